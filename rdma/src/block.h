@@ -87,8 +87,8 @@ struct block_ops {
 	int (*lock)(struct block_device *device, enum region_role role) FARLOG_MUST_CHECK;
 	void (*unlock)(struct block_device *device, enum region_role role);
 	int (*is_locked)(struct block_device *device, enum region_role role) FARLOG_MUST_CHECK;
-	/* Does another one hold a lock of a ring in a directory here? */
-	bool (*has_parts)(struct block_device *device);
+	/* Does another one hold a lock of a ring in a directory here? 1, 0 or IO, with errno. */
+	int (*has_parts)(struct block_device *device) FARLOG_MUST_CHECK;
 	/* NULL: nothing of the kind. OK; HELD: a reservation conflict; UNSUPPORTED; IO, with errno. May block as long as the device's driver waits. */
 	int (*reserve)(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view) FARLOG_MUST_CHECK;
 	/* With commands under way: they go on, and the device's locks stay until the last is back. */

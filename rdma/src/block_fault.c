@@ -300,7 +300,7 @@ static int fault_is_locked(struct block_device *device, enum region_role role)
 	return is_locked;
 }
 
-static bool fault_has_parts(struct block_device *device)
+static int fault_has_parts(struct block_device *device)
 {
 	bool has_parts;
 

@@ -284,7 +284,7 @@ static int uring_is_locked(struct block_device *device, enum region_role role)
 	return role_lock_is_taken(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
 }
 
-static bool uring_has_parts(struct block_device *device)
+static int uring_has_parts(struct block_device *device)
 {
 	return role_lock_has_parts(uring_of(device)->fd, device->size_bytes);
 }

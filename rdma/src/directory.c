@@ -236,17 +236,20 @@ int directory_open(struct region *region, const char *uri, const char *name, boo
 	return result;
 }
 
-bool directory_has(struct region *region)
+int directory_has(struct region *region)
 {
 	struct directory *directory = malloc(sizeof(*directory));
-	bool has = false;
+	int result;
 
-	if (directory == NULL || load_beside(region, directory) != FARLOG_OK) {
-		free(directory);
-		return false;
-	}
-	for (uint32_t i = 0; i < directory->header.entry_count; i++)
-		has |= directory->entries[i].off == region->directory_off && directory->entries[i].generation == region->directory_generation;
+	if (directory == NULL)
+		return FARLOG_NO_MEMORY;
+	result = load_beside(region, directory);
+	if (result == FARLOG_NOT_FOUND)
+		result = 0;
+	else
+		for (uint32_t i = 0; result == FARLOG_OK && i < directory->header.entry_count; i++)
+			if (directory->entries[i].off == region->directory_off && directory->entries[i].generation == region->directory_generation)
+				result = 1;
 	free(directory);
-	return has;
+	return result;
 }

@@ -75,8 +75,8 @@ int directory_show(struct region *region, const struct directory_entry *entry) F
  * is going to be written to. NOT_FOUND (also: the region is blank), NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
 int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* directory_has -- the ring that the region shows is still in its directory. */
-bool directory_has(struct region *region);
+/* directory_has -- is the ring that the region shows still in its directory? 1, 0, NO_MEMORY or IO. */
+int directory_has(struct region *region) FARLOG_MUST_CHECK;
 
 /* directory_format -- farlog_ring_format of uri->ring. */
 int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error) FARLOG_MUST_CHECK;

@@ -95,8 +95,11 @@ static int begin_change(struct change *change, const struct region_ask *ask, str
 	change->directory = calloc(1, sizeof(*change->directory));
 	if (change->directory == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "change directory of region \"%s\": out of memory", change->uri);
-	if (region_lock(change->region, REGION_ROLE_FORMAT) != FARLOG_OK)
-		return error_set(error, FARLOG_HELD, 0, "region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
+	result = region_lock(change->region, REGION_ROLE_FORMAT);
+	if (result != FARLOG_OK && result != FARLOG_HELD)
+		return region_refuse_lock(change->region, result, change->uri, error);
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
 	if (change->region->ops->flush(change->region, 0, len) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "flush directory of region \"%s\"", change->uri);
 	return FARLOG_OK;
@@ -257,6 +260,18 @@ static int check_drained(struct region *region, const char *uri, struct farlog_e
 	return FARLOG_OK;
 }
 
+/* lock_roles -- of a ring that is going to be removed: nobody has it open, and nobody will. */
+static int lock_roles(struct region *region, const char *uri, struct farlog_error *error)
+{
+	int result = FARLOG_OK;
+
+	for (int role = REGION_ROLE_WRITER; result == FARLOG_OK && role <= REGION_ROLE_FORMAT; role++)
+		result = region_lock(region, (enum region_role)role);
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", uri);
+	return result == FARLOG_OK ? result : region_refuse_lock(region, result, uri, error);
+}
+
 static int remove_named(struct change *change, const char *name, bool is_forced, struct farlog_error *error)
 {
 	struct directory *directory = change->directory;
@@ -270,9 +285,9 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 			directory->header.entry_count, name);
 	if (directory_show(change->region, &directory->entries[found]) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, errno, "read ring \"%s\"", change->uri);
-	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++)
-		if (region_lock(change->region, (enum region_role)role) != FARLOG_OK)
-			return error_set(error, FARLOG_HELD, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", change->uri);
+	result = lock_roles(change->region, change->uri, error);
+	if (result != FARLOG_OK)
+		return result;
 	if (!is_forced)
 		result = region_claim(change->region, &(struct region_claim){.kind = REGION_CLAIM_FORMER, .uri = change->uri}, error);
 	if (!is_forced && result == FARLOG_OK)
@@ -303,9 +318,8 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 	if (result != FARLOG_OK)
 		return result;
 	result = superblock_load(region, text, &superblock, error); /* of a directory, too, this says that it is no ring */
-	for (int role = REGION_ROLE_WRITER; result == FARLOG_OK && role <= REGION_ROLE_FORMAT; role++)
-		if (region_lock(region, (enum region_role)role) != FARLOG_OK)
-			result = error_set(error, FARLOG_HELD, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", text);
+	if (result == FARLOG_OK)
+		result = lock_roles(region, text, error);
 	if (result == FARLOG_OK && !is_forced)
 		result = check_drained(region, text, error);
 	if (result == FARLOG_OK) {

@@ -67,8 +67,11 @@ static int put_out(struct region *region, const char *uri, uint64_t host, uint32
 		return error_set(error, FARLOG_HELD, 0,
 			"ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: look again", uri, former.epoch,
 			former.host, epoch, host);
-	if (region_lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
-		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
+	result = region_lock(region, REGION_ROLE_FORMAT); /* two fences at once could lower the word */
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
+	if (result != FARLOG_OK)
+		return region_refuse_lock(region, result, uri, error);
 	result = raise_fence(region, uri, epoch, error);
 	return result == FARLOG_OK ? region_claim(region, &claim, error) : result;
 }

@@ -73,9 +73,10 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds another ring than the one asked for", uri);
 	if (config->is_drain)
 		result = region_lock(reader->region, REGION_ROLE_DRAIN);
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\" is already being drained by a living process", uri);
 	if (result != FARLOG_OK)
-		return error_set(error, result == FARLOG_NOT_FOUND ? result : FARLOG_HELD, 0, "ring \"%s\" %s", uri,
-			result == FARLOG_NOT_FOUND ? "has just been removed from its region" : "is already being drained by a living process");
+		return region_refuse_lock(reader->region, result, uri, error);
 	if (config->is_drain)
 		result = region_claim(reader->region, &claim, error);
 	if (result != FARLOG_OK)

@@ -1,6 +1,7 @@
 /* region.c -- opening regions by scheme. */
 #include "region.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "block_fault.h"
@@ -83,13 +84,33 @@ const char *region_kind_name(uint32_t kind)
 int region_lock(struct region *region, enum region_role role)
 {
 	int result = region->ops->lock(region, role);
+	int has;
 
+	if (result != FARLOG_OK || region->directory == NULL)
+		return result;
 	/* Who removes a ring holds its locks: once we have one, its entry stays. */
-	if (result == FARLOG_OK && region->directory != NULL && !directory_has(region)) {
-		region->ops->unlock(region, role);
-		return FARLOG_NOT_FOUND;
-	}
-	return result;
+	has = directory_has(region);
+	if (has > 0)
+		return FARLOG_OK;
+	region->ops->unlock(region, role);
+	return has == 0 ? FARLOG_NOT_FOUND : has;
+}
+
+int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
+{
+	if (result == FARLOG_NO_MEMORY)
+		return error_set(error, result, ENOMEM, "%s \"%s\"", what, uri);
+	if (!region->is_far)
+		return error_set(error, result, errno, "%s \"%s\"", what, uri);
+	return error_set(error, result, 0, "%s \"%s\": %s", what, uri,
+		region->trouble != NULL && region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
+}
+
+int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error)
+{
+	if (result == FARLOG_NOT_FOUND)
+		return error_set(error, result, 0, "ring \"%s\" has just been removed from its region", uri);
+	return region_refuse(region, result, "lock ring", uri, error);
 }
 
 int farlog_region_probe(const char *text, struct farlog_contract *contract, struct farlog_error *error)

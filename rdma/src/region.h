@@ -208,8 +208,14 @@ int region_persist_wait(struct region *region, const struct region_span *spans, 
 /* region_settle -- wait again for a persist that was started, but did not complete within the patience of a far region: it still may. */
 int region_settle(struct region *region) FARLOG_MUST_CHECK;
 
-/* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened. */
+/* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened; NO_MEMORY. */
 int region_lock(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
+
+/* region_refuse -- what of a region failed with this result, and why: in the words of its device or target, else by errno. Returns the result. */
+int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error);
+
+/* region_refuse_lock -- as region_lock said, and not HELD, whose text is the caller's. */
+int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error);
 
 /* region_kind_name -- of enum farlog_region_kind, as contracts tell it. */
 const char *region_kind_name(uint32_t kind);

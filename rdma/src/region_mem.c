@@ -296,28 +296,36 @@ static uint64_t block_of(const struct region_mem *mem)
 	return (uint64_t)(mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
 }
 
-/* is_unlinked -- the file had a name when it was opened, and has none any more: who removed it held its locks and found nothing in it. */
-static bool is_unlinked(const struct region_mem *mem)
+/* is_unlinked -- the file had a name when it was opened, and has none any more: who removed it held its locks and found nothing in it. 1, 0 or IO,
+ * with errno. */
+static int is_unlinked(const struct region_mem *mem)
 {
 	struct stat now;
 
-	return mem->has_name && fstat(mem->fd, &now) == 0 && now.st_nlink == 0;
+	if (!mem->has_name)
+		return 0;
+	return fstat(mem->fd, &now) != 0 ? FARLOG_IO : now.st_nlink == 0;
 }
 
 static int mem_lock(struct region *region, enum region_role role)
 {
 	struct region_mem *mem = mem_of(region);
 	int result = role_lock_take(mem->fd, block_of(mem), role);
+	int refusal;
 
-	if (result == FARLOG_OK && is_unlinked(mem)) {
-		region->ops->unlock(region, role); /* what is written now would be gone with the last one that has it open */
-		return FARLOG_NOT_FOUND;
-	}
-	if (result != FARLOG_OK || role != REGION_ROLE_WRITER)
+	if (result != FARLOG_OK)
 		return result;
-	if (mem->bytes == mem->map && role_lock_has_parts(mem->fd, mem->map_len)) {
+	refusal = is_unlinked(mem);
+	if (refusal != 0) {
+		region->ops->unlock(region, role); /* what is written now would be gone with the last one that has it open */
+		return refusal > 0 ? FARLOG_NOT_FOUND : refusal;
+	}
+	if (role != REGION_ROLE_WRITER)
+		return FARLOG_OK;
+	refusal = mem->bytes == mem->map ? role_lock_has_parts(mem->fd, mem->map_len) : 0;
+	if (refusal != 0) {
 		region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
-		return FARLOG_HELD;
+		return refusal > 0 ? FARLOG_HELD : refusal;
 	}
 	name_watch_start(&mem->watch, region);
 	return FARLOG_OK;
@@ -451,6 +459,7 @@ int region_mem_make(const char *text, int fd, const char *name, const struct far
 {
 	struct region_mem *mem = calloc(1, sizeof(*mem));
 	bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
+	int unlinked = 0;
 	int result;
 
 	if (mem == NULL) {
@@ -460,12 +469,15 @@ int region_mem_make(const char *text, int fd, const char *name, const struct far
 	mem->fd = fd;
 	mem->region.contract = *contract;
 	mem->has_name = name != NULL;
-	mem->has_name = mem->has_name && !is_unlinked(mem);
+	if (mem->has_name)
+		unlinked = is_unlinked(mem);
+	mem->has_name = mem->has_name && unlinked == 0;
 	mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
 	mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
 	mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
 	mem->region.is_seal_durable = !is_msync;
-	result = map_region(text, mem, ask->access, error);
+	result = unlinked < 0 ? error_set(error, unlinked, errno, "ask for the name of region \"%s\"", text)
+		: map_region(text, mem, ask->access, error);
 	if (result == FARLOG_OK && mem->has_name && ask->role == REGION_ROLE_WRITER && ask->access != REGION_READ)
 		name_watch_prepare(&mem->watch, mem->fd, name);
 	if (contract->flush_method == FARLOG_FLUSH_NT_STORE && stream_is_supported())

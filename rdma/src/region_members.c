@@ -339,6 +339,8 @@ static int members_lock(struct region *region, enum region_role role)
 		if (member_state(member) != MEMBER_READY)
 			continue;
 		why.result = region_lock(member->region, role);
+		if (why.result != FARLOG_OK && why.result != FARLOG_HELD)
+			(void)region_refuse_lock(member->region, why.result, member->uri, &why);
 		if (why.result != FARLOG_OK)
 			members_drop(whole, member, &why);
 	}

@@ -133,8 +133,10 @@ static int take_roles(struct member *member)
 	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .epoch = (uint32_t)whole->epoch, .ring_uuid = member->superblock.ring_uuid, .uri = member->uri};
 	int result = region_lock(region, REGION_ROLE_WRITER);
 
-	if (result != FARLOG_OK)
+	if (result == FARLOG_HELD)
 		return error_set(&member->error, result, 0, "it has another living writer");
+	if (result != FARLOG_OK)
+		return region_refuse_lock(region, result, member->uri, &member->error);
 	if (region->is_block)
 		result = region_claim(region, &claim, &member->error);
 	return result == FARLOG_OK ? members_settle_one(member, &member->error) : result;

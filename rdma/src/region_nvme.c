@@ -477,10 +477,15 @@ static int nvme_lock(struct region *region, enum region_role role)
 		nvme_nap(LOCK_PATIENCE_NS);
 		result = nvme->device->ops->lock(nvme->device, role);
 	}
-	if (result == FARLOG_OK && role == REGION_ROLE_WRITER && region->directory == NULL && nvme->device->ops->has_parts(nvme->device)) {
-		nvme->device->ops->unlock(nvme->device, role); /* who writes to all of a device has no others in it */
-		result = FARLOG_HELD;
+	if (result == FARLOG_OK && role == REGION_ROLE_WRITER && region->directory == NULL) {
+		int has_parts = nvme->device->ops->has_parts(nvme->device);
+
+		result = has_parts > 0 ? FARLOG_HELD : has_parts;
+		if (result != FARLOG_OK)
+			nvme->device->ops->unlock(nvme->device, role); /* who writes to all of a device has no others in it */
 	}
+	if (result == FARLOG_IO)
+		nvme_note_trouble(nvme, errno);
 	/* What whoever held it before has stored since we opened. */
 	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
 		nvme->device->ops->unlock(nvme->device, role);
@@ -496,7 +501,12 @@ static void nvme_unlock(struct region *region, enum region_role role)
 
 static int nvme_is_locked(struct region *region, enum region_role role)
 {
-	return nvme_of(region)->device->ops->is_locked(nvme_of(region)->device, role);
+	struct region_nvme *nvme = nvme_of(region);
+	int result = nvme->device->ops->is_locked(nvme->device, role);
+
+	if (result < 0)
+		nvme_note_trouble(nvme, errno);
+	return result;
 }
 
 /* wait_all -- until nothing is under way. False: it still is. */

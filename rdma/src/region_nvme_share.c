@@ -159,6 +159,8 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 		return FARLOG_OK;
 	if (!nvme->is_opening) {
 		result = lock_opening(nvme);
+		if (result != FARLOG_OK && result != FARLOG_HELD)
+			return error_set(error, result, errno, "lock the namespace of ring \"%s\" to open it", claim->uri);
 		if (result != FARLOG_OK)
 			return error_set(error, result, 0, "ring \"%s\": other rings of its namespace are being opened on this host; try again", claim->uri);
 		nvme->is_opening = true;

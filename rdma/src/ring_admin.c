@@ -57,9 +57,13 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 	uint32_t ring_count = 0;
 	int result;
 
-	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++)
-		if (region_lock(region, (enum region_role)role) != FARLOG_OK)
-			return error_set(error, FARLOG_HELD, 0, "region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
+	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++) {
+		result = region_lock(region, (enum region_role)role);
+		if (result == FARLOG_HELD)
+			return error_set(error, result, 0, "region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
+		if (result != FARLOG_OK)
+			return region_refuse_lock(region, result, uri, error);
+	}
 	if (region->directory != NULL)
 		return FARLOG_OK;
 	directory = malloc(sizeof(*directory));
@@ -243,8 +247,11 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	if (epoch_min > (uint64_t)superblock.writer_epoch + FENCE_STEP_MAX)
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": fence at epoch %u is more than %u above its last epoch %u", uri,
 			epoch_min, FENCE_STEP_MAX, superblock.writer_epoch);
-	if (region_lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
-		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
+	result = region_lock(region, REGION_ROLE_FORMAT); /* two fences at once could lower the word */
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
+	if (result != FARLOG_OK)
+		return region_refuse_lock(region, result, uri, error);
 	claim.ring_uuid = superblock.ring_uuid;
 	result = region_claim(region, &claim, error);
 	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
@@ -276,7 +283,7 @@ static int describe(struct region *region, const char *uri, const struct superbl
 	int is_writer_held = region->ops->is_locked(region, REGION_ROLE_WRITER);
 
 	if (is_writer_held < 0 || is_drain_held < 0)
-		return error_set(error, FARLOG_IO, errno, "ask for the locks of ring \"%s\"", uri);
+		return region_refuse(region, FARLOG_IO, "ask for the locks of ring", uri, error);
 	superblock_describe(superblock, status);
 	status->epoch_min = (uint32_t)region_load_word(region, LAYOUT_FENCE_OFF);
 	status->last_epoch = head->last_epoch;

@@ -16,8 +16,11 @@ static int seal(struct region *region, const char *uri, struct farlog_error *err
 	struct superblock superblock;
 	int result;
 
-	if (region_lock(region, REGION_ROLE_WRITER) != FARLOG_OK)
-		return error_set(error, FARLOG_HELD, 0, "ring \"%s\" has a living writer; stop it first", uri);
+	result = region_lock(region, REGION_ROLE_WRITER);
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\" has a living writer; stop it first", uri);
+	if (result != FARLOG_OK)
+		return region_refuse_lock(region, result, uri, error);
 	result = superblock_load(region, uri, &superblock, error);
 	if (result != FARLOG_OK || superblock.writer_epoch != 0)
 		return result;

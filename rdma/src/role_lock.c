@@ -36,13 +36,15 @@ int role_lock_is_taken(int fd, uint64_t block, enum region_role role)
 	return lock.l_type != F_UNLCK;
 }
 
-bool role_lock_has_parts(int fd, uint64_t region_len)
+int role_lock_has_parts(int fd, uint64_t region_len)
 {
 	uint64_t block_count = region_len / LAYOUT_BLOCK_LEN;
 	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = role_lock_place(block_count, REGION_ROLE_WRITER),
 		.l_len = ROLE_LOCKS_LEN * (off_t)block_count};
 
-	return fcntl(fd, F_OFD_GETLK, &parts) != 0 || parts.l_type != F_UNLCK;
+	if (fcntl(fd, F_OFD_GETLK, &parts) != 0)
+		return FARLOG_IO;
+	return parts.l_type != F_UNLCK;
 }
 
 void role_lock_give_all(int fd)

@@ -18,14 +18,14 @@ static inline int64_t role_lock_place(uint64_t block, enum region_role role)
 	return INT64_MAX - ROLE_LOCKS_LEN * (int64_t)(block + 1) + (int64_t)role;
 }
 
-/* role_lock_take -- OK, HELD or IO. */
+/* role_lock_take -- OK, HELD or IO, with errno. */
 int role_lock_take(int fd, uint64_t block, enum region_role role) FARLOG_MUST_CHECK;
 void role_lock_give(int fd, uint64_t block, enum region_role role);
-/* role_lock_is_taken -- by another one: 1, 0 or IO. */
+/* role_lock_is_taken -- by another one: 1, 0 or IO, with errno. */
 int role_lock_is_taken(int fd, uint64_t block, enum region_role role) FARLOG_MUST_CHECK;
 
-/* role_lock_has_parts -- does another one hold a lock of a ring in this region, of so many bytes? Also when it cannot be told. */
-bool role_lock_has_parts(int fd, uint64_t region_len);
+/* role_lock_has_parts -- does another one hold a lock of a ring in this region, of so many bytes? 1, 0 or IO, with errno. */
+int role_lock_has_parts(int fd, uint64_t region_len);
 
 /* role_lock_give_all -- whatever this open file has taken. */
 void role_lock_give_all(int fd);

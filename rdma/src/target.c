@@ -285,8 +285,10 @@ static int take_role(struct target_ring *ring, uint8_t role, struct far_refusal 
 	result = ring->is_locked[role] ? FARLOG_OK : region_lock(ring->region, (enum region_role)role);
 	if (result == FARLOG_NOT_FOUND)
 		return refuse(ring, refusal, FARLOG_NOT_A_RING, "the ring has been removed from its region");
+	if (result == FARLOG_HELD)
+		return refuse(ring, refusal, result, "a process on the target's host holds this role; stop it first");
 	if (result != FARLOG_OK)
-		return refuse(ring, refusal, FARLOG_HELD, "a process on the target's host holds this role; stop it first");
+		return refuse(ring, refusal, result, "the role's lock cannot be taken at the target");
 	ring->is_locked[role] = true;
 	return FARLOG_OK;
 }

@@ -330,6 +330,8 @@ static int hold_ring(struct target_ring *ring, struct farlog_error *error)
 
 	if (result == FARLOG_OK)
 		return FARLOG_OK;
+	if (result != FARLOG_HELD && result != FARLOG_NOT_FOUND)
+		return region_refuse_lock(ring->region, result, ring->name, error);
 	return error_set(error, result, 0, "fence ring \"%s\": %s", ring->name,
 		result == FARLOG_NOT_FOUND ? "it has been removed from its region" : "another process is fencing or formatting it; try again");
 }

@@ -43,9 +43,7 @@ static int check_held(const struct farlog_writer *writer, const char *uri, int r
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
 			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN, holder[0] != '\0' ? holder : "which has not yet opened its epoch");
-	if (result == FARLOG_NOT_FOUND)
-		return error_set(error, result, 0, "ring \"%s\" has just been removed from its region", uri);
-	return error_set(error, result, errno, "lock ring \"%s\"", uri);
+	return region_refuse_lock(writer->region, result, uri, error);
 }
 
 static int check_uuid(const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
