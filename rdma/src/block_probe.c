@@ -18,8 +18,8 @@
 #define DEADLINE_NS 1000000000u /* a cache's flush takes milliseconds, and so may a device under load */
 #define SECTOR_LEN 512u         /* of sysfs, whatever the device has */
 
-/* load_attribute -- one line of sysfs; false: not there. */
-static bool load_attribute(const char *directory, const char *name, char *value, size_t room)
+/* load_attribute -- one line of sysfs; false: not there, or with a failure that is kept for the end of the probe: it cannot be read. */
+static bool load_attribute(const char *directory, const char *name, char *value, size_t room, int *failure)
 {
 	char path[PATH_MAX + 64];
 	FILE *file;
@@ -27,6 +27,8 @@ static bool load_attribute(const char *directory, const char *name, char *value,
 
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	file = fopen(path, "re");
+	if (file == NULL && errno != ENOENT)
+		*failure = errno;
 	is_there = file != NULL && fgets(value, (int)room, file) != NULL;
 	if (file != NULL)
 		fclose(file);
@@ -35,36 +37,42 @@ static bool load_attribute(const char *directory, const char *name, char *value,
 	return is_there;
 }
 
-static uint64_t load_number(const char *directory, const char *name)
+static uint64_t load_number(const char *directory, const char *name, int *failure)
 {
 	char value[32];
 
-	return load_attribute(directory, name, value, sizeof(value)) ? strtoull(value, NULL, 10) : 0;
+	return load_attribute(directory, name, value, sizeof(value), failure) ? strtoull(value, NULL, 10) : 0;
 }
 
-static bool is_in_memory(const char *path)
+/* is_in_memory -- with a failure it is not known. */
+static bool is_in_memory(const char *path, int *failure)
 {
 	struct statfs fs;
 
-	return statfs(path, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+	if (statfs(path, &fs) != 0) {
+		*failure = errno;
+		return true;
+	}
+	return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
-/* find_behind -- a loop device is what its file is. */
-static void find_behind(const char *disk, struct block_facts *facts)
+/* find_behind -- a loop device is what its file is. One whose file is not to be seen from here is taken for what memory gives. */
+static void find_behind(const char *disk, struct block_facts *facts, int *failure)
 {
 	char file[PATH_MAX];
+	int unseen;
 
-	if (!load_attribute(disk, "loop/backing_file", file, sizeof(file)))
+	if (!load_attribute(disk, "loop/backing_file", file, sizeof(file), failure))
 		return;
-	facts->is_volatile = is_in_memory(file);
+	facts->is_volatile = is_in_memory(file, &unseen);
 	snprintf(facts->behind, sizeof(facts->behind), "%.40s", basename(file));
 }
 
 /* command_len_max -- what the device takes at once, of pages that do not lie behind one another. */
-static uint32_t command_len_max(const char *disk)
+static uint32_t command_len_max(const char *disk, int *failure)
 {
-	uint64_t len = load_number(disk, "queue/max_hw_sectors_kb") * 1024;
-	uint64_t page_count = load_number(disk, "queue/max_segments");
+	uint64_t len = load_number(disk, "queue/max_hw_sectors_kb", failure) * 1024;
+	uint64_t page_count = load_number(disk, "queue/max_segments", failure);
 
 	if (page_count > 1 && (page_count - 1) * 4096 < len)
 		len = (page_count - 1) * 4096;
@@ -78,48 +86,54 @@ static int probe_device(const char *text, const struct stat *info, struct block_
 	char own[PATH_MAX];
 	char disk[PATH_MAX];
 	char value[32];
+	int failure = 0;
 
 	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(info->st_rdev), minor(info->st_rdev));
 	if (realpath(link, own) == NULL)
 		return error_set(error, FARLOG_NOT_FOUND, errno, "region \"%s\": the kernel has no such device any more: %s", text, link);
 	strcpy(disk, own);
-	facts->is_partition = load_attribute(own, "partition", value, sizeof(value));
+	facts->is_partition = load_attribute(own, "partition", value, sizeof(value), &failure);
 	if (facts->is_partition)
 		*strrchr(disk, '/') = '\0';
 	facts->is_device = true;
 	snprintf(facts->name, sizeof(facts->name), "%.63s", strrchr(own, '/') + 1);
-	facts->size_bytes = load_number(own, "size") * SECTOR_LEN;
-	facts->is_read_only = load_number(own, "ro") != 0;
-	facts->lba_len = (uint32_t)load_number(disk, "queue/logical_block_size");
-	facts->has_fua = load_number(disk, "queue/fua") != 0;
-	facts->has_poll = load_number(disk, "queue/io_poll") != 0;
-	facts->command_len_max = command_len_max(disk);
+	facts->size_bytes = load_number(own, "size", &failure) * SECTOR_LEN;
+	facts->is_read_only = load_number(own, "ro", &failure) != 0;
+	facts->lba_len = (uint32_t)load_number(disk, "queue/logical_block_size", &failure);
+	facts->has_fua = load_number(disk, "queue/fua", &failure) != 0;
+	facts->has_poll = load_number(disk, "queue/io_poll", &failure) != 0;
+	facts->command_len_max = command_len_max(disk, &failure);
 	/* What cannot be read is taken for a cache. */
-	facts->has_cache = !load_attribute(disk, "queue/write_cache", value, sizeof(value)) || strcmp(value, "write through") != 0;
+	facts->has_cache = !load_attribute(disk, "queue/write_cache", value, sizeof(value), &failure) || strcmp(value, "write through") != 0;
 	for (size_t i = 0; i < sizeof(volatiles) / sizeof(volatiles[0]); i++)
 		facts->is_volatile |= strncmp(facts->name, volatiles[i], strlen(volatiles[i])) == 0;
-	find_behind(disk, facts);
+	find_behind(disk, facts, &failure);
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "region \"%s\": read what the kernel says of %s", text, facts->name);
 	if (facts->size_bytes == 0)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": %s has no bytes: nothing is behind it", text, facts->name);
 	return FARLOG_OK;
 }
 
-static int probe_file(const char *path, const struct stat *info, struct block_facts *facts)
+static int probe_file(const char *text, const char *path, const struct stat *info, struct block_facts *facts, struct farlog_error *error)
 {
 	struct statx more;
+	int failure = 0;
 
 	facts->size_bytes = (uint64_t)info->st_size;
 	facts->lba_len = 4096;
 	facts->has_cache = true;
-	facts->is_volatile = is_in_memory(path);
+	facts->is_volatile = is_in_memory(path, &failure);
 	strcpy(facts->name, "file");
 #ifdef STATX_DIOALIGN
-	if (statx(AT_FDCWD, path, 0, STATX_DIOALIGN, &more) == 0 && (more.stx_mask & STATX_DIOALIGN) && more.stx_dio_offset_align >= 512)
+	if (statx(AT_FDCWD, path, 0, STATX_DIOALIGN, &more) != 0)
+		failure = errno;
+	else if ((more.stx_mask & STATX_DIOALIGN) && more.stx_dio_offset_align >= 512)
 		facts->lba_len = more.stx_dio_offset_align;
 #else
 	(void)more;
 #endif
-	return FARLOG_OK;
+	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "region \"%s\": %s", text, path);
 }
 
 int block_probe(const char *text, const char *path, struct block_facts *facts, struct farlog_error *error)
@@ -134,18 +148,19 @@ int block_probe(const char *text, const char *path, struct block_facts *facts, s
 		snprintf(directory, sizeof(directory), "%s", path);
 		/* A file can be made, but not a device. */
 		if (failure == ENOENT && strncmp(path, "/dev/", 5) != 0 && access(dirname(directory), W_OK) == 0) {
-			facts->is_volatile = is_in_memory(directory);
+			failure = 0;
+			facts->is_volatile = is_in_memory(directory, &failure);
 			facts->lba_len = 4096;
 			facts->has_cache = true;
 			strcpy(facts->name, "file");
-			return FARLOG_OK;
+			return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "region \"%s\": %s", text, directory);
 		}
 		return error_set(error, failure == ENOENT || failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, path);
 	}
 	if (S_ISBLK(info.st_mode))
 		return probe_device(text, &info, facts, error);
 	if (S_ISREG(info.st_mode))
-		return probe_file(path, &info, facts);
+		return probe_file(text, path, &info, facts, error);
 	return error_set(error, FARLOG_INVALID, 0, "region \"%s\": %s is %s; expected a block device such as /dev/nvme2n1", text, path,
 		S_ISDIR(info.st_mode) ? "a directory" : S_ISCHR(info.st_mode) ? "a character device" : "no block device");
 }

@@ -211,9 +211,10 @@ static int format_named(struct change *change, const char *name, const struct fa
 static int check_region_size(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct farlog_contract contract;
+	int result = strcmp(uri->scheme, "mem") == 0 ? farlog_region_probe(text, &contract, error) : FARLOG_OK;
 
-	if (strcmp(uri->scheme, "mem") != 0 || farlog_region_probe(text, &contract, error) != FARLOG_OK || contract.size_bytes != 0)
-		return FARLOG_OK; /* what cannot be probed is refused, in its own words, when it is opened */
+	if (strcmp(uri->scheme, "mem") != 0 || result != FARLOG_OK || contract.size_bytes != 0)
+		return result;
 	if (config->size_bytes == 0 || uri->size_bytes % LAYOUT_BLOCK_LEN != 0 || uri->size_bytes < DIRECTORY_LEN + config->size_bytes)
 		return error_set(error, FARLOG_INVALID, 0,
 			"region \"%s\" does not exist yet; expected size= with a multiple of %u bytes of at least %lu to make it with", text,

@@ -121,12 +121,16 @@ static int try_make(const char *text, const char *path, uint64_t size_bytes, int
 	*fd = open_or_make(path, &is_made);
 	if (*fd < 0)
 		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
-	if (fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
+	failure = fstat(*fd, &info) != 0 ? errno : 0;
+	if (failure == 0 && (!S_ISREG(info.st_mode) || info.st_size != 0))
 		return FARLOG_OK;
-	failure = wait_for_turn(*fd);
+	if (failure == 0)
+		failure = wait_for_turn(*fd);
+	if (failure == 0 && fstat(*fd, &info) != 0)
+		failure = errno;
 	if (failure != 0)
 		result = error_set(error, FARLOG_IO, failure, "lock region \"%s\", to make its file", text);
-	else if (fstat(*fd, &info) != 0 || info.st_nlink == 0)
+	else if (info.st_nlink == 0)
 		result = FARLOG_NOT_YET;
 	else if (info.st_size == 0)
 		result = make(text, path, *fd, size_bytes, is_made, error);

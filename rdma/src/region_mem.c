@@ -386,9 +386,13 @@ int region_mem_unlink(const struct region *region, const char *path)
 	struct stat info;
 	struct stat named;
 
-	if (fstat(((const struct region_mem *)region)->fd, &info) != 0 || !S_ISREG(info.st_mode))
+	if (fstat(((const struct region_mem *)region)->fd, &info) != 0)
+		return FARLOG_IO;
+	if (!S_ISREG(info.st_mode))
 		return FARLOG_INVALID;
-	if (stat(path, &named) != 0 || named.st_dev != info.st_dev || named.st_ino != info.st_ino) {
+	if (stat(path, &named) != 0)
+		return FARLOG_IO;
+	if (named.st_dev != info.st_dev || named.st_ino != info.st_ino) {
 		errno = ESTALE; /* another file has its name by now: that one nobody has looked at */
 		return FARLOG_IO;
 	}

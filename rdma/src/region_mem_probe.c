@@ -106,10 +106,13 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 	char link[PATH_MAX];
 	char subsystem[PATH_MAX];
 	ssize_t len;
+	bool is_read;
 	FILE *file;
 
 	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/subsystem", major(info->st_rdev), minor(info->st_rdev));
 	len = readlink(link, subsystem, sizeof(subsystem) - 1);
+	if (len < 0 && errno != ENOENT)
+		return error_set(error, FARLOG_IO, errno, "region \"%s\": %s", text, link);
 	if (len < 0)
 		len = 0;
 	subsystem[len] = '\0';
@@ -119,10 +122,12 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 	set_kind(contract, FARLOG_REGION_DEVDAX);
 	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/size", major(info->st_rdev), minor(info->st_rdev));
 	file = fopen(link, "re");
-	if (file == NULL || fscanf(file, "%lu", &contract->size_bytes) != 1)
-		contract->size_bytes = 0;
-	if (file != NULL)
-		fclose(file);
+	if (file == NULL)
+		return error_set(error, FARLOG_IO, errno, "region \"%s\": %s", text, link);
+	is_read = fscanf(file, "%lu", &contract->size_bytes) == 1;
+	fclose(file);
+	if (!is_read)
+		return error_set(error, FARLOG_IO, 0, "region \"%s\": %s holds no number", text, link);
 	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u", major(info->st_rdev), minor(info->st_rdev));
 	if (region_is_nvdimm(link)) {
 		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s", contract->size_bytes,
@@ -135,6 +140,7 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 	return FARLOG_OK;
 }
 
+/* is_map_sync -- also no when it cannot be tried: what is taken for a file in the page cache is flushed by msync, which reaches the media here, too. */
 static bool is_map_sync(const char *path, uint64_t size_bytes)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -201,6 +207,7 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 	const char *asked = uri->path;
 	struct stat info;
 	struct statfs fs;
+	int failure;
 	int result;
 
 	memset(contract, 0, sizeof(*contract));
@@ -214,15 +221,18 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 				"region \"%s\": %s is %s; expected a file, a DAX device or a PCI resource file", text, uri->path,
 				S_ISDIR(info.st_mode) ? "a directory" : S_ISBLK(info.st_mode) ? "a block device" : "no memory");
 		contract->size_bytes = (uint64_t)info.st_size;
-	} else {
+	} else if (errno == ENOENT || errno == ENOTDIR) {
 		strcpy(directory, uri->path);
 		asked = dirname(directory);
+	} else {
+		return error_set(error, FARLOG_IO, errno, "region \"%s\": %s", text, uri->path); /* it may be there */
 	}
-	if (statfs(asked, &fs) != 0 && errno == ENOENT)
+	failure = statfs(asked, &fs) != 0 ? errno : 0;
+	if (failure == ENOENT)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no directory %s; to make it and a ring there: mkdir -p '%s' && farlog ring format '%s' "
 			"--size 64MiB", text, asked, asked, text);
-	if (statfs(asked, &fs) != 0)
-		return error_set(error, errno == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "region \"%s\": %s", text, asked);
+	if (failure != 0)
+		return error_set(error, failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, asked);
 	result = probe_file(text, uri, &fs, contract, error);
 	return result != FARLOG_OK ? result : set_flush(text, uri, contract, error);
 }
