@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -71,29 +72,14 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 	defer client.Close()
 	calls, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
-	// First a look: what is wrong is all told before anything is done, and what is shown is what will be done.
-	answer, err := client.ApplyFabric(calls, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: how.isPrune})
+	answer, err := askAndApply(calls, env, client, file, how)
 	if err != nil {
-		problems, more := problemsIn(err)
-		if len(problems) == 0 && len(file.problems) == 0 {
-			return client.explain(calls, "", err)
-		}
-		if len(problems) == 0 {
-			fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(calls, "", err)))
-		}
-		file.take(problems)
-		file.more = more
+		return err
 	}
 	if len(file.problems) > 0 {
 		return tellProblems(env, how.path, file, "changed")
 	}
 	isSo := len(answer.Changes) == 0
-	if !how.isDryRun && !isSo {
-		answer, err = client.ApplyFabric(calls, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision, IsPrune: how.isPrune})
-		if err != nil {
-			return client.explain(calls, "", err)
-		}
-	}
 	if how.wait > 0 {
 		return waitApplied(ctx, env, client, file.fabric, answer, how)
 	}
@@ -107,6 +93,36 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 		return &exitError{code: exitDrift}
 	}
 	return nil
+}
+
+// askAndApply asks what would be done first, so that all that is wrong is told before anything is, and then has it done.
+// What the control plane itself changes in between, such as the drain of a stream, is no reason to give up: it is asked again.
+func askAndApply(ctx context.Context, env *environment, client *controlClient, file *fabricFile, how applying) (*api.ApplyFabricResponse, error) {
+	for {
+		answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: how.isPrune})
+		if err != nil {
+			problems, more := problemsIn(err)
+			if len(problems) == 0 && len(file.problems) == 0 {
+				return nil, client.explain(ctx, "", err)
+			}
+			if len(problems) == 0 {
+				fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(ctx, "", err)))
+			}
+			file.take(problems)
+			file.more = more
+		}
+		if len(file.problems) > 0 || how.isDryRun || len(answer.Changes) == 0 {
+			return answer, nil
+		}
+		done, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision, IsPrune: how.isPrune})
+		if status.Code(err) == codes.Aborted && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return nil, client.explain(ctx, "", err)
+		}
+		return done, nil
+	}
 }
 
 // waitApplied shows what was changed, and waits until all that is declared is so.
