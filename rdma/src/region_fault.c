@@ -165,7 +165,8 @@ static void make_durable(struct fault_memory *memory, const struct region_span *
 	for (unsigned i = 0; i < span_count; i++)
 		memset(memory->is_stopped + spans[i].off / 8, 0, (spans[i].len + 7) / 8);
 	memory->pending_count -= first;
-	memmove(memory->pending, memory->pending + first, memory->pending_count * sizeof(memory->pending[0]));
+	if (memory->pending_count > 0) /* there is no memory for them before the first */
+		memmove(memory->pending, memory->pending + first, memory->pending_count * sizeof(memory->pending[0]));
 }
 
 static int fault_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
