@@ -72,15 +72,15 @@ struct reserve_view {
 struct block_ops {
 	/* Take a command. It goes out with the next send or wait. At most BLOCK_DEPTH are under way. */
 	void (*put)(struct block_device *device, enum block_queue queue, const struct block_command *command);
-	/* Send what was put: one system call, none when there is nothing. OK or IO. */
+	/* Send what was put: one system call, none when there is nothing. OK or IO, with errno. */
 	int (*send)(struct block_device *device, enum block_queue queue) FARLOG_MUST_CHECK;
-	/* The same, and block until an answer is there, at most timeout_ns: one system call for both. */
+	/* The same, and block until an answer is there, at most timeout_ns: one system call for both. OK or IO, with errno. */
 	int (*wait)(struct block_device *device, enum block_queue queue, uint64_t timeout_ns) FARLOG_MUST_CHECK;
 	/* Take answers that are there. Returns how many, 0 = none. */
 	unsigned (*take)(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room);
 	/* These bytes are where commands will come from: their pages are fetched now. False: it works without, but slower. NULL: nothing to do. */
 	bool (*use_buffer)(struct block_device *device, uint8_t *bytes, uint64_t len, uint8_t *others, uint64_t others_len);
-	/* Zero and durable. Blocks. OK or IO. */
+	/* Zero and durable. Blocks. OK, NO_MEMORY or IO, with errno. */
 	int (*zero)(struct block_device *device, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
 	/* What lies there that is not ours, as text: "" = nothing. OK; UNSUPPORTED: it cannot be told; IO. NULL: nothing can. */
 	int (*name_foreign)(struct block_device *device, char *text, size_t room) FARLOG_MUST_CHECK;

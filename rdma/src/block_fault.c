@@ -172,6 +172,7 @@ static int send_all(struct block_fault *fault, enum block_queue queue)
 {
 	struct blocks *blocks = fault->blocks;
 
+	errno = EIO;
 	if (is_gone(fault))
 		return FARLOG_IO;
 	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
@@ -256,6 +257,7 @@ static int fault_zero(struct block_device *device, uint64_t off, uint64_t len)
 	struct blocks *blocks = fault->blocks;
 	int result = FARLOG_IO;
 
+	errno = EIO;
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault)) {
 		bool is_cut = strike(blocks);
@@ -276,6 +278,7 @@ static int fault_lock(struct block_device *device, enum region_role role)
 	struct block_fault *fault = fault_of(device);
 	int result = FARLOG_IO;
 
+	errno = EIO;
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault))
 		result = fault_locks_take(&fault->blocks->locks, fault, fault->host, device->ring_off, role);

@@ -79,6 +79,15 @@ static void uring_put(struct block_device *device, enum block_queue queue, const
 	uring->flying_counts[queue]++;
 }
 
+/* judge -- what a call of the library gave. OK, also where it may be made again, or IO, with errno. is_taking: answers are taken before that. */
+static int judge(int count, bool is_taking)
+{
+	if (count >= 0 || count == -EINTR || count == -EAGAIN || (is_taking && (count == -ETIME || count == -EBUSY)))
+		return FARLOG_OK;
+	errno = -count;
+	return FARLOG_IO;
+}
+
 /* wake -- the thread that takes what was put, when it has gone to sleep. */
 static int wake(struct block_uring *uring)
 {
@@ -88,7 +97,7 @@ static int wake(struct block_uring *uring)
 
 	is_asleep = io_uring_sq_ready(ring) > 0 && (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP);
 	uring->device.enter_count += is_asleep; /* a hint: the library looks for itself */
-	return count < 0 && count != -EINTR && count != -EAGAIN ? FARLOG_IO : FARLOG_OK;
+	return judge(count, false);
 }
 
 /* watch -- until an answer is there, the time is over, or it takes long. False: it does, and who waits may sleep. */
@@ -119,7 +128,7 @@ static int ask_device(struct block_uring *uring, uint64_t timeout_ns)
 		count = uring->lib->get_events(ring);
 		uring->device.enter_count++;
 	}
-	return count >= 0 || count == -EINTR || count == -EAGAIN || count == -EBUSY ? FARLOG_OK : FARLOG_IO;
+	return judge(count, true);
 }
 
 static int uring_send(struct block_device *device, enum block_queue queue)
@@ -132,7 +141,7 @@ static int uring_send(struct block_device *device, enum block_queue queue)
 		int count = uring->lib->submit(&uring->rings[queue]);
 
 		device->enter_count += queue == BLOCK_COMMITS;
-		if (count < 0 && count != -EINTR && count != -EAGAIN)
+		if (judge(count, false) != FARLOG_OK)
 			return FARLOG_IO;
 	}
 	return FARLOG_OK;
@@ -155,7 +164,7 @@ static int uring_wait(struct block_device *device, enum block_queue queue, uint6
 	}
 	count = uring->lib->submit_and_wait_timeout(&uring->rings[queue], &answer, 1, &timeout, NULL);
 	device->enter_count += queue == BLOCK_COMMITS;
-	return count >= 0 || count == -ETIME || count == -EINTR || count == -EAGAIN || count == -EBUSY ? FARLOG_OK : FARLOG_IO;
+	return judge(count, true);
 }
 
 /* is_removed -- the kernel has removed the device: it has no bytes then, and whatever comes back under its name is another one. */
@@ -236,6 +245,7 @@ static int write_zeros(struct block_uring *uring, uint64_t off, uint64_t len)
 	for (uint64_t done = 0; done < len && result == FARLOG_OK; done += ZERO_LEN) {
 		size_t piece_len = len - done < ZERO_LEN ? len - done : ZERO_LEN;
 
+		errno = EIO; /* of a piece that is cut short */
 		if (pwrite(uring->fd, zeros, piece_len, (off_t)(off + done)) != (ssize_t)piece_len)
 			result = FARLOG_IO;
 	}

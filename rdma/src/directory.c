@@ -154,7 +154,7 @@ int directory_load(struct region *region, const char *uri, struct directory *dir
 	if (result == FARLOG_NOT_FOUND)
 		return refuse(region, uri, error);
 	if (result != FARLOG_OK)
-		return error_set(error, result, errno, "read directory of region \"%s\"", uri);
+		return region_refuse(region, result, "read directory of region", uri, error);
 	return check_entries(region, uri, directory, error);
 }
 
@@ -227,7 +227,7 @@ int directory_open(struct region *region, const char *uri, const char *name, boo
 		result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", uri,
 			directory->header.entry_count, name);
 	else if (result == FARLOG_OK && is_writable && region->ops->flush(region, 0, DIRECTORY_TAILS_OFF) != FARLOG_OK)
-		result = error_set(error, FARLOG_IO, 0, "flush directory of region \"%s\"", uri);
+		result = region_refuse(region, FARLOG_IO, "flush directory of region", uri, error);
 	else if (result == FARLOG_OK && (result = directory_show(region, &directory->entries[found])) != FARLOG_OK)
 		result = error_set(error, result, 0, "ring \"%s\": %s", uri, result == FARLOG_NO_MEMORY ? "a writer keeps a copy of all of it, and there is no room for one" : region->trouble);
 	if (error != NULL && result != FARLOG_OK)

@@ -101,7 +101,7 @@ static int begin_change(struct change *change, const struct region_ask *ask, str
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
 	if (change->region->ops->flush(change->region, 0, len) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "flush directory of region \"%s\"", change->uri);
+		return region_refuse(change->region, FARLOG_IO, "flush directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 
@@ -119,12 +119,12 @@ static int make_ring(struct change *change, const struct directory_entry *entry,
 	int result = region->ops->narrow(region, entry->off, entry->len);
 
 	if (result != FARLOG_OK)
-		return error_set(error, result, errno, "make ring \"%s\"", change->uri);
+		return region_refuse(region, result, "make ring", change->uri, error);
 	result = ring_check_blocks(region, change->uri, config, error);
 	if (result == FARLOG_OK)
 		result = ring_write_new(region, change->uri, config, error);
 	if (result == FARLOG_OK && region->ops->narrow(region, 0, change->region_len) != FARLOG_OK)
-		result = error_set(error, FARLOG_IO, errno, "read region \"%s\"", change->uri);
+		result = region_refuse(change->region, FARLOG_IO, "read region", change->uri, error);
 	return result;
 }
 
@@ -136,7 +136,7 @@ static int add_entry(struct change *change, const struct directory_entry *entry,
 	directory->entries[index] = *entry;
 	directory->header.entry_count++;
 	if (directory_store(change->region, directory) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "write directory of region \"%s\"", change->uri);
+		return region_refuse(change->region, FARLOG_IO, "write directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 
@@ -183,7 +183,7 @@ static int begin_directory(struct change *change, struct farlog_error *error)
 	directory->header.magic = DIRECTORY_MAGIC;
 	directory->header.version = DIRECTORY_VERSION;
 	if (getrandom(directory->header.region_uuid, sizeof(directory->header.region_uuid), 0) != sizeof(directory->header.region_uuid))
-		return error_set(error, FARLOG_IO, 0, "region \"%s\": no random number for its identity", change->uri);
+		return error_set(error, FARLOG_IO, errno, "region \"%s\": no random number for its identity", change->uri);
 	return FARLOG_OK;
 }
 
@@ -199,7 +199,7 @@ static int format_named(struct change *change, const char *name, const struct fa
 	found = directory_find(change->directory, name);
 	if (found >= 0) {
 		if (directory_show(change->region, &change->directory->entries[found]) != FARLOG_OK)
-			return error_set(error, FARLOG_IO, errno, "read ring \"%s\"", change->uri);
+			return region_refuse(change->region, FARLOG_IO, "read ring", change->uri, error);
 		return ring_format_region(change->region, change->uri, config, error);
 	}
 	if (config->size_bytes == 0)
@@ -285,7 +285,7 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", change->uri,
 			directory->header.entry_count, name);
 	if (directory_show(change->region, &directory->entries[found]) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "read ring \"%s\"", change->uri);
+		return region_refuse(change->region, FARLOG_IO, "read ring", change->uri, error);
 	result = lock_roles(change->region, change->uri, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -294,14 +294,14 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 	if (!is_forced && result == FARLOG_OK)
 		result = check_drained(change->region, change->uri, error);
 	if (result == FARLOG_OK && change->region->ops->narrow(change->region, 0, change->region_len) != FARLOG_OK)
-		result = error_set(error, FARLOG_IO, errno, "read region \"%s\"", change->uri);
+		result = region_refuse(change->region, FARLOG_IO, "read region", change->uri, error);
 	if (result != FARLOG_OK)
 		return result;
 	directory->header.entry_count--;
 	memmove(&directory->entries[found], &directory->entries[found + 1],
 		(directory->header.entry_count - (uint32_t)found) * sizeof(directory->entries[0]));
 	if (directory_store(change->region, directory) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "write directory of region \"%s\"", change->uri);
+		return region_refuse(change->region, FARLOG_IO, "write directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 

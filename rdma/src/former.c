@@ -47,7 +47,7 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch, s
 		return FARLOG_OK;
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, (uint64_t)epoch + 1);
 	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "persist fence of ring \"%s\"", uri);
+		return region_refuse(region, FARLOG_IO, "persist fence of ring", uri, error);
 	return FARLOG_OK;
 }
 

@@ -45,7 +45,7 @@ int reader_seek(struct farlog_reader *reader, const char *uri, const struct farl
 			config->lsn, reader->cursor.lsn);
 	result = walk_on(reader, config);
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "read ring \"%s\" from its head on", uri);
+		return region_refuse(reader->region, result, "read records from the head on of ring", uri, error);
 	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu", uri,
 			config->lsn, reader->cursor.lsn);
@@ -82,7 +82,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	if (result != FARLOG_OK)
 		return result;
 	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) && settle_header(reader->region) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "flush header of ring \"%s\"", uri);
+		return region_refuse(reader->region, FARLOG_IO, "flush header of ring", uri, error);
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
 	reader->identity = superblock_identity(&reader->superblock);

@@ -35,7 +35,7 @@ struct msync_helper {
 	bool is_running;
 	uint64_t asked;
 	uint64_t done;
-	uint64_t is_failed;
+	uint64_t failure; /* errno of an msync, 0 = none has failed */
 	uint64_t is_stopping;
 	uint32_t bell; /* futex word of the helper; raised by the writer */
 	uint32_t echo; /* futex word of the waiting writer; raised by the helper */
@@ -107,7 +107,7 @@ static void *msync_loop(void *context)
 		if (asked != helper->done) {
 			for (unsigned i = 0; i < helper->span_count && !(i > 0 && MUTANT(MSYNC_ONE_SPAN)); i++)
 				if (msync_span(mem, helper->spans[i].off, helper->spans[i].len) != 0)
-					atomic_store_release(&helper->is_failed, 1);
+					atomic_store_release(&helper->failure, (uint64_t)errno);
 			atomic_store_release(&helper->done, asked);
 			futex_ring(&helper->echo);
 		} else if (atomic_load_acquire(&helper->is_stopping)) {
@@ -164,11 +164,21 @@ static int mem_poll(struct region *region)
 	return FARLOG_OK;
 }
 
+/* has_failed -- with errno, as a call of this thread would have it. */
+static bool has_failed(struct msync_helper *helper)
+{
+	uint64_t failure = atomic_load_acquire(&helper->failure);
+
+	if (failure != 0)
+		errno = (int)failure;
+	return failure != 0;
+}
+
 static int msync_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct msync_helper *helper = &mem_of(region)->helper;
 
-	if (atomic_load_acquire(&helper->is_failed))
+	if (has_failed(helper))
 		return FARLOG_IO;
 	memcpy(helper->spans, spans, span_count * sizeof(spans[0]));
 	helper->span_count = span_count;
@@ -182,7 +192,7 @@ static int msync_poll(struct region *region)
 	struct msync_helper *helper = &mem_of(region)->helper;
 	uint64_t done = atomic_load_acquire(&helper->done);
 
-	if (atomic_load_acquire(&helper->is_failed))
+	if (has_failed(helper))
 		return FARLOG_IO;
 	atomic_store_relaxed(&region->tag_done, done);
 	return FARLOG_OK;

@@ -92,10 +92,10 @@ int members_settle_one(struct member *member, struct farlog_error *error)
 	if (result == FARLOG_OK)
 		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "flush and read its header");
+		return region_refuse(region, result, "flush and read header of ring", member->uri, error);
 	result = members_load_one(member, error);
 	if (result == FARLOG_OK && region->ops->flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
-		result = error_set(error, FARLOG_IO, 0, "flush its head");
+		result = region_refuse(region, FARLOG_IO, "flush head of ring", member->uri, error);
 	return result;
 }
 
@@ -134,7 +134,7 @@ static int scan_member(struct region_members *whole, struct member *member, stru
 	superblock.epoch_start_lsn = whole->epoch_last_start_lsn;
 	superblock.block_len = whole->superblock.block_len;
 	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "read its undrained records");
+		return region_refuse(member->region, FARLOG_IO, "read undrained records of ring", member->uri, error);
 	judge(whole, member, whole->start.head_lsn);
 	return FARLOG_OK;
 }

@@ -1,5 +1,6 @@
 /* region_members_open.c -- opening several rings as one: when enough are there and the rest has had a moment. See region_members.h. */
 #include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -171,7 +172,7 @@ static int make_copy(struct region_members *whole, struct farlog_error *error)
 	whole->copy_len = LAYOUT_DATA_OFF + whole->capacity;
 	whole->copy = staging_map(&whole->staging, whole->copy_len);
 	if (whole->copy == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "members \"%s\": no room for a copy of %lu bytes", whole->text, whole->copy_len);
+		return error_set(error, FARLOG_NO_MEMORY, errno, "members \"%s\": no room for a copy of %lu bytes", whole->text, whole->copy_len);
 	region->base = whole->copy;
 	region->built = whole->copy;
 	if (stream_is_supported())

@@ -167,7 +167,7 @@ static void collect(struct region_nvme *nvme)
 	if (!is_all_out(nvme) && !nvme->is_held && nvme->failure == 0 && nvme->flying_count < PIECE_COUNT_MAX / 2) {
 		put_pieces(nvme);
 		if (device->ops->send(device, BLOCK_COMMITS) != FARLOG_OK)
-			nvme->failure = EIO;
+			nvme->failure = nvme_note_errno(nvme);
 	}
 	if (!is_under_way(nvme) && nvme->failure == 0)
 		atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
@@ -257,7 +257,7 @@ static void nvme_wait(struct region *region, uint64_t timeout_ns)
 	if (region->is_shut && nvme->flying_count == 0 && !nvme->is_follow_flying)
 		nvme_nap(timeout_ns);
 	else if ((is_under_way(nvme) || nvme->is_follow_flying) && device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
-		nvme->failure = EIO;
+		nvme->failure = nvme_note_errno(nvme);
 	nvme_give(&nvme->is_busy);
 }
 
@@ -268,7 +268,7 @@ static void nvme_push(struct region *region)
 	if (!nvme_try_take(&nvme->is_busy))
 		return;
 	if (nvme->device->ops->send(nvme->device, BLOCK_COMMITS) != FARLOG_OK)
-		nvme->failure = EIO;
+		nvme->failure = nvme_note_errno(nvme);
 	nvme_give(&nvme->is_busy);
 }
 
@@ -421,15 +421,37 @@ static bool nvme_tell(struct region *region, uint64_t tail_lsn, uint64_t durable
 	return is_told;
 }
 
+/* wait_all -- until nothing is under way. False: it still is. */
+static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
+{
+	struct block_device *device = nvme->device;
+
+	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
+			return false;
+		collect(nvme);
+		if (nvme->failure != 0)
+			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
+	}
+	return true;
+}
+
 static int nvme_zero(struct region *region)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	struct block_device *device = nvme->device;
-	int result = device->ops->zero(device, device->ring_off, NVME_DATA_OFF);
+	int result;
 
+	if (!wait_all(nvme, clock_after_ns(CLOSE_PATIENCE_NS)))
+		return FARLOG_IO; /* what a failed call left would land on the zeros */
 	/* The header first, and durably: a crash in the middle leaves no ring rather than a damaged one. */
+	result = device->ops->zero(device, device->ring_off, NVME_DATA_OFF);
 	if (result == FARLOG_OK)
 		result = device->ops->zero(device, device->ring_off + NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
+	if (result == FARLOG_IO)
+		(void)nvme_note_errno(nvme);
 	madvise(nvme->copy, nvme->copy_len, MADV_DONTNEED);
 	nvme->fence_slot = 0;
 	return result;
@@ -485,7 +507,7 @@ static int nvme_lock(struct region *region, enum region_role role)
 			nvme->device->ops->unlock(nvme->device, role); /* who writes to all of a device has no others in it */
 	}
 	if (result == FARLOG_IO)
-		nvme_note_trouble(nvme, errno);
+		(void)nvme_note_errno(nvme);
 	/* What whoever held it before has stored since we opened. */
 	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
 		nvme->device->ops->unlock(nvme->device, role);
@@ -505,25 +527,8 @@ static int nvme_is_locked(struct region *region, enum region_role role)
 	int result = nvme->device->ops->is_locked(nvme->device, role);
 
 	if (result < 0)
-		nvme_note_trouble(nvme, errno);
+		(void)nvme_note_errno(nvme);
 	return result;
-}
-
-/* wait_all -- until nothing is under way. False: it still is. */
-static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
-{
-	struct block_device *device = nvme->device;
-
-	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
-		uint64_t now_ns = clock_monotonic_ns();
-
-		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
-			return false;
-		collect(nvme);
-		if (nvme->failure != 0)
-			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
-	}
-	return true;
 }
 
 /* let_go -- what is under way may come back, and the last hints go out: where it matters that this writer is gone, behind all else, and durably. */

@@ -188,6 +188,8 @@ static inline void nvme_give(uint64_t *is_busy)
 void nvme_take(uint64_t *is_busy);
 void nvme_nap(uint64_t limit_ns);
 void nvme_note_trouble(struct region_nvme *nvme, int failure);
+/* nvme_note_errno -- of a call that left it. Returns it. */
+int nvme_note_errno(struct region_nvme *nvme);
 
 /* nvme_make_words -- a block of the header. nvme_take_words -- fence and credit, as they were read. */
 void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second);

@@ -38,10 +38,19 @@ void nvme_note_trouble(struct region_nvme *nvme, int failure)
 
 	if (failure == ENODEV)
 		atomic_store_relaxed(&nvme->region.is_removed, 1);
+	errno = failure;
 	if (status != 0)
 		snprintf(said, sizeof(said), " (NVMe status 0x%x %s)", status, passthrough_status_name(status));
 	snprintf(nvme->trouble, sizeof(nvme->trouble), "a command to the device failed: %.60s%s",
 		failure == EBADE ? "reservation conflict: another host's writer has taken over" : strerror(failure), said);
+}
+
+int nvme_note_errno(struct region_nvme *nvme)
+{
+	int failure = errno != 0 ? errno : EIO;
+
+	nvme_note_trouble(nvme, failure);
+	return failure;
 }
 
 /* ---------------------------------------------------------------- words that lie in blocks of their own */
@@ -136,8 +145,10 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 			snprintf(nvme->trouble, sizeof(nvme->trouble), "the device has not answered for %lu ms", patience_ns / 1000000u);
 			return FARLOG_IO;
 		}
-		if (device->ops->wait(device, BLOCK_CALLS, now_ns < until_ns ? until_ns - now_ns : 0) != FARLOG_OK)
+		if (device->ops->wait(device, BLOCK_CALLS, now_ns < until_ns ? until_ns - now_ns : 0) != FARLOG_OK) {
+			(void)nvme_note_errno(nvme);
 			return FARLOG_IO;
+		}
 	}
 }
 

@@ -158,7 +158,7 @@ void nvme_take_first(struct region_nvme *nvme, int failure)
 	if (failure == 0 && is_old && nvme->failure == 0) {
 		put_first(nvme);
 		if (nvme->device->ops->send(nvme->device, BLOCK_COMMITS) != FARLOG_OK)
-			nvme->failure = EIO;
+			nvme->failure = nvme_note_errno(nvme);
 		return;
 	}
 	nvme->is_held = false;

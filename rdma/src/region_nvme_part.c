@@ -2,6 +2,7 @@
  *
  * A ring in a directory lies on its blocks as a ring lies on a device, header and all, from where its entry says. So the one thing that knows of it
  * is where the device's commands begin. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,7 +39,7 @@ int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole,
 	nvme->copy_len = is_whole ? LAYOUT_DATA_OFF : nvme->region.contract.size_bytes; /* of all of a device nobody looks at more than whose it is */
 	nvme->copy = nvme->staging != NULL && !is_whole ? staging_map(nvme->staging, nvme->copy_len) : nvme_map_own(nvme->copy_len);
 	if (nvme->copy == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
+		return error_set(error, FARLOG_NO_MEMORY, errno, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
 	nvme->region.base = nvme->copy;
 	if (nvme->role == REGION_ROLE_WRITER && stream_is_supported())
 		nvme->region.streamed = nvme->copy;

@@ -135,12 +135,13 @@ static int wipe(struct region *region)
 	return result;
 }
 
-static int fill_random(void *bytes, size_t len)
+static bool fill_random(void *bytes, size_t len)
 {
-	return getrandom(bytes, len, 0) == (ssize_t)len ? FARLOG_OK : FARLOG_IO;
+	return getrandom(bytes, len, 0) == (ssize_t)len;
 }
 
-static int make_superblock(const struct region *region, const struct farlog_ring_config *config, struct superblock *superblock)
+static int make_superblock(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct superblock *superblock,
+	struct farlog_error *error)
 {
 	uint64_t size = region->contract.size_bytes;
 	uint64_t quarter = (size - LAYOUT_DATA_OFF) / 4;
@@ -162,20 +163,31 @@ static int make_superblock(const struct region *region, const struct farlog_ring
 	if (config->stream_name != NULL)
 		strcpy(superblock->stream_name, config->stream_name);
 	while ((uint32_t)superblock->salt == 0)
-		if (fill_random(&superblock->salt, sizeof(superblock->salt)) != FARLOG_OK)
-			return FARLOG_IO;
-	return fill_random(superblock->ring_uuid, sizeof(superblock->ring_uuid));
+		if (!fill_random(&superblock->salt, sizeof(superblock->salt)))
+			return error_set(error, FARLOG_IO, errno, "ring \"%s\": no random number for its salt", uri);
+	if (!fill_random(superblock->ring_uuid, sizeof(superblock->ring_uuid)))
+		return error_set(error, FARLOG_IO, errno, "ring \"%s\": no random number for its identity", uri);
+	return FARLOG_OK;
 }
 
 int ring_write_new(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct superblock superblock;
 	struct head_slot head = {0};
+	int result = make_superblock(region, uri, config, &superblock, error);
 
-	if (wipe(region) != FARLOG_OK || make_superblock(region, config, &superblock) != FARLOG_OK ||
-		head_store(region, &superblock, &head) != FARLOG_OK || superblock_store(region, &superblock, true) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "write new ring to region \"%s\"", uri);
-	return FARLOG_OK;
+	if (result != FARLOG_OK)
+		return result;
+	result = wipe(region);
+	if (result == FARLOG_OK)
+		result = head_store(region, &superblock, &head);
+	if (result == FARLOG_OK)
+		result = superblock_store(region, &superblock, true);
+	if (result == FARLOG_OK)
+		return result;
+	(void)region_refuse(region, result, "write new ring to region", uri, error);
+	may_fail(wipe(region)); /* half of a ring is not blank: the next attempt would ask for --force */
+	return result;
 }
 
 int ring_check_blocks(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
@@ -259,7 +271,7 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	result = MUTANT(FENCE_NOT_FLUSHED) ? region_persist_wait(region, &fence, 1) : region->ops->flush(region, fence.off, fence.len);
 	if (result != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "persist fence of ring \"%s\"", uri);
+		return region_refuse(region, result, "persist fence of ring", uri, error);
 	return FARLOG_OK;
 }
 
@@ -411,7 +423,7 @@ int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farl
 	if (result == FARLOG_OK) {
 		result = measure(region, &superblock, &head, mark, status);
 		if (result != FARLOG_OK)
-			error_set(error, result, errno, "read undrained records of ring \"%s\"", uri);
+			(void)region_refuse(region, result, "read undrained records of ring", uri, error);
 	}
 	region->ops->close(region);
 	return result;

@@ -26,7 +26,7 @@ static int seal(struct region *region, const char *uri, struct farlog_error *err
 		return result;
 	superblock.writer_epoch = 1;
 	if (superblock_store(region, &superblock, true) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "persist superblock of ring \"%s\"", uri);
+		return region_refuse(region, FARLOG_IO, "persist superblock of ring", uri, error);
 	return FARLOG_OK;
 }
 

@@ -59,12 +59,7 @@ static int check_uuid(const struct farlog_writer *writer, const char *uri, const
 /* refuse_io -- what did not work on the way to the media; of a ring on another host also why. */
 static int refuse_io(const struct farlog_writer *writer, const char *what, const char *uri, struct farlog_error *error)
 {
-	const struct region *region = writer->region;
-
-	if (!region->is_far)
-		return error_set(error, FARLOG_IO, errno, "%s of ring \"%s\"", what, uri);
-	return error_set(error, FARLOG_IO, 0, "%s of ring \"%s\": %s", what, uri,
-		region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
+	return region_refuse(writer->region, FARLOG_IO, what, uri, error);
 }
 
 /* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It is
@@ -74,7 +69,7 @@ static int settle_media(struct farlog_writer *writer, const char *uri, struct fa
 {
 	if (MUTANT(RECOVERY_NO_FLUSH) || writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
 		return FARLOG_OK;
-	return refuse_io(writer, "flush header", uri, error);
+	return refuse_io(writer, "flush header of ring", uri, error);
 }
 
 static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, struct farlog_error *error)
@@ -86,7 +81,7 @@ static int settle_records(struct farlog_writer *writer, const char *uri, uint64_
 
 	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
 		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
-			return refuse_io(writer, "flush undrained records", uri, error);
+			return refuse_io(writer, "flush undrained records of ring", uri, error);
 	return FARLOG_OK;
 }
 
@@ -182,7 +177,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	 * higher head that it did flush. */
 	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
 		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
-		return refuse_io(writer, "flush head", uri, error);
+		return refuse_io(writer, "flush head of ring", uri, error);
 	head_start(&writer->superblock, &head);
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
@@ -193,7 +188,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (result == FARLOG_OK)
 		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphans);
 	if (result != FARLOG_OK)
-		return refuse_io(writer, "read undrained records", uri, error);
+		return refuse_io(writer, "read undrained records of ring", uri, error);
 	find_loss(writer, &head, scan.tail.lsn, &orphans, durable_hint_lsn, why, sizeof(why));
 	result = check_loss(writer, uri, scan.tail.lsn, why, watch, error);
 	if (result != FARLOG_OK)
@@ -247,7 +242,7 @@ static int shut_others(struct farlog_writer *writer, const char *uri, const stru
 		if (result == FARLOG_OK)
 			result = region_claim(region, &claim, error);
 		if (result == FARLOG_OK && region_fetch(region, 0, HEADER_LEN) != FARLOG_OK)
-			result = refuse_io(writer, "read header", uri, error);
+			result = refuse_io(writer, "read header of ring", uri, error);
 		if (result == FARLOG_OK)
 			result = superblock_load(region, uri, &writer->superblock, error); /* it may have opened an epoch in the last moment */
 		if (result != FARLOG_OK || writer->superblock.writer_epoch != last)
@@ -307,7 +302,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	if (result == FARLOG_FENCED)
 		return error_set(error, result, 0, "ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
 	if (result != FARLOG_OK)
-		return refuse_io(writer, "persist superblock", uri, error);
+		return refuse_io(writer, "persist superblock of ring", uri, error);
 	(void)region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL);
 	if (is_full)
 		return refuse_full(writer, uri, error);
@@ -315,10 +310,11 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
 	if (writer->is_packed)
 		writer_end_commit(writer);
+	errno = ETIMEDOUT; /* of what has not failed, but is not done in time */
 	if (writer_settle(writer, writer->ring.appended_lsn, &deadline) != FARLOG_OK ||
 		writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
 		writer_settle(writer, position.end_lsn, &deadline) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "append EPOCH record to ring \"%s\"", uri);
+		return refuse_io(writer, "append EPOCH record to ring", uri, error);
 	return FARLOG_OK;
 }
 
