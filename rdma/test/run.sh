@@ -1,11 +1,13 @@
 #!/bin/sh
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
-# Parts: unit conformance crash far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument all of them.
-# quick: the first seven, with a tenth of the runs below; that is what make test takes.
+# Parts: unit conformance crash sweep far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument all of them.
+# quick: the first eight, with a tenth of the runs below; that is what make test takes.
 # How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FILE_CRASHES=n of a
-# ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), FAR_MUTANTS=no to leave its mutants out, MEMBER_RUNS=n of a stream with several members (10000),
-# ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n (150), FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
+# ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), FAR_MUTANTS=no to leave its mutants out,
+# MEMBER_RUNS=n of a stream with several members (10000),
+# PERCENT=n of the calls that the sweep makes fail (100), ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n (150),
+# FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
@@ -61,7 +63,7 @@ explain() {
 # show LOG CODE PART -- the end of a log: its summary when it went well, more when not.
 show() {
 	if [ "$2" -eq 0 ]; then
-		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members|routes): |skipped' "$1"
+		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members|routes): |skipped|seed=' "$1"
 	else
 		explain "$1"
 		echo "$3: exit code $2"
@@ -117,6 +119,12 @@ part_crash() {
 	run takeover "$build/release/test/takeover"
 	RUNS=${MEMBER_RUNS:-10000} run members "$build/release/test/members"
 	RUNS=${ROUTE_RUNS:-400} run routes "$build/release/test/routes"
+}
+
+# part_sweep -- each call into kernel and libraries made to fail once, in each scenario.
+part_sweep() {
+	release || { fail sweep; return; }
+	run sweep "$build/release/test/sweep"
 }
 
 part_mutants() {
@@ -263,18 +271,18 @@ part_install() {
 	fi
 }
 
-parts=${*:-unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install}
+parts=${*:-unit clang conformance crash sweep mutants far verbs asan tsan fuzz cxx examples install}
 if [ "$parts" = quick ]; then
-	parts="unit conformance crash far cxx examples install"
+	parts="unit conformance crash sweep far cxx examples install"
 	crashes=${CRASHES:-10000}
 	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FILE_CRASHES="${FILE_CRASHES:-2000}" FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
-	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}"
+	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}" PERCENT="${PERCENT:-5}"
 fi
 for part in $parts; do
 	case $part in
-	unit | clang | conformance | crash | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
+	unit | clang | conformance | crash | sweep | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash, mutants," \
+		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash, sweep, mutants," \
 			"far, verbs, asan, tsan, fuzz, cxx, examples, install" >&2
 		exit 2
 		;;
