@@ -77,6 +77,7 @@ static struct block_fault *fault_of(struct block_device *device)
 
 static bool is_gone(const struct block_fault *fault)
 {
+	errno = EIO; /* of whoever is told so */
 	return fault->blocks->is_dead || fault->generation != fault->blocks->generation;
 }
 
@@ -172,13 +173,11 @@ static int send_all(struct block_fault *fault, enum block_queue queue)
 {
 	struct blocks *blocks = fault->blocks;
 
-	errno = EIO;
 	if (is_gone(fault))
 		return FARLOG_IO;
-	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
+	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++)
 		if (blocks->flying[i].owner == fault && blocks->flying[i].queue == queue)
 			blocks->flying[i].is_sent = true;
-	}
 	return FARLOG_OK;
 }
 
@@ -257,7 +256,6 @@ static int fault_zero(struct block_device *device, uint64_t off, uint64_t len)
 	struct blocks *blocks = fault->blocks;
 	int result = FARLOG_IO;
 
-	errno = EIO;
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault)) {
 		bool is_cut = strike(blocks);
@@ -278,7 +276,6 @@ static int fault_lock(struct block_device *device, enum region_role role)
 	struct block_fault *fault = fault_of(device);
 	int result = FARLOG_IO;
 
-	errno = EIO;
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault))
 		result = fault_locks_take(&fault->blocks->locks, fault, fault->host, device->ring_off, role);
