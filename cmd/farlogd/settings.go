@@ -220,14 +220,11 @@ func (s *settings) complete() error {
 	return s.readAttestations()
 }
 
-// readAttestations reads the file of a target that has one. It says what writers on other hosts are offered: without a way in and without a region
-// of many rings it would say nothing.
+// readAttestations reads the file of a target that has one. It says what rings of its regions give, on this host and to
+// others: without a region of many rings it would say nothing.
 func (s *settings) readAttestations() error {
 	if s.targetAttestation == "" {
 		return nil
-	}
-	if len(s.targetListen) == 0 {
-		return &usageError{fmt.Sprintf("--target-attestation %q: expected --target-listen as well: it is for writers on other hosts", s.targetAttestation)}
 	}
 	var paths []string
 	for _, uri := range s.targetRegions {

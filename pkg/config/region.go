@@ -26,6 +26,8 @@ func RegionURI(uri string) error {
 		switch {
 		case name == "ring":
 			return errorf("%q: expected mem:/path or nvme:/path without a ring", uri)
+		case name == "attest":
+			return errorf("%q: attest=%s: expected it in the file of --attestation, with who says so, when and why", uri, value)
 		case name != "flush" && name != "size":
 			return errorf("%q: unknown option %q: expected flush or size", uri, name)
 		case value == "":

@@ -8,6 +8,7 @@ import (
 func TestRegionURI(t *testing.T) {
 	for uri, want := range map[string]string{
 		"mem:/dev/dax0.0":                            "",
+		"mem:/dev/dax0.0?attest=cpu_cache":           "the file of --attestation",
 		"mem:/var/lib/farlog/region?size=67108864":   "",
 		"mem:/region?flush=msync&size=180224":        "",
 		"nvme:/dev/nvme2n1":                          "",

@@ -78,8 +78,9 @@ func (h Host) memory() []Finding {
 		case "memory_controller", "cpu_cache":
 			findings = append(findings, Finding{name, OK, "persistence domain " + domain, ""})
 		default:
-			findings = append(findings, Finding{name, Warn, fmt.Sprintf("persistence domain %q: a target promises no more than visible of it", domain),
-				"ask the vendor, then farlogd target --attestation FILE (docs/operating.md)"})
+			findings = append(findings, Finding{name, Warn,
+				fmt.Sprintf("persistence domain %q: no more than visible is promised of it", domain),
+				"ask the vendor, then farlogd target --attestation FILE or, without a target, ?attest=DOMAIN (docs/operating.md)"})
 		}
 	}
 	if h.hasCard() {

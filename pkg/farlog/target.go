@@ -104,6 +104,14 @@ func (a Attestation) String() string {
 	return fmt.Sprintf("%s by attestation of %s, %s", strings.Join(words, ", "), a.By, a.Date)
 }
 
+// Word is what a URI on this host says by attest=WORD; "" where the kernel's own word is enough.
+func (a Attestation) Word() string {
+	if a.ReadFlush == ReadFlushBAR {
+		return readFlushNames[ReadFlushBAR]
+	}
+	return domainNames[a.Domain]
+}
+
 // TargetCounters are the numbers of one ring of a target.
 type TargetCounters struct {
 	raw C.struct_farlog_target_counters

@@ -47,6 +47,36 @@ func (t *Target) attested(uri string) string {
 	return ""
 }
 
+// attestedRegions are the URIs of regions, each with what is attested of it: rings are made, reported and opened here
+// by them, and have the level that they are served at.
+func attestedRegions(regions []string, attestations []Attestation) []string {
+	uris := slices.Clone(regions)
+	for i, uri := range uris {
+		path, _, hasOptions := strings.Cut(strings.TrimPrefix(uri, "mem:"), "?")
+		for _, one := range attestations {
+			if word := one.Word(); one.Region == path && word != "" && hasOptions {
+				uris[i] = uri + "&attest=" + word
+			} else if one.Region == path && word != "" {
+				uris[i] = uri + "?attest=" + word
+			}
+		}
+	}
+	return uris
+}
+
+// probeAttested asks whether the regions deny what is attested of them: also of a target that listens nowhere.
+func probeAttested(file string, before, after []string) error {
+	for i, uri := range after {
+		if uri == before[i] {
+			continue
+		}
+		if _, err := farlog.Probe(uri); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
 // logAttestations leaves in the log on whose word a READ or a commit is taken for a flush, and why.
 func (t *Target) logAttestations() {
 	for _, one := range t.config.Attestations {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,11 @@ func TestNew_AttestationOfAPageCacheIsRefused(t *testing.T) {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}
+	}
+	settings.Listen = nil // for writers on this host alone
+	_, err = New(settings)
+	if err == nil || !strings.Contains(err.Error(), "site.yaml: ") || !strings.Contains(err.Error(), "nothing to attest") {
+		t.Errorf("without a listener: %v", err)
 	}
 	settings.Attestations = nil
 	one, err := New(settings)
@@ -76,5 +82,27 @@ func TestObserve_AttestationOfTheRegionIsInTheContract(t *testing.T) {
 	one.config.Attestations = one.config.Attestations[:1]
 	if state = see(one, want("desk7/orders", 5))[0].State; state.Contract.GetAttestation() != "" {
 		t.Errorf("said of another region: %v", state.Contract)
+	}
+}
+
+// Rings on this host are opened at the level that others are promised: by the same word.
+func TestAttestedRegions_HaveTheWordInTheirURI(t *testing.T) {
+	bar := Attestation{Region: "/sys/resource2", Attestation: farlog.Attestation{ReadFlush: farlog.ReadFlushBAR}}
+	known := Attestation{Region: "/dev/dax1.0", Attestation: farlog.Attestation{ReadFlush: farlog.ReadFlushDDIOOff}}
+	regions := []string{"mem:/dev/dax0.0", "mem:/dev/dax0.0?size=16777216", "mem:/dev/dax1.0", "mem:/sys/resource2",
+		"nvme:/dev/nvme2n1"}
+	want := []string{"mem:/dev/dax0.0?attest=memory_controller", "mem:/dev/dax0.0?size=16777216&attest=memory_controller",
+		"mem:/dev/dax1.0", "mem:/sys/resource2?attest=bar", "nvme:/dev/nvme2n1"}
+	got := attestedRegions(regions, []Attestation{said("/dev/dax0.0"), known, bar})
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	one := newTarget(t, t.TempDir())
+	for uri, level := range map[string]farlog.Level{regions[3]: farlog.LevelVisible, got[3]: farlog.LevelPersistent} {
+		one.config.Regions = []string{uri}
+		one.probeRegions()
+		if seen := one.agent().Regions[0]; seen.Level != api.Level(level) || seen.Error != "" {
+			t.Errorf("%s: %v", uri, seen)
+		}
 	}
 }

@@ -46,7 +46,7 @@ type Config struct {
 	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
 	Advertise   string        // the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
 
-	Attestations    []Attestation // of Regions, for those that Listen lets in
+	Attestations    []Attestation // of Regions, for writers here and for those that Listen lets in
 	AttestationFile string        // where they were read, for errors and the log
 
 	OnReport func(error) // hears what came of each report; nil: nobody does. Called by one goroutine
@@ -106,7 +106,11 @@ func New(config Config) (*Target, error) {
 		lock.Close()
 		return nil, err
 	}
-	if err := t.doors.attest(config.AttestationFile, config.Attestations); err != nil {
+	t.config.Regions = attestedRegions(config.Regions, config.Attestations)
+	if err = t.doors.attest(config.AttestationFile, config.Attestations); err == nil {
+		err = probeAttested(config.AttestationFile, config.Regions, t.config.Regions)
+	}
+	if err != nil {
 		t.doors.close()
 		lock.Close()
 		return nil, err

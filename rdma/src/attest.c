@@ -141,6 +141,35 @@ int attest_check(const char *region_uri, const struct attest_found *found, const
 	return result == FARLOG_OK ? check_domain(region_uri, found, attestation, error) : result;
 }
 
+int attest_by_uri(const char *region_uri, const char *word, const struct attest_found *found,
+	struct farlog_attestation *said, struct farlog_error *error)
+{
+	bool is_bar = found->kind == FARLOG_REGION_BAR;
+
+	*said = (struct farlog_attestation){0};
+	if (strcmp(word, "bar") == 0)
+		said->read_flush = FARLOG_READ_FLUSH_BAR;
+	else
+		said->domain = strcmp(word, "cpu_cache") == 0 ? FARLOG_DOMAIN_CPU_CACHE : FARLOG_DOMAIN_MEMORY_CONTROLLER;
+	if (!is_bar && !is_dax(found))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": attest=\"%s\": it is found to be %s, of which there is "
+			"nothing to attest; expected no such option", region_uri, word, found->kind_name);
+	if (is_bar != (said->read_flush == FARLOG_READ_FLUSH_BAR))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": attest=\"%s\": it is found to be %s; expected %s",
+			region_uri, word, found->kind_name, is_bar ? "bar" : "memory_controller or cpu_cache");
+	if (is_dax(found) && found->domain != FARLOG_DOMAIN_UNKNOWN && found->domain != said->domain)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": attest=\"%s\": the kernel says %s; expected that, "
+			"or no such option", region_uri, word, region_domain_name(found->domain));
+	return FARLOG_OK;
+}
+
+const char *attest_word(const struct farlog_attestation *attestation)
+{
+	if (attestation->read_flush == FARLOG_READ_FLUSH_BAR)
+		return reasons[FARLOG_READ_FLUSH_BAR];
+	return region_domain_name((enum farlog_persistence_domain)attestation->domain);
+}
+
 uint32_t attest_methods(const struct farlog_attestation *attestation)
 {
 	return attestation->read_flush != FARLOG_READ_FLUSH_NONE ? 1u << FARLOG_FLUSH_RDMA_READ : 0;
@@ -246,10 +275,45 @@ int farlog_target_attest(farlog_target *target, const char *region_uri, const st
 	return result == FARLOG_OK ? keep(target, &uri, attestation, error) : result;
 }
 
+/* apply -- what one attestation adds to a ring, and to its region's URI. */
+static int apply(struct farlog_target *target, struct target_ring *ring, const char *region_uri,
+	const struct farlog_attestation *attestation, struct uri *uri, struct farlog_error *error)
+{
+	struct attest_found found = look_at(&ring->region->contract, uri->path);
+	int result = attest_check(region_uri, &found, attestation, error);
+
+	if (result == FARLOG_OK)
+		result = look_at_provider(target, region_uri, attestation, &ring->is_commit_flush, error);
+	if (result != FARLOG_OK)
+		return result;
+	ring->attested_methods = attest_methods(attestation);
+	ring->is_any_read_flush = attestation->is_any_read;
+	attest_text(attestation, ring->is_commit_flush, ring->attested);
+	snprintf(uri->attest, sizeof(uri->attest), "%s", attest_word(attestation));
+	return FARLOG_OK;
+}
+
+/* set_level -- other hosts are promised what a writer on this one would be by the same word: one probe for both. */
+static int set_level(struct target_ring *ring, const char *region_uri, const struct uri *uri,
+	struct farlog_error *error)
+{
+	struct farlog_contract contract = ring->region->contract;
+	struct attest_found found = look_at(&contract, uri->path);
+	int result = FARLOG_OK;
+
+	if (strcmp(uri->scheme, "mem") == 0)
+		result = region_mem_probe(region_uri, uri, &contract, error);
+	if (result != FARLOG_OK)
+		return result;
+	ring->level = (uint8_t)contract.level;
+	if (uri->attest[0] == '\0' && attest_level(&found, NULL, FARLOG_LEVEL_PERSISTENT) < FARLOG_LEVEL_PERSISTENT)
+		snprintf(ring->attested, sizeof(ring->attested), "nobody attests that it outlives the power");
+	return FARLOG_OK;
+}
+
 int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error)
 {
 	const struct target_attested *one;
-	struct attest_found found;
 	struct uri uri;
 	int result = uri_parse(region_uri, &uri, error);
 
@@ -258,21 +322,9 @@ int target_apply_attestation(struct farlog_target *target, struct target_ring *r
 	pthread_mutex_lock(&target->mutex);
 	one = find_attested(target, uri.path); /* it stays until the target is closed */
 	pthread_mutex_unlock(&target->mutex);
-	found = look_at(&ring->region->contract, uri.path);
-	ring->level = attest_level(&found, one != NULL ? &one->attestation : NULL, (uint8_t)ring->region->contract.level);
-	if (ring->level < ring->region->contract.level)
-		snprintf(ring->attested, sizeof(ring->attested), "nobody attests that it outlives the power");
-	if (one == NULL)
-		return FARLOG_OK;
-	result = attest_check(region_uri, &found, &one->attestation, error);
-	if (result == FARLOG_OK)
-		result = look_at_provider(target, region_uri, &one->attestation, &ring->is_commit_flush, error);
-	if (result != FARLOG_OK)
-		return result;
-	ring->attested_methods = attest_methods(&one->attestation);
-	ring->is_any_read_flush = one->attestation.is_any_read;
-	attest_text(&one->attestation, ring->is_commit_flush, ring->attested);
-	return FARLOG_OK;
+	if (one != NULL)
+		result = apply(target, ring, region_uri, &one->attestation, &uri, error);
+	return result == FARLOG_OK ? set_level(ring, region_uri, &uri, error) : result;
 }
 
 void attest_free(struct target_attested *list)

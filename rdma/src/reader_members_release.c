@@ -57,7 +57,7 @@ static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_
 	uint64_t first_len = len < capacity - off ? len : capacity - off;
 	int result;
 
-	if (!member->reader->is_drain || region->contract.level < FARLOG_LEVEL_PERSISTENT)
+	if (!member->reader->is_drain || !region_is_kept(region))
 		return FARLOG_OK;
 	result = region->ops->flush(region, LAYOUT_DATA_OFF + off, first_len);
 	return result == FARLOG_OK && first_len < len ? region->ops->flush(region, LAYOUT_DATA_OFF, len - first_len) : result;

@@ -232,6 +232,18 @@ static inline bool region_is_done(const struct region *region, uint64_t tag)
 	return atomic_load_relaxed(&region->tag_done) == tag;
 }
 
+/* region_is_kept -- does a flush here reach all that outlives a power cut, if anything does? Also where nobody says
+ * that the memory does: what is on the media is made and judged alike, whoever opens it. */
+static inline bool region_is_kept(const struct region *region)
+{
+	uint32_t kind = region->contract.kind;
+	uint32_t method = region->contract.flush_method;
+
+	return region->contract.level >= FARLOG_LEVEL_PERSISTENT ||
+		((kind == FARLOG_REGION_DEVDAX || kind == FARLOG_REGION_FSDAX || kind == FARLOG_REGION_BAR) &&
+		 method >= FARLOG_FLUSH_CLWB && method <= FARLOG_FLUSH_CVAP);
+}
+
 /* region_push -- nobody is going to wait for the persist that was started last. */
 static inline void region_push(struct region *region)
 {

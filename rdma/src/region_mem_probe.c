@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "attest.h"
 #include "err.h"
 #include "persist.h"
 
@@ -92,12 +93,39 @@ static int set_flush(const char *text, const struct uri *uri, struct farlog_cont
 	return FARLOG_OK;
 }
 
-/* domain_text -- where the kernel is silent the memory controller is taken to be inside: that is what /dev/dax is for. */
-static const char *domain_text(const char *path)
+/* domain_text -- who says what survives. */
+static const char *domain_text(const struct uri *uri)
 {
-	enum farlog_persistence_domain domain = region_mem_domain(path);
+	enum farlog_persistence_domain domain = region_mem_domain(uri->path);
 
-	return domain != FARLOG_DOMAIN_UNKNOWN ? region_domain_name(domain) : "not told by the kernel";
+	if (domain != FARLOG_DOMAIN_UNKNOWN)
+		return region_domain_name(domain);
+	if (uri->attest[0] != '\0')
+		return strcmp(uri->attest, "cpu_cache") == 0 ? "cpu_cache, attested" : "memory_controller, attested";
+	return "not told by the kernel, nor by its operator (?attest=memory_controller or cpu_cache)";
+}
+
+/* set_level -- no more than visible of memory of which nobody knows that it outlives the power: see attest_level. The
+ * operator's word counts only where what was found does not deny it. */
+static int set_level(const char *text, const struct uri *uri, struct farlog_contract *contract,
+	struct farlog_error *error)
+{
+	struct attest_found found = {
+		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(uri->path)};
+	struct farlog_attestation said;
+	bool is_attested = uri->attest[0] != '\0';
+	int result = FARLOG_OK;
+
+	if (contract->kind == FARLOG_REGION_FILE && contract->size_bytes == 0)
+		return FARLOG_OK; /* it is not there yet: only a file that is can be tried for MAP_SYNC */
+	if (is_attested && contract->kind == FARLOG_REGION_DEVDAX && contract->level < FARLOG_LEVEL_PERSISTENT)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": attest=\"%s\": %s; expected no such option", text,
+			uri->attest, contract->probe);
+	if (is_attested)
+		result = attest_by_uri(text, uri->attest, &found, &said, error);
+	if (result == FARLOG_OK)
+		contract->level = attest_level(&found, is_attested ? &said : NULL, (uint8_t)contract->level);
+	return result;
 }
 
 static int probe_device(const char *text, const struct uri *uri, const struct stat *info,
@@ -131,7 +159,7 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u", major(info->st_rdev), minor(info->st_rdev));
 	if (region_is_nvdimm(link)) {
 		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s", contract->size_bytes,
-			domain_text(uri->path));
+			domain_text(uri));
 	} else {
 		contract->level = FARLOG_LEVEL_VISIBLE;
 		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes, of no NVDIMM: gone at a power cut, whatever is flushed",
@@ -187,17 +215,26 @@ static int probe_file(const char *text, const struct uri *uri, const struct stat
 	if (is_bar(uri->path, fs)) {
 		set_kind(contract, FARLOG_REGION_BAR);
 		snprintf(contract->probe, sizeof(contract->probe),
-			"PCI resource file; that the device behind it keeps its memory is the operator's word");
+			"PCI resource file; that its device keeps its memory at a power cut %s",
+			uri->attest[0] != '\0' ? "is attested" : "nobody says (its operator may: ?attest=bar)");
 	} else if (is_map_sync(uri->path, contract->size_bytes)) {
 		set_kind(contract, FARLOG_REGION_FSDAX);
-		snprintf(contract->probe, sizeof(contract->probe), "file system accepts MAP_SYNC: stores go to the media; persistence domain: %s",
-			domain_text(uri->path));
+		snprintf(contract->probe, sizeof(contract->probe), "file on a DAX file system (MAP_SYNC); persistence domain: %s",
+			domain_text(uri));
 	} else {
 		set_kind(contract, FARLOG_REGION_FILE);
 		snprintf(contract->probe, sizeof(contract->probe),
 			"file in the page cache (type 0x%lx): msync writes it back and flushes the disk", (unsigned long)fs->f_type);
 	}
 	return FARLOG_OK;
+}
+
+/* finish -- the kind is known. */
+static int finish(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
+{
+	int result = set_level(text, uri, contract, error);
+
+	return result == FARLOG_OK ? set_flush(text, uri, contract, error) : result;
 }
 
 int region_mem_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
@@ -214,7 +251,7 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 	if (stat(uri->path, &info) == 0) {
 		if (S_ISCHR(info.st_mode)) {
 			result = probe_device(text, uri, &info, contract, error);
-			return result != FARLOG_OK ? result : set_flush(text, uri, contract, error);
+			return result != FARLOG_OK ? result : finish(text, uri, contract, error);
 		}
 		if (!S_ISREG(info.st_mode))
 			return error_set(error, FARLOG_INVALID, 0,
@@ -234,5 +271,5 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 	if (failure != 0)
 		return error_set(error, failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, asked);
 	result = probe_file(text, uri, &fs, contract, error);
-	return result != FARLOG_OK ? result : set_flush(text, uri, contract, error);
+	return result != FARLOG_OK ? result : finish(text, uri, contract, error);
 }

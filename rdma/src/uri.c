@@ -10,6 +10,7 @@
 
 static const char *const poll_names[] = {"none", "io", "sq", NULL};
 static const char *const command_names[] = {"kernel", "nvme", NULL};
+static const char *const attest_names[] = {"memory_controller", "cpu_cache", "bar", NULL};
 
 static int parse_number(const char *text, const char *name, const char *value, uint64_t *number,
 	struct farlog_error *error)
@@ -156,12 +157,12 @@ static int parse_test_delay(const char *text, const char *value, struct uri *uri
 	return end[2] == ':' ? copy_text(text, "ring name", end + 3, strlen(end + 3), uri->test_ring, sizeof(uri->test_ring), error) : FARLOG_OK;
 }
 
-/* parse_choice -- one of a few names, for nvme: alone. */
-static int parse_choice(const char *text, const char *option, const char *value, const struct uri *uri, const char *const names[], char *chosen,
-	struct farlog_error *error)
+/* parse_choice -- one of a few names, for this scheme alone. */
+static int parse_choice(const char *text, const char *scheme, const char *option, const char *value,
+	const struct uri *uri, const char *const names[], char *chosen, struct farlog_error *error)
 {
-	if (strcmp(uri->scheme, "nvme") != 0)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s=\"%s\" is for nvme:", text, option, value);
+	if (strcmp(uri->scheme, scheme) != 0)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s=\"%s\" is for %s:", text, option, value, scheme);
 	for (size_t i = 0; names[i] != NULL; i++)
 		if (strcmp(value, names[i]) == 0) {
 			strcpy(chosen, value);
@@ -196,9 +197,11 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 	if (strcmp(option, "test-flush-delay") == 0)
 		return parse_test_delay(text, value, uri, error);
 	if (strcmp(option, "poll") == 0)
-		return parse_choice(text, option, value, uri, poll_names, uri->poll, error);
+		return parse_choice(text, "nvme", option, value, uri, poll_names, uri->poll, error);
 	if (strcmp(option, "commands") == 0)
-		return parse_choice(text, option, value, uri, command_names, uri->commands, error);
+		return parse_choice(text, "nvme", option, value, uri, command_names, uri->commands, error);
+	if (strcmp(option, "attest") == 0)
+		return parse_choice(text, "mem", option, value, uri, attest_names, uri->attest, error);
 	if (strcmp(option, "former") == 0) {
 		if (strcmp(value, "gone") != 0 || (strcmp(uri->scheme, "nvme") != 0 && strcmp(uri->scheme, "block-fault") != 0))
 			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": former=\"%s\"; expected former=gone, of a ring on nvme: whose last writer is out for sure", text, value);
@@ -213,7 +216,7 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected commands, flush, former, from, poll, ring, size, tos or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected attest, commands, flush, former, from, poll, ring, size, tos or wait", text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

@@ -19,6 +19,7 @@ struct uri {
 	char wait[8];          /* of ?wait=, "spin", "block" or "" */
 	char poll[8];          /* of ?poll=, for nvme: "none", "io", "sq" or "" */
 	char commands[8];      /* of ?commands=, for nvme: "kernel", "nvme" or "" */
+	char attest[20];       /* of ?attest=, for mem: "memory_controller", "cpu_cache", "bar" or "" */
 	char former[8];        /* of ?former=, for nvme: "gone" or "" */
 	char from[64];         /* of ?from=, of a far ring: the address of this host by which it is reached, in figures; "" = as the kernel's routes say */
 	uint16_t tos;          /* of ?tos=, for verbs: 1 + the traffic class; 0 = not given */

@@ -63,7 +63,7 @@ unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uin
  * file that is not synced may keep the one and lose the other, and on tmpfs both go. */
 static bool is_hint_kept(const struct farlog_writer *writer)
 {
-	return writer->region->contract.level >= FARLOG_LEVEL_PERSISTENT || writer->region->contract.kind == FARLOG_REGION_TMPFS;
+	return region_is_kept(writer->region) || writer->region->contract.kind == FARLOG_REGION_TMPFS;
 }
 
 void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn)

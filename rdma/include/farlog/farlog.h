@@ -129,9 +129,9 @@ struct farlog_contract {
 	char probe[160];           /* what was looked at to know this */
 };
 
-/* farlog_region_probe -- read a region's contract without touching its bytes.
- * uri: "mem:/path[?flush=auto|clwb|clflushopt|nt|msync]", "nvme:/dev/...[?flush=auto|fua|dsync|write]". flush= overrides the method; it never
- * raises the level. With ring= the size is that of the whole region. Blocks for file system calls. */
+/* farlog_region_probe -- read a region's contract, not its bytes. uri: "nvme:/dev/...[?flush=auto|fua|dsync|write]",
+ * "mem:/path[?flush=auto|clwb|clflushopt|nt|msync&attest=memory_controller|cpu_cache|bar]". flush= overrides the method and
+ * never raises the level; attest= does. With ring= the size is that of the whole region. Blocks for file system calls. */
 FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *contract, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ---------------------------------------------------------------- rings */
@@ -487,7 +487,7 @@ enum farlog_read_flush {
 };
 
 #define FARLOG_ATTESTED_BY_LEN 25 /* with the 0 at its end: all of it has to fit a far client's contract */
-/* What the operator of a target's host says of a region because no program can find it out. */
+/* What the operator of a target's host says of a region because no program finds it out; domain, BAR: as attest= */
 struct farlog_attestation {
 	uint32_t read_flush; /* enum farlog_read_flush */
 	uint32_t domain;     /* enum farlog_persistence_domain; UNKNOWN = not attested: the kernel's word counts */

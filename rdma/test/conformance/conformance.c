@@ -167,24 +167,28 @@ static int run_fsdax(void)
 	return 0;
 }
 
-static int run_device(const char *kind, const char *variable, const char *what)
+/* run_device -- options: of its URI, "" or "?attest=bar": no power is cut here. */
+static int run_device(const char *kind, const char *variable, const char *options, const char *what)
 {
-	const char *path = getenv(variable);
+	const char *device = getenv(variable);
+	char path[300];
 
-	if (path == NULL)
+	if (device == NULL)
 		return missing(kind, variable, what);
+	snprintf(path, sizeof(path), "%s%s", device, options);
 	run_methods(path, memory_methods);
 	return 0;
 }
 
 static int run_devdax(void)
 {
-	return run_device("devdax", "FARLOG_TEST_DEVDAX", "a device such as /dev/dax0.0, whose contents may go");
+	return run_device("devdax", "FARLOG_TEST_DEVDAX", "", "a device such as /dev/dax0.0, whose contents may go");
 }
 
 static int run_bar(void)
 {
-	return run_device("bar", "FARLOG_TEST_BAR", "a PCI resource file of a memory device, whose contents may go");
+	return run_device("bar", "FARLOG_TEST_BAR", "?attest=bar",
+		"a PCI resource file of a memory device, whose contents may go");
 }
 
 /* ---------------------------------------------------------------- rings of a target */

@@ -149,6 +149,68 @@ static void attest__level_of_memory_that_nobody_knows(void **state)
 	}
 }
 
+/* The word of a URI by the same rule: what it answers for, and what denies it. */
+static void attest__word_of_a_uri(void **state)
+{
+	static const struct {
+		const char *word;
+		struct attest_found found;
+		const char *denied; /* NULL: taken */
+	} words[] = {
+		{"memory_controller", FOUND(DEVDAX, UNKNOWN), NULL},
+		{"cpu_cache", FOUND(FSDAX, UNKNOWN), NULL},
+		{"cpu_cache", FOUND(DEVDAX, CPU_CACHE), NULL},
+		{"bar", FOUND(BAR, UNKNOWN), NULL},
+		{"cpu_cache", FOUND(DEVDAX, MEMORY_CONTROLLER), "the kernel says memory_controller"},
+		{"memory_controller", FOUND(FSDAX, CPU_CACHE), "the kernel says cpu_cache"},
+		{"bar", FOUND(DEVDAX, UNKNOWN), "expected memory_controller or cpu_cache"},
+		{"memory_controller", FOUND(BAR, UNKNOWN), "expected bar"},
+		{"memory_controller", FOUND(FILE, UNKNOWN), "nothing to attest"},
+		{"bar", FOUND(TMPFS, UNKNOWN), "nothing to attest"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct farlog_attestation said;
+		struct farlog_error error = {0};
+		int result = attest_by_uri(URI, words[i].word, &words[i].found, &said, &error);
+
+		if (words[i].denied != NULL) {
+			assert_int_equal(result, FARLOG_INVALID);
+			assert_non_null(strstr(error.text, words[i].denied));
+			assert_non_null(strstr(error.text, words[i].word));
+			continue;
+		}
+		assert_int_equal(result, FARLOG_OK);
+		assert_string_equal(attest_word(&said), words[i].word);
+		assert_int_equal(attest_level(&words[i].found, &said, FARLOG_LEVEL_PERSISTENT), FARLOG_LEVEL_PERSISTENT);
+	}
+}
+
+/* A target promises what the same word gives on its host: a region opened without one is raised by its operator's. */
+static void attest__target_raises_what_was_probed(void **state)
+{
+	static const char uri[] = "mem:/sys/resource2"; /* probed as a BAR, and never opened */
+	const struct farlog_attestation said = SAID(BAR, UNKNOWN);
+	struct region region = {0};
+	struct target_ring ring = {.region = &region};
+	struct farlog_error error = {0};
+	farlog_target *target;
+
+	(void)state;
+	if (farlog_target_open("ofi:tcp://127.0.0.1:0", &target, &error) != FARLOG_OK)
+		skip();
+	assert_int_equal(farlog_region_probe(uri, &region.contract, &error), FARLOG_OK);
+	assert_int_equal(target_apply_attestation(target, &ring, uri, &error), FARLOG_OK);
+	assert_int_equal(ring.level, FARLOG_LEVEL_VISIBLE);
+	assert_string_equal(ring.attested, "nobody attests that it outlives the power");
+	assert_int_equal(farlog_target_attest(target, uri, &said, &error), FARLOG_OK);
+	assert_int_equal(target_apply_attestation(target, &ring, uri, &error), FARLOG_OK);
+	assert_int_equal(ring.level, FARLOG_LEVEL_PERSISTENT);
+	assert_string_equal(ring.attested, "bar by attestation of Ada, storage, 2026-11-21");
+	farlog_target_close(target);
+}
+
 /* The longest of all fits a welcome, with what verbs adds to it. */
 static void attest__longest_text_is_not_cut(void **state)
 {
@@ -339,6 +401,8 @@ static void attest__refused_by_a_target(void **state)
 static const struct CMUnitTest attest_tests[] = {
 	cmocka_unit_test(attest__against_what_is_found),
 	cmocka_unit_test(attest__level_of_memory_that_nobody_knows),
+	cmocka_unit_test(attest__word_of_a_uri),
+	cmocka_unit_test(attest__target_raises_what_was_probed),
 	cmocka_unit_test(attest__adds_a_read_and_its_name),
 	cmocka_unit_test(attest__commit_is_of_a_provider),
 	cmocka_unit_test(attest__longest_text_is_not_cut),

@@ -56,6 +56,68 @@ static void contract__file_is_persistent_by_msync_only(void **state)
 	assert_int_equal(contract.flush_method, FARLOG_FLUSH_MSYNC);
 }
 
+/* A path in sysfs is enough to be probed as a BAR: nothing is opened. */
+static void contract__bar_is_persistent_by_attestation_only(void **state)
+{
+	static const struct {
+		const char *uri;
+		uint32_t level;
+		const char *told;
+	} cases[] = {
+		{"mem:/sys/resource2", FARLOG_LEVEL_VISIBLE, "?attest=bar"},
+		{"mem:/sys/resource2_wc?flush=nt", FARLOG_LEVEL_VISIBLE, "?attest=bar"},
+		{"mem:/sys/resource2?attest=bar", FARLOG_LEVEL_PERSISTENT, "is attested"},
+		{"mem:/sys/resource2?attest=bar&flush=none", FARLOG_LEVEL_VISIBLE, "is attested"},
+	};
+	struct farlog_contract contract;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (strstr(cases[i].uri, "flush=nt") != NULL && !persist_is_supported(FARLOG_FLUSH_NT_STORE))
+			continue;
+		probe(cases[i].uri, &contract);
+		assert_int_equal(contract.kind, FARLOG_REGION_BAR);
+		assert_int_equal(contract.level, cases[i].level);
+		assert_non_null(strstr(contract.probe, cases[i].told));
+	}
+}
+
+/* What a file gives that is not there yet is known when it is there. */
+static void contract__attested_file_that_is_not_there(void **state)
+{
+	struct farlog_contract contract;
+	struct farlog_error error = {0};
+	char uri[300];
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "%s?attest=cpu_cache", unit_file_uri("attested"));
+	probe(uri, &contract);
+	if (contract.kind != FARLOG_REGION_FILE)
+		skip(); /* FARLOG_TEST_DIR or /var/tmp is no plain file system here */
+	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.size_bytes = SIZE}, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "found to be file"));
+}
+
+/* What is made durable, and hints at it, does not hang on who attests it: only on whether a flush reaches it. */
+static void contract__what_is_kept_is_kept_without_attestation(void **state)
+{
+	static const struct {
+		struct farlog_contract contract;
+		bool is_kept;
+	} cases[] = {
+		{{.kind = FARLOG_REGION_DEVDAX, .flush_method = FARLOG_FLUSH_CLWB, .level = FARLOG_LEVEL_VISIBLE}, true},
+		{{.kind = FARLOG_REGION_BAR, .flush_method = FARLOG_FLUSH_NT_STORE, .level = FARLOG_LEVEL_VISIBLE}, true},
+		{{.kind = FARLOG_REGION_FSDAX, .flush_method = FARLOG_FLUSH_NONE, .level = FARLOG_LEVEL_VISIBLE}, false},
+		{{.kind = FARLOG_REGION_DEVDAX, .flush_method = FARLOG_FLUSH_OFI_DELIVERY, .level = FARLOG_LEVEL_VISIBLE}, false},
+		{{.kind = FARLOG_REGION_FILE, .flush_method = FARLOG_FLUSH_CLWB, .level = FARLOG_LEVEL_VISIBLE}, false},
+		{{.kind = FARLOG_REGION_FILE, .flush_method = FARLOG_FLUSH_MSYNC, .level = FARLOG_LEVEL_PERSISTENT}, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(region_is_kept(&(struct region){.contract = cases[i].contract}), cases[i].is_kept);
+}
+
 static void contract__refused_kinds(void **state)
 {
 	static const struct {
@@ -68,6 +130,10 @@ static void contract__refused_kinds(void **state)
 		{"mem:/nowhere/at/all", FARLOG_NOT_FOUND, "/nowhere/at"},
 		{"mem:/dev/shm/x?flush=mfence", FARLOG_INVALID, "mfence"},
 		{"mem:/dev/shm/x?flush=fault", FARLOG_INVALID, "fault"},
+		{"mem:/dev/shm/x?attest=cpu_cache", FARLOG_INVALID, "nothing to attest"},
+		{"mem:/sys/resource2?attest=cpu_cache", FARLOG_INVALID, "expected bar"},
+		{"mem:/dev/shm/x?attest=persistent", FARLOG_INVALID, "expected memory_controller, cpu_cache or bar"},
+		{"verbs://10.0.0.7:7471/orders?attest=bar", FARLOG_INVALID, "for mem:"},
 	};
 	struct farlog_contract contract;
 	struct farlog_error error;
@@ -178,6 +244,9 @@ static void region__locks_by_role_and_handle(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(contract__tmpfs_is_visible_whatever_is_flushed),
 	cmocka_unit_test(contract__file_is_persistent_by_msync_only),
+	cmocka_unit_test(contract__bar_is_persistent_by_attestation_only),
+	cmocka_unit_test(contract__attested_file_that_is_not_there),
+	cmocka_unit_test(contract__what_is_kept_is_kept_without_attestation),
 	cmocka_unit_test(contract__refused_kinds),
 	cmocka_unit_test(region__size_that_is_no_multiple),
 	cmocka_unit_test(region__tmpfs_writes_by_every_method),
