@@ -168,6 +168,7 @@ struct region {
 	uint64_t more_copies; /* with are_members: how many members beyond the first have the last persist that was completed */
 	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
+	uint64_t until_ns;    /* the deadline of who fetches, which may come before patience ends; 0 = none */
 };
 
 enum region_access {

@@ -187,6 +187,8 @@ static int await(struct region_far *far, bool (*is_done)(const struct region_far
 	uint64_t until_ns = clock_after_ns(far->region.patience_ns);
 	bool has_come = false;
 
+	if (far->region.until_ns != 0 && far->region.until_ns < until_ns)
+		until_ns = far->region.until_ns;
 	while (!has_come) {
 		bool is_over;
 

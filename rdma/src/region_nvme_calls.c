@@ -212,7 +212,14 @@ int nvme_write_credit(struct region_nvme *nvme)
 
 static int load_header(struct region_nvme *nvme)
 {
-	int result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, 0), nvme->called, NVME_CONTROL_LEN, nvme->patience_ns);
+	uint64_t now_ns = clock_monotonic_ns();
+	uint64_t until_ns = nvme->region.until_ns;
+	uint64_t patience_ns = nvme->patience_ns;
+	int result;
+
+	if (until_ns != 0 && until_ns < now_ns + patience_ns)
+		patience_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+	result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, 0), nvme->called, NVME_CONTROL_LEN, patience_ns);
 
 	if (result == FARLOG_OK)
 		take_header(nvme, nvme->called);

@@ -88,20 +88,25 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 
 /* load_head -- where the chain of records begins of which the writer's memory still has all: the head may have gone on since it was fetched, and what lay there
  * been written over. False: that is not known, or the chain does not reach back to this position. */
-static bool load_head(const struct farlog_writer *writer, uint64_t lsn, struct head_slot *head)
+static bool load_head(const struct farlog_writer *writer, const struct resolve_sight *sight, struct deadline *deadline, uint64_t lsn,
+	struct head_slot *head)
 {
-	const struct region *region = writer->region;
+	struct region *region = writer->region;
 	bool is_known = head_load(region, &writer->superblock, head);
 
 	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
-	if (region->is_block || (region->is_far && is_known && writer->ring.appended_lsn - head->head_lsn > writer->identity.capacity))
-		is_known = region_fetch(writer->region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
-	return is_known && head->head_lsn <= lsn && writer->ring.credit_lsn <= lsn;
+	if (region->is_block || (region->is_far && is_known && sight->appended_lsn - head->head_lsn > writer->identity.capacity)) {
+		region->until_ns = deadline->at_ns != 0 ? deadline->at_ns : clock_after_ns(deadline->duration_ns);
+		is_known = region_fetch(region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
+		region->until_ns = 0;
+	}
+	return is_known && head->head_lsn <= lsn && sight->credit_lsn <= lsn;
 }
 
-/* resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a
+/* writer_resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a
  * header at the right place proves nothing. Of what is drained the ring no longer knows. */
-static int resolve_inherited(const struct farlog_writer *writer, struct farlog_position *position)
+int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_sight *sight, struct deadline *deadline,
+	struct farlog_position *position)
 {
 	const uint8_t *data = writer->region->base + LAYOUT_DATA_OFF;
 	struct record_header header;
@@ -109,8 +114,9 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 	struct head_slot head;
 	struct record_cursor walk;
 
-	if (!load_head(writer, position->lsn, &head))
+	if (!load_head(writer, sight, deadline, position->lsn, &head))
 		return FARLOG_UNKNOWN;
+	sight->head_lsn = head.head_lsn;
 	walk = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = writer->epoch};
 	for (;;) {
@@ -127,9 +133,29 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 		return FARLOG_NOT_FOUND;
 	if (read_header(writer, position->lsn, &header) != FARLOG_OK)
 		return FARLOG_UNKNOWN;
-	describe(writer, &header, writer_level_at(writer, position->lsn), position);
+	describe(writer, &header, sight->level, position);
 	position->copies = writer_copies(writer);
 	return FARLOG_OK;
+}
+
+struct resolve_sight writer_sight(const struct farlog_writer *writer, uint64_t lsn)
+{
+	return (struct resolve_sight){writer->ring.appended_lsn, writer->ring.credit_lsn, 0, writer_level_at(writer, lsn)};
+}
+
+int writer_resolve(struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position)
+{
+	struct resolve_sight sight;
+
+	if (position->lsn % writer->identity.align != 0)
+		return FARLOG_INVALID;
+	if (position->lsn >= writer->ring.appended_lsn)
+		return FARLOG_NOT_FOUND;
+	writer_take_credit(writer, true);
+	sight = writer_sight(writer, position->lsn);
+	if (position->lsn < writer->recovery.tail_lsn)
+		return writer_resolve_inherited(writer, &sight, deadline, position);
+	return resolve_own(writer, deadline, position);
 }
 
 int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
@@ -137,12 +163,5 @@ int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, st
 	struct deadline deadline = deadline_of(writer, deadline_ns);
 
 	*position = (struct farlog_position){.lsn = lsn, .copies = 1};
-	if (lsn % writer->identity.align != 0)
-		return FARLOG_INVALID;
-	if (lsn >= writer->ring.appended_lsn)
-		return FARLOG_NOT_FOUND;
-	writer_take_credit(writer, true);
-	if (lsn < writer->recovery.tail_lsn)
-		return resolve_inherited(writer, position);
-	return resolve_own(writer, &deadline, position);
+	return writer_resolve(writer, &deadline, position);
 }

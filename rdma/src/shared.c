@@ -6,40 +6,26 @@
  *
  * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`; `published_lsn`, and where
  * sealed is durable the latencies, by the thread whose turn it is; the flush state by the holder of `flush`. `flush` may be
- * held across a flush, `reserve` never. All other counters are added to atomically. */
+ * held across a flush, `reserve` never. All other counters are added to atomically.
+ *
+ * A thread whose deadline comes before its turn leaves its turn: its record is whole, and whoever looks next when the turn comes
+ * publishes it. Until then no further place is taken, so that there are never more turns left than there are threads. */
 #include "farlog/heartbeat.h"
 #include "farlog/host.h"
 
 #include <linux/futex.h>
 #include <limits.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "err.h"
 #include "mutant.h"
-#include "shared.h"
-#include "writer.h"
+#include "shared_handle.h"
 
 #define SPIN_COUNT 500u
 #define YIELD_COUNT 50u
-
-struct farlog_shared {
-	struct farlog_writer *writer;
-	uint64_t reserve __attribute__((aligned(64))); /* lock word: 0 free */
-	uint64_t published_lsn __attribute__((aligned(64)));
-	uint64_t durable_lsn __attribute__((aligned(64)));
-	uint64_t flush __attribute__((aligned(64)));   /* lock word of the leader */
-	uint64_t staging __attribute__((aligned(64))); /* lock word of the one buffer for large records */
-	uint64_t user_count __attribute__((aligned(64)));
-	uint64_t is_closing;
-	uint64_t is_failed;
-	struct shared_beat *beat; /* NULL = no heartbeats by themselves */
-	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
-};
 
 static void nap(void)
 {
@@ -58,33 +44,36 @@ static void pause_turn(unsigned spins)
 		nap();
 }
 
-/* lock_word -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely. */
-static void lock_word(uint64_t *word)
+/* has_passed -- of a deadline that begins when it is first asked for, unless it has begun. */
+static bool has_passed(struct deadline *deadline)
 {
-	for (unsigned spins = 1;; spins++) {
-		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
-			return;
-		pause_turn(spins);
-	}
+	if (deadline->at_ns == 0)
+		deadline->at_ns = clock_after_ns(deadline->duration_ns);
+	return clock_monotonic_ns() >= deadline->at_ns;
 }
 
-/* lock_until -- as lock_word, for a lock that is held across a flush. False: the time has come. */
-static bool lock_until(uint64_t *word, uint64_t until_ns)
+/* pause_until -- as pause_turn. False: the deadline has passed. */
+static bool pause_until(unsigned spins, struct deadline *deadline)
 {
-	while (!atomic_swap_if(word, 0, 1)) {
-		if (clock_monotonic_ns() >= until_ns)
-			return false;
-		nap();
-	}
+	if (spins % SPIN_COUNT == 0 && has_passed(deadline))
+		return false;
+	pause_turn(spins);
 	return true;
 }
 
-static void unlock_word(uint64_t *word)
+/* shared_lock -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely. False: the
+ * deadline has passed. */
+bool shared_lock(uint64_t *word, struct deadline *deadline)
 {
-	atomic_store_release(word, 0);
+	for (unsigned spins = 1;; spins++) {
+		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
+			return true;
+		if (!pause_until(spins, deadline))
+			return false;
+	}
 }
 
-static void ring_bell(struct farlog_shared *shared)
+void shared_ring_bell(struct farlog_shared *shared)
 {
 	__atomic_add_fetch(&shared->bell, 1, __ATOMIC_RELEASE);
 	if (!shared->writer->region->is_seal_durable)
@@ -97,6 +86,7 @@ struct reservation {
 	struct farlog_position position;
 	uint64_t start_lsn; /* of the PAD, when there is one */
 	uint8_t level;      /* that the record is acknowledged at */
+	bool is_large;      /* we hold `staging` for it */
 };
 
 static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
@@ -112,90 +102,176 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	return result;
 }
 
-/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. */
-static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct reservation *reservation)
+/* publish_turn -- the record at published_lsn, by who has its turn and so owns the histogram: no locked instruction for it. */
+static inline void publish_turn(struct farlog_shared *shared, uint64_t end_lsn, uint64_t start_ticks)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t extent;
-	int result = writer_check_entry(writer, entry, &extent);
+	uint64_t now_ticks = clock_ticks();
 
-	lock_word(&shared->reserve);
-	if (result == FARLOG_OK && atomic_load_relaxed(&shared->is_failed))
-		result = FARLOG_CLOSED;
-	if (result == FARLOG_OK && writer_is_fenced(writer))
-		result = FARLOG_FENCED;
-	if (result == FARLOG_OK)
-		result = writer_find_room(writer, extent, &reservation->place);
-	if (result == FARLOG_OK) {
-		if (__builtin_expect(atomic_load_relaxed(&writer->terms.is_news) != 0, 0))
-			writer_take_terms(writer);
-		reservation->level = writer->level;
-		reservation->start_lsn = writer->ring.appended_lsn;
-		writer_gather(writer, &reservation->place, entry, flags, clock_ticks(), &reservation->gather);
-		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
-		ring_advance(&writer->ring, &reservation->place);
-		writer_account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	if (writer->region->is_seal_durable) {
+		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
+		atomic_store_relaxed(&writer->counters->durable_lsn, end_lsn);
+		if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
+			writer_hint(writer, now_ticks, end_lsn, end_lsn);
+		atomic_store_release(&shared->durable_lsn, end_lsn);
 	}
-	unlock_word(&shared->reserve);
+	atomic_store_release(&shared->published_lsn, end_lsn);
+}
+
+/* shared_publish_left -- the turns that have come of those that were left. Of two threads that find the same one, one gets it, and until
+ * it is published the position does not move. */
+__attribute__((noinline)) void shared_publish_left(struct farlog_shared *shared)
+{
+	for (unsigned i = 0; i < LEFT_COUNT_MAX; i++) {
+		struct left_turn *left = &shared->left[i];
+		uint64_t mark = atomic_load_acquire(&shared->published_lsn) | 1;
+		struct left_turn mine;
+
+		if (atomic_load_relaxed(&left->mark) != mark || !atomic_swap_if(&left->mark, mark, LEFT_TAKEN))
+			continue;
+		mine = *left;
+		atomic_store_release(&left->mark, 0);
+		publish_turn(shared, mine.end_lsn, mine.start_ticks);
+		atomic_add(&shared->left_count, (uint64_t)-1);
+		i = UINT_MAX; /* the next may be anywhere */
+	}
+}
+
+/* leave_turn -- what lies from start_lsn on is whole and sealed, its turn has not come, and we wait no longer. */
+static void leave_turn(struct farlog_shared *shared, uint64_t start_lsn, uint64_t end_lsn, uint64_t start_ticks)
+{
+	unsigned i = 0;
+
+	atomic_add(&shared->left_count, 1);
+	while (i < LEFT_COUNT_MAX && !atomic_swap_if(&shared->left[i].mark, 0, LEFT_TAKEN))
+		i++;
+	if (i == LEFT_COUNT_MAX) { /* more threads than it is for: nothing behind this record is published any more */
+		atomic_store_release(&shared->is_failed, 1);
+		return;
+	}
+	shared->left[i].end_lsn = end_lsn;
+	shared->left[i].start_ticks = start_ticks;
+	atomic_store_release(&shared->left[i].mark, start_lsn | 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* whoever made it our turn meanwhile may not have seen what we left */
+	shared_publish_left(shared);
+}
+
+/* wait_for_others -- until nobody's turn is left behind: what would be published after it could be acknowledged to nobody. */
+__attribute__((noinline)) static bool wait_for_others(struct farlog_shared *shared, struct deadline *deadline)
+{
+	for (unsigned spins = 1; atomic_load_acquire(&shared->left_count) != 0 && !atomic_load_relaxed(&shared->is_failed); spins++) {
+		shared_publish_left(shared);
+		if (!pause_until(spins, deadline))
+			return false;
+	}
+	return true;
+}
+
+/* take_place -- the caller holds `reserve`. */
+static int take_place(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t extent, struct reservation *reservation)
+{
+	struct farlog_writer *writer = shared->writer;
+	int result;
+
+	if (atomic_load_relaxed(&shared->is_failed))
+		return FARLOG_CLOSED;
+	if (writer_is_fenced(writer))
+		return FARLOG_FENCED;
+	result = writer_find_room(writer, extent, &reservation->place);
+	if (result != FARLOG_OK)
+		return result;
+	if (__builtin_expect(atomic_load_relaxed(&writer->terms.is_news) != 0, 0))
+		writer_take_terms(writer);
+	reservation->level = writer->level;
+	reservation->start_lsn = writer->ring.appended_lsn;
+	writer_gather(writer, &reservation->place, entry, flags, clock_ticks(), &reservation->gather);
+	writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
+	ring_advance(&writer->ring, &reservation->place);
+	writer_account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	return FARLOG_OK;
+}
+
+/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. What a large record needs besides is
+ * taken before: who has a place fills it, whatever its deadline. FULL also when the deadline came before the locks were free. */
+static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct deadline *deadline,
+	struct reservation *reservation)
+{
+	uint64_t extent = 0;
+	int result = writer_check_entry(shared->writer, entry, &extent);
+
+	if (result != FARLOG_OK)
+		return result;
+	reservation->is_large = extent > WRITER_SMALL_LEN;
+	if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0) && !wait_for_others(shared, deadline))
+		return FARLOG_FULL;
+	if (reservation->is_large && !shared_lock(&shared->staging, deadline))
+		return FARLOG_FULL;
+	result = FARLOG_FULL;
+	if (shared_lock(&shared->reserve, deadline)) {
+		result = take_place(shared, entry, flags, extent, reservation);
+		shared_unlock(&shared->reserve);
+	}
+	if (result != FARLOG_OK && reservation->is_large)
+		shared_unlock(&shared->staging);
 	return result;
 }
 
 static void write_record(struct farlog_shared *shared, struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
-	bool is_large = reservation->gather.len > WRITER_SMALL_LEN;
 
-	if (is_large)
-		lock_word(&shared->staging);
 	writer_write(writer, &reservation->place, &reservation->gather);
-	if (is_large)
-		unlock_word(&shared->staging);
+	if (reservation->is_large)
+		shared_unlock(&shared->staging);
 	writer->region->ops->seal(writer->region);
 }
 
-/* publish -- in LSN order. Whoever's turn it is owns the histogram: no locked instruction for it. */
-static void publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks)
+/* publish -- in LSN order. UNKNOWN: the deadline came before the turn, which is left. */
+static int publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks, struct deadline *deadline)
 {
-	struct farlog_writer *writer = shared->writer;
-	uint64_t now_ticks;
-
-	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++)
-		pause_turn(spins);
-	now_ticks = clock_ticks();
-	if (writer->region->is_seal_durable) {
-		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
-		atomic_store_relaxed(&writer->counters->durable_lsn, reservation->place.end_lsn);
-		if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
-			writer_hint(writer, now_ticks, reservation->place.end_lsn, reservation->place.end_lsn);
-		atomic_store_release(&shared->durable_lsn, reservation->place.end_lsn);
+	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++) {
+		if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0))
+			shared_publish_left(shared);
+		if (!pause_until(spins, deadline)) {
+			leave_turn(shared, reservation->start_lsn, reservation->place.end_lsn, start_ticks);
+			return FARLOG_UNKNOWN;
+		}
 	}
-	atomic_store_release(&shared->published_lsn, reservation->place.end_lsn);
+	publish_turn(shared, reservation->place.end_lsn, start_ticks);
+	return FARLOG_OK;
 }
 
 /* end_commit -- on blocks: all that has a place, and a PAD up to the end of its last LBA. Whoever has a place and is not through with it is copying its record.
- * The caller holds `flush`. */
-static uint64_t end_commit(struct farlog_shared *shared)
+ * The caller holds `flush`. False: the deadline came first, and nothing is to be flushed. */
+static bool end_commit(struct farlog_shared *shared, struct deadline *deadline, uint64_t *end_lsn)
 {
 	struct farlog_writer *writer = shared->writer;
 	struct writer_pad pad;
 	uint64_t start_lsn;
-	uint64_t end_lsn;
 	bool has_pad;
 
-	lock_word(&shared->reserve);
+	if (!shared_lock(&shared->reserve, deadline))
+		return false;
 	start_lsn = writer->ring.appended_lsn;
 	has_pad = writer_take_pad(writer, clock_ticks(), &pad);
-	end_lsn = writer->ring.appended_lsn;
-	unlock_word(&shared->reserve);
-	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) < start_lsn; spins++)
-		pause_turn(spins);
+	*end_lsn = writer->ring.appended_lsn;
+	shared_unlock(&shared->reserve);
 	if (has_pad && !MUTANT(PAD_MISSING)) {
 		writer_put_pad(writer, &pad);
 		writer->region->ops->seal(writer->region);
 	}
+	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) < start_lsn; spins++) {
+		if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0))
+			shared_publish_left(shared);
+		if (!pause_until(spins, deadline)) {
+			if (has_pad)
+				leave_turn(shared, start_lsn, *end_lsn, clock_ticks());
+			return false;
+		}
+	}
 	if (has_pad)
-		atomic_store_release(&shared->published_lsn, end_lsn); /* nobody else's turn comes before */
-	return end_lsn;
+		atomic_store_release(&shared->published_lsn, *end_lsn); /* nobody else's turn comes before */
+	return true;
 }
 
 /* start_flush -- everything published and not yet durable, one flush. The caller holds `flush`. */
@@ -217,23 +293,24 @@ static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
 }
 
 /* lead -- one round of the leader: reap the flush under way, or start one. */
-static void lead(struct farlog_shared *shared)
+static void lead(struct farlog_shared *shared, uint64_t until_ns)
 {
+	struct deadline deadline = {.at_ns = until_ns};
 	struct farlog_writer *writer = shared->writer;
 	uint64_t to_lsn = atomic_load_acquire(&shared->published_lsn);
 	uint64_t ticks;
 	int result = FARLOG_OK;
 
 	if (!writer->is_persisting && to_lsn != writer->durable_lsn) {
-		if (writer->is_packed)
-			to_lsn = end_commit(shared);
+		if (writer->is_packed && !end_commit(shared, &deadline, &to_lsn))
+			return;
 		result = start_flush(shared, to_lsn);
 	}
 	if (result == FARLOG_OK)
 		result = writer->region->ops->poll(writer->region);
 	if (result != FARLOG_OK) {
 		atomic_store_release(&shared->is_failed, 1);
-		ring_bell(shared);
+		shared_ring_bell(shared);
 		return;
 	}
 	if (!writer->is_persisting || !region_is_done(writer->region, writer->persist_tag))
@@ -246,7 +323,7 @@ static void lead(struct farlog_shared *shared)
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
 	atomic_store_release(&shared->durable_lsn, writer->durable_lsn);
-	ring_bell(shared);
+	shared_ring_bell(shared);
 }
 
 static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout_ns)
@@ -267,20 +344,26 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 
 		if (atomic_load_acquire(&shared->is_failed) || now_ns >= until_ns)
 			return FARLOG_UNKNOWN;
+		if (atomic_load_relaxed(&shared->left_count) != 0)
+			shared_publish_left(shared);
 		if (atomic_load_acquire(&shared->durable_lsn) >= end_lsn)
 			break;
+		if (region->is_seal_durable) {
+			nap(); /* for the turns that were left: publishing makes durable */
+			continue;
+		}
 		if (!atomic_swap_if(&shared->flush, 0, 1)) {
 			follow(shared, seen, until_ns - now_ns);
 			continue;
 		}
-		lead(shared);
+		lead(shared, until_ns);
 		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && region->ops->wait != NULL) {
 			region->ops->wait(region, until_ns - now_ns);
-			lead(shared);
+			lead(shared, until_ns);
 		}
 		region_push(region); /* the next leader may be asleep, too */
-		unlock_word(&shared->flush);
-		ring_bell(shared); /* the next leader may be asleep */
+		shared_unlock(&shared->flush);
+		shared_ring_bell(shared); /* the next leader may be asleep */
 	}
 	return FARLOG_OK;
 }
@@ -296,7 +379,7 @@ static void tell_when_full(struct farlog_shared *shared)
 	if (!atomic_swap_if(lock, 0, 1))
 		return; /* its holder does, or the next look */
 	if (!writer->region->is_seal_durable) {
-		lead(shared);
+		lead(shared, 1); /* a deadline that has passed */
 		end_lsn = writer->durable_lsn;
 	} else {
 		end_lsn = writer->ring.appended_lsn;
@@ -305,9 +388,9 @@ static void tell_when_full(struct farlog_shared *shared)
 	if (is_mine && clock_ticks() - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, clock_ticks(), end_lsn, end_lsn);
 	region_push(writer->region);
-	unlock_word(lock);
+	shared_unlock(lock);
 	if (!writer->region->is_seal_durable)
-		ring_bell(shared); /* who wanted to lead may be asleep */
+		shared_ring_bell(shared); /* who wanted to lead may be asleep */
 }
 
 static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
@@ -317,19 +400,22 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns)};
 	bool is_waiting = farlog_writer_policy(writer) == FARLOG_POLICY_BLOCK;
 	struct reservation reservation;
-	int result = reserve(shared, entry, flags, &reservation);
+	int result = reserve(shared, entry, flags, &deadline, &reservation);
 
 	while (result == FARLOG_FULL) {
 		tell_when_full(shared);
-		if (!is_waiting || !deadline_pause(&deadline, writer, false))
+		if (!is_waiting || !deadline_pause(&deadline, writer, false) || has_passed(&deadline))
 			break;
-		result = reserve(shared, entry, flags, &reservation);
+		result = reserve(shared, entry, flags, &deadline, &reservation);
 	}
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
 	*position = reservation.position;
 	write_record(shared, &reservation);
-	publish(shared, &reservation, start_ticks);
+	if (publish(shared, &reservation, start_ticks, &deadline) != FARLOG_OK) {
+		atomic_add(&writer->counters->unknown_count, 1);
+		return FARLOG_UNKNOWN;
+	}
 	if (!writer->region->is_seal_durable) {
 		/* What waiting for room has used up of the deadline is gone. */
 		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_after_ns(deadline.duration_ns);
@@ -348,14 +434,16 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 
 int shared_submit(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct farlog_position *position)
 {
+	struct deadline deadline = deadline_of(shared->writer, 0);
 	struct reservation reservation;
-	int result = reserve(shared, entry, flags, &reservation);
+	int result = reserve(shared, entry, flags, &deadline, &reservation);
 
 	if (result != FARLOG_OK)
 		return refuse(shared->writer, result, position);
 	*position = reservation.position;
 	write_record(shared, &reservation);
-	publish(shared, &reservation, clock_ticks());
+	/* Left or not, it is whole: what waits for it settles it. */
+	(void)publish(shared, &reservation, clock_ticks(), &deadline);
 	return FARLOG_OK;
 }
 
@@ -374,30 +462,15 @@ struct farlog_writer *shared_writer(const struct farlog_shared *shared)
 	return shared->writer;
 }
 
-static bool enter(struct farlog_shared *shared)
-{
-	atomic_add(&shared->user_count, 1);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* close stores is_closing, then looks at user_count: one of us sees the other */
-	if (!atomic_load_acquire(&shared->is_closing))
-		return true;
-	atomic_add(&shared->user_count, (uint64_t)-1);
-	return false;
-}
-
-static void leave(struct farlog_shared *shared)
-{
-	__atomic_fetch_sub(&shared->user_count, 1, __ATOMIC_RELEASE); /* all we did is done before close may free it */
-}
-
 static int append_any(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
 {
 	int result;
 
 	memset(position, 0, sizeof(*position));
-	if (!enter(shared))
+	if (!shared_enter(shared))
 		return FARLOG_CLOSED;
 	result = append(shared, entry, flags, deadline_ns, position);
-	leave(shared);
+	shared_leave(shared);
 	return result;
 }
 
@@ -415,100 +488,4 @@ int farlog_shared_heartbeat(farlog_shared *shared, uint64_t deadline_ns, struct 
 struct shared_beat **shared_beat(struct farlog_shared *shared)
 {
 	return &shared->beat;
-}
-
-int farlog_shared_open(const char *uri, const struct farlog_writer_config *config, farlog_shared **opened,
-	struct farlog_error *error)
-{
-	struct farlog_writer *writer;
-	struct farlog_shared *shared;
-	int result = farlog_writer_open(uri, config, &writer, error);
-
-	*opened = NULL;
-	if (result != FARLOG_OK)
-		return result;
-	shared = aligned_alloc(64, sizeof(*shared));
-	if (shared == NULL) {
-		farlog_writer_close(writer);
-		return error_set(error, FARLOG_NO_MEMORY, 0, "open ring \"%s\": out of memory", uri);
-	}
-	memset(shared, 0, sizeof(*shared));
-	shared->writer = writer;
-	shared->published_lsn = writer->ring.appended_lsn;
-	shared->durable_lsn = writer->durable_lsn;
-	*opened = shared;
-	return FARLOG_OK;
-}
-
-void farlog_shared_ring(const farlog_shared *shared, struct farlog_ring_status *status)
-{
-	farlog_writer_ring(shared->writer, status);
-}
-
-int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
-{
-	struct farlog_writer *writer = shared->writer;
-	uint64_t until_ns = clock_after_ns(deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns));
-	uint64_t published_lsn;
-	int result = FARLOG_NOT_FOUND;
-
-	*position = (struct farlog_position){.lsn = lsn, .copies = 1};
-	if (!enter(shared))
-		return FARLOG_CLOSED;
-	/* Beyond this nobody has been given a position yet, and what lies there may be half written: resolve must not flush it. */
-	published_lsn = atomic_load_acquire(&shared->published_lsn);
-	if (lsn < published_lsn)
-		result = shared_settle(shared, published_lsn, until_ns);
-	/* The leader may be inside a flush for longer than we may wait; appenders must not wait with us. */
-	if (!lock_until(&shared->flush, until_ns)) {
-		leave(shared);
-		return FARLOG_UNKNOWN;
-	}
-	lock_word(&shared->reserve);
-	if (writer->region->is_seal_durable)
-		atomic_store_relaxed(&writer->durable_lsn, atomic_load_acquire(&shared->durable_lsn));
-	/* Everything below the shared durable position is settled: resolve finds it so without a flush of its own. */
-	if (lsn < published_lsn && (result == FARLOG_OK || lsn < atomic_load_acquire(&shared->durable_lsn)))
-		result = farlog_resolve(writer, lsn, deadline_ns, position);
-	unlock_word(&shared->reserve);
-	unlock_word(&shared->flush);
-	ring_bell(shared);
-	leave(shared);
-	return result;
-}
-
-void farlog_shared_cursors(farlog_shared *shared, struct farlog_cursors *cursors)
-{
-	lock_word(&shared->reserve);
-	farlog_writer_cursors(shared->writer, cursors);
-	cursors->durable_lsn = atomic_load_acquire(&shared->durable_lsn);
-	unlock_word(&shared->reserve);
-}
-
-const struct farlog_recovery *farlog_shared_recovery(const farlog_shared *shared)
-{
-	return farlog_writer_recovery(shared->writer);
-}
-
-const struct farlog_contract *farlog_shared_contract(const farlog_shared *shared)
-{
-	return farlog_writer_contract(shared->writer);
-}
-
-int farlog_shared_close(farlog_shared *shared)
-{
-	int result;
-
-	if (shared == NULL)
-		return FARLOG_OK;
-	shared_end_beat(shared);
-	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
-		nap();
-	if (shared->writer->region->is_seal_durable)
-		shared->writer->durable_lsn = shared->durable_lsn;
-	shared->writer->is_failed |= shared->is_failed != 0;
-	result = farlog_writer_close(shared->writer);
-	free(shared);
-	return result;
 }

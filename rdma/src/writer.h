@@ -131,6 +131,22 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
  * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
 int writer_shut_out(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
+/* What resolving a position of an earlier epoch goes by. */
+struct resolve_sight {
+	uint64_t appended_lsn;
+	uint64_t credit_lsn;
+	uint64_t head_lsn; /* where the walk began: right unless the writer took credit beyond it meanwhile */
+	uint8_t level;
+};
+
+struct resolve_sight writer_sight(const struct farlog_writer *writer, uint64_t lsn);
+
+/* writer_resolve -- farlog_resolve of position->lsn. writer_resolve_inherited -- of one below recovery.tail_lsn, after
+ * writer_take_credit; other threads may append meanwhile. */
+int writer_resolve(struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position) FARLOG_MUST_CHECK;
+int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_sight *sight, struct deadline *deadline,
+	struct farlog_position *position) FARLOG_MUST_CHECK;
+
 /* writer_pump -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
 int writer_pump(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 

@@ -162,7 +162,7 @@ part_tsan() {
 	# gcc says of every fence that this sanitizer cannot see it; none of ours carries an order that a shared word does not.
 	configure tsan -Db_sanitize=thread -Db_lundef=false $lightly "-Dc_args=-g1 ${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
 		make_targets tsan test/unit test/far-test || { fail tsan; return; }
-	for group in shared reader writer outcome rewind clock nvme pack members members_replace reader_members route route_batch heartbeat consume terms renew; do
+	for group in shared turns reader writer outcome rewind clock nvme pack members members_replace reader_members route route_batch heartbeat consume terms renew; do
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
 	for group in slow twins fence drain route; do # a target's threads

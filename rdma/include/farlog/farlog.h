@@ -12,8 +12,8 @@
  *   Units     _ns nanoseconds, _lsn byte positions that never wrap, _bytes and _len bytes, _count things.
  *   Threads   A handle is used by one thread at a time, except farlog_shared, whose append may be called by many.
  *   Fork      Handles stay with the parent; a child opens its own, and closes none of those.
- *   Blocking  Stated at each function. No append, wait or resolve waits beyond its deadline, but for the moment in which a
- *             thread of a shared writer lets those before it in the log finish their copies.
+ *   Blocking  Stated at each function. No append, wait or resolve waits beyond its deadline ("What a deadline
+ *             bounds" in docs/durability.md).
  *   Memory    No function keeps a pointer that it was given beyond its return. The bytes of an entry are read once; one that
  *             changes meanwhile gives a record of mixed bytes, but a valid one. (A claim of more than 4096 bytes is used in
  *             place: it must not change during farlog_commit.) append, try_append, submit, poll,
@@ -378,8 +378,8 @@ typedef struct farlog_shared farlog_shared;
 FARLOG_API int farlog_shared_open(const char *uri, const struct farlog_writer_config *config, farlog_shared **shared,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* farlog_shared_append -- append from any thread. Threads write their records side by side and share the flush where one
- * flush serves many; acknowledgements are in LSN order. Results as farlog_append. */
+/* farlog_shared_append -- append from any thread. Threads write their records side by side and share the flush;
+ * acknowledgements are in LSN order. Results as farlog_append; UNKNOWN and FULL also behind a thread that is held up. */
 FARLOG_API int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
 	struct farlog_position *position) FARLOG_MUST_CHECK;
 FARLOG_API int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns,
