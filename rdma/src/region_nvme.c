@@ -96,8 +96,9 @@ static void put_hints(struct region_nvme *nvme)
 			.len = nvme->device->lba_len,
 		.id = ID_HINTS};
 
+	/* Before the words are read: what is stored from here on is due again. */
+	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
 	nvme_make_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
-	nvme->are_hints_due = false;
 	nvme->is_hints_flying = true;
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 }
@@ -124,7 +125,7 @@ static void put_aside(struct region_nvme *nvme)
 		return;
 	nvme->aside_ns = nvme->device->is_clockless ? 0 : now_ns;
 	nvme->looked_ns = nvme->aside_ns;
-	if (nvme->are_hints_due && !nvme->is_hints_flying)
+	if (atomic_load_acquire(&nvme->are_hints_due) && !nvme->is_hints_flying)
 		put_hints(nvme);
 	put_look(nvme);
 }
@@ -389,7 +390,7 @@ static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
 
 	atomic_store_release(nvme_word_at(nvme, off), value);
 	if (off == LAYOUT_TAIL_HINT_OFF || off == LAYOUT_DURABLE_HINT_OFF)
-		nvme->are_hints_due = true;
+		atomic_store_release(&nvme->are_hints_due, 1);
 	if (off == LAYOUT_FENCE_OFF)
 		nvme->is_fence_due = true;
 	if (off != LAYOUT_CREDIT_OFF || nvme->role != REGION_ROLE_DRAIN)
@@ -544,7 +545,7 @@ static void let_go(struct region_nvme *nvme)
 	if (is_closable && !wait_all(nvme, until_ns))
 		return;
 	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_shut;
-	if (nvme->role == REGION_ROLE_WRITER && (nvme->are_hints_due || nvme->is_closing) && !nvme->is_hints_flying && nvme->failure == 0)
+	if (nvme->role == REGION_ROLE_WRITER && (atomic_load_acquire(&nvme->are_hints_due) || nvme->is_closing) && !nvme->is_hints_flying && nvme->failure == 0)
 		put_hints(nvme);
 	(void)wait_all(nvme, until_ns);
 }

@@ -89,7 +89,7 @@ struct region_nvme {
 	int failure;           /* of one of them; errno */
 	bool is_hints_flying;
 	bool is_look_flying;
-	bool are_hints_due;
+	uint64_t are_hints_due; /* stored by who appends, without is_busy, behind the words */
 	bool is_fence_due;     /* stored, not yet on the device */
 	bool is_credit_due;
 	uint64_t looked_ns;    /* when the last look began */
