@@ -68,7 +68,7 @@ void clock_pause(unsigned spins)
 	if (spins % PAUSE_SPIN_COUNT != 0)
 		cpu_relax();
 	else
-		nanosleep(&(struct timespec){0, 1}, NULL);
+		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
 
 /* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. The first is taken

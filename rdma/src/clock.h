@@ -99,6 +99,10 @@ static inline uint64_t clock_ticks_of(uint64_t duration_ns)
 /* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
 uint64_t clock_monotonic_ns(void);
 
+/* How long a thread sleeps that gives its core away. At a real-time priority nothing is added to it, and 1 ns is over before the
+ * core has been given away. */
+#define CLOCK_NAP_NS 10000
+
 /* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Whoever has it may have
  * lost its core to us, and at a real-time priority gets it back only when we sleep. */
 void clock_pause(unsigned spins);

@@ -29,7 +29,7 @@
 
 static void nap(void)
 {
-	nanosleep(&(struct timespec){0, 1}, NULL);
+	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
 
 /* pause_turn -- the spins-th look at a word that another thread will change soon. Naps come late, because two threads that take

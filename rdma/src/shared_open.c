@@ -8,11 +8,9 @@
 #include "err.h"
 #include "shared_handle.h"
 
-#define NAP_NS 1
-
 static void nap(void)
 {
-	nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
 
 /* lock_until -- as shared_lock, for a lock that is held across a flush. False: the time has come. */

@@ -36,7 +36,7 @@ bool deadline_pause(struct deadline *deadline, const struct farlog_writer *write
 	else if (writer->wait == FARLOG_WAIT_SPIN || deadline->pauses < SPIN_COUNT)
 		cpu_relax();
 	else if (deadline->pauses < SPIN_COUNT + YIELD_COUNT)
-		nanosleep(&(struct timespec){0, 1}, NULL); /* gives the core away without the lottery of sched_yield */
+		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL); /* gives the core away without the lottery of sched_yield */
 	else
 		nanosleep(&nap, NULL);
 	return true;

@@ -1,17 +1,20 @@
 /* Threads of a shared writer that wait for one another, each no longer than its own deadline. A thread is held in the
  * middle of its record by a page of its payload that cannot be read until the test lets it go. */
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "layout.h"
 #include "record.h"
-#include "shared.h"
+#include "region_members.h"
+#include "shared_handle.h"
 #include "unit.h"
-#include "writer.h"
 
 #define CAPACITY (256u << 10)
 #define SIZE (LAYOUT_DATA_OFF + CAPACITY)
@@ -227,10 +230,120 @@ static void turns__left_for_good(void **state)
 	assert_int_equal(count_records(FAULT_URI) - first_count, 1 + placed_count);
 }
 
+/* A lock whose holder shares its core with a thread of a real-time priority that wants it. */
+struct contest {
+	void (*take)(struct contest *contest);
+	void (*give)(struct contest *contest);
+	struct region_members *whole;
+	uint64_t word;
+	uint64_t is_taken;
+	uint64_t is_asked;
+	long sleep_count;
+};
+
+static void take_members(struct contest *contest)
+{
+	members_take(contest->whole);
+}
+
+static void give_members(struct contest *contest)
+{
+	members_give(contest->whole);
+}
+
+static void take_shared(struct contest *contest)
+{
+	while (!shared_lock(&contest->word, &(struct deadline){.at_ns = UINT64_MAX}))
+		;
+}
+
+static void give_shared(struct contest *contest)
+{
+	shared_unlock(&contest->word);
+}
+
+static void *hold_lock(void *context)
+{
+	struct contest *contest = context;
+
+	contest->take(contest);
+	atomic_store_release(&contest->is_taken, 1);
+	while (!atomic_load_acquire(&contest->is_asked))
+		sched_yield();
+	contest->give(contest);
+	return NULL;
+}
+
+static void *ask_lock(void *context)
+{
+	struct contest *contest = context;
+	struct rusage before;
+	struct rusage after;
+
+	getrusage(RUSAGE_THREAD, &before);
+	atomic_store_release(&contest->is_asked, 1);
+	contest->take(contest);
+	getrusage(RUSAGE_THREAD, &after);
+	contest->give(contest);
+	contest->sleep_count = after.ru_nvcsw - before.ru_nvcsw;
+	return NULL;
+}
+
+/* contend -- the holder runs only when who asks sleeps, or when the kernel throttles real-time threads, after 950 ms. */
+static void contend(struct contest *contest)
+{
+	struct sched_param priority = {.sched_priority = 1};
+	pthread_attr_t attr;
+	cpu_set_t allowed;
+	cpu_set_t core;
+	pthread_t holder;
+	pthread_t asker;
+	int failure;
+	int first = 0;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+	while (!CPU_ISSET(first, &allowed))
+		first++;
+	CPU_ZERO(&core);
+	CPU_SET(first, &core);
+	assert_int_equal(pthread_attr_init(&attr), 0);
+	assert_int_equal(pthread_attr_setaffinity_np(&attr, sizeof(core), &core), 0);
+	assert_int_equal(pthread_create(&holder, &attr, hold_lock, contest), 0);
+	while (!atomic_load_acquire(&contest->is_taken))
+		sched_yield();
+	assert_int_equal(pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED), 0);
+	assert_int_equal(pthread_attr_setschedpolicy(&attr, SCHED_FIFO), 0);
+	assert_int_equal(pthread_attr_setschedparam(&attr, &priority), 0);
+	failure = pthread_create(&asker, &attr, ask_lock, contest);
+	if (failure == 0)
+		pthread_join(asker, NULL);
+	atomic_store_release(&contest->is_asked, 1);
+	pthread_join(holder, NULL);
+	pthread_attr_destroy(&attr);
+	if (failure == EPERM) {
+		print_message("skipped: SCHED_FIFO is not permitted (CAP_SYS_NICE, or a limit RLIMIT_RTPRIO of 1)\n");
+		skip();
+	}
+	assert_int_equal(failure, 0);
+	assert_true(contest->sleep_count > 0);
+}
+
+static void turns__lock_asked_for_at_a_real_time_priority(void **state)
+{
+	static struct region_members whole;
+	struct contest members = {.take = take_members, .give = give_members, .whole = &whole};
+	struct contest shared = {.take = take_shared, .give = give_shared};
+
+	(void)state;
+	contend(&members);
+	contend(&shared);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(turns__left_on_memory),
 	cmocka_unit_test(turns__left_with_group_commit),
 	cmocka_unit_test(turns__left_on_blocks),
 	cmocka_unit_test(turns__left_for_good),
+	cmocka_unit_test(turns__lock_asked_for_at_a_real_time_priority),
 };
 RUN_GROUP(turns, tests)
