@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +43,9 @@ type daemon struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
-	links []*controlLink // of the roles that report to the control plane
+	links        []*controlLink // of the roles that report to the control plane
+	firstAnswers []func() error // what others than the control plane said to a role when it asked first
+	isAnnounced  bool           // the ready file is this daemon's
 
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
@@ -159,7 +162,7 @@ func (d *daemon) close() error {
 			errs = append(errs, d.parts[i].close())
 		}
 	}
-	if file := d.settings.readyFile; file != "" {
+	if file := d.settings.readyFile; d.isAnnounced { // else it may be that of a daemon which runs
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -237,8 +240,12 @@ func (d *daemon) announce() error {
 	}
 	message.Host, message.Serve = d.hostSocket, d.serveAddress
 	says := "ready: " + joinAnd(s.roles)
+	answers := slices.Clone(d.firstAnswers)
 	for _, link := range d.links {
-		if err := link.healthy(); err != nil {
+		answers = append(answers, link.healthy)
+	}
+	for _, answer := range answers {
+		if err := answer(); err != nil {
 			message.Ready, message.Problem = false, err.Error()
 			says = fmt.Sprintf("started, and not ready: %s (it tries on)", err)
 			break
@@ -276,6 +283,7 @@ func (d *daemon) announce() error {
 	if s.readyFile == "" {
 		return nil
 	}
+	d.isAnnounced = true
 	return writeWhole(s.readyFile, append(line, '\n'))
 }
 

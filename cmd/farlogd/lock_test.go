@@ -20,10 +20,14 @@ func TestDaemon_SecondOfARoleIsRefused(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		here := func() *daemon {
-			return newDaemon(&settings{dataDir: dir, storeDir: filepath.Join(dir, "store"), hostName: "t1"}, io.Discard, io.Discard)
+			return newDaemon(&settings{dataDir: dir, storeDir: filepath.Join(dir, "store"), hostName: "t1",
+				readyFile: filepath.Join(dir, "ready")}, io.Discard, io.Discard)
 		}
 		first, second := here(), here()
 		if err := first.lockRole(role); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.announce(); err != nil {
 			t.Fatal(err)
 		}
 		err := open(second)
@@ -36,13 +40,23 @@ func TestDaemon_SecondOfARoleIsRefused(t *testing.T) {
 		if err := second.lockRole("other"); err != nil {
 			t.Error(err)
 		}
+		if err := second.close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "ready")); err != nil {
+			t.Errorf("the ready file of the %s that runs: %v", role, err)
+		}
 		if err := first.close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.lockRole(role); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "ready")); !os.IsNotExist(err) {
+			t.Errorf("the ready file of a %s that has gone: %v", role, err)
+		}
+		third := here()
+		if err := third.lockRole(role); err != nil {
 			t.Errorf("the first one has gone: %v", err)
 		}
-		if err := second.close(); err != nil {
+		if err := third.close(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -118,10 +118,17 @@ func (d *daemon) openReplica(context.Context) error {
 	metrics.NewStore(d.registry, scrubbing.sample)
 	metrics.NewIdentity(d.registry, roleReplica, d.findReplicaKeeper)
 	metrics.NewReplica(d.registry, func() ([]metrics.ReplicaSample, bool) { return replicaSamples(copying) })
+	d.firstAnswers = append(d.firstAnswers, func() error { return replicaHealth(copying) })
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
-			ready()
 			go scrubbing.run(ctx)
+			go func() {
+				select {
+				case <-copying.Asked():
+					ready()
+				case <-ctx.Done():
+				}
+			}()
 			copying.Run(ctx)
 			return nil
 		},

@@ -55,6 +55,9 @@ type Replica struct {
 	followers map[string]*follower
 	failure   string    // why the first site's streams are not known
 	heardAt   time.Time // of the first site
+
+	asked     chan struct{} // closed when the first site was asked once
+	askedOnce sync.Once
 }
 
 // follower copies one stream.
@@ -81,7 +84,7 @@ func New(config Config) *Replica {
 		config.Logger = slog.Default()
 	}
 	config.pieceBytes = pieceBytes
-	return &Replica{config: config, followers: map[string]*follower{}}
+	return &Replica{config: config, followers: map[string]*follower{}, failure: "it has not been asked yet", asked: make(chan struct{})}
 }
 
 // Run copies until ctx is done. What fails is tried again: a first site that does not answer, a disk that is full. One stream holds up no other.
@@ -91,12 +94,16 @@ func (r *Replica) Run(ctx context.Context) {
 	r.recall()
 	for ctx.Err() == nil {
 		r.list(ctx, &running)
+		r.askedOnce.Do(func() { close(r.asked) })
 		select {
 		case <-ctx.Done():
 		case <-time.After(listInterval):
 		}
 	}
 }
+
+// Asked is closed once Run has asked the first site; Progress says what came of it.
+func (r *Replica) Asked() <-chan struct{} { return r.asked }
 
 // recall begins with the streams that are here: until the first site answers, nobody knows how far they are behind, and that is told of each of them.
 func (r *Replica) recall() {
