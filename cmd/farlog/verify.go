@@ -71,6 +71,8 @@ type verifyResult struct {
 	Path    string               `json:"path"`
 	OK      bool                 `json:"ok"`
 	Store   string               `json:"store_uuid,omitempty"`
+	Key     string               `json:"key_failure,omitempty"`    // why signing.pub is not the store's key
+	NoKey   bool                 `json:"is_key_missing,omitempty"` // there is no signing.pub
 	Streams []store.StreamReport `json:"streams,omitempty"`
 	Merged  *merge.Report        `json:"merged,omitempty"`
 	Against string               `json:"against,omitempty"`
@@ -163,6 +165,7 @@ func verifyStore(ctx context.Context, result *verifyResult, options verifyOption
 	}
 	report, err := opened.Verify(ctx, wanted)
 	result.Store, result.Streams, result.OK = report.StoreUUID, report.Streams, report.OK()
+	result.Key, result.NoKey = report.KeyFailure, report.IsKeyMissing
 	if err == nil && result.OK && options.against != "" {
 		err = result.compare(ctx, opened, options)
 	}
@@ -229,6 +232,9 @@ func (v verifyResult) failure() error {
 			return fmt.Errorf("verify %s: stream %s: %s", v.Path, s.Stream, s.Failure)
 		}
 	}
+	if v.Key != "" {
+		return fmt.Errorf("verify %s: %s", v.Path, v.Key)
+	}
 	for _, one := range v.Compare {
 		if one.Difference != "" {
 			return fmt.Errorf("verify %s against %s: stream %s: %s", v.Path, v.Against, one.Stream, one.Difference)
@@ -259,6 +265,12 @@ func (v verifyResult) writeTable(w io.Writer) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	switch {
+	case v.Key != "":
+		fmt.Fprintf(w, "FAILED: %s\n", v.Key)
+	case v.NoKey:
+		fmt.Fprintln(w, "the store has no signing.pub, its public key to be kept elsewhere: that of store.json was taken")
 	}
 	if len(v.Streams) == 0 {
 		_, err := fmt.Fprintln(w, "the store has no streams")

@@ -55,6 +55,9 @@ func (s *scrub) verify(ctx context.Context) {
 		s.logger.Error("store could not be verified", "store", s.store.Dir(), "error", err)
 		return
 	}
+	if report.KeyFailure != "" {
+		s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "failure", report.KeyFailure)
+	}
 	damaged := make(map[string]bool, len(report.Streams))
 	for _, one := range report.Streams {
 		damaged[one.Stream] = one.Failure != nil

@@ -9,10 +9,16 @@ import (
 type Report struct {
 	StoreUUID string         `json:"store_uuid"`
 	Streams   []StreamReport `json:"streams"`
+	// KeyFailure says why signing.pub is not the public key that store.json has; "" when it is, or is not there.
+	KeyFailure   string `json:"key_failure,omitempty"`
+	IsKeyMissing bool   `json:"is_key_missing,omitempty"` // there is no signing.pub, to be kept elsewhere
 }
 
 // OK tells whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends is not proved.
 func (r Report) OK() bool {
+	if r.KeyFailure != "" {
+		return false
+	}
 	for _, s := range r.Streams {
 		if s.Failure != nil {
 			return false

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"time"
@@ -53,6 +54,9 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 	if options.PublicKey == nil {
 		options.PublicKey = s.key
 	}
+	if err := s.checkPublicKey(&report); err != nil {
+		return report, err
+	}
 	for _, stream := range streams {
 		v := &verifier{ctx: ctx, store: s, dir: s.streamDir(stream), options: options, report: StreamReport{Stream: stream}}
 		if err := v.run(); err != nil {
@@ -61,6 +65,28 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 		report.Streams = append(report.Streams, v.report)
 	}
 	return report, nil
+}
+
+// checkPublicKey compares the public key that people take elsewhere, to verify with it, with the one that verifies here.
+func (s *Store) checkPublicKey(report *Report) error {
+	name := path.Join(s.dir, publicKeyName)
+	raw, err := readFile(s.fsys, name, 1<<16)
+	if errors.Is(err, fs.ErrNotExist) {
+		report.IsKeyMissing = true
+		return nil
+	}
+	if err != nil {
+		return wrap("read public key", name, err)
+	}
+	public, err := ParsePublicKey(raw)
+	switch {
+	case err != nil:
+		report.KeyFailure = fmt.Sprintf("%s: %s: expected the public key that %s has", publicKeyName, err, identityName)
+	case !s.key.Equal(public):
+		report.KeyFailure = fmt.Sprintf("%s has public key %x, and %s has %x: expected the same: one of them was replaced", publicKeyName,
+			[]byte(public), identityName, []byte(s.key))
+	}
+	return nil
 }
 
 // VerifySegment checks one segment file by itself: header, CRCs, fill and chains of its records. Its place among others and its manifest

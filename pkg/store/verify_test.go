@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"strings"
 	"testing"
@@ -120,6 +122,48 @@ func TestVerify_AnotherKeyIsNotTrusted(t *testing.T) {
 	if report, err = f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public}); err != nil || !report.OK() {
 		t.Fatalf("exported key: got %+v, %v", report, err)
 	}
+}
+
+// The file that people take elsewhere has the key that verifies here, or verify fails. Without it there is nothing to compare.
+func TestVerify_PublicKeyFileIsTheStores(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"another key": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "no key": []byte("nothing"), "empty": {},
+	} {
+		f := newFixture(t)
+		f.fill(10)
+		if report := f.verifyAll(); !report.OK() || report.IsKeyMissing {
+			t.Fatalf("%+v", report)
+		}
+		if err := f.fs.Change("/store/signing.pub", func([]byte) []byte { return content }); err != nil {
+			t.Fatal(err)
+		}
+		if report := f.verifyAll(); report.OK() || !strings.Contains(report.KeyFailure, "signing.pub") {
+			t.Errorf("%s: %+v", name, report)
+		}
+		if err := f.fs.Remove("/store/signing.pub"); err != nil {
+			t.Fatal(err)
+		}
+		if report := f.verifyAll(); !report.OK() || !report.IsKeyMissing {
+			t.Errorf("none: %+v", report)
+		}
+	}
+}
+
+func (f *fixture) verifyAll() store.Report {
+	f.t.Helper()
+	report, err := f.store.Verify(context.Background(), store.VerifyOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return report
 }
 
 func TestReader_IndexMissingOrDoubtful(t *testing.T) {
