@@ -43,14 +43,26 @@ func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Pr
 	if err := a.begin(); err != nil {
 		return Progress{}, err
 	}
-	if slotsMax := a.slotsMax(a.dir); slotsMax != 0 {
+	slotsMax, err := a.slotsMax(a.dir)
+	if err != nil {
+		return Progress{}, err
+	}
+	if slotsMax != 0 {
 		options.FileSlots = slotsMax // the same files
 	}
 	progress, err := a.merge(ctx, s, options, until)
 	if err != nil {
 		return progress, err
 	}
-	if there, made := a.slots(a.dir), a.slots(a.beside); made < there {
+	there, err := a.slots(a.dir)
+	if err != nil {
+		return progress, err
+	}
+	made, err := a.slots(a.beside)
+	if err != nil {
+		return progress, err
+	}
+	if made < there {
 		return progress, fmt.Errorf("%w: %s has %d slots, made anew it would have %d, and wait for %q", ErrShort, a.dir, there, made, progress.WaitsFor)
 	}
 	return progress, a.swap()
@@ -73,7 +85,7 @@ func takeDir(s *store.Store, dir string) (io.Closer, error) {
 	}
 	lock, err := fsys.Lock(path.Join(dir, "lock"), fmt.Sprintf("the merge of process %d", os.Getpid()))
 	if err != nil {
-		return nil, fmt.Errorf("merge into %s: %w", dir, err)
+		return nil, fmt.Errorf("merge into %s: lock %s: %w", dir, path.Join(dir, "lock"), err)
 	}
 	return lock, nil
 }
@@ -113,16 +125,20 @@ func (a anew) merge(ctx context.Context, s *store.Store, options Options, until 
 
 // follow merges what comes, until the order that is there is caught up with.
 func (a anew) follow(ctx context.Context, m *Merger) error {
-	there := a.slots(a.dir)
+	there, err := a.slots(a.dir)
+	if err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		isMoved, err := m.Step()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case isMoved:
+		}
+		if isMoved {
 			continue
-		case a.slots(a.beside) >= there:
-			return nil
+		}
+		if made, err := a.slots(a.beside); err != nil || made >= there {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -172,30 +188,49 @@ func (a anew) clear() {
 	_ = a.fsys.Remove(a.beside)
 }
 
-// front gives the beginning of a file of an order, as far as it can be read.
-func (a anew) front(dir string, number uint64) []byte {
-	raw := make([]byte, orderDataOff)
-	if file, err := a.fsys.OpenFile(fileName(dir, number, orderSuffix), os.O_RDONLY, 0); err == nil {
-		_, _ = file.ReadAt(raw, 0)
-		file.Close()
+// front gives the beginning of a file of an order; zeros where there is no such file, or less of it. A file that cannot be read could tell anything:
+// whoever wants to go on without it moves it away.
+func (a anew) front(dir string, number uint64) ([]byte, error) {
+	raw, name := make([]byte, orderDataOff), fileName(dir, number, orderSuffix)
+	file, err := a.fsys.OpenFile(name, os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return raw, nil
 	}
-	return raw
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	defer file.Close()
+	if _, err := file.ReadAt(raw, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return raw, nil
 }
 
 // slots counts those that were synced, in all files that tell.
-func (a anew) slots(dir string) (count uint64) {
+func (a anew) slots(dir string) (count uint64, err error) {
 	found, err := listFiles(a.fsys, dir)
-	for number := uint64(1); err == nil && number <= found.orders; number++ {
-		count += decodeMarks(a.front(dir, number)).slots
+	if err != nil {
+		return 0, err
 	}
-	return count
+	for number := uint64(1); number <= found.orders; number++ {
+		raw, err := a.front(dir, number)
+		if err != nil {
+			return 0, err
+		}
+		count += decodeMarks(raw).slots
+	}
+	return count, nil
 }
 
 // slotsMax is that of the order's files; 0 = they do not tell.
-func (a anew) slotsMax(dir string) uint32 {
-	h, err := decodeOrderHeader(a.front(dir, 1))
+func (a anew) slotsMax(dir string) (uint32, error) {
+	raw, err := a.front(dir, 1)
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	return h.slotsMax
+	h, err := decodeOrderHeader(raw)
+	if err != nil {
+		return 0, nil //nolint:nilerr // it is damaged, which is why the order is made again
+	}
+	return h.slotsMax, nil
 }
