@@ -94,7 +94,10 @@ func (d *decisions) settle() error {
 		return fmt.Errorf("write %s: %w", d.name, err)
 	}
 	d.raw = nil
-	return d.file.Sync()
+	if err := d.file.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", d.name, err)
+	}
+	return nil
 }
 
 // of gives the decisions about one stream; later ones come into the same map.
@@ -146,7 +149,10 @@ func (d *decisions) close() error {
 	if d.file == nil {
 		return nil
 	}
-	return d.file.Close()
+	if err := d.file.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", d.name, err)
+	}
+	return nil
 }
 
 func (one decision) encode(dst []byte, index, synced uint32) []byte {

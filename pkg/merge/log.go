@@ -297,7 +297,7 @@ func (l *log) nextFile() error {
 		return fmt.Errorf("sync %s: %w", l.dir, err)
 	}
 	if err := l.file.Close(); err != nil {
-		return fmt.Errorf("close order file: %w", err)
+		return fmt.Errorf("close %s: %w", fileName(l.dir, l.header.number, orderSuffix), err)
 	}
 	l.file = nil
 	l.next()
@@ -308,10 +308,15 @@ func (l *log) nextFile() error {
 func (l *log) close() error {
 	var errs []error
 	if l.file != nil {
-		errs = append(errs, l.file.Close())
+		if err := l.file.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", fileName(l.dir, l.header.number, orderSuffix), err))
+		}
 	}
 	if l.decisions != nil {
 		errs = append(errs, l.decisions.close())
 	}
-	return errors.Join(append(errs, l.lock.Close())...)
+	if err := l.lock.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("close %s: %w", path.Join(l.dir, "lock"), err))
+	}
+	return errors.Join(errs...)
 }

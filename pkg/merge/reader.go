@@ -261,7 +261,7 @@ func (r *Reader) isInNextFile(ts uint64) (bool, error) {
 	_, err = file.ReadAt(raw, 0)
 	file.Close()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return false, fmt.Errorf("read %s: %w", fileName(r.dir, at+1, orderSuffix), err)
 	}
 	if h, err := decodeOrderHeader(raw); err != nil || h.prevOrderNS >= ts {
 		return false, nil
