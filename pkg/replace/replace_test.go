@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -72,5 +74,53 @@ func TestFile_IsSyncedBeforeItsNameAndTheNameAfter(t *testing.T) {
 		`rename\w*\(.*state\.json".*f(data)?sync\(\d+<` + at + `>`)
 	if !order.Match(calls) {
 		t.Errorf("expected write, sync of the file, rename, sync of the directory:\n%s", calls)
+	}
+}
+
+// TestSweep_EachCallFailsOnce lets the kernel refuse each call of a child that replaces a file: the error names the file and says why, the old
+// content is there unless only the sync of the directory failed, and nothing is left beside it.
+func TestSweep_EachCallFailsOnce(t *testing.T) {
+	if path := os.Getenv(childEnv); path != "" {
+		runtime.LockOSThread() // strace counts the calls of each thread
+		defer runtime.UnlockOSThread()
+		if err := File(path, []byte("new"), 0o600); err != nil {
+			t.Fatalf("REFUSED %v", err)
+		}
+		return
+	}
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	if output, err := exec.Command(strace, "-o", os.DevNull, "true").CombinedOutput(); err != nil {
+		t.Skipf("strace may not trace here: %v: %s", err, output)
+	}
+	for _, fault := range []struct {
+		inject, says, left string
+	}{
+		{"fchmod,fchmodat:error=EPERM:when=1", "operation not permitted", "old"},
+		{"fsync:error=EIO:when=1", "input/output error", "old"},
+		{"fsync:error=ENOSPC:when=1", "no space left on device", "old"},
+		{"renameat,renameat2,rename:error=EIO:when=1", "input/output error", "old"},
+		{"fsync:error=EIO:when=2", "input/output error", "new"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "state.json")
+		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.Command(strace, "-f", "-o", os.DevNull, "-e", "inject="+fault.inject, os.Args[0], "-test.run=^"+t.Name()+"$")
+		command.Env = append(os.Environ(), childEnv+"="+path)
+		output, err := command.CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "REFUSED") || !strings.Contains(string(output), dir) ||
+			!strings.Contains(string(output), fault.says) {
+			t.Errorf("%s: %v, %s: expected an error that names %s and says %q", fault.inject, err, output, dir, fault.says)
+		}
+		if raw, err := os.ReadFile(path); err != nil || string(raw) != fault.left {
+			t.Errorf("%s: the file holds %q, %v, expected %q", fault.inject, raw, err, fault.left)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+			t.Errorf("%s: %v, %v are left, expected the file alone", fault.inject, names, err)
+		}
 	}
 }
