@@ -274,6 +274,23 @@ func (w *sweepWorld) life(name string) {
 }
 
 func TestSweep_EachCallIntoEtcdFailsOnce(t *testing.T) {
+	sweepEtcd(t, (*sweepWorld).life, func(string) bool { return true })
+}
+
+// A leader that is deposed campaigns again, and each call of that fails once.
+func TestSweep_EachCallOfAnElectionFailsOnce(t *testing.T) {
+	deposed := func(w *sweepWorld, name string) {
+		w.t.Helper()
+		if _, err := w.etcd.KV.Delete(w.context(), keyLeader+"/", clientv3.WithPrefix()); err != nil {
+			w.t.Fatal(err)
+		}
+		w.life(name)
+	}
+	sweepEtcd(t, deposed, func(call string) bool { return strings.Contains(call, keyLeader) || strings.HasSuffix(call, " lease") })
+}
+
+func sweepEtcd(t *testing.T, run func(w *sweepWorld, name string), isSwept func(call string) bool) {
+	t.Helper()
 	seed, percent := *sweepSeed, *sweepPercent
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
@@ -288,17 +305,20 @@ func TestSweep_EachCallIntoEtcdFailsOnce(t *testing.T) {
 	w := startSweep(t)
 	w.life("sweep/first") // the first leader, and the agents' leases
 	w.etcd.plan(-1, failsNot)
-	w.life("sweep/none")
-	calls, runs := w.etcd.made(), 0
-	for _, how := range []failure{failsBefore, failsAfter, failsWatch} {
-		for at, call := range calls {
+	run(w, "sweep/none")
+	calls, swept, runs := w.etcd.made(), 0, 0
+	for at, call := range calls {
+		if !isSwept(call) {
+			continue
+		}
+		swept++
+		for _, how := range []failure{failsBefore, failsAfter, failsWatch} {
 			if rng.IntN(100) >= percent {
 				continue
 			}
 			runs++
 			w.etcd.plan(at, how)
-			name := fmt.Sprintf("sweep/%d-%d", how, at)
-			w.life(name)
+			run(w, fmt.Sprintf("sweep/%d-%d", how, at))
 			if t.Failed() {
 				made := w.etcd.made()
 				t.Fatalf("call %d (%s; without a fault it is %s) %s", at, made[min(at, len(made)-1)], call, how)
@@ -306,7 +326,10 @@ func TestSweep_EachCallIntoEtcdFailsOnce(t *testing.T) {
 			w.etcd.plan(-1, failsNot)
 		}
 	}
-	t.Logf("%d runs of %d calls: %s", runs, len(calls), strings.Join(calls[:min(3, len(calls))], ", "))
+	if swept == 0 {
+		t.Fatalf("none of %d calls is swept: %q", len(calls), calls)
+	}
+	t.Logf("%d runs of %d calls", runs, swept)
 }
 
 // What etcd says for want of a leader, or on a slow disk, is worth asking again; what it says of the request is not.
