@@ -9,6 +9,7 @@
 #   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus, no service is installed
 #   chrony  chronyd and chronyc, which the test of the clock's offset asks: unpacked into build/chrony
 #   model   spin, which checks the protocol of members
+#   strace  strace, by which tests see the system calls of a child and let the kernel refuse one
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -179,6 +180,7 @@ for part in "$@"; do
 	chrony) check_chrony ;;
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
+	strace) need strace strace ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
 	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model or proto" ;;
 	esac
