@@ -1,4 +1,5 @@
 /* GAPs on a leg whose ring has no room for them. The tests carry by hand. */
+#include <stdio.h>
 #include "layout.h"
 #include "route.h"
 #include "unit.h"
