@@ -55,7 +55,7 @@ for example in append-c append-go append-pc; do
 	FARLOG_AGENT="$dir/dev/host.sock" expect "$dir/$example" farlog://desk7/orders
 done
 
-if out=$(FARLOG_C_CONSUMER="$PWD/$dir/consume-c" CGO_ENABLED=1 go test -count=1 -run '^TestConsumers_' ./pkg/internal/e2e 2>&1); then
+if out=$(FARLOG_C_CONSUMER="$PWD/$dir/consume-c" CGO_ENABLED=1 go test -v -count=1 -run '^TestConsumers_' ./pkg/internal/e2e 2>&1); then
 	passed=$((passed + 1))
 else
 	echo "$out"

@@ -52,10 +52,10 @@ static bool has_passed(struct deadline *deadline)
 	return clock_monotonic_ns() >= deadline->at_ns;
 }
 
-/* pause_until -- as pause_turn. False: the deadline has passed. */
+/* pause_until -- as pause_turn. False: the deadline has passed, and what is added to it for other threads. */
 static bool pause_until(unsigned spins, struct deadline *deadline)
 {
-	if (spins % SPIN_COUNT == 0 && has_passed(deadline))
+	if (spins % SPIN_COUNT == 0 && has_passed(deadline) && clock_monotonic_ns() - deadline->at_ns >= deadline->turn_ns)
 		return false;
 	pause_turn(spins);
 	return true;
@@ -397,7 +397,7 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t start_ticks = clock_ticks();
-	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns)};
+	struct deadline deadline = deadline_of(writer, deadline_ns);
 	bool is_waiting = farlog_writer_policy(writer) == FARLOG_POLICY_BLOCK;
 	struct reservation reservation;
 	int result = reserve(shared, entry, flags, &deadline, &reservation);

@@ -9,6 +9,7 @@
 
 #include "mutant.h"
 
+#define TURN_DEFAULT_NS 1000000000u
 #define SPIN_COUNT 2000u
 #define YIELD_COUNT 200u
 #define SLEEP_NS 50000
@@ -204,9 +205,14 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 	return FARLOG_OK;
 }
 
+/* deadline_of -- where nobody has named one, the region's default says how long the media may take. That of memory, 1 ms, is
+ * less than a scheduler takes a thread off its core for, so a turn behind such a thread is given a second more. */
 struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
 {
-	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns)};
+	uint64_t own_ns = atomic_load_relaxed(&writer->deadline_ns);
+	bool is_default = deadline_ns == 0 && own_ns == writer->region->contract.deadline_default_ns;
+
+	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : own_ns, .turn_ns = is_default ? TURN_DEFAULT_NS : 0};
 }
 
 /* wait_for_room -- and stage what found none. FULL: at the deadline, or the policy is not to wait. */

@@ -79,6 +79,7 @@ struct writer_pad {
 struct deadline {
 	uint64_t duration_ns;
 	uint64_t at_ns; /* 0 = not started */
+	uint64_t turn_ns; /* other threads of a shared writer are waited for this much longer */
 	uint32_t pauses;
 };
 
