@@ -59,7 +59,7 @@ func (c *confirmation) count(v *view) (count, fences int, isAll bool) {
 func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
 	limit := confirmWaitMax
 	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline)-answerReserve)
+		limit = max(0, min(limit, time.Until(deadline)-answerReserve))
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
