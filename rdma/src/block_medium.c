@@ -96,7 +96,8 @@ void medium_flush(struct block_medium *medium)
 	}
 	memset(medium->is_stopped, 0, medium->size_bytes / medium->lba_len);
 	medium->cached_count -= first;
-	memmove(medium->cached, medium->cached + first, medium->cached_count * sizeof(medium->cached[0]));
+	if (medium->cached_count > 0) /* there is no memory for them before the first */
+		memmove(medium->cached, medium->cached + first, medium->cached_count * sizeof(medium->cached[0]));
 }
 
 void medium_lose(struct block_medium *medium, uint64_t keep_of_256)

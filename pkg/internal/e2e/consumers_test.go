@@ -113,6 +113,15 @@ func (c *consumers) check(who string, raw []byte, from, to int) {
 	}
 }
 
+// untilRoom waits until the drain has left at most so many bytes in the ring.
+func (c *consumers) untilRoom(lagBytes uint64) {
+	c.Helper()
+	testenv.Until(c.T, "the drain to have caught up", func() (bool, error) {
+		ring, err := farlog.Inspect(c.uri)
+		return ring.LagBytes <= lagBytes, err
+	})
+}
+
 // untilPrinted waits until a file ends with the last record.
 func (c *consumers) untilPrinted(who string, p *testenv.Process, file *os.File) {
 	c.Helper()
@@ -159,6 +168,7 @@ func TestConsumers_CGoAndTailSeeTheSame(t *testing.T) {
 	inC.Pause()
 	before := len(c.printed(cFile))
 	c.append(2 << 20)
+	c.untilRoom(200 << 10) // for what is appended while nobody drains
 	c.cluster.Drain.Kill()
 	c.append(100 << 10)
 	c.cluster.StartDrain()
