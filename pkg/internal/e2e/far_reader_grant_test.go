@@ -23,7 +23,7 @@ type tailed struct {
 func startTailed(t *testing.T, cluster *testenv.Cluster, name string) *tailed {
 	t.Helper()
 	in, lines := io.Pipe()
-	testenv.Start(t, in, nil, "farlog", "append", "--control", cluster.ControlAddress, "--stream", name)
+	writer := testenv.Start(t, in, nil, "farlog", "append", "--control", cluster.ControlAddress, "--stream", name)
 	t.Cleanup(func() { lines.Close() }) // before it is waited for
 	printed, err := os.Create(filepath.Join(cluster.Dir, "printed-"+filepath.Base(name)))
 	if err != nil {
@@ -34,10 +34,12 @@ func startTailed(t *testing.T, cluster *testenv.Cluster, name string) *tailed {
 	start := func() {
 		one.Process = testenv.Start(t, nil, printed, "farlog", "tail", "--control", cluster.ControlAddress, name, "-f", "--format", "raw", "--transport", "ofi")
 	}
-	start()
 	if _, err := fmt.Fprintln(lines, "before"); err != nil {
 		t.Fatal(err)
 	}
+	// Rings of members that nobody has written yet are none that a reader can tell the log from.
+	testenv.Until(t, name+": its writer is in", func() (bool, error) { return strings.Contains(writer.Log(), "recovered: epoch"), nil })
+	start()
 	testenv.Until(t, name+": what was there before is printed", func() (bool, error) {
 		if one.HasEnded() && strings.Contains(one.Log(), "the grant has expired") { // before it was used: this machine stood still for as long as a grant is good
 			start()
