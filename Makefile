@@ -7,7 +7,7 @@ SEED ?=
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
-	@echo "make test      what a change must pass before anybody sees it (under 10 minutes on 2 cores, 5 the next time)"
+	@echo "make test      what a change must pass before anybody sees it (about 10 minutes on 2 cores)"
 	@echo "make check     everything that needs no virtual machine: make test at full length, sanitizers, mutants, fuzzers"
 	@echo "make testbed   virtual machines with SoftRoCE and persistent memory: make testbed [SCENARIO=name] [SEED=...] (under 25 minutes)"
 	@echo "make model     the protocol of members in a model checker, and its mutants (make testbed runs it beside the machines)"

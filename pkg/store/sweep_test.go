@@ -260,7 +260,7 @@ func noCall(storetest.FaultCall) bool { return false }
 // anyCall: the damage that the scenario finds is reported whatever else could not be read.
 func anyCall(storetest.FaultCall) bool { return true }
 
-// isDerived: what an index says, and the manifest that vouches for it, is read from the records instead.
+// isDerived: what an index says, and the manifest that covers it, is read from the records instead.
 func isDerived(call storetest.FaultCall) bool {
 	return strings.HasSuffix(call.Name, ".idx") || strings.HasSuffix(call.Name, ".json") && !strings.HasSuffix(call.Name, "store.json")
 }
