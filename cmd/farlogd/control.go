@@ -12,6 +12,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/metrics"
 )
 
@@ -19,7 +20,7 @@ var errBlind = errors.New("control: etcd cannot be read")
 
 func (d *daemon) openControl(ctx context.Context) error {
 	listener := d.controlListener
-	etcd, err := control.OpenEtcd(ctx, control.EtcdOptions{Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
+	cluster, err := etcd.Open(ctx, etcd.Options{Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
 		Authority: d.settings.etcdAuthority, Cert: d.settings.etcdCert, Key: d.settings.etcdKey})
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) }, func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
 	audit, err := newAudit(d.settings)
 	if err != nil {
-		return errors.Join(err, etcd.Close())
+		return errors.Join(err, cluster.Close())
 	}
 	var sink func(context.Context, [][]byte) error
 	auditStream := ""
@@ -36,18 +37,18 @@ func (d *daemon) openControl(ctx context.Context) error {
 		sink, auditStream = audit.append, d.settings.auditStream
 	}
 	server = control.New(control.Config{
-		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
+		Client: cluster.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
 		Keeper: d.keeper, Access: d.access, Audit: sink, AuditStream: auditStream, ReaderGrant: d.settings.readerGrant,
 	})
 	if audit != nil {
 		audit.server = server
 	}
-	role := &controlRole{server: server, etcd: etcd, logger: d.logger, isAlone: len(d.settings.roles) == 1}
+	role := &controlRole{server: server, etcd: cluster, logger: d.logger, isAlone: len(d.settings.roles) == 1}
 	d.parts = append(d.parts, part{
 		run:     func(ctx context.Context, ready func()) error { return role.run(ctx, listener, ready) },
 		healthy: role.healthy,
-		close:   func() error { return errors.Join(audit.close(), etcd.Close()) },
+		close:   func() error { return errors.Join(audit.close(), cluster.Close()) },
 	})
 	return d.announceSecurity()
 }
@@ -68,7 +69,7 @@ func (d *daemon) listenControl() error {
 // controlRole is the control plane in a daemon.
 type controlRole struct {
 	server  *control.Server
-	etcd    *control.Etcd
+	etcd    *etcd.Cluster
 	logger  *slog.Logger
 	isAlone bool
 	failure atomic.Pointer[error]

@@ -22,7 +22,9 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // Every administrative act becomes a record of the audit stream. It is written to etcd first, before the act is done, then with what came of it; whoever
@@ -30,8 +32,6 @@ import (
 // record may come twice: its id tells.
 
 const (
-	keyActs = "/farlog/acts/" // beside keyRoot: nobody has to follow it
-
 	actsBatch     = 100
 	actsPause     = 500 * time.Millisecond
 	actsReopen    = 10 * time.Second // until a stream that nobody holds is opened again: its target tells of a writer long before
@@ -108,8 +108,8 @@ func (r *recorder) act(ctx context.Context, caller access.Caller, method string,
 		api.ControlService_AcquireReader_FullMethodName, api.ControlService_ExtendWriter_FullMethodName}, method)
 	if r.isFull(ctx, actsWaitMax) {
 		if !isGrant { // who trades is not stopped by what is about administration
-			return nil, overQuota(reasonActs, "method", quoted(method), "expected fewer than %d acts that wait for the audit stream", actsWaitMax).
-				errorf("%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
+			return nil, refusal.Exhausted(refusal.ReasonAuditEvents, "method", refusal.Quote(method), "expected fewer than %d acts that wait for the audit stream", actsWaitMax).
+				Errorf("%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
 		}
 		return do()
 	}
@@ -144,7 +144,7 @@ func (r *recorder) begin(ctx context.Context, caller access.Caller, method strin
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		act.From = from.Addr.String()
 	}
-	act.Stream, _ = streamNamed(request)
+	act.Stream, _ = access.StreamOf(request)
 	if message, ok := request.(proto.Message); ok {
 		if raw, err := protojson.Marshal(message); err == nil && len(raw) <= actTextMax {
 			act.Request = raw
@@ -155,9 +155,9 @@ func (r *recorder) begin(ctx context.Context, caller access.Caller, method strin
 
 // take adds what came of an act.
 func (a *Act) take(response any, err error) {
-	a.Outcome = strings.ToUpper(status.Code(asStatus(err)).String())
+	a.Outcome = strings.ToUpper(status.Code(refusal.AsStatus(err)).String())
 	if err != nil {
-		a.Error = status.Convert(asStatus(err)).Message()
+		a.Error = status.Convert(refusal.AsStatus(err)).Message()
 		a.Error = a.Error[:min(len(a.Error), actTextMax)]
 	}
 	switch response := response.(type) {
@@ -229,7 +229,7 @@ func (r *recorder) put(ctx context.Context, act *Act) error {
 		if err != nil {
 			return err
 		}
-		key := keyActs + part.ID
+		key := etcd.KeyAuditEvents + part.ID
 		if part.Part > 1 {
 			key += fmt.Sprintf("-%d", part.Part)
 		}
@@ -268,7 +268,7 @@ func (r *recorder) isFull(ctx context.Context, most int64) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if time.Since(r.counted) > actsPause {
-		if got, err := r.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithCountOnly()); err == nil {
+		if got, err := r.client.Get(ctx, etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly()); err == nil {
 			r.waiting, r.counted = got.Count, time.Now()
 		}
 	}
@@ -328,7 +328,7 @@ func (f *forwarder) holdAudit(ctx context.Context) error {
 }
 
 func (f *forwarder) moveBatch(ctx context.Context, guards []clientv3.Cmp) (count int, err error) {
-	got, err := f.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
+	got, err := f.client.Get(ctx, etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
 	if err != nil {
 		return 0, err
 	}
@@ -358,7 +358,7 @@ func (f *forwarder) moveBatch(ctx context.Context, guards []clientv3.Cmp) (count
 	f.held = time.Now()
 	deleted, err := f.client.Txn(ctx).If(guards...).Then(done...).Commit()
 	if err == nil && !deleted.Succeeded {
-		err = fmt.Errorf("take %d acts out of etcd: %w", len(done), errLost)
+		err = fmt.Errorf("take %d acts out of etcd: %w", len(done), etcd.ErrLost)
 	}
 	return len(got.Kvs), err
 }

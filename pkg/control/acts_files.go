@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -47,7 +48,7 @@ func (f *fileActs) take(reading identity.Reading) {
 	act.Request, _ = json.Marshal(fileAct{reading.File, reading.SHA256}) // two strings: it does not fail
 	var err error
 	if reading.Err != nil {
-		err = withReason(codes.FailedPrecondition, "", reading.Err.Error(), nil)
+		err = refusal.WithReason(codes.FailedPrecondition, "", reading.Err.Error(), nil)
 	}
 	act.take(nil, err)
 	if reading.Text != "" {

@@ -23,6 +23,10 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
 
 // sink keeps what it is given; while it fails it takes nothing.
@@ -74,7 +78,7 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 	for i := range count {
 		fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: fmt.Sprintf("desk%d/%s", i, strings.Repeat("x", 40))})
 	}
-	etcd, recorded := openEtcd(t, t.TempDir()), &sink{}
+	etcd, recorded := etcdtest.Open(t, t.TempDir()), &sink{}
 	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: func(ctx context.Context, records [][]byte) error {
 		for _, record := range records {
 			if len(record) > actChangesMax*4/3 {
@@ -138,9 +142,9 @@ func TestActs_LargeOneOfBefore(t *testing.T) {
 // What the sink did not take waits, in order, and is given to it when it takes again; nothing stays behind then.
 func TestActs_WaitForTheirSink(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	cluster := etcdtest.Open(t, t.TempDir())
 	s := &sink{failure: errors.New("no target yet")}
-	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: s.take})
+	one := startInstanceWith(t, cluster, Config{IsSole: true, Audit: s.take})
 	for i := range 250 { // more than a batch
 		one.create(fmt.Sprintf("s%03d", i))
 	}
@@ -155,7 +159,7 @@ func TestActs_WaitForTheirSink(t *testing.T) {
 		}
 	}
 	one.until("none waits any more", func() bool {
-		got, err := etcd.Client().Get(t.Context(), keyActs, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		got, err := cluster.Client().Get(t.Context(), etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && got.Count == 0
 	})
 }
@@ -163,7 +167,7 @@ func TestActs_WaitForTheirSink(t *testing.T) {
 // An act whose control plane died in the middle of it is recorded as one whose outcome nobody wrote; one that is under way is left alone.
 func TestActs_WithoutOutcome(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	r := &recorder{client: etcd.Client(), isOn: true}
 	for name, began := range map[string]time.Time{"old": time.Now().Add(-2 * actPendingMax), "now": time.Now()} {
 		act := r.begin(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
@@ -185,12 +189,12 @@ func TestActs_WithoutOutcome(t *testing.T) {
 // When so many acts wait that nobody seems to take them, no further one is done; but who trades gets its grant.
 func TestActs_TooManyWait(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	r := &recorder{client: etcd.Client(), isOn: true, waiting: actsWaitMax, counted: time.Now().Add(time.Hour)}
 	isDone := false
 	do := func() (any, error) { isDone = true; return nil, nil }
 	_, err := r.act(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{}, do)
-	if reason, _ := checkRefusal(t, err); reason != reasonActs || status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
+	if reason, _ := refusaltest.Check(t, err); reason != refusal.ReasonAuditEvents || status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
 		t.Errorf("done %v: %v", isDone, err)
 	}
 	for method, request := range map[string]any{
@@ -216,7 +220,7 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 			for first := 1; first < most; first += 100 {
 				var puts []clientv3.Op
 				for i := first; i < min(first+100, most); i++ {
-					puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%d", keyActs, i), `{"outcome":"OK"}`))
+					puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%d", etcd.KeyAuditEvents, i), `{"outcome":"OK"}`))
 				}
 				if _, err := one.etcd.Client().Txn(t.Context()).Then(puts...).Commit(); err != nil {
 					t.Fatal(err)
@@ -224,16 +228,16 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 			}
 		},
 	} {
-		etcd, s := openEtcd(t, t.TempDir()), &sink{}
-		one := startInstanceWith(t, etcd, Config{IsSole: true})
-		r := &recorder{client: etcd.Client(), isOn: true}
+		cluster, s := etcdtest.Open(t, t.TempDir()), &sink{}
+		one := startInstanceWith(t, cluster, Config{IsSole: true})
+		r := &recorder{client: cluster.Client(), isOn: true}
 		if err := r.put(t.Context(), r.begin(t.Context(), access.Local(), api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "a"})); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := etcd.Client().Put(t.Context(), keyActs+"0", `{"outcome":"OK"}`); err != nil {
+		if _, err := cluster.Client().Put(t.Context(), etcd.KeyAuditEvents+"0", `{"outcome":"OK"}`); err != nil {
 			t.Fatal(err)
 		}
-		leader := &forwarder{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, stream: auditName, waiting: new(atomic.Int64)}
+		leader := &forwarder{client: cluster.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, stream: auditName, waiting: new(atomic.Int64)}
 		move := func() int {
 			t.Helper()
 			if _, err := leader.moveBatch(t.Context(), nil); err != nil {
@@ -252,7 +256,7 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 // What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a refusal. A look at what would be changed is not.
 func TestActs_OfMembers(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	r, s := &recorder{client: etcd.Client(), isOn: true}, &sink{}
 	replace, accept := api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName
 	ring := &api.RingSpec{Member: 1, Target: "t4", Replacement: &api.Replacement{FormerTarget: "t2"}}
@@ -321,7 +325,7 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 // A leader opens the audit stream anew where it was written before and nobody holds it, and no oftener than somebody can tell of that; a stream that nobody wrote yet it leaves alone.
 func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 	t.Parallel()
-	etcd, s := openEtcd(t, t.TempDir()), &sink{}
+	etcd, s := etcdtest.Open(t, t.TempDir()), &sink{}
 	var opened atomic.Int32
 	began := time.Now()
 	one := startInstanceWith(t, etcd, Config{IsSole: true, AuditStream: auditName, Audit: func(ctx context.Context, records [][]byte) error {

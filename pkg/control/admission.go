@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 const (
@@ -39,7 +41,7 @@ func newToken() ([]byte, error) {
 // admissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody else
 // has changed it meanwhile, and the write; the write is nil when there is nothing to change.
 func admissionWrite(ctx context.Context, client *clientv3.Client, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
-	got, err := client.Get(ctx, keyAdmissions+name)
+	got, err := client.Get(ctx, etcd.KeyAdmissions+name)
 	if err != nil {
 		return clientv3.Cmp{}, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
 	}
@@ -48,12 +50,12 @@ func admissionWrite(ctx context.Context, client *clientv3.Client, name string, c
 
 // changeAdmission changes an admission that was read; without kvs there is none yet.
 func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
-	key := keyAdmissions + name
+	key := etcd.KeyAdmissions + name
 	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
 	before := new(api.Admission)
 	if len(kvs) > 0 {
 		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision)
-		if err := decode(key, kvs[0].Value, before); err != nil {
+		if err := etcd.Decode(key, kvs[0].Value, before); err != nil {
 			return unchanged, nil, err
 		}
 	}
@@ -61,7 +63,7 @@ func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admis
 	if err := change(after); err != nil || proto.Equal(before, after) {
 		return unchanged, nil, err
 	}
-	value, err := encode(after)
+	value, err := etcd.Encode(after)
 	if err != nil {
 		return unchanged, nil, err
 	}
@@ -120,8 +122,8 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 		return false, nil
 	case reconcile.TransportVerbs, reconcile.TransportOFI:
 		if reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, 0) == "" {
-			return false, unmet(reasonNoTransport, "transport", quoted(request.Transport), "expected one by which target %s listens", ring.Target).
-				errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
+			return false, refusal.Precondition(refusal.ReasonNoTransport, "transport", refusal.Quote(request.Transport), "expected one by which target %s listens", ring.Target).
+				Errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
 					request.Stream, ring.Target, request.Transport, ring.FarUris)
 		}
 		return true, nil
@@ -129,5 +131,5 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 		host := request.Holder.GetHost()
 		return len(ring.FarUris) > 0 && host != "" && host != v.targets[ring.Target].GetAgent().GetHost(), nil
 	}
-	return false, invalid("", []*api.Problem{{Field: "transport", Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi"}})
+	return false, refusal.InvalidArgument("", []*api.Problem{{Field: "transport", Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi"}})
 }

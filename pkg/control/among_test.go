@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -15,8 +16,8 @@ import (
 // here, so that it shows who answers.
 func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 	t.Parallel()
-	lost := openEtcd(t, t.TempDir())
-	first, second := startInstance(t, lost, true), startInstance(t, openEtcd(t, t.TempDir()), true)
+	lost := etcdtest.Open(t, t.TempDir())
+	first, second := startInstance(t, lost, true), startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	first.create("first")
 	second.create("second")
 	conn, err := api.Dial(first.conn.Target()+","+second.conn.Target(), identity.Insecure())

@@ -18,8 +18,10 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 const (
@@ -31,8 +33,8 @@ const (
 
 // restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
 var restoreOrder = []string{
-	keyStreamID, keyTargetSpecs, keyDrainSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments,
-	keyTargetRings, keyTargets, keyDrainStreams, keyDrains, keyDeletions, keyRoutes, keyPast, keyStreams,
+	etcd.KeyStreamID, etcd.KeyTargetSpecs, etcd.KeyDrainSpecs, etcd.KeyTenants, etcd.KeyEpochs, etcd.KeyGrants, etcd.KeyAdmissions, etcd.KeyRings, etcd.KeyAssignments,
+	etcd.KeyTargetRings, etcd.KeyTargets, etcd.KeyDrainStreams, etcd.KeyDrains, etcd.KeyDeletions, etcd.KeyRoutes, etcd.KeyPastEpochs, etcd.KeyStreams,
 }
 
 // Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
@@ -41,7 +43,7 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 	if err := needsAllStreams(ctx); err != nil {
 		return err
 	}
-	from, end, revision := keyRoot, clientv3.GetPrefixRangeEnd(keyRoot), int64(0)
+	from, end, revision := etcd.KeyRoot, clientv3.GetPrefixRangeEnd(etcd.KeyRoot), int64(0)
 	for isPast := false; ; {
 		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(backupPage), clientv3.WithRev(revision)}
 		page, err := s.config.Client.Get(ctx, from, options...)
@@ -55,17 +57,17 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 			if !isKept(string(kv.Key)) {
 				continue
 			}
-			value, err := asJSON(string(kv.Key), kv.Value)
+			value, err := etcd.AsJSON(string(kv.Key), kv.Value)
 			if err != nil { // what an agent reported, and reports again
 				s.config.Logger.Error("leave unreadable state out of the backup", "error", err)
 				continue
 			}
-			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), keyRoot), Value: value, Revision: revision}); err != nil {
+			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), etcd.KeyRoot), Value: value, Revision: revision}); err != nil {
 				return err
 			}
 		}
 		if !page.More && !isPast {
-			isPast, from, end = true, keyPast, clientv3.GetPrefixRangeEnd(keyPast)
+			isPast, from, end = true, etcd.KeyPastEpochs, clientv3.GetPrefixRangeEnd(etcd.KeyPastEpochs)
 			continue
 		}
 		if !page.More {
@@ -110,7 +112,7 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 		}
 		key := entry.Key
 		if entry, err = restored(entry); err != nil {
-			return withProblems(codes.InvalidArgument, err.Error(), []*api.Problem{{Field: "key", Value: fmt.Sprintf("%.80q", key), Rule: err.Error()}})
+			return refusal.WithProblems(codes.InvalidArgument, err.Error(), []*api.Problem{{Field: "key", Value: fmt.Sprintf("%.80q", key), Rule: err.Error()}})
 		}
 		entries = append(entries, entry)
 	}
@@ -133,12 +135,12 @@ func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) 
 		}
 		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
 		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) || v.epochs[name] != 0 {
-			return nil, unmet(reasonNotEmpty, "name", quoted(name), "expected a control plane to which no target has come").
-				errorf("this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
+			return nil, refusal.Precondition(refusal.ReasonNotEmpty, "name", refusal.Quote(name), "expected a control plane to which no target has come").
+				Errorf("this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
 		}
-		if !slices.ContainsFunc(entries, func(entry *api.BackupEntry) bool { return entry.Key == keyStreams+name }) {
-			return nil, unmet(reasonNotInBackup, "name", quoted(name), "expected a backup with that stream, or a control plane without it").
-				errorf("this control plane's own stream %q is not in the backup: restore into a new one with --audit-stream off", name)
+		if !slices.ContainsFunc(entries, func(entry *api.BackupEntry) bool { return entry.Key == etcd.KeyStreams+name }) {
+			return nil, refusal.Precondition(refusal.ReasonNotInBackup, "name", refusal.Quote(name), "expected a backup with that stream, or a control plane without it").
+				Errorf("this control plane's own stream %q is not in the backup: restore into a new one with --audit-stream off", name)
 		}
 		names = append(names, name)
 	}
@@ -146,7 +148,7 @@ func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) 
 }
 
 func hasStreams() error {
-	return unmet(reasonNotEmpty, "entry", "", "expected a control plane without streams").errorf("this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
+	return refusal.Precondition(refusal.ReasonNotEmpty, "entry", "", "expected a control plane without streams").Errorf("this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
 }
 
 // writeRestored writes batch by batch, each only while there is no stream but those that are replaced. One that fails on the way leaves keys that do nothing without streams; the
@@ -161,14 +163,14 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 		return err
 	}
 	revision := int64(0)
-	for i, batch := range slices.Collect(slices.Chunk(entries, applyBatch)) {
+	for i, batch := range slices.Collect(slices.Chunk(entries, etcd.BatchMax)) {
 		guards, writes := restoreGuards(batch), []clientv3.Op{}
 		for _, entry := range batch {
 			writes = append(writes, clientv3.OpPut(entry.Key, entry.Value))
 		}
 		for _, name := range own {
 			if i == 0 { // what comes behind has been changed by this
-				guards = append(guards, unchangedSince(now, keyRings+name), unchangedSince(now, keyEpochs+name), unchangedSince(now, keyStreams+name))
+				guards = append(guards, unchangedSince(now, etcd.KeyRings+name), unchangedSince(now, etcd.KeyEpochs+name), unchangedSince(now, etcd.KeyStreams+name))
 			}
 		}
 		put, err := s.config.Client.Txn(ctx).If(guards...).Then(writes...).Commit()
@@ -187,43 +189,43 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
 	isOfStreams := false
 	for _, entry := range batch {
-		name, isStream := strings.CutPrefix(entry.Key, keyStreams)
+		name, isStream := strings.CutPrefix(entry.Key, etcd.KeyStreams)
 		isOfStreams = isOfStreams || isStream
 		if isStream && !pattern.IsSystem(name) {
 			guards = append(guards, clientv3.Compare(clientv3.CreateRevision(entry.Key), "=", 0))
 		}
 	}
 	if !isOfStreams {
-		own := keyStreams + pattern.SystemPrefix
+		own := etcd.KeyStreams + pattern.SystemPrefix
 		guards = append(guards,
-			clientv3.Compare(clientv3.CreateRevision(keyStreams), "=", 0).WithRange(own),
-			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=", 0).WithRange(clientv3.GetPrefixRangeEnd(keyStreams)))
+			clientv3.Compare(clientv3.CreateRevision(etcd.KeyStreams), "=", 0).WithRange(own),
+			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=", 0).WithRange(clientv3.GetPrefixRangeEnd(etcd.KeyStreams)))
 	}
 	return guards
 }
 
 // restored is an entry as it is written: checked, and with its numbers leapt over what may have been given since.
 func restored(entry *api.BackupEntry) (*api.BackupEntry, error) {
-	key, value := keyRoot+entry.Key, entry.Value
+	key, value := etcd.KeyRoot+entry.Key, entry.Value
 	if strings.HasPrefix(entry.Key, "/") {
 		key = entry.Key
 	}
 	if !isKept(key) {
 		return nil, fmt.Errorf("key %q: expected one of a backup", entry.Key)
 	}
-	prefix, name := cutKey(key)
+	prefix, name := etcd.CutKey(key)
 	var err error
-	if strings.HasPrefix(key, keyPast) {
-		prefix, name = keyPast, strings.TrimPrefix(key, keyPast)
+	if strings.HasPrefix(key, etcd.KeyPastEpochs) {
+		prefix, name = etcd.KeyPastEpochs, strings.TrimPrefix(key, etcd.KeyPastEpochs)
 	}
 	switch prefix {
-	case keyPast:
-		err = decode(key, []byte(value), new(api.PastEpochs))
-	case "", keyEpochs:
+	case etcd.KeyPastEpochs:
+		err = etcd.Decode(key, []byte(value), new(api.PastEpochs))
+	case "", etcd.KeyEpochs:
 		value, err = leapt(key, value)
-	case keyAssignments:
+	case etcd.KeyAssignments:
 		value, err = rewritten(key, value, new(api.Assignment), func(given *api.Assignment) { given.Generation += restoreLeap })
-	case keyAdmissions:
+	case etcd.KeyAdmissions:
 		value, err = rewritten(key, value, new(api.Admission), func(admission *api.Admission) {
 			for _, grant := range admission.Grants {
 				if isDrain(grant) {
@@ -249,9 +251,9 @@ func leapt(key, value string) (string, error) {
 }
 
 func rewritten[M proto.Message](key, value string, message M, change func(M)) (string, error) {
-	if err := decode(key, []byte(value), message); err != nil {
+	if err := etcd.Decode(key, []byte(value), message); err != nil {
 		return "", err
 	}
 	change(message)
-	return encode(message)
+	return etcd.Encode(message)
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
@@ -20,7 +22,7 @@ const auditName = pattern.SystemPrefix + "audit"
 // withAudit is a control plane that has made a stream of its own, as one does that writes an audit stream, and has no target yet.
 func withAudit(t *testing.T) (*instance, *clientv3.Client) {
 	t.Helper()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	spec, err := completeSpec(&api.StreamSpec{Name: auditName})
 	if err != nil {
@@ -101,11 +103,11 @@ func TestRestore_NotOverAnAuditStreamWithARing(t *testing.T) {
 	before.create("a")
 	entries := before.backup()
 	after, client := withAudit(t)
-	ring, err := encode(&api.RingSpec{Target: "t", Stream: after.stream(auditName), RingUuid: []byte("0123456789abcdef")})
+	ring, err := etcd.Encode(&api.RingSpec{Target: "t", Stream: after.stream(auditName), RingUuid: []byte("0123456789abcdef")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Put(t.Context(), keyRings+auditName, ring); err != nil {
+	if _, err := client.Put(t.Context(), etcd.KeyRings+auditName, ring); err != nil {
 		t.Fatal(err)
 	}
 	after.until("the ring is seen", func() bool {

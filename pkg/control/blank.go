@@ -6,6 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -18,12 +19,12 @@ func placeGuards(now *view, action reconcile.Action) []clientv3.Cmp {
 		spec, isStill = action.Renew, reconcile.IsRenewable
 	}
 	name := spec.Stream.Spec.Name
-	key := keyRings + reconcile.MemberKey(name, int(spec.Member))
+	key := etcd.KeyRings + reconcile.MemberKey(name, int(spec.Member))
 	have := now.rings[reconcile.MemberKey(name, int(spec.Member))]
 	if have == nil || !isStill(now.world(), have) {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
 	}
-	return []clientv3.Cmp{unchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(keyEpochs+name), "=", 0)}
+	return []clientv3.Cmp{unchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0)}
 }
 
 // keepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI alone may hold records although no epoch was granted.
@@ -47,8 +48,8 @@ func withEpochs(entries []*api.BackupEntry) []*api.BackupEntry {
 		has[entry.Key] = true
 	}
 	for _, entry := range entries {
-		if prefix, name := cutKey(entry.Key); prefix == keyStreams && !has[keyEpochs+name] {
-			entries = append(entries, &api.BackupEntry{Key: keyEpochs + name, Value: strconv.Itoa(restoreLeap)})
+		if prefix, name := etcd.CutKey(entry.Key); prefix == etcd.KeyStreams && !has[etcd.KeyEpochs+name] {
+			entries = append(entries, &api.BackupEntry{Key: etcd.KeyEpochs + name, Value: strconv.Itoa(restoreLeap)})
 		}
 	}
 	return entries

@@ -13,13 +13,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // leading is a reconciler that does what a test tells it, and nothing by itself.
 func leading(t *testing.T) *reconciler {
 	t.Helper()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
@@ -30,7 +32,7 @@ func leading(t *testing.T) *reconciler {
 
 func (r *reconciler) put(t *testing.T, key string, message proto.Message) {
 	t.Helper()
-	value, err := encode(message)
+	value, err := etcd.Encode(message)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +54,13 @@ func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 	}
 	target := "of-" + name
 	agent := &api.Agent{Id: target, Host: target}
-	r.put(t, keyRings+name, &api.RingSpec{Target: target, Stream: stream, RingUuid: uuid})
+	r.put(t, etcd.KeyRings+name, &api.RingSpec{Target: target, Stream: stream, RingUuid: uuid})
 	state := &api.TargetState{Agent: agent}
 	if seen != nil {
 		state.Rings = []*api.RingState{seen}
-		r.put(t, keyLiveTargets+target, agent)
+		r.put(t, etcd.KeyLiveTargets+target, agent)
 	}
-	r.put(t, keyTargets+target, state)
+	r.put(t, etcd.KeyTargets+target, state)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	now, err := r.mirror.wait(ctx, func(v *view) bool { return v.targets[target] != nil && v.rings[name] != nil && v.streams[name] != nil })
@@ -73,7 +75,7 @@ func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	r := leading(t)
-	r.put(t, keyLiveTargets+"other", &api.Agent{Id: "other", Host: "other"})
+	r.put(t, etcd.KeyLiveTargets+"other", &api.Agent{Id: "other", Host: "other"})
 	grants := 0
 	for round := range 40 {
 		name, action := fmt.Sprint("s", round), reconcile.Action{}
@@ -144,7 +146,7 @@ func (i *instance) missing(name string) {
 // Somebody may have opened a ring by its URI alone: what was seen of that is not forgotten when the ring is missing.
 func TestReportTarget_MissingRingKeepsWhatWasSeenInIt(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
@@ -168,15 +170,15 @@ func TestReportTarget_MissingRingKeepsWhatWasSeenInIt(t *testing.T) {
 // A stream that was never granted when it was backed up may have been granted since.
 func TestRestore_StreamWithoutAnEpochIsNotBlank(t *testing.T) {
 	t.Parallel()
-	before := startInstance(t, openEtcd(t, t.TempDir()), true)
+	before := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	before.create("a")
 	entries := before.backup()
-	etcd := openEtcd(t, t.TempDir())
-	after := startInstance(t, etcd, true)
+	cluster := etcdtest.Open(t, t.TempDir())
+	after := startInstance(t, cluster, true)
 	if err := after.restore(entries); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := etcd.Client().Get(t.Context(), keyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 1 {
+	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 1 {
 		t.Errorf("epochs of the stream: %v, %v", got, err)
 	}
 }

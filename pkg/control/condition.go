@@ -7,6 +7,8 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -110,7 +112,7 @@ func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 			"put that one back, or make the stream again under another name", ring.Uri, ring.RingUuid, bound.RingUuid)
 	}
 	if wanted, given := status.Stream.Spec.Level, ring.Contract.GetLevel(); given < wanted {
-		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s", levelName(wanted), ring.Uri, levelName(given))
+		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s", check.LevelName(wanted), ring.Uri, check.LevelName(given))
 	}
 	text := status.Drain.GetLastError()
 	if !status.IsDrainAlive {
@@ -136,11 +138,11 @@ func (v *view) withUnstored(status *api.StreamStatus) string {
 		texts = append(texts, status.Reason)
 	}
 	for _, spec := range status.RingSpecs {
-		if why := v.unstored[keyTargets+spec.Target]; why != "" {
+		if why := v.unstored[etcd.KeyTargets+spec.Target]; why != "" {
 			texts = append(texts, fmt.Sprintf("the report of target %s could not be stored: %s", spec.Target, why))
 		}
 	}
-	if why := v.unstored[keyDrains+status.Assignment.GetDrain()]; why != "" {
+	if why := v.unstored[etcd.KeyDrains+status.Assignment.GetDrain()]; why != "" {
 		texts = append(texts, fmt.Sprintf("the report of drain %s could not be stored: %s", status.Assignment.Drain, why))
 	}
 	return strings.Join(texts, "; ")
@@ -184,7 +186,7 @@ func warnOfLevel(status *api.StreamStatus) {
 		level := ring.Counters.GetLevel()
 		if status.Condition == api.Condition_CONDITION_OK && ring.IsWriterHeld && level != api.Level_LEVEL_UNSPECIFIED && level < wanted {
 			status.Condition = api.Condition_CONDITION_WARN
-			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s", levelName(level), levelName(wanted))
+			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s", check.LevelName(level), check.LevelName(wanted))
 		}
 	}
 }

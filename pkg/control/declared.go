@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // spec is what operators say of a host.
@@ -84,7 +86,7 @@ func (d declared[S]) at(host string, revision int64) (have S, at int64, err erro
 		return have, 0, unknownHost("declared "+d.kind, host, slices.Sorted(maps.Keys(d.of(v))))
 	}
 	if revision != 0 && revision != at {
-		return have, 0, staleRevision(fmt.Sprintf("%s %q", d.kind, host), at, revision)
+		return have, 0, refusal.StaleRevision(fmt.Sprintf("%s %q", d.kind, host), at, revision)
 	}
 	return have, at, nil
 }
@@ -103,7 +105,7 @@ func (d declared[S]) remove(ctx context.Context, host string, revision int64, is
 func (d declared[S]) write(ctx context.Context, verb, host string, unchanged clientv3.Cmp, asked S) error {
 	write := clientv3.OpDelete(d.prefix + host)
 	if any(asked) != any(*new(S)) {
-		value, err := encode(asked)
+		value, err := etcd.Encode(asked)
 		if err != nil {
 			return err
 		}
@@ -114,7 +116,7 @@ func (d declared[S]) write(ctx context.Context, verb, host string, unchanged cli
 		return fmt.Errorf("write %s %q: %w", d.kind, host, err)
 	}
 	if !put.Succeeded {
-		return changedMeanwhile(fmt.Sprintf("%s %q", d.kind, host))
+		return refusal.ChangedMeanwhile(fmt.Sprintf("%s %q", d.kind, host))
 	}
 	d.server.config.Logger.Info(verb, d.kind, host, "by", callerOf(ctx).ID)
 	return d.server.mirror.waitRevision(ctx, put.Header.Revision)

@@ -18,8 +18,10 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // fenceStepMax is how far a fence may lie above a ring's last epoch (farlog_ring_fence).
@@ -36,18 +38,18 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 		return nil, now.unknownStream(callerOf(ctx), request.Name)
 	}
 	if request.Revision != 0 && request.Revision != have.Revision {
-		return nil, staleRevision(fmt.Sprintf("stream %q", request.Name), have.Revision, request.Revision)
+		return nil, refusal.StaleRevision(fmt.Sprintf("stream %q", request.Name), have.Revision, request.Revision)
 	}
 	if deletion := now.deletions[request.Name]; reconcile.IsBeingDeleted(deletion) && deletion.IsRingLost == request.IsRingLost {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
 	if by := now.routeSpecs().WhoSelects(request.Name, ""); by != "" {
-		return nil, unmet(reasonSelected, "name", quoted(request.Name), "expected a stream that no route selects: route %q does", by).
-			errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
+		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name), "expected a stream that no route selects: route %q does", by).
+			Errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
 	if reason := now.whyNotDelete(request.Name, request.IsRingLost); reason != "" {
-		return nil, unmet(reasonNotDeletable, "name", quoted(request.Name), "expected a stream that nobody writes and whose records are all stored: %s", reason).
-			errorf("stream %q is not deleted: %s", request.Name, reason)
+		return nil, refusal.Precondition(refusal.ReasonNotDeletable, "name", refusal.Quote(request.Name), "expected a stream that nobody writes and whose records are all stored: %s", reason).
+			Errorf("stream %q is not deleted: %s", request.Name, reason)
 	}
 	deletion := now.deletion(request.Name, request.IsRingLost, string(callerOf(ctx).ID))
 	if request.IsDryRun {
@@ -143,20 +145,20 @@ func beginDeletion(ctx context.Context, client *clientv3.Client, v *view, routes
 		return 0, fmt.Errorf("begin to delete stream %q: %w", name, err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
+		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
 	}
 	return put.Header.Revision, nil
 }
 
 func deletionWrites(ctx context.Context, client *clientv3.Client, v *view, deletion *api.Deletion) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	name := deletion.Name
-	value, err := encode(deletion)
+	value, err := etcd.Encode(deletion)
 	if err != nil {
 		return nil, nil, err
 	}
-	guards = append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name))
+	guards = append(ringsUnchanged(v, name), unchangedSince(v, etcd.KeyDeletions+name), unchangedSince(v, etcd.KeyEpochs+name))
 	epoch := max(deletion.EpochMin, v.epochs[name])
-	writes = []clientv3.Op{clientv3.OpPut(keyDeletions+name, value), clientv3.OpPut(keyEpochs+name, strconv.FormatUint(uint64(epoch), 10))}
+	writes = []clientv3.Op{clientv3.OpPut(etcd.KeyDeletions+name, value), clientv3.OpPut(etcd.KeyEpochs+name, strconv.FormatUint(uint64(epoch), 10))}
 	for i := range reconcile.MemberCount(v.streams[name]) {
 		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, i), func(admission *api.Admission) error {
 			endWriters(admission, max(admission.EpochMin, deletion.EpochMin))
@@ -187,23 +189,23 @@ func withoutDrains(members int) map[int]func(*api.Admission) error {
 // endWrites is what Retire and Forget write.
 func endWrites(v *view, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
 	name := action.Retire + action.Forget
-	key = keyDeletions + name
+	key = etcd.KeyDeletions + name
 	if v.deletions[name] == nil {
 		return key, nil, errors.New("the deletion is not known any more")
 	}
 	deletion := proto.Clone(v.deletions[name]).(*api.Deletion)
 	deletion.Stage = api.DeletionStage_DELETION_STAGE_REMOVING
 	deletion.Revision = 0
-	gone := []string{keyAssignments + name}
+	gone := []string{etcd.KeyAssignments + name}
 	if action.Forget != "" {
 		deletion.Stage, deletion.Ended = api.DeletionStage_DELETION_STAGE_ENDED, timestamppb.New(time.Now())
-		gone = append(gone, keyEpochs+name, keyGrants+name, keyPast+name, keyStreams+name)
+		gone = append(gone, etcd.KeyEpochs+name, etcd.KeyGrants+name, etcd.KeyPastEpochs+name, etcd.KeyStreams+name)
 		for i := range reconcile.MemberCount(v.streams[name]) {
 			member := reconcile.MemberKey(name, i)
-			gone = append(gone, keyAdmissions+member, keyRings+member)
+			gone = append(gone, etcd.KeyAdmissions+member, etcd.KeyRings+member)
 		}
 	}
-	value, err := encode(deletion)
+	value, err := etcd.Encode(deletion)
 	writes = []clientv3.Op{clientv3.OpPut(key, value)}
 	for _, one := range gone {
 		writes = append(writes, clientv3.OpDelete(one))
@@ -213,13 +215,13 @@ func endWrites(v *view, action reconcile.Action) (key string, writes []clientv3.
 
 // stays refuses a stream that is gone or going, and gives the condition that it is neither still.
 func stays(name string, deletions, streams *etcdserverpb.RangeResponse) (clientv3.Cmp, error) {
-	key, revision := keyDeletions+name, int64(0)
+	key, revision := etcd.KeyDeletions+name, int64(0)
 	if streams.Count == 0 {
 		return clientv3.Cmp{}, status.Errorf(codes.NotFound, "stream %q: there is none of that name", name)
 	}
 	if len(deletions.Kvs) > 0 {
 		deletion := new(api.Deletion)
-		if err := decode(key, deletions.Kvs[0].Value, deletion); err != nil {
+		if err := etcd.Decode(key, deletions.Kvs[0].Value, deletion); err != nil {
 			return clientv3.Cmp{}, err
 		}
 		if reconcile.IsBeingDeleted(deletion) {
@@ -239,7 +241,7 @@ func (v *view) isStaying(name string) error {
 }
 
 func beingDeleted(name string) error {
-	return unmet(reasonDeleting, "name", quoted(name), "expected a stream that is not being deleted").errorf("stream %q is being deleted: a new one may have its name when it is gone", name)
+	return refusal.Precondition(refusal.ReasonDeleting, "name", refusal.Quote(name), "expected a stream that is not being deleted").Errorf("stream %q is being deleted: a new one may have its name when it is gone", name)
 }
 
 // deletionText says what the end of a stream waits for.

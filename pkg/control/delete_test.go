@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // shown is the ring of a stream of that id with records in it.
@@ -26,7 +28,7 @@ func (i *instance) delete(name string) error {
 // Each reason says what it counts and what helps, and then nothing has changed.
 func TestDeleteStream_Refusals(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.reportTarget("t1")
 	one.until("it is placed", func() bool { return len(one.status("desk7/orders").RingSpecs) > 0 })
@@ -58,7 +60,7 @@ func TestDeleteStream_Refusals(t *testing.T) {
 // What a target could not make holds nothing: to end it needs no word of a loss.
 func TestDeleteStream_RingThatWasNeverMade(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Error, r.RingUuid, r.StreamId = "no room", nil, 0 }))
 	one.until("it is placed and not made", func() bool { return strings.Contains(one.status("desk7/orders").Reason, "no room") })
@@ -76,15 +78,15 @@ func TestDeleteStream_RingThatWasNeverMade(t *testing.T) {
 func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	var etcd *Etcd
+	var cluster *etcd.Cluster
 	start := func() *instance {
-		etcd = openEtcd(t, dir)
-		return startInstance(t, etcd, true)
+		cluster = etcdtest.Open(t, dir)
+		return startInstance(t, cluster, true)
 	}
 	one := start()
 	again := func() {
 		one.stop()
-		if err := etcd.Close(); err != nil {
+		if err := cluster.Close(); err != nil {
 			t.Fatal(err)
 		}
 		one = start()
@@ -96,7 +98,7 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	if _, err := one.acquire("desk7/orders"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcd.Client().Put(one.context(), keyPast+"desk7/orders", ""); err != nil { // as if it had been granted before
+	if _, err := cluster.Client().Put(one.context(), etcd.KeyPastEpochs+"desk7/orders", ""); err != nil { // as if it had been granted before
 		t.Fatal(err)
 	}
 	if err := one.delete("desk7/orders"); err != nil {
@@ -125,7 +127,7 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	if _, err := one.acquire("desk7/orders"); status.Code(err) != codes.NotFound {
 		t.Errorf("granted: %v", err)
 	}
-	if past, err := etcd.Client().Get(one.context(), keyPast+"desk7/orders"); err != nil || past.Count != 0 {
+	if past, err := cluster.Client().Get(one.context(), etcd.KeyPastEpochs+"desk7/orders"); err != nil || past.Count != 0 {
 		t.Errorf("of its epochs is kept %v, %v", past, err)
 	}
 	again()
@@ -146,7 +148,7 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 // A target that is gone for good holds nothing up when the operator says so; its ring that is there after all is named, and stays.
 func TestDeleteStream_RingLost(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
 	one.until("it is bound", func() bool {
@@ -157,7 +159,7 @@ func TestDeleteStream_RingLost(t *testing.T) {
 	if _, err := one.control.DeleteStream(one.context(), lost); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is not lost") {
 		t.Errorf("got %v", err)
 	}
-	one.endLife(keyLiveTargets + "t1")
+	one.endLife(etcd.KeyLiveTargets + "t1")
 	one.until("the target is gone", func() bool { return !one.status("desk7/orders").IsTargetAlive })
 	if err := one.delete("desk7/orders"); err == nil || !strings.Contains(err.Error(), "--ring-lost") {
 		t.Errorf("got %v", err)

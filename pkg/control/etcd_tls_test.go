@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
@@ -26,12 +27,12 @@ func TestOpenEtcd_ClusterOfThreeOverTLS(t *testing.T) {
 	}
 	files := identity.In(authority.Dir, identity.KindControl)
 	endpoints, kills := testenv.StartEtcd(t, files)
-	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Endpoints: endpoints, Authority: files.Authority, Cert: files.Cert, Key: files.Key})
+	cluster, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints, Authority: files.Authority, Cert: files.Cert, Key: files.Key})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { etcd.Close() })
-	one := startInstance(t, etcd, false)
+	t.Cleanup(func() { cluster.Close() })
+	one := startInstance(t, cluster, false)
 	one.create("before")
 	kills[0]()
 	one.until("a stream is made by two of three members", func() bool {
@@ -41,10 +42,10 @@ func TestOpenEtcd_ClusterOfThreeOverTLS(t *testing.T) {
 	if list, err := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); err != nil || len(list.Streams) != 2 {
 		t.Errorf("got %v, %v", list.GetStreams(), err)
 	}
-	if _, err := OpenEtcd(t.Context(), EtcdOptions{Endpoints: endpoints[1:], Authority: files.Authority}); err == nil {
+	if _, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints[1:], Authority: files.Authority}); err == nil {
 		t.Error("a client without a certificate came in")
 	}
-	_, err = OpenEtcd(t.Context(), EtcdOptions{Endpoints: endpoints[1:]})
+	_, err = etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints[1:]})
 	var unknown *tls.CertificateVerificationError
 	if err == nil || !errors.As(err, &unknown) && !strings.Contains(err.Error(), "reach etcd") {
 		t.Errorf("a cluster of another authority: %v", err)

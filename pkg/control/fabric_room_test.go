@@ -9,12 +9,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // What finds no room beside the rest is refused with its place in the file, and nothing of it is applied.
 func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	apply := func(fabric *api.Fabric, isPrune bool) error {
 		_, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: fabric, IsPrune: isPrune})
 		return err
@@ -48,7 +49,7 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 // Who waits for a stream that is not placed is told what status knows.
 func TestAcquireWriter_SaysWhyAStreamIsNotPlaced(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	if _, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "c/a", TargetHost: "elsewhere"}}); err != nil {
 		t.Fatal(err)
 	}

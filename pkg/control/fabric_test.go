@@ -17,6 +17,9 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
 
 // problemsIn takes the details out of an error.
@@ -53,7 +56,7 @@ func changesText(changes []*api.Change) string {
 
 func TestApplyFabric_UntilItIsSo(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("there")
 	fabric := &api.Fabric{
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 1 << 30}},
@@ -96,7 +99,7 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 // All that is wrong is told in one answer, field by field, and nothing is done.
 func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("there")
 	_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 100 << 20}, {Host: "alpha"}, {Host: "no host"}},
@@ -135,7 +138,7 @@ func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
 
 func TestUpdateStream_ByRevision(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("a")
 	spec := proto.Clone(stream.Spec).(*api.StreamSpec)
 	spec.Policy = api.Policy_POLICY_REJECT
@@ -162,7 +165,7 @@ func TestUpdateStream_ByRevision(t *testing.T) {
 
 func TestListStreams_PagesAndFilters(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	var streams []*api.StreamSpec
 	for i := range 25 {
 		streams = append(streams, &api.StreamSpec{Name: fmt.Sprintf("desk%d/s%02d", i%2, i)})
@@ -209,7 +212,7 @@ func TestListStreams_PagesAndFilters(t *testing.T) {
 // A watch that breaks goes on from the revision it has heard of: nothing is told twice, nothing is left out.
 func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	revision, heard := int64(0), []string{}
 	hear := func(until string) {
@@ -246,7 +249,7 @@ func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
 // A watch that goes on from a revision of another etcd, such as the one that a backup was restored from, is told all there is and goes on from here: not nothing, until this etcd has come as far.
 func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
@@ -356,7 +359,7 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 // So it is when it is created by itself, dry or not, and when what is there has taken the room; nothing is limited where a target without a limit reports.
 func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	fabric := &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}}}
 	if _, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
 		t.Fatal(err)
@@ -371,7 +374,7 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	} {
 		for _, isDryRun := range []bool{true, false} {
 			err := create(spec, isDryRun)
-			if reason, field := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonCapacity || field != "spec.ring_size_bytes" {
+			if reason, field := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonCapacity || field != "spec.ring_size_bytes" {
 				t.Errorf("%s, dry %t: %v", spec.Name, isDryRun, err)
 			}
 			if got := problemsIn(err); !slices.Equal(got, []string{want}) {
@@ -390,7 +393,7 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	}
 	for _, isDryRun := range []bool{true, false} {
 		err := create(&api.StreamSpec{Name: "crowded", RingSizeBytes: 100 << 20}, isDryRun)
-		if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonCapacity || !strings.Contains(err.Error(), "host beta has 0 bytes left of its capacity of 104857600") {
+		if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonCapacity || !strings.Contains(err.Error(), "host beta has 0 bytes left of its capacity of 104857600") {
 			t.Errorf("beside another one, dry %t: %v", isDryRun, err)
 		}
 	}
@@ -419,7 +422,7 @@ func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
 // Drains that were declared before count as those of the file do: a stream that wants another one is refused. One that is there as it is declared again passes, whatever became of its drain.
 func TestApplyFabric_DrainsDeclaredBefore(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	apply := func(fabric *api.Fabric) error {
 		_, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
 		return err

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // farRing is a ring that its target, on host alpha, offers to other hosts.
@@ -26,7 +28,7 @@ func farRing(stream, target string) *api.RingState {
 
 func startFar(t *testing.T) *instance {
 	t.Helper()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
@@ -115,7 +117,7 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 
 // Of two control planes on one etcd each draws tokens of its own: a grant of one ends that of the other, and the ring's target is told of one token alone, whichever of them it asks.
 func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
 	both[0].create("a")
 	both[0].reportTarget("t1")
@@ -256,7 +258,7 @@ func (i *instance) drainToken(agent *api.Agent) []byte {
 func TestDrain_OnAnotherHostIsAdmittedAndItsSuccessorTakesItsPlace(t *testing.T) {
 	one := startFar(t)
 	first := one.drainToken(&api.Agent{Id: "d1", Host: "beta"})
-	one.endLife(keyLiveDrains + "d1")
+	one.endLife(etcd.KeyLiveDrains + "d1")
 	one.until("the first is gone", func() bool { return !one.status("a").IsDrainAlive })
 	second := one.drainToken(&api.Agent{Id: "d2", Host: "gamma"})
 	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})

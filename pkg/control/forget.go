@@ -6,6 +6,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // Agents come and go: hosts are renamed, daemons get other directories, and each leaves a line behind. What the last one of such said is forgotten when it holds nothing.
@@ -24,11 +26,11 @@ func (r *reconciler) forget(ctx context.Context, gone map[string]time.Time, now 
 			holds = append(holds, clientv3.Compare(clientv3.CreateRevision(alive), "=", 0))
 		}
 		gone := []clientv3.Op{clientv3.OpDelete(key)}
-		switch prefix, id := cutKey(key); prefix {
-		case keyTargets:
-			gone = append(gone, clientv3.OpDelete(keyTargetRings+id+"/", clientv3.WithPrefix()))
-		case keyDrains:
-			gone = append(gone, clientv3.OpDelete(keyDrainStreams+id+"/", clientv3.WithPrefix()))
+		switch prefix, id := etcd.CutKey(key); prefix {
+		case etcd.KeyTargets:
+			gone = append(gone, clientv3.OpDelete(etcd.KeyTargetRings+id+"/", clientv3.WithPrefix()))
+		case etcd.KeyDrains:
+			gone = append(gone, clientv3.OpDelete(etcd.KeyDrainStreams+id+"/", clientv3.WithPrefix()))
 		}
 		put, err := r.client.Txn(ctx).If(holds...).Then(gone...).Commit()
 		if err != nil {
@@ -59,13 +61,13 @@ func (v *view) forgettable(gone map[string]time.Time, now time.Time) map[string]
 	}
 	holders := v.ringHolders()
 	for id, state := range v.targets {
-		look(keyTargets+id, keyLiveTargets+id, v.liveTargets[id] != nil || holders[id] || len(state.Rings) > 0, state.GetReported().AsTime())
+		look(etcd.KeyTargets+id, etcd.KeyLiveTargets+id, v.liveTargets[id] != nil || holders[id] || len(state.Rings) > 0, state.GetReported().AsTime())
 	}
 	for id, state := range v.drains {
-		look(keyDrains+id, keyLiveDrains+id, v.liveDrains[id] != nil || len(v.givenTo.of[id]) > 0, state.GetReported().AsTime())
+		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.liveDrains[id] != nil || len(v.givenTo.of[id]) > 0, state.GetReported().AsTime())
 	}
 	for host, state := range v.hosts {
-		look(keyHosts+host, "", now.Sub(state.GetReported().AsTime()) < agentKept, state.GetReported().AsTime())
+		look(etcd.KeyHosts+host, "", now.Sub(state.GetReported().AsTime()) < agentKept, state.GetReported().AsTime())
 	}
 	return keys
 }

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // tellOfAll makes agents of each kind, all of which but one have ended.
@@ -41,15 +43,15 @@ func tellOfAll(t *testing.T, one *instance, now time.Time) {
 		}
 	}
 	for _, id := range []string{"holder", "lately", "left", "ended"} {
-		one.endLife(keyLiveTargets + id)
+		one.endLife(etcd.KeyLiveTargets + id)
 	}
-	one.endLife(keyLiveDrains + "drain")
+	one.endLife(etcd.KeyLiveDrains + "drain")
 }
 
 // What ended long ago and holds nothing is forgotten, and a watch is told; who lives, who ended lately, and who has a ring or had one are not.
 func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	now := time.Now()
 	tellOfAll(t, one, now)
 	watch := one.watchTargets(one.context(), map[string]string{}, 0)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 const (
@@ -92,8 +93,8 @@ func bodyAnswer(err error) error {
 	var tooLarge *http.MaxBytesError
 	switch text := err.Error(); {
 	case errors.As(err, &tooLarge) || strings.Contains(text, "request body too large"): // the gateway keeps the text alone
-		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: overQuota(reasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
-			errorf("the body is too large: expected at most %d bytes", api.RequestLenMax)}
+		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: refusal.Exhausted(refusal.ReasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
+			Errorf("the body is too large: expected at most %d bytes", api.RequestLenMax)}
 	case strings.Contains(text, errBodySlow.Error()):
 		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestTimeout, Err: status.Error(codes.DeadlineExceeded, errBodySlow.Error())}
 	}

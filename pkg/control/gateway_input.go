@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // How protojson and the reader of parameters say what is wrong with a text; protojson's spaces vary.
@@ -36,9 +37,9 @@ func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtim
 		err = answer
 	} else if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument && len(answer.Details()) == 0 {
 		if body, ok := request.Body.(*jsonBody); ok && len(body.problems) > 0 {
-			err = invalid("", body.problems)
+			err = refusal.InvalidArgument("", body.problems)
 		} else {
-			err = withProblems(codes.InvalidArgument, answer.Message(), problemsOfText(answer.Message()))
+			err = refusal.WithProblems(codes.InvalidArgument, answer.Message(), problemsOfText(answer.Message()))
 		}
 	}
 	runtime.DefaultHTTPErrorHandler(ctx, mux, marshaler, response, request, err)

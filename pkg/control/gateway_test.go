@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -262,7 +263,7 @@ func TestHTTP_Watch(t *testing.T) {
 // Without TLS the first bytes tell gRPC from HTTP; clients that say nothing keep nobody else out.
 func TestPort_WithoutTLS(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	address := one.conn.Target()
 	for range 100 {
 		silent, err := net.Dial("tcp", address)
@@ -286,7 +287,7 @@ func TestPort_WithoutTLS(t *testing.T) {
 // Without TLS there is nobody's certificate to ask for: a web page in a browser on the host must not pass for a program of it.
 func TestHTTP_NoWebPageWithoutTLS(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	address := one.conn.Target()
 	_, port, _ := net.SplitHostPort(address)
 	for name, test := range map[string]struct {

@@ -98,85 +98,20 @@ func (s *Server) isBlindTo(method string) bool {
 // mayAsk decides whether a caller has the role for a call, on the stream or route that it names if it names one.
 func mayAsk(caller access.Caller, method string, request any) error {
 	var err error
-	if route, ok := routeNamed(request); ok { // which is more than that he may call, and is named in a refusal
+	if route, ok := access.RouteOf(request); ok { // which is more than that he may call, and is named in a refusal
 		err = caller.MayRoute(method, route)
-	} else if stream, ok := streamNamed(request); ok {
+	} else if stream, ok := access.StreamOf(request); ok {
 		err = caller.May(method, stream)
 	} else {
 		err = caller.MayCall(method)
 	}
-	if host, ok := hostNamed(request); err == nil && ok && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+	if host, ok := access.HostOf(request); err == nil && ok && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
 		err = fmt.Errorf("%s has not the role admin on all streams, which a change of what is declared of host %q needs", caller.ID, host)
 	}
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return nil
-}
-
-// hostNamed is the host of whose targets or drains a request changes what is declared: they are every stream's.
-func hostNamed(request any) (string, bool) {
-	switch request := request.(type) {
-	case *api.CreateTargetRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.UpdateTargetRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.DeleteTargetRequest:
-		return request.Host, true
-	case *api.CreateDrainRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.UpdateDrainRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.DeleteDrainRequest:
-		return request.Host, true
-	}
-	return "", false
-}
-
-// streamNamed is the stream, or the route, that a request is about.
-func streamNamed(request any) (string, bool) {
-	switch request := request.(type) {
-	case *api.CreateStreamRequest:
-		return request.GetSpec().GetName(), true
-	case *api.UpdateStreamRequest:
-		return request.GetSpec().GetName(), true
-	case *api.DeleteStreamRequest:
-		return request.Name, true
-	case *api.GetStreamRequest:
-		return request.Name, true
-	case *api.AcquireWriterRequest:
-		return request.Stream, true
-	case *api.ExtendWriterRequest:
-		return request.Stream, true
-	case *api.AcquireReaderRequest:
-		return request.Stream, true
-	case *api.TakeOverStreamRequest:
-		return request.Stream, true
-	case *api.RebindStreamRequest:
-		return request.Stream, true
-	case *api.ReplaceMemberRequest:
-		return request.Stream, true
-	case *api.AcceptLossRequest:
-		return request.Stream, true
-	}
-	return routeNamed(request)
-}
-
-// routeNamed is the route that a request is about.
-func routeNamed(request any) (string, bool) {
-	switch request := request.(type) {
-	case *api.CreateRouteRequest:
-		return request.GetSpec().GetName(), true
-	case *api.UpdateRouteRequest:
-		return request.GetSpec().GetName(), true
-	case *api.DeleteRouteRequest:
-		return request.Name, true
-	case *api.GetRouteRequest:
-		return request.Name, true
-	case *api.AcquireRouteRequest:
-		return request.Route, true
-	}
-	return "", false
 }
 
 // guardedStream carries the caller, and ends when it loses the right to watch.

@@ -22,6 +22,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -80,7 +81,7 @@ func startGuardedWith(t *testing.T, rules string, config Config) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Client, config.Logger, config.IsSole, config.Lease = openEtcd(t, filepath.Join(g.dir, "etcd")).Client(), logger, true, stepTimeout
+	config.Client, config.Logger, config.IsSole, config.Lease = etcdtest.Open(t, filepath.Join(g.dir, "etcd")).Client(), logger, true, stepTimeout
 	config.Keeper, config.Access = keeper, file
 	server := New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

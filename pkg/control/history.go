@@ -3,6 +3,8 @@ package control
 import (
 	"slices"
 	"sync"
+
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // Kinds of things whose changes a history knows.
@@ -43,27 +45,27 @@ func (h *history) begin(revision int64) {
 
 // touch notes that a key changes, with what a view knows of it: before the change and after it, for an agent may have come from another host.
 func (h *history) touch(v *view, key string, revision int64) {
-	prefix, name := cutKey(key)
+	prefix, name := etcd.CutKey(key)
 	switch prefix {
-	case keyTargetSpecs:
+	case etcd.KeyTargetSpecs:
 		h.note(revision, subject{changedTarget, name}, subject{changedTargetSpec, name})
-	case keyDrainSpecs:
+	case etcd.KeyDrainSpecs:
 		h.note(revision, subject{changedDrain, name}, subject{changedDrainSpec, name})
-	case keyRoutes:
+	case etcd.KeyRoutes:
 		h.note(revision, subject{changedRoute, name})
-	case keyLiveTargets:
+	case etcd.KeyLiveTargets:
 		h.note(revision, subject{changedTarget, v.liveTargets[name].GetHost()})
-	case keyLiveDrains:
+	case etcd.KeyLiveDrains:
 		h.note(revision, subject{changedDrain, v.liveDrains[name].GetHost()})
 	}
 }
 
 // forgotten notes that what an agent told is taken away. That it is told anew changes nothing of a host.
 func (h *history) forgotten(v *view, key string, revision int64) {
-	switch prefix, name := cutKey(key); prefix {
-	case keyTargets:
+	switch prefix, name := etcd.CutKey(key); prefix {
+	case etcd.KeyTargets:
 		h.note(revision, subject{changedTarget, v.targets[name].GetAgent().GetHost()})
-	case keyDrains:
+	case etcd.KeyDrains:
 		h.note(revision, subject{changedDrain, v.drains[name].GetAgent().GetHost()})
 	}
 }

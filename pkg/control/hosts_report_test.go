@@ -9,17 +9,19 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // What hosts tell every few seconds is shown, and stands in etcd only where it moved; a way that drifts by little each time is written when all of that is much. Their clock may be another one.
 func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	hosts := api.NewHostServiceClient(one.conn)
 	writes := func() int64 {
 		t.Helper()
-		got, err := one.etcd.Client().Get(one.context(), keyHosts+"desk7", clientv3.WithLimit(1))
+		got, err := one.etcd.Client().Get(one.context(), etcd.KeyHosts+"desk7", clientv3.WithLimit(1))
 		if err != nil || len(got.Kvs) != 1 {
 			t.Fatalf("got %v, %v", got, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 func (i *instance) fabric() api.FabricServiceClient { return api.NewFabricServiceClient(i.conn) }
@@ -29,7 +30,7 @@ func wants(t *testing.T, what string, err error, code codes.Code, problems ...st
 // A target is declared, changed and taken back, each only as its caller has seen it.
 func TestTargets_AreDeclaredOneByOne(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	fabric, spec := one.fabric(), &api.TargetSpec{Host: "alpha", Rack: "r1"}
 	_, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{})
 	wants(t, "no spec", err, codes.InvalidArgument, "spec=: value is required")
@@ -71,7 +72,7 @@ func TestTargets_AreDeclaredOneByOne(t *testing.T) {
 // Hosts come page by page, by what is asked for of them: those that are declared, and those whose daemons report.
 func TestTargets_ListedByPageAndFilter(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	for i := range 5 {
 		spec := &api.TargetSpec{Host: fmt.Sprintf("storage%d", i), Rack: fmt.Sprintf("r%d", i%2), Site: "s1"}
 		if _, err := one.fabric().CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec}); err != nil {
@@ -167,7 +168,7 @@ func (w *hostWatch) until(want string) {
 // longer known with all there is.
 func TestTargets_WatchedAcrossABreak(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	declare := func(host, rack string) {
 		t.Helper()
@@ -218,7 +219,7 @@ func TestTargets_WatchedAcrossABreak(t *testing.T) {
 // Regions, grants and epochs of streams that are written, each without a secret.
 func TestRegionsGrantsEpochs_OfAStream(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.reportTarget("t1")
 	one.create("desk7/orders")
 	one.create("desk7/quotes")

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // reportOf is what a target says of a ring that is written.
@@ -23,8 +24,8 @@ func reportOf(name string) *api.TargetState {
 // Reports are in etcd as bytes, so that a hundred rings are 30 kB and not 100; whoever reads a backup, or has an etcd that was written before, has text.
 func TestKeys_ReportsAreBytes(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
-	one := startInstance(t, etcd, true)
+	cluster := etcdtest.Open(t, t.TempDir())
+	one := startInstance(t, cluster, true)
 	one.create("a")
 	state := reportOf("a")
 	drain := &api.DrainState{Agent: &api.Agent{Id: "d1", Host: "storage1"}, StoreDir: "/store", Progress: []*api.DrainProgress{{Stream: "a", StoredLsn: 64}}}
@@ -34,26 +35,26 @@ func TestKeys_ReportsAreBytes(t *testing.T) {
 	if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: drain}); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]proto.Message{keyTargets + "t1": state, keyDrains + "d1": drain} {
-		got, err := etcd.Client().Get(t.Context(), key)
+	for key, want := range map[string]proto.Message{etcd.KeyTargets + "t1": state, etcd.KeyDrains + "d1": drain} {
+		got, err := cluster.Client().Get(t.Context(), key)
 		if err != nil || len(got.Kvs) != 1 {
 			t.Fatal(got, err)
 		}
-		text, err := encode(want)
+		text, err := etcd.Encode(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if value := got.Kvs[0].Value; isJSON(value) || len(value) > len(text)/2 {
+		if value := got.Kvs[0].Value; etcd.IsJSON(value) || len(value) > len(text)/2 {
 			t.Errorf("%s: %d bytes of %d as text: %.60q", key, len(value), len(text), value)
 		}
 	}
 	entries := one.backup()
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Key, "state/") && !isJSON([]byte(entry.Value)) {
+		if strings.HasPrefix(entry.Key, "state/") && !etcd.IsJSON([]byte(entry.Value)) {
 			t.Errorf("in the backup %s is %.60q, expected JSON", entry.Key, entry.Value)
 		}
 	}
-	two := startInstance(t, openEtcd(t, t.TempDir()), true)
+	two := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	if err := two.restore(entries); err != nil {
 		t.Fatal(err)
 	}
@@ -67,39 +68,15 @@ func TestKeys_ReportsAreBytes(t *testing.T) {
 // A report of which nothing can be made is left out of a backup, and all else is in it.
 func TestBackup_UnreadableReport(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
-	if _, err := etcd.Client().Put(t.Context(), keyTargets+"t1", "\xff\xff\xff"); err != nil {
+	cluster := etcdtest.Open(t, t.TempDir())
+	if _, err := cluster.Client().Put(t.Context(), etcd.KeyTargets+"t1", "\xff\xff\xff"); err != nil {
 		t.Fatal(err)
 	}
-	one := startInstance(t, etcd, true)
+	one := startInstance(t, cluster, true)
 	one.create("a")
 	entries := one.backup()
 	said := fmt.Sprint(entries)
 	if strings.Contains(said, "targets/t1") || !strings.Contains(said, "spec/streams/a") {
 		t.Errorf("backed up %s", said)
-	}
-}
-
-// What a newer control plane has written with fields that are not known here is read, and those are left out, in either form.
-func TestDecode_UnknownFields(t *testing.T) {
-	t.Parallel()
-	want := &api.TargetState{Agent: &api.Agent{Id: "t1"}, Rings: []*api.RingState{{Stream: "a", RingUuid: []byte("0123456789abcdef")}}}
-	raw, err := encodeBytes(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := encode(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newer := protowire.AppendString(protowire.AppendTag([]byte(raw), 1000, protowire.BytesType), "new")
-	for _, value := range []string{raw, text, string(newer), `{"new": 1, ` + text[1:]} {
-		got := new(api.TargetState)
-		if err := decode("key", []byte(value), got); err != nil || !proto.Equal(got, want) {
-			t.Errorf("%.40q is read as %v, %v", value, got, err)
-		}
-	}
-	if err := decode("key", []byte(raw[:len(raw)-1]), new(api.TargetState)); err == nil {
-		t.Error("half a report is read")
 	}
 }

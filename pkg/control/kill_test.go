@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 const roundsMore = 10
 
 func serveUntilKilled(dir string) error {
-	etcd, err := OpenEtcd(context.Background(), EtcdOptions{Dir: dir})
+	etcd, err := etcd.Open(context.Background(), etcd.Options{Dir: dir})
 	if err != nil {
 		return err
 	}

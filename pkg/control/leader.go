@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
 // leaderLease is how long a leader that died or cannot reach etcd keeps others from leading. etcd's least; to lose it for nothing costs another election.
@@ -69,7 +71,7 @@ func (r *reconciler) campaign(ctx context.Context) error {
 		return fmt.Errorf("open election session: %w", err)
 	}
 	defer session.Close()
-	election := concurrency.NewElection(session, keyLeader)
+	election := concurrency.NewElection(session, etcd.KeyLeader)
 	if err := election.Campaign(ctx, r.instance); err != nil {
 		return fmt.Errorf("campaign: %w", err)
 	}
@@ -130,7 +132,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 		actions := reconcile.PlanOf(world, names, unsettled, time.Now())
 		r.planned.Add(int64(len(names)))
 		err := r.performAll(ctx, now, actions, guards)
-		if lost++; !errors.Is(err, errLost) {
+		if lost++; !errors.Is(err, etcd.ErrLost) {
 			lost = 0
 		}
 		if err != nil && (lost == 0 || lost == lostBatchesMost) {
@@ -157,8 +159,8 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
 func (r *reconciler) perform(ctx context.Context, planned *view, action reconcile.Action, guards []clientv3.Cmp) (err error) {
-	ctx, span := tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
-	defer func() { endSpan(span, err) }()
+	ctx, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
+	defer func() { tracing.EndSpan(span, err) }()
 	key, writes, err := actionWrites(planned, action)
 	if err != nil {
 		return err
@@ -182,7 +184,7 @@ func (r *reconciler) perform(ctx context.Context, planned *view, action reconcil
 		return fmt.Errorf("write %s: %w", key, err)
 	}
 	if !done.Succeeded {
-		return fmt.Errorf("write %s: %w", key, errLost)
+		return fmt.Errorf("write %s: %w", key, etcd.ErrLost)
 	}
 	r.logDecision(action)
 	return r.mirror.waitRevision(ctx, done.Header.Revision)
@@ -215,17 +217,17 @@ func actionWrites(planned *view, action reconcile.Action) (key string, writes []
 	case action.Retire != "" || action.Forget != "":
 		return endWrites(planned, action)
 	case action.Place != nil:
-		key, message = keyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member)), action.Place
+		key, message = etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member)), action.Place
 	case action.Renew != nil:
-		key, message = keyRings+reconcile.MemberKey(action.Stream(), int(action.Renew.Member)), action.Renew
+		key, message = etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Renew.Member)), action.Renew
 	case action.Bind != nil:
-		key, message = keyRings+reconcile.MemberKey(action.Stream(), int(action.Bind.Member)), action.Bind
+		key, message = etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Bind.Member)), action.Bind
 	case action.Keep != nil:
-		return keyAdmissions + reconcile.MemberKey(action.Stream(), action.Keep.Member), nil, nil
+		return etcd.KeyAdmissions + reconcile.MemberKey(action.Stream(), action.Keep.Member), nil, nil
 	default:
-		key, message = keyAssignments+action.Stream(), action.Assign
+		key, message = etcd.KeyAssignments+action.Stream(), action.Assign
 	}
-	value, err := encode(message)
+	value, err := etcd.Encode(message)
 	return key, []clientv3.Op{clientv3.OpPut(key, value)}, err
 }
 

@@ -13,16 +13,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/tracing"
 )
-
-// batchesAtOnce is how many transactions the leader lets etcd work on: one write to the disk is several's.
-const batchesAtOnce = 4
 
 // lostBatchesMost is how many plans in a row may come too late before the leader asks whether it still leads.
 const lostBatchesMost = 3
-
-var errLost = errors.New("another instance leads, or was first")
 
 // performAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. errLost: some of it did not hold any more.
 func (r *reconciler) performAll(ctx context.Context, planned *view, actions []reconcile.Action, guards []clientv3.Cmp) error {
@@ -50,7 +47,7 @@ func (r *reconciler) performTogether(ctx context.Context, planned *view, batches
 	var newest int64
 	var failed error
 	var workers sync.WaitGroup
-	free := make(chan struct{}, batchesAtOnce)
+	free := make(chan struct{}, etcd.BatchesAtOnce)
 	for _, batch := range batches {
 		free <- struct{}{}
 		workers.Go(func() {
@@ -59,7 +56,7 @@ func (r *reconciler) performTogether(ctx context.Context, planned *view, batches
 			mutex.Lock()
 			defer mutex.Unlock()
 			newest = max(newest, revision)
-			if failed == nil || errors.Is(failed, errLost) {
+			if failed == nil || errors.Is(failed, etcd.ErrLost) {
 				failed = errors.Join(err, failed)
 			}
 		})
@@ -86,7 +83,7 @@ func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
 		guards := groupGuards(planned, actions[:count])
 		weight := max(len(guards), count) + doors
 		if weight > free {
-			batches, free = append(batches, batch{}), applyBatch
+			batches, free = append(batches, batch{}), etcd.BatchMax
 		}
 		last := &batches[len(batches)-1]
 		last.actions, last.guards = append(last.actions, actions[:count]...), append(last.guards, guards...)
@@ -98,8 +95,8 @@ func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
 // performBatch writes some actions in one transaction.
 func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
 	for _, action := range batch.actions {
-		_, span := tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
-		defer func() { endSpan(span, err) }()
+		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
+		defer func() { tracing.EndSpan(span, err) }()
 	}
 	guards, doors, taken := slices.Concat(guards, batch.guards), doorChanges{}, map[string]bool{}
 	var writes []clientv3.Op
@@ -130,7 +127,7 @@ func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batc
 		return 0, fmt.Errorf("write %d actions: %w", len(batch.actions), err)
 	}
 	if !done.Succeeded {
-		return done.Header.Revision, fmt.Errorf("write %d actions: %w", len(batch.actions), errLost)
+		return done.Header.Revision, fmt.Errorf("write %d actions: %w", len(batch.actions), etcd.ErrLost)
 	}
 	for _, action := range batch.actions {
 		r.logDecision(action)
@@ -150,7 +147,7 @@ func admissionWrites(ctx context.Context, client *clientv3.Client, doors doorCha
 	names := slices.Sorted(maps.Keys(doors))
 	var reads []clientv3.Op
 	for _, name := range names {
-		reads = append(reads, clientv3.OpGet(keyAdmissions+name))
+		reads = append(reads, clientv3.OpGet(etcd.KeyAdmissions+name))
 	}
 	if len(reads) == 0 {
 		return nil, nil, nil

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"google.golang.org/protobuf/proto"
 
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -17,31 +17,31 @@ func actionGuards(v *view, action reconcile.Action) []clientv3.Cmp {
 	guards := []clientv3.Cmp{sameStream(v, name)}
 	switch {
 	case action.Place != nil || action.Renew != nil:
-		guards = append(guards, unchangedSince(v, keyDeletions+name))
+		guards = append(guards, unchangedSince(v, etcd.KeyDeletions+name))
 		return append(guards, placeGuards(v, action)...)
 	case action.Bind != nil: // its member may have been replaced since
-		return append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, int(action.Bind.Member))))
+		return append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, int(action.Bind.Member))))
 	case action.Keep != nil:
-		return append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, action.Keep.Member)))
+		return append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, action.Keep.Member)))
 	}
-	guards = append(guards, unchangedSince(v, keyAssignments+name), unchangedSince(v, keyDeletions+name))
+	guards = append(guards, unchangedSince(v, etcd.KeyAssignments+name), unchangedSince(v, etcd.KeyDeletions+name))
 	if action.IsEnd() && v.deletions[name].GetIsRingLost() { // the ring may be seen again
 		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
 		for _, ring := range rings {
 			if ring != nil && v.liveTargets[ring.Target] == nil {
-				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(keyLiveTargets+ring.Target), "=", 0))
+				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(etcd.KeyLiveTargets+ring.Target), "=", 0))
 			}
 		}
 	}
 	for i := range reconcile.MemberCount(v.streams[name]) {
-		guards = append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, i)))
+		guards = append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, i)))
 	}
 	return guards
 }
 
 // sameStream is the condition that a stream is the one of the view: not another of its name, and declared as it was.
 func sameStream(v *view, name string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(keyStreams+name), "=", v.streams[name].GetRevision())
+	return clientv3.Compare(clientv3.ModRevision(etcd.KeyStreams+name), "=", v.streams[name].GetRevision())
 }
 
 // groupGuards are those of several actions of one stream, each once.

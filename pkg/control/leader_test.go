@@ -17,6 +17,8 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -44,7 +46,7 @@ func (i *instance) view() *view {
 // wanted is what etcd has of what is wanted, by key: the revisions.
 func (i *instance) wanted() map[string]int64 {
 	i.t.Helper()
-	got, err := i.etcd.Client().Get(i.context(), keyRoot+"spec/", clientv3.WithPrefix())
+	got, err := i.etcd.Client().Get(i.context(), etcd.KeyRoot+"spec/", clientv3.WithPrefix())
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func holdBack(m *mirror) (release func()) {
 // name: whatever the action, and whoever leads.
 func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	leader := newLeader(one.etcd.Client(), one.server.mirror)
 	const name = "desk7/orders"
 	stream := one.create(name)
@@ -120,26 +122,26 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 // A new leader whose mirror is behind does nothing before it shows what the leader before has done.
 func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
-	late := newMirror(etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	cluster := etcdtest.Open(t, t.TempDir())
+	late := newMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	background(t, late.run)
 	if _, err := late.wait(t.Context(), func(v *view) bool { return v.revision > 0 }); err != nil {
 		t.Fatal(err)
 	}
-	session, err := concurrency.NewSession(etcd.Client(), concurrency.WithTTL(60))
+	session, err := concurrency.NewSession(cluster.Client(), concurrency.WithTTL(60))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	predecessor := concurrency.NewElection(session, keyLeader)
+	predecessor := concurrency.NewElection(session, etcd.KeyLeader)
 	if err := predecessor.Campaign(t.Context(), "predecessor"); err != nil {
 		t.Fatal(err)
 	}
-	next := newLeader(etcd.Client(), late)
+	next := newLeader(cluster.Client(), late)
 	background(t, next.run)
 	release := holdBack(late) // from here on the next leader's watch is behind
 	defer release()
-	if _, err := etcd.Client().Put(t.Context(), keyEpochs+"last", "7"); err != nil {
+	if _, err := cluster.Client().Put(t.Context(), etcd.KeyEpochs+"last", "7"); err != nil {
 		t.Fatal(err)
 	}
 	if err := predecessor.Resign(t.Context()); err != nil {
@@ -147,7 +149,7 @@ func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 	}
 	// It has won when its key is the only one, and then writes it once more.
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		got, err := etcd.Client().Get(t.Context(), keyLeader+"/", clientv3.WithPrefix())
+		got, err := cluster.Client().Get(t.Context(), etcd.KeyLeader+"/", clientv3.WithPrefix())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("the election: %v, %v", got, err)
 		}
@@ -210,7 +212,7 @@ func (x *deposingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 		key := string(op.KeyBytes())
 		verb := ""
 		switch {
-		case strings.HasPrefix(key, keyLeader): // the election itself
+		case strings.HasPrefix(key, etcd.KeyLeader): // the election itself
 		case op.IsPut():
 			verb = "put "
 		case op.IsDelete():
@@ -218,7 +220,7 @@ func (x *deposingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 		case op.IsTxn():
 			verb = "txn "
 		}
-		if prefix, _ := cutKey(key); verb != "" && !strings.Contains(x.kind, verb+prefix) {
+		if prefix, _ := etcd.CutKey(key); verb != "" && !strings.Contains(x.kind, verb+prefix) {
 			x.kind += verb + prefix + " "
 		}
 	}
@@ -236,7 +238,7 @@ func (x *deposingTxn) Commit() (*clientv3.TxnResponse, error) {
 	if !isFirst {
 		return x.Txn.Commit()
 	}
-	if _, err := x.of.KV.Delete(x.ctx, keyLeader+"/", clientv3.WithPrefix()); err != nil {
+	if _, err := x.of.KV.Delete(x.ctx, etcd.KeyLeader+"/", clientv3.WithPrefix()); err != nil {
 		return nil, err
 	}
 	done, err := x.Txn.Commit()
@@ -249,15 +251,15 @@ func (x *deposingTxn) Commit() (*clientv3.TxnResponse, error) {
 // Whatever a leader writes is refused once it is none: in the whole life of a stream, and of the acts that are recorded.
 func TestLeader_DeposedWritesNothing(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
-	kv := &deposing{KV: etcd.Client().KV, t: t, deposed: map[string]bool{}}
+	cluster := etcdtest.Open(t, t.TempDir())
+	kv := &deposing{KV: cluster.Client().KV, t: t, deposed: map[string]bool{}}
 	client := clientv3.NewCtxClient(context.Background())
-	client.KV, client.Lease, client.Watcher = kv, etcd.Client().Lease, etcd.Client().Watcher
+	client.KV, client.Lease, client.Watcher = kv, cluster.Client().Lease, cluster.Client().Watcher
 	var recorded atomic.Bool
-	server := New(Config{Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Lease: stepTimeout,
+	server := New(Config{Client: cluster.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Lease: stepTimeout,
 		Audit: func(context.Context, [][]byte) error { recorded.Store(true); return nil }})
 	server.leads = client
-	one := startServer(t, etcd, server)
+	one := startServer(t, cluster, server)
 	const name = "desk7/orders"
 	stream := one.create(name)
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
@@ -271,7 +273,7 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
 	one.until("it is gone", func() bool { return one.view().streams[name] == nil })
 	one.until("the acts are recorded and gone", func() bool {
-		got, err := etcd.Client().Get(one.context(), keyActs, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		got, err := cluster.Client().Get(one.context(), etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && got.Count == 0 && recorded.Load()
 	})
 	kv.mutex.Lock()

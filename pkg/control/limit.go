@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -86,8 +87,8 @@ func checkLength(ctx context.Context, message any) error {
 	if length <= api.RequestLenMax {
 		return nil
 	}
-	return overQuota(reasonMessageLen, "message", strconv.Itoa(length), "expected at most %d bytes", api.RequestLenMax).
-		errorf("the message is too large, %d bytes: expected at most %d", length, api.RequestLenMax)
+	return refusal.Exhausted(refusal.ReasonMessageLen, "message", strconv.Itoa(length), "expected at most %d bytes", api.RequestLenMax).
+		Errorf("the message is too large, %d bytes: expected at most %d", length, api.RequestLenMax)
 }
 
 // limiter keeps count of clients.
@@ -157,8 +158,8 @@ func (l *limiter) call(c client) error {
 	if one := l.of(c, now); one.calls.AllowN(now, 1) {
 		return nil
 	}
-	return overQuota(reasonCalls, "client", quoted(string(c.id)), "expected at most %.0f calls a second", l.rate).
-		errorf("%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address, l.rate)
+	return refusal.Exhausted(refusal.ReasonCalls, "client", refusal.Quote(string(c.id)), "expected at most %.0f calls a second", l.rate).
+		Errorf("%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address, l.rate)
 }
 
 // watch takes a place among the client's watches; end gives it back.
@@ -167,8 +168,8 @@ func (l *limiter) watch(c client) (end func(), err error) {
 	defer l.mutex.Unlock()
 	one := l.of(c, time.Now())
 	if one.watches >= watchesMax {
-		return nil, overQuota(reasonWatches, "client", quoted(string(c.id)), "expected at most %d watches at a time", watchesMax).
-			errorf("%s at %s has %d watches open: expected at most so many", c.id, c.address, watchesMax)
+		return nil, refusal.Exhausted(refusal.ReasonWatches, "client", refusal.Quote(string(c.id)), "expected at most %d watches at a time", watchesMax).
+			Errorf("%s at %s has %d watches open: expected at most so many", c.id, c.address, watchesMax)
 	}
 	one.watches++
 	return func() {

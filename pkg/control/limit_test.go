@@ -23,6 +23,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -65,7 +67,7 @@ func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
 			for ctx.Err() == nil {
 				_, err := conn.ListStreams(ctx, &api.ListStreamsRequest{})
 				floods.Add(1)
-				if reason, _ := checkRefusal(t, err); status.Code(err) == codes.ResourceExhausted && reason == reasonCalls {
+				if reason, _ := refusaltest.Check(t, err); status.Code(err) == codes.ResourceExhausted && reason == refusal.ReasonCalls {
 					refused.Add(1)
 				}
 			}
@@ -316,7 +318,7 @@ func TestLimit_SharesAreByIdentityAndAddress(t *testing.T) {
 		ends = append(ends, end)
 	}
 	_, err := l.watch(ada)
-	if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonWatches {
+	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonWatches {
 		t.Errorf("one watch too many: %v", err)
 	}
 	ends[0]()
@@ -374,8 +376,8 @@ func TestLimit_MessageSize(t *testing.T) {
 // checkTooLarge wants of a refusal that it says what is too large, how large it is, and how large it may be.
 func checkTooLarge(t *testing.T, name string, err error, length string) {
 	t.Helper()
-	reason, field := checkRefusal(t, err)
-	if status.Code(err) != codes.ResourceExhausted || reason != reasonMessageLen || field != "message" {
+	reason, field := refusaltest.Check(t, err)
+	if status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonMessageLen || field != "message" {
 		t.Errorf("%s: %v, of %s %s", name, err, reason, field)
 		return
 	}

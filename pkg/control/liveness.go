@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
@@ -79,10 +80,10 @@ func (l *liveness) renewKnown(ctx context.Context, key string, agent *api.Agent)
 
 // liveAgent is who lives under a key; nil: nobody.
 func (v *view) liveAgent(key string) *api.Agent {
-	if id, isTarget := strings.CutPrefix(key, keyLiveTargets); isTarget {
+	if id, isTarget := strings.CutPrefix(key, etcd.KeyLiveTargets); isTarget {
 		return v.liveTargets[id]
 	}
-	return v.liveDrains[strings.TrimPrefix(key, keyLiveDrains)]
+	return v.liveDrains[strings.TrimPrefix(key, etcd.KeyLiveDrains)]
 }
 
 // renew is false when the agent needs a new lease.
@@ -91,7 +92,7 @@ func (l *liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue
 		return false, nil
 	}
 	known := new(api.Agent)
-	if err := decode(key, kvs[0].Value, known); err != nil || !proto.Equal(known, agent) {
+	if err := etcd.Decode(key, kvs[0].Value, known); err != nil || !proto.Equal(known, agent) {
 		return false, nil // an unreadable value is written again
 	}
 	return l.keepAlive(ctx, key, clientv3.LeaseID(kvs[0].Lease))
@@ -112,7 +113,7 @@ func (l *liveness) keepAlive(ctx context.Context, key string, lease clientv3.Lea
 // grant writes the key under a new lease, unless somebody else has written it since it was read: two calls at the
 // same time must not leave the key under one lease and renew the other. False: look again.
 func (l *liveness) grant(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
-	value, err := encode(agent)
+	value, err := etcd.Encode(agent)
 	if err != nil {
 		return false, err
 	}

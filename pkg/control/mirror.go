@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -120,7 +121,7 @@ func (m *mirror) waitRevision(ctx context.Context, revision int64) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if _, err := m.client.Put(ctx, keySeen, ""); err != nil {
+		if _, err := m.client.Put(ctx, etcd.KeySeen, ""); err != nil {
 			m.logger.Debug("no event could be made for a reader that waits", "error", err)
 		}
 	}
@@ -152,7 +153,7 @@ func (m *mirror) follow(ctx context.Context) error {
 	m.publish(first, nil)
 	m.writing.Unlock()
 	m.synced.Store(true)
-	watch := m.client.Watch(ctx, keyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
+	watch := m.client.Watch(ctx, etcd.KeyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
 	for response := range watch {
 		if err := response.Err(); err != nil {
 			return fmt.Errorf("watch etcd: %w", err)
@@ -164,7 +165,7 @@ func (m *mirror) follow(ctx context.Context) error {
 
 // readAll reads everything as it is at one revision, page by page: all of it at once would be in memory twice.
 func (m *mirror) readAll(ctx context.Context) (*view, error) {
-	next, from, end := newView(), keyRoot, clientv3.GetPrefixRangeEnd(keyRoot)
+	next, from, end := newView(), etcd.KeyRoot, clientv3.GetPrefixRangeEnd(etcd.KeyRoot)
 	for {
 		page, err := m.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(next.revision))
 		if err != nil {
@@ -204,7 +205,7 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 	next.revision = max(now.revision, revisionOf(response))
 	for _, event := range response.Events {
 		key := string(event.Kv.Key)
-		prefix, name := cutKey(key)
+		prefix, name := etcd.CutKey(key)
 		reported, ring, drain := next.targets[name], next.rings[name], next.drains[name]
 		seen := next.targetRings.part(name)
 		touched.note(next, prefix, name)
@@ -218,14 +219,14 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 		}
 		touched.note(next, prefix, name)
 		switch {
-		case prefix == keyTargets:
+		case prefix == etcd.KeyTargets:
 			touched.noteReport(next, name, reported, next.targets[name])
-		case prefix == keyTargetRings:
+		case prefix == etcd.KeyTargetRings:
 			target, _ := cutPart(name)
 			touched.noteRing(next, target, seen, next.targetRings.part(name))
-		case prefix == keyDrains && !proto.Equal(drain.GetAgent(), next.drains[name].GetAgent()):
+		case prefix == etcd.KeyDrains && !proto.Equal(drain.GetAgent(), next.drains[name].GetAgent()):
 			touched.tellWhereFrom(next, name)
-		case prefix == keyRings && ring != nil && ring.Target != next.rings[name].GetTarget():
+		case prefix == etcd.KeyRings && ring != nil && ring.Target != next.rings[name].GetTarget():
 			touched.TouchUnsettled() // it leaves room for others
 		}
 	}
@@ -311,22 +312,22 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 		return
 	}
 	m.history.touch(v, string(kv.Key), kv.ModRevision)
-	name, isStream := strings.CutPrefix(string(kv.Key), keyStreams)
+	name, isStream := strings.CutPrefix(string(kv.Key), etcd.KeyStreams)
 	if isStream {
 		v.streams[name].Revision = kv.ModRevision
 	}
-	gone, isDeletion := strings.CutPrefix(string(kv.Key), keyDeletions)
+	gone, isDeletion := strings.CutPrefix(string(kv.Key), etcd.KeyDeletions)
 	if isDeletion {
 		v.deletions[gone].Revision = kv.ModRevision
 	}
-	if route, isRoute := strings.CutPrefix(string(kv.Key), keyRoutes); isRoute {
+	if route, isRoute := strings.CutPrefix(string(kv.Key), etcd.KeyRoutes); isRoute {
 		v.routes[route].Revision = kv.ModRevision
 	}
 	if isStream || isDeletion {
 		v.fabricRevision = max(v.fabricRevision, kv.ModRevision)
 	}
 	v.declaredAt(string(kv.Key), kv.ModRevision)
-	if prefix, _ := cutKey(string(kv.Key)); prefix == keyLiveTargets || prefix == keyLiveDrains {
+	if prefix, _ := etcd.CutKey(string(kv.Key)); prefix == etcd.KeyLiveTargets || prefix == etcd.KeyLiveDrains {
 		v.leases = maps.Clone(v.leases) // as many as there are agents, and changed when one begins
 		v.leases[string(kv.Key)] = kv.Lease
 	}
@@ -334,10 +335,10 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 
 // declaredAt remembers when targets, drains and routes changed or ended. Of streams the end of their deletion is that.
 func (v *view) declaredAt(key string, revision int64) {
-	if strings.HasPrefix(key, keyTargetSpecs) || strings.HasPrefix(key, keyTenants) || strings.HasPrefix(key, keyDrainSpecs) || strings.HasPrefix(key, keyRoutes) {
+	if strings.HasPrefix(key, etcd.KeyTargetSpecs) || strings.HasPrefix(key, etcd.KeyTenants) || strings.HasPrefix(key, etcd.KeyDrainSpecs) || strings.HasPrefix(key, etcd.KeyRoutes) {
 		v.fabricRevision = max(v.fabricRevision, revision)
 	}
-	if strings.HasPrefix(key, keyRoutes) {
+	if strings.HasPrefix(key, etcd.KeyRoutes) {
 		v.routeRevision = max(v.routeRevision, revision)
 	}
 }
@@ -363,7 +364,7 @@ func (v *view) clone() *view {
 
 // kindOf finds what a key holds, and makes its map this view's alone; nil: nothing that a view has.
 func (v *view) kindOf(key string) (kind, string) {
-	prefix, name := cutKey(key)
+	prefix, name := etcd.CutKey(key)
 	found := kinds[prefix]
 	if found != nil && v.owned != nil && !v.owned[prefix] {
 		v.owned[prefix] = true
@@ -377,14 +378,14 @@ func (v *view) put(key string, value []byte) (err error) {
 	if kind == nil {
 		return nil
 	}
-	prefix, _ := cutKey(key)
+	prefix, _ := etcd.CutKey(key)
 	v.reindex(prefix, name, func() { err = kind.put(v, key, name, value) })
 	return err
 }
 
 func (v *view) remove(key string) {
 	if kind, name := v.kindOf(key); kind != nil {
-		prefix, _ := cutKey(key)
+		prefix, _ := etcd.CutKey(key)
 		v.reindex(prefix, name, func() { kind.remove(v, name) })
 	}
 }
@@ -424,29 +425,29 @@ func messages[M any, P interface {
 }](of func(*view) *map[string]P) kind {
 	return entries[P]{of, func(key string, value []byte) (P, error) {
 		message := P(new(M))
-		return message, decode(key, value, message)
+		return message, etcd.Decode(key, value, message)
 	}}
 }
 
 var kinds = map[string]kind{
-	keyStreams:      messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
-	keyTargetSpecs:  messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
-	keyDrainSpecs:   messages(func(v *view) *map[string]*api.DrainSpec { return &v.drainSpecs }),
-	keyTenants:      messages(func(v *view) *map[string]*api.TenantSpec { return &v.tenants }),
-	keyRoutes:       messages(func(v *view) *map[string]*api.Route { return &v.routes }),
-	keyRings:        messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
-	keyAssignments:  messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
-	keyDeletions:    messages(func(v *view) *map[string]*api.Deletion { return &v.deletions }),
-	keyAdmissions:   messages(func(v *view) *map[string]*api.Admission { return &v.admissions }),
-	keyGrants:       messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
-	keyTargets:      headKeys[*api.TargetState, *api.RingState]{&targetKind},
-	keyTargetRings:  partKeys[*api.TargetState, *api.RingState]{&targetKind},
-	keyDrains:       headKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
-	keyDrainStreams: partKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
-	keyHosts:        messages(func(v *view) *map[string]*api.HostState { return &v.hosts }),
-	keyLiveTargets:  messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
-	keyLiveDrains:   messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
-	keyEpochs: entries[uint32]{func(v *view) *map[string]uint32 { return &v.epochs }, func(key string, value []byte) (uint32, error) {
+	etcd.KeyStreams:      messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
+	etcd.KeyTargetSpecs:  messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
+	etcd.KeyDrainSpecs:   messages(func(v *view) *map[string]*api.DrainSpec { return &v.drainSpecs }),
+	etcd.KeyTenants:      messages(func(v *view) *map[string]*api.TenantSpec { return &v.tenants }),
+	etcd.KeyRoutes:       messages(func(v *view) *map[string]*api.Route { return &v.routes }),
+	etcd.KeyRings:        messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
+	etcd.KeyAssignments:  messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
+	etcd.KeyDeletions:    messages(func(v *view) *map[string]*api.Deletion { return &v.deletions }),
+	etcd.KeyAdmissions:   messages(func(v *view) *map[string]*api.Admission { return &v.admissions }),
+	etcd.KeyGrants:       messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
+	etcd.KeyTargets:      headKeys[*api.TargetState, *api.RingState]{&targetKind},
+	etcd.KeyTargetRings:  partKeys[*api.TargetState, *api.RingState]{&targetKind},
+	etcd.KeyDrains:       headKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
+	etcd.KeyDrainStreams: partKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
+	etcd.KeyHosts:        messages(func(v *view) *map[string]*api.HostState { return &v.hosts }),
+	etcd.KeyLiveTargets:  messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
+	etcd.KeyLiveDrains:   messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
+	etcd.KeyEpochs: entries[uint32]{func(v *view) *map[string]uint32 { return &v.epochs }, func(key string, value []byte) (uint32, error) {
 		epoch, err := strconv.ParseUint(string(value), 10, 32)
 		if err != nil {
 			return 0, fmt.Errorf("decode etcd key %q: %q is not an epoch", key, value)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -59,14 +60,14 @@ func (v *view) reindex(prefix, name string, change func()) {
 	ring, given := v.rings[name], v.assignments[name]
 	change()
 	switch {
-	case prefix == keyRings && ring.GetTarget() != v.rings[name].GetTarget():
+	case prefix == etcd.KeyRings && ring.GetTarget() != v.rings[name].GetTarget():
 		if ring != nil {
 			v.ringsAt.remove(ring.Target, name)
 		}
 		if now := v.rings[name]; now != nil {
 			v.ringsAt.add(now.Target, name)
 		}
-	case prefix == keyAssignments && given.GetDrain() != v.assignments[name].GetDrain():
+	case prefix == etcd.KeyAssignments && given.GetDrain() != v.assignments[name].GetDrain():
 		if given != nil {
 			v.givenTo.remove(given.Drain, name)
 		}
@@ -92,35 +93,35 @@ func newTouched() *touched {
 func (t *touched) note(v *view, prefix, name string) {
 	stream, _, _ := strings.Cut(name, "#")
 	switch prefix {
-	case keyRings:
+	case etcd.KeyRings:
 		t.touch(v, stream)
 		t.tellTarget(v.rings[name])
-	case keyAdmissions:
+	case etcd.KeyAdmissions:
 		t.touch(v, stream)
 		t.tellTarget(v.rings[name])
 		t.tellDrain(v.assignments[stream])
-	case keyAssignments:
+	case etcd.KeyAssignments:
 		t.touch(v, stream)
 		t.tellDrain(v.assignments[stream])
 		t.tellTargets(v, stream)
 		if len(v.drainSpecs) > 0 {
 			t.TouchUnsettled() // a drain that takes so many streams may have room for another one
 		}
-	case keyDeletions, keyStreams:
+	case etcd.KeyDeletions, etcd.KeyStreams:
 		t.touch(v, stream)
 		t.tellTargets(v, stream)
-	case keyEpochs:
+	case etcd.KeyEpochs:
 		t.touch(v, stream)
-	case keyGrants:
+	case etcd.KeyGrants:
 		t.tell(v, stream)
-	case keyTargetSpecs, keyDrainSpecs:
+	case etcd.KeyTargetSpecs, etcd.KeyDrainSpecs:
 		t.TouchAll()
-	case keyLiveTargets:
+	case etcd.KeyLiveTargets:
 		t.touchRingsAt(v, name)
 		t.TouchUnsettled()
-	case keyHosts:
+	case etcd.KeyHosts:
 		t.TouchUnsettled() // some of which may wait for a target that is near enough
-	case keyLiveDrains:
+	case etcd.KeyLiveDrains:
 		for _, stream := range v.givenTo.of[name] {
 			t.touch(v, stream)
 		}
@@ -146,13 +147,13 @@ func (t *touched) tellWhereFrom(v *view, drain string) {
 
 func (t *touched) tellTarget(ring *api.RingSpec) {
 	if ring != nil {
-		t.agents[keyLiveTargets+ring.Target] = true
+		t.agents[etcd.KeyLiveTargets+ring.Target] = true
 	}
 }
 
 func (t *touched) tellDrain(given *api.Assignment) {
 	if given != nil {
-		t.agents[keyLiveDrains+given.Drain] = true
+		t.agents[etcd.KeyLiveDrains+given.Drain] = true
 	}
 }
 
@@ -168,7 +169,7 @@ func (t *touched) noteReport(v *view, target string, before, now *api.TargetStat
 	if before.GetAgent().GetHost() != now.GetAgent().GetHost() || before == nil || now == nil {
 		t.touchRingsAt(v, target)
 		t.TouchUnsettled() // where its rings were there is room
-		t.agents[keyLiveTargets+target] = true
+		t.agents[etcd.KeyLiveTargets+target] = true
 	}
 	if !api.IsSameMedia(before.GetMedia(), now.GetMedia()) {
 		t.TouchUnsettled()
@@ -176,7 +177,7 @@ func (t *touched) noteReport(v *view, target string, before, now *api.TargetStat
 	for i, ring := range now.GetRings() {
 		if i >= len(before.GetRings()) || before.Rings[i] != ring && !api.IsSameRing(before.Rings[i], ring) {
 			t.touch(v, ring.Stream)
-			t.agents[keyLiveTargets+target] = true // who may come to it depends on how it is reached
+			t.agents[etcd.KeyLiveTargets+target] = true // who may come to it depends on how it is reached
 		}
 	}
 	for i, ring := range before.GetRings() { // one that was reported may no longer be
@@ -194,7 +195,7 @@ func (t *touched) noteRing(v *view, target string, before, now *api.RingState) {
 	for _, ring := range []*api.RingState{before, now} {
 		if ring != nil {
 			t.touch(v, ring.Stream)
-			t.agents[keyLiveTargets+target] = true // who may come to it depends on how it is reached
+			t.agents[etcd.KeyLiveTargets+target] = true // who may come to it depends on how it is reached
 		}
 	}
 }

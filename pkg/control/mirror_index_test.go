@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -44,7 +45,7 @@ func (f *fed) write(values map[string]proto.Message) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		event := &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision}}
 		if values[key] != nil {
-			text, err := encode(values[key])
+			text, err := etcd.Encode(values[key])
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -57,7 +58,7 @@ func (f *fed) write(values map[string]proto.Message) {
 
 func (f *fed) setEpoch(name string, epoch int) {
 	f.revision++
-	kv := &mvccpb.KeyValue{Key: []byte(keyEpochs + name), Value: []byte(strconv.Itoa(epoch)), ModRevision: f.revision}
+	kv := &mvccpb.KeyValue{Key: []byte(etcd.KeyEpochs + name), Value: []byte(strconv.Itoa(epoch)), ModRevision: f.revision}
 	f.take(&clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}})
 }
 
@@ -81,13 +82,13 @@ func (f *fed) carryOut(action reconcile.Action) {
 	changes := map[string]proto.Message{}
 	switch {
 	case action.Place != nil:
-		changes[keyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member))] = action.Place
+		changes[etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member))] = action.Place
 	case action.Renew != nil:
-		changes[keyRings+reconcile.MemberKey(action.Stream(), int(action.Renew.Member))] = action.Renew
+		changes[etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Renew.Member))] = action.Renew
 	case action.Bind != nil:
-		changes[keyRings+reconcile.MemberKey(action.Stream(), int(action.Bind.Member))] = action.Bind
+		changes[etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Bind.Member))] = action.Bind
 	case action.Assign != nil:
-		changes[keyAssignments+action.Stream()] = action.Assign
+		changes[etcd.KeyAssignments+action.Stream()] = action.Assign
 	case action.IsEnd():
 		_, writes, err := actionWrites(now, action)
 		if err != nil {
@@ -100,7 +101,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 		if deletion.Stage = api.DeletionStage_DELETION_STAGE_REMOVING; action.Forget != "" {
 			deletion.Stage = api.DeletionStage_DELETION_STAGE_ENDED
 		}
-		changes[keyDeletions+action.Stream()] = deletion
+		changes[etcd.KeyDeletions+action.Stream()] = deletion
 	}
 	for member, change := range admissionsOf(action) {
 		name := reconcile.MemberKey(action.Stream(), member)
@@ -111,7 +112,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 		if err := change(admission); err != nil {
 			f.t.Fatal(err)
 		}
-		changes[keyAdmissions+name] = admission
+		changes[etcd.KeyAdmissions+name] = admission
 	}
 	f.write(changes)
 }
@@ -125,8 +126,8 @@ func (f *fed) view() *view {
 func (f *fed) follow() {
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
-		f.followOne(keyLiveTargets+target, func(v *view) proto.Message { return v.ringsOf(target) })
-		f.followOne(keyLiveDrains+drain, func(v *view) proto.Message { return v.assignmentsOf(&api.Agent{Id: drain}) })
+		f.followOne(etcd.KeyLiveTargets+target, func(v *view) proto.Message { return v.ringsOf(target) })
+		f.followOne(etcd.KeyLiveDrains+drain, func(v *view) proto.Message { return v.assignmentsOf(&api.Agent{Id: drain}) })
 	}
 }
 
@@ -189,18 +190,18 @@ func (f *fed) drawReport(target string) *api.TargetState {
 // begin makes a fabric in which everything lives and nothing is reported yet, so that the changes find something to change.
 func (f *fed) begin() {
 	for i := range 3 {
-		for _, prefix := range []string{keyLiveTargets + "t", keyLiveDrains + "d"} {
+		for _, prefix := range []string{etcd.KeyLiveTargets + "t", etcd.KeyLiveDrains + "d"} {
 			agent := &api.Agent{Id: fmt.Sprint(prefix[len(prefix)-1:], i), Host: f.drawHost()}
 			f.write(map[string]proto.Message{prefix + fmt.Sprint(i): agent})
 		}
 	}
 	for i := range 4 {
 		name := fmt.Sprint("s", i)
-		f.write(map[string]proto.Message{keyStreams + name: &api.Stream{Spec: &api.StreamSpec{Name: name, RingSizeBytes: 100}}})
+		f.write(map[string]proto.Message{etcd.KeyStreams + name: &api.Stream{Spec: &api.StreamSpec{Name: name, RingSizeBytes: 100}}})
 	}
 	f.settle()
 	for i := range 3 {
-		f.write(map[string]proto.Message{keyTargets + fmt.Sprint("t", i): f.drawReport(fmt.Sprint("t", i))})
+		f.write(map[string]proto.Message{etcd.KeyTargets + fmt.Sprint("t", i): f.drawReport(fmt.Sprint("t", i))})
 	}
 	f.settle()
 }
@@ -209,10 +210,10 @@ func (f *fed) begin() {
 func (f *fed) report(id string) {
 	state := f.drawReport(id)
 	if rapid.Bool().Draw(f.t, "whole") {
-		f.write(map[string]proto.Message{keyTargets + id: state})
+		f.write(map[string]proto.Message{etcd.KeyTargets + id: state})
 		return
 	}
-	values := map[string]proto.Message{keyTargets + id: targetKind.with(state, nil)}
+	values := map[string]proto.Message{etcd.KeyTargets + id: targetKind.with(state, nil)}
 	for _, one := range f.view().targetRings.by[id] {
 		values[targetKind.partKey(id, one.name)] = nil
 	}
@@ -241,25 +242,25 @@ func (f *fed) drawChange() {
 		if agent.Id = "t" + id; rapid.IntRange(0, 3).Draw(f.t, "lives") > 0 {
 			life = agent
 		}
-		f.write(map[string]proto.Message{keyLiveTargets + "t" + id: life})
+		f.write(map[string]proto.Message{etcd.KeyLiveTargets + "t" + id: life})
 	case 1:
 		if agent.Id = "d" + id; rapid.IntRange(0, 3).Draw(f.t, "lives") > 0 {
 			life = agent
 		}
-		f.write(map[string]proto.Message{keyLiveDrains + "d" + id: life})
+		f.write(map[string]proto.Message{etcd.KeyLiveDrains + "d" + id: life})
 	case 2:
 		agent.Id = "d" + id
-		f.write(map[string]proto.Message{keyDrains + "d" + id: &api.DrainState{Agent: agent}})
+		f.write(map[string]proto.Message{etcd.KeyDrains + "d" + id: &api.DrainState{Agent: agent}})
 	case 3:
-		f.write(map[string]proto.Message{keyTargetSpecs + "alpha": &api.TargetSpec{Host: "alpha", CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"), IsClosed: rapid.Bool().Draw(f.t, "closed")}})
+		f.write(map[string]proto.Message{etcd.KeyTargetSpecs + "alpha": &api.TargetSpec{Host: "alpha", CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"), IsClosed: rapid.Bool().Draw(f.t, "closed")}})
 	case 4:
 		if f.view().streams[name] == nil {
 			spec := &api.StreamSpec{Name: name, RingSizeBytes: 100, Members: rapid.Uint32Range(1, 2).Draw(f.t, "members"), TargetHost: rapid.SampledFrom([]string{"", "alpha"}).Draw(f.t, "wanted on")}
-			f.write(map[string]proto.Message{keyStreams + name: &api.Stream{Spec: spec}, keyDeletions + name: nil})
+			f.write(map[string]proto.Message{etcd.KeyStreams + name: &api.Stream{Spec: spec}, etcd.KeyDeletions + name: nil})
 		}
 	case 5:
 		if have := f.view().deletions[name]; f.view().streams[name] != nil && !reconcile.IsBeingDeleted(have) {
-			f.write(map[string]proto.Message{keyDeletions + name: &api.Deletion{Name: name, Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 3, IsRingLost: rapid.Bool().Draw(f.t, "lost")}})
+			f.write(map[string]proto.Message{etcd.KeyDeletions + name: &api.Deletion{Name: name, Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 3, IsRingLost: rapid.Bool().Draw(f.t, "lost")}})
 		}
 	case 6:
 		if f.view().streams[name] != nil {
@@ -308,7 +309,7 @@ func TestNoteReport_FromAnotherHostLeavesRoomOnTheFirst(t *testing.T) {
 func TestKinds_AreThePrefixes(t *testing.T) {
 	t.Parallel()
 	have := slices.Sorted(maps.Keys(kinds))
-	if want := slices.Sorted(slices.Values(prefixes)); !slices.Equal(have, want) {
+	if want := slices.Sorted(slices.Values(etcd.Prefixes)); !slices.Equal(have, want) {
 		t.Errorf("a view shows %q, keys are told apart by %q: add the missing one to both", have, want)
 	}
 	for i, one := range have[1:] {

@@ -12,16 +12,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // A watch that resumes far behind gets 1,000 revisions a message, each under a header with etcd's present revision. The
 // view's revision is what guards compare with: it must be that of the view's contents, or they hold on what is old.
 func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
+	cluster := etcdtest.Open(t, t.TempDir())
 	ctx := t.Context()
 	put := func(key, value string) int64 {
 		t.Helper()
-		done, err := etcd.Client().Put(ctx, key, value)
+		done, err := cluster.Client().Put(ctx, key, value)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,30 +31,30 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 	}
 	stream := &api.Stream{Spec: &api.StreamSpec{Name: "desk7/orders", Members: 1}, StreamId: 1}
 	ring := func(target string) string {
-		value, err := encode(&api.RingSpec{Target: target, Stream: stream})
+		value, err := etcd.Encode(&api.RingSpec{Target: target, Stream: stream})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return value
 	}
-	value, err := encode(stream)
+	value, err := etcd.Encode(stream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(keyStreams+"desk7/orders", value)
-	put(keyRings+"desk7/orders", ring("A"))
-	m := newMirror(etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	put(etcd.KeyStreams+"desk7/orders", value)
+	put(etcd.KeyRings+"desk7/orders", ring("A"))
+	m := newMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	first, err := m.readAll(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.publish(first, nil)
 	for i := range 1500 {
-		put(fmt.Sprintf("%sother%04d", keyEpochs, i), "1")
+		put(fmt.Sprintf("%sother%04d", etcd.KeyEpochs, i), "1")
 	}
-	replaced := put(keyRings+"desk7/orders", ring("B"))
+	replaced := put(etcd.KeyRings+"desk7/orders", ring("B"))
 	behind := 0
-	watch := etcd.Client().Watch(clientv3.WithRequireLeader(ctx), keyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
+	watch := cluster.Client().Watch(clientv3.WithRequireLeader(ctx), etcd.KeyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
 	for message := range watch {
 		if err := message.Err(); err != nil {
 			t.Fatal(err)
@@ -66,7 +68,7 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 		if now.revision >= replaced {
 			t.Errorf("the view says revision %d and shows the ring of before revision %d", now.revision, replaced)
 		}
-		done, err := etcd.Client().Txn(ctx).If(ringsUnchanged(now, "desk7/orders")...).Commit()
+		done, err := cluster.Client().Txn(ctx).If(ringsUnchanged(now, "desk7/orders")...).Commit()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +83,7 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 
 // Whoever waits for a revision that changed nothing of ours, as in an etcd that has other users, does not wait for ever.
 func TestMirror_WaitsForARevisionOfOthers(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup

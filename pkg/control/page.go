@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // pageSizeDefault is the length of a page of which nothing was said.
@@ -23,7 +24,7 @@ type paged interface {
 func pageOf(request paged) (after string, size int, err error) {
 	after, isToken := nameIn(request.GetPageToken())
 	if !isToken {
-		return "", 0, invalid("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.GetPageToken()), Rule: "expected next_page_token of the page before"}})
+		return "", 0, refusal.InvalidArgument("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.GetPageToken()), Rule: "expected next_page_token of the page before"}})
 	}
 	if size = int(request.GetPageSize()); size == 0 {
 		size = pageSizeDefault

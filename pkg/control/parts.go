@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // A report of an agent has a part for each ring or stream, and there may be tens of thousands: more than etcd takes as
@@ -59,7 +60,7 @@ type agentKind[S, P proto.Message] struct {
 }
 
 var targetKind = agentKind[*api.TargetState, *api.RingState]{
-	heads: keyTargets, parts: keyTargetRings, field: "rings",
+	heads: etcd.KeyTargets, parts: etcd.KeyTargetRings, field: "rings",
 	wholes: func(v *view) *map[string]*api.TargetState { return &v.targets },
 	of:     func(v *view) *partsOf[*api.RingState] { return &v.targetRings },
 	get:    (*api.TargetState).GetRings, set: func(s *api.TargetState, rings []*api.RingState) { s.Rings = rings },
@@ -70,7 +71,7 @@ var targetKind = agentKind[*api.TargetState, *api.RingState]{
 }
 
 var drainKind = agentKind[*api.DrainState, *api.DrainProgress]{
-	heads: keyDrains, parts: keyDrainStreams, field: "progress",
+	heads: etcd.KeyDrains, parts: etcd.KeyDrainStreams, field: "progress",
 	wholes: func(v *view) *map[string]*api.DrainState { return &v.drains },
 	of:     func(v *view) *partsOf[*api.DrainProgress] { return &v.drainStreams },
 	get:    (*api.DrainState).GetProgress, set: func(s *api.DrainState, list []*api.DrainProgress) { s.Progress = list },
@@ -138,7 +139,7 @@ func (h headKeys[S, P]) own(v *view) {
 func (h headKeys[S, P]) put(v *view, key, id string, value []byte) error {
 	var none S
 	report := none.ProtoReflect().New().Interface().(S)
-	if err := decode(key, value, report); err != nil {
+	if err := etcd.Decode(key, value, report); err != nil {
 		return err
 	}
 	k, of, wholes := h.of, h.of.of(v), *h.of.wholes(v)
@@ -178,7 +179,7 @@ func (p partKeys[S, P]) put(v *view, key, name string, value []byte) error {
 	id, named := cutPart(name)
 	var none P
 	one := none.ProtoReflect().New().Interface().(P)
-	if err := decode(key, value, one); err != nil {
+	if err := etcd.Decode(key, value, one); err != nil {
 		return err
 	}
 	if named == "" {

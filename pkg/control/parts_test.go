@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // largeTarget is a report of so many rings, each as large as they are in practice.
@@ -41,8 +43,8 @@ func (i *instance) countUnder(prefix string, since int64) (count int) {
 // and another control plane, which reads all there is, sees the same.
 func TestReport_LargerThanOneValue(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
-	one := startInstance(t, etcd, false)
+	cluster := etcdtest.Open(t, t.TempDir())
+	one := startInstance(t, cluster, false)
 	const rings, streams = 4000, 25000
 	target, drain := largeTarget(rings), &api.DrainState{Agent: &api.Agent{Id: "d1", Host: "central1"}}
 	for i := range streams {
@@ -70,16 +72,16 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 	next := one.view().revision + 1
 	target.Rings[7].EpochFenced = 3
 	one.tellTarget(&api.ReportTargetRequest{State: target})
-	if count := one.countUnder(keyTargetRings, next); count != 1 {
+	if count := one.countUnder(etcd.KeyTargetRings, next); count != 1 {
 		t.Errorf("one ring of a report has changed, %d are written", count)
 	}
 	target.Rings = slices.Delete(target.Rings, 9, 11)
 	one.tellTarget(&api.ReportTargetRequest{State: target})
-	if count := one.countUnder(keyTargetRings, 0); count != rings-2 {
+	if count := one.countUnder(etcd.KeyTargetRings, 0); count != rings-2 {
 		t.Errorf("%d rings are kept, %d are reported", count, rings-2)
 	}
 	check(one, rings-2)
-	other := startInstance(t, etcd, false)
+	other := startInstance(t, cluster, false)
 	check(other, rings-2)
 	if !slices.ContainsFunc(other.view().targets["t1"].Rings, func(ring *api.RingState) bool { return ring.EpochFenced == 3 }) {
 		t.Error("another control plane does not see what has changed")
@@ -89,24 +91,24 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 // What an earlier control plane has stored, or stores still beside this one, is one value: that is the report then.
 func TestReport_OfAnEarlierControlPlane(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	cluster := etcdtest.Open(t, t.TempDir())
 	whole := func(fenced uint32, rings int) (int64, *api.TargetState) {
 		t.Helper()
 		state := largeTarget(rings)
 		slices.Reverse(state.Rings)
 		state.Rings[0].EpochFenced = fenced
-		value, err := encodeBytes(state)
+		value, err := etcd.EncodeBytes(state)
 		if err != nil {
 			t.Fatal(err)
 		}
-		put, err := etcd.Client().Put(t.Context(), keyTargets+"t1", value)
+		put, err := cluster.Client().Put(t.Context(), etcd.KeyTargets+"t1", value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return put.Header.Revision, state
 	}
 	whole(1, 3)
-	one := startInstance(t, etcd, false)
+	one := startInstance(t, cluster, false)
 	fences := func() (list []uint32) {
 		for _, ring := range one.view().targets["t1"].GetRings() {
 			list = append(list, ring.EpochFenced)
@@ -124,7 +126,7 @@ func TestReport_OfAnEarlierControlPlane(t *testing.T) {
 	state.Rings[1].EpochFenced = 2
 	one.tellTarget(&api.ReportTargetRequest{State: state})
 	check("reported after it", 0, 2, 0)
-	if count := one.countUnder(keyTargetRings, 0); count != 3 {
+	if count := one.countUnder(etcd.KeyTargetRings, 0); count != 3 {
 		t.Errorf("%d rings are stored", count)
 	}
 	revision, _ := whole(5, 2)
@@ -134,7 +136,7 @@ func TestReport_OfAnEarlierControlPlane(t *testing.T) {
 	check("stored by an earlier one beside it", 0, 5)
 	one.tellTarget(&api.ReportTargetRequest{State: state})
 	check("and reported again", 0, 2, 0)
-	again := startInstance(t, etcd, false)
+	again := startInstance(t, cluster, false)
 	if got := again.view().targets["t1"]; len(got.GetRings()) != 3 || got.Rings[1].EpochFenced != 2 {
 		t.Errorf("read again: %v", got)
 	}
@@ -143,13 +145,13 @@ func TestReport_OfAnEarlierControlPlane(t *testing.T) {
 // A target may report two rings of one stream: one that is wanted, and what is left of one elsewhere.
 func TestReport_TwoRingsOfAStream(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	wanted, left := ring("a", "t1"), ring("a", "t1")
 	left.Uri, left.Error = "mem:/elsewhere", "left behind"
 	one.reportTarget("t1", wanted, left)
 	next := one.view().revision + 1
 	one.reportTarget("t1", wanted, left)
-	if got := one.view().targets["t1"].Rings; len(got) != 2 || got[0].Error != "" || one.countUnder(keyTargetRings, next) != 0 {
+	if got := one.view().targets["t1"].Rings; len(got) != 2 || got[0].Error != "" || one.countUnder(etcd.KeyTargetRings, next) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -169,7 +171,7 @@ func (x fullTxn) Commit() (*clientv3.TxnResponse, error) { return nil, errFull }
 // An agent whose report cannot be stored is not alive with what it said before, and the control plane counts it.
 func TestReport_ThatCannotBeStored(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	full := clientv3.NewCtxClient(context.Background())
 	full.KV = fullEtcd{etcd.Client().KV}

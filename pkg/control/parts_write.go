@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // reportChange is in what a report differs from what is shown, and from what etcd has.
@@ -64,10 +66,10 @@ type reportWrite struct {
 // writes are the parts that are to be written, those that are to go, and the head.
 func (k *agentKind[S, P]) writes(id string, names []string, written map[string]bool, gone []string, report S) (writes []reportWrite, err error) {
 	put := func(key string, message proto.Message) {
-		value, failed := encodeBytes(message)
+		value, failed := etcd.EncodeBytes(message)
 		if failed != nil && err == nil {
 			rule := "expected texts in UTF-8: " + failed.Error()
-			err = withProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, failed), []*api.Problem{{Field: "state", Rule: rule}})
+			err = refusal.WithProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, failed), []*api.Problem{{Field: "state", Rule: rule}})
 		}
 		writes = append(writes, reportWrite{clientv3.OpPut(key, value), len(key) + len(value)})
 	}

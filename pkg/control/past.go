@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -25,7 +26,7 @@ type succession struct{ by, reason string }
 func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream string) (clientv3.Op, error) {
 	past := new(api.PastEpochs)
 	for _, kv := range before.GetKvs() {
-		if err := decode(string(kv.Key), kv.Value, past); err != nil {
+		if err := etcd.Decode(string(kv.Key), kv.Value, past); err != nil {
 			past.Reset() // what has been is told to people alone, and stops no writer
 		}
 	}
@@ -34,8 +35,8 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 	}
 	past.Epochs = append(past.Epochs, one)
 	past.Epochs = past.Epochs[max(0, len(past.Epochs)-pastMost):]
-	value, err := encodeBytes(past)
-	return clientv3.OpPut(keyPast+stream, value), err
+	value, err := etcd.EncodeBytes(past)
+	return clientv3.OpPut(etcd.KeyPastEpochs+stream, value), err
 }
 
 // pastEpoch is an epoch as it ends, because another one is handed out; grants are the stream's last grant, as read.
@@ -43,7 +44,7 @@ func (v *view) pastEpoch(ended uint32, grants *etcdserverpb.RangeResponse, next 
 	one := &api.PastEpoch{Epoch: ended, Ended: next.Granted, By: next.GetHolder().GetIdentity()}
 	for _, kv := range grants.GetKvs() {
 		last := new(api.Grant)
-		if err := decode(string(kv.Key), kv.Value, last); err == nil && last.Epoch == ended && last.Holder != nil { // another one's epoch was for nobody
+		if err := etcd.Decode(string(kv.Key), kv.Value, last); err == nil && last.Epoch == ended && last.Holder != nil { // another one's epoch was for nobody
 			one.Holder = &api.Holder{Host: last.Holder.Host, Pid: last.Holder.Pid, Name: last.Holder.Name, Identity: last.Holder.Identity}
 			one.Granted = last.Granted
 		}
@@ -75,7 +76,7 @@ func (s *Server) addPast(ctx context.Context, epochs []*api.EpochInfo) error {
 	for part := range slices.Chunk(epochs, pastAtOnce) {
 		var asked []clientv3.Op
 		for _, one := range part {
-			asked = append(asked, clientv3.OpGet(keyPast+one.Stream))
+			asked = append(asked, clientv3.OpGet(etcd.KeyPastEpochs+one.Stream))
 		}
 		got, err := s.config.Client.Txn(ctx).Then(asked...).Commit()
 		if err != nil {
@@ -84,7 +85,7 @@ func (s *Server) addPast(ctx context.Context, epochs []*api.EpochInfo) error {
 		for i, one := range part {
 			past := new(api.PastEpochs)
 			for _, kv := range got.Responses[i].GetResponseRange().Kvs {
-				if err := decode(string(kv.Key), kv.Value, past); err != nil {
+				if err := etcd.Decode(string(kv.Key), kv.Value, past); err != nil {
 					return err
 				}
 			}

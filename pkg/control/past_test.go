@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 func (i *instance) epochs(request *api.ListEpochsRequest) *api.ListEpochsResponse {
@@ -34,7 +35,7 @@ func (i *instance) pastTexts(stream string) (texts []string) {
 // Each epoch that another one takes the place of is kept with who held it, from when to when and why it ended, for as many as are kept of a stream; also in a backup.
 func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.reportTarget("t1")
 	one.create("a")
 	one.create("b")
@@ -90,7 +91,7 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	if len(past) != pastMost || !strings.HasPrefix(past[0], "21 ") || !strings.HasPrefix(past[pastMost-1], "6 ") {
 		t.Errorf("after %d more: %d kept, %q", pastMost, len(past), past)
 	}
-	restored := startInstance(t, openEtcd(t, t.TempDir()), true)
+	restored := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	if err := restored.restore(one.backup()); err != nil {
 		t.Fatal(err)
 	}

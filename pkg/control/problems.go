@@ -9,6 +9,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // checkPattern looks at a filter by name.
@@ -16,7 +17,7 @@ func checkPattern(field, named, rule string) error {
 	if pattern.Check(named) == nil {
 		return nil
 	}
-	return invalid("", []*api.Problem{{Field: field, Value: fmt.Sprintf("%q", named), Rule: rule}})
+	return refusal.InvalidArgument("", []*api.Problem{{Field: field, Value: fmt.Sprintf("%q", named), Rule: rule}})
 }
 
 // alreadyExists is the answer to a creation of something that is there; nil when it is the same.
@@ -39,7 +40,7 @@ func alreadyExists(kind, name string, changes []*api.FieldChange) error {
 		verb = "are"
 	}
 	text := fmt.Sprintf("%s %q exists: its %s %s %s, asked for %s", kind, name, label, verb, orAbsent(first.Name, first.Before), orAbsent(first.Name, first.After))
-	return withProblems(codes.AlreadyExists, text, problems)
+	return refusal.WithProblems(codes.AlreadyExists, text, problems)
 }
 
 // orAbsent says what an empty field is: an element of a list is not there, any other has its default.
@@ -48,16 +49,4 @@ func orAbsent(name, text string) string {
 		return "none"
 	}
 	return orDefault(text)
-}
-
-// staleRevision is the answer to a change of something that is no longer as its caller has seen it.
-func staleRevision(what string, have, asked int64) error {
-	return withProblems(codes.Aborted, fmt.Sprintf("%s has been changed: it is at revision %d, what is asked is of %d: look at it again", what, have, asked),
-		[]*api.Problem{{Field: "revision", Value: fmt.Sprint(asked), Rule: fmt.Sprintf("expected %d, which it is at: look at it again", have)}})
-}
-
-// changedMeanwhile is the answer to a change that somebody else was faster than.
-func changedMeanwhile(what string) error {
-	return withProblems(codes.Aborted, what+" has been changed since it was read: look at it again",
-		[]*api.Problem{{Field: "revision", Rule: "expected nobody else to change it meanwhile: look at it again"}})
 }

@@ -10,6 +10,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // prune makes the end of what is not declared part of a plan. A stream that may not end is a problem, so that nothing is done; and so is a file without
@@ -66,7 +67,7 @@ func (p *fabricPlan) pruneStream(v *view, left check.Routes, caller access.Calle
 }
 
 // declaredKeys are where it is kept what is declared of things that exist without it.
-var declaredKeys = map[string]string{"target": keyTargetSpecs, "drain": keyDrainSpecs, "tenant": keyTenants}
+var declaredKeys = map[string]string{"target": etcd.KeyTargetSpecs, "drain": etcd.KeyDrainSpecs, "tenant": etcd.KeyTenants}
 
 // endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
 func endPruned(ctx context.Context, client *clientv3.Client, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {

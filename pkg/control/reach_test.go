@@ -8,13 +8,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // A stream whose ring could only lie where its writer does not reach it is refused when it is created or declared, with
 // the reason, and does not become one that stays in error.
 func TestCreateStream_RegionOfItsHostAlone(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	region := &api.Region{Uri: "nvme:/dev/nvme2n1", Level: api.Level_LEVEL_PERSISTENT}
 	one.tellTarget(&api.ReportTargetRequest{State: &api.TargetState{Agent: &api.Agent{Id: "t1", Host: "alpha", Regions: []*api.Region{region}}}})
 	one.until("it is alive", func() bool { return one.view().liveTargets["t1"] != nil })

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
 
 // Each reader has a number of its own, those who did not come are forgotten, and so many at a time are not let in that a target would be full of them. Writers and drains stay.
@@ -24,7 +26,7 @@ func TestAdmitReader(t *testing.T) {
 		}
 	}
 	_, err := coming.admit(admission, 0, now)
-	if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonReaders {
+	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonReaders {
 		t.Errorf("one too many: %v", err)
 	}
 	generation, err := coming.admit(admission, 0, now.Add(grantUnusedMax+time.Second))

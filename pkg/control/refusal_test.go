@@ -16,39 +16,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
-
-// checkRefusal wants of a refusal that it names a field, a value and a rule, for people and for programs; other errors are none of its business.
-func checkRefusal(t *testing.T, err error) (reason, field string) {
-	t.Helper()
-	answer := status.Convert(err)
-	if answer.Code() != codes.FailedPrecondition && answer.Code() != codes.ResourceExhausted {
-		return "", ""
-	}
-	hasProblem, hasFailure := false, false
-	for _, detail := range answer.Details() {
-		switch detail := detail.(type) {
-		case *api.Problems:
-			hasProblem = len(detail.Problems) > 0 && detail.Problems[0].Field != "" && strings.HasPrefix(detail.Problems[0].Rule, "expected ")
-		case *errdetails.PreconditionFailure:
-			hasFailure = answer.Code() == codes.FailedPrecondition && len(detail.Violations) > 0 && detail.Violations[0].Type != "" && detail.Violations[0].Description != ""
-		case *errdetails.QuotaFailure:
-			hasFailure = answer.Code() == codes.ResourceExhausted && len(detail.Violations) > 0 && detail.Violations[0].Description != ""
-		case *errdetails.ErrorInfo:
-			reason, field = detail.Reason, detail.Metadata["field"]
-			hasFailure = hasFailure && detail.Domain == errorDomain
-		}
-	}
-	if !hasProblem || !hasFailure || reason == "" || field == "" {
-		t.Errorf("%s: %q says no field, value and rule in its details: %v", answer.Code(), answer.Message(), answer.Details())
-	}
-	return reason, field
-}
 
 // What is refused because of how things are says which field, value and rule, over gRPC and over HTTP.
 func TestRefusals_CarryDetails(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.create("desk7/far")
 	one.create("desk7/bare")
@@ -84,18 +60,18 @@ func TestRefusals_CarryDetails(t *testing.T) {
 		method, path, body string
 		reason, field      string
 	}{
-		{"change what stays", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "align": 128}}`, reasonSpec, "spec.align"},
-		{"over a quota", "POST", "/v1/streams", `{"spec": {"name": "desk8/a"}}`, reasonSpec, "spec.ring_size_bytes"},
-		{"delete a route's stream", "DELETE", "/v1/streams/desk7/far", "", reasonSelected, "name"},
-		{"delete a route's route", "DELETE", "/v1/routes/r", "", reasonSelected, "name"},
-		{"delete what is written", "DELETE", "/v1/streams/desk7/orders", "", reasonNotDeletable, "name"},
-		{"change what goes", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/going"}}`, reasonDeleting, "name"},
-		{"write without a ring", "POST", "/v1/writers", `{"stream": "desk7/bare", "holder": {"host": "h", "pid": 1, "name": "n"}}`, reasonNoRing, "stream"},
-		{"write by a way there is not", "POST", "/v1/writers", `{"stream": "desk7/orders", "transport": "verbs", "holder": {"host": "h", "pid": 1, "name": "n"}}`, reasonNoTransport, "transport"},
-		{"extend another epoch", "POST", "/v1/writers/extensions", `{"stream": "desk7/orders", "epoch": 9, "holder": {"host": "h", "pid": 1, "name": "n"}}`, reasonLaterEpoch, "epoch"},
-		{"extend somebody else's", "POST", "/v1/writers/extensions", `{"stream": "desk7/orders", "epoch": 2, "holder": {"host": "h", "pid": 2, "name": "n"}}`, reasonOtherHolder, "holder"},
-		{"replace the only ring", "POST", "/v1/members/replacements", `{"stream": "desk7/orders", "member": "t1", "reason": "r"}`, reasonOneRing, "stream"},
-		{"restore where streams are", "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`, reasonNotEmpty, "entry"},
+		{"change what stays", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "align": 128}}`, refusal.ReasonSpec, "spec.align"},
+		{"over a quota", "POST", "/v1/streams", `{"spec": {"name": "desk8/a"}}`, refusal.ReasonSpec, "spec.ring_size_bytes"},
+		{"delete a route's stream", "DELETE", "/v1/streams/desk7/far", "", refusal.ReasonSelected, "name"},
+		{"delete a route's route", "DELETE", "/v1/routes/r", "", refusal.ReasonSelected, "name"},
+		{"delete what is written", "DELETE", "/v1/streams/desk7/orders", "", refusal.ReasonNotDeletable, "name"},
+		{"change what goes", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/going"}}`, refusal.ReasonDeleting, "name"},
+		{"write without a ring", "POST", "/v1/writers", `{"stream": "desk7/bare", "holder": {"host": "h", "pid": 1, "name": "n"}}`, refusal.ReasonNoRing, "stream"},
+		{"write by a way there is not", "POST", "/v1/writers", `{"stream": "desk7/orders", "transport": "verbs", "holder": {"host": "h", "pid": 1, "name": "n"}}`, refusal.ReasonNoTransport, "transport"},
+		{"extend another epoch", "POST", "/v1/writers/extensions", `{"stream": "desk7/orders", "epoch": 9, "holder": {"host": "h", "pid": 1, "name": "n"}}`, refusal.ReasonLaterEpoch, "epoch"},
+		{"extend somebody else's", "POST", "/v1/writers/extensions", `{"stream": "desk7/orders", "epoch": 2, "holder": {"host": "h", "pid": 2, "name": "n"}}`, refusal.ReasonOtherHolder, "holder"},
+		{"replace the only ring", "POST", "/v1/members/replacements", `{"stream": "desk7/orders", "member": "t1", "reason": "r"}`, refusal.ReasonOneRing, "stream"},
+		{"restore where streams are", "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`, refusal.ReasonNotEmpty, "entry"},
 	} {
 		code, body := one.overHTTP(test.method, test.path, test.body)
 		for _, want := range []string{`google.rpc.PreconditionFailure"`, `google.rpc.ErrorInfo"`, `"reason":"` + test.reason + `"`, `"field":"` + test.field + `"`, `"rule":"expected `} {
@@ -105,7 +81,7 @@ func TestRefusals_CarryDetails(t *testing.T) {
 		}
 	}
 	_, err = one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", Align: 128}})
-	if reason, field := checkRefusal(t, err); reason != reasonSpec || field != "spec.align" {
+	if reason, field := refusaltest.Check(t, err); reason != refusal.ReasonSpec || field != "spec.align" {
 		t.Errorf("over gRPC: %q %q, %v", reason, field, err)
 	}
 }
@@ -132,7 +108,7 @@ func (i *instance) overHTTP(method, path, body string) (int, string) {
 // What is wrong with a request is named field by field, in our own details and in those that programs of any language know.
 func TestInvalid_HasBadRequest(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "../etc", Align: 96}})
 	var bad *errdetails.BadRequest
 	for _, detail := range status.Convert(err).Details() {
@@ -181,27 +157,27 @@ func TestRefusals_AreMadeInOnePlace(t *testing.T) {
 
 // Of thousands of problems the first are told, in the text as well, and the rest is counted: the answer has a limit, and whoever asked learns no more from the others.
 func TestInvalid_MoreThanAnybodyReads(t *testing.T) {
-	for count, more := range map[int]uint32{problemsTold: 0, 10_000: 10_000 - problemsTold} {
+	for count, more := range map[int]uint32{refusal.ProblemsMax: 0, 10_000: 10_000 - refusal.ProblemsMax} {
 		var problems []*api.Problem
 		for i := range count {
 			problems = append(problems, &api.Problem{Field: fmt.Sprintf("fabric.streams[%d].name", i), Value: `"a"`, Rule: "expected each name once"})
 		}
-		answer := status.Convert(invalid("", problems))
+		answer := status.Convert(refusal.InvalidArgument("", problems))
 		told, has := 0, uint32(0)
 		for _, detail := range answer.Details() {
 			switch detail := detail.(type) {
 			case *api.Problems:
 				told, has = len(detail.Problems), detail.More
 			case *errdetails.BadRequest:
-				if len(detail.FieldViolations) != problemsTold {
+				if len(detail.FieldViolations) != refusal.ProblemsMax {
 					t.Errorf("%d violations", len(detail.FieldViolations))
 				}
 			}
 		}
-		if told != problemsTold || has != more || proto.Size(answer.Proto()) > 64<<10 {
+		if told != refusal.ProblemsMax || has != more || proto.Size(answer.Proto()) > 64<<10 {
 			t.Errorf("of %d problems %d are told, %d counted, %d bytes", count, told, has, proto.Size(answer.Proto()))
 		}
-		if isCounted := strings.HasSuffix(answer.Message(), "; and 9900 more"); isCounted != (more > 0) || strings.Count(answer.Message(), "expected each") != problemsTold {
+		if isCounted := strings.HasSuffix(answer.Message(), "; and 9900 more"); isCounted != (more > 0) || strings.Count(answer.Message(), "expected each") != refusal.ProblemsMax {
 			t.Errorf("of %d problems: %d bytes of text, %v", count, len(answer.Message()), isCounted)
 		}
 	}

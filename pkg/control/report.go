@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by figures, but for those of
@@ -179,7 +180,7 @@ func (r *reports) write(ctx context.Context, writes []reportWrite) error {
 	size := 0
 	for _, write := range writes {
 		last := len(batches) - 1
-		if last < 0 || len(batches[last]) == applyBatch || size+write.size > reportBytesMost {
+		if last < 0 || len(batches[last]) == etcd.BatchMax || size+write.size > reportBytesMost {
 			batches, size, last = append(batches, nil), 0, last+1
 		}
 		batches[last], size = append(batches[last], write.op), size+write.size
@@ -200,7 +201,7 @@ func (r *reports) write(ctx context.Context, writes []reportWrite) error {
 func (r *reports) writeParts(ctx context.Context, batches [][]clientv3.Op) (newest int64, err error) {
 	var workers errgroup.Group
 	var mutex sync.Mutex
-	workers.SetLimit(batchesAtOnce)
+	workers.SetLimit(etcd.BatchesAtOnce)
 	for _, batch := range batches {
 		workers.Go(func() error {
 			put, err := r.client.Txn(ctx).Then(batch...).Commit()

@@ -12,8 +12,10 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // errUsedMeanwhile -- a stream was created since the view in which there was room for this one.
@@ -25,13 +27,13 @@ func (v *view) refuseRoom(spec *api.StreamSpec) (isLimited bool, err error) {
 		return false, nil
 	}
 	if why := reconcile.WhyUnreached(v.world(), spec); why != "" {
-		return false, unmet(reasonNoReach, "spec.target_host", quoted(spec.TargetHost), "expected a target that writer and drain reach: %s", why).
-			errorf("stream %q: no target can have its ring: %s", spec.Name, why)
+		return false, refusal.Precondition(refusal.ReasonNoReach, "spec.target_host", refusal.Quote(spec.TargetHost), "expected a target that writer and drain reach: %s", why).
+			Errorf("stream %q: no target can have its ring: %s", spec.Name, why)
 	}
 	rules, isLimited := v.declared().WhyNoRoom([]*api.StreamSpec{spec})
 	if rule := rules[spec.Name]; rule != "" {
-		return true, overQuota(reasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
-			errorf("stream %q: ring size %d: %s; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring", spec.Name, spec.RingSizeBytes, rule)
+		return true, refusal.Exhausted(refusal.ReasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
+			Errorf("stream %q: ring size %d: %s; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring", spec.Name, spec.RingSizeBytes, rule)
 	}
 	tenant := check.TenantOf(spec.Name)
 	quota := v.tenants[tenant]
@@ -60,13 +62,13 @@ func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
 		one.Field = "spec." + one.Field
 		texts[i] = check.Text(one)
 	}
-	return withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, strings.Join(texts, "; ")), problems)
+	return refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, strings.Join(texts, "; ")), problems)
 }
 
 // roomGuards hold as long as what was said of room is so: no stream was created since one revision, no target or quota declared otherwise since another.
 func roomGuards(created, specs int64) []clientv3.Cmp {
 	return []clientv3.Cmp{
-		unchangedSinceRevision(created, keyStreamID), unchangedSinceRevision(specs, keyTargetSpecs).WithPrefix(), unchangedSinceRevision(specs, keyTenants).WithPrefix(),
+		unchangedSinceRevision(created, etcd.KeyStreamID), unchangedSinceRevision(specs, etcd.KeyTargetSpecs).WithPrefix(), unchangedSinceRevision(specs, etcd.KeyTenants).WithPrefix(),
 	}
 }
 
@@ -86,7 +88,7 @@ func (s *fabricStore) createWithin(ctx context.Context, spec *api.StreamSpec) (s
 		}
 		stream, isNew, revision, err := s.createAt(ctx, now, spec)
 		if err != nil && !errors.Is(err, errUsedMeanwhile) {
-			if isOld, failed := s.catchUp(ctx, now, keyStreams+spec.Name, keyStreamID); failed != nil || !isOld {
+			if isOld, failed := s.catchUp(ctx, now, etcd.KeyStreams+spec.Name, etcd.KeyStreamID); failed != nil || !isOld {
 				return nil, false, cmp.Or(failed, err)
 			}
 			continue
@@ -138,7 +140,7 @@ func (s *fabricStore) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*
 	}
 	for _, spec := range rest {
 		if now.streams[spec.Name] != nil {
-			return nil, changedMeanwhile("the fabric")
+			return nil, refusal.ChangedMeanwhile("the fabric")
 		}
 	}
 	world := now.declared()
@@ -147,6 +149,6 @@ func (s *fabricStore) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*
 	if err != nil || len(found.Problems) == 0 {
 		return now, err
 	}
-	return nil, withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("somebody else has created streams meanwhile, and %d of these have no room left, of which the first: %s; what was created stays",
+	return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("somebody else has created streams meanwhile, and %d of these have no room left, of which the first: %s; what was created stays",
 		len(found.Problems), check.Text(found.Problems[0])), found.Problems)
 }

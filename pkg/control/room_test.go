@@ -13,12 +13,14 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // startLimited starts two control planes on one etcd, of which both know a target with room for so many rings of a MiB.
 func startLimited(t *testing.T, rings uint64) []*instance {
 	t.Helper()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
 	fabric := &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: rings << 20}}}
 	if _, err := both[0].apply(&api.ApplyFabricRequest{Fabric: fabric}); err != nil {
@@ -83,12 +85,12 @@ func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 // Whole fabrics are applied through one control plane while streams are created through the other: what is there in the end has room, and all that have room are there.
 func TestApplyFabric_RoomHoldsAgainstOthers(t *testing.T) {
 	t.Parallel()
-	const room, batches, ones = 3*applyBatch + 6, 3, 24
+	const room, batches, ones = 3*etcd.BatchMax + 6, 3, 24
 	both := startLimited(t, room)
 	var made atomic.Int32
 	var asking sync.WaitGroup
 	fabric := new(api.Fabric)
-	for i := range batches * applyBatch {
+	for i := range batches * etcd.BatchMax {
 		fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: fmt.Sprintf("many/%d", i), RingSizeBytes: 1 << 20})
 	}
 	asking.Go(func() {

@@ -7,19 +7,20 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // completeRoute fills in the defaults, and checks what can be seen of a route alone.
 func completeRoute(asked *api.RouteSpec) (*api.RouteSpec, error) {
 	if asked == nil {
-		return nil, invalid("route: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
+		return nil, refusal.InvalidArgument("route: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
 	spec := check.RouteWithDefaults(asked)
 	problems, err := check.Message(spec, "spec.")
 	if err != nil || len(problems) == 0 {
 		return spec, err
 	}
-	return nil, invalid(fmt.Sprintf("route %q: ", spec.Name), problems)
+	return nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", spec.Name), problems)
 }
 
 // routeChanges compares two routes rule by rule.
@@ -63,7 +64,7 @@ func ruleText(rule *api.RouteRule) string {
 func legText(leg *api.RouteLeg) string {
 	words := []string{leg.Stream}
 	if leg.Level != api.Level_LEVEL_UNSPECIFIED {
-		words = append(words, levelName(leg.Level))
+		words = append(words, check.LevelName(leg.Level))
 	}
 	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.IsOptional], legPolicyName(leg.Policy))
 	if leg.BufferSizeBytes > 0 {

@@ -17,6 +17,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -90,7 +91,7 @@ func route(name string, rules ...string) *api.RouteSpec {
 
 func TestApplyFabric_Routes(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("there")
 	fabric := &api.Fabric{
 		Streams: []*api.StreamSpec{{Name: "orders"}, {Name: "fills"}},
@@ -159,7 +160,7 @@ func (i *instance) streamSize(name string) uint64 {
 
 func TestApplyFabric_AllProblemsOfRoutes(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	wrong := route("x", "to a", "to ", "to nowhere", "by none", "to a", "to farlog/audit")
 	wrong.Rules[0].Legs[0].Policy, wrong.Rules[0].CriticalityMin = api.LegPolicy_LEG_POLICY_DROP, 300
 	wrong.Rules = append(wrong.Rules, &api.RouteRule{Classes: []*api.ClassRange{{First: 9, Last: 3}}, Legs: []*api.RouteLeg{{Stream: "b", IsOptional: true, BufferSizeBytes: 5}}}, &api.RouteRule{})
@@ -202,7 +203,7 @@ func TestApplyFabric_AllProblemsOfRoutes(t *testing.T) {
 // A route that is right alone may make another one wrong that selects it.
 func TestCreateRoute_AmongOthers(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	for _, name := range []string{"a", "b"} {
 		one.create(name)
 	}
@@ -251,7 +252,7 @@ func TestCreateRoute_AmongOthers(t *testing.T) {
 // Two who each make one half of a circle at the same moment do not both get it; and a route is not left with a stream that goes at the same moment.
 func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	one.create("a")
 	one.create("b")
@@ -298,7 +299,7 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 // Who watches hears of what was made, changed and taken away, also behind a break.
 func TestWatchRoutes_TellsTheWholeTruth(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	revision := int64(0)
 	hear := func() string {

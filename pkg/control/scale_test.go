@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // As many as a test has time for. `build/gobench fabric` is the same with 10,000 streams on 100 hosts, and measures.
@@ -19,7 +21,7 @@ const (
 // scaleFabric is a control plane with targets that make every ring that is wanted of them, and drains beside them.
 type scaleFabric struct{ *instance }
 
-func startScale(t *testing.T, etcd *Etcd) *scaleFabric {
+func startScale(t *testing.T, etcd *etcd.Cluster) *scaleFabric {
 	t.Helper()
 	return &scaleFabric{startInstanceWith(t, etcd, Config{IsSole: true, CallRate: 1e6})}
 }
@@ -62,7 +64,7 @@ func (f *scaleFabric) good() (count int) {
 }
 
 func (f *scaleFabric) revision() int64 {
-	got, err := f.etcd.Client().Get(f.context(), keyStreamID)
+	got, err := f.etcd.Client().Get(f.context(), etcd.KeyStreamID)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func (f *scaleFabric) revision() int64 {
 // reports that say nothing new change nothing in etcd and make no stream be looked at again, before a restart as after it; and a fabric is brought to what is declared
 // in far fewer transactions than it has streams.
 func TestScale_WhatAReportCosts(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	f := startScale(t, etcd)
 	f.reportAll(0)
 	fabric := new(api.Fabric)

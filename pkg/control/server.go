@@ -5,7 +5,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
@@ -27,6 +25,8 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -274,7 +274,7 @@ func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
 func (s *Server) probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	_, err := s.config.Client.Get(ctx, keyStreamID, clientv3.WithCountOnly())
+	_, err := s.config.Client.Get(ctx, etcd.KeyStreamID, clientv3.WithCountOnly())
 	return err == nil
 }
 
@@ -310,14 +310,14 @@ func (s *Server) Instance() Instance {
 func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	response, err := handler(ctx, request)
-	err = asStatus(err)
+	err = refusal.AsStatus(err)
 	s.observe(info.FullMethod, err, time.Since(start))
 	return response, err
 }
 
 func (s *Server) observeStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	start := time.Now()
-	err := asStatus(handler(server, stream))
+	err := refusal.AsStatus(handler(server, stream))
 	s.observe(info.FullMethod, err, time.Since(start))
 	return err
 }
@@ -329,23 +329,4 @@ func (s *Server) observe(method string, err error, took time.Duration) {
 	if code := status.Code(err); code == codes.Internal || code == codes.Unknown {
 		s.config.Logger.Error("request ended badly", "method", method, "error", err)
 	}
-}
-
-// asStatus gives errors of this package and of etcd a gRPC code. An etcd that does not answer is UNAVAILABLE: the
-// caller may try again.
-func asStatus(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := status.FromError(err); ok {
-		return err
-	}
-	var ofEtcd rpctypes.EtcdError // of gRPC it is none: without a leader, or when its disk is slow, etcd gives this
-	switch {
-	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, err.Error())
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ofEtcd) && ofEtcd.Code() == codes.Unavailable:
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	return status.Error(codes.Internal, err.Error())
 }

@@ -24,6 +24,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
 
 // stepTimeout bounds every wait of a test; it is never what a test measures.
@@ -42,25 +45,25 @@ type instance struct {
 	target  api.TargetServiceClient
 	drain   api.DrainServiceClient
 	conn    *grpc.ClientConn
-	etcd    *Etcd
+	etcd    *etcd.Cluster
 	server  *Server
 	stop    func()
 	answer  atomic.Value // the last to a call, as text: for who waits in vain
 }
 
-func startInstance(t *testing.T, etcd *Etcd, isSole bool) *instance {
+func startInstance(t *testing.T, etcd *etcd.Cluster, isSole bool) *instance {
 	t.Helper()
 	return startInstanceWith(t, etcd, Config{IsSole: isSole})
 }
 
 // startMortal -- one where whoever reports no more is soon taken for dead, and whoever reports late as well: on a slow machine any two reports may be
 // further apart than that. A test that wants a death at a certain moment has endLife.
-func startMortal(t *testing.T, etcd *Etcd, isSole bool) *instance {
+func startMortal(t *testing.T, etcd *etcd.Cluster, isSole bool) *instance {
 	t.Helper()
 	return startInstanceWith(t, etcd, Config{IsSole: isSole, Lease: mortalLease})
 }
 
-func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
+func startInstanceWith(t *testing.T, etcd *etcd.Cluster, config Config) *instance {
 	t.Helper()
 	config.Client, config.Logger = etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil))
 	if config.Lease == 0 {
@@ -69,7 +72,7 @@ func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
 	return startServer(t, etcd, New(config))
 }
 
-func startServer(t *testing.T, etcd *Etcd, server *Server) *instance {
+func startServer(t *testing.T, etcd *etcd.Cluster, server *Server) *instance {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -121,7 +124,7 @@ func (i *instance) ask(ctx context.Context, method string, request, response any
 	for {
 		err := invoke(ctx, method, request, response, conn, options...)
 		i.answer.Store(fmt.Sprintf("%s: %.2000v, %v", method, response, err))
-		checkRefusal(i.t, err) // whatever the test is about
+		refusaltest.Check(i.t, err) // whatever the test is about
 		if !api.IsBlind(err) || ctx.Value(patient{}) == nil {
 			return err
 		}
@@ -253,7 +256,7 @@ func (i *instance) status(name string) *api.StreamStatus {
 }
 
 func TestCreateStream_SameSpecIsTheSameStream(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	first, again := one.create("desk7/orders"), one.create("desk7/orders")
 	if first.StreamId != again.StreamId || first.Salt != again.Salt || uint32(first.Salt) == 0 {
 		t.Errorf("not idempotent: %v then %v", first, again)
@@ -268,7 +271,7 @@ func TestCreateStream_SameSpecIsTheSameStream(t *testing.T) {
 }
 
 func TestCreateStream_ConcurrentCallsMakeOneStream(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	var group sync.WaitGroup
 	made := make(chan *api.CreateStreamResponse, 40)
 	for n := range 40 {
@@ -300,7 +303,7 @@ func TestCreateStream_ConcurrentCallsMakeOneStream(t *testing.T) {
 }
 
 func TestAcquireWriter_HandsOutAHigherEpochEachTime(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
@@ -332,7 +335,7 @@ func TestAcquireWriter_HandsOutAHigherEpochEachTime(t *testing.T) {
 }
 
 func TestAcquireWriter_WithoutRing(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	if _, err := one.acquire("nobody"); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `"nobody"`) {
 		t.Errorf("unknown stream: %v", err)
 	}
@@ -352,7 +355,7 @@ func TestAcquireWriter_WithoutRing(t *testing.T) {
 }
 
 func TestAcquireWriter_WaitsForARingThatIsBeingMade(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	got := make(chan error, 1)
 	go func() {
@@ -366,7 +369,7 @@ func TestAcquireWriter_WaitsForARingThatIsBeingMade(t *testing.T) {
 }
 
 func TestWatchRings_TellsOnlyWhatIsWantedOfThatTarget(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
 	if err != nil {
 		t.Fatal(err)
@@ -382,7 +385,7 @@ func TestWatchRings_TellsOnlyWhatIsWantedOfThatTarget(t *testing.T) {
 }
 
 func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one, mortal := startInstance(t, etcd, false), startMortal(t, etcd, false)
 	one.create("a")
 	one.reportTarget("t1", ring("a", "t1"))
@@ -406,7 +409,7 @@ func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
 }
 
 func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	one.reportDrain("d1")
 	one.reportTarget("t1", ring("a", "t1"))
@@ -437,7 +440,7 @@ func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
 }
 
 func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	report := func(id, store string) {
 		one.reportDrainOf(&api.Agent{Id: id, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store})
 	}
@@ -449,7 +452,7 @@ func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
 	}
 	one.until("d1 has it", func() bool { return one.status("a").Assignment.GetDrain() == "d1" })
 	report("d2", "second")
-	one.endLife(keyLiveDrains + "d1")
+	one.endLife(etcd.KeyLiveDrains + "d1")
 	one.until("the store is named as gone", func() bool {
 		got := one.status("a")
 		return got.Condition == api.Condition_CONDITION_DRAIN_GONE && strings.Contains(got.Reason, "store /first")
@@ -471,7 +474,7 @@ func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
 }
 
 func TestAcquireWriter_EpochIsAboveTheOneTheCallerHasSeen(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	one.reportTarget("t1", ring("a", "t1"))
 	for _, step := range []struct{ seen, want uint32 }{{0, 1}, {7, 8}, {3, 9}, {1<<32 - 1, epochSeenMax + 1}} {
@@ -483,7 +486,7 @@ func TestAcquireWriter_EpochIsAboveTheOneTheCallerHasSeen(t *testing.T) {
 }
 
 func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	first, second := startInstance(t, etcd, false), startInstance(t, etcd, false)
 	first.reportTarget("t1")
 	first.create("a")
@@ -502,7 +505,7 @@ func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
 // An agent registers by its watch and by its report at the same moment. Were both to make a lease, its key could end
 // up under the one that is not renewed, and a living agent would be taken for dead for good.
 func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
-	one := startMortal(t, openEtcd(t, t.TempDir()), true)
+	one := startMortal(t, etcdtest.Open(t, t.TempDir()), true)
 	agent := &api.Agent{Id: "d1", Host: "alpha"}
 	var group sync.WaitGroup
 	for range 16 {
@@ -535,7 +538,7 @@ func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
 }
 
 func TestRun_HealthAndReflectionAreServed(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.until("serving", func() bool {
 		response, err := healthpb.NewHealthClient(one.conn).Check(one.context(), &healthpb.HealthCheckRequest{Service: "farlog.v1.ControlService"})
 		return err == nil && response.Status == healthpb.HealthCheckResponse_SERVING
@@ -555,7 +558,7 @@ func TestRun_HealthAndReflectionAreServed(t *testing.T) {
 }
 
 func TestRegister_BadAgentIsRefused(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	for _, id := range []string{"", "a/b", "a\nb", strings.Repeat("x", 200)} {
 		state := &api.TargetState{Agent: &api.Agent{Id: id}}
 		if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{State: state}); status.Code(err) != codes.InvalidArgument {

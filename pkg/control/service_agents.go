@@ -11,7 +11,9 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 const (
@@ -26,7 +28,7 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 		return err
 	}
 	wanted := func(v *view) *api.WatchRingsResponse { return v.ringsOf(request.Agent.Id) }
-	return watch(s, stream.Context(), keyLiveTargets+request.Agent.Id, wanted, stream.Send)
+	return watch(s, stream.Context(), etcd.KeyLiveTargets+request.Agent.Id, wanted, stream.Send)
 }
 
 // ringsOf is what a target is told.
@@ -54,7 +56,7 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 		return err
 	}
 	wanted := func(v *view) *api.WatchAssignmentsResponse { return v.assignmentsOf(request.Agent) }
-	return watch(s, stream.Context(), keyLiveDrains+request.Agent.Id, wanted, stream.Send)
+	return watch(s, stream.Context(), etcd.KeyLiveDrains+request.Agent.Id, wanted, stream.Send)
 }
 
 // assignmentsOf is what a drain is told.
@@ -125,9 +127,9 @@ func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api
 	now, _ := s.mirror.load()
 	id, isKnown := unchanged.Agent.Id, false
 	if role == access.RoleTarget {
-		isKnown = s.reports.isTold(keyTargets+id, unchanged.Report, now.targets[id])
+		isKnown = s.reports.isTold(etcd.KeyTargets+id, unchanged.Report, now.targets[id])
 	} else {
-		isKnown = s.reports.isTold(keyDrains+id, unchanged.Report, now.drains[id])
+		isKnown = s.reports.isTold(etcd.KeyDrains+id, unchanged.Report, now.drains[id])
 	}
 	if !isKnown {
 		return false, nil
@@ -141,20 +143,20 @@ func (s *Server) figuresEach(v *view) uint32 {
 }
 
 // livePrefix is where the agents of a role live.
-var livePrefix = map[access.Role]string{access.RoleTarget: keyLiveTargets, access.RoleDrain: keyLiveDrains}
+var livePrefix = map[access.Role]string{access.RoleTarget: etcd.KeyLiveTargets, access.RoleDrain: etcd.KeyLiveDrains}
 
 // register checks who calls. It renews no life: who cannot store what it reports is not alive with what it said before.
 func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agent) error {
 	if agent.GetId() == "" || strings.Contains(agent.Id, "/") {
-		return invalid("", []*api.Problem{{Field: "agent.id", Value: fmt.Sprintf("%q", agent.GetId()), Rule: "expected a name without a slash"}})
+		return refusal.InvalidArgument("", []*api.Problem{{Field: "agent.id", Value: fmt.Sprintf("%q", agent.GetId()), Rule: "expected a name without a slash"}})
 	}
 	for _, text := range []string{agent.Id, agent.Host, agent.MetricsAddress} {
 		if len(text) > agentTextLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-			return invalid("agent ", []*api.Problem{{Field: "agent", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", agentTextLenMax)}})
+			return refusal.InvalidArgument("agent ", []*api.Problem{{Field: "agent", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", agentTextLenMax)}})
 		}
 	}
 	if len(agent.StoreDir) > storeDirLenMax || len(agent.StoreUuid) > storeUUIDLenMax {
-		return invalid(fmt.Sprintf("agent %q: ", agent.Id), []*api.Problem{{Field: "agent.store_dir", Value: fmt.Sprintf("%.40q", agent.StoreDir),
+		return refusal.InvalidArgument(fmt.Sprintf("agent %q: ", agent.Id), []*api.Problem{{Field: "agent.store_dir", Value: fmt.Sprintf("%.40q", agent.StoreDir),
 			Rule: fmt.Sprintf("expected a store directory of at most %d bytes and a uuid of at most %d", storeDirLenMax, storeUUIDLenMax)}})
 	}
 	if err := checkAddresses("agent "+agent.Id, agent.Addresses); err != nil {

@@ -15,7 +15,10 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
 // holderNameLenMax keeps a holder within the writer_id of the superblock.
@@ -55,7 +58,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	}
 	var now *view
 	var rings []*api.RingState
-	err := inSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
+	err := tracing.InSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
 		now, rings, err = s.waitRings(ctx, request.Stream)
 		return err
 	})
@@ -84,7 +87,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	}
 	wanted := admitting.confirmation(now, request.Stream, granted.Epoch)
 	if slices.Contains(wanted.isAsked, true) {
-		err := inSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
+		err := tracing.InSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
 			now, err = wanted.wait(ctx, s.mirror)
 			return err
 		})
@@ -197,7 +200,7 @@ func (s *Server) waitRings(ctx context.Context, name string) (*view, []*api.Ring
 	}
 	if ready < reconcile.Quorum(now.streams[name]) {
 		_, reason := conditionOf(now.status(name), len(now.liveTargets))
-		return nil, nil, unmet(reasonNoRing, "stream", quoted(name), "expected a stream whose rings are there: %s", reason).errorf("stream %q has no ring: %s", name, reason)
+		return nil, nil, refusal.Precondition(refusal.ReasonNoRing, "stream", refusal.Quote(name), "expected a stream whose rings are there: %s", reason).Errorf("stream %q has no ring: %s", name, reason)
 	}
 	return now, rings, nil
 }
@@ -220,7 +223,7 @@ func (v *view) areRingsDecided(name string) bool {
 
 // checkStream asks etcd itself, so that a stream made through another instance a moment ago is known.
 func (s *Server) checkStream(ctx context.Context, name string) error {
-	got, err := s.config.Client.Get(ctx, keyStreams+name, clientv3.WithCountOnly())
+	got, err := s.config.Client.Get(ctx, etcd.KeyStreams+name, clientv3.WithCountOnly())
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "read stream %q: %s", name, err)
 	}
@@ -289,7 +292,7 @@ func mayHold(ctx context.Context, stream, host string) error {
 func checkHolder(holder *api.Holder) error {
 	for _, text := range []string{holder.GetHost(), holder.GetName()} {
 		if len(text) > holderNameLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-			return invalid("holder ", []*api.Problem{{Field: "holder", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", holderNameLenMax)}})
+			return refusal.InvalidArgument("holder ", []*api.Problem{{Field: "holder", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", holderNameLenMax)}})
 		}
 	}
 	return checkAddresses("holder "+holder.GetHost(), holder.GetAddresses())

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // ListDrains implements farlog.v1.FabricService.
@@ -56,7 +57,7 @@ func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api
 // declaredDrains are what operators say of the hosts of drains.
 func (s *Server) declaredDrains() declared[*api.DrainSpec] {
 	return declared[*api.DrainSpec]{
-		server: s, kind: "drain", changed: changedDrainSpec, prefix: keyDrainSpecs, changes: drainChanges,
+		server: s, kind: "drain", changed: changedDrainSpec, prefix: etcd.KeyDrainSpecs, changes: drainChanges,
 		of: func(v *view) map[string]*api.DrainSpec { return v.drainSpecs },
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an act only when there is something to tell.
@@ -51,13 +53,13 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 func (v *view) isGrantOf(request *api.ExtendWriterRequest, identity string) error {
 	grant := v.grants[request.Stream]
 	if v.epochs[request.Stream] != request.Epoch || grant.GetEpoch() != request.Epoch {
-		return unmet(reasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch), "expected the newest epoch of the stream, %d", v.epochs[request.Stream]).
-			errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.epochs[request.Stream], request.Epoch)
+		return refusal.Precondition(refusal.ReasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch), "expected the newest epoch of the stream, %d", v.epochs[request.Stream]).
+			Errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.epochs[request.Stream], request.Epoch)
 	}
 	holder := grant.GetHolder()
 	if holder.GetIdentity() != identity || holder.GetHost() != request.Holder.GetHost() || holder.GetPid() != request.Holder.GetPid() {
-		return unmet(reasonOtherHolder, "holder", quoted(identity), "expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
-			errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings", request.Stream, request.Epoch, holder.GetIdentity(),
+		return refusal.Precondition(refusal.ReasonOtherHolder, "holder", refusal.Quote(identity), "expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
+			Errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings", request.Stream, request.Epoch, holder.GetIdentity(),
 				holder.GetPid(), holder.GetHost())
 	}
 	return nil
@@ -82,7 +84,7 @@ func changedRings(replaced, has [][]byte) (changed []int) {
 // granted the stream later is told of the new rings, and nobody below can open it any more.
 func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWriterRequest, changed []int) (*api.ExtendWriterResponse, error) {
 	name, asked := request.Stream, &api.AcquireWriterRequest{Stream: request.Stream, Holder: request.Holder, Transport: request.Transport}
-	guards := append(ringsUnchanged(now, name), unchangedSince(now, keyDeletions+name), unchangedSince(now, keyEpochs+name), unchangedSince(now, keyStreams+name))
+	guards := append(ringsUnchanged(now, name), unchangedSince(now, etcd.KeyDeletions+name), unchangedSince(now, etcd.KeyEpochs+name), unchangedSince(now, etcd.KeyStreams+name))
 	var writes []clientv3.Op
 	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.streams[name].Spec)}, proto.Clone(now.grants[name]).(*api.Grant)
 	for _, i := range changed {
@@ -114,11 +116,11 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 		}
 		response.Members = append(response.Members, &api.ExtendedMember{Member: uint32(i), Ring: ring})
 	}
-	value, err := encode(granted)
+	value, err := etcd.Encode(granted)
 	if err != nil {
 		return nil, err
 	}
-	put, err := s.config.Client.Txn(ctx).If(guards...).Then(append(writes, clientv3.OpPut(keyGrants+name, value))...).Commit()
+	put, err := s.config.Client.Txn(ctx).If(guards...).Then(append(writes, clientv3.OpPut(etcd.KeyGrants+name, value))...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("let the writer of stream %q in at another ring: %w", name, err)
 	}

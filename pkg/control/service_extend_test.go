@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -22,7 +24,7 @@ import (
 func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: s.take})
 	one.create("a")
 	one.reportTarget("t1")
@@ -143,7 +145,7 @@ func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool)
 }
 
 // replaceRing puts a new ring in the place of the only one: there need not be several for this.
-func replaceRing(t *testing.T, one *instance, etcd *Etcd) {
+func replaceRing(t *testing.T, one *instance, etcd *etcd.Cluster) {
 	t.Helper()
 	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	go m.run(one.context())
@@ -177,7 +179,7 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 	fresh.RingUuid = bytes.Repeat([]byte{7}, ringUUIDLen)
 	one.reportTarget("t1", fresh)
 	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
-	for _, key := range []string{keyRings + reconcile.MemberKey("a", 0), keyEpochs + "a", keyStreams + "a", keyDeletions + "a"} {
+	for _, key := range []string{etcd.KeyRings + reconcile.MemberKey("a", 0), etcd.KeyEpochs + "a", etcd.KeyStreams + "a", etcd.KeyDeletions + "a"} {
 		now, _ := one.server.mirror.load()
 		changed := now.ringsChanged(request)
 		if len(changed) != 1 {

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest) (*api.ReportHostResponse, error) {
 	state := request.GetState()
 	if state.GetHost() == "" {
-		return nil, invalid("", []*api.Problem{{Field: "state.host", Value: `""`, Rule: "expected the host's name"}})
+		return nil, refusal.InvalidArgument("", []*api.Problem{{Field: "state.host", Value: `""`, Rule: "expected the host's name"}})
 	}
 	if err := callerOf(ctx).MayReport(state.Host); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
@@ -87,13 +89,13 @@ func (r *reports) keepHost(ctx context.Context, state *api.HostState) error {
 	if !reconcile.IsMoved(before, state) && state.Reported.AsTime().Sub(before.Reported.AsTime()) < hostKept {
 		return nil
 	}
-	value, err := encode(state)
+	value, err := etcd.Encode(state)
 	if err != nil {
-		return invalid("", []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
+		return refusal.InvalidArgument("", []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
 	}
-	put, err := r.client.Put(ctx, keyHosts+state.Host, value)
+	put, err := r.client.Put(ctx, etcd.KeyHosts+state.Host, value)
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", keyHosts+state.Host, err)
+		return fmt.Errorf("keep %s: %w", etcd.KeyHosts+state.Host, err)
 	}
 	return r.mirror.waitRevision(ctx, put.Header.Revision)
 }

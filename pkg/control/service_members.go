@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 const ringUUIDLen = 16
@@ -32,17 +34,17 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 	rings, _ := reconcile.RingSpecs(now.rings, stream)
 	member := reconcile.MemberOn(rings, now.targetNamed(rings, request.Member))
 	if member < 0 {
-		return nil, withProblems(codes.InvalidArgument, fmt.Sprintf("stream %q: no member is on target %q; they are on %s", request.Stream, request.Member, targetsText(rings)),
+		return nil, refusal.WithProblems(codes.InvalidArgument, fmt.Sprintf("stream %q: no member is on target %q; they are on %s", request.Stream, request.Member, targetsText(rings)),
 			[]*api.Problem{{Field: "member", Value: fmt.Sprintf("%q", request.Member), Rule: "expected one of " + targetsText(rings)}})
 	}
 	if why := reconcile.WhyNotReplace(now.world(), request.Stream, member); why != "" {
-		return nil, unmet(reasonNotReplaceable, "member", quoted(request.Member), "expected a member that may be replaced: %s", why).
-			errorf("stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
+		return nil, refusal.Precondition(refusal.ReasonNotReplaceable, "member", refusal.Quote(request.Member), "expected a member that may be replaced: %s", why).
+			Errorf("stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
 	}
 	target, why := reconcile.ReplacementTarget(now.world(), request.Stream, member, now.liveTargetNamed(request.With), time.Now())
 	if why != "" {
-		return nil, unmet(reasonNoTarget, "with", quoted(request.With), "expected a target that takes the ring: %s", why).
-			errorf("stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)
+		return nil, refusal.Precondition(refusal.ReasonNoTarget, "with", refusal.Quote(request.With), "expected a target that takes the ring: %s", why).
+			Errorf("stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)
 	}
 	by := &api.Replacement{Began: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
 	ring := reconcile.Replaced(rings[member], target, by)
@@ -66,12 +68,12 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 	}
 	rings, _ := reconcile.RingSpecs(now.rings, stream)
 	if now.hasWriter(rings) {
-		return nil, unmet(reasonWriterHeld, "stream", quoted(request.Stream), "expected a stream that no writer has").
-			errorf("stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
+		return nil, refusal.Precondition(refusal.ReasonWriterHeld, "stream", refusal.Quote(request.Stream), "expected a stream that no writer has").
+			Errorf("stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
 	}
 	if telling := reconcile.TellingCount(now.tells(rings), -1); telling >= reconcile.FenceCount(stream) {
-		return nil, unmet(reasonNothingLost, "stream", quoted(request.Stream), "expected fewer than %d members that tell what was acknowledged", reconcile.FenceCount(stream)).
-			errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream, telling, reconcile.FenceCount(stream))
+		return nil, refusal.Precondition(refusal.ReasonNothingLost, "stream", refusal.Quote(request.Stream), "expected fewer than %d members that tell what was acknowledged", reconcile.FenceCount(stream)).
+			Errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream, telling, reconcile.FenceCount(stream))
 	}
 	response, changed := new(api.AcceptLossResponse), map[int]*api.RingSpec{}
 	for i, ring := range now.toBeCounted(stream, rings) {
@@ -104,8 +106,8 @@ func (s *Server) membersOf(name string) (*view, *api.Stream, error) {
 		return nil, nil, err
 	}
 	if reconcile.MemberCount(stream) == 1 {
-		return nil, nil, unmet(reasonOneRing, "stream", quoted(name), "expected a stream with several members").
-			errorf("stream %q has one ring, and nothing else has its records: where that is lost for good, farlog stream delete --ring-lost, and create it again", name)
+		return nil, nil, refusal.Precondition(refusal.ReasonOneRing, "stream", refusal.Quote(name), "expected a stream with several members").
+			Errorf("stream %q has one ring, and nothing else has its records: where that is lost for good, farlog stream delete --ring-lost, and create it again", name)
 	}
 	return now, stream, nil
 }
@@ -207,14 +209,14 @@ func (v *view) lossText(name string, ring *api.RingSpec) string {
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A new ring's door has the fence of the former one, and lets no
 // writer in that was granted that.
 func setRings(ctx context.Context, client *clientv3.Client, v *view, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
-	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name))
+	guards := append(ringsUnchanged(v, name), unchangedSince(v, etcd.KeyDeletions+name), unchangedSince(v, etcd.KeyEpochs+name))
 	var writes []clientv3.Op
 	for member, ring := range rings {
-		value, err := encode(ring)
+		value, err := etcd.Encode(ring)
 		if err != nil {
 			return 0, err
 		}
-		writes = append(writes, clientv3.OpPut(keyRings+reconcile.MemberKey(name, member), value))
+		writes = append(writes, clientv3.OpPut(etcd.KeyRings+reconcile.MemberKey(name, member), value))
 		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
 			endWriters(admission, max(admission.EpochMin, v.epochs[name]))
 			return nil
@@ -231,7 +233,7 @@ func setRings(ctx context.Context, client *clientv3.Client, v *view, name string
 		return 0, fmt.Errorf("change rings of stream %q: %w", name, err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
+		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
 	}
 	return put.Header.Revision, nil
 }
@@ -248,7 +250,7 @@ func uuidOf(ring *api.RingSpec) []byte {
 func ringsUnchanged(v *view, name string) []clientv3.Cmp {
 	guards := []clientv3.Cmp{sameStream(v, name)}
 	for i := range reconcile.MemberCount(v.streams[name]) {
-		guards = append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, i)))
+		guards = append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, i)))
 	}
 	return guards
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -23,7 +25,7 @@ import (
 func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
-	one := startInstanceWith(t, openEtcd(t, t.TempDir()), Config{IsSole: true, Audit: s.take})
+	one := startInstanceWith(t, etcdtest.Open(t, t.TempDir()), Config{IsSole: true, Audit: s.take})
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
@@ -66,13 +68,13 @@ func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 // An epoch is granted for the rings that were looked at, or not at all: one that is granted for a ring after another took its place could be opened beside one for that.
 func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
-	one := startInstance(t, etcd, true)
+	cluster := etcdtest.Open(t, t.TempDir())
+	one := startInstance(t, cluster, true)
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
 	one.reportTarget("t2") // or what is wanted of it would go back to where somebody lives
-	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	m := newMirror(cluster.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go m.run(ctx)
@@ -83,13 +85,13 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	admit := func(int, *api.Admission, uint32) error { return nil }
 	replaced := proto.Clone(before.rings["a"]).(*api.RingSpec)
 	replaced.Target = "t2"
-	if _, err := setRings(one.context(), etcd.Client(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
+	if _, err := setRings(one.context(), cluster.Client(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := nextEpoch(one.context(), etcd.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, errRingsChanged) {
+	if _, _, err := nextEpoch(one.context(), cluster.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, errRingsChanged) {
 		t.Errorf("granted for the ring of before: %v", err)
 	}
-	if got, err := etcd.Client().Get(t.Context(), keyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
+	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
 		t.Errorf("an epoch was used: %v, %v", got, err)
 	}
 	// And the other way round: what was decided before a grant is not done after it.
@@ -97,10 +99,10 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := nextEpoch(one.context(), etcd.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
+	if _, _, err := nextEpoch(one.context(), cluster.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := setRings(one.context(), etcd.Client(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
+	if _, err := setRings(one.context(), cluster.Client(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
 		t.Errorf("replaced by what was seen before a grant: %v", err)
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // ReaderGrantDefault is how long a reader may take from its grant to its coming.
@@ -166,7 +168,7 @@ func (c *comingReader) refusal(now *view, stream string, limit time.Duration) er
 func addReader(ctx context.Context, client *clientv3.Client, v *view, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
 	coming.expires = now.Add(coming.life)
 	for {
-		got, err := client.Txn(ctx).Then(clientv3.OpGet(keyDeletions+stream), clientv3.OpGet(keyStreams+stream, clientv3.WithCountOnly())).Commit()
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(etcd.KeyDeletions+stream), clientv3.OpGet(etcd.KeyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
 			return 0, fmt.Errorf("read stream %q: %w", stream, err)
 		}
@@ -217,8 +219,8 @@ func (c *comingReader) admit(admission *api.Admission, ring int, now time.Time) 
 		return isOver
 	})
 	if count >= readersMax {
-		return 0, overQuota(reasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, c.life).
-			errorf("%d readers were let in within %s: expected fewer, try again later", count, c.life)
+		return 0, refusal.Exhausted(refusal.ReasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, c.life).
+			Errorf("%d readers were let in within %s: expected fewer, try again later", count, c.life)
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.FarGrant{

@@ -12,7 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // RebindStream implements farlog.v1.ControlService.
@@ -26,17 +28,17 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 	}
 	drain := now.liveDrainNamed(request.Drain)
 	if drain == "" {
-		return nil, unmet(reasonNoDrain, "drain", quoted(request.Drain), "expected the id or the host of a drain that reports").
-			errorf("stream %q: no drain %q reports, by its id or its host: farlog drain list tells which do", request.Stream, request.Drain)
+		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain), "expected the id or the host of a drain that reports").
+			Errorf("stream %q: no drain %q reports, by its id or its host: farlog drain list tells which do", request.Stream, request.Drain)
 	}
 	if by := now.writerOfStore(now.assignments[request.Stream]); by != "" {
-		return nil, unmet(reasonStoreLives, "stream", quoted(request.Stream), "expected a store that no drain writes: %s does", by).
-			errorf("stream %q is not bound to another store: drain %s reports and writes the one that it has; where that is lost for good, end that drain first", request.Stream, by)
+		return nil, refusal.Precondition(refusal.ReasonStoreLives, "stream", refusal.Quote(request.Stream), "expected a store that no drain writes: %s does", by).
+			Errorf("stream %q is not bound to another store: drain %s reports and writes the one that it has; where that is lost for good, end that drain first", request.Stream, by)
 	}
 	bound, whyNot := reconcile.Rebound(now.world(), request.Stream, drain)
 	if whyNot != "" {
-		return nil, unmet(reasonNoDrain, "drain", quoted(request.Drain), "expected a drain that may have it: %s", whyNot).
-			errorf("stream %q is not bound to another store: %s", request.Stream, whyNot)
+		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain), "expected a drain that may have it: %s", whyNot).
+			Errorf("stream %q is not bound to another store: %s", request.Stream, whyNot)
 	}
 	bound.LostStore.When, bound.LostStore.By, bound.LostStore.Reason = timestamppb.Now(), string(callerOf(ctx).ID), request.Reason
 	response := &api.RebindStreamResponse{Assignment: bound}
@@ -80,12 +82,12 @@ func (v *view) writerOfStore(given *api.Assignment) string {
 // rebind writes an assignment and lets its drain, and no former one, into the rings, unless the stream, its rings or its assignment changed since the view.
 func rebind(ctx context.Context, client *clientv3.Client, v *view, bound *api.Assignment) (revision int64, err error) {
 	name := bound.Stream
-	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyAssignments+name))
-	value, err := encode(bound)
+	guards := append(ringsUnchanged(v, name), unchangedSince(v, etcd.KeyAssignments+name))
+	value, err := etcd.Encode(bound)
 	if err != nil {
 		return 0, err
 	}
-	writes := []clientv3.Op{clientv3.OpPut(keyAssignments+name, value)}
+	writes := []clientv3.Op{clientv3.OpPut(etcd.KeyAssignments+name, value)}
 	for member, change := range admissionsOf(reconcile.Action{Assign: bound}) {
 		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), change)
 		if err != nil {
@@ -100,7 +102,7 @@ func rebind(ctx context.Context, client *clientv3.Client, v *view, bound *api.As
 		return 0, fmt.Errorf("bind stream %q to another store: %w", name, err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile(fmt.Sprintf("stream %q", name))
+		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q", name))
 	}
 	return put.Header.Revision, nil
 }

@@ -8,12 +8,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // A stream is bound to another store for what was looked at, or not at all, and not while anybody writes the store that it has: each refusal leaves it with its store.
 func TestRebindStream_Refusals(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	report := func(id, store string) {
 		one.reportDrainOf(&api.Agent{Id: id, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store})
 	}
@@ -31,7 +33,7 @@ func TestRebindStream_Refusals(t *testing.T) {
 	if _, err := one.control.RebindStream(one.context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "drain d1 reports and writes the one that it has") {
 		t.Errorf("its drain lives: %v", err)
 	}
-	one.endLife(keyLiveDrains + "d1")
+	one.endLife(etcd.KeyLiveDrains + "d1")
 	one.until("its drain is gone", func() bool { return !one.status("a").IsDrainAlive })
 	before, err := one.server.fresh()
 	if err != nil {
@@ -46,7 +48,7 @@ func TestRebindStream_Refusals(t *testing.T) {
 	if _, err := rebind(one.context(), one.server.config.Client, before, dry.Assignment); status.Code(err) != codes.Aborted || one.status("a").Assignment.Drain != "d3" {
 		t.Errorf("given to another drain meanwhile: %v", err)
 	}
-	one.endLife(keyLiveDrains + "d3")
+	one.endLife(etcd.KeyLiveDrains + "d3")
 	one.until("its drain is gone", func() bool { return !one.status("a").IsDrainAlive })
 	done, err := one.control.RebindStream(one.context(), request)
 	if err != nil || string(done.Assignment.StoreUuid) != "second" || done.Assignment.LostStore.Reason != "test" || one.status("a").Assignment.Drain != "d2" {

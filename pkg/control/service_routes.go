@@ -17,6 +17,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // CreateRoute implements farlog.v1.ControlService.
@@ -75,7 +76,7 @@ func (s *Server) checkRoute(asked *api.RouteSpec) (*view, *api.RouteSpec, error)
 		return nil, nil, err
 	}
 	if problems := check.Route(now.declared(), spec); len(problems) > 0 {
-		return nil, nil, invalid(fmt.Sprintf("route %q: ", spec.Name), problems)
+		return nil, nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", spec.Name), problems)
 	}
 	return now, spec, nil
 }
@@ -87,7 +88,7 @@ func (v *view) routeAt(caller access.Caller, name string, revision int64) (*api.
 		return nil, v.unknownRoute(caller, name)
 	}
 	if revision != 0 && revision != have.Revision {
-		return nil, staleRevision(fmt.Sprintf("route %q", name), have.Revision, revision)
+		return nil, refusal.StaleRevision(fmt.Sprintf("route %q", name), have.Revision, revision)
 	}
 	return have, nil
 }
@@ -118,8 +119,8 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 		return nil, err
 	}
 	if by := now.routeSpecs().WhoSelects("", request.Name); by != "" {
-		return nil, unmet(reasonSelected, "name", quoted(request.Name), "expected a route that no other selects: route %q does", by).
-			errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
+		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name), "expected a route that no other selects: route %q does", by).
+			Errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
 	if request.IsDryRun {
 		return &api.DeleteRouteResponse{Route: have}, nil
@@ -245,7 +246,7 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	}
 	for _, stream := range request.Streams {
 		if !slices.ContainsFunc(response.Legs, func(leg *api.LegGrant) bool { return leg.Stream == stream }) {
-			return nil, invalid(fmt.Sprintf("route %q: ", request.Route), []*api.Problem{{Field: "streams", Value: fmt.Sprintf("%q", stream), Rule: "expected streams that the route selects"}})
+			return nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", request.Route), []*api.Problem{{Field: "streams", Value: fmt.Sprintf("%q", stream), Rule: "expected streams that the route selects"}})
 		}
 	}
 	for _, leg := range response.Legs {
@@ -261,7 +262,7 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 		granting.Go(func() {
 			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: leg.Stream, Holder: copyOf(request.Holder), Transport: request.Transport})
 			if leg.Grant = answer.GetGrant(); err != nil {
-				leg.Error = status.Convert(asStatus(err)).Message()
+				leg.Error = status.Convert(refusal.AsStatus(err)).Message()
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // CreateStream implements farlog.v1.ControlService.
@@ -23,7 +24,7 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 		return nil, err
 	}
 	if pattern.IsSystem(spec.Name) {
-		return nil, invalid("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule}})
+		return nil, refusal.InvalidArgument("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule}})
 	}
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
@@ -84,11 +85,11 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 		return nil, err
 	}
 	if request.Revision != 0 && request.Revision != have.Revision {
-		return nil, staleRevision(fmt.Sprintf("stream %q", spec.Name), have.Revision, request.Revision)
+		return nil, refusal.StaleRevision(fmt.Sprintf("stream %q", spec.Name), have.Revision, request.Revision)
 	}
 	fields, problems := specChanges(have.Spec, spec, "spec.")
 	if len(problems) > 0 {
-		return nil, withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
+		return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
 	}
 	isLimited, err := now.refuseRate(have.Spec, spec)
 	if err != nil {
@@ -232,7 +233,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		return nil, err
 	}
 	if request.Revision != 0 && request.Revision != now.fabricRevision {
-		return nil, staleRevision("the fabric", now.fabricRevision, request.Revision)
+		return nil, refusal.StaleRevision("the fabric", now.fabricRevision, request.Revision)
 	}
 	var pruner *access.Caller
 	if caller := callerOf(ctx); request.IsPrune {
@@ -250,7 +251,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		if len(plan.problems) > 1 {
 			count = fmt.Sprintf("%d problems", len(plan.problems))
 		}
-		return nil, invalid("the fabric has "+count+", nothing is changed: ", plan.problems)
+		return nil, refusal.InvalidArgument("the fabric has "+count+", nothing is changed: ", plan.problems)
 	}
 	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.fabricRevision, Drift: now.driftFrom(callerOf(ctx), request.Fabric)}
 	if request.IsDryRun || len(plan.changes) == 0 {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // ListTargets implements farlog.v1.FabricService.
@@ -55,7 +56,7 @@ func (s *Server) GetTarget(_ context.Context, request *api.GetTargetRequest) (*a
 // declaredTargets are what operators say of the hosts of targets.
 func (s *Server) declaredTargets() declared[*api.TargetSpec] {
 	return declared[*api.TargetSpec]{
-		server: s, kind: "target", changed: changedTargetSpec, prefix: keyTargetSpecs, changes: targetChanges,
+		server: s, kind: "target", changed: changedTargetSpec, prefix: etcd.KeyTargetSpecs, changes: targetChanges,
 		of: func(v *view) map[string]*api.TargetSpec { return v.targetSpecs },
 	}
 }

@@ -3,18 +3,18 @@ package control
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // completeSpec fills in the defaults and checks every field. It is pure: the same request always means the same
 // stream, which is what makes creation idempotent.
 func completeSpec(asked *api.StreamSpec) (*api.StreamSpec, error) {
 	if asked == nil {
-		return nil, invalid("stream: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
+		return nil, refusal.InvalidArgument("stream: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
 	spec := check.StreamWithDefaults(asked)
 	problems, err := check.Message(spec, "spec.")
@@ -25,17 +25,9 @@ func completeSpec(asked *api.StreamSpec) (*api.StreamSpec, error) {
 		return spec, nil
 	}
 	if problems[0].Field == "spec.name" {
-		return nil, invalid("stream ", problems)
+		return nil, refusal.InvalidArgument("stream ", problems)
 	}
-	return nil, invalid(fmt.Sprintf("stream %q: ", spec.Name), problems)
-}
-
-func levelName(level api.Level) string {
-	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
-}
-
-func policyName(policy api.Policy) string {
-	return strings.ToLower(strings.TrimPrefix(policy.String(), "POLICY_"))
+	return nil, refusal.InvalidArgument(fmt.Sprintf("stream %q: ", spec.Name), problems)
 }
 
 // specField is one field of a spec, for comparisons.
@@ -49,8 +41,8 @@ var specFields = []specField{
 	{"ring size", "ring_size_bytes", func(s *api.StreamSpec) string { return fmt.Sprint(s.RingSizeBytes) }, false},
 	{"record_len_max", "record_len_max", func(s *api.StreamSpec) string { return fmt.Sprint(s.RecordLenMax) }, false},
 	{"align", "align", func(s *api.StreamSpec) string { return fmt.Sprint(s.Align) }, false},
-	{"level", "level", func(s *api.StreamSpec) string { return levelName(s.Level) }, true},
-	{"policy", "policy", func(s *api.StreamSpec) string { return policyName(s.Policy) }, true},
+	{"level", "level", func(s *api.StreamSpec) string { return check.LevelName(s.Level) }, true},
+	{"policy", "policy", func(s *api.StreamSpec) string { return check.PolicyName(s.Policy) }, true},
 	{"deadline", "deadline", func(s *api.StreamSpec) string { return s.Deadline.AsDuration().String() }, true},
 	{"target_host", "target_host", func(s *api.StreamSpec) string { return s.TargetHost }, false},
 	{"drain_host", "drain_host", func(s *api.StreamSpec) string { return s.DrainHost }, true},

@@ -10,13 +10,14 @@ import (
 	"strconv"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // The functions with a client of etcd change the wanted state. Every change is one transaction that holds only if what it
@@ -25,19 +26,19 @@ import (
 // createStream returns the stream of that name, made now (isNew) or earlier, and the revision it can be seen at.
 // With guards that do not hold it is errUsedMeanwhile, and the revision that to look at.
 func createStream(ctx context.Context, client *clientv3.Client, spec *api.StreamSpec, guards ...clientv3.Cmp) (stream *api.Stream, isNew bool, revision int64, err error) {
-	key := keyStreams + spec.Name
+	key := etcd.KeyStreams + spec.Name
 	for {
-		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyStreamID)).Commit()
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(etcd.KeyStreamID)).Commit()
 		if err != nil {
 			return nil, false, 0, fmt.Errorf("read stream %q: %w", spec.Name, err)
 		}
 		if kvs := got.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			stream := new(api.Stream)
-			err := decode(key, kvs[0].Value, stream)
+			err := etcd.Decode(key, kvs[0].Value, stream)
 			stream.Revision = kvs[0].ModRevision
 			return stream, false, got.Header.Revision, err
 		}
-		last, guard, err := counter(keyStreamID, got.Responses[1].GetResponseRange().Kvs)
+		last, guard, err := etcd.Counter(etcd.KeyStreamID, got.Responses[1].GetResponseRange().Kvs)
 		if err != nil {
 			return nil, false, 0, err
 		}
@@ -47,7 +48,7 @@ func createStream(ctx context.Context, client *clientv3.Client, spec *api.Stream
 		}
 		put, err := client.Txn(ctx).
 			If(append(guards, guard, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))...).
-			Then(clientv3.OpPut(key, value), clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last+1), 10))).
+			Then(clientv3.OpPut(key, value), clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last+1), 10))).
 			Commit()
 		if err != nil {
 			return nil, false, 0, fmt.Errorf("create stream %q: %w", spec.Name, err)
@@ -68,10 +69,10 @@ func createStream(ctx context.Context, client *clientv3.Client, spec *api.Stream
 // have taken the place of. What is known of the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
 func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
 	taken *succession) (granted *api.Grant, revision int64, err error) {
-	key := keyEpochs + grant.Stream
+	key := etcd.KeyEpochs + grant.Stream
 	for {
-		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyDeletions+grant.Stream), clientv3.OpGet(keyStreams+grant.Stream, clientv3.WithCountOnly()),
-			clientv3.OpGet(keyGrants+grant.Stream), clientv3.OpGet(keyPast+grant.Stream)).Commit()
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(etcd.KeyDeletions+grant.Stream), clientv3.OpGet(etcd.KeyStreams+grant.Stream, clientv3.WithCountOnly()),
+			clientv3.OpGet(etcd.KeyGrants+grant.Stream), clientv3.OpGet(etcd.KeyPastEpochs+grant.Stream)).Commit()
 		if err != nil {
 			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
 		}
@@ -79,7 +80,7 @@ func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api
 		if err != nil {
 			return nil, 0, err
 		}
-		last, guard, err := counter(key, got.Responses[0].GetResponseRange().Kvs)
+		last, guard, err := etcd.Counter(key, got.Responses[0].GetResponseRange().Kvs)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -90,14 +91,14 @@ func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api
 		granted = proto.Clone(grant).(*api.Grant)
 		granted.Epoch = last + 1
 		granted.Granted = timestamppb.New(time.Now())
-		value, err := encode(granted)
+		value, err := etcd.Encode(granted)
 		if err != nil {
 			return nil, 0, err
 		}
 		guards := append(ringsUnchanged(v, grant.Stream), guard, isStaying)
 		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10))}
 		if grant.Holder != nil {
-			writes = append(writes, clientv3.OpPut(keyGrants+grant.Stream, value))
+			writes = append(writes, clientv3.OpPut(etcd.KeyGrants+grant.Stream, value))
 		}
 		if ended > 0 {
 			past, err := withPast(got.Responses[4].GetResponseRange(), v.pastEpoch(ended, got.Responses[3].GetResponseRange(), granted, taken), granted.Stream)
@@ -128,7 +129,7 @@ func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api
 	}
 }
 
-var errRingsChanged = changedMeanwhile("the stream, or one of its members,")
+var errRingsChanged = refusal.ChangedMeanwhile("the stream, or one of its members,")
 
 func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 	salt, err := newSalt()
@@ -136,7 +137,7 @@ func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 		return nil, "", err
 	}
 	stream := &api.Stream{Spec: spec, StreamId: id, Salt: salt, K: spec.Needed, Created: timestamppb.New(time.Now())}
-	value, err := encode(stream)
+	value, err := etcd.Encode(stream)
 	return stream, value, err
 }
 
@@ -151,16 +152,4 @@ func newSalt() (uint64, error) {
 			return salt, nil
 		}
 	}
-}
-
-// counter reads a decimal counter (absent = 0) and makes the condition that nobody has changed it since.
-func counter(key string, kvs []*mvccpb.KeyValue) (uint32, clientv3.Cmp, error) {
-	if len(kvs) == 0 {
-		return 0, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), nil
-	}
-	value, err := strconv.ParseUint(string(kvs[0].Value), 10, 32)
-	if err != nil {
-		return 0, clientv3.Cmp{}, fmt.Errorf("etcd key %q holds %q: expected a decimal number", key, kvs[0].Value)
-	}
-	return uint32(value), clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision), nil
 }

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // fabricStore writes what is declared: single streams where there is room, and plans of many things.
@@ -24,9 +26,6 @@ func newFabricStore(client *clientv3.Client, mirror *mirror, fresh func() (*view
 	return &fabricStore{client: client, mirror: mirror, fresh: fresh, creating: make(chan struct{}, 1)}
 }
 
-// applyBatch is how many things are written at once: etcd takes 128 operations a transaction unless it was told otherwise.
-const applyBatch = 100
-
 // streamWith is a stream with another spec.
 func streamWith(have *api.Stream, spec *api.StreamSpec) *api.Stream {
 	stream := proto.Clone(have).(*api.Stream)
@@ -38,7 +37,7 @@ func streamWith(have *api.Stream, spec *api.StreamSpec) *api.Stream {
 func encodeStream(stream *api.Stream) (string, error) {
 	stream = proto.Clone(stream).(*api.Stream)
 	stream.Revision = 0
-	return encode(stream)
+	return etcd.Encode(stream)
 }
 
 // taking makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the last id anew, as it is.
@@ -49,20 +48,20 @@ type taking struct {
 
 // takeQuota is for a transaction that was judged by what there was at a revision.
 func takeQuota(ctx context.Context, client *clientv3.Client, since int64) (*taking, error) {
-	got, err := client.Get(ctx, keyStreamID)
+	got, err := client.Get(ctx, etcd.KeyStreamID)
 	if err != nil {
 		return nil, fmt.Errorf("read the last stream id: %w", err)
 	}
-	last, guard, err := counter(keyStreamID, got.Kvs)
+	last, guard, err := etcd.Counter(etcd.KeyStreamID, got.Kvs)
 	if err != nil {
 		return nil, err
 	}
-	return &taking{append(roomGuards(since, since), guard), clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last), 10))}, nil
+	return &taking{append(roomGuards(since, since), guard), clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last), 10))}, nil
 }
 
 // updateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
 func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec, taking *taking) (revision int64, err error) {
-	key := keyStreams + spec.Name
+	key := etcd.KeyStreams + spec.Name
 	value, err := encodeStream(streamWith(have, spec))
 	if err != nil {
 		return 0, err
@@ -76,7 +75,7 @@ func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 		return 0, fmt.Errorf("change stream %q: %w", spec.Name, err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile(fmt.Sprintf("stream %q, or what its tenant has,", spec.Name))
+		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or what its tenant has,", spec.Name))
 	}
 	return put.Header.Revision, nil
 }
@@ -107,7 +106,7 @@ func (s *fabricStore) applyCreated(ctx context.Context, v *view, plan *fabricPla
 		since = max(since, written)
 	}
 	for rest := plan.created; len(rest) > 0; {
-		count := min(len(rest), applyBatch)
+		count := min(len(rest), etcd.BatchMax)
 		var unused []clientv3.Cmp
 		if plan.isLimited { // a stream of somebody else may have taken what was left of a target or of a quota
 			unused = roomGuards(since, max(since, written))
@@ -134,36 +133,36 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *view, plan *fab
 	var guards []clientv3.Cmp
 	var writes []clientv3.Op
 	put := func(key string, message proto.Message) error {
-		value, err := encode(message)
+		value, err := etcd.Encode(message)
 		guards, writes = append(guards, unchangedSince(v, key)), append(writes, clientv3.OpPut(key, value))
 		return err
 	}
 	for _, target := range plan.targets {
-		if err := put(keyTargetSpecs+target.Host, target); err != nil {
+		if err := put(etcd.KeyTargetSpecs+target.Host, target); err != nil {
 			return 0, err
 		}
 	}
 	for _, drain := range plan.drains {
-		if err := put(keyDrainSpecs+drain.Host, drain); err != nil {
+		if err := put(etcd.KeyDrainSpecs+drain.Host, drain); err != nil {
 			return 0, err
 		}
 	}
 	for _, tenant := range plan.tenants {
-		value, err := encode(tenant)
+		value, err := etcd.Encode(tenant)
 		if err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, unchangedSince(v, keyTenants+tenant.Name)), append(writes, clientv3.OpPut(keyTenants+tenant.Name, value))
+		guards, writes = append(guards, unchangedSince(v, etcd.KeyTenants+tenant.Name)), append(writes, clientv3.OpPut(etcd.KeyTenants+tenant.Name, value))
 	}
 	for _, spec := range plan.updated {
 		value, err := encodeStream(streamWith(v.streams[spec.Name], spec))
 		if err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, unchangedSince(v, keyStreams+spec.Name)), append(writes, clientv3.OpPut(keyStreams+spec.Name, value))
+		guards, writes = append(guards, unchangedSince(v, etcd.KeyStreams+spec.Name)), append(writes, clientv3.OpPut(etcd.KeyStreams+spec.Name, value))
 	}
 	for since := v.revision; len(writes) > 0; since = revision {
-		count := min(len(writes), applyBatch)
+		count := min(len(writes), etcd.BatchMax)
 		batchGuards, batch := guards[:count:count], writes[:count:count]
 		guards, writes = guards[count:], writes[count:]
 		if plan.isRaised {
@@ -182,22 +181,22 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *view, plan *fab
 
 // createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is errUsedMeanwhile, and the revision that to look at.
 func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
-	got, err := client.Get(ctx, keyStreamID)
+	got, err := client.Get(ctx, etcd.KeyStreamID)
 	if err != nil {
 		return 0, fmt.Errorf("read the last stream id: %w", err)
 	}
-	last, guard, err := counter(keyStreamID, got.Kvs)
+	last, guard, err := etcd.Counter(etcd.KeyStreamID, got.Kvs)
 	if err != nil {
 		return 0, err
 	}
 	guards = append(guards, guard)
-	writes := []clientv3.Op{clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last)+uint64(len(specs)), 10))}
+	writes := []clientv3.Op{clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last)+uint64(len(specs)), 10))}
 	for i, spec := range specs {
 		_, value, err := newStream(spec, last+1+uint32(i))
 		if err != nil {
 			return 0, err
 		}
-		key := keyStreams + spec.Name
+		key := etcd.KeyStreams + spec.Name
 		guards, writes = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)), append(writes, clientv3.OpPut(key, value))
 	}
 	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
@@ -216,7 +215,7 @@ func commitDeclared(ctx context.Context, client *clientv3.Client, guards []clien
 		return 0, fmt.Errorf("write what is declared: %w", err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile("the fabric")
+		return 0, refusal.ChangedMeanwhile("the fabric")
 	}
 	return put.Header.Revision, nil
 }

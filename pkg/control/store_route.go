@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // routeWith is a route with another spec; a new one when there was none.
@@ -27,7 +29,7 @@ func routeWith(have *api.Route, spec *api.RouteSpec) *api.Route {
 func routeWrites(v *view, since int64, specs []*api.RouteSpec, ended []string) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	isGuarded := map[string]bool{}
 	for _, spec := range specs {
-		isGuarded[keyRoutes+spec.Name] = true
+		isGuarded[etcd.KeyRoutes+spec.Name] = true
 	}
 	isThere := func(key string, more ...clientv3.Cmp) {
 		if !isGuarded[key] {
@@ -36,30 +38,30 @@ func routeWrites(v *view, since int64, specs []*api.RouteSpec, ended []string) (
 		}
 	}
 	for _, spec := range specs {
-		value, err := encode(routeWith(v.routes[spec.Name], spec))
+		value, err := etcd.Encode(routeWith(v.routes[spec.Name], spec))
 		if err != nil {
 			return nil, nil, err
 		}
-		writes = append(writes, clientv3.OpPut(keyRoutes+spec.Name, value))
+		writes = append(writes, clientv3.OpPut(etcd.KeyRoutes+spec.Name, value))
 		for _, rule := range spec.Rules {
 			if rule.Route != "" {
-				isThere(keyRoutes + rule.Route)
+				isThere(etcd.KeyRoutes + rule.Route)
 			}
 			for _, leg := range rule.Legs {
-				isThere(keyStreams+leg.Stream, unchangedSince(v, keyDeletions+leg.Stream))
+				isThere(etcd.KeyStreams+leg.Stream, unchangedSince(v, etcd.KeyDeletions+leg.Stream))
 			}
 		}
 	}
 	for _, name := range ended {
-		isThere(keyRoutes + name)
-		writes = append(writes, clientv3.OpDelete(keyRoutes+name))
+		isThere(etcd.KeyRoutes + name)
+		writes = append(writes, clientv3.OpDelete(etcd.KeyRoutes+name))
 	}
 	return append(guards, noRouteSince(since)), writes, nil
 }
 
 // noRouteSince is the condition that no route was made or changed after a revision.
 func noRouteSince(revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(keyRoutes), "<", revision+1).WithPrefix()
+	return clientv3.Compare(clientv3.ModRevision(etcd.KeyRoutes), "<", revision+1).WithPrefix()
 }
 
 // writeRoute makes or changes a route as a view was.
@@ -86,7 +88,7 @@ func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string
 		return 0, fmt.Errorf("%s route %q: %w", verb, name, err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile(fmt.Sprintf("route %q, or another route, or one of their streams,", name))
+		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("route %q, or another route, or one of their streams,", name))
 	}
 	return put.Header.Revision, nil
 }
@@ -100,7 +102,7 @@ func applyRoutes(ctx context.Context, client *clientv3.Client, v *view, specs []
 	if err != nil {
 		return 0, err
 	}
-	if len(writes) <= applyBatch && len(guards) <= applyBatch {
+	if len(writes) <= etcd.BatchMax && len(guards) <= etcd.BatchMax {
 		return commitDeclared(ctx, client, guards, writes)
 	}
 	since := v.revision

@@ -18,6 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // TestSweep_*: every call of the control plane into etcd is made to fail once, in turn, in the life of a stream: created, placed, bound,
@@ -159,7 +162,7 @@ type sweepWorld struct {
 }
 
 func startSweep(t *testing.T) *sweepWorld {
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	faulty := &faultyEtcd{KV: etcd.Client().KV, Lease: etcd.Client().Lease, Watcher: etcd.Client().Watcher, at: -1}
 	client := clientv3.NewCtxClient(context.Background())
 	client.KV, client.Lease, client.Watcher = faulty, faulty, faulty
@@ -281,12 +284,14 @@ func TestSweep_EachCallIntoEtcdFailsOnce(t *testing.T) {
 func TestSweep_EachCallOfAnElectionFailsOnce(t *testing.T) {
 	deposed := func(w *sweepWorld, name string) {
 		w.t.Helper()
-		if _, err := w.etcd.KV.Delete(w.context(), keyLeader+"/", clientv3.WithPrefix()); err != nil {
+		if _, err := w.etcd.KV.Delete(w.context(), etcd.KeyLeader+"/", clientv3.WithPrefix()); err != nil {
 			w.t.Fatal(err)
 		}
 		w.life(name)
 	}
-	sweepEtcd(t, deposed, func(call string) bool { return strings.Contains(call, keyLeader) || strings.HasSuffix(call, " lease") })
+	sweepEtcd(t, deposed, func(call string) bool {
+		return strings.Contains(call, etcd.KeyLeader) || strings.HasSuffix(call, " lease")
+	})
 }
 
 func sweepEtcd(t *testing.T, run func(w *sweepWorld, name string), isSwept func(call string) bool) {
@@ -338,7 +343,7 @@ func TestSweep_WhatEtcdSaysIsAskedAgainOrNot(t *testing.T) {
 		rpctypes.ErrNoLeader: codes.Unavailable, rpctypes.ErrLeaderChanged: codes.Unavailable, rpctypes.ErrTimeout: codes.Unavailable,
 		context.DeadlineExceeded: codes.Unavailable, rpctypes.ErrNoSpace: codes.Internal, rpctypes.ErrDuplicateKey: codes.Internal,
 	} {
-		got := asStatus(fmt.Errorf("persist epoch 2: %w", err))
+		got := refusal.AsStatus(fmt.Errorf("persist epoch 2: %w", err))
 		if status.Code(got) != want || !strings.Contains(got.Error(), "persist epoch 2") {
 			t.Errorf("%v: got %v, want %s", err, got, want)
 		}

@@ -18,6 +18,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // Whatever is declared and there: a plan without problems takes no tenant that it lets have more beyond its quota, and one with a problem would have.
@@ -83,7 +84,7 @@ func TestPlanFabric_Quotas(t *testing.T) {
 // Many ask at once, of two control planes: as many streams are made as the quota has room for, and all others are told why not.
 func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
 	const room, asked = 5, 16
 	fabric := &api.Fabric{Tenants: []*api.TenantSpec{{Name: "desk7", StreamsMax: room}, {Name: "desk8", RingBytesMax: 3 << 20}}, Streams: []*api.StreamSpec{{Name: "desk7/first"}}}
@@ -140,7 +141,7 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 // What streams declare to have a second is counted as their rings are: at a creation, where one is declared to be faster, in a file; a quota that is below what there is takes nothing away, and is told.
 func TestTenant_RatesThatAreDeclared(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	quota := &api.TenantSpec{Name: "desk7", RecordsPerSecondMax: 1000, BytesPerSecondMax: 100_000}
 	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}}}); err != nil {
 		t.Fatal(err)
@@ -211,7 +212,7 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 // Of a quota of rates one control plane gives to a stream that is declared to be faster, the other one to a new one: what was judged by a view that is old does not hold.
 func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
 	spec := func(name string, records uint64) *api.StreamSpec {
 		return check.StreamWithDefaults(&api.StreamSpec{Name: "desk7/" + name, RecordsPerSecond: records, BytesPerSecond: 1000})

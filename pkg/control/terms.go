@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
 // termsOf is how a stream's writer shall acknowledge.
@@ -36,11 +37,11 @@ func (s *Server) noteWriter(ctx context.Context, now *view, request *api.ExtendW
 	if proto.Equal(noted, now.grants[request.Stream]) {
 		return nil
 	}
-	value, err := encode(noted)
+	value, err := etcd.Encode(noted)
 	if err != nil {
 		return err
 	}
-	put, err := s.config.Client.Txn(ctx).If(unchangedSince(now, keyGrants+request.Stream)).Then(clientv3.OpPut(keyGrants+request.Stream, value)).Commit()
+	put, err := s.config.Client.Txn(ctx).If(unchangedSince(now, etcd.KeyGrants+request.Stream)).Then(clientv3.OpPut(etcd.KeyGrants+request.Stream, value)).Commit()
 	if err != nil {
 		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
 	}

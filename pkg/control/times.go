@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
 // What agents tell is given to whoever lists it, and JSON has no word for a time that is out of range: one such report would take the lists of all hosts from everybody who asks by HTTP,
@@ -21,7 +22,7 @@ func checkTimes(report proto.Message, isGood bool) error {
 	if isGood {
 		return nil
 	}
-	return invalid("", timeProblems(report.ProtoReflect(), "", nil))
+	return refusal.InvalidArgument("", timeProblems(report.ProtoReflect(), "", nil))
 }
 
 func areGood(times ...*timestamppb.Timestamp) bool {

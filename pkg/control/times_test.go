@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 // badTimes gives one message for each time that may stand in it, at any depth, with that one out of range, and the path of its field.
@@ -82,7 +83,7 @@ func TestCheckRequest_EachTimeOfAReport(t *testing.T) {
 // One host that tells times out of range takes its list from nobody who asks by HTTP.
 func TestReportHost_TimesThatJSONHasNot(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	hosts := api.NewHostServiceClient(one.conn)
 	for _, way := range []*api.Way{
 		{Target: "t", Least: &durationpb.Duration{Seconds: math.MaxInt64}},

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
 func (i *instance) tellTarget(request *api.ReportTargetRequest) *api.ReportTargetResponse {
@@ -29,8 +31,8 @@ func (i *instance) isKnown(agent *api.Agent, report uint64) bool {
 // An agent that says that nothing has changed is believed while what it told last is what is known of it, and lives. Whatever else has come in that place meanwhile, by another
 // process of its name, by another instance, from a backup or with a restart, is wanted anew.
 func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
-	etcd := openEtcd(t, t.TempDir())
-	one := startInstanceWith(t, etcd, Config{FiguresRate: 1, Lease: stepTimeout})
+	cluster := etcdtest.Open(t, t.TempDir())
+	one := startInstanceWith(t, cluster, Config{FiguresRate: 1, Lease: stepTimeout})
 	agent := &api.Agent{Id: "t1", Host: "alpha"}
 	state := func(lsn uint64) *api.ReportTargetRequest {
 		return &api.ReportTargetRequest{State: &api.TargetState{Agent: proto.Clone(agent).(*api.Agent), Rings: []*api.RingState{{Stream: "a", IsWriterHeld: true, AppendedLsn: lsn, HeadLsn: 1}}}}
@@ -50,11 +52,11 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 		t.Errorf("nobody is unchanged: %v", err)
 	}
 
-	former, err := encodeBytes(state(1).State)
+	former, err := etcd.EncodeBytes(state(1).State)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put, err := etcd.Client().Put(one.context(), keyTargets+"t1", former) // as of a backup, or by another instance
+	put, err := cluster.Client().Put(one.context(), etcd.KeyTargets+"t1", former) // as of a backup, or by another instance
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 		t.Error("a report behind that is not known")
 	}
 
-	one.endLife(keyLiveTargets + "t1")
+	one.endLife(etcd.KeyLiveTargets + "t1")
 	one.until("it is gone", func() bool { return !slices.Contains(one.agents().TargetsAlive, "t1") })
 	if isKnown := one.isKnown(agent, third.Report); !isKnown {
 		t.Error("a report is forgotten with a lease")
@@ -74,7 +76,7 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	one.until("it lives again", func() bool { return slices.Contains(one.agents().TargetsAlive, "t1") })
 
 	one.stop()
-	one = startInstanceWith(t, etcd, Config{FiguresRate: 1, Lease: stepTimeout})
+	one = startInstanceWith(t, cluster, Config{FiguresRate: 1, Lease: stepTimeout})
 	if one.isKnown(agent, third.Report) {
 		t.Error("a report to another instance is known")
 	}

@@ -1,32 +1,12 @@
 package control
 
 import (
-	"fmt"
-	"strings"
-
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/refusal"
 )
-
-// invalid makes the error of a request: a text of what is wrong, and the same field by field, so far as problemsTold. subject, such as a stream, stands before it.
-func invalid(subject string, problems []*api.Problem) error {
-	var texts []string
-	told, more := first(problems)
-	for _, problem := range told {
-		texts = append(texts, check.Text(problem))
-	}
-	if more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return withProblems(codes.InvalidArgument, subject+strings.Join(texts, "; "), problems)
-}
-
-func withProblems(code codes.Code, text string, problems []*api.Problem) error {
-	return withReason(code, "", text, problems)
-}
 
 // checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and routes are completed first.
 func checkRequest(request any) error {
@@ -72,7 +52,7 @@ func checkMessage(message proto.Message) error {
 	if err != nil || len(problems) == 0 {
 		return err
 	}
-	return invalid("", problems)
+	return refusal.InvalidArgument("", problems)
 }
 
 // isOfFabric tells the messages of fabric.proto.

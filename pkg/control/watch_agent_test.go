@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/hostagent"
 )
 
@@ -78,7 +80,7 @@ func (a *agentOf) watch(ctx context.Context, onTold func([]hostagent.Told, []str
 }
 
 // hosted is a control plane with a stream "a" that a process of host "h" writes, and that host's agent.
-func hosted(t *testing.T, etcd *Etcd, dial func(*instance) api.ControlServiceClient) (one *instance, agent *agentOf, request hostagent.ExtendRequest) {
+func hosted(t *testing.T, etcd *etcd.Cluster, dial func(*instance) api.ControlServiceClient) (one *instance, agent *agentOf, request hostagent.ExtendRequest) {
 	t.Helper()
 	one = startInstance(t, etcd, true)
 	one.reportTarget("t1")
@@ -112,7 +114,7 @@ func (i *instance) reject() {
 // writer whose stream somebody else was granted is not told that all is well.
 func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	var way atomic.Pointer[net.Conn]
 	one, agent, request := hosted(t, etcd, func(one *instance) api.ControlServiceClient {
 		dial := func(ctx context.Context, address string) (net.Conn, error) {
@@ -169,7 +171,7 @@ func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 // With a control plane that has no such watch the agent asks for all writers together, and a change is heard of as well.
 func TestHostAgent_OfAnOlderControlPlane(t *testing.T) {
 	t.Parallel()
-	one, agent, request := hosted(t, openEtcd(t, t.TempDir()), func(one *instance) api.ControlServiceClient {
+	one, agent, request := hosted(t, etcdtest.Open(t, t.TempDir()), func(one *instance) api.ControlServiceClient {
 		without := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 			return open(ctx, desc, conn, method+"OfLater", options...)
 		}

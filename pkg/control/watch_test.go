@@ -18,6 +18,8 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -68,7 +70,7 @@ func (w *writersWatch) until(what string, streams []string, isSo func(told map[s
 // a later epoch is handed out. Nothing is told of others, nor twice; and who begins anew is told of all.
 func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	one.reportTarget("t1")
 	names := []string{"a", "b", "c"}
@@ -213,7 +215,7 @@ func (w *streamsKnown) until(want string) {
 // with all. What is gone is told as gone.
 func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 	t.Parallel()
-	etcd := openEtcd(t, t.TempDir())
+	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	one.reportTarget("t1")
 	for _, name := range []string{"desk7/a", "desk7/b", "desk8/a"} {
@@ -267,7 +269,7 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 // forget takes a stream out of etcd, as the end of a deletion does.
 func forget(t *testing.T, one *instance, name string) {
 	t.Helper()
-	for _, key := range []string{keyRings + name, keyEpochs + name, keyGrants + name, keyStreams + name} {
+	for _, key := range []string{etcd.KeyRings + name, etcd.KeyEpochs + name, etcd.KeyGrants + name, etcd.KeyStreams + name} {
 		if _, err := one.etcd.Client().Delete(one.context(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +279,7 @@ func forget(t *testing.T, one *instance, name string) {
 // Regions and grants are told as they are listed, filtered as they are listed, when something of them has changed; not each time that a target reports its cursors.
 func TestRegionsAndGrants_Watched(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.reportTarget("t1")
 	one.create("a")
 	one.create("b")
@@ -321,7 +323,7 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	if told, err := grants.Recv(); err != nil || len(told.Grants) != 1 || !told.Grants[0].IsIn {
 		t.Errorf("in: %v, %v", told, err)
 	}
-	one.endLife(keyLiveTargets + "t1")
+	one.endLife(etcd.KeyLiveTargets + "t1")
 	one.until("it is gone", func() bool { return len(one.agents().TargetsAlive) == 0 })
 	all, err := one.fabric().WatchRegions(one.context(), &api.WatchRegionsRequest{})
 	if err != nil {

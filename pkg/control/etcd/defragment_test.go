@@ -1,4 +1,4 @@
-package control
+package etcd
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	trimKeys = 50
-	trimMin  = 4 << 20
+	fileKeys = 50
+	sizeMin  = 4 << 20
 
 	killTimeout = 30 * time.Second // bounds every wait; it is never what a test measures
 )
@@ -27,16 +27,16 @@ func written(t *testing.T, rounds int) (dir string) {
 	dir = t.TempDir()
 	etcd := openEtcd(t, dir)
 	for round := range rounds {
-		for key := range trimKeys {
-			if _, err := etcd.Client().Put(t.Context(), fmt.Sprintf("%s%03d", keyTargets, key), trimValue(key, round)); err != nil {
+		for key := range fileKeys {
+			if _, err := etcd.Client().Put(t.Context(), fmt.Sprintf("%s%03d", KeyTargets, key), valueOf(key, round)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	var last *clientv3.PutResponse
-	for range 2 * trimCommits { // for what was dropped to become room
+	for range 2 * defragmentCommits { // for what was dropped to become room
 		var err error
-		if last, err = etcd.note(t.Context()); err != nil {
+		if last, err = etcd.writeMarker(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := etcd.Client().Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
@@ -49,7 +49,7 @@ func written(t *testing.T, rounds int) (dir string) {
 	return dir
 }
 
-func trimValue(key, round int) string {
+func valueOf(key, round int) string {
 	return fmt.Sprintf("%d %d ", key, round) + strings.Repeat("x", 32<<10)
 }
 
@@ -63,18 +63,18 @@ func databaseSize(t *testing.T, dir string) int64 {
 }
 
 // checkWritten looks whether every key has its last value, and takes another one.
-func checkWritten(t *testing.T, etcd *Etcd, round int) {
+func checkWritten(t *testing.T, etcd *Cluster, round int) {
 	t.Helper()
-	got, err := etcd.Client().Get(t.Context(), keyTargets, clientv3.WithPrefix())
-	if err != nil || len(got.Kvs) != trimKeys {
-		t.Fatalf("%d keys, %v; expected %d", len(got.Kvs), err, trimKeys)
+	got, err := etcd.Client().Get(t.Context(), KeyTargets, clientv3.WithPrefix())
+	if err != nil || len(got.Kvs) != fileKeys {
+		t.Fatalf("%d keys, %v; expected %d", len(got.Kvs), err, fileKeys)
 	}
 	for key, kv := range got.Kvs {
-		if want := trimValue(key, round); !bytes.Equal(kv.Value, []byte(want)) {
+		if want := valueOf(key, round); !bytes.Equal(kv.Value, []byte(want)) {
 			t.Errorf("%s is %.20q, expected %.20q", kv.Key, kv.Value, want)
 		}
 	}
-	if _, err := etcd.Client().Put(t.Context(), keyStreamID, "1"); err != nil {
+	if _, err := etcd.Client().Put(t.Context(), KeyStreamID, "1"); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,8 +84,8 @@ func TestOpenEtcd_FileThatIsMostlyRoomIsWrittenAnew(t *testing.T) {
 	const rounds = 10
 	dir := written(t, rounds)
 	before := databaseSize(t, dir)
-	if before < 2*trimMin {
-		t.Fatalf("the file has %d bytes: too few to be trimmed", before)
+	if before < 2*sizeMin {
+		t.Fatalf("the file has %d bytes: too few to be defragmented", before)
 	}
 	etcd := openEtcd(t, dir) // whose file is small enough for it to be left alone
 	checkWritten(t, etcd, rounds-1)
@@ -93,9 +93,9 @@ func TestOpenEtcd_FileThatIsMostlyRoomIsWrittenAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := databaseSize(t, dir); now < before {
-		t.Errorf("a file of %d bytes was trimmed to %d", before, now)
+		t.Errorf("a file of %d bytes was defragmented to %d", before, now)
 	}
-	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir, trimMin: trimMin})
+	etcd, err := Open(t.Context(), Options{Dir: dir, defragmentMin: sizeMin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestOpenEtcd_FileThatIsMostlyRoomIsWrittenAnew(t *testing.T) {
 }
 
 // A control plane is killed while it writes its database anew, and as soon as that has taken the old one's place: whichever of the two is there, nothing of it is lost, and what lay beside it goes.
-func TestTrim_Killed(t *testing.T) {
+func TestDefragment_Killed(t *testing.T) {
 	t.Parallel()
 	const rounds = 10
 	made := written(t, rounds)
@@ -124,7 +124,7 @@ func TestTrim_Killed(t *testing.T) {
 	}
 	for name, isMoment := range moments {
 		t.Run(name, func(t *testing.T) {
-			for range trimTries {
+			for range killTries {
 				dir := t.TempDir()
 				if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
 					t.Fatal(err)
@@ -136,25 +136,25 @@ func TestTrim_Killed(t *testing.T) {
 				}
 				if killAt(t, dir, func() bool { return isMoment(snap, before) }, func() bool { return isThere(snap, before) }) {
 					t.Logf("killed with a file of %d bytes, before it had %d", databaseSize(t, dir), before.Size())
-					checkTrimmed(t, dir, before.Size(), rounds-1)
+					checkDefragmented(t, dir, before.Size(), rounds-1)
 					return
 				}
 				t.Log("the moment had passed before it was seen")
 			}
-			t.Fatalf("the moment was seen by none of %d", trimTries)
+			t.Fatalf("the moment was seen by none of %d", killTries)
 		})
 	}
 }
 
-// trimTries bounds how often a control plane is started to be killed at a moment that this process may be asleep at.
-const trimTries = 20
+// killTries bounds how often a control plane is started to be killed at a moment that this process may be asleep at.
+const killTries = 20
 
 // etcdDirVariable makes the test binary a process that opens the etcd of a directory, to be killed by its parent.
 const etcdDirVariable = "FARLOG_TEST_ETCD_DIR"
 
 // openUntilKilled opens a directory, small as its file may be, and stays.
 func openUntilKilled(dir string) error {
-	if _, err := OpenEtcd(context.Background(), EtcdOptions{Dir: dir, trimMin: trimMin}); err != nil {
+	if _, err := Open(context.Background(), Options{Dir: dir, defragmentMin: sizeMin}); err != nil {
 		return err
 	}
 	select {}
@@ -184,10 +184,10 @@ func killAt(t *testing.T, dir string, isMoment, isPast func() bool) (isMet bool)
 	}
 }
 
-// checkTrimmed opens what a killed control plane has left: nothing is lost, and nothing lies beside it.
-func checkTrimmed(t *testing.T, dir string, sizeBefore int64, round int) {
+// checkDefragmented opens what a killed control plane has left: nothing is lost, and nothing lies beside it.
+func checkDefragmented(t *testing.T, dir string, sizeBefore int64, round int) {
 	t.Helper()
-	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir, trimMin: trimMin})
+	etcd, err := Open(t.Context(), Options{Dir: dir, defragmentMin: sizeMin})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package control
+// Package etcd is where the control plane keeps its state: an embedded server or the client of a cluster, the keys, and how
+// values are encoded.
+package etcd
 
 import (
 	"cmp"
@@ -18,37 +20,37 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	v3client "go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
 const (
-	etcdStartTimeout  = 30 * time.Second
-	etcdStopTimeout   = 10 * time.Second
-	etcdDialTimeout   = 5 * time.Second
-	etcdLogName       = "etcd.log"
-	etcdMemberName    = "farlog"
-	etcdCompactPeriod = "2m" // history older than this is dropped; nobody here reads it, but for a backup at one revision
+	startTimeout  = 30 * time.Second
+	stopTimeout   = 10 * time.Second
+	dialTimeout   = 5 * time.Second
+	logName       = "etcd.log"
+	memberName    = "farlog"
+	compactPeriod = "2m" // history older than this is dropped; nobody here reads it, but for a backup at one revision
 
 	// The log of the one member is in memory up to its snapshot, and a report of a large target is 100 kB. There is no follower that would need more of it.
-	etcdSnapshotCount = 1000
-	etcdCatchUp       = 100
+	snapshotCount  = 1000
+	catchUpEntries = 100
 )
 
-// EtcdOptions says where the control plane's state is.
-type EtcdOptions struct {
+// Options says where the control plane's state is.
+type Options struct {
 	Dir       string   // of the embedded server; ignored when Endpoints are given
 	Endpoints []string // of an external cluster; https://host:port speaks TLS
 	Authority string   // file with the certificates that sign the cluster's; "" = the system's
 	Cert, Key string   // files with the client's own; "" = it has none
 
-	trimMin int64 // bytes; 0 = etcdTrimMin
+	defragmentMin int64 // bytes; 0 = defragmentMin
 }
 
-// Etcd is the one place where the control plane keeps state: an embedded server with its client in the same process
+// Cluster is the one place where the control plane keeps state: an embedded server with its client in the same process
 // (no port is opened), or the client of an external cluster.
-type Etcd struct {
+type Cluster struct {
 	client *clientv3.Client
 	server *embed.Etcd
 	lock   *dirLock
@@ -56,11 +58,11 @@ type Etcd struct {
 	close  func() error // once
 }
 
-// OpenEtcd starts or connects. It returns within half a minute, and at once when another process holds Dir: the
+// Open starts or connects. It returns within half a minute, and at once when another process holds Dir: the
 // error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly room is written anew.
-func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
+func Open(ctx context.Context, options Options) (*Cluster, error) {
 	if len(options.Endpoints) > 0 {
-		return dialEtcd(ctx, options)
+		return dial(ctx, options)
 	}
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create etcd directory %q: %w", options.Dir, errors.Unwrap(err))
@@ -73,30 +75,30 @@ func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	server, err := startEmbedded(ctx, options.Dir, fatal)
 	if err != nil {
 		lock.release()
-		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, etcdLogName))
+		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, logName))
 	}
-	etcd := &Etcd{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
+	etcd := &Cluster{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
 	etcd.close = sync.OnceValue(etcd.closeOnce)
-	if err := etcd.tryTrim(ctx, options.Dir, cmp.Or(options.trimMin, etcdTrimMin)); err != nil {
-		return nil, errors.Join(fmt.Errorf("trim etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, etcdLogName)), etcd.Close())
+	if err := etcd.tryDefragment(ctx, options.Dir, cmp.Or(options.defragmentMin, defragmentMin)); err != nil {
+		return nil, errors.Join(fmt.Errorf("defragment etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, logName)), etcd.Close())
 	}
 	return etcd, nil
 }
 
 // Client is valid until Close.
-func (e *Etcd) Client() *clientv3.Client { return e.client }
+func (e *Cluster) Client() *clientv3.Client { return e.client }
 
 // Failed delivers an error when the embedded server gives up by itself, on a full disk for one. Never for an external
 // cluster.
-func (e *Etcd) Failed() <-chan error { return e.fatal }
+func (e *Cluster) Failed() <-chan error { return e.fatal }
 
 // Close stops the embedded server, or leaves the cluster alone. It may be called again and gives the same answer.
-func (e *Etcd) Close() error { return e.close() }
+func (e *Cluster) Close() error { return e.close() }
 
-func (e *Etcd) closeOnce() error {
+func (e *Cluster) closeOnce() error {
 	err := e.client.Close()
 	if e.server != nil {
-		stopWithin(e.server.Close, etcdStopTimeout)
+		stopWithin(e.server.Close, stopTimeout)
 		e.lock.release()
 	}
 	if errors.Is(err, context.Canceled) {
@@ -105,7 +107,7 @@ func (e *Etcd) closeOnce() error {
 	return err
 }
 
-func dialEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
+func dial(ctx context.Context, options Options) (*Cluster, error) {
 	endpoints := options.Endpoints
 	secure, err := options.tls()
 	if err != nil {
@@ -114,22 +116,22 @@ func dialEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   endpoints,
 		TLS:         secure,
-		DialTimeout: etcdDialTimeout,
+		DialTimeout: dialTimeout,
 		Logger:      zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(endpoints, ","), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	if _, err := client.Get(ctx, keyRoot, clientv3.WithCountOnly()); err != nil {
+	if _, err := client.Get(ctx, KeyRoot, clientv3.WithCountOnly()); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","), whyUnreached(endpoints, secure, err)), client.Close())
 	}
-	return &Etcd{client: client, close: sync.OnceValue(client.Close)}, nil
+	return &Cluster{client: client, close: sync.OnceValue(client.Close)}, nil
 }
 
 // tls is nil for a cluster that speaks none. The client's pair is read at each connection, so that a new one needs no restart.
-func (o EtcdOptions) tls() (*tls.Config, error) {
+func (o Options) tls() (*tls.Config, error) {
 	isSecure := func(endpoint string) bool { return strings.HasPrefix(endpoint, "https://") }
 	if !slices.ContainsFunc(o.Endpoints, isSecure) {
 		return nil, nil
@@ -165,7 +167,7 @@ func (o EtcdOptions) tls() (*tls.Config, error) {
 // startEmbedded folds the ways in which an etcd server says no into an error: it returns one, it panics, it ends the
 // goroutine through its logger, or it never gets ready.
 func startEmbedded(ctx context.Context, dir string, fatal chan error) (*embed.Etcd, error) {
-	logger, err := etcdLogger(filepath.Join(dir, etcdLogName), fatal)
+	logger, err := newLogger(filepath.Join(dir, logName), fatal)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +175,7 @@ func startEmbedded(ctx context.Context, dir string, fatal chan error) (*embed.Et
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, etcdStartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	started := make(chan *embed.Etcd, 1)
 	go func() {
@@ -237,13 +239,13 @@ func stopWithin(stop func(), timeout time.Duration) {
 
 func embeddedConfig(dir string, logger *zap.Logger) (*embed.Config, error) {
 	config := embed.NewConfig()
-	config.Name = etcdMemberName
+	config.Name = memberName
 	config.Dir = dir
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	config.EnableGRPCGateway = false
 	config.AutoCompactionMode = embed.CompactorModePeriodic
-	config.AutoCompactionRetention = etcdCompactPeriod
-	config.SnapshotCount, config.SnapshotCatchUpEntries = etcdSnapshotCount, etcdCatchUp
+	config.AutoCompactionRetention = compactPeriod
+	config.SnapshotCount, config.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
 	// The one member talks to nobody: the client is in this process, so that there is no port to be in use, to guard or
 	// to find. The peer address is only the member's name in its own configuration.
 	peer, err := url.Parse("http://127.0.0.1:2380")
@@ -256,9 +258,9 @@ func embeddedConfig(dir string, logger *zap.Logger) (*embed.Config, error) {
 	return config, nil
 }
 
-// etcdLogger writes warnings to a file of their own. Where etcd would end the process without a word (its fatal and
+// newLogger writes warnings to a file of their own. Where etcd would end the process without a word (its fatal and
 // panic entries), only the goroutine ends, and the reason goes to fatal.
-func etcdLogger(path string, fatal chan error) (*zap.Logger, error) {
+func newLogger(path string, fatal chan error) (*zap.Logger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err

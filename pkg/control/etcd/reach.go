@@ -1,4 +1,4 @@
-package control
+package etcd
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func whyUnreached(endpoints []string, secure *tls.Config, err error) error {
 	}
 	defer conn.Close()
 	if secure == nil {
-		return fmt.Errorf("%s takes connections and does not answer within %s: it has no leader, is not etcd, or wants TLS (https://%s)", address, etcdDialTimeout, address)
+		return fmt.Errorf("%s takes connections and does not answer within %s: it has no leader, is not etcd, or wants TLS (https://%s)", address, dialTimeout, address)
 	}
 	config := secure.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(address)
@@ -36,5 +36,5 @@ func whyUnreached(endpoints []string, secure *tls.Config, err error) error {
 	if err := shaken.Handshake(); err != nil {
 		return fmt.Errorf("TLS with %s: %w", address, err)
 	}
-	return fmt.Errorf("%s speaks TLS and does not answer within %s: it has no leader, or takes no certificate like --etcd-cert", address, etcdDialTimeout)
+	return fmt.Errorf("%s speaks TLS and does not answer within %s: it has no leader, or takes no certificate like --etcd-cert", address, dialTimeout)
 }

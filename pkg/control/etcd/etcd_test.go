@@ -1,28 +1,21 @@
-package control
+package etcd
 
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-func openEtcd(t *testing.T, dir string) *Etcd {
+func openEtcd(t *testing.T, dir string) *Cluster {
 	t.Helper()
-	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir})
+	etcd, err := Open(t.Context(), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +26,7 @@ func openEtcd(t *testing.T, dir string) *Etcd {
 func TestOpenEtcd_SecondOpenNamesTheHolder(t *testing.T) {
 	dir := t.TempDir()
 	openEtcd(t, dir)
-	_, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir})
+	_, err := Open(t.Context(), Options{Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid=%d", os.Getpid())) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v", err)
 	}
@@ -52,7 +45,7 @@ func TestOpenEtcd_DatabaseHeldByForeignProcess(t *testing.T) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = OpenEtcd(t.Context(), EtcdOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), "locked by another process") {
+	if _, err = Open(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "locked by another process") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -60,13 +53,13 @@ func TestOpenEtcd_DatabaseHeldByForeignProcess(t *testing.T) {
 func TestOpenEtcd_StateIsKeptOverReopen(t *testing.T) {
 	dir := t.TempDir()
 	etcd := openEtcd(t, dir)
-	if _, err := etcd.Client().Put(t.Context(), keyStreamID, "7"); err != nil {
+	if _, err := etcd.Client().Put(t.Context(), KeyStreamID, "7"); err != nil {
 		t.Fatal(err)
 	}
 	if err := etcd.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := openEtcd(t, dir).Client().Get(t.Context(), keyStreamID)
+	got, err := openEtcd(t, dir).Client().Get(t.Context(), KeyStreamID)
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "7" {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -94,7 +87,7 @@ func TestOpenEtcd_DamagedDirectoryIsAnErrorNotAPanic(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), dir) {
+	if _, err := Open(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -102,7 +95,7 @@ func TestOpenEtcd_DamagedDirectoryIsAnErrorNotAPanic(t *testing.T) {
 // A full disk is a fatal entry in etcd's log, which would end the process in silence.
 func TestEtcdLogger_FatalEntryEndsItsGoroutineAndTellsWhy(t *testing.T) {
 	fatal := make(chan error, 1)
-	logger, err := etcdLogger(filepath.Join(t.TempDir(), etcdLogName), fatal)
+	logger, err := newLogger(filepath.Join(t.TempDir(), logName), fatal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,41 +112,10 @@ func TestEtcdLogger_FatalEntryEndsItsGoroutineAndTellsWhy(t *testing.T) {
 	}
 }
 
-// TestOpenEtcd_ExternalCluster runs a control plane on an etcd of another owner, over the network, and takes that away.
-func TestOpenEtcd_ExternalCluster(t *testing.T) {
-	config := embed.NewConfig()
-	config.Dir, config.LogLevel, config.LogOutputs = t.TempDir(), "panic", []string{os.DevNull}
-	config.ListenPeerUrls = nil
-	config.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cluster, err := embed.StartEtcd(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := sync.OnceFunc(cluster.Close)
-	t.Cleanup(stop)
-	<-cluster.Server.ReadyNotify()
-	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Endpoints: []string{cluster.Clients[0].Addr().String()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { etcd.Close() })
-	one := startInstance(t, etcd, false)
-	one.create("a")
-	one.reportTarget("t1", ring("a", "t1"))
-	if grant, err := one.acquire("a"); err != nil || grant.Epoch != 1 {
-		t.Fatalf("got %v, %v", grant, err)
-	}
-	stop()
-	one.until("that etcd is away is said", func() bool {
-		_, err := one.control.ListStreams(t.Context(), &api.ListStreamsRequest{})
-		return status.Code(err) == codes.Unavailable
-	})
-}
-
 func TestOpenEtcd_NoExternalClusterThere(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := OpenEtcd(ctx, EtcdOptions{Endpoints: []string{"127.0.0.1:1"}})
+	_, err := Open(ctx, Options{Endpoints: []string{"127.0.0.1:1"}})
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Fatalf("got %v", err)
 	}
