@@ -25,6 +25,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // Every administrative act becomes a record of the audit stream. It is written to etcd first, before the act is done, then with what came of it; whoever
@@ -278,7 +279,7 @@ func (r *recorder) isFull(ctx context.Context, most int64) bool {
 // forwarder moves audit events from etcd to the audit stream, on the instance that leads.
 type forwarder struct {
 	client  *clientv3.Client
-	mirror  *mirror
+	mirror  *state.Mirror
 	logger  *slog.Logger
 	waiting *atomic.Int64 // events in etcd; 0 where this instance does not lead
 	sink    func(context.Context, [][]byte) error
@@ -316,9 +317,9 @@ func (f *forwarder) run(ctx context.Context, guards []clientv3.Cmp) {
 // holdAudit opens the audit stream anew when it was written before and nobody holds it, as after a restart of the control plane or of the ring's target: else it were a stream without a writer
 // until the next act. One that nobody has written yet is left alone, for it would stand in the way of a restore.
 func (f *forwarder) holdAudit(ctx context.Context) error {
-	now, _ := f.mirror.load()
-	if f.stream == "" || now.streams[f.stream] == nil || time.Since(f.held) < actsReopen || now.isStaying(f.stream) != nil ||
-		now.status(f.stream).Condition != api.Condition_CONDITION_WRITER_GONE {
+	now, _ := f.mirror.Load()
+	if f.stream == "" || now.Streams[f.stream] == nil || time.Since(f.held) < actsReopen || now.CheckNotDeleted(f.stream) != nil ||
+		now.Status(f.stream).Condition != api.Condition_CONDITION_WRITER_GONE {
 		return nil
 	}
 	f.held = time.Now()
@@ -376,8 +377,8 @@ func (f *forwarder) isForRestore() bool {
 	if f.stream == "" {
 		return false
 	}
-	now, _ := f.mirror.load()
-	return len(now.streams) == 0
+	now, _ := f.mirror.Load()
+	return len(now.Streams) == 0
 }
 
 // finished is an act as it is recorded; false while its outcome may still come.
@@ -416,7 +417,7 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
 	ctx = context.WithValue(ctx, callerKey{}, access.Caller{ID: "control", IsLocal: true})

@@ -16,6 +16,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 const (
@@ -106,8 +107,8 @@ func isWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRA
 func isDrain(grant *api.FarGrant) bool  { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
 
 // drainToken is the token of an assignment for one of the rings; nil: it needs none.
-func (v *view) drainToken(assignment *api.Assignment, member int) []byte {
-	for _, grant := range v.admissions[reconcile.MemberKey(assignment.Stream, member)].GetGrants() {
+func drainToken(v *state.View, assignment *api.Assignment, member int) []byte {
+	for _, grant := range v.Admissions[reconcile.MemberKey(assignment.Stream, member)].GetGrants() {
 		if isDrain(grant) && grant.Generation == assignment.Generation {
 			return grant.Token
 		}
@@ -115,8 +116,8 @@ func (v *view) drainToken(assignment *api.Assignment, member int) []byte {
 	return nil
 }
 
-// isFar decides whether a holder gets the ring's far URI.
-func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
+// isFarHolder decides whether a holder gets the ring's far URI.
+func isFarHolder(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
 	switch request.Transport {
 	case reconcile.TransportMem:
 		return false, nil
@@ -129,7 +130,7 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 		return true, nil
 	case "":
 		host := request.Holder.GetHost()
-		return len(ring.FarUris) > 0 && host != "" && host != v.targets[ring.Target].GetAgent().GetHost(), nil
+		return len(ring.FarUris) > 0 && host != "" && host != v.Targets[ring.Target].GetAgent().GetHost(), nil
 	}
 	return false, refusal.InvalidArgument("", []*api.Problem{{Field: "transport", Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi"}})
 }

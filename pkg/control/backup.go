@@ -22,6 +22,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 const (
@@ -126,15 +127,15 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 	return stream.SendAndClose(&api.RestoreResponse{Entries: uint64(count)})
 }
 
-// replaced are the control plane's own streams that a backup takes the place of: with its ring, which the targets have. They must have no ring here yet, for there may be records in
+// replacedStreams are the control plane's own streams that a backup takes the place of: with its ring, which the targets have. They must have no ring here yet, for there may be records in
 // that, and be in the backup, whose ids are given to others otherwise.
-func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) {
-	for _, name := range slices.Sorted(maps.Keys(v.streams)) {
+func replacedStreams(v *state.View, entries []*api.BackupEntry) (names []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(v.Streams)) {
 		if !pattern.IsSystem(name) {
 			return nil, hasStreams()
 		}
-		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
-		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) || v.epochs[name] != 0 {
+		rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
+		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) || v.Epochs[name] != 0 {
 			return nil, refusal.Precondition(refusal.ReasonNotEmpty, "name", refusal.Quote(name), "expected a control plane to which no target has come").
 				Errorf("this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
 		}
@@ -158,7 +159,7 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 	if err != nil {
 		return err
 	}
-	own, err := now.replaced(entries)
+	own, err := replacedStreams(now, entries)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 		}
 		for _, name := range own {
 			if i == 0 { // what comes behind has been changed by this
-				guards = append(guards, unchangedSince(now, etcd.KeyRings+name), unchangedSince(now, etcd.KeyEpochs+name), unchangedSince(now, etcd.KeyStreams+name))
+				guards = append(guards, state.UnchangedSince(now, etcd.KeyRings+name), state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
 			}
 		}
 		put, err := s.config.Client.Txn(ctx).If(guards...).Then(writes...).Commit()
@@ -182,7 +183,7 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 		}
 		revision = put.Header.Revision
 	}
-	return s.mirror.waitRevision(ctx, revision)
+	return s.mirror.WaitRevision(ctx, revision)
 }
 
 // restoreGuards are the conditions of a batch: none of its streams is there, or none at all, but the control plane's own.
@@ -234,7 +235,7 @@ func restored(entry *api.BackupEntry) (*api.BackupEntry, error) {
 			}
 		})
 	default:
-		err = newView().put(key, []byte(value))
+		err = state.NewView().Put(key, []byte(value))
 	}
 	if err == nil && prefix != "" && name == "" {
 		err = fmt.Errorf("key %q has no name", entry.Key)

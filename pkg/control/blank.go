@@ -8,11 +8,12 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // placeGuards are the conditions under which a ring is wanted in the place of none, or of one in which nothing can be: it still is so, and no epoch was granted. A grant is given only
 // for the rings that its giver has seen (ringsUnchanged), so that of a grant and this the second one fails.
-func placeGuards(now *view, action reconcile.Action) []clientv3.Cmp {
+func placeGuards(now *state.View, action reconcile.Action) []clientv3.Cmp {
 	spec := action.Place
 	isStill := reconcile.IsMovable
 	if action.Renew != nil {
@@ -20,20 +21,20 @@ func placeGuards(now *view, action reconcile.Action) []clientv3.Cmp {
 	}
 	name := spec.Stream.Spec.Name
 	key := etcd.KeyRings + reconcile.MemberKey(name, int(spec.Member))
-	have := now.rings[reconcile.MemberKey(name, int(spec.Member))]
-	if have == nil || !isStill(now.world(), have) {
+	have := now.Rings[reconcile.MemberKey(name, int(spec.Member))]
+	if have == nil || !isStill(now.World(), have) {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
 	}
-	return []clientv3.Cmp{unchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0)}
+	return []clientv3.Cmp{state.UnchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0)}
 }
 
 // keepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI alone may hold records although no epoch was granted.
-func (v *view) keepSigns(state *api.TargetState) {
+func keepSigns(v *state.View, state *api.TargetState) {
 	for _, ring := range state.Rings {
 		if !ring.IsMissing {
 			continue
 		}
-		for _, before := range v.targets[state.Agent.Id].GetRings() {
+		for _, before := range v.Targets[state.Agent.Id].GetRings() {
 			if before.Stream == ring.Stream {
 				ring.WriterEpoch, ring.AppendedLsn = max(ring.WriterEpoch, before.WriterEpoch), max(ring.AppendedLsn, before.AppendedLsn)
 			}

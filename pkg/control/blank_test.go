@@ -16,16 +16,17 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // leading is a reconciler that does what a test tells it, and nothing by itself.
 func leading(t *testing.T) *reconciler {
 	t.Helper()
 	etcd := etcdtest.Open(t, t.TempDir())
-	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	m := state.NewMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { m.run(ctx) })
+	following.Go(func() { m.Run(ctx) })
 	t.Cleanup(func() { cancel(); following.Wait() })
 	return &reconciler{client: etcd.Client(), mirror: m, logger: slog.New(slog.DiscardHandler)}
 }
@@ -42,7 +43,7 @@ func (r *reconciler) put(t *testing.T, key string, message proto.Message) {
 }
 
 // place makes a stream whose ring is wanted of a target, which says this of it.
-func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.RingState) *view {
+func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.RingState) *state.View {
 	t.Helper()
 	spec, err := completeSpec(&api.StreamSpec{Name: name})
 	if err != nil {
@@ -55,15 +56,17 @@ func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 	target := "of-" + name
 	agent := &api.Agent{Id: target, Host: target}
 	r.put(t, etcd.KeyRings+name, &api.RingSpec{Target: target, Stream: stream, RingUuid: uuid})
-	state := &api.TargetState{Agent: agent}
+	reported := &api.TargetState{Agent: agent}
 	if seen != nil {
-		state.Rings = []*api.RingState{seen}
+		reported.Rings = []*api.RingState{seen}
 		r.put(t, etcd.KeyLiveTargets+target, agent)
 	}
-	r.put(t, etcd.KeyTargets+target, state)
+	r.put(t, etcd.KeyTargets+target, reported)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	now, err := r.mirror.wait(ctx, func(v *view) bool { return v.targets[target] != nil && v.rings[name] != nil && v.streams[name] != nil })
+	now, err := r.mirror.Wait(ctx, func(v *state.View) bool {
+		return v.Targets[target] != nil && v.Rings[name] != nil && v.Streams[name] != nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,16 +82,16 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 	grants := 0
 	for round := range 40 {
 		name, action := fmt.Sprint("s", round), reconcile.Action{}
-		var now *view
+		var now *state.View
 		if round%2 == 0 {
 			now = r.place(t, name, []byte("0123456789abcdef"), &api.RingState{Stream: name, IsMissing: true, Error: "is missing"})
-			action.Renew = &api.RingSpec{Target: "of-" + name, Stream: now.streams[name], LostUuid: []byte("0123456789abcdef")}
+			action.Renew = &api.RingSpec{Target: "of-" + name, Stream: now.Streams[name], LostUuid: []byte("0123456789abcdef")}
 		} else {
 			now = r.place(t, name, nil, nil)
-			action.Place = &api.RingSpec{Target: "other", Stream: now.streams[name]}
+			action.Place = &api.RingSpec{Target: "other", Stream: now.Streams[name]}
 		}
-		if planned := reconcile.Plan(now.world(), time.Now()); len(planned) == 0 {
-			t.Fatalf("round %d: nothing is planned for %v", round, now.rings[name])
+		if planned := reconcile.Plan(now.World(), time.Now()); len(planned) == 0 {
+			t.Fatalf("round %d: nothing is planned for %v", round, now.Rings[name])
 		}
 		var granted, placed error
 		start := make(chan struct{})
@@ -117,17 +120,17 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 // stays -- after a grant no ring is ever made anew, by nobody who decided on it before or after.
 func (r *reconciler) stays(t *testing.T, round int, name string, action reconcile.Action) {
 	t.Helper()
-	seen, _ := r.mirror.load()
+	seen, _ := r.mirror.Load()
 	if err := r.performAll(t.Context(), seen, []reconcile.Action{action}, nil); err == nil {
 		t.Fatalf("round %d: done after a grant", round)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	now, err := r.mirror.wait(ctx, func(v *view) bool { return v.epochs[name] > 0 })
+	now, err := r.mirror.Wait(ctx, func(v *state.View) bool { return v.Epochs[name] > 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, planned := range reconcile.Plan(now.world(), time.Now()) {
+	for _, planned := range reconcile.Plan(now.World(), time.Now()) {
 		if planned.Stream() == name {
 			t.Fatalf("round %d: after a grant it is planned to %s", round, planned.Verb())
 		}

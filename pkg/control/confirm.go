@@ -11,6 +11,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // confirmation is what is waited for at the targets of a stream: that nobody below an epoch can write any more and, where the holder comes from another host,
@@ -26,11 +27,11 @@ type confirmation struct {
 }
 
 // isConfirmed tells it of one ring. A fence above the epoch is one as well: the grant is somebody else's already, as its holder will find.
-func (c *confirmation) isConfirmed(v *view, i int) bool {
+func (c *confirmation) isConfirmed(v *state.View, i int) bool {
 	if !c.isAsked[i] {
 		return true
 	}
-	ring := reconcile.SeenRing(v.targets, v.rings[reconcile.MemberKey(c.stream, i)])
+	ring := reconcile.SeenRing(v.Targets, v.Rings[reconcile.MemberKey(c.stream, i)])
 	fenced := ring.GetEpochFenced()
 	if c.isLocal && len(ring.GetFarUris()) == 0 {
 		fenced = max(fenced, ring.GetEpochMin())
@@ -39,16 +40,16 @@ func (c *confirmation) isConfirmed(v *view, i int) bool {
 }
 
 // count gives how many rings have confirmed it, how many of these count, and whether all have whose targets live.
-func (c *confirmation) count(v *view) (count, fences int, isAll bool) {
+func (c *confirmation) count(v *state.View) (count, fences int, isAll bool) {
 	isAll = true
 	for i := range c.isAsked {
-		spec := v.rings[reconcile.MemberKey(c.stream, i)]
+		spec := v.Rings[reconcile.MemberKey(c.stream, i)]
 		if c.isConfirmed(v, i) {
 			count++
-			if reconcile.Counts(spec, reconcile.SeenRing(v.targets, spec)) {
+			if reconcile.Counts(spec, reconcile.SeenRing(v.Targets, spec)) {
 				fences++
 			}
-		} else if v.liveTargets[spec.GetTarget()] != nil {
+		} else if v.LiveTargets[spec.GetTarget()] != nil {
 			isAll = false
 		}
 	}
@@ -56,14 +57,14 @@ func (c *confirmation) count(v *view) (count, fences int, isAll bool) {
 }
 
 // wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join it later.
-func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
+func (c *confirmation) wait(ctx context.Context, m *state.Mirror) (*state.View, error) {
 	limit := confirmWaitMax
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = max(0, min(limit, time.Until(deadline)-answerReserve))
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	now, err := m.wait(waiting, func(v *view) bool {
+	now, err := m.Wait(waiting, func(v *state.View) bool {
 		count, fences, _ := c.count(v)
 		return count >= c.required && fences >= c.fences
 	})
@@ -78,7 +79,7 @@ func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
 	}
 	rest, stop := context.WithTimeout(waiting, confirmGrace)
 	defer stop()
-	now, _ = m.wait(rest, func(v *view) bool { // those that have not by then are left out
+	now, _ = m.Wait(rest, func(v *state.View) bool { // those that have not by then are left out
 		_, _, isAll := c.count(v)
 		return isAll
 	})
@@ -86,15 +87,15 @@ func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
 }
 
 // refusal names those that have not confirmed, and why.
-func (c *confirmation) refusal(now *view, limit time.Duration) error {
+func (c *confirmation) refusal(now *state.View, limit time.Duration) error {
 	var why []string
 	for i := range c.isAsked {
-		spec := now.rings[reconcile.MemberKey(c.stream, i)]
-		reason := reconcile.SeenRing(now.targets, spec).GetError()
-		if c.isConfirmed(now, i) && reconcile.Counts(spec, reconcile.SeenRing(now.targets, spec)) {
+		spec := now.Rings[reconcile.MemberKey(c.stream, i)]
+		reason := reconcile.SeenRing(now.Targets, spec).GetError()
+		if c.isConfirmed(now, i) && reconcile.Counts(spec, reconcile.SeenRing(now.Targets, spec)) {
 			continue
 		}
-		if now.liveTargets[spec.GetTarget()] == nil {
+		if now.LiveTargets[spec.GetTarget()] == nil {
 			reason = "it does not report"
 		}
 		if c.isConfirmed(now, i) {
@@ -115,9 +116,9 @@ func (c *confirmation) refusal(now *view, limit time.Duration) error {
 }
 
 // fencedTargets tells who has confirmed and who has not.
-func (c *confirmation) fencedTargets(v *view) (fenced, unreached []string) {
+func (c *confirmation) fencedTargets(v *state.View) (fenced, unreached []string) {
 	for i := range c.isAsked {
-		target := v.rings[reconcile.MemberKey(c.stream, i)].GetTarget()
+		target := v.Rings[reconcile.MemberKey(c.stream, i)].GetTarget()
 		if c.isConfirmed(v, i) {
 			fenced = append(fenced, target)
 		} else {

@@ -16,6 +16,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // spec is what operators say of a host.
@@ -30,18 +31,18 @@ type declared[S spec] struct {
 	kind    string // for people
 	changed string // for the history
 	prefix  string // of etcd's keys
-	of      func(*view) map[string]S
+	of      func(*state.View) map[string]S
 	changes func(have, asked S) []*api.FieldChange
 }
 
 // have is what is declared of a host, and at which revision; 0: nothing.
-func (d declared[S]) have(host string) (v *view, have S, revision int64, err error) {
+func (d declared[S]) have(host string) (v *state.View, have S, revision int64, err error) {
 	if v, err = d.server.fresh(); err != nil {
 		return nil, have, 0, err
 	}
 	have, isThere := d.of(v)[host]
 	if isThere {
-		revision = d.server.mirror.history.revision(d.changed, host)
+		revision = d.server.mirror.History.Revision(d.changed, host)
 	}
 	return v, have, revision, nil
 }
@@ -119,7 +120,7 @@ func (d declared[S]) write(ctx context.Context, verb, host string, unchanged cli
 		return refusal.ChangedMeanwhile(fmt.Sprintf("%s %q", d.kind, host))
 	}
 	d.server.config.Logger.Info(verb, d.kind, host, "by", callerOf(ctx).ID)
-	return d.server.mirror.waitRevision(ctx, put.Header.Revision)
+	return d.server.mirror.WaitRevision(ctx, put.Header.Revision)
 }
 
 // unknownHost names some of the hosts that there are.
@@ -135,7 +136,7 @@ func unknownHost(kind, host string, known []string) error {
 }
 
 // namedAmong are the hosts of a watch: of all, or of those that changed, whether they are there or not.
-func namedAmong(hosts agentsOn, named string, changed []string, isAll bool) ([]string, error) {
+func namedAmong(hosts state.AgentsByHost, named string, changed []string, isAll bool) ([]string, error) {
 	if isAll {
 		return hostsNamed(hosts, named)
 	}
@@ -147,13 +148,13 @@ func namedAmong(hosts agentsOn, named string, changed []string, isAll bool) ([]s
 
 // watchHosts tells of what changed of a kind behind a revision, and goes on until the caller ends it: of all there is first when nothing was heard yet, or
 // nobody knows any more what came since.
-func (s *Server) watchHosts(ctx context.Context, kind string, last int64, tell func(now *view, changed []string, isAll bool) error) error {
+func (s *Server) watchHosts(ctx context.Context, kind string, last int64, tell func(now *state.View, changed []string, isAll bool) error) error {
 	isFirst := last == 0
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
-		now, changed := s.mirror.load()
-		names, isKnown := s.mirror.history.changedSince(kind, last, now.revision)
-		isAll := isFirst || !isKnown || last > now.revision
-		last, isFirst = now.revision, false
+		now, changed := s.mirror.Load()
+		names, isKnown := s.mirror.History.ChangedSince(kind, last, now.Revision)
+		isAll := isFirst || !isKnown || last > now.Revision
+		last, isFirst = now.Revision, false
 		if !isAll && len(names) == 0 {
 			return changed, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // drifts are the conditions of a stream that is declared and not so: not made, not of its level, not there, or drained by nobody. That a ring fills or has no writer is no drift: nobody
@@ -19,28 +20,28 @@ var drifts = []api.Condition{
 }
 
 // driftFrom compares what was declared before, and is declared in the fabric, with what is seen.
-func (v *view) driftFrom(caller access.Caller, fabric *api.Fabric) (list []*api.Drift) {
+func driftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []*api.Drift) {
 	for _, target := range fabric.GetTargets() {
-		if v.targetSpecs[target.Host] != nil && !v.hasTargetOn(target.Host) {
+		if v.TargetSpecs[target.Host] != nil && !hasTargetOn(v, target.Host) {
 			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: fmt.Sprintf("no target on host %s reports: start farlogd target there", target.Host)})
 		}
 	}
 	for _, target := range fabric.GetTargets() {
-		if reason := v.overfullOf(target); reason != "" {
+		if reason := overfullOf(v, target); reason != "" {
 			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: reason})
 		}
 	}
-	used := check.Uses(v.streams)
+	used := check.Uses(v.Streams)
 	for _, quota := range fabric.GetTenants() {
 		if reason := check.WhyBeyond(quota, used[quota.Name]); reason != "" {
 			list = append(list, &api.Drift{Kind: "tenant", Name: quota.Name, Reason: reason})
 		}
 	}
 	for _, spec := range fabric.GetStreams() {
-		if v.streams[spec.Name] == nil || caller.May(api.ControlService_GetStream_FullMethodName, spec.Name) != nil {
+		if v.Streams[spec.Name] == nil || caller.May(api.ControlService_GetStream_FullMethodName, spec.Name) != nil {
 			continue
 		}
-		if one := v.status(spec.Name); slices.Contains(drifts, one.Condition) {
+		if one := v.Status(spec.Name); slices.Contains(drifts, one.Condition) {
 			list = append(list, &api.Drift{Kind: "stream", Name: spec.Name, Condition: one.Condition, Reason: one.Reason})
 		}
 	}
@@ -49,7 +50,7 @@ func (v *view) driftFrom(caller access.Caller, fabric *api.Fabric) (list []*api.
 
 // driftBehind is driftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to change: that no target takes its ring, or that no drain is there. What
 // else it is not yet is being made.
-func (v *view) driftBehind(caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec) (list []*api.Drift) {
+func driftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec) (list []*api.Drift) {
 	isNew := make(map[string]bool, len(created))
 	for _, spec := range created {
 		isNew[spec.Name] = true
@@ -60,13 +61,13 @@ func (v *view) driftBehind(caller access.Caller, fabric *api.Fabric, created []*
 			old.Streams = append(old.Streams, spec)
 		}
 	}
-	list = v.driftFrom(caller, old)
-	drained, world, now, reasons := v.drainHosts(), v.world(), time.Now(), map[string]string{}
+	list = driftFrom(v, caller, old)
+	drained, world, now, reasons := v.DrainHosts(), v.World(), time.Now(), map[string]string{}
 	for _, spec := range created {
-		if v.streams[spec.Name] == nil {
+		if v.Streams[spec.Name] == nil {
 			continue
 		}
-		specs, _ := reconcile.RingSpecs(v.rings, v.streams[spec.Name])
+		specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[spec.Name])
 		one := &api.Drift{Kind: "stream", Name: spec.Name, Condition: api.Condition_CONDITION_PENDING}
 		if slices.Contains(specs, nil) {
 			alike := placedAs(spec)
@@ -74,12 +75,12 @@ func (v *view) driftBehind(caller access.Caller, fabric *api.Fabric, created []*
 				alike = "stream " + spec.Name
 			}
 			if _, isKnown := reasons[alike]; !isKnown {
-				reasons[alike] = v.whyNotPlaced(world, spec.Name, now)
+				reasons[alike] = v.WhyNotPlaced(world, spec.Name, now)
 			}
 			one.Reason = reasons[alike]
 		}
 		if one.Reason == "" {
-			one.Condition, one.Reason = api.Condition_CONDITION_DRAIN_GONE, v.whyNoDrain(drained, spec)
+			one.Condition, one.Reason = api.Condition_CONDITION_DRAIN_GONE, whyNoDrain(v, drained, spec)
 		}
 		if one.Reason != "" {
 			list = append(list, one)
@@ -94,12 +95,12 @@ func placedAs(spec *api.StreamSpec) string {
 }
 
 // whyNoDrain says that no drain lives that a stream could be given to, whatever becomes of its rings; "": one may.
-func (v *view) whyNoDrain(hosts agentsOn, spec *api.StreamSpec) string {
+func whyNoDrain(v *state.View, hosts state.AgentsByHost, spec *api.StreamSpec) string {
 	if host := spec.DrainHost; host != "" {
-		if !slices.ContainsFunc(hosts[host], func(id string) bool { return v.liveDrains[id] != nil }) {
+		if !slices.ContainsFunc(hosts[host], func(id string) bool { return v.LiveDrains[id] != nil }) {
 			return fmt.Sprintf("no drain on host %s is registered: start farlogd drain there", host)
 		}
-	} else if len(v.liveDrains) == 0 {
+	} else if len(v.LiveDrains) == 0 {
 		return "no drain is registered: start farlogd drain"
 	}
 	return ""

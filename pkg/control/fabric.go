@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // fabricPlan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by pure functions.
@@ -31,7 +31,7 @@ type fabricPlan struct {
 }
 
 // planFabric compares. All that is wrong is in problems; then nothing of the rest may be done. With a pruner what he has declared before and no longer does goes.
-func planFabric(v *view, asked *api.Fabric, pruner *access.Caller) (*fabricPlan, error) {
+func planFabric(v *state.View, asked *api.Fabric, pruner *access.Caller) (*fabricPlan, error) {
 	fabric, plan := check.Complete(asked), new(fabricPlan)
 	plan.compareTargets(v, fabric.Targets)
 	plan.compareDrains(v, fabric.Drains)
@@ -42,29 +42,11 @@ func planFabric(v *view, asked *api.Fabric, pruner *access.Caller) (*fabricPlan,
 	if pruner != nil {
 		plan.prune(v, *pruner, fabric)
 	}
-	world := v.declared()
+	world := v.Declared()
 	world.Ending = plan.ending()
 	found, err := check.Fabric(world, fabric)
 	plan.problems, plan.isLimited, plan.isRaised = append(found.Problems, plan.problems...), found.IsLimited, found.IsRaised
 	return plan, err
-}
-
-// declared is what there is, for those who look at what is to be declared beside it.
-func (v *view) declared() check.World {
-	world := check.World{World: v.world(), Tenants: v.tenants, Routes: v.routeSpecs(), DrainHosts: map[string]bool{}, Now: time.Now()}
-	for host := range v.drainHosts() {
-		world.DrainHosts[host] = true
-	}
-	return world
-}
-
-// routeSpecs are the routes that there are.
-func (v *view) routeSpecs() check.Routes {
-	all := make(check.Routes, len(v.routes))
-	for name, route := range v.routes {
-		all[name] = route.Spec
-	}
-	return all
 }
 
 // ending are the streams that go.
@@ -80,9 +62,9 @@ func (p *fabricPlan) fail(field, value, rule string, args ...any) {
 	p.problems = append(p.problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
 }
 
-func (p *fabricPlan) compareTargets(v *view, asked []*api.TargetSpec) {
+func (p *fabricPlan) compareTargets(v *state.View, asked []*api.TargetSpec) {
 	for _, target := range asked {
-		have := v.targetSpecs[target.Host]
+		have := v.TargetSpecs[target.Host]
 		fields := targetChanges(have, target)
 		if have != nil && len(fields) == 0 {
 			continue
@@ -111,10 +93,10 @@ func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 	return changes
 }
 
-func (p *fabricPlan) compareStreams(v *view, asked []*api.StreamSpec) {
+func (p *fabricPlan) compareStreams(v *state.View, asked []*api.StreamSpec) {
 	for i, spec := range asked {
-		have := v.streams[spec.Name]
-		if reconcile.IsBeingDeleted(v.deletions[spec.Name]) {
+		have := v.Streams[spec.Name]
+		if reconcile.IsBeingDeleted(v.Deletions[spec.Name]) {
 			continue // which is a problem by itself
 		}
 		if have == nil {
@@ -141,14 +123,14 @@ func newFields(spec *api.StreamSpec) (fields []*api.FieldChange) {
 	return fields
 }
 
-func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
-	for _, host := range slices.Sorted(maps.Keys(v.targetSpecs)) {
+func (p *fabricPlan) findUndeclared(v *state.View, fabric *api.Fabric) {
+	for _, host := range slices.Sorted(maps.Keys(v.TargetSpecs)) {
 		if !slices.ContainsFunc(fabric.Targets, func(spec *api.TargetSpec) bool { return spec.Host == host }) {
 			p.undeclared = append(p.undeclared, "target "+host)
 		}
 	}
 	p.findUndeclaredDrains(v, fabric)
-	for _, name := range slices.Sorted(maps.Keys(v.tenants)) {
+	for _, name := range slices.Sorted(maps.Keys(v.Tenants)) {
 		if !slices.ContainsFunc(fabric.Tenants, func(spec *api.TenantSpec) bool { return spec.Name == name }) {
 			p.undeclared = append(p.undeclared, "tenant "+name)
 		}
@@ -157,38 +139,38 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 	for _, spec := range fabric.Streams {
 		declared[spec.Name] = true
 	}
-	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.streams))) {
-		if !declared[name] && !reconcile.IsBeingDeleted(v.deletions[name]) {
+	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.Streams))) {
+		if !declared[name] && !reconcile.IsBeingDeleted(v.Deletions[name]) {
 			p.undeclared = append(p.undeclared, "stream "+name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.routes)) {
+	for _, name := range slices.Sorted(maps.Keys(v.Routes)) {
 		if !slices.ContainsFunc(fabric.Routes, func(spec *api.RouteSpec) bool { return spec.Name == name }) {
 			p.undeclared = append(p.undeclared, "route "+name)
 		}
 	}
 }
 
-// fabric is what is declared now.
-func (v *view) fabric() *api.Fabric {
+// declaredFabric is what is declared now.
+func declaredFabric(v *state.View) *api.Fabric {
 	fabric := new(api.Fabric)
-	for _, host := range slices.Sorted(maps.Keys(v.targetSpecs)) {
-		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
+	for _, host := range slices.Sorted(maps.Keys(v.TargetSpecs)) {
+		fabric.Targets = append(fabric.Targets, v.TargetSpecs[host])
 	}
-	for _, host := range slices.Sorted(maps.Keys(v.drainSpecs)) {
-		fabric.Drains = append(fabric.Drains, v.drainSpecs[host])
+	for _, host := range slices.Sorted(maps.Keys(v.DrainSpecs)) {
+		fabric.Drains = append(fabric.Drains, v.DrainSpecs[host])
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.tenants)) {
-		fabric.Tenants = append(fabric.Tenants, v.tenants[name])
+	for _, name := range slices.Sorted(maps.Keys(v.Tenants)) {
+		fabric.Tenants = append(fabric.Tenants, v.Tenants[name])
 	}
-	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.streams))) {
-		if reconcile.IsBeingDeleted(v.deletions[name]) {
+	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.Streams))) {
+		if reconcile.IsBeingDeleted(v.Deletions[name]) {
 			continue
 		}
-		fabric.Streams = append(fabric.Streams, v.streams[name].Spec)
+		fabric.Streams = append(fabric.Streams, v.Streams[name].Spec)
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.routes)) {
-		fabric.Routes = append(fabric.Routes, v.routes[name].Spec)
+	for _, name := range slices.Sorted(maps.Keys(v.Routes)) {
+		fabric.Routes = append(fabric.Routes, v.Routes[name].Spec)
 	}
 	return fabric
 }

@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // compareDrains finds drains that are declared anew or otherwise.
-func (p *fabricPlan) compareDrains(v *view, asked []*api.DrainSpec) {
+func (p *fabricPlan) compareDrains(v *state.View, asked []*api.DrainSpec) {
 	for _, drain := range asked {
-		have := v.drainSpecs[drain.Host]
+		have := v.DrainSpecs[drain.Host]
 		fields := drainChanges(have, drain)
 		if have != nil && len(fields) == 0 {
 			continue
@@ -20,8 +21,8 @@ func (p *fabricPlan) compareDrains(v *view, asked []*api.DrainSpec) {
 	}
 }
 
-func (p *fabricPlan) findUndeclaredDrains(v *view, fabric *api.Fabric) {
-	for _, host := range slices.Sorted(maps.Keys(v.drainSpecs)) {
+func (p *fabricPlan) findUndeclaredDrains(v *state.View, fabric *api.Fabric) {
+	for _, host := range slices.Sorted(maps.Keys(v.DrainSpecs)) {
 		if !slices.ContainsFunc(fabric.Drains, func(spec *api.DrainSpec) bool { return spec.Host == host }) {
 			p.undeclared = append(p.undeclared, "drain "+host)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // problemsIn takes the details out of an error.
@@ -277,7 +278,7 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 // Whatever is declared: what was planned and written leaves nothing to plan, and a plan with problems changes nothing.
 func TestPlanFabric_Settles(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		v := newView()
+		v := state.NewView()
 		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
 			fabric := drawFabric(rt)
 			plan, err := planFabric(v, fabric, nil)
@@ -288,13 +289,13 @@ func TestPlanFabric_Settles(t *testing.T) {
 				continue
 			}
 			for _, target := range plan.targets {
-				v.targetSpecs[target.Host] = target
+				v.TargetSpecs[target.Host] = target
 			}
 			for _, drain := range plan.drains {
-				v.drainSpecs[drain.Host] = drain
+				v.DrainSpecs[drain.Host] = drain
 			}
 			for _, spec := range append(plan.created, plan.updated...) {
-				v.streams[spec.Name] = &api.Stream{Spec: spec}
+				v.Streams[spec.Name] = &api.Stream{Spec: spec}
 			}
 			again, err := planFabric(v, fabric, nil)
 			if err != nil || len(again.changes) != 0 || len(again.problems) != 0 {
@@ -333,7 +334,7 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}},
 		Streams: []*api.StreamSpec{{Name: "big", RingSizeBytes: 200 << 20}, {Name: "fits", RingSizeBytes: 100 << 20}, {Name: "later", RingSizeBytes: 100 << 20}},
 	}
-	problems := func(v *view) (texts []string) {
+	problems := func(v *state.View) (texts []string) {
 		t.Helper()
 		plan, err := planFabric(v, fabric, nil)
 		if err != nil {
@@ -344,13 +345,13 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 		}
 		return texts
 	}
-	v := newView()
+	v := state.NewView()
 	want := []string{"fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of host beta: no target has more",
 		"fabric.streams[2].ring_size_bytes=104857600: expected a target with room for it beside what is declared: host beta has 0 bytes left of its capacity of 104857600, the ring needs 104857600"}
 	if got := problems(v); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	v.liveTargets["gamma-1"] = &api.Agent{Id: "gamma-1", Host: "gamma"}
+	v.LiveTargets["gamma-1"] = &api.Agent{Id: "gamma-1", Host: "gamma"}
 	if got := problems(v); len(got) != 0 {
 		t.Errorf("a registered host without a limit: %q", got)
 	}
@@ -408,11 +409,11 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 
 // A capacity that is lowered below what lies on the host is told.
 func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
-	v := newView()
-	v.liveTargets["alpha-1"] = &api.Agent{Id: "alpha-1", Host: "alpha"}
-	v.rings["a"] = &api.RingSpec{Target: "alpha-1", Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 200 << 20}}}
+	v := state.NewView()
+	v.LiveTargets["alpha-1"] = &api.Agent{Id: "alpha-1", Host: "alpha"}
+	v.Rings["a"] = &api.RingSpec{Target: "alpha-1", Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 200 << 20}}}
 	for capacity, want := range map[uint64]string{0: "", 200 << 20: "", 100 << 20: "its rings have 209715200 bytes, more than its capacity of 104857600"} {
-		drift := v.driftFrom(access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: capacity}}})
+		drift := driftFrom(v, access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: capacity}}})
 		if got := len(drift) > 0 && strings.HasPrefix(drift[0].Reason, want); got != (want != "") {
 			t.Errorf("capacity %d: got %v, want %q", capacity, drift, want)
 		}

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // Agents come and go: hosts are renamed, daemons get other directories, and each leaves a line behind. What the last one of such said is forgotten when it holds nothing.
@@ -19,9 +20,9 @@ const (
 
 // forget drops what agents told that have ended and hold nothing, and hosts that are silent. gone is since when each was seen to be gone, by key.
 func (r *reconciler) forget(ctx context.Context, gone map[string]time.Time, now time.Time, guards []clientv3.Cmp) error {
-	seen, _ := r.mirror.load()
-	for key, alive := range seen.forgettable(gone, now) {
-		holds := append(guards[:len(guards):len(guards)], unchangedSince(seen, key))
+	seen, _ := r.mirror.Load()
+	for key, alive := range forgettable(seen, gone, now) {
+		holds := append(guards[:len(guards):len(guards)], state.UnchangedSince(seen, key))
 		if alive != "" {
 			holds = append(holds, clientv3.Compare(clientv3.CreateRevision(alive), "=", 0))
 		}
@@ -44,7 +45,7 @@ func (r *reconciler) forget(ctx context.Context, gone map[string]time.Time, now 
 }
 
 // forgettable are the keys of what may be forgotten, and of the lives that must not be there then.
-func (v *view) forgettable(gone map[string]time.Time, now time.Time) map[string]string {
+func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[string]string {
 	keys := map[string]string{}
 	look := func(key, alive string, isHeld bool, reported time.Time) {
 		if isHeld {
@@ -59,23 +60,23 @@ func (v *view) forgettable(gone map[string]time.Time, now time.Time) map[string]
 			delete(gone, key)
 		}
 	}
-	holders := v.ringHolders()
-	for id, state := range v.targets {
-		look(etcd.KeyTargets+id, etcd.KeyLiveTargets+id, v.liveTargets[id] != nil || holders[id] || len(state.Rings) > 0, state.GetReported().AsTime())
+	holders := ringHolders(v)
+	for id, state := range v.Targets {
+		look(etcd.KeyTargets+id, etcd.KeyLiveTargets+id, v.LiveTargets[id] != nil || holders[id] || len(state.Rings) > 0, state.GetReported().AsTime())
 	}
-	for id, state := range v.drains {
-		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.liveDrains[id] != nil || len(v.givenTo.of[id]) > 0, state.GetReported().AsTime())
+	for id, state := range v.Drains {
+		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.LiveDrains[id] != nil || len(v.GivenTo.ByAgent[id]) > 0, state.GetReported().AsTime())
 	}
-	for host, state := range v.hosts {
+	for host, state := range v.Hosts {
 		look(etcd.KeyHosts+host, "", now.Sub(state.GetReported().AsTime()) < agentKept, state.GetReported().AsTime())
 	}
 	return keys
 }
 
 // ringHolders are the targets that have a ring, or had one whose place another has taken: what that one last told says what may be lost.
-func (v *view) ringHolders() map[string]bool {
+func ringHolders(v *state.View) map[string]bool {
 	holders := map[string]bool{}
-	for _, ring := range v.rings {
+	for _, ring := range v.Rings {
 		holders[ring.Target] = true
 		if former := ring.GetReplacement().GetFormerTarget(); former != "" {
 			holders[former] = true

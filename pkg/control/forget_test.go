@@ -11,6 +11,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // tellOfAll makes agents of each kind, all of which but one have ended.
@@ -58,8 +59,8 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 	const stay = "host-alive rack  alive true; host-holder rack  alive false; host-lately rack  alive false; host-left rack  alive false"
 	watch.until("host-alive rack  alive true; host-ended rack  alive false; host-holder rack  alive false; host-lately rack  alive false; host-left rack  alive false")
 
-	seen := func() *view {
-		now, _ := one.server.mirror.load()
+	seen := func() *state.View {
+		now, _ := one.server.mirror.Load()
 		return now
 	}
 	leader := &reconciler{client: one.etcd.Client(), mirror: one.server.mirror, logger: one.server.config.Logger}
@@ -68,7 +69,7 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		if err := leader.forget(t.Context(), gone, at, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := seen().targets["ended"]; got == nil {
+		if got := seen().Targets["ended"]; got == nil {
 			t.Fatalf("forgotten when it was seen to be gone for %s", at.Sub(now))
 		}
 	}
@@ -76,7 +77,7 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch.until(stay)
-	if got := slices.Sorted(maps.Keys(seen().hosts)); !slices.Equal(got, []string{"desk7", "desk8"}) {
+	if got := slices.Sorted(maps.Keys(seen().Hosts)); !slices.Equal(got, []string{"desk7", "desk8"}) {
 		t.Errorf("hosts %v: one that reported minutes ago is forgotten", got)
 	}
 	// A day on: "lately" is no news any more either, nor are the hosts.
@@ -86,8 +87,8 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		}
 	}
 	watch.until("host-alive rack  alive true; host-holder rack  alive false; host-left rack  alive false")
-	one.until("silent hosts are forgotten", func() bool { return len(seen().hosts) == 0 })
-	if seen().drains["drain"] == nil {
+	one.until("silent hosts are forgotten", func() bool { return len(seen().Hosts) == 0 })
+	if seen().Drains["drain"] == nil {
 		t.Error("a drain is forgotten that a stream is bound to")
 	}
 }

@@ -250,20 +250,3 @@ func TestRegionsGrantsEpochs_OfAStream(t *testing.T) {
 		t.Errorf("epochs: %v, %v", epochs, err)
 	}
 }
-
-// What a history no longer knows, it does not claim to know.
-func TestHistory_ForgetsWhatIsGone(t *testing.T) {
-	v, h := newView(), newHistory()
-	h.begin(10)
-	for i := range endedMost + 1 {
-		h.note(int64(11+i), subject{changedRoute, fmt.Sprintf("r%d", i)})
-	}
-	if names, isKnown := h.changedSince(changedRoute, 10, 12); !isKnown || strings.Join(names, " ") != "r0 r1" {
-		t.Errorf("got %v, %v", names, isKnown)
-	}
-	v.revision, v.routes["r7"] = 9000, new(api.Route)
-	h.shorten(v)
-	if _, isKnown := h.changedSince(changedRoute, 8999, 9000); isKnown || h.revision(changedRoute, "r7") == 0 || h.revision(changedRoute, "r8") != 0 {
-		t.Error("it knows of what it has forgotten, or forgot what is there")
-	}
-}

@@ -58,10 +58,10 @@ func TestKeys_ReportsAreBytes(t *testing.T) {
 	if err := two.restore(entries); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := one.server.mirror.load()
-	now, _ := two.server.mirror.load()
-	if !proto.Equal(now.targets["t1"], state) || !proto.Equal(now.drains["d1"], before.drains["d1"]) {
-		t.Errorf("restored: %v, %v", now.targets, now.drains)
+	before, _ := one.server.mirror.Load()
+	now, _ := two.server.mirror.Load()
+	if !proto.Equal(now.Targets["t1"], state) || !proto.Equal(now.Drains["d1"], before.Drains["d1"]) {
+		t.Errorf("restored: %v, %v", now.Targets, now.Drains)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
@@ -34,7 +35,7 @@ const fullPassPeriod = time.Minute
 // reconciler carries out what reconcile.Plan says, on one control instance at a time.
 type reconciler struct {
 	client   *clientv3.Client
-	mirror   *mirror
+	mirror   *state.Mirror
 	logger   *slog.Logger
 	instance string
 	isSole   bool // the lock of the embedded etcd's directory is the election
@@ -100,7 +101,7 @@ func (r *reconciler) waitPredecessor(ctx context.Context, election *concurrency.
 	if err := election.Proclaim(ctx, r.instance); err != nil {
 		return fmt.Errorf("write the election key: %w", err)
 	}
-	return r.mirror.waitRevision(ctx, election.Header().Revision)
+	return r.mirror.WaitRevision(ctx, election.Header().Revision)
 }
 
 func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
@@ -124,10 +125,10 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 	rarely := time.NewTicker(fullPassPeriod)
 	defer rarely.Stop()
 	for {
-		now, dirt := r.mirror.takeDirt()
+		now, dirt := r.mirror.TakeDirt()
 		dirt.Add(again)
 		again = reconcile.Dirt{}
-		world := now.world()
+		world := now.World()
 		names := dirt.Streams(world, unsettled)
 		actions := reconcile.PlanOf(world, names, unsettled, time.Now())
 		r.planned.Add(int64(len(names)))
@@ -145,7 +146,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 			continue
 		}
 		select {
-		case <-r.mirror.dirty:
+		case <-r.mirror.Dirty:
 		case <-rarely.C:
 			again.TouchAll()
 			if err := r.forget(ctx, gone, time.Now(), guards); err != nil {
@@ -158,7 +159,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 }
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
-func (r *reconciler) perform(ctx context.Context, planned *view, action reconcile.Action, guards []clientv3.Cmp) (err error) {
+func (r *reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action, guards []clientv3.Cmp) (err error) {
 	ctx, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 	defer func() { tracing.EndSpan(span, err) }()
 	key, writes, err := actionWrites(planned, action)
@@ -168,7 +169,7 @@ func (r *reconciler) perform(ctx context.Context, planned *view, action reconcil
 	guards = append(slices.Clone(guards), actionGuards(planned, action)...)
 	var changes map[int]func(*api.Admission) error
 	if action.Retire != "" {
-		changes = withoutDrains(reconcile.MemberCount(planned.streams[action.Retire]))
+		changes = withoutDrains(reconcile.MemberCount(planned.Streams[action.Retire]))
 	}
 	for member, change := range changes {
 		unchanged, write, err := admissionWrite(ctx, r.client, reconcile.MemberKey(action.Stream(), member), change)
@@ -187,7 +188,7 @@ func (r *reconciler) perform(ctx context.Context, planned *view, action reconcil
 		return fmt.Errorf("write %s: %w", key, etcd.ErrLost)
 	}
 	r.logDecision(action)
-	return r.mirror.waitRevision(ctx, done.Header.Revision)
+	return r.mirror.WaitRevision(ctx, done.Header.Revision)
 }
 
 func (r *reconciler) logDecision(action reconcile.Action) {
@@ -211,7 +212,7 @@ func (r *reconciler) logDecision(action reconcile.Action) {
 	}
 }
 
-func actionWrites(planned *view, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
+func actionWrites(planned *state.View, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
 	var message proto.Message
 	switch {
 	case action.Retire != "" || action.Forget != "":
@@ -265,12 +266,4 @@ func admissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 		}
 	}
 	return changes
-}
-
-func (v *view) world() reconcile.World {
-	return reconcile.World{
-		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments, Admissions: v.admissions,
-		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets, TargetSpecs: v.targetSpecs,
-		Deletions: v.deletions, DrainSpecs: v.drainSpecs, Hosts: v.hosts,
-	}
 }

@@ -15,6 +15,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
@@ -22,7 +23,7 @@ import (
 const lostBatchesMost = 3
 
 // performAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. errLost: some of it did not hold any more.
-func (r *reconciler) performAll(ctx context.Context, planned *view, actions []reconcile.Action, guards []clientv3.Cmp) error {
+func (r *reconciler) performAll(ctx context.Context, planned *state.View, actions []reconcile.Action, guards []clientv3.Cmp) error {
 	var together []reconcile.Action
 	var ends []reconcile.Action
 	for _, action := range actions {
@@ -42,7 +43,7 @@ func (r *reconciler) performAll(ctx context.Context, planned *view, actions []re
 	return err
 }
 
-func (r *reconciler) performTogether(ctx context.Context, planned *view, batches []batch, guards []clientv3.Cmp) error {
+func (r *reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch, guards []clientv3.Cmp) error {
 	var mutex sync.Mutex
 	var newest int64
 	var failed error
@@ -62,7 +63,7 @@ func (r *reconciler) performTogether(ctx context.Context, planned *view, batches
 		})
 	}
 	workers.Wait()
-	return errors.Join(failed, r.mirror.waitRevision(ctx, newest))
+	return errors.Join(failed, r.mirror.WaitRevision(ctx, newest))
 }
 
 // batch is what is written in one transaction, and what of the view it rests on.
@@ -72,7 +73,7 @@ type batch struct {
 }
 
 // inBatches keeps the actions of a stream together, and each batch within what etcd takes.
-func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
+func inBatches(planned *state.View, actions []reconcile.Action) (batches []batch) {
 	free := 0
 	for len(actions) > 0 {
 		stream, count, doors := actions[0].Stream(), 0, 0
@@ -93,7 +94,7 @@ func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
 }
 
 // performBatch writes some actions in one transaction.
-func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
+func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
 	for _, action := range batch.actions {
 		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 		defer func() { tracing.EndSpan(span, err) }()

@@ -8,44 +8,40 @@ import (
 
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // actionGuards are the conditions under which what was planned of a view may still be done: each key that the decision
 // rests on is as the view has it. A stream that was deleted since, or made again under its name, is another one.
-func actionGuards(v *view, action reconcile.Action) []clientv3.Cmp {
+func actionGuards(v *state.View, action reconcile.Action) []clientv3.Cmp {
 	name := action.Stream()
-	guards := []clientv3.Cmp{sameStream(v, name)}
+	guards := []clientv3.Cmp{state.SameStream(v, name)}
 	switch {
 	case action.Place != nil || action.Renew != nil:
-		guards = append(guards, unchangedSince(v, etcd.KeyDeletions+name))
+		guards = append(guards, state.UnchangedSince(v, etcd.KeyDeletions+name))
 		return append(guards, placeGuards(v, action)...)
 	case action.Bind != nil: // its member may have been replaced since
-		return append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, int(action.Bind.Member))))
+		return append(guards, state.UnchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, int(action.Bind.Member))))
 	case action.Keep != nil:
-		return append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, action.Keep.Member)))
+		return append(guards, state.UnchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, action.Keep.Member)))
 	}
-	guards = append(guards, unchangedSince(v, etcd.KeyAssignments+name), unchangedSince(v, etcd.KeyDeletions+name))
-	if action.IsEnd() && v.deletions[name].GetIsRingLost() { // the ring may be seen again
-		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
+	guards = append(guards, state.UnchangedSince(v, etcd.KeyAssignments+name), state.UnchangedSince(v, etcd.KeyDeletions+name))
+	if action.IsEnd() && v.Deletions[name].GetIsRingLost() { // the ring may be seen again
+		rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 		for _, ring := range rings {
-			if ring != nil && v.liveTargets[ring.Target] == nil {
+			if ring != nil && v.LiveTargets[ring.Target] == nil {
 				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(etcd.KeyLiveTargets+ring.Target), "=", 0))
 			}
 		}
 	}
-	for i := range reconcile.MemberCount(v.streams[name]) {
-		guards = append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, i)))
+	for i := range reconcile.MemberCount(v.Streams[name]) {
+		guards = append(guards, state.UnchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, i)))
 	}
 	return guards
 }
 
-// sameStream is the condition that a stream is the one of the view: not another of its name, and declared as it was.
-func sameStream(v *view, name string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(etcd.KeyStreams+name), "=", v.streams[name].GetRevision())
-}
-
 // groupGuards are those of several actions of one stream, each once.
-func groupGuards(v *view, actions []reconcile.Action) (guards []clientv3.Cmp) {
+func groupGuards(v *state.View, actions []reconcile.Action) (guards []clientv3.Cmp) {
 	for _, action := range actions {
 		for _, guard := range actionGuards(v, action) {
 			isSame := func(one clientv3.Cmp) bool { return proto.Equal(one.GetCompare(), guard.GetCompare()) }

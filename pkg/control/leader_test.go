@@ -20,10 +20,11 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // newLeader makes a reconciler of its own beside an instance; it goes by a mirror that the test may hold up.
-func newLeader(client *clientv3.Client, m *mirror) *reconciler {
+func newLeader(client *clientv3.Client, m *state.Mirror) *reconciler {
 	return &reconciler{
 		client: client, mirror: m, logger: slog.New(slog.NewTextHandler(io.Discard, nil)), instance: "test",
 		isLeading: new(atomic.Bool), planned: new(atomic.Int64),
@@ -38,8 +39,8 @@ func background(t *testing.T, run func(context.Context)) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-func (i *instance) view() *view {
-	now, _ := i.server.mirror.load()
+func (i *instance) view() *state.View {
+	now, _ := i.server.mirror.Load()
 	return now
 }
 
@@ -58,11 +59,11 @@ func (i *instance) wanted() map[string]int64 {
 }
 
 // holdBack lets a mirror publish nothing until release is called.
-func holdBack(m *mirror) (release func()) {
+func holdBack(m *state.Mirror) (release func()) {
 	held, done := make(chan struct{}), make(chan struct{})
 	var holding sync.WaitGroup
 	holding.Go(func() {
-		m.show(func(_, _ *view) bool {
+		m.Show(func(_, _ *state.View) bool {
 			close(held)
 			<-done
 			return false
@@ -83,8 +84,8 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
 	one.reportDrain("d1")
 	one.until("it is drained", func() bool { return one.status(name).Assignment != nil })
-	old := map[string]*view{"drained": one.view()}
-	spec, given := one.view().rings[name], one.view().assignments[name]
+	old := map[string]*state.View{"drained": one.view()}
+	spec, given := one.view().Rings[name], one.view().Assignments[name]
 	if err := one.delete(name); err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +94,13 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 	one.until("nobody drains it", func() bool { return one.status(name).Assignment == nil })
 	old["retired"] = one.view()
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
-	one.until("it is gone", func() bool { return one.view().streams[name] == nil })
+	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })
 	try := func(now string) {
 		before := one.wanted()
 		for was, planned := range old {
 			for _, action := range []reconcile.Action{{Place: spec}, {Renew: spec}, {Bind: spec}, {Assign: given},
 				{Keep: &reconcile.Writer{Stream: name, Epoch: 1}}, {Retire: name}, {Forget: name}} {
-				if action.IsEnd() && planned.deletions[name] == nil {
+				if action.IsEnd() && planned.Deletions[name] == nil {
 					continue
 				}
 				err := leader.performAll(one.context(), planned, []reconcile.Action{action}, nil)
@@ -123,9 +124,9 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
-	late := newMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
-	background(t, late.run)
-	if _, err := late.wait(t.Context(), func(v *view) bool { return v.revision > 0 }); err != nil {
+	late := state.NewMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	background(t, late.Run)
+	if _, err := late.Wait(t.Context(), func(v *state.View) bool { return v.Revision > 0 }); err != nil {
 		t.Fatal(err)
 	}
 	session, err := concurrency.NewSession(cluster.Client(), concurrency.WithTTL(60))
@@ -169,7 +170,7 @@ func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 			t.Fatal("it never leads")
 		}
 	}
-	if now, _ := late.load(); now.epochs["last"] != 7 {
+	if now, _ := late.Load(); now.Epochs["last"] != 7 {
 		t.Error("it leads by a view that does not show what its predecessor wrote")
 	}
 }
@@ -271,7 +272,7 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status(name).Assignment == nil })
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
-	one.until("it is gone", func() bool { return one.view().streams[name] == nil })
+	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })
 	one.until("the acts are recorded and gone", func() bool {
 		got, err := cluster.Client().Get(one.context(), etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && got.Count == 0 && recorded.Load()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
@@ -22,12 +22,12 @@ import (
 // once even, and only what etcd says of its key counts: the mirror tells it, and etcd itself where the lease is to be another.
 type liveness struct {
 	client  *clientv3.Client
-	mirror  *mirror
+	mirror  *state.Mirror
 	ttl     time.Duration
 	renewed sync.Map // by key: renewal
 }
 
-func newLiveness(client *clientv3.Client, mirror *mirror, ttl time.Duration) *liveness {
+func newLiveness(client *clientv3.Client, mirror *state.Mirror, ttl time.Duration) *liveness {
 	return &liveness{client: client, mirror: mirror, ttl: ttl}
 }
 
@@ -62,9 +62,9 @@ func (l *liveness) touch(ctx context.Context, key string, agent *api.Agent) erro
 
 // renewKnown renews the lease that the mirror shows under a key; false: etcd has to be asked.
 func (l *liveness) renewKnown(ctx context.Context, key string, agent *api.Agent) (bool, error) {
-	now, _ := l.mirror.load()
-	lease := clientv3.LeaseID(now.leases[key])
-	if lease == clientv3.NoLease || !proto.Equal(now.liveAgent(key), agent) {
+	now, _ := l.mirror.Load()
+	lease := clientv3.LeaseID(now.Leases[key])
+	if lease == clientv3.NoLease || !proto.Equal(now.LiveAgent(key), agent) {
 		return false, nil
 	}
 	if last, ok := l.renewed.Load(key); ok && last.(renewal).lease == lease && time.Since(last.(renewal).at) < l.ttl/renewalsPerLease {
@@ -76,14 +76,6 @@ func (l *liveness) renewKnown(ctx context.Context, key string, agent *api.Agent)
 		l.renewed.Store(key, renewal{lease, began})
 	}
 	return isAlive, err
-}
-
-// liveAgent is who lives under a key; nil: nobody.
-func (v *view) liveAgent(key string) *api.Agent {
-	if id, isTarget := strings.CutPrefix(key, etcd.KeyLiveTargets); isTarget {
-		return v.liveTargets[id]
-	}
-	return v.liveDrains[strings.TrimPrefix(key, etcd.KeyLiveDrains)]
 }
 
 // renew is false when the agent needs a new lease.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,11 +19,12 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // fed is a mirror that is told of changes as etcd tells it, and a reconciler's part that has no etcd either.
 type fed struct {
-	*mirror
+	*state.Mirror
 	t         *rapid.T
 	revision  int64
 	unsettled map[string]bool
@@ -33,8 +33,8 @@ type fed struct {
 }
 
 func newFed(t *rapid.T) *fed {
-	f := &fed{mirror: newMirror(nil, slog.New(slog.NewTextHandler(io.Discard, nil))), t: t, unsettled: map[string]bool{}, told: map[string]proto.Message{}, changed: map[string]<-chan struct{}{}}
-	f.publish(newView(), nil)
+	f := &fed{Mirror: state.NewMirror(nil, slog.New(slog.NewTextHandler(io.Discard, nil))), t: t, unsettled: map[string]bool{}, told: map[string]proto.Message{}, changed: map[string]<-chan struct{}{}}
+	f.Publish(state.NewView(), nil)
 	return f
 }
 
@@ -53,20 +53,20 @@ func (f *fed) write(values map[string]proto.Message) {
 		}
 		response.Events = append(response.Events, event)
 	}
-	f.take(response)
+	f.ApplyEvents(response)
 }
 
 func (f *fed) setEpoch(name string, epoch int) {
 	f.revision++
 	kv := &mvccpb.KeyValue{Key: []byte(etcd.KeyEpochs + name), Value: []byte(strconv.Itoa(epoch)), ModRevision: f.revision}
-	f.take(&clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}})
+	f.ApplyEvents(&clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}})
 }
 
 // settle plans what is dirty until nothing is, and carries it out.
 func (f *fed) settle() {
 	for range 100 {
-		now, dirt := f.takeDirt()
-		actions := reconcile.PlanOf(now.world(), dirt.Streams(now.world(), f.unsettled), f.unsettled, time.Now())
+		now, dirt := f.TakeDirt()
+		actions := reconcile.PlanOf(now.World(), dirt.Streams(now.World(), f.unsettled), f.unsettled, time.Now())
 		if len(actions) == 0 && dirt.IsClean() {
 			return
 		}
@@ -97,7 +97,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 		for _, write := range writes[1:] {
 			changes[string(write.KeyBytes())] = nil
 		}
-		deletion := proto.Clone(now.deletions[action.Stream()]).(*api.Deletion)
+		deletion := proto.Clone(now.Deletions[action.Stream()]).(*api.Deletion)
 		if deletion.Stage = api.DeletionStage_DELETION_STAGE_REMOVING; action.Forget != "" {
 			deletion.Stage = api.DeletionStage_DELETION_STAGE_ENDED
 		}
@@ -106,7 +106,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 	for member, change := range admissionsOf(action) {
 		name := reconcile.MemberKey(action.Stream(), member)
 		admission := new(api.Admission)
-		if have := now.admissions[name]; have != nil {
+		if have := now.Admissions[name]; have != nil {
 			admission = proto.Clone(have).(*api.Admission)
 		}
 		if err := change(admission); err != nil {
@@ -117,8 +117,8 @@ func (f *fed) carryOut(action reconcile.Action) {
 	f.write(changes)
 }
 
-func (f *fed) view() *view {
-	now, _ := f.load()
+func (f *fed) view() *state.View {
+	now, _ := f.Load()
 	return now
 }
 
@@ -126,19 +126,19 @@ func (f *fed) view() *view {
 func (f *fed) follow() {
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
-		f.followOne(etcd.KeyLiveTargets+target, func(v *view) proto.Message { return v.ringsOf(target) })
-		f.followOne(etcd.KeyLiveDrains+drain, func(v *view) proto.Message { return v.assignmentsOf(&api.Agent{Id: drain}) })
+		f.followOne(etcd.KeyLiveTargets+target, func(v *state.View) proto.Message { return ringsOf(v, target) })
+		f.followOne(etcd.KeyLiveDrains+drain, func(v *state.View) proto.Message { return assignmentsOf(v, &api.Agent{Id: drain}) })
 	}
 }
 
-func (f *fed) followOne(agent string, wanted func(*view) proto.Message) {
+func (f *fed) followOne(agent string, wanted func(*state.View) proto.Message) {
 	isTold := f.changed[agent] == nil
 	select {
 	case <-f.changed[agent]:
 		isTold = true
 	default:
 	}
-	now, changed := f.loadFor(agent)
+	now, changed := f.LoadFor(agent)
 	next := wanted(now)
 	if !isTold && !proto.Equal(f.told[agent], next) {
 		f.t.Fatalf("%s is not told of a change: from %v to %v", agent, f.told[agent], next)
@@ -150,16 +150,16 @@ func (f *fed) followOne(agent string, wanted func(*view) proto.Message) {
 func (f *fed) checkIndices() {
 	now := f.view()
 	rings, given := map[string][]string{}, map[string][]string{}
-	for _, name := range slices.Sorted(maps.Keys(now.rings)) {
-		rings[now.rings[name].Target] = append(rings[now.rings[name].Target], name)
+	for _, name := range slices.Sorted(maps.Keys(now.Rings)) {
+		rings[now.Rings[name].Target] = append(rings[now.Rings[name].Target], name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(now.assignments)) {
-		given[now.assignments[name].Drain] = append(given[now.assignments[name].Drain], name)
+	for _, name := range slices.Sorted(maps.Keys(now.Assignments)) {
+		given[now.Assignments[name].Drain] = append(given[now.Assignments[name].Drain], name)
 	}
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
-		if !slices.Equal(rings[target], now.ringsAt.of[target]) || !slices.Equal(given[drain], now.givenTo.of[drain]) {
-			f.t.Fatalf("%s has %q and is found with %q; %s has %q and is found with %q", target, rings[target], now.ringsAt.of[target], drain, given[drain], now.givenTo.of[drain])
+		if !slices.Equal(rings[target], now.RingsAt.ByAgent[target]) || !slices.Equal(given[drain], now.GivenTo.ByAgent[drain]) {
+			f.t.Fatalf("%s has %q and is found with %q; %s has %q and is found with %q", target, rings[target], now.RingsAt.ByAgent[target], drain, given[drain], now.GivenTo.ByAgent[drain])
 		}
 	}
 }
@@ -167,8 +167,8 @@ func (f *fed) checkIndices() {
 // drawReport is what a target says of what is wanted of it, or not yet, or of something else.
 func (f *fed) drawReport(target string) *api.TargetState {
 	state := &api.TargetState{Agent: &api.Agent{Id: target, Host: f.drawHost()}}
-	for _, name := range f.view().ringsAt.of[target] {
-		ring := f.view().rings[name]
+	for _, name := range f.view().RingsAt.ByAgent[target] {
+		ring := f.view().Rings[name]
 		if rapid.IntRange(0, 3).Draw(f.t, "reported") == 0 {
 			continue
 		}
@@ -208,22 +208,22 @@ func (f *fed) begin() {
 
 // report writes a report as an earlier control plane did, or in parts.
 func (f *fed) report(id string) {
-	state := f.drawReport(id)
+	reported := f.drawReport(id)
 	if rapid.Bool().Draw(f.t, "whole") {
-		f.write(map[string]proto.Message{etcd.KeyTargets + id: state})
+		f.write(map[string]proto.Message{etcd.KeyTargets + id: reported})
 		return
 	}
-	values := map[string]proto.Message{etcd.KeyTargets + id: targetKind.with(state, nil)}
-	for _, one := range f.view().targetRings.by[id] {
-		values[targetKind.partKey(id, one.name)] = nil
+	values := map[string]proto.Message{etcd.KeyTargets + id: state.TargetKind.With(reported, nil)}
+	for _, one := range f.view().TargetRings.By[id] {
+		values[state.TargetKind.PartKey(id, one.Name)] = nil
 	}
-	for i, name := range targetKind.inOrder(state) {
-		values[targetKind.partKey(id, name)] = state.Rings[i]
+	for i, name := range state.TargetKind.InOrder(reported) {
+		values[state.TargetKind.PartKey(id, name)] = reported.Rings[i]
 	}
 	f.write(values)
-	seen := f.view().targets[id]
-	if !proto.Equal(seen, state) {
-		f.t.Fatalf("in parts %v is shown as %v", state, seen)
+	seen := f.view().Targets[id]
+	if !proto.Equal(seen, reported) {
+		f.t.Fatalf("in parts %v is shown as %v", reported, seen)
 	}
 }
 
@@ -254,16 +254,16 @@ func (f *fed) drawChange() {
 	case 3:
 		f.write(map[string]proto.Message{etcd.KeyTargetSpecs + "alpha": &api.TargetSpec{Host: "alpha", CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"), IsClosed: rapid.Bool().Draw(f.t, "closed")}})
 	case 4:
-		if f.view().streams[name] == nil {
+		if f.view().Streams[name] == nil {
 			spec := &api.StreamSpec{Name: name, RingSizeBytes: 100, Members: rapid.Uint32Range(1, 2).Draw(f.t, "members"), TargetHost: rapid.SampledFrom([]string{"", "alpha"}).Draw(f.t, "wanted on")}
 			f.write(map[string]proto.Message{etcd.KeyStreams + name: &api.Stream{Spec: spec}, etcd.KeyDeletions + name: nil})
 		}
 	case 5:
-		if have := f.view().deletions[name]; f.view().streams[name] != nil && !reconcile.IsBeingDeleted(have) {
+		if have := f.view().Deletions[name]; f.view().Streams[name] != nil && !reconcile.IsBeingDeleted(have) {
 			f.write(map[string]proto.Message{etcd.KeyDeletions + name: &api.Deletion{Name: name, Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 3, IsRingLost: rapid.Bool().Draw(f.t, "lost")}})
 		}
 	case 6:
-		if f.view().streams[name] != nil {
+		if f.view().Streams[name] != nil {
 			f.setEpoch(name, rapid.IntRange(1, 3).Draw(f.t, "epoch"))
 		}
 	default:
@@ -283,38 +283,9 @@ func TestMirror_TellsWhatAChangeConcerns(t *testing.T) {
 			f.settle()
 			f.follow()
 			f.checkIndices()
-			if left := reconcile.Plan(f.view().world(), time.Now()); len(left) > 0 {
+			if left := reconcile.Plan(f.view().World(), time.Now()); len(left) > 0 {
 				t.Fatalf("a change left %s of %s undone", left[0].Verb(), left[0].Stream())
 			}
 		}
 	})
-}
-
-// A target that does not live counts where it last said that it is. When that is another host, a stream that waits for room on the first one is planned again.
-func TestNoteReport_FromAnotherHostLeavesRoomOnTheFirst(t *testing.T) {
-	t.Parallel()
-	state := func(host string) *api.TargetState { return &api.TargetState{Agent: &api.Agent{Id: "t1", Host: host}} }
-	v, waiting := newView(), map[string]bool{"waits": true}
-	v.streams["waits"] = new(api.Stream)
-	for host, want := range map[string]int{"alpha": 0, "beta": 1} {
-		touched := newTouched()
-		touched.noteReport(v, "t1", state("alpha"), state(host))
-		if planned := touched.Streams(v.world(), waiting); len(planned) != want {
-			t.Errorf("alpha, then %s: %q are planned again, expected %d", host, planned, want)
-		}
-	}
-}
-
-// What a view shows and the prefixes that keys are told apart by are the same, and no prefix begins another one.
-func TestKinds_AreThePrefixes(t *testing.T) {
-	t.Parallel()
-	have := slices.Sorted(maps.Keys(kinds))
-	if want := slices.Sorted(slices.Values(etcd.Prefixes)); !slices.Equal(have, want) {
-		t.Errorf("a view shows %q, keys are told apart by %q: add the missing one to both", have, want)
-	}
-	for i, one := range have[1:] {
-		if strings.HasPrefix(one, have[i]) {
-			t.Errorf("prefix %q begins %q: a key of the second would be taken for one of the first", have[i], one)
-		}
-	}
 }

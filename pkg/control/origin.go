@@ -13,6 +13,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -31,8 +32,8 @@ func checkAddresses(who string, addresses []string) error {
 
 // origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own host, and at a target on another one whoever is
 // there: they count where both are one host, or where the target is reached by its loopback, so that they must be.
-func (v *view) origins(addresses []string, host string, ring *api.RingState) []string {
-	if host != "" && host == v.targets[ring.GetTarget()].GetAgent().GetHost() || slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
+func origins(v *state.View, addresses []string, host string, ring *api.RingState) []string {
+	if host != "" && host == v.Targets[ring.GetTarget()].GetAgent().GetHost() || slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
 		return addresses
 	}
 	var far []string
@@ -58,30 +59,22 @@ func isLoopbackURI(uri string) bool {
 	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
-// admissionOf is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may change while it has the stream.
-func (v *view) admissionOf(name string) *api.Admission {
-	admission := v.admissions[name]
+// admissionTold is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may change while it has the stream.
+func admissionTold(v *state.View, name string) *api.Admission {
+	admission := v.Admissions[name]
 	if !slices.ContainsFunc(admission.GetGrants(), isDrain) {
 		return admission
 	}
-	spec := v.rings[name]
-	agent := v.drainAgent(v.assignments[spec.GetStream().GetSpec().GetName()].GetDrain())
+	spec := v.Rings[name]
+	agent := v.DrainAgent(v.Assignments[spec.GetStream().GetSpec().GetName()].GetDrain())
 	if len(agent.GetAddresses()) == 0 {
 		return admission
 	}
 	told := proto.Clone(admission).(*api.Admission)
 	for _, grant := range told.Grants {
 		if isDrain(grant) {
-			grant.Addresses = v.origins(agent.Addresses, agent.Host, reconcile.SeenRing(v.targets, spec))
+			grant.Addresses = origins(v, agent.Addresses, agent.Host, reconcile.SeenRing(v.Targets, spec))
 		}
 	}
 	return told
-}
-
-// drainAgent is a drain as it lives, or as it was seen last.
-func (v *view) drainAgent(id string) *api.Agent {
-	if agent := v.liveDrains[id]; agent != nil {
-		return agent
-	}
-	return v.drains[id].GetAgent()
 }

@@ -63,13 +63,13 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 	check := func(i *instance, want int) {
 		t.Helper()
 		now := i.view()
-		if len(now.targets["t1"].GetRings()) != want || len(now.drains["d1"].GetProgress()) != streams || now.liveTargets["t1"] == nil {
-			t.Errorf("%d rings and %d streams are known, alive %v: expected %d and %d", len(now.targets["t1"].GetRings()),
-				len(now.drains["d1"].GetProgress()), now.liveTargets["t1"], want, streams)
+		if len(now.Targets["t1"].GetRings()) != want || len(now.Drains["d1"].GetProgress()) != streams || now.LiveTargets["t1"] == nil {
+			t.Errorf("%d rings and %d streams are known, alive %v: expected %d and %d", len(now.Targets["t1"].GetRings()),
+				len(now.Drains["d1"].GetProgress()), now.LiveTargets["t1"], want, streams)
 		}
 	}
 	check(one, rings)
-	next := one.view().revision + 1
+	next := one.view().Revision + 1
 	target.Rings[7].EpochFenced = 3
 	one.tellTarget(&api.ReportTargetRequest{State: target})
 	if count := one.countUnder(etcd.KeyTargetRings, next); count != 1 {
@@ -83,7 +83,7 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 	check(one, rings-2)
 	other := startInstance(t, cluster, false)
 	check(other, rings-2)
-	if !slices.ContainsFunc(other.view().targets["t1"].Rings, func(ring *api.RingState) bool { return ring.EpochFenced == 3 }) {
+	if !slices.ContainsFunc(other.view().Targets["t1"].Rings, func(ring *api.RingState) bool { return ring.EpochFenced == 3 }) {
 		t.Error("another control plane does not see what has changed")
 	}
 }
@@ -110,7 +110,7 @@ func TestReport_OfAnEarlierControlPlane(t *testing.T) {
 	whole(1, 3)
 	one := startInstance(t, cluster, false)
 	fences := func() (list []uint32) {
-		for _, ring := range one.view().targets["t1"].GetRings() {
+		for _, ring := range one.view().Targets["t1"].GetRings() {
 			list = append(list, ring.EpochFenced)
 		}
 		return list
@@ -130,14 +130,14 @@ func TestReport_OfAnEarlierControlPlane(t *testing.T) {
 		t.Errorf("%d rings are stored", count)
 	}
 	revision, _ := whole(5, 2)
-	if err := one.server.mirror.waitRevision(one.context(), revision); err != nil {
+	if err := one.server.mirror.WaitRevision(one.context(), revision); err != nil {
 		t.Fatal(err)
 	}
 	check("stored by an earlier one beside it", 0, 5)
 	one.tellTarget(&api.ReportTargetRequest{State: state})
 	check("and reported again", 0, 2, 0)
 	again := startInstance(t, cluster, false)
-	if got := again.view().targets["t1"]; len(got.GetRings()) != 3 || got.Rings[1].EpochFenced != 2 {
+	if got := again.view().Targets["t1"]; len(got.GetRings()) != 3 || got.Rings[1].EpochFenced != 2 {
 		t.Errorf("read again: %v", got)
 	}
 }
@@ -149,9 +149,9 @@ func TestReport_TwoRingsOfAStream(t *testing.T) {
 	wanted, left := ring("a", "t1"), ring("a", "t1")
 	left.Uri, left.Error = "mem:/elsewhere", "left behind"
 	one.reportTarget("t1", wanted, left)
-	next := one.view().revision + 1
+	next := one.view().Revision + 1
 	one.reportTarget("t1", wanted, left)
-	if got := one.view().targets["t1"].Rings; len(got) != 2 || got[0].Error != "" || one.countUnder(etcd.KeyTargetRings, next) != 0 {
+	if got := one.view().Targets["t1"].Rings; len(got) != 2 || got[0].Error != "" || one.countUnder(etcd.KeyTargetRings, next) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -180,17 +180,17 @@ func TestReport_ThatCannotBeStored(t *testing.T) {
 	if _, err := one.target.ReportTarget(one.context(), request); err == nil {
 		t.Error("a report that cannot be stored is answered")
 	}
-	if count := one.server.Instance().ReportsUnstored; count != 1 || one.view().liveTargets["t1"] != nil {
-		t.Errorf("%d reports are told of that could not be stored, alive %v", count, one.view().liveTargets["t1"])
+	if count := one.server.Instance().ReportsUnstored; count != 1 || one.view().LiveTargets["t1"] != nil {
+		t.Errorf("%d reports are told of that could not be stored, alive %v", count, one.view().LiveTargets["t1"])
 	}
 	status := &api.StreamStatus{RingSpecs: []*api.RingSpec{{Target: "t1"}}}
-	if why := one.view().withUnstored(status); !strings.Contains(why, errFull.Error()) {
+	if why := one.view().WithUnstored(status); !strings.Contains(why, errFull.Error()) {
 		t.Errorf("the status says %q", why)
 	}
 	one.server.reports.client = etcd.Client()
 	one.tellTarget(request)
-	one.until("it is alive", func() bool { return one.view().liveTargets["t1"] != nil })
-	if count := one.server.Instance().ReportsUnstored; count != 0 || one.view().withUnstored(status) != "" {
+	one.until("it is alive", func() bool { return one.view().LiveTargets["t1"] != nil })
+	if count := one.server.Instance().ReportsUnstored; count != 0 || one.view().WithUnstored(status) != "" {
 		t.Errorf("%d reports are told of that could not be stored", count)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 const (
@@ -40,7 +41,7 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 }
 
 // pastEpoch is an epoch as it ends, because another one is handed out; grants are the stream's last grant, as read.
-func (v *view) pastEpoch(ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *succession) *api.PastEpoch {
+func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *succession) *api.PastEpoch {
 	one := &api.PastEpoch{Epoch: ended, Ended: next.Granted, By: next.GetHolder().GetIdentity()}
 	for _, kv := range grants.GetKvs() {
 		last := new(api.Grant)
@@ -52,7 +53,7 @@ func (v *view) pastEpoch(ended uint32, grants *etcdserverpb.RangeResponse, next 
 	switch {
 	case taken != nil:
 		one.End, one.By, one.Reason = api.EpochEnd_EPOCH_END_TAKEN_OVER, taken.by, taken.reason
-	case one.Holder != nil && !v.wasOpened(next.Stream, ended):
+	case one.Holder != nil && !wasOpened(v, next.Stream, ended):
 		one.End = api.EpochEnd_EPOCH_END_UNUSED
 	case one.Holder != nil && one.Holder.Host == next.GetHolder().GetHost() && one.Holder.Name == next.GetHolder().GetName():
 		one.End = api.EpochEnd_EPOCH_END_RESTARTED
@@ -63,10 +64,10 @@ func (v *view) pastEpoch(ended uint32, grants *etcdserverpb.RangeResponse, next 
 }
 
 // wasOpened tells whether a target has reported a ring that was opened with an epoch, or a later one.
-func (v *view) wasOpened(stream string, epoch uint32) bool {
-	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+func wasOpened(v *state.View, stream string, epoch uint32) bool {
+	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	return slices.ContainsFunc(specs, func(spec *api.RingSpec) bool {
-		seen := reconcile.SeenRing(v.targets, spec)
+		seen := reconcile.SeenRing(v.Targets, spec)
 		return max(seen.GetWriterEpoch(), seen.GetLastEpoch()) >= epoch
 	})
 }

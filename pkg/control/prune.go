@@ -11,17 +11,18 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // prune makes the end of what is not declared part of a plan. A stream that may not end is a problem, so that nothing is done; and so is a file without
 // any stream, which is a mistake far more often than it is meant. Streams on which the caller has not the role are none of what it declares.
-func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
+func (p *fabricPlan) prune(v *state.View, caller access.Caller, fabric *api.Fabric) {
 	if len(fabric.GetStreams()) == 0 && len(p.undeclared) > 0 {
 		p.fail("streams", "", "expected at least one stream: without any, all would be deleted; farlog stream delete does that one by one")
 		return
 	}
 	var stay []string
-	left := v.routeSpecs().With(fabric.GetRoutes()) // by the end
+	left := v.RouteSpecs().With(fabric.GetRoutes()) // by the end
 	for _, one := range p.undeclared {
 		if name, isRoute := strings.CutPrefix(one, "route "); isRoute && caller.May(api.ControlService_DeleteRoute_FullMethodName, name) == nil {
 			delete(left, name)
@@ -53,16 +54,16 @@ func (p *fabricPlan) pruneRoute(left check.Routes, name string) {
 	p.changes = append(p.changes, &api.Change{Kind: "route", Name: name, IsDeleted: true})
 }
 
-func (p *fabricPlan) pruneStream(v *view, left check.Routes, caller access.Caller, name string) {
+func (p *fabricPlan) pruneStream(v *state.View, left check.Routes, caller access.Caller, name string) {
 	if by := left.WhoSelects(name, ""); by != "" {
 		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: route %q selects it", by)
 		return
 	}
-	if reason := v.whyNotDelete(name, false); reason != "" {
+	if reason := whyNotDelete(v, name, false); reason != "" {
 		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: %s", reason)
 		return
 	}
-	p.deletions = append(p.deletions, v.deletion(name, false, string(caller.ID)))
+	p.deletions = append(p.deletions, newDeletion(v, name, false, string(caller.ID)))
 	p.changes = append(p.changes, &api.Change{Kind: "stream", Name: name, IsDeleted: true})
 }
 
@@ -70,9 +71,9 @@ func (p *fabricPlan) pruneStream(v *view, left check.Routes, caller access.Calle
 var declaredKeys = map[string]string{"target": etcd.KeyTargetSpecs, "drain": etcd.KeyDrainSpecs, "tenant": etcd.KeyTenants}
 
 // endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
-func endPruned(ctx context.Context, client *clientv3.Client, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {
+func endPruned(ctx context.Context, client *clientv3.Client, v *state.View, plan *fabricPlan, routesSince int64) (revision int64, err error) {
 	for _, key := range plan.dropped {
-		if revision, err = commitDeclared(ctx, client, []clientv3.Cmp{unchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
+		if revision, err = commitDeclared(ctx, client, []clientv3.Cmp{state.UnchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
 			return 0, err
 		}
 	}

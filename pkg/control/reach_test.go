@@ -18,7 +18,7 @@ func TestCreateStream_RegionOfItsHostAlone(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	region := &api.Region{Uri: "nvme:/dev/nvme2n1", Level: api.Level_LEVEL_PERSISTENT}
 	one.tellTarget(&api.ReportTargetRequest{State: &api.TargetState{Agent: &api.Agent{Id: "t1", Host: "alpha", Regions: []*api.Region{region}}}})
-	one.until("it is alive", func() bool { return one.view().liveTargets["t1"] != nil })
+	one.until("it is alive", func() bool { return one.view().LiveTargets["t1"] != nil })
 	const want = "region nvme:/dev/nvme2n1, which serves host alpha alone"
 	far := &api.StreamSpec{Name: "desk7/orders", WriterHost: "desk7"}
 	for _, isDryRun := range []bool{true, false} {
@@ -30,12 +30,12 @@ func TestCreateStream_RegionOfItsHostAlone(t *testing.T) {
 	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{far}}}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("declared: %v", err)
 	}
-	if one.view().streams["desk7/orders"] != nil {
+	if one.view().Streams["desk7/orders"] != nil {
 		t.Error("the stream is there")
 	}
 	near := &api.StreamSpec{Name: "desk7/near", WriterHost: "alpha"}
 	if _, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: near}); err != nil {
 		t.Error(err)
 	}
-	one.until("it is placed", func() bool { return one.view().rings["desk7/near"] != nil })
+	one.until("it is placed", func() bool { return one.view().Rings["desk7/near"] != nil })
 }

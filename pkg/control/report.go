@@ -14,6 +14,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by figures, but for those of
@@ -36,7 +37,7 @@ const reportBytesMost = 512 << 10
 // reports keeps what agents report.
 type reports struct {
 	client *clientv3.Client
-	mirror *mirror
+	mirror *state.Mirror
 	every  time.Duration
 
 	mutex    sync.Mutex
@@ -65,7 +66,7 @@ type told struct {
 	state  proto.Message
 }
 
-func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
+func newReports(client *clientv3.Client, mirror *state.Mirror, isSole bool) *reports {
 	every := figuresKept
 	if isSole {
 		every = figuresKeptSole
@@ -77,17 +78,17 @@ func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
 // keepReport stores a report, and gives it a name; 0: something else has taken its place already. Only parts that have
 // changed are written, those of which nothing but figures has when it is their turn. A report is not guarded: the last
 // one is the truth.
-func keepReport[S, P proto.Message](ctx context.Context, r *reports, k *agentKind[S, P], id string, report S) (uint64, error) {
-	key := k.heads + id
-	names := k.inOrder(report)
-	now, _ := r.mirror.load()
-	change := k.compare(now, id, names, report)
-	written := r.turn(key, change.moved)
-	for name := range change.news {
+func keepReport[S, P proto.Message](ctx context.Context, r *reports, k *state.AgentKind[S, P], id string, report S) (uint64, error) {
+	key := k.Heads + id
+	names := k.InOrder(report)
+	now, _ := r.mirror.Load()
+	change := k.Compare(now, id, names, report)
+	written := r.turn(key, change.Moved)
+	for name := range change.News {
 		written[name] = true
 	}
-	if change.isNews() || len(written) > 0 {
-		writes, err := k.writes(id, names, written, change.gone, report)
+	if change.IsNews() || len(written) > 0 {
+		writes, err := k.Writes(id, names, written, change.Gone, report)
 		if err == nil {
 			err = r.write(ctx, writes)
 		}
@@ -98,16 +99,16 @@ func keepReport[S, P proto.Message](ctx context.Context, r *reports, k *agentKin
 	}
 	r.noteStored(key, written)
 	isSeen := false
-	r.mirror.show(func(now, next *view) bool {
-		if isSeen = k.compare(now, id, names, report).isSame(); isSeen {
-			wholes := maps.Clone(*k.wholes(now))
+	r.mirror.Show(func(now, next *state.View) bool {
+		if isSeen = k.Compare(now, id, names, report).IsSame(); isSeen {
+			wholes := maps.Clone(*k.Wholes(now))
 			wholes[id] = report
-			*k.wholes(next) = wholes
+			*k.Wholes(next) = wholes
 		}
 		return isSeen
 	})
-	now, _ = r.mirror.load()
-	return r.name(key, (*k.wholes(now))[id], isSeen), nil
+	now, _ = r.mirror.Load()
+	return r.name(key, (*k.Wholes(now))[id], isSeen), nil
 }
 
 // noteUnstored remembers that a report could not be stored; noteStored that it could, with what was written of it.
@@ -115,18 +116,18 @@ func (r *reports) noteUnstored(key string, err error) {
 	r.mutex.Lock()
 	r.unstored[key] = unstored{err.Error(), time.Now()}
 	r.mutex.Unlock()
-	r.mirror.show(func(now, next *view) bool {
-		next.unstored = maps.Clone(now.unstored)
-		next.unstored[key] = err.Error()
+	r.mirror.Show(func(now, next *state.View) bool {
+		next.Unstored = maps.Clone(now.Unstored)
+		next.Unstored[key] = err.Error()
 		return true
 	})
 }
 
 func (r *reports) noteStored(key string, written map[string]bool) {
-	if now, _ := r.mirror.load(); now.unstored[key] != "" {
-		r.mirror.show(func(now, next *view) bool {
-			next.unstored = maps.Clone(now.unstored)
-			delete(next.unstored, key)
+	if now, _ := r.mirror.Load(); now.Unstored[key] != "" {
+		r.mirror.Show(func(now, next *state.View) bool {
+			next.Unstored = maps.Clone(now.Unstored)
+			delete(next.Unstored, key)
 			return true
 		})
 	}
@@ -175,15 +176,15 @@ func (r *reports) isTold(key string, report uint64, seen proto.Message) bool {
 
 // write makes all that is written of a report durable, in as few transactions as etcd takes: a small one is stored as a
 // whole. The last is that of the head.
-func (r *reports) write(ctx context.Context, writes []reportWrite) error {
+func (r *reports) write(ctx context.Context, writes []state.ReportWrite) error {
 	var batches [][]clientv3.Op
 	size := 0
 	for _, write := range writes {
 		last := len(batches) - 1
-		if last < 0 || len(batches[last]) == etcd.BatchMax || size+write.size > reportBytesMost {
+		if last < 0 || len(batches[last]) == etcd.BatchMax || size+write.Size > reportBytesMost {
 			batches, size, last = append(batches, nil), 0, last+1
 		}
-		batches[last], size = append(batches[last], write.op), size+write.size
+		batches[last], size = append(batches[last], write.Op), size+write.Size
 	}
 	last := len(batches) - 1
 	revision, err := r.writeParts(ctx, batches[:last])
@@ -194,7 +195,7 @@ func (r *reports) write(ctx context.Context, writes []reportWrite) error {
 	if err != nil {
 		return fmt.Errorf("store report: %w", err)
 	}
-	return r.mirror.waitRevision(ctx, max(revision, put.Header.Revision)) // the next report is compared with this one
+	return r.mirror.WaitRevision(ctx, max(revision, put.Header.Revision)) // the next report is compared with this one
 }
 
 // writeParts writes several transactions at once: one write to the disk is several's.
@@ -236,15 +237,4 @@ func (r *reports) turn(key string, moved map[string]bool) map[string]bool {
 		return map[string]bool{}
 	}
 	return maps.Clone(waiting.parts)
-}
-
-// isRingMoved looks at the cursors, which all other figures follow. Times alone are not worth a write.
-func isRingMoved(a, b *api.RingState) bool {
-	return a.AppendedLsn != b.AppendedLsn || a.DurableLsn != b.DurableLsn || a.HeadLsn != b.HeadLsn ||
-		a.HeadSeq != b.HeadSeq || a.CreditLsn != b.CreditLsn || a.LagBytes != b.LagBytes || a.LagRecords != b.LagRecords
-}
-
-func isProgressMoved(a, b *api.DrainProgress) bool {
-	return a.StoredLsn != b.StoredLsn || a.HeadLsn != b.HeadLsn || a.Records != b.Records || a.Bytes != b.Bytes ||
-		a.Batches != b.Batches || a.Duplicates != b.Duplicates
 }

@@ -16,41 +16,42 @@ import (
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // errUsedMeanwhile -- a stream was created since the view in which there was room for this one.
 var errUsedMeanwhile = errors.New("a stream was created meanwhile")
 
 // refuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's quota. isLimited: there is, as long as no other is created.
-func (v *view) refuseRoom(spec *api.StreamSpec) (isLimited bool, err error) {
-	if v.streams[spec.Name] != nil {
+func refuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error) {
+	if v.Streams[spec.Name] != nil {
 		return false, nil
 	}
-	if why := reconcile.WhyUnreached(v.world(), spec); why != "" {
+	if why := reconcile.WhyUnreached(v.World(), spec); why != "" {
 		return false, refusal.Precondition(refusal.ReasonNoReach, "spec.target_host", refusal.Quote(spec.TargetHost), "expected a target that writer and drain reach: %s", why).
 			Errorf("stream %q: no target can have its ring: %s", spec.Name, why)
 	}
-	rules, isLimited := v.declared().WhyNoRoom([]*api.StreamSpec{spec})
+	rules, isLimited := v.Declared().WhyNoRoom([]*api.StreamSpec{spec})
 	if rule := rules[spec.Name]; rule != "" {
 		return true, refusal.Exhausted(refusal.ReasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
 			Errorf("stream %q: ring size %d: %s; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring", spec.Name, spec.RingSizeBytes, rule)
 	}
 	tenant := check.TenantOf(spec.Name)
-	quota := v.tenants[tenant]
+	quota := v.Tenants[tenant]
 	if quota == nil {
 		return isLimited, nil
 	}
-	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.streams)[tenant], spec))
+	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.Streams)[tenant], spec))
 }
 
 // refuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as long as no other takes of it.
-func (v *view) refuseRate(before, spec *api.StreamSpec) (isLimited bool, err error) {
+func refuseRate(v *state.View, before, spec *api.StreamSpec) (isLimited bool, err error) {
 	tenant := check.TenantOf(spec.Name)
-	quota := v.tenants[tenant]
+	quota := v.Tenants[tenant]
 	if quota == nil || pattern.IsSystem(spec.Name) {
 		return false, nil
 	}
-	return check.IsFaster(before, spec), overQuotas(spec, check.WhyTooFast(quota, check.Uses(v.streams)[tenant], before, spec))
+	return check.IsFaster(before, spec), overQuotas(spec, check.WhyTooFast(quota, check.Uses(v.Streams)[tenant], before, spec))
 }
 
 func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
@@ -68,7 +69,7 @@ func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
 // roomGuards hold as long as what was said of room is so: no stream was created since one revision, no target or quota declared otherwise since another.
 func roomGuards(created, specs int64) []clientv3.Cmp {
 	return []clientv3.Cmp{
-		unchangedSinceRevision(created, etcd.KeyStreamID), unchangedSinceRevision(specs, etcd.KeyTargetSpecs).WithPrefix(), unchangedSinceRevision(specs, etcd.KeyTenants).WithPrefix(),
+		state.UnchangedSinceRevision(created, etcd.KeyStreamID), state.UnchangedSinceRevision(specs, etcd.KeyTargetSpecs).WithPrefix(), state.UnchangedSinceRevision(specs, etcd.KeyTenants).WithPrefix(),
 	}
 }
 
@@ -93,27 +94,27 @@ func (s *fabricStore) createWithin(ctx context.Context, spec *api.StreamSpec) (s
 			}
 			continue
 		}
-		if seen := s.mirror.waitRevision(ctx, revision); seen != nil || err == nil {
+		if seen := s.mirror.WaitRevision(ctx, revision); seen != nil || err == nil {
 			return stream, isNew, seen
 		}
 	}
 }
 
 // createAt creates a stream where a view says that there is room. errUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
-func (s *fabricStore) createAt(ctx context.Context, now *view, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
-	isLimited, err := now.refuseRoom(spec)
+func (s *fabricStore) createAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+	isLimited, err := refuseRoom(now, spec)
 	if err != nil {
 		return nil, false, 0, err
 	}
 	var guards []clientv3.Cmp
 	if isLimited {
-		guards = roomGuards(now.revision, now.revision)
+		guards = roomGuards(now.Revision, now.Revision)
 	}
 	return createStream(ctx, s.client, spec, guards...)
 }
 
 // catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control plane has made a moment ago is there, and not refused.
-func (s *fabricStore) catchUp(ctx context.Context, seen *view, keys ...string) (isOld bool, err error) {
+func (s *fabricStore) catchUp(ctx context.Context, seen *state.View, keys ...string) (isOld bool, err error) {
 	newest := int64(0)
 	for _, key := range keys {
 		got, err := s.client.Get(ctx, key)
@@ -124,26 +125,26 @@ func (s *fabricStore) catchUp(ctx context.Context, seen *view, keys ...string) (
 			newest = max(newest, one.ModRevision)
 		}
 	}
-	if newest <= seen.revision {
+	if newest <= seen.Revision {
 		return false, nil
 	}
-	return true, s.mirror.waitRevision(ctx, newest)
+	return true, s.mirror.WaitRevision(ctx, newest)
 }
 
 // judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others since: what has room still goes on from what is seen then.
-func (s *fabricStore) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*api.StreamSpec, revision int64) (now *view, err error) {
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+func (s *fabricStore) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*api.StreamSpec, revision int64) (now *state.View, err error) {
+	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
 	if now, err = s.fresh(); err != nil {
 		return nil, err
 	}
 	for _, spec := range rest {
-		if now.streams[spec.Name] != nil {
+		if now.Streams[spec.Name] != nil {
 			return nil, refusal.ChangedMeanwhile("the fabric")
 		}
 	}
-	world := now.declared()
+	world := now.Declared()
 	world.Ending = plan.ending()
 	found, err := check.Fabric(world, &api.Fabric{Streams: rest})
 	if err != nil || len(found.Problems) == 0 {

@@ -66,9 +66,9 @@ func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 	t.Parallel()
 	both := startLimited(t, 1)
 	spec := check.StreamWithDefaults(&api.StreamSpec{Name: "late", RingSizeBytes: 1 << 20})
-	old, _ := both[1].server.mirror.load()
+	old, _ := both[1].server.mirror.Load()
 	plan, err := planFabric(old, &api.Fabric{Streams: []*api.StreamSpec{spec}}, nil)
-	if isLimited, refusal := old.refuseRoom(spec); err != nil || refusal != nil || len(plan.problems) > 0 || !isLimited || !plan.isLimited {
+	if isLimited, refusal := refuseRoom(old, spec); err != nil || refusal != nil || len(plan.problems) > 0 || !isLimited || !plan.isLimited {
 		t.Fatalf("there was room: %v, %v, %v", refusal, plan.problems, err)
 	}
 	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "first", RingSizeBytes: 1 << 20}}); err != nil {

@@ -8,6 +8,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // completeRoute fills in the defaults, and checks what can be seen of a route alone.
@@ -92,9 +93,9 @@ func legPolicyName(policy api.LegPolicy) string {
 }
 
 // compareRoutes finds routes that are new, or have other rules.
-func (p *fabricPlan) compareRoutes(v *view, fabric *api.Fabric) {
+func (p *fabricPlan) compareRoutes(v *state.View, fabric *api.Fabric) {
 	for _, spec := range fabric.Routes {
-		have := v.routes[spec.Name]
+		have := v.Routes[spec.Name]
 		changes := routeChanges(have.GetSpec(), spec)
 		if have == nil || len(changes) > 0 {
 			p.routes = append(p.routes, spec)

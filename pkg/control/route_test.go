@@ -18,6 +18,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -256,10 +257,10 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	one := startInstance(t, etcd, true)
 	one.create("a")
 	one.create("b")
-	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	m := state.NewMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
-	following.Go(func() { m.run(ctx) })
+	following.Go(func() { m.Run(ctx) })
 	t.Cleanup(following.Wait)
 	t.Cleanup(cancel)
 	for _, spec := range []*api.RouteSpec{route("left", "to a"), route("right", "to b")} {
@@ -267,7 +268,7 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen, err := m.wait(one.context(), func(v *view) bool { return len(v.routes) == 2 }) // by both, before either wrote
+	seen, err := m.Wait(one.context(), func(v *state.View) bool { return len(v.Routes) == 2 }) // by both, before either wrote
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,13 +282,13 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "right"); status.Code(err) != codes.Aborted {
 		t.Errorf("selected meanwhile, and deleted: %v", err)
 	}
-	if _, err := beginDeletion(one.context(), etcd.Client(), seen, seen.revision, seen.deletion("b", false, "test")); status.Code(err) != codes.Aborted {
+	if _, err := beginDeletion(one.context(), etcd.Client(), seen, seen.Revision, newDeletion(seen, "b", false, "test")); status.Code(err) != codes.Aborted {
 		t.Errorf("a stream, when routes have changed: %v", err)
 	}
-	if err := m.waitRevision(one.context(), revision); err != nil {
+	if err := m.WaitRevision(one.context(), revision); err != nil {
 		t.Fatal(err)
 	}
-	seen, _ = m.load()
+	seen, _ = m.Load()
 	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "left"); err != nil {
 		t.Fatal(err)
 	}

@@ -28,16 +28,16 @@ func startScale(t *testing.T, etcd *etcd.Cluster) *scaleFabric {
 
 func (f *scaleFabric) reportAll(round int) {
 	f.t.Helper()
-	now, _ := f.server.mirror.load()
+	now, _ := f.server.mirror.Load()
 	for i := range scaleTargets {
 		host := fmt.Sprintf("host%02d", i)
 		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, Reported: timestamppb.Now()}, &api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, Reported: timestamppb.Now()}
-		for _, ring := range now.ringsOf("t" + host).Rings {
+		for _, ring := range ringsOf(now, "t"+host).Rings {
 			name := ring.Stream.Spec.Name
 			target.Rings = append(target.Rings, &api.RingState{Stream: name, Target: target.Agent.Id, Uri: "mem:/" + name, RingUuid: []byte(fmt.Sprintf("%-16.16s", name)), Observed: timestamppb.Now(),
 				CapacityBytes: 1 << 20, AppendedLsn: 64, HeadLsn: 64, CreditLsn: uint64(64 + round), Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT}})
 		}
-		for _, given := range now.assignmentsOf(drain.Agent).Assignments {
+		for _, given := range assignmentsOf(now, drain.Agent).Assignments {
 			drain.Progress = append(drain.Progress, &api.DrainProgress{Stream: given.Stream, RingUuid: given.RingUuid, StoredLsn: uint64(64 + round)})
 		}
 		if _, err := f.target.ReportTarget(f.context(), &api.ReportTargetRequest{State: target}); err != nil {
@@ -110,7 +110,7 @@ func (f *scaleFabric) settle() {
 	f.until("no stream is looked at any more", func() bool {
 		looked := f.server.planned.Load()
 		f.reportAll(round)
-		return f.server.planned.Load() == looked && f.server.mirror.isClean()
+		return f.server.planned.Load() == looked && f.server.mirror.IsClean()
 	})
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -83,7 +84,7 @@ type Server struct {
 
 	config     Config
 	leads      *clientv3.Client // that the reconciler goes by: Config's
-	mirror     *mirror
+	mirror     *state.Mirror
 	fabric     *fabricStore
 	limiter    *limiter
 	recorder   *recorder
@@ -114,7 +115,7 @@ func New(config Config) *Server {
 	if config.ReaderGrant == 0 {
 		config.ReaderGrant = ReaderGrantDefault
 	}
-	mirror := newMirror(config.Client, config.Logger)
+	mirror := state.NewMirror(config.Client, config.Logger)
 	s := &Server{
 		config:   config,
 		leads:    config.Client,
@@ -136,7 +137,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer cancel()
-	workers.Go(func() { s.mirror.run(ctx) })
+	workers.Go(func() { s.mirror.Run(ctx) })
 	if err := s.waitSynced(ctx); err != nil {
 		listener.Close()
 		return err
@@ -188,7 +189,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, workers *sync
 func (s *Server) waitSynced(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, firstSyncMax)
 	defer cancel()
-	_, err := s.mirror.wait(waiting, func(v *view) bool { return v.revision > 0 })
+	_, err := s.mirror.Wait(waiting, func(v *state.View) bool { return v.Revision > 0 })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("read etcd: no answer within %s", firstSyncMax)
 	}
@@ -279,15 +280,15 @@ func (s *Server) probe(ctx context.Context) bool {
 }
 
 // IsHealthy says whether the control plane sees its state.
-func (s *Server) IsHealthy() bool { return s.mirror.synced.Load() && s.isAnswered.Load() }
+func (s *Server) IsHealthy() bool { return s.mirror.Synced.Load() && s.isAnswered.Load() }
 
 // isBlind says whether the state is out of sight for longer than a disk may hold etcd up: what is known is old, and nothing can be begun.
-func (s *Server) isBlind() bool { return !s.mirror.synced.Load() || s.missed.Load() >= missedMost }
+func (s *Server) isBlind() bool { return !s.mirror.Synced.Load() || s.missed.Load() >= missedMost }
 
 // Statuses lists every stream, for metrics.
 func (s *Server) Statuses() []*api.StreamStatus {
-	now, _ := s.mirror.load()
-	return now.statuses()
+	now, _ := s.mirror.Load()
+	return now.Statuses()
 }
 
 // Instance is what one control plane knows of itself, and of the agents that report to any.
@@ -300,9 +301,9 @@ type Instance struct {
 
 // Instance tells how this control plane is, for metrics.
 func (s *Server) Instance() Instance {
-	now, _ := s.mirror.load()
+	now, _ := s.mirror.Load()
 	return Instance{
-		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.liveTargets), DrainsAlive: len(now.liveDrains),
+		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.LiveTargets), DrainsAlive: len(now.LiveDrains),
 		ActsWaiting: int(s.waiting.Load()), ReportsUnstored: len(s.reports.listUnstored()),
 	}
 }

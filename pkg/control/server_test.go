@@ -27,6 +27,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // stepTimeout bounds every wait of a test; it is never what a test measures.
@@ -164,14 +165,14 @@ func (i *instance) acquireOnce(name string) (*api.Grant, error) {
 // moment before the control plane knows of it.
 func (i *instance) reportTarget(id string, rings ...*api.RingState) {
 	i.t.Helper()
-	state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "alpha"}, Rings: rings}
-	targetKind.inOrder(state) // as it is shown
+	reported := &api.TargetState{Agent: &api.Agent{Id: id, Host: "alpha"}, Rings: rings}
+	state.TargetKind.InOrder(reported) // as it is shown
 	report := func() error {
-		_, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: state})
+		_, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: reported})
 		return err
 	}
 	i.untilReported(id, report, func(agents *api.ListAgentsResponse) bool {
-		return slices.Contains(agents.TargetsAlive, id) && slices.ContainsFunc(agents.Targets, func(seen *api.TargetState) bool { return proto.Equal(seen, state) })
+		return slices.Contains(agents.TargetsAlive, id) && slices.ContainsFunc(agents.Targets, func(seen *api.TargetState) bool { return proto.Equal(seen, reported) })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 const (
@@ -27,24 +28,24 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 	if err := s.begin(stream.Context(), access.RoleTarget, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *view) *api.WatchRingsResponse { return v.ringsOf(request.Agent.Id) }
+	wanted := func(v *state.View) *api.WatchRingsResponse { return ringsOf(v, request.Agent.Id) }
 	return watch(s, stream.Context(), etcd.KeyLiveTargets+request.Agent.Id, wanted, stream.Send)
 }
 
 // ringsOf is what a target is told.
-func (v *view) ringsOf(target string) *api.WatchRingsResponse {
+func ringsOf(v *state.View, target string) *api.WatchRingsResponse {
 	response := new(api.WatchRingsResponse)
-	for _, name := range v.ringsAt.of[target] {
-		response.Rings = append(response.Rings, v.ringSpec(name))
+	for _, name := range v.RingsAt.ByAgent[target] {
+		response.Rings = append(response.Rings, ringSpec(v, name))
 	}
 	return response
 }
 
 // ringSpec is what a target is told of a ring.
-func (v *view) ringSpec(name string) *api.RingSpec {
-	spec := proto.Clone(v.rings[name]).(*api.RingSpec)
-	spec.Admission = v.admissionOf(name)
-	if deletion := v.deletions[spec.Stream.Spec.Name]; reconcile.IsBeingDeleted(deletion) {
+func ringSpec(v *state.View, name string) *api.RingSpec {
+	spec := proto.Clone(v.Rings[name]).(*api.RingSpec)
+	spec.Admission = admissionTold(v, name)
+	if deletion := v.Deletions[spec.Stream.Spec.Name]; reconcile.IsBeingDeleted(deletion) {
 		spec.Deletion = deletion.Stage
 	}
 	return spec
@@ -55,20 +56,20 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 	if err := s.begin(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *view) *api.WatchAssignmentsResponse { return v.assignmentsOf(request.Agent) }
+	wanted := func(v *state.View) *api.WatchAssignmentsResponse { return assignmentsOf(v, request.Agent) }
 	return watch(s, stream.Context(), etcd.KeyLiveDrains+request.Agent.Id, wanted, stream.Send)
 }
 
 // assignmentsOf is what a drain is told.
-func (v *view) assignmentsOf(drain *api.Agent) *api.WatchAssignmentsResponse {
+func assignmentsOf(v *state.View, drain *api.Agent) *api.WatchAssignmentsResponse {
 	response := new(api.WatchAssignmentsResponse)
-	for _, name := range v.givenTo.of[drain.Id] {
+	for _, name := range v.GivenTo.ByAgent[drain.Id] {
 		// The id survives a restart with another --store-dir; the right to the stream does not.
-		if given := v.assignments[name]; reconcile.WritesStore(drain, given) && reconcile.MayDrain(drain, name) {
+		if given := v.Assignments[name]; reconcile.WritesStore(drain, given) && reconcile.MayDrain(drain, name) {
 			told := proto.Clone(given).(*api.Assignment)
-			told.Token = v.drainToken(given, 0)
+			told.Token = drainToken(v, given, 0)
 			for i, member := range told.Members {
-				member.Token = v.drainToken(given, i)
+				member.Token = drainToken(v, given, i)
 			}
 			response.Assignments = append(response.Assignments, told)
 		}
@@ -86,9 +87,9 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 	if err := s.register(ctx, access.RoleTarget, agent); err != nil {
 		return nil, err
 	}
-	now, _ := s.mirror.load()
-	now.keepSigns(request.State)
-	report, err := keepReport(ctx, s.reports, &targetKind, agent.Id, request.State)
+	now, _ := s.mirror.Load()
+	keepSigns(now, request.State)
+	report, err := keepReport(ctx, s.reports, &state.TargetKind, agent.Id, request.State)
 	if err == nil {
 		err = s.touch(ctx, access.RoleTarget, agent)
 	}
@@ -108,14 +109,14 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	if err := s.register(ctx, access.RoleDrain, agent); err != nil {
 		return nil, err
 	}
-	report, err := keepReport(ctx, s.reports, &drainKind, agent.Id, request.State)
+	report, err := keepReport(ctx, s.reports, &state.DrainKind, agent.Id, request.State)
 	if err == nil {
 		err = s.touch(ctx, access.RoleDrain, agent)
 	}
 	if err != nil {
 		return nil, err
 	}
-	now, _ := s.mirror.load()
+	now, _ := s.mirror.Load()
 	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now), Report: report}, nil
 }
 
@@ -124,12 +125,12 @@ func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api
 	if err := s.register(ctx, role, unchanged.Agent); err != nil {
 		return false, err
 	}
-	now, _ := s.mirror.load()
+	now, _ := s.mirror.Load()
 	id, isKnown := unchanged.Agent.Id, false
 	if role == access.RoleTarget {
-		isKnown = s.reports.isTold(etcd.KeyTargets+id, unchanged.Report, now.targets[id])
+		isKnown = s.reports.isTold(etcd.KeyTargets+id, unchanged.Report, now.Targets[id])
 	} else {
-		isKnown = s.reports.isTold(etcd.KeyDrains+id, unchanged.Report, now.drains[id])
+		isKnown = s.reports.isTold(etcd.KeyDrains+id, unchanged.Report, now.Drains[id])
 	}
 	if !isKnown {
 		return false, nil
@@ -138,8 +139,8 @@ func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api
 }
 
 // figuresEach is with how many reports agents tell figures once: with each, unless there are so many rings that it would be most of what is done here.
-func (s *Server) figuresEach(v *view) uint32 {
-	return uint32(min(max(1, (len(v.rings)+s.config.FiguresRate-1)/s.config.FiguresRate), figuresEachMost))
+func (s *Server) figuresEach(v *state.View) uint32 {
+	return uint32(min(max(1, (len(v.Rings)+s.config.FiguresRate-1)/s.config.FiguresRate), figuresEachMost))
 }
 
 // livePrefix is where the agents of a role live.

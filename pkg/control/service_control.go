@@ -18,6 +18,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
@@ -40,12 +41,12 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListAgentsResponse{TargetsAlive: slices.Sorted(maps.Keys(now.liveTargets)), DrainsAlive: slices.Sorted(maps.Keys(now.liveDrains))}
-	for _, id := range slices.Sorted(maps.Keys(now.targets)) {
-		response.Targets = append(response.Targets, now.targets[id])
+	response := &api.ListAgentsResponse{TargetsAlive: slices.Sorted(maps.Keys(now.LiveTargets)), DrainsAlive: slices.Sorted(maps.Keys(now.LiveDrains))}
+	for _, id := range slices.Sorted(maps.Keys(now.Targets)) {
+		response.Targets = append(response.Targets, now.Targets[id])
 	}
-	for _, id := range slices.Sorted(maps.Keys(now.drains)) {
-		response.Drains = append(response.Drains, now.drains[id])
+	for _, id := range slices.Sorted(maps.Keys(now.Drains)) {
+		response.Drains = append(response.Drains, now.Drains[id])
 	}
 	return response, nil
 }
@@ -56,7 +57,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err := completeHolder(ctx, request); err != nil {
 		return nil, err
 	}
-	var now *view
+	var now *state.View
 	var rings []*api.RingState
 	err := tracing.InSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
 		now, rings, err = s.waitRings(ctx, request.Stream)
@@ -65,7 +66,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err != nil {
 		return nil, err
 	}
-	admitting, err := now.admitting(rings, request)
+	admitting, err := newAdmitting(now, rings, request)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	// The caller may have seen that before the target has.
 	known := knownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, revision, err := nextEpoch(ctx, s.config.Client, now, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit, nil)
+	granted, revision, err := nextEpoch(ctx, s.config.Client, now, grantOf(now, rings, admitting, request), max(known, seen), len(rings), admitting.admit, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	}
 	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid(),
 		"is_far", slices.Contains(admitting.isFar, true), "by", callerOf(ctx).ID)
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
 	wanted := admitting.confirmation(now, request.Stream, granted.Epoch)
@@ -96,7 +97,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		}
 	}
 	for i, member := range granted.Members {
-		if ring := reconcile.SeenRing(now.targets, now.rings[reconcile.MemberKey(request.Stream, i)]); admitting.isFar[i] {
+		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream, i)]); admitting.isFar[i] {
 			member.Token = admitting.tokens[i]
 			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri
@@ -114,10 +115,10 @@ type admitting struct {
 	from   [][]string // the addresses from which each token may be brought
 }
 
-func (v *view) admitting(rings []*api.RingState, request *api.AcquireWriterRequest) (*admitting, error) {
+func newAdmitting(v *state.View, rings []*api.RingState, request *api.AcquireWriterRequest) (*admitting, error) {
 	a := &admitting{hadFar: make([]bool, len(rings))}
 	for _, ring := range rings {
-		isFar, err := v.isFar(ring, request)
+		isFar, err := isFarHolder(v, ring, request)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +127,7 @@ func (v *view) admitting(rings []*api.RingState, request *api.AcquireWriterReque
 			return nil, err
 		}
 		a.isFar, a.tokens = append(a.isFar, isFar), append(a.tokens, token)
-		a.from = append(a.from, v.origins(request.Holder.GetAddresses(), request.Holder.GetHost(), ring))
+		a.from = append(a.from, origins(v, request.Holder.GetAddresses(), request.Holder.GetHost(), ring))
 	}
 	return a, nil
 }
@@ -141,18 +142,18 @@ func (a *admitting) admit(i int, admission *api.Admission, epoch uint32) error {
 	return nil
 }
 
-func (a *admitting) confirmation(v *view, stream string, epoch uint32) *confirmation {
-	c := &confirmation{stream: stream, epoch: epoch, isLetIn: a.isFar, required: reconcile.Quorum(v.streams[stream]), fences: reconcile.FenceCount(v.streams[stream])}
+func (a *admitting) confirmation(v *state.View, stream string, epoch uint32) *confirmation {
+	c := &confirmation{stream: stream, epoch: epoch, isLetIn: a.isFar, required: reconcile.Quorum(v.Streams[stream]), fences: reconcile.FenceCount(v.Streams[stream])}
 	for i := range a.isFar {
-		isAlive := v.liveTargets[v.rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
+		isAlive := v.LiveTargets[v.Rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
 		c.isAsked = append(c.isAsked, a.isFar[i] || a.hadFar[i] && isAlive)
 	}
 	return c
 }
 
 // grantOf is a grant without its epoch and, because it is kept and shown, without a token.
-func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *api.AcquireWriterRequest) *api.Grant {
-	stream := v.streams[request.Stream]
+func grantOf(v *state.View, rings []*api.RingState, admitting *admitting, request *api.AcquireWriterRequest) *api.Grant {
+	stream := v.Streams[request.Stream]
 	grant := &api.Grant{
 		Stream:       request.Stream,
 		StreamId:     stream.StreamId,
@@ -164,7 +165,7 @@ func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *ap
 		Holder:       request.Holder,
 	}
 	for i, ring := range rings {
-		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(v.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
+		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(v.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
 		if admitting.isFar[i] {
 			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
 		}
@@ -174,32 +175,32 @@ func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *ap
 }
 
 // waitRings waits, within the call's deadline and acquireWaitMax, for a stream's rings to be ready. One of several that was there once may be gone.
-func (s *Server) waitRings(ctx context.Context, name string) (*view, []*api.RingState, error) {
+func (s *Server) waitRings(ctx context.Context, name string) (*state.View, []*api.RingState, error) {
 	if err := s.checkStream(ctx, name); err != nil {
 		return nil, nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, acquireWaitMax)
 	defer cancel()
-	now, err := s.mirror.wait(waiting, func(v *view) bool { return v.areRingsDecided(name) })
+	now, err := s.mirror.Wait(waiting, func(v *state.View) bool { return areRingsDecided(v, name) })
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
 	}
 	if err != nil {
-		reason := now.status(name).Reason
+		reason := now.Status(name).Reason
 		return nil, nil, status.Errorf(codes.Unavailable, "stream %q has no ring: %s", name, reason)
 	}
-	specs, _ := reconcile.RingSpecs(now.rings, now.streams[name])
+	specs, _ := reconcile.RingSpecs(now.Rings, now.Streams[name])
 	var rings []*api.RingState
 	ready := 0
 	for _, spec := range specs {
-		ring := reconcile.SeenRing(now.targets, spec)
+		ring := reconcile.SeenRing(now.Targets, spec)
 		if reconcile.IsBoundRing(spec, ring) {
 			ready++
 		}
 		rings = append(rings, ring)
 	}
-	if ready < reconcile.Quorum(now.streams[name]) {
-		_, reason := conditionOf(now.status(name), len(now.liveTargets))
+	if ready < reconcile.Quorum(now.Streams[name]) {
+		_, reason := state.ConditionOf(now.Status(name), len(now.LiveTargets))
 		return nil, nil, refusal.Precondition(refusal.ReasonNoRing, "stream", refusal.Quote(name), "expected a stream whose rings are there: %s", reason).Errorf("stream %q has no ring: %s", name, reason)
 	}
 	return now, rings, nil
@@ -207,13 +208,13 @@ func (s *Server) waitRings(ctx context.Context, name string) (*view, []*api.Ring
 
 // areRingsDecided tells whether each of a stream's rings was seen, and is bound or cannot be made. A ring is granted only after the stream was bound to it:
 // one that a writer has used must never be made anew.
-func (v *view) areRingsDecided(name string) bool {
-	if v.streams[name] == nil {
+func areRingsDecided(v *state.View, name string) bool {
+	if v.Streams[name] == nil {
 		return false
 	}
-	specs, isWhole := reconcile.RingSpecs(v.rings, v.streams[name])
+	specs, isWhole := reconcile.RingSpecs(v.Rings, v.Streams[name])
 	for _, spec := range specs {
-		ring := reconcile.SeenRing(v.targets, spec)
+		ring := reconcile.SeenRing(v.Targets, spec)
 		if spec == nil || ring == nil || len(spec.RingUuid) == 0 && (len(ring.RingUuid) > 0 || ring.Error == "") {
 			return false
 		}
@@ -228,32 +229,24 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 		return status.Errorf(codes.Unavailable, "read stream %q: %s", name, err)
 	}
 	if got.Count == 0 {
-		now, _ := s.mirror.load()
-		return now.unknownStream(callerOf(ctx), name)
+		now, _ := s.mirror.Load()
+		return unknownStream(now, callerOf(ctx), name)
 	}
 	return nil
 }
 
 // fresh is the view, unless it is known to be old.
-func (s *Server) fresh() (*view, error) {
+func (s *Server) fresh() (*state.View, error) {
 	if s.isBlind() {
 		return nil, api.Blind(blindText)
 	}
-	now, _ := s.mirror.load()
+	now, _ := s.mirror.Load()
 	return now, nil
 }
 
-func (v *view) statuses() []*api.StreamStatus {
-	list := make([]*api.StreamStatus, 0, len(v.streams))
-	for _, name := range slices.Sorted(maps.Keys(v.streams)) {
-		list = append(list, v.status(name))
-	}
-	return list
-}
-
 // unknownStream names some of the streams that there are for this caller.
-func (v *view) unknownStream(caller access.Caller, name string) error {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.streams)), func(one string) bool {
+func unknownStream(v *state.View, caller access.Caller, name string) error {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.Streams)), func(one string) bool {
 		return caller.May(api.ControlService_ListStreams_FullMethodName, one) != nil
 	})
 	known := "there are none yet: farlog stream create makes one"

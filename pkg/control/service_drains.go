@@ -10,6 +10,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // ListDrains implements farlog.v1.FabricService.
@@ -18,13 +19,13 @@ func (s *Server) ListDrains(_ context.Context, request *api.ListDrainsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	hosts := now.drainHosts()
+	hosts := now.DrainHosts()
 	names, err := hostsNamed(hosts, request.Host)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListDrainsResponse{Revision: now.revision}
-	counts := now.streamsOf()
+	response := &api.ListDrainsResponse{Revision: now.Revision}
+	counts := now.CountStreams()
 	response.Drains, response.NextPageToken, err = onePage(request, names, func(host string) (*api.Drain, bool) {
 		one := s.drainOf(now, hosts, counts, host, request.IsDetailed)
 		return one, request.Presence == 0 || one.Presence == request.Presence
@@ -33,10 +34,10 @@ func (s *Server) ListDrains(_ context.Context, request *api.ListDrainsRequest) (
 }
 
 // drainOf is a host with the revision of what is declared of it.
-func (s *Server) drainOf(now *view, hosts agentsOn, counts map[string]uint32, host string, isDetailed bool) *api.Drain {
-	one := now.drain(host, hosts[host], counts, isDetailed)
+func (s *Server) drainOf(now *state.View, hosts state.AgentsByHost, counts map[string]uint32, host string, isDetailed bool) *api.Drain {
+	one := now.Drain(host, hosts[host], counts, isDetailed)
 	if one.Spec != nil {
-		one.Revision = s.mirror.history.revision(changedDrainSpec, host)
+		one.Revision = s.mirror.History.Revision(state.ChangedDrainSpec, host)
 	}
 	return one
 }
@@ -47,18 +48,18 @@ func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api
 	if err != nil {
 		return nil, err
 	}
-	hosts := now.drainHosts()
+	hosts := now.DrainHosts()
 	if hosts[request.Host] == nil {
 		return nil, unknownHost("drain", request.Host, slices.Sorted(maps.Keys(hosts)))
 	}
-	return &api.GetDrainResponse{Drain: s.drainOf(now, hosts, now.streamsOf(), request.Host, true)}, nil
+	return &api.GetDrainResponse{Drain: s.drainOf(now, hosts, now.CountStreams(), request.Host, true)}, nil
 }
 
 // declaredDrains are what operators say of the hosts of drains.
 func (s *Server) declaredDrains() declared[*api.DrainSpec] {
 	return declared[*api.DrainSpec]{
-		server: s, kind: "drain", changed: changedDrainSpec, prefix: etcd.KeyDrainSpecs, changes: drainChanges,
-		of: func(v *view) map[string]*api.DrainSpec { return v.drainSpecs },
+		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs, changes: drainChanges,
+		of: func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
 	}
 }
 
@@ -73,8 +74,8 @@ func (s *Server) CreateDrain(ctx context.Context, request *api.CreateDrainReques
 
 // declaredDrain is a host as it is, with a spec that it may only come to have.
 func (s *Server) declaredDrain(spec *api.DrainSpec) *api.Drain {
-	now, _ := s.mirror.load()
-	one := s.drainOf(now, now.drainHosts(), now.streamsOf(), spec.Host, true)
+	now, _ := s.mirror.Load()
+	one := s.drainOf(now, now.DrainHosts(), now.CountStreams(), spec.Host, true)
 	one.Spec = spec
 	return one
 }
@@ -99,13 +100,13 @@ func (s *Server) DeleteDrain(ctx context.Context, request *api.DeleteDrainReques
 
 // WatchDrains implements farlog.v1.FabricService.
 func (s *Server) WatchDrains(request *api.WatchDrainsRequest, stream grpc.ServerStreamingServer[api.WatchDrainsResponse]) error {
-	return s.watchHosts(stream.Context(), changedDrain, request.Revision, func(now *view, changed []string, isAll bool) error {
-		hosts, counts := now.drainHosts(), now.streamsOf()
+	return s.watchHosts(stream.Context(), state.ChangedDrain, request.Revision, func(now *state.View, changed []string, isAll bool) error {
+		hosts, counts := now.DrainHosts(), now.CountStreams()
 		named, err := namedAmong(hosts, request.Host, changed, isAll)
 		if err != nil {
 			return err
 		}
-		response := &api.WatchDrainsResponse{Revision: now.revision, IsAll: isAll}
+		response := &api.WatchDrainsResponse{Revision: now.Revision, IsAll: isAll}
 		for _, host := range named {
 			if hosts[host] == nil {
 				response.Gone = append(response.Gone, host)

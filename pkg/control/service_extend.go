@@ -14,6 +14,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an act only when there is something to tell.
@@ -28,21 +29,21 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if err != nil {
 		return nil, err
 	}
-	if now.streams[request.Stream] == nil {
-		return nil, now.unknownStream(callerOf(ctx), request.Stream)
+	if now.Streams[request.Stream] == nil {
+		return nil, unknownStream(now, callerOf(ctx), request.Stream)
 	}
-	if err := now.isStaying(request.Stream); err != nil {
+	if err := now.CheckNotDeleted(request.Stream); err != nil {
 		return nil, err
 	}
-	if err := now.isGrantOf(request, string(callerOf(ctx).ID)); err != nil {
+	if err := isGrantOf(now, request, string(callerOf(ctx).ID)); err != nil {
 		return nil, err
 	}
 	if err := s.noteWriter(ctx, now, request); err != nil {
 		return nil, err
 	}
-	changed := now.ringsChanged(request)
+	changed := ringsChangedFor(now, request)
 	if len(changed) == 0 || request.IsClosed {
-		return &api.ExtendWriterResponse{Declared: termsOf(now.streams[request.Stream].Spec)}, nil
+		return &api.ExtendWriterResponse{Declared: termsOf(now.Streams[request.Stream].Spec)}, nil
 	}
 	response, err := s.recorder.act(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })
 	extended, _ := response.(*api.ExtendWriterResponse)
@@ -50,11 +51,11 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 }
 
 // isGrantOf checks that the stream's newest epoch is the caller's. A later one may have been granted for the rings of before, and then nobody may count the new one by an epoch below it.
-func (v *view) isGrantOf(request *api.ExtendWriterRequest, identity string) error {
-	grant := v.grants[request.Stream]
-	if v.epochs[request.Stream] != request.Epoch || grant.GetEpoch() != request.Epoch {
-		return refusal.Precondition(refusal.ReasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch), "expected the newest epoch of the stream, %d", v.epochs[request.Stream]).
-			Errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.epochs[request.Stream], request.Epoch)
+func isGrantOf(v *state.View, request *api.ExtendWriterRequest, identity string) error {
+	grant := v.Grants[request.Stream]
+	if v.Epochs[request.Stream] != request.Epoch || grant.GetEpoch() != request.Epoch {
+		return refusal.Precondition(refusal.ReasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch), "expected the newest epoch of the stream, %d", v.Epochs[request.Stream]).
+			Errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.Epochs[request.Stream], request.Epoch)
 	}
 	holder := grant.GetHolder()
 	if holder.GetIdentity() != identity || holder.GetHost() != request.Holder.GetHost() || holder.GetPid() != request.Holder.GetPid() {
@@ -65,9 +66,9 @@ func (v *view) isGrantOf(request *api.ExtendWriterRequest, identity string) erro
 	return nil
 }
 
-// ringsChanged lists the members whose ring is another one than the writer has, and is there.
-func (v *view) ringsChanged(request *api.ExtendWriterRequest) []int {
-	return changedRings(v.replacedRings(request.Stream), request.RingUuids)
+// ringsChangedFor lists the members whose ring is another one than the writer has, and is there.
+func ringsChangedFor(v *state.View, request *api.ExtendWriterRequest) []int {
+	return changedRings(replacedRings(v, request.Stream), request.RingUuids)
 }
 
 // changedRings are those of the rings that have come in the place of others that somebody does not have.
@@ -82,19 +83,19 @@ func changedRings(replaced, has [][]byte) (changed []int) {
 
 // extend lets the writer in at rings that it does not know, by tokens of its own epoch, in one step which holds only when no epoch was granted and no ring was changed since the view: whoever is
 // granted the stream later is told of the new rings, and nobody below can open it any more.
-func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWriterRequest, changed []int) (*api.ExtendWriterResponse, error) {
+func (s *Server) extend(ctx context.Context, now *state.View, request *api.ExtendWriterRequest, changed []int) (*api.ExtendWriterResponse, error) {
 	name, asked := request.Stream, &api.AcquireWriterRequest{Stream: request.Stream, Holder: request.Holder, Transport: request.Transport}
-	guards := append(ringsUnchanged(now, name), unchangedSince(now, etcd.KeyDeletions+name), unchangedSince(now, etcd.KeyEpochs+name), unchangedSince(now, etcd.KeyStreams+name))
+	guards := append(state.RingsUnchanged(now, name), state.UnchangedSince(now, etcd.KeyDeletions+name), state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
 	var writes []clientv3.Op
-	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.streams[name].Spec)}, proto.Clone(now.grants[name]).(*api.Grant)
+	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.Streams[name].Spec)}, proto.Clone(now.Grants[name]).(*api.Grant)
 	for _, i := range changed {
 		key := reconcile.MemberKey(name, i)
-		seen := reconcile.SeenRing(now.targets, now.rings[key])
-		isFar, err := now.isFar(seen, asked)
+		seen := reconcile.SeenRing(now.Targets, now.Rings[key])
+		isFar, err := isFarHolder(now, seen, asked)
 		if err != nil {
 			return nil, err
 		}
-		ring := &api.Member{Uri: seen.Uri, RingUuid: now.rings[key].RingUuid, Target: seen.Target}
+		ring := &api.Member{Uri: seen.Uri, RingUuid: now.Rings[key].RingUuid, Target: seen.Target}
 		if isFar {
 			ring.Uri = reconcile.FarURI(seen.FarUris, request.Transport, name, i)
 		}
@@ -106,7 +107,7 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 				return nil, err
 			}
 			unchanged, write, err := admissionWrite(ctx, s.config.Client, key, func(admission *api.Admission) error {
-				admitWriter(admission, request.Epoch, ring.Token, now.origins(request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grantUnusedMax))
+				admitWriter(admission, request.Epoch, ring.Token, origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grantUnusedMax))
 				return nil
 			})
 			if err != nil {
@@ -128,7 +129,7 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 		return nil, errRingsChanged
 	}
 	s.config.Logger.Info("extended", "stream", name, "epoch", request.Epoch, "members", changed, "host", request.Holder.GetHost(), "pid", request.Holder.GetPid(), "by", callerOf(ctx).ID)
-	return response, s.mirror.waitRevision(ctx, put.Header.Revision)
+	return response, s.mirror.WaitRevision(ctx, put.Header.Revision)
 }
 
 // extensionTexts say in the audit stream where a writer was let in.

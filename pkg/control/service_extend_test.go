@@ -17,6 +17,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // A ring takes the place of another while the stream's writer runs. Who has its newest grant is told of the new one, with a token of the same epoch that the ring's target is told as well, and it
@@ -71,8 +72,8 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	if !bytes.Equal(ring.RingUuid, fresh.RingUuid) || ring.Uri != "ofi:tcp://alpha:7471/a" {
 		t.Errorf("told of %v", ring)
 	}
-	now, _ := one.server.mirror.load()
-	if kept := now.grants["a"].GetMembers(); len(kept) != 1 || !bytes.Equal(kept[0].RingUuid, ring.RingUuid) || len(kept[0].Token) != 0 {
+	now, _ := one.server.mirror.Load()
+	if kept := now.Grants["a"].GetMembers(); len(kept) != 1 || !bytes.Equal(kept[0].RingUuid, ring.RingUuid) || len(kept[0].Token) != 0 {
 		t.Errorf("kept of the grant: %v; expected the new ring, and no token", kept)
 	}
 	request.RingUuids = [][]byte{ring.RingUuid}
@@ -147,13 +148,13 @@ func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool)
 // replaceRing puts a new ring in the place of the only one: there need not be several for this.
 func replaceRing(t *testing.T, one *instance, etcd *etcd.Cluster) {
 	t.Helper()
-	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
-	go m.run(one.context())
-	now, err := m.wait(one.context(), func(v *view) bool { return v.epochs["a"] == 1 && len(v.rings["a"].GetRingUuid()) > 0 })
+	m := state.NewMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	go m.Run(one.context())
+	now, err := m.Wait(one.context(), func(v *state.View) bool { return v.Epochs["a"] == 1 && len(v.Rings["a"].GetRingUuid()) > 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	replaced := proto.Clone(now.rings["a"]).(*api.RingSpec)
+	replaced := proto.Clone(now.Rings["a"]).(*api.RingSpec)
 	replaced.Replacement = &api.Replacement{Began: timestamppb.Now(), FormerTarget: replaced.Target, FormerUuids: [][]byte{replaced.RingUuid}, By: "test", Reason: "test"}
 	replaced.RingUuid = nil
 	if _, err := setRings(one.context(), etcd.Client(), now, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
@@ -180,8 +181,8 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 	one.reportTarget("t1", fresh)
 	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
 	for _, key := range []string{etcd.KeyRings + reconcile.MemberKey("a", 0), etcd.KeyEpochs + "a", etcd.KeyStreams + "a", etcd.KeyDeletions + "a"} {
-		now, _ := one.server.mirror.load()
-		changed := now.ringsChanged(request)
+		now, _ := one.server.mirror.Load()
+		changed := ringsChangedFor(now, request)
 		if len(changed) != 1 {
 			t.Fatalf("the rings %v are others, expected one", changed)
 		}
@@ -202,7 +203,7 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 		if admission := one.untilAdmission(1); len(admission.Grants) != 0 {
 			t.Errorf("%s was written since, and the target is told %v", key, admission)
 		}
-		one.until("the control plane has seen it", func() bool { now, _ := one.server.mirror.load(); return now.revision > found.Header.Revision })
+		one.until("the control plane has seen it", func() bool { now, _ := one.server.mirror.Load(); return now.Revision > found.Header.Revision })
 	}
 }
 
@@ -225,8 +226,8 @@ func TestIsGrantOf_OneOfItIsAnother(t *testing.T) {
 		"a later epoch, not yet anybody's":    {"desk", 4, 3, "beta", 7, false},
 		"a grant that is older than an epoch": {"desk", 3, 2, "beta", 7, false},
 	} {
-		v := &view{epochs: map[string]uint32{"a": one.epoch}, grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: "desk", Host: one.host, Pid: one.pid}}}}
-		if err := v.isGrantOf(request, one.identity); (err == nil) != one.isOf {
+		v := &state.View{Epochs: map[string]uint32{"a": one.epoch}, Grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: "desk", Host: one.host, Pid: one.pid}}}}
+		if err := isGrantOf(v, request, one.identity); (err == nil) != one.isOf {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

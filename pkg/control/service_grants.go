@@ -10,6 +10,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // ListGrants implements farlog.v1.FabricService.
@@ -18,13 +19,13 @@ func (s *Server) ListGrants(ctx context.Context, request *api.ListGrantsRequest)
 	if err != nil {
 		return nil, err
 	}
-	streams, err := now.streamsNamed(callerOf(ctx), api.FabricService_ListGrants_FullMethodName, "stream", request.Stream)
+	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListGrants_FullMethodName, "stream", request.Stream)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListGrantsResponse{Revision: now.revision}
+	response := &api.ListGrantsResponse{Revision: now.Revision}
 	response.Grants, response.NextPageToken, err = onePageOfStreams(request, streams, func(stream string) (found []keyed[*api.GrantInfo]) {
-		for _, one := range now.grantsAsked(stream, request) {
+		for _, one := range grantsAsked(now, stream, request) {
 			found = append(found, keyed[*api.GrantInfo]{fmt.Sprintf("%d %020d", one.Role, max(uint64(one.Epoch), one.Generation)), one})
 		}
 		return found
@@ -36,7 +37,7 @@ func (s *Server) ListGrants(ctx context.Context, request *api.ListGrantsRequest)
 func (s *Server) WatchGrants(request *api.WatchGrantsRequest, stream grpc.ServerStreamingServer[api.WatchGrantsResponse]) error {
 	return watchStreams(s, stream.Context(), streamsWatch[*api.GrantInfo]{
 		method: api.FabricService_WatchGrants_FullMethodName, named: request.Stream, revision: request.Revision,
-		of: func(now *view, stream string) []*api.GrantInfo { return now.grantsAsked(stream, request) },
+		of: func(now *state.View, stream string) []*api.GrantInfo { return grantsAsked(now, stream, request) },
 		send: func(told streamsTold[*api.GrantInfo]) error {
 			return stream.Send(&api.WatchGrantsResponse{Revision: told.revision, Grants: told.items, Streams: told.streams, IsAll: told.isAll})
 		},
@@ -44,23 +45,23 @@ func (s *Server) WatchGrants(request *api.WatchGrantsRequest, stream grpc.Server
 }
 
 // grantsAsked lists the grants of a stream that a request is for.
-func (v *view) grantsAsked(stream string, asked interface {
+func grantsAsked(v *state.View, stream string, asked interface {
 	GetRole() api.GrantRole
 	GetHost() string
 }) []*api.GrantInfo {
-	return slices.DeleteFunc(v.grantsOf(stream), func(one *api.GrantInfo) bool {
-		return asked.GetRole() != 0 && one.Role != asked.GetRole() || asked.GetHost() != "" && v.hostOf(one) != asked.GetHost()
+	return slices.DeleteFunc(grantsOf(v, stream), func(one *api.GrantInfo) bool {
+		return asked.GetRole() != 0 && one.Role != asked.GetRole() || asked.GetHost() != "" && hostOf(v, one) != asked.GetHost()
 	})
 }
 
 // hostOf is where a grant's holder is; "": not known.
-func (v *view) hostOf(grant *api.GrantInfo) string {
-	return cmp.Or(grant.Holder.GetHost(), v.liveDrains[grant.Drain].GetHost(), v.drains[grant.Drain].GetAgent().GetHost())
+func hostOf(v *state.View, grant *api.GrantInfo) string {
+	return cmp.Or(grant.Holder.GetHost(), v.LiveDrains[grant.Drain].GetHost(), v.Drains[grant.Drain].GetAgent().GetHost())
 }
 
 // grantsOf lists who may do what with a stream, by role and epoch or generation: the last writer, the drain that it is assigned to, and whom its rings'
 // targets are told to let in.
-func (v *view) grantsOf(stream string) (found []*api.GrantInfo) {
+func grantsOf(v *state.View, stream string) (found []*api.GrantInfo) {
 	of := func(role api.GrantRole, number uint64) *api.GrantInfo {
 		for _, one := range found {
 			if one.Role == role && max(uint64(one.Epoch), one.Generation) == number {
@@ -74,23 +75,23 @@ func (v *view) grantsOf(stream string) (found []*api.GrantInfo) {
 		found = append(found, one)
 		return one
 	}
-	if last := v.grants[stream]; last != nil {
+	if last := v.Grants[stream]; last != nil {
 		one := of(api.GrantRole_GRANT_ROLE_WRITER, uint64(last.Epoch))
 		one.Holder, one.Granted, one.Addresses = last.Holder, last.Granted, last.GetHolder().GetAddresses()
 		for _, member := range last.Members {
 			one.Targets = append(one.Targets, member.Target)
 		}
 	}
-	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
-	if given := v.assignments[stream]; given != nil {
+	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
+	if given := v.Assignments[stream]; given != nil {
 		one := of(api.GrantRole_GRANT_ROLE_DRAIN, given.Generation)
-		one.Drain, one.Addresses = given.Drain, v.liveDrains[given.Drain].GetAddresses()
+		one.Drain, one.Addresses = given.Drain, v.LiveDrains[given.Drain].GetAddresses()
 		for _, spec := range specs {
 			one.Targets = append(one.Targets, spec.GetTarget())
 		}
 	}
 	for i, spec := range specs {
-		for _, far := range v.admissions[reconcile.MemberKey(stream, i)].GetGrants() {
+		for _, far := range v.Admissions[reconcile.MemberKey(stream, i)].GetGrants() {
 			one := of(far.Role, max(uint64(far.Epoch), far.Generation))
 			one.IsFar, one.Expires, one.Addresses = true, far.Expires, far.Addresses
 			if !slices.Contains(one.Targets, spec.GetTarget()) {
@@ -99,7 +100,7 @@ func (v *view) grantsOf(stream string) (found []*api.GrantInfo) {
 		}
 	}
 	for _, one := range found {
-		v.judgeWriter(specs, one)
+		judgeWriter(v, specs, one)
 	}
 	slices.SortFunc(found, func(a, b *api.GrantInfo) int {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Generation, b.Generation))
@@ -108,22 +109,22 @@ func (v *view) grantsOf(stream string) (found []*api.GrantInfo) {
 }
 
 // judgeWriter says of a writer's grant whether it still holds, and whether its holder has come.
-func (v *view) judgeWriter(specs []*api.RingSpec, one *api.GrantInfo) {
+func judgeWriter(v *state.View, specs []*api.RingSpec, one *api.GrantInfo) {
 	if one.Role != api.GrantRole_GRANT_ROLE_WRITER {
 		return
 	}
-	one.IsFenced = one.Epoch < v.epochs[one.Stream] || one.Epoch < v.fenceOf(one.Stream)
+	one.IsFenced = one.Epoch < v.Epochs[one.Stream] || one.Epoch < fenceOf(v, one.Stream)
 	for _, spec := range specs {
-		if seen := reconcile.SeenRing(v.targets, spec); spec != nil && seen.GetIsWriterHeld() && seen.GetWriterEpoch() == one.Epoch {
+		if seen := reconcile.SeenRing(v.Targets, spec); spec != nil && seen.GetIsWriterHeld() && seen.GetWriterEpoch() == one.Epoch {
 			one.IsIn = true
 		}
 	}
 }
 
 // fenceOf is the epoch below which writers are to be kept out of a stream's rings.
-func (v *view) fenceOf(stream string) (epoch uint32) {
-	for i := range reconcile.MemberCount(v.streams[stream]) {
-		epoch = max(epoch, v.admissions[reconcile.MemberKey(stream, i)].GetEpochMin())
+func fenceOf(v *state.View, stream string) (epoch uint32) {
+	for i := range reconcile.MemberCount(v.Streams[stream]) {
+		epoch = max(epoch, v.Admissions[reconcile.MemberKey(stream, i)].GetEpochMin())
 	}
 	return epoch
 }
@@ -134,15 +135,15 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 	if err != nil {
 		return nil, err
 	}
-	streams, err := now.streamsNamed(callerOf(ctx), api.FabricService_ListEpochs_FullMethodName, "stream", request.Stream)
+	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListEpochs_FullMethodName, "stream", request.Stream)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListEpochsResponse{Revision: now.revision}
+	response := &api.ListEpochsResponse{Revision: now.Revision}
 	if request.IsPast && (request.PageSize == 0 || request.PageSize > pastPageMost) {
 		request.PageSize = pastPageMost
 	}
-	response.Epochs, response.NextPageToken, err = onePage(request, streams, func(stream string) (*api.EpochInfo, bool) { return now.epochsOf(stream), true })
+	response.Epochs, response.NextPageToken, err = onePage(request, streams, func(stream string) (*api.EpochInfo, bool) { return epochsOf(now, stream), true })
 	if err == nil && request.IsPast {
 		err = s.addPast(ctx, response.Epochs)
 	}
@@ -153,7 +154,7 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 func (s *Server) WatchEpochs(request *api.WatchEpochsRequest, stream grpc.ServerStreamingServer[api.WatchEpochsResponse]) error {
 	return watchStreams(s, stream.Context(), streamsWatch[*api.EpochInfo]{
 		method: api.FabricService_WatchEpochs_FullMethodName, named: request.Stream, revision: request.Revision,
-		of: func(now *view, stream string) []*api.EpochInfo { return []*api.EpochInfo{now.epochsOf(stream)} },
+		of: func(now *state.View, stream string) []*api.EpochInfo { return []*api.EpochInfo{epochsOf(now, stream)} },
 		send: func(told streamsTold[*api.EpochInfo]) error {
 			return stream.Send(&api.WatchEpochsResponse{Revision: told.revision, Epochs: told.items, Streams: told.streams, IsAll: told.isAll})
 		},
@@ -161,17 +162,17 @@ func (s *Server) WatchEpochs(request *api.WatchEpochsRequest, stream grpc.Server
 }
 
 // epochsOf is what is known of a stream's epochs.
-func (v *view) epochsOf(stream string) *api.EpochInfo {
-	last := v.grants[stream]
+func epochsOf(v *state.View, stream string) *api.EpochInfo {
+	last := v.Grants[stream]
 	info := &api.EpochInfo{
-		Stream: stream, Granted: v.epochs[stream], Fenced: v.fenceOf(stream), Holder: last.GetHolder(), HolderEpoch: last.GetEpoch(), HolderGranted: last.GetGranted(),
+		Stream: stream, Granted: v.Epochs[stream], Fenced: fenceOf(v, stream), Holder: last.GetHolder(), HolderEpoch: last.GetEpoch(), HolderGranted: last.GetGranted(),
 	}
-	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	for i, spec := range specs {
 		if spec == nil {
 			continue
 		}
-		seen := reconcile.SeenRing(v.targets, spec)
+		seen := reconcile.SeenRing(v.Targets, spec)
 		info.Members = append(info.Members, &api.MemberEpoch{
 			Member: uint32(i), Target: spec.Target, WriterEpoch: seen.GetWriterEpoch(), LastEpoch: seen.GetLastEpoch(), Opened: seen.GetEpochOpened(),
 			IsWriterHeld: seen.GetIsWriterHeld(), EpochFenced: seen.GetEpochFenced(), EpochAdmitted: seen.GetEpochAdmitted(),

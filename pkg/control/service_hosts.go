@@ -16,6 +16,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 const (
@@ -38,8 +39,8 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 	if err := s.reports.keepHost(ctx, state); err != nil {
 		return nil, err
 	}
-	now, _ := s.mirror.load()
-	return &api.ReportHostResponse{Interval: durationpb.New(hostInterval), Doors: now.doorsFor(state.Host)}, nil
+	now, _ := s.mirror.Load()
+	return &api.ReportHostResponse{Interval: durationpb.New(hostInterval), Doors: doorsFor(now, state.Host)}, nil
 }
 
 // toOurClock moves a report's times by as much as the host's clock is off, or the report was under way.
@@ -67,9 +68,9 @@ func measuredAt(at, now time.Time) *timestamppb.Timestamp {
 }
 
 // doorsFor lists where clients of a host come in: on its own targets they do not.
-func (v *view) doorsFor(host string) (doors []*api.Door) {
-	for _, id := range slices.Sorted(maps.Keys(v.liveTargets)) {
-		if target := v.liveTargets[id]; target.Host != host {
+func doorsFor(v *state.View, host string) (doors []*api.Door) {
+	for _, id := range slices.Sorted(maps.Keys(v.LiveTargets)) {
+		if target := v.LiveTargets[id]; target.Host != host {
 			for _, uri := range target.Doors {
 				doors = append(doors, &api.Door{Target: id, Uri: uri})
 			}
@@ -84,8 +85,8 @@ func (r *reports) keepHost(ctx context.Context, state *api.HostState) error {
 	r.mutex.Lock()
 	r.hosts[state.Host] = state
 	r.mutex.Unlock()
-	now, _ := r.mirror.load()
-	before := now.hosts[state.Host]
+	now, _ := r.mirror.Load()
+	before := now.Hosts[state.Host]
 	if !reconcile.IsMoved(before, state) && state.Reported.AsTime().Sub(before.Reported.AsTime()) < hostKept {
 		return nil
 	}
@@ -97,14 +98,14 @@ func (r *reports) keepHost(ctx context.Context, state *api.HostState) error {
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", etcd.KeyHosts+state.Host, err)
 	}
-	return r.mirror.waitRevision(ctx, put.Header.Revision)
+	return r.mirror.WaitRevision(ctx, put.Header.Revision)
 }
 
 // lastOfHost is the newest that is known here of a host.
-func (r *reports) lastOfHost(now *view, host string) *api.HostState {
+func (r *reports) lastOfHost(now *state.View, host string) *api.HostState {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	kept, told := now.hosts[host], r.hosts[host]
+	kept, told := now.Hosts[host], r.hosts[host]
 	if kept == nil || told != nil && told.Reported.AsTime().After(kept.Reported.AsTime()) {
 		return told
 	}
@@ -117,31 +118,15 @@ func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	hosts := agentsOn{}
-	for host := range now.hosts {
-		hosts.add(host, "")
+	hosts := state.AgentsByHost{}
+	for host := range now.Hosts {
+		hosts.Add(host, "")
 	}
 	names, err := hostsNamed(hosts, request.Host)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListHostsResponse{Revision: now.revision}
+	response := &api.ListHostsResponse{Revision: now.Revision}
 	response.Hosts, response.NextPageToken, err = onePage(request, names, func(host string) (*api.HostState, bool) { return s.reports.lastOfHost(now, host), true })
 	return response, err
-}
-
-// measure says of a stream how far its targets are from its writer's host, and what of that is not as wanted.
-func (v *view) measure(world reconcile.World, status *api.StreamStatus, now time.Time) {
-	host := status.Stream.GetSpec().GetWriterHost()
-	if host == "" {
-		return
-	}
-	for _, ring := range status.RingSpecs {
-		if way, _ := reconcile.WayTo(world, host, ring.Target, now); way != nil {
-			status.Ways = append(status.Ways, way)
-		}
-		if text := reconcile.Far(world, status.Stream, ring.Target, now); text != "" && status.Reason == "" {
-			status.Reason = text
-		}
-	}
 }

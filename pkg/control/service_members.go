@@ -19,6 +19,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 const ringUUIDLen = 16
@@ -31,24 +32,24 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 	if err != nil {
 		return nil, err
 	}
-	rings, _ := reconcile.RingSpecs(now.rings, stream)
-	member := reconcile.MemberOn(rings, now.targetNamed(rings, request.Member))
+	rings, _ := reconcile.RingSpecs(now.Rings, stream)
+	member := reconcile.MemberOn(rings, targetNamed(now, rings, request.Member))
 	if member < 0 {
 		return nil, refusal.WithProblems(codes.InvalidArgument, fmt.Sprintf("stream %q: no member is on target %q; they are on %s", request.Stream, request.Member, targetsText(rings)),
 			[]*api.Problem{{Field: "member", Value: fmt.Sprintf("%q", request.Member), Rule: "expected one of " + targetsText(rings)}})
 	}
-	if why := reconcile.WhyNotReplace(now.world(), request.Stream, member); why != "" {
+	if why := reconcile.WhyNotReplace(now.World(), request.Stream, member); why != "" {
 		return nil, refusal.Precondition(refusal.ReasonNotReplaceable, "member", refusal.Quote(request.Member), "expected a member that may be replaced: %s", why).
 			Errorf("stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
 	}
-	target, why := reconcile.ReplacementTarget(now.world(), request.Stream, member, now.liveTargetNamed(request.With), time.Now())
+	target, why := reconcile.ReplacementTarget(now.World(), request.Stream, member, liveTargetNamed(now, request.With), time.Now())
 	if why != "" {
 		return nil, refusal.Precondition(refusal.ReasonNoTarget, "with", refusal.Quote(request.With), "expected a target that takes the ring: %s", why).
 			Errorf("stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)
 	}
 	by := &api.Replacement{Began: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
 	ring := reconcile.Replaced(rings[member], target, by)
-	response := &api.ReplaceMemberResponse{Ring: ring, IsWriterHeld: now.hasWriter(rings), IsLossNeeded: reconcile.TellingCount(now.tells(rings), member) < reconcile.FenceCount(stream)}
+	response := &api.ReplaceMemberResponse{Ring: ring, IsWriterHeld: hasWriter(now, rings), IsLossNeeded: reconcile.TellingCount(isReported(now, rings), member) < reconcile.FenceCount(stream)}
 	if request.IsDryRun {
 		return response, nil
 	}
@@ -57,7 +58,7 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 		return nil, err
 	}
 	s.config.Logger.Warn("replacing member", "stream", request.Stream, "member", member, "former", request.Member, "with", target, "reason", request.Reason, "by", by.By)
-	return response, s.mirror.waitRevision(ctx, revision)
+	return response, s.mirror.WaitRevision(ctx, revision)
 }
 
 // AcceptLoss implements farlog.v1.ControlService. The rings' targets do it: the next look finds that they count.
@@ -66,20 +67,20 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 	if err != nil {
 		return nil, err
 	}
-	rings, _ := reconcile.RingSpecs(now.rings, stream)
-	if now.hasWriter(rings) {
+	rings, _ := reconcile.RingSpecs(now.Rings, stream)
+	if hasWriter(now, rings) {
 		return nil, refusal.Precondition(refusal.ReasonWriterHeld, "stream", refusal.Quote(request.Stream), "expected a stream that no writer has").
 			Errorf("stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
 	}
-	if telling := reconcile.TellingCount(now.tells(rings), -1); telling >= reconcile.FenceCount(stream) {
+	if telling := reconcile.TellingCount(isReported(now, rings), -1); telling >= reconcile.FenceCount(stream) {
 		return nil, refusal.Precondition(refusal.ReasonNothingLost, "stream", refusal.Quote(request.Stream), "expected fewer than %d members that tell what was acknowledged", reconcile.FenceCount(stream)).
 			Errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream, telling, reconcile.FenceCount(stream))
 	}
 	response, changed := new(api.AcceptLossResponse), map[int]*api.RingSpec{}
-	for i, ring := range now.toBeCounted(stream, rings) {
+	for i, ring := range toBeCounted(now, stream, rings) {
 		changed[i] = accepted(ring, request.Reason, string(callerOf(ctx).ID))
 		response.Members = append(response.Members, ring.Target)
-		response.Losses = append(response.Losses, now.lossText(request.Stream, ring))
+		response.Losses = append(response.Losses, lossText(now, request.Stream, ring))
 	}
 	if request.IsDryRun {
 		return response, nil
@@ -89,20 +90,20 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 		return nil, err
 	}
 	s.config.Logger.Warn("loss accepted", "stream", request.Stream, "targets", response.Members, "losses", response.Losses, "reason", request.Reason, "by", callerOf(ctx).ID)
-	return response, s.mirror.waitRevision(ctx, revision)
+	return response, s.mirror.WaitRevision(ctx, revision)
 }
 
 // membersOf is a stream that has several, and stays.
-func (s *Server) membersOf(name string) (*view, *api.Stream, error) {
+func (s *Server) membersOf(name string) (*state.View, *api.Stream, error) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, nil, err
 	}
-	stream := now.streams[name]
+	stream := now.Streams[name]
 	if stream == nil {
 		return nil, nil, status.Errorf(codes.NotFound, "stream %q: there is none of that name", name)
 	}
-	if err := now.isStaying(name); err != nil {
+	if err := now.CheckNotDeleted(name); err != nil {
 		return nil, nil, err
 	}
 	if reconcile.MemberCount(stream) == 1 {
@@ -113,9 +114,9 @@ func (s *Server) membersOf(name string) (*view, *api.Stream, error) {
 }
 
 // targetNamed is one of the rings' targets by its id, or by its host, as an operator knows it.
-func (v *view) targetNamed(rings []*api.RingSpec, name string) string {
+func targetNamed(v *state.View, rings []*api.RingSpec, name string) string {
 	for _, ring := range rings {
-		if v.targets[ring.GetTarget()].GetAgent().GetHost() == name && reconcile.MemberOn(rings, name) < 0 {
+		if v.Targets[ring.GetTarget()].GetAgent().GetHost() == name && reconcile.MemberOn(rings, name) < 0 {
 			return ring.Target
 		}
 	}
@@ -123,14 +124,14 @@ func (v *view) targetNamed(rings []*api.RingSpec, name string) string {
 }
 
 // liveTargetNamed is that of one that reports, where its host has no other.
-func (v *view) liveTargetNamed(name string) string {
+func liveTargetNamed(v *state.View, name string) string {
 	var found []string
-	for id, agent := range v.liveTargets {
+	for id, agent := range v.LiveTargets {
 		if agent.GetHost() == name {
 			found = append(found, id)
 		}
 	}
-	if v.liveTargets[name] != nil || len(found) != 1 {
+	if v.LiveTargets[name] != nil || len(found) != 1 {
 		return name
 	}
 	return found[0]
@@ -145,24 +146,24 @@ func targetsText(rings []*api.RingSpec) string {
 }
 
 // hasWriter tells whether somebody writes to one of the rings, as far as living targets say.
-func (v *view) hasWriter(rings []*api.RingSpec) bool {
+func hasWriter(v *state.View, rings []*api.RingSpec) bool {
 	return slices.ContainsFunc(rings, func(ring *api.RingSpec) bool {
-		return v.liveTargets[ring.GetTarget()] != nil && reconcile.SeenRing(v.targets, ring).GetIsWriterHeld()
+		return v.LiveTargets[ring.GetTarget()] != nil && reconcile.SeenRing(v.Targets, ring).GetIsWriterHeld()
 	})
 }
 
-// tells lists which of the rings tell an opening what was acknowledged.
-func (v *view) tells(rings []*api.RingSpec) []bool {
-	return reconcile.Tells(rings, func(ring *api.RingSpec) *api.RingState { return reconcile.SeenRing(v.targets, ring) })
+// isReported lists which of the rings tell an opening what was acknowledged.
+func isReported(v *state.View, rings []*api.RingSpec) []bool {
+	return reconcile.Tells(rings, func(ring *api.RingSpec) *api.RingState { return reconcile.SeenRing(v.Targets, ring) })
 }
 
 // toBeCounted are the rings that are to count as they are. One that nobody replaced, and that was never told an epoch, holds nothing, and nothing was ever acknowledged with it: where such
 // are enough, no new one need be taken for what the ring before it was.
-func (v *view) toBeCounted(stream *api.Stream, rings []*api.RingSpec) iter.Seq2[int, *api.RingSpec] {
-	tells := v.tells(rings)
+func toBeCounted(v *state.View, stream *api.Stream, rings []*api.RingSpec) iter.Seq2[int, *api.RingSpec] {
+	tells := isReported(v, rings)
 	enough := reconcile.TellingCount(tells, -1)
 	for i, ring := range rings {
-		if !tells[i] && ring.Replacement == nil && v.liveTargets[ring.Target] != nil {
+		if !tells[i] && ring.Replacement == nil && v.LiveTargets[ring.Target] != nil {
 			enough++
 		}
 	}
@@ -187,14 +188,14 @@ func accepted(ring *api.RingSpec, reason, by string) *api.RingSpec {
 }
 
 // lossText says what a former ring had, as its target last reported it, and how far the other members and the store have it.
-func (v *view) lossText(name string, ring *api.RingSpec) string {
+func lossText(v *state.View, name string, ring *api.RingSpec) string {
 	replacement := ring.GetReplacement()
 	if replacement == nil {
 		return fmt.Sprintf("the ring of target %s was never told an epoch: it holds nothing, and nothing is lost with it", ring.Target)
 	}
-	text := fmt.Sprintf("the ring of target %s, replaced at %s (%s)", replacement.FormerTarget, clockTime(replacement.Began.AsTime()), replacement.Reason)
+	text := fmt.Sprintf("the ring of target %s, replaced at %s (%s)", replacement.FormerTarget, state.ClockTime(replacement.Began.AsTime()), replacement.Reason)
 	var former *api.RingState
-	for _, state := range v.targets[replacement.FormerTarget].GetRings() {
+	for _, state := range v.Targets[replacement.FormerTarget].GetRings() {
 		if state.Stream == name && slices.ContainsFunc(replacement.FormerUuids, func(uuid []byte) bool { return bytes.Equal(uuid, state.RingUuid) }) {
 			former = state
 		}
@@ -203,13 +204,13 @@ func (v *view) lossText(name string, ring *api.RingSpec) string {
 		return text + ": what it had is not known any more; all that was acknowledged and is neither stored nor in another member may be lost"
 	}
 	return text + fmt.Sprintf(": its target last reported records up to lsn %d at %s, %d of them (%d bytes) not stored then; those that no other member has are lost", former.AppendedLsn,
-		clockTime(former.Observed.AsTime()), former.LagRecords, former.LagBytes)
+		state.ClockTime(former.Observed.AsTime()), former.LagRecords, former.LagBytes)
 }
 
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A new ring's door has the fence of the former one, and lets no
 // writer in that was granted that.
-func setRings(ctx context.Context, client *clientv3.Client, v *view, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
-	guards := append(ringsUnchanged(v, name), unchangedSince(v, etcd.KeyDeletions+name), unchangedSince(v, etcd.KeyEpochs+name))
+func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
+	guards := append(state.RingsUnchanged(v, name), state.UnchangedSince(v, etcd.KeyDeletions+name), state.UnchangedSince(v, etcd.KeyEpochs+name))
 	var writes []clientv3.Op
 	for member, ring := range rings {
 		value, err := etcd.Encode(ring)
@@ -218,7 +219,7 @@ func setRings(ctx context.Context, client *clientv3.Client, v *view, name string
 		}
 		writes = append(writes, clientv3.OpPut(etcd.KeyRings+reconcile.MemberKey(name, member), value))
 		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
-			endWriters(admission, max(admission.EpochMin, v.epochs[name]))
+			endWriters(admission, max(admission.EpochMin, v.Epochs[name]))
 			return nil
 		})
 		if err != nil {
@@ -246,18 +247,9 @@ func uuidOf(ring *api.RingSpec) []byte {
 	return ring.GetRingUuid()
 }
 
-// ringsUnchanged is the condition that the stream is that of the view, not another of its name, and that its rings are.
-func ringsUnchanged(v *view, name string) []clientv3.Cmp {
-	guards := []clientv3.Cmp{sameStream(v, name)}
-	for i := range reconcile.MemberCount(v.streams[name]) {
-		guards = append(guards, unchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, i)))
-	}
-	return guards
-}
-
 // areRingsChanged tells it beforehand: then who decides on them has to look again.
-func areRingsChanged(ctx context.Context, client *clientv3.Client, v *view, name string) (bool, error) {
-	done, err := client.Txn(ctx).If(ringsUnchanged(v, name)...).Commit()
+func areRingsChanged(ctx context.Context, client *clientv3.Client, v *state.View, name string) (bool, error) {
+	done, err := client.Txn(ctx).If(state.RingsUnchanged(v, name)...).Commit()
 	if err != nil {
 		return false, fmt.Errorf("read rings of stream %q: %w", name, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // A stream with one ring is taken over when its target has said that the writer is shut out, and not before; the act is recorded with its reason and
@@ -74,16 +75,16 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
 	one.reportTarget("t2") // or what is wanted of it would go back to where somebody lives
-	m := newMirror(cluster.Client(), slog.New(slog.DiscardHandler))
+	m := state.NewMirror(cluster.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go m.run(ctx)
-	before, err := m.wait(one.context(), func(v *view) bool { return v.rings["a"] != nil })
+	go m.Run(ctx)
+	before, err := m.Wait(one.context(), func(v *state.View) bool { return v.Rings["a"] != nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	admit := func(int, *api.Admission, uint32) error { return nil }
-	replaced := proto.Clone(before.rings["a"]).(*api.RingSpec)
+	replaced := proto.Clone(before.Rings["a"]).(*api.RingSpec)
 	replaced.Target = "t2"
 	if _, err := setRings(one.context(), cluster.Client(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 		t.Errorf("an epoch was used: %v, %v", got, err)
 	}
 	// And the other way round: what was decided before a grant is not done after it.
-	after, err := m.wait(one.context(), func(v *view) bool { return v.rings["a"].GetTarget() == "t2" })
+	after, err := m.Wait(one.context(), func(v *state.View) bool { return v.Rings["a"].GetTarget() == "t2" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +115,13 @@ func TestToBeCounted_UntoldOnesFirst(t *testing.T) {
 		return &api.RingSpec{Target: target, RingUuid: []byte(target), Stream: stream, Replacement: replacement}
 	}
 	rings := []*api.RingSpec{of("t1", &api.Replacement{FormerTarget: "t0"}), of("t2", nil), of("t3", nil)}
-	v := &view{targets: map[string]*api.TargetState{}, liveTargets: map[string]*api.Agent{"t1": {}, "t2": {}, "t3": {}}}
+	v := &state.View{Targets: map[string]*api.TargetState{}, LiveTargets: map[string]*api.Agent{"t1": {}, "t2": {}, "t3": {}}}
 	for _, ring := range rings {
-		v.targets[ring.Target] = &api.TargetState{Rings: []*api.RingState{{Stream: "a", Target: ring.Target, RingUuid: ring.RingUuid}}}
+		v.Targets[ring.Target] = &api.TargetState{Rings: []*api.RingState{{Stream: "a", Target: ring.Target, RingUuid: ring.RingUuid}}}
 	}
-	v.targets["t2"].Rings[0].WriterEpoch = 7
+	v.Targets["t2"].Rings[0].WriterEpoch = 7
 	counted := func() (targets []string) {
-		for _, ring := range v.toBeCounted(stream, rings) {
+		for _, ring := range toBeCounted(v, stream, rings) {
 			targets = append(targets, ring.Target)
 		}
 		return targets
@@ -128,15 +129,15 @@ func TestToBeCounted_UntoldOnesFirst(t *testing.T) {
 	if got := counted(); !slices.Equal(got, []string{"t3"}) {
 		t.Errorf("one of them is empty for sure, but counted were %v", got)
 	}
-	if text := v.lossText("a", rings[2]); !strings.Contains(text, "nothing is lost with it") {
+	if text := lossText(v, "a", rings[2]); !strings.Contains(text, "nothing is lost with it") {
 		t.Errorf("of t3 is said %q", text)
 	}
-	delete(v.liveTargets, "t3")
+	delete(v.LiveTargets, "t3")
 	if got := counted(); !slices.Equal(got, []string{"t1", "t3"}) {
 		t.Errorf("that one is away, and counted were %v", got)
 	}
 	after := accepted(rings[2], "test", "operator")
-	if !after.Replacement.IsLossAccepted || rings[2].Replacement != nil || reconcile.Counts(after, v.targets["t3"].Rings[0]) || !bytes.Equal(after.RingUuid, rings[2].RingUuid) {
+	if !after.Replacement.IsLossAccepted || rings[2].Replacement != nil || reconcile.Counts(after, v.Targets["t3"].Rings[0]) || !bytes.Equal(after.RingUuid, rings[2].RingUuid) {
 		t.Errorf("accepted %v", after)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // ReaderGrantDefault is how long a reader may take from its grant to its coming.
@@ -40,8 +41,8 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	if err != nil {
 		return nil, err
 	}
-	stream := now.streams[request.Stream]
-	coming, err := now.coming(rings, asked)
+	stream := now.Streams[request.Stream]
+	coming, err := newComingReader(now, rings, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	}
 	var members []*api.Member
 	for i, ring := range rings {
-		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(now.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target, Token: coming.tokens[i]}
+		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(now.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target, Token: coming.tokens[i]}
 		if member.Token != nil {
 			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
 		}
@@ -77,10 +78,10 @@ type comingReader struct {
 	renewed     [][]byte  // the SHA-256 of the tokens that his take the place of
 }
 
-func (v *view) coming(rings []*api.RingState, asked *api.AcquireWriterRequest) (*comingReader, error) {
+func newComingReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRequest) (*comingReader, error) {
 	c := &comingReader{generations: make([]uint64, len(rings))}
 	for _, ring := range rings {
-		isFar, err := v.isFar(ring, asked)
+		isFar, err := isFarHolder(v, ring, asked)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +91,7 @@ func (v *view) coming(rings []*api.RingState, asked *api.AcquireWriterRequest) (
 				return nil, err
 			}
 		}
-		c.tokens, c.from = append(c.tokens, token), append(c.from, v.origins(asked.Holder.Addresses, asked.Holder.Host, ring))
+		c.tokens, c.from = append(c.tokens, token), append(c.from, origins(v, asked.Holder.Addresses, asked.Holder.Host, ring))
 	}
 	return c, nil
 }
@@ -100,13 +101,13 @@ func (c *comingReader) isFar() bool {
 }
 
 // letInBy counts the rings that he may open, and tells whether all may be whose targets live.
-func (c *comingReader) letInBy(v *view, stream string) (count int, isAll bool) {
+func (c *comingReader) letInBy(v *state.View, stream string) (count int, isAll bool) {
 	isAll = true
 	for i, token := range c.tokens {
-		spec := v.rings[reconcile.MemberKey(stream, i)]
-		if token == nil || reconcile.SeenRing(v.targets, spec).GetReaderGeneration() >= c.generations[i] {
+		spec := v.Rings[reconcile.MemberKey(stream, i)]
+		if token == nil || reconcile.SeenRing(v.Targets, spec).GetReaderGeneration() >= c.generations[i] {
 			count++
-		} else if v.liveTargets[spec.GetTarget()] != nil {
+		} else if v.LiveTargets[spec.GetTarget()] != nil {
 			isAll = false
 		}
 	}
@@ -114,7 +115,7 @@ func (c *comingReader) letInBy(v *view, stream string) (count int, isAll bool) {
 }
 
 // letIn answers when so many of the rings' targets let him in that he can know the log, and has waited a moment for the others: those he tries until they do.
-func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *comingReader) error {
+func (s *Server) letIn(ctx context.Context, now *state.View, stream string, coming *comingReader) error {
 	if !coming.isFar() {
 		return nil
 	}
@@ -122,7 +123,7 @@ func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *co
 	if err != nil {
 		return err
 	}
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return err
 	}
 	limit := confirmWaitMax
@@ -131,8 +132,8 @@ func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *co
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	required := reconcile.Quorum(now.streams[stream])
-	now, err = s.mirror.wait(waiting, func(v *view) bool {
+	required := reconcile.Quorum(now.Streams[stream])
+	now, err = s.mirror.Wait(waiting, func(v *state.View) bool {
 		count, _ := coming.letInBy(v, stream)
 		return count >= required
 	})
@@ -144,7 +145,7 @@ func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *co
 	}
 	rest, stop := context.WithTimeout(waiting, confirmGrace)
 	defer stop()
-	_, _ = s.mirror.wait(rest, func(v *view) bool { // those that have not by then are tried later
+	_, _ = s.mirror.Wait(rest, func(v *state.View) bool { // those that have not by then are tried later
 		_, isAll := coming.letInBy(v, stream)
 		return isAll
 	})
@@ -152,11 +153,11 @@ func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *co
 }
 
 // refusal names the targets that have not let him in.
-func (c *comingReader) refusal(now *view, stream string, limit time.Duration) error {
+func (c *comingReader) refusal(now *state.View, stream string, limit time.Duration) error {
 	var missing []string
 	for i, token := range c.tokens {
-		spec := now.rings[reconcile.MemberKey(stream, i)]
-		if token != nil && reconcile.SeenRing(now.targets, spec).GetReaderGeneration() < c.generations[i] {
+		spec := now.Rings[reconcile.MemberKey(stream, i)]
+		if token != nil && reconcile.SeenRing(now.Targets, spec).GetReaderGeneration() < c.generations[i] {
 			missing = append(missing, spec.GetTarget())
 		}
 	}
@@ -165,18 +166,18 @@ func (c *comingReader) refusal(now *view, stream string, limit time.Duration) er
 }
 
 // addReader lets a reader in at the rings of a stream that is there and is to stay. errRingsChanged: they are no longer those of the view.
-func addReader(ctx context.Context, client *clientv3.Client, v *view, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
+func addReader(ctx context.Context, client *clientv3.Client, v *state.View, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
 	coming.expires = now.Add(coming.life)
 	for {
 		got, err := client.Txn(ctx).Then(clientv3.OpGet(etcd.KeyDeletions+stream), clientv3.OpGet(etcd.KeyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
 			return 0, fmt.Errorf("read stream %q: %w", stream, err)
 		}
-		isStaying, err := stays(stream, got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange())
+		isStaying, err := state.NotDeleted(stream, got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange())
 		if err != nil {
 			return 0, err
 		}
-		guards, writes := append(ringsUnchanged(v, stream), isStaying), []clientv3.Op(nil)
+		guards, writes := append(state.RingsUnchanged(v, stream), isStaying), []clientv3.Op(nil)
 		for i, token := range coming.tokens {
 			if token == nil {
 				continue

@@ -18,6 +18,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // CreateRoute implements farlog.v1.ControlService.
@@ -26,7 +27,7 @@ func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteReques
 	if err != nil {
 		return nil, err
 	}
-	if have := now.routes[spec.Name]; have != nil {
+	if have := now.Routes[spec.Name]; have != nil {
 		if changes := routeChanges(have.Spec, spec); len(changes) > 0 {
 			return nil, alreadyExists("route", spec.Name, changes)
 		}
@@ -40,7 +41,7 @@ func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteReques
 		return nil, err
 	}
 	s.config.Logger.Info("created", "route", spec.Name, "by", callerOf(ctx).ID)
-	return &api.CreateRouteResponse{Route: made, IsNew: true}, s.mirror.waitRevision(ctx, made.Revision)
+	return &api.CreateRouteResponse{Route: made, IsNew: true}, s.mirror.WaitRevision(ctx, made.Revision)
 }
 
 // UpdateRoute implements farlog.v1.ControlService.
@@ -49,7 +50,7 @@ func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteReques
 	if err != nil {
 		return nil, err
 	}
-	have, err := now.routeAt(callerOf(ctx), spec.Name, request.Revision)
+	have, err := routeAt(now, callerOf(ctx), spec.Name, request.Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +63,11 @@ func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteReques
 		return nil, err
 	}
 	s.config.Logger.Info("changed", "route", spec.Name, "by", callerOf(ctx).ID)
-	return &api.UpdateRouteResponse{Route: made, Fields: fields}, s.mirror.waitRevision(ctx, made.Revision)
+	return &api.UpdateRouteResponse{Route: made, Fields: fields}, s.mirror.WaitRevision(ctx, made.Revision)
 }
 
 // checkRoute completes a spec and looks at it among all other routes.
-func (s *Server) checkRoute(asked *api.RouteSpec) (*view, *api.RouteSpec, error) {
+func (s *Server) checkRoute(asked *api.RouteSpec) (*state.View, *api.RouteSpec, error) {
 	spec, err := completeRoute(asked)
 	if err != nil {
 		return nil, nil, err
@@ -75,17 +76,17 @@ func (s *Server) checkRoute(asked *api.RouteSpec) (*view, *api.RouteSpec, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if problems := check.Route(now.declared(), spec); len(problems) > 0 {
+	if problems := check.Route(now.Declared(), spec); len(problems) > 0 {
 		return nil, nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", spec.Name), problems)
 	}
 	return now, spec, nil
 }
 
 // routeAt is the route of that name, as somebody has seen it who tells its revision.
-func (v *view) routeAt(caller access.Caller, name string, revision int64) (*api.Route, error) {
-	have := v.routes[name]
+func routeAt(v *state.View, caller access.Caller, name string, revision int64) (*api.Route, error) {
+	have := v.Routes[name]
 	if have == nil {
-		return nil, v.unknownRoute(caller, name)
+		return nil, unknownRoute(v, caller, name)
 	}
 	if revision != 0 && revision != have.Revision {
 		return nil, refusal.StaleRevision(fmt.Sprintf("route %q", name), have.Revision, revision)
@@ -94,8 +95,8 @@ func (v *view) routeAt(caller access.Caller, name string, revision int64) (*api.
 }
 
 // unknownRoute names some of the routes that there are for this caller.
-func (v *view) unknownRoute(caller access.Caller, name string) error {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.routes)), func(one string) bool {
+func unknownRoute(v *state.View, caller access.Caller, name string) error {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.Routes)), func(one string) bool {
 		return caller.May(api.ControlService_ListRoutes_FullMethodName, one) != nil
 	})
 	known := "there are none yet: farlog route create makes one"
@@ -114,11 +115,11 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 	if err != nil {
 		return nil, err
 	}
-	have, err := now.routeAt(callerOf(ctx), request.Name, request.Revision)
+	have, err := routeAt(now, callerOf(ctx), request.Name, request.Revision)
 	if err != nil {
 		return nil, err
 	}
-	if by := now.routeSpecs().WhoSelects("", request.Name); by != "" {
+	if by := now.RouteSpecs().WhoSelects("", request.Name); by != "" {
 		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name), "expected a route that no other selects: route %q does", by).
 			Errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
@@ -130,7 +131,7 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 		return nil, err
 	}
 	s.config.Logger.Info("deleted", "route", request.Name, "by", callerOf(ctx).ID)
-	return &api.DeleteRouteResponse{Route: have}, s.mirror.waitRevision(ctx, revision)
+	return &api.DeleteRouteResponse{Route: have}, s.mirror.WaitRevision(ctx, revision)
 }
 
 // ListRoutes implements farlog.v1.ControlService.
@@ -143,12 +144,12 @@ func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest)
 	if err != nil {
 		return nil, err
 	}
-	names, err := now.routesNamed(callerOf(ctx), api.ControlService_ListRoutes_FullMethodName, request.Name)
+	names, err := routesNamed(now, callerOf(ctx), api.ControlService_ListRoutes_FullMethodName, request.Name)
 	if err != nil {
 		return nil, err
 	}
-	all := now.routeSpecs()
-	response := &api.ListRoutesResponse{Revision: now.routeRevision}
+	all := now.RouteSpecs()
+	response := &api.ListRoutesResponse{Revision: now.RouteRevision}
 	for _, name := range names {
 		if name <= after || request.Stream != "" && !hasLeg(all, name, request.Stream) {
 			continue
@@ -157,7 +158,7 @@ func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest)
 			response.NextPageToken = pageToken(response.Routes[size-1].Spec.Name)
 			break
 		}
-		response.Routes = append(response.Routes, now.routes[name])
+		response.Routes = append(response.Routes, now.Routes[name])
 	}
 	return response, nil
 }
@@ -167,14 +168,14 @@ func hasLeg(all check.Routes, name, stream string) bool {
 }
 
 // routesNamed lists the routes that a name or pattern means, and on which a caller has a role for a call.
-func (v *view) routesNamed(caller access.Caller, method, named string) ([]string, error) {
+func routesNamed(v *state.View, caller access.Caller, method, named string) ([]string, error) {
 	if named == "" {
 		named = pattern.All
 	}
 	if err := checkPattern("name", named, streamPatternRule); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.routes)), func(name string) bool {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Routes)), func(name string) bool {
 		return !pattern.Covers([]string{named}, name) || caller.May(method, name) != nil
 	}), nil
 }
@@ -185,11 +186,11 @@ func (s *Server) GetRoute(ctx context.Context, request *api.GetRouteRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	have, err := now.routeAt(callerOf(ctx), request.Name, 0)
+	have, err := routeAt(now, callerOf(ctx), request.Name, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetRouteResponse{Route: have, Resolved: now.routeSpecs().Resolve(request.Name)}, nil
+	return &api.GetRouteResponse{Route: have, Resolved: now.RouteSpecs().Resolve(request.Name)}, nil
 }
 
 // WatchRoutes implements farlog.v1.ControlService. Each message is the whole truth, so that one that was missed does no harm.
@@ -197,18 +198,18 @@ func (s *Server) WatchRoutes(request *api.WatchRoutesRequest, stream grpc.Server
 	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
 	var told *api.WatchRoutesResponse // not again when a route has changed that the caller does not see
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
-		now, changed := s.mirror.load()
-		if now.routeRevision == last && !isFirst {
+		now, changed := s.mirror.Load()
+		if now.RouteRevision == last && !isFirst {
 			return changed, nil
 		}
-		last, isFirst = now.routeRevision, false
-		names, err := now.routesNamed(callerOf(ctx), api.ControlService_WatchRoutes_FullMethodName, request.Name)
+		last, isFirst = now.RouteRevision, false
+		names, err := routesNamed(now, callerOf(ctx), api.ControlService_WatchRoutes_FullMethodName, request.Name)
 		if err != nil {
 			return nil, err
 		}
-		response, all := &api.WatchRoutesResponse{Revision: now.routeRevision}, now.routeSpecs()
+		response, all := &api.WatchRoutesResponse{Revision: now.RouteRevision}, now.RouteSpecs()
 		for _, name := range names {
-			response.Routes = append(response.Routes, &api.GetRouteResponse{Route: now.routes[name], Resolved: all.Resolve(name)})
+			response.Routes = append(response.Routes, &api.GetRouteResponse{Route: now.Routes[name], Resolved: all.Resolve(name)})
 		}
 		if told != nil && isSameRoutes(told.Routes, response.Routes) {
 			return changed, nil
@@ -228,7 +229,7 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	if err != nil {
 		return nil, err
 	}
-	have, err := now.routeAt(callerOf(ctx), request.Route, 0)
+	have, err := routeAt(now, callerOf(ctx), request.Route, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +239,7 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	if err := callerOf(ctx).MayHoldRoute(request.Route, request.Holder.GetHost()); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	response := &api.AcquireRouteResponse{Route: have, Resolved: now.routeSpecs().Resolve(request.Route)}
+	response := &api.AcquireRouteResponse{Route: have, Resolved: now.RouteSpecs().Resolve(request.Route)}
 	for _, leg := range check.LegsOf(response.Resolved) {
 		if len(request.Streams) == 0 || slices.Contains(request.Streams, leg.Stream) {
 			response.Legs = append(response.Legs, &api.LegGrant{Stream: leg.Stream, IsOptional: leg.IsOptional})

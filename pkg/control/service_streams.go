@@ -15,6 +15,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // CreateStream implements farlog.v1.ControlService.
@@ -36,8 +37,8 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if err := isSameSpec(stream.Spec, spec); err != nil {
 		return nil, err
 	}
-	if now, _ := s.mirror.load(); !isNew && now.isStaying(spec.Name) != nil {
-		return nil, now.isStaying(spec.Name)
+	if now, _ := s.mirror.Load(); !isNew && now.CheckNotDeleted(spec.Name) != nil {
+		return nil, now.CheckNotDeleted(spec.Name)
 	}
 	if isNew {
 		s.config.Logger.Info("created", "stream", spec.Name, "by", callerOf(ctx).ID)
@@ -51,13 +52,13 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if err != nil {
 		return nil, err
 	}
-	if err := now.isStaying(spec.Name); err != nil {
+	if err := now.CheckNotDeleted(spec.Name); err != nil {
 		return nil, err
 	}
-	if have := now.streams[spec.Name]; have != nil {
+	if have := now.Streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
 	}
-	if _, err := now.refuseRoom(spec); err != nil {
+	if _, err := refuseRoom(now, spec); err != nil {
 		return nil, err
 	}
 	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil
@@ -77,11 +78,11 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	if err != nil {
 		return nil, err
 	}
-	have := now.streams[spec.Name]
+	have := now.Streams[spec.Name]
 	if have == nil {
-		return nil, now.unknownStream(callerOf(ctx), spec.Name)
+		return nil, unknownStream(now, callerOf(ctx), spec.Name)
 	}
-	if err := now.isStaying(spec.Name); err != nil {
+	if err := now.CheckNotDeleted(spec.Name); err != nil {
 		return nil, err
 	}
 	if request.Revision != 0 && request.Revision != have.Revision {
@@ -91,7 +92,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	if len(problems) > 0 {
 		return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
 	}
-	isLimited, err := now.refuseRate(have.Spec, spec)
+	isLimited, err := refuseRate(now, have.Spec, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	}
 	var taking *taking
 	if isLimited {
-		if taking, err = takeQuota(ctx, s.config.Client, now.revision); err != nil {
+		if taking, err = takeQuota(ctx, s.config.Client, now.Revision); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +112,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	s.config.Logger.Info("changed", "stream", spec.Name, "by", callerOf(ctx).ID)
 	stream := streamWith(have, spec)
 	stream.Revision = revision
-	return &api.UpdateStreamResponse{Stream: stream, Fields: fields}, s.mirror.waitRevision(ctx, revision)
+	return &api.UpdateStreamResponse{Stream: stream, Fields: fields}, s.mirror.WaitRevision(ctx, revision)
 }
 
 // ListStreams implements farlog.v1.ControlService.
@@ -124,16 +125,16 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 	if err != nil {
 		return nil, err
 	}
-	names, err := now.streamsNamed(callerOf(ctx), api.ControlService_ListStreams_FullMethodName, "name", request.Name)
+	names, err := streamsNamed(now, callerOf(ctx), api.ControlService_ListStreams_FullMethodName, "name", request.Name)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListStreamsResponse{Revision: now.fabricRevision}
+	response := &api.ListStreamsResponse{Revision: now.FabricRevision}
 	for _, name := range names {
 		if name <= after {
 			continue
 		}
-		one := now.status(name)
+		one := now.Status(name)
 		if !isListed(one, request) {
 			continue
 		}
@@ -150,7 +151,7 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 const streamPatternRule = "expected a name or a pattern such as desk7/* or desk7/**"
 
 // streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern stands in the request.
-func (v *view) streamsNamed(caller access.Caller, method, field, named string) ([]string, error) {
+func streamsNamed(v *state.View, caller access.Caller, method, field, named string) ([]string, error) {
 	if named == "" {
 		named = pattern.All
 	}
@@ -158,7 +159,7 @@ func (v *view) streamsNamed(caller access.Caller, method, field, named string) (
 		return nil, err
 	}
 	var names []string
-	for name := range v.streams {
+	for name := range v.Streams {
 		if pattern.Covers([]string{named}, name) && caller.May(method, name) == nil {
 			names = append(names, name)
 		}
@@ -179,50 +180,50 @@ func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (
 	if err != nil {
 		return nil, err
 	}
-	if now.streams[request.Name] == nil {
-		return nil, now.unknownStream(callerOf(ctx), request.Name)
+	if now.Streams[request.Name] == nil {
+		return nil, unknownStream(now, callerOf(ctx), request.Name)
 	}
-	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
+	return &api.GetStreamResponse{Stream: now.Status(request.Name)}, nil
 }
 
 // WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change, and one that is gone leaves its deletion, so that
 // whoever tells the last revision it has heard of is told the rest, however long ago that was.
 func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.ServerStreamingServer[api.WatchStreamsResponse]) error {
 	ctx, last := stream.Context(), request.Revision
-	begun, _ := s.mirror.load()
-	isAll := last == 0 || last > begun.fabricRevision // heard of another etcd, or of an instance that is further: nobody knows here what came since
+	begun, _ := s.mirror.Load()
+	isAll := last == 0 || last > begun.FabricRevision // heard of another etcd, or of an instance that is further: nobody knows here what came since
 	if isAll {
 		last = 0
 	}
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
-		now, changed := s.mirror.load()
-		if now.fabricRevision <= last && !isAll {
+		now, changed := s.mirror.Load()
+		if now.FabricRevision <= last && !isAll {
 			return changed, nil
 		}
-		response, err := now.changedSince(callerOf(ctx), request.Name, last)
+		response, err := streamsChangedSince(now, callerOf(ctx), request.Name, last)
 		if err == nil && (len(response.Streams)+len(response.Deleted) > 0 || isAll) {
 			response.IsAll = isAll
 			err = stream.Send(response)
 		}
-		last, isAll = now.fabricRevision, false
+		last, isAll = now.FabricRevision, false
 		return changed, err
 	})
 }
 
-// changedSince lists the streams that were created or changed after a revision, the oldest change first.
-func (v *view) changedSince(caller access.Caller, named string, revision int64) (*api.WatchStreamsResponse, error) {
-	names, err := v.streamsNamed(caller, api.ControlService_WatchStreams_FullMethodName, "name", named)
+// streamsChangedSince lists the streams that were created or changed after a revision, the oldest change first.
+func streamsChangedSince(v *state.View, caller access.Caller, named string, revision int64) (*api.WatchStreamsResponse, error) {
+	names, err := streamsNamed(v, caller, api.ControlService_WatchStreams_FullMethodName, "name", named)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.WatchStreamsResponse{Revision: v.fabricRevision}
+	response := &api.WatchStreamsResponse{Revision: v.FabricRevision}
 	for _, name := range names {
-		if v.streams[name].Revision > revision {
-			response.Streams = append(response.Streams, v.streams[name])
+		if v.Streams[name].Revision > revision {
+			response.Streams = append(response.Streams, v.Streams[name])
 		}
 	}
 	slices.SortStableFunc(response.Streams, func(a, b *api.Stream) int { return int(a.Revision - b.Revision) })
-	response.Deleted = v.deletedSince(caller, named, revision)
+	response.Deleted = deletedSince(v, caller, named, revision)
 	return response, nil
 }
 
@@ -232,8 +233,8 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if err != nil {
 		return nil, err
 	}
-	if request.Revision != 0 && request.Revision != now.fabricRevision {
-		return nil, refusal.StaleRevision("the fabric", now.fabricRevision, request.Revision)
+	if request.Revision != 0 && request.Revision != now.FabricRevision {
+		return nil, refusal.StaleRevision("the fabric", now.FabricRevision, request.Revision)
 	}
 	var pruner *access.Caller
 	if caller := callerOf(ctx); request.IsPrune {
@@ -253,7 +254,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		}
 		return nil, refusal.InvalidArgument("the fabric has "+count+", nothing is changed: ", plan.problems)
 	}
-	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.fabricRevision, Drift: now.driftFrom(callerOf(ctx), request.Fabric)}
+	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.FabricRevision, Drift: driftFrom(now, callerOf(ctx), request.Fabric)}
 	if request.IsDryRun || len(plan.changes) == 0 {
 		return response, nil
 	}
@@ -263,11 +264,11 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	for _, change := range plan.changes {
 		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted", change.IsDeleted, "by", callerOf(ctx).ID)
 	}
-	if err := s.mirror.waitRevision(ctx, response.Revision); err != nil {
+	if err := s.mirror.WaitRevision(ctx, response.Revision); err != nil {
 		return nil, err
 	}
-	now, _ = s.mirror.load()
-	response.Drift = now.driftBehind(callerOf(ctx), request.Fabric, plan.created)
+	now, _ = s.mirror.Load()
+	response.Drift = driftBehind(now, callerOf(ctx), request.Fabric, plan.created)
 	return response, nil
 }
 
@@ -297,12 +298,12 @@ func (s *Server) GetFabric(ctx context.Context, _ *api.GetFabricRequest) (*api.G
 	if err != nil {
 		return nil, err
 	}
-	fabric := now.fabric()
+	fabric := declaredFabric(now)
 	fabric.Streams = slices.DeleteFunc(fabric.Streams, func(spec *api.StreamSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
 	})
 	fabric.Routes = slices.DeleteFunc(fabric.Routes, func(spec *api.RouteSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
 	})
-	return &api.GetFabricResponse{Fabric: fabric, Revision: now.fabricRevision, Tenants: now.tenantUses()}, nil
+	return &api.GetFabricResponse{Fabric: fabric, Revision: now.FabricRevision, Tenants: tenantUses(now)}, nil
 }

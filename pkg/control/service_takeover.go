@@ -15,7 +15,7 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	if err != nil {
 		return nil, err
 	}
-	former := now.grants[request.Stream].GetHolder()
+	former := now.Grants[request.Stream].GetHolder()
 	nobody := &api.Grant{Stream: request.Stream}
 	granted, revision, err := nextEpoch(ctx, s.config.Client, now, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
 		endWriters(admission, epoch)
@@ -25,11 +25,11 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 		return nil, err
 	}
 	s.config.Logger.Warn("taking over", "stream", request.Stream, "epoch", granted.Epoch, "reason", request.Reason, "by", callerOf(ctx).ID)
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
 	wanted := &confirmation{
-		stream: request.Stream, epoch: granted.Epoch, isLocal: true, fences: reconcile.FenceCount(now.streams[request.Stream]),
+		stream: request.Stream, epoch: granted.Epoch, isLocal: true, fences: reconcile.FenceCount(now.Streams[request.Stream]),
 		isAsked: make([]bool, len(rings)), isLetIn: make([]bool, len(rings)),
 	}
 	for i := range wanted.isAsked {

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // ListTargets implements farlog.v1.FabricService.
@@ -17,13 +18,13 @@ func (s *Server) ListTargets(_ context.Context, request *api.ListTargetsRequest)
 	if err != nil {
 		return nil, err
 	}
-	hosts := now.targetHosts()
+	hosts := now.TargetHosts()
 	names, err := hostsNamed(hosts, request.Host)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListTargetsResponse{Revision: now.revision}
-	counts := now.ringCounts()
+	response := &api.ListTargetsResponse{Revision: now.Revision}
+	counts := now.CountRings()
 	response.Targets, response.NextPageToken, err = onePage(request, names, func(host string) (*api.Target, bool) {
 		one := s.targetOf(now, hosts, counts, host)
 		return one, isTargetListed(one, request)
@@ -32,10 +33,10 @@ func (s *Server) ListTargets(_ context.Context, request *api.ListTargetsRequest)
 }
 
 // targetOf is a host with the revision of what is declared of it.
-func (s *Server) targetOf(now *view, hosts agentsOn, counts map[string]rings, host string) *api.Target {
-	one := now.target(host, hosts[host], counts)
+func (s *Server) targetOf(now *state.View, hosts state.AgentsByHost, counts map[string]state.RingTotals, host string) *api.Target {
+	one := now.Target(host, hosts[host], counts)
 	if one.Spec != nil {
-		one.Revision = s.mirror.history.revision(changedTargetSpec, host)
+		one.Revision = s.mirror.History.Revision(state.ChangedTargetSpec, host)
 	}
 	return one
 }
@@ -46,18 +47,18 @@ func (s *Server) GetTarget(_ context.Context, request *api.GetTargetRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	hosts := now.targetHosts()
+	hosts := now.TargetHosts()
 	if hosts[request.Host] == nil {
 		return nil, unknownHost("target", request.Host, slices.Sorted(maps.Keys(hosts)))
 	}
-	return &api.GetTargetResponse{Target: s.targetOf(now, hosts, now.ringCounts(), request.Host)}, nil
+	return &api.GetTargetResponse{Target: s.targetOf(now, hosts, now.CountRings(), request.Host)}, nil
 }
 
 // declaredTargets are what operators say of the hosts of targets.
 func (s *Server) declaredTargets() declared[*api.TargetSpec] {
 	return declared[*api.TargetSpec]{
-		server: s, kind: "target", changed: changedTargetSpec, prefix: etcd.KeyTargetSpecs, changes: targetChanges,
-		of: func(v *view) map[string]*api.TargetSpec { return v.targetSpecs },
+		server: s, kind: "target", changed: state.ChangedTargetSpec, prefix: etcd.KeyTargetSpecs, changes: targetChanges,
+		of: func(v *state.View) map[string]*api.TargetSpec { return v.TargetSpecs },
 	}
 }
 
@@ -72,8 +73,8 @@ func (s *Server) CreateTarget(ctx context.Context, request *api.CreateTargetRequ
 
 // declaredTarget is a host as it is, with a spec that it may only come to have.
 func (s *Server) declaredTarget(spec *api.TargetSpec) *api.Target {
-	now, _ := s.mirror.load()
-	one := s.targetOf(now, now.targetHosts(), now.ringCounts(), spec.Host)
+	now, _ := s.mirror.Load()
+	one := s.targetOf(now, now.TargetHosts(), now.CountRings(), spec.Host)
 	one.Spec = spec
 	return one
 }
@@ -98,13 +99,13 @@ func (s *Server) DeleteTarget(ctx context.Context, request *api.DeleteTargetRequ
 
 // WatchTargets implements farlog.v1.FabricService.
 func (s *Server) WatchTargets(request *api.WatchTargetsRequest, stream grpc.ServerStreamingServer[api.WatchTargetsResponse]) error {
-	return s.watchHosts(stream.Context(), changedTarget, request.Revision, func(now *view, changed []string, isAll bool) error {
-		hosts, counts := now.targetHosts(), now.ringCounts()
+	return s.watchHosts(stream.Context(), state.ChangedTarget, request.Revision, func(now *state.View, changed []string, isAll bool) error {
+		hosts, counts := now.TargetHosts(), now.CountRings()
 		named, err := namedAmong(hosts, request.Host, changed, isAll)
 		if err != nil {
 			return err
 		}
-		response := &api.WatchTargetsResponse{Revision: now.revision, IsAll: isAll}
+		response := &api.WatchTargetsResponse{Revision: now.Revision, IsAll: isAll}
 		for _, host := range named {
 			if hosts[host] == nil {
 				response.Gone = append(response.Gone, host)

@@ -11,6 +11,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // CheckWriters implements farlog.v1.ControlService. A host agent that cannot watch asks it for all writers of its host together, instead of ExtendWriter for each of them: with ten thousand
@@ -22,7 +23,7 @@ func (s *Server) CheckWriters(ctx context.Context, request *api.CheckWritersRequ
 	}
 	response := new(api.CheckWritersResponse)
 	for i, writer := range request.Writers {
-		if writer == nil || !isToldAll(now.writerState(callerOf(ctx), request.Host, writer.Stream), writer) {
+		if writer == nil || !isToldAll(writerState(now, callerOf(ctx), request.Host, writer.Stream), writer) {
 			response.Changed = append(response.Changed, uint32(i))
 		}
 	}
@@ -43,29 +44,29 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest, stream grpc.Serv
 	if err := caller.MayReport(request.Host); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	l, leave := s.mirror.listen(request.Host, 0)
+	l, leave := s.mirror.Subscribe(request.Host, 0)
 	defer leave()
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
-		now, streams, isAll := s.mirror.hear(l)
+		now, streams, isAll := s.mirror.Next(l)
 		if isAll {
-			streams = now.writtenFrom(request.Host)
+			streams = writtenFrom(now, request.Host)
 			told.begin()
 		}
 		response := &api.WatchWritersResponse{IsAll: isAll}
 		for _, name := range streams {
 			if pattern.Covers([]string{named}, name) {
-				now.tellWriter(response, told, name, now.writerState(caller, request.Host, name), now.otherWriter(caller, request.Host, name))
+				tellWriter(now, response, told, name, writerState(now, caller, request.Host, name), otherWriter(now, caller, request.Host, name))
 			}
 		}
 		if len(response.Writers)+len(response.Gone)+len(response.Others) == 0 && !isAll {
-			return l.bell, nil
+			return l.Wakeup, nil
 		}
-		return l.bell, stream.Send(response)
+		return l.Wakeup, stream.Send(response)
 	})
 }
 
 // tellWriter puts one writer into an answer, if it is another one than was told.
-func (v *view) tellWriter(response *api.WatchWritersResponse, told *memory, name string, state *api.WriterState, other *api.OtherWriter) {
+func tellWriter(v *state.View, response *api.WatchWritersResponse, told *memory, name string, state *api.WriterState, other *api.OtherWriter) {
 	switch {
 	case state != nil && isNew(told, name, []*api.WriterState{state}):
 		response.Writers = append(response.Writers, state)
@@ -77,8 +78,8 @@ func (v *view) tellWriter(response *api.WatchWritersResponse, told *memory, name
 }
 
 // writtenFrom lists the streams whose newest grant is for a host.
-func (v *view) writtenFrom(host string) (streams []string) {
-	for name, grant := range v.grants {
+func writtenFrom(v *state.View, host string) (streams []string) {
+	for name, grant := range v.Grants {
 		if grant.GetHolder().GetHost() == host {
 			streams = append(streams, name)
 		}
@@ -87,20 +88,20 @@ func (v *view) writtenFrom(host string) (streams []string) {
 }
 
 // grantFor is the newest grant of a stream, where it is for a host from which the caller may write that; else nil.
-func (v *view) grantFor(caller access.Caller, host, name string) *api.Grant {
-	grant := v.grants[name]
-	if v.streams[name] == nil || v.isStaying(name) != nil || caller.May(api.ControlService_ExtendWriter_FullMethodName, name) != nil || caller.MayHold(name, host) != nil {
+func grantFor(v *state.View, caller access.Caller, host, name string) *api.Grant {
+	grant := v.Grants[name]
+	if v.Streams[name] == nil || v.CheckNotDeleted(name) != nil || caller.May(api.ControlService_ExtendWriter_FullMethodName, name) != nil || caller.MayHold(name, host) != nil {
 		return nil
 	}
-	if v.epochs[name] != grant.GetEpoch() || grant.GetHolder().GetHost() != host {
+	if v.Epochs[name] != grant.GetEpoch() || grant.GetHolder().GetHost() != host {
 		return nil
 	}
 	return grant
 }
 
 // otherWriter is a stream's writer on a host by another identity's grant; nil: there is none that the caller may know of.
-func (v *view) otherWriter(caller access.Caller, host, name string) *api.OtherWriter {
-	grant := v.grantFor(caller, host, name)
+func otherWriter(v *state.View, caller access.Caller, host, name string) *api.OtherWriter {
+	grant := grantFor(v, caller, host, name)
 	if grant == nil || grant.Holder.Identity == string(caller.ID) || len(grant.Members) == 0 {
 		return nil
 	}
@@ -109,22 +110,22 @@ func (v *view) otherWriter(caller access.Caller, host, name string) *api.OtherWr
 }
 
 // writerState is what ExtendWriter would say to a stream's writer on a host; nil: it would refuse the caller.
-func (v *view) writerState(caller access.Caller, host, name string) *api.WriterState {
-	grant := v.grantFor(caller, host, name)
+func writerState(v *state.View, caller access.Caller, host, name string) *api.WriterState {
+	grant := grantFor(v, caller, host, name)
 	holder := grant.GetHolder()
 	if grant == nil || holder.GetIdentity() != string(caller.ID) {
 		return nil
 	}
 	return &api.WriterState{
-		Stream: name, Epoch: grant.GetEpoch(), Pid: holder.GetPid(), Declared: termsOf(v.streams[name].Spec), Running: runningTerms(grant), RingUuids: v.replacedRings(name),
+		Stream: name, Epoch: grant.GetEpoch(), Pid: holder.GetPid(), Declared: termsOf(v.Streams[name].Spec), Running: runningTerms(grant), RingUuids: replacedRings(v, name),
 	}
 }
 
 // replacedRings are the rings that have come in the place of others, and are there, by member; empty: none has.
-func (v *view) replacedRings(name string) (uuids [][]byte) {
-	rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
+func replacedRings(v *state.View, name string) (uuids [][]byte) {
+	rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 	for i, ring := range rings {
-		if ring.GetReplacement() != nil && reconcile.IsBoundRing(ring, reconcile.SeenRing(v.targets, ring)) {
+		if ring.GetReplacement() != nil && reconcile.IsBoundRing(ring, reconcile.SeenRing(v.Targets, ring)) {
 			uuids = append(uuids, make([][]byte, i+1-len(uuids))...)
 			uuids[i] = ring.RingUuid
 		}

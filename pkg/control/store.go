@@ -18,6 +18,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // The functions with a client of etcd change the wanted state. Every change is one transaction that holds only if what it
@@ -67,7 +68,7 @@ func createStream(ctx context.Context, client *clientv3.Client, spec *api.Stream
 // written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
 // makes of the admissions of its rings with that epoch. The rings are those of the view: errRingsChanged when they no longer are, so that no epoch is granted for rings that others
 // have taken the place of. What is known of the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
-func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
+func nextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
 	taken *succession) (granted *api.Grant, revision int64, err error) {
 	key := etcd.KeyEpochs + grant.Stream
 	for {
@@ -76,7 +77,7 @@ func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api
 		if err != nil {
 			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
 		}
-		isStaying, err := stays(grant.Stream, got.Responses[1].GetResponseRange(), got.Responses[2].GetResponseRange())
+		isStaying, err := state.NotDeleted(grant.Stream, got.Responses[1].GetResponseRange(), got.Responses[2].GetResponseRange())
 		if err != nil {
 			return nil, 0, err
 		}
@@ -95,13 +96,13 @@ func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api
 		if err != nil {
 			return nil, 0, err
 		}
-		guards := append(ringsUnchanged(v, grant.Stream), guard, isStaying)
+		guards := append(state.RingsUnchanged(v, grant.Stream), guard, isStaying)
 		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10))}
 		if grant.Holder != nil {
 			writes = append(writes, clientv3.OpPut(etcd.KeyGrants+grant.Stream, value))
 		}
 		if ended > 0 {
-			past, err := withPast(got.Responses[4].GetResponseRange(), v.pastEpoch(ended, got.Responses[3].GetResponseRange(), granted, taken), granted.Stream)
+			past, err := withPast(got.Responses[4].GetResponseRange(), pastEpoch(v, ended, got.Responses[3].GetResponseRange(), granted, taken), granted.Stream)
 			if err != nil {
 				return nil, 0, err
 			}

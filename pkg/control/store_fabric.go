@@ -12,17 +12,18 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // fabricStore writes what is declared: single streams where there is room, and plans of many things.
 type fabricStore struct {
 	client   *clientv3.Client
-	mirror   *mirror
-	fresh    func() (*view, error) // the present view, unless it is known to be old
-	creating chan struct{}         // holds one value while a stream is created
+	mirror   *state.Mirror
+	fresh    func() (*state.View, error) // the present view, unless it is known to be old
+	creating chan struct{}               // holds one value while a stream is created
 }
 
-func newFabricStore(client *clientv3.Client, mirror *mirror, fresh func() (*view, error)) *fabricStore {
+func newFabricStore(client *clientv3.Client, mirror *state.Mirror, fresh func() (*state.View, error)) *fabricStore {
 	return &fabricStore{client: client, mirror: mirror, fresh: fresh, creating: make(chan struct{}, 1)}
 }
 
@@ -82,7 +83,7 @@ func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 
 // applyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
 // declared, and the same again goes on from there. Streams that somebody else creates meanwhile do not, as long as there is room for all.
-func (s *fabricStore) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int64, error) {
+func (s *fabricStore) applyPlan(ctx context.Context, v *state.View, plan *fabricPlan) (int64, error) {
 	specs, err := applySpecs(ctx, s.client, v, plan)
 	if err != nil {
 		return 0, err
@@ -95,13 +96,13 @@ func (s *fabricStore) applyPlan(ctx context.Context, v *view, plan *fabricPlan) 
 	if err != nil {
 		return 0, err
 	}
-	ended, err := endPruned(ctx, s.client, v, plan, max(v.revision, routed))
+	ended, err := endPruned(ctx, s.client, v, plan, max(v.Revision, routed))
 	return max(specs, created, routed, ended), err
 }
 
 // applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
-func (s *fabricStore) applyCreated(ctx context.Context, v *view, plan *fabricPlan, written int64) (revision int64, err error) {
-	since := v.revision // of the creations that room was judged by; a batch of our own takes none that was not
+func (s *fabricStore) applyCreated(ctx context.Context, v *state.View, plan *fabricPlan, written int64) (revision int64, err error) {
+	since := v.Revision // of the creations that room was judged by; a batch of our own takes none that was not
 	if plan.isRaised {
 		since = max(since, written)
 	}
@@ -117,7 +118,7 @@ func (s *fabricStore) applyCreated(ctx context.Context, v *view, plan *fabricPla
 			if err != nil {
 				return 0, err
 			}
-			since = now.revision
+			since = now.Revision
 			continue
 		}
 		if err != nil {
@@ -129,12 +130,12 @@ func (s *fabricStore) applyCreated(ctx context.Context, v *view, plan *fabricPla
 }
 
 // applySpecs writes what is declared of hosts and tenants, and streams that are there and declared otherwise.
-func applySpecs(ctx context.Context, client *clientv3.Client, v *view, plan *fabricPlan) (revision int64, err error) {
+func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, plan *fabricPlan) (revision int64, err error) {
 	var guards []clientv3.Cmp
 	var writes []clientv3.Op
 	put := func(key string, message proto.Message) error {
 		value, err := etcd.Encode(message)
-		guards, writes = append(guards, unchangedSince(v, key)), append(writes, clientv3.OpPut(key, value))
+		guards, writes = append(guards, state.UnchangedSince(v, key)), append(writes, clientv3.OpPut(key, value))
 		return err
 	}
 	for _, target := range plan.targets {
@@ -152,16 +153,16 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *view, plan *fab
 		if err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, unchangedSince(v, etcd.KeyTenants+tenant.Name)), append(writes, clientv3.OpPut(etcd.KeyTenants+tenant.Name, value))
+		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyTenants+tenant.Name)), append(writes, clientv3.OpPut(etcd.KeyTenants+tenant.Name, value))
 	}
 	for _, spec := range plan.updated {
-		value, err := encodeStream(streamWith(v.streams[spec.Name], spec))
+		value, err := encodeStream(streamWith(v.Streams[spec.Name], spec))
 		if err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, unchangedSince(v, etcd.KeyStreams+spec.Name)), append(writes, clientv3.OpPut(etcd.KeyStreams+spec.Name, value))
+		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyStreams+spec.Name)), append(writes, clientv3.OpPut(etcd.KeyStreams+spec.Name, value))
 	}
-	for since := v.revision; len(writes) > 0; since = revision {
+	for since := v.Revision; len(writes) > 0; since = revision {
 		count := min(len(writes), etcd.BatchMax)
 		batchGuards, batch := guards[:count:count], writes[:count:count]
 		guards, writes = guards[count:], writes[count:]
@@ -218,10 +219,4 @@ func commitDeclared(ctx context.Context, client *clientv3.Client, guards []clien
 		return 0, refusal.ChangedMeanwhile("the fabric")
 	}
 	return put.Header.Revision, nil
-}
-
-func unchangedSince(v *view, key string) clientv3.Cmp { return unchangedSinceRevision(v.revision, key) }
-
-func unchangedSinceRevision(revision int64, key string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)
 }

@@ -11,6 +11,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // routeWith is a route with another spec; a new one when there was none.
@@ -26,7 +27,7 @@ func routeWith(have *api.Route, spec *api.RouteSpec) *api.Route {
 
 // routeWrites puts routes where a view had none or others, and takes some away. It holds only while no route has changed since a revision, for what is wrong with one, such as
 // a circle, may come of another one, and while all that is selected is there.
-func routeWrites(v *view, since int64, specs []*api.RouteSpec, ended []string) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
+func routeWrites(v *state.View, since int64, specs []*api.RouteSpec, ended []string) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	isGuarded := map[string]bool{}
 	for _, spec := range specs {
 		isGuarded[etcd.KeyRoutes+spec.Name] = true
@@ -38,7 +39,7 @@ func routeWrites(v *view, since int64, specs []*api.RouteSpec, ended []string) (
 		}
 	}
 	for _, spec := range specs {
-		value, err := etcd.Encode(routeWith(v.routes[spec.Name], spec))
+		value, err := etcd.Encode(routeWith(v.Routes[spec.Name], spec))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -48,7 +49,7 @@ func routeWrites(v *view, since int64, specs []*api.RouteSpec, ended []string) (
 				isThere(etcd.KeyRoutes + rule.Route)
 			}
 			for _, leg := range rule.Legs {
-				isThere(etcd.KeyStreams+leg.Stream, unchangedSince(v, etcd.KeyDeletions+leg.Stream))
+				isThere(etcd.KeyStreams+leg.Stream, state.UnchangedSince(v, etcd.KeyDeletions+leg.Stream))
 			}
 		}
 	}
@@ -56,17 +57,12 @@ func routeWrites(v *view, since int64, specs []*api.RouteSpec, ended []string) (
 		isThere(etcd.KeyRoutes + name)
 		writes = append(writes, clientv3.OpDelete(etcd.KeyRoutes+name))
 	}
-	return append(guards, noRouteSince(since)), writes, nil
-}
-
-// noRouteSince is the condition that no route was made or changed after a revision.
-func noRouteSince(revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(etcd.KeyRoutes), "<", revision+1).WithPrefix()
+	return append(guards, state.NoRouteSince(since)), writes, nil
 }
 
 // writeRoute makes or changes a route as a view was.
-func writeRoute(ctx context.Context, client *clientv3.Client, v *view, spec *api.RouteSpec) (revision int64, err error) {
-	guards, writes, err := routeWrites(v, v.revision, []*api.RouteSpec{spec}, nil)
+func writeRoute(ctx context.Context, client *clientv3.Client, v *state.View, spec *api.RouteSpec) (revision int64, err error) {
+	guards, writes, err := routeWrites(v, v.Revision, []*api.RouteSpec{spec}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -74,8 +70,8 @@ func writeRoute(ctx context.Context, client *clientv3.Client, v *view, spec *api
 }
 
 // deleteRoute takes a route away, unless one has come since that selects it.
-func deleteRoute(ctx context.Context, client *clientv3.Client, v *view, name string) (revision int64, err error) {
-	guards, writes, err := routeWrites(v, v.revision, nil, []string{name})
+func deleteRoute(ctx context.Context, client *clientv3.Client, v *state.View, name string) (revision int64, err error) {
+	guards, writes, err := routeWrites(v, v.Revision, nil, []string{name})
 	if err != nil {
 		return 0, err
 	}
@@ -94,18 +90,18 @@ func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string
 }
 
 // applyRoutes writes the routes of a plan, and takes away those that are not declared: in one step as far as etcd takes so many, else those first that others select.
-func applyRoutes(ctx context.Context, client *clientv3.Client, v *view, specs []*api.RouteSpec, ended []string) (revision int64, err error) {
+func applyRoutes(ctx context.Context, client *clientv3.Client, v *state.View, specs []*api.RouteSpec, ended []string) (revision int64, err error) {
 	if len(specs)+len(ended) == 0 {
 		return 0, nil
 	}
-	guards, writes, err := routeWrites(v, v.revision, specs, ended)
+	guards, writes, err := routeWrites(v, v.Revision, specs, ended)
 	if err != nil {
 		return 0, err
 	}
 	if len(writes) <= etcd.BatchMax && len(guards) <= etcd.BatchMax {
 		return commitDeclared(ctx, client, guards, writes)
 	}
-	since := v.revision
+	since := v.Revision
 	one := func(specs []*api.RouteSpec, ended []string) error {
 		guards, writes, err := routeWrites(v, since, specs, ended)
 		if err == nil {

@@ -209,7 +209,7 @@ func (w *sweepWorld) take(name, host string, shown func(*api.RingState)) uint32 
 			return grant.Epoch
 		default:
 		}
-		if epoch := w.view().admissions[name].GetEpochMin(); epoch > 0 && !confirmed[epoch] && len(w.view().admissions[name].Grants) > 0 {
+		if epoch := w.view().Admissions[name].GetEpochMin(); epoch > 0 && !confirmed[epoch] && len(w.view().Admissions[name].Grants) > 0 {
 			confirmed[epoch] = true
 			w.show(name, func(r *api.RingState) { shown(r); r.EpochFenced, r.EpochAdmitted = epoch, epoch })
 		}
@@ -221,7 +221,7 @@ func (w *sweepWorld) take(name, host string, shown func(*api.RingState)) uint32 
 func (w *sweepWorld) show(name string, change func(*api.RingState)) {
 	w.t.Helper()
 	state := farRing(name, "t1")
-	state.StreamId = w.view().streams[name].GetStreamId()
+	state.StreamId = w.view().Streams[name].GetStreamId()
 	change(state)
 	w.reportTarget("t1", state)
 }
@@ -235,10 +235,10 @@ func (w *sweepWorld) life(name string) {
 		return err
 	})
 	w.reportTarget("t1")
-	w.until("it is placed", func() bool { return w.view().rings[name] != nil })
+	w.until("it is placed", func() bool { return w.view().Rings[name] != nil })
 	w.show(name, as)
 	w.reportDrain("d1")
-	w.until("it is drained", func() bool { return w.view().assignments[name] != nil })
+	w.until("it is drained", func() bool { return w.view().Assignments[name] != nil })
 	first := w.take(name, "beta", as)
 	second := w.take(name, "gamma", as)
 	if second <= first {
@@ -266,14 +266,14 @@ func (w *sweepWorld) life(name string) {
 		_, err := w.control.CreateStream(w.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name + "-beside"}})
 		return err
 	})
-	w.until("the leader has planned", func() bool { return w.view().rings[name+"-beside"] != nil })
-	if now := w.view(); now.assignments[name] == nil || now.rings[name] == nil {
+	w.until("the leader has planned", func() bool { return w.view().Rings[name+"-beside"] != nil })
+	if now := w.view(); now.Assignments[name] == nil || now.Rings[name] == nil {
 		w.t.Fatal("a stream with undrained records is retired")
 	}
 	w.show(name, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, second+1 })
-	w.until("nobody drains it", func() bool { return w.view().assignments[name] == nil })
+	w.until("nobody drains it", func() bool { return w.view().Assignments[name] == nil })
 	w.show(name, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true })
-	w.until("it is gone", func() bool { return w.view().streams[name] == nil })
+	w.until("it is gone", func() bool { return w.view().Streams[name] == nil })
 }
 
 func TestSweep_EachCallIntoEtcdFailsOnce(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
-func (p *fabricPlan) compareTenants(v *view, asked []*api.TenantSpec) {
+func (p *fabricPlan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 	for _, tenant := range asked {
-		have := v.tenants[tenant.Name]
+		have := v.Tenants[tenant.Name]
 		fields := tenantChanges(have, tenant)
 		if have != nil && len(fields) == 0 {
 			continue
@@ -37,15 +38,15 @@ func tenantChanges(have, asked *api.TenantSpec) (changes []*api.FieldChange) {
 }
 
 // tenantUses lists those who have a stream or a quota, by name.
-func (v *view) tenantUses() (list []*api.TenantUse) {
-	used := check.Uses(v.streams)
-	for name := range v.tenants {
+func tenantUses(v *state.View) (list []*api.TenantUse) {
+	used := check.Uses(v.Streams)
+	for name := range v.Tenants {
 		if used[name] == nil {
 			used[name] = &api.TenantUse{Name: name}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		used[name].Quota = v.tenants[name]
+		used[name].Quota = v.Tenants[name]
 		list = append(list, used[name])
 	}
 	return list

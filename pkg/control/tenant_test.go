@@ -19,12 +19,13 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // Whatever is declared and there: a plan without problems takes no tenant that it lets have more beyond its quota, and one with a problem would have.
 func TestPlanFabric_Quotas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v, fabric := newView(), new(api.Fabric)
+		v, fabric := state.NewView(), new(api.Fabric)
 		names := rapid.SampledFrom([]string{"a/1", "a/2", "a/3", "a/4", "a", "b/1", "b/2", "b/x/3"})
 		draw := func(what string) map[string]*api.StreamSpec {
 			list := map[string]*api.StreamSpec{}
@@ -35,11 +36,11 @@ func TestPlanFabric_Quotas(t *testing.T) {
 			return list
 		}
 		for name, spec := range draw("there") {
-			v.streams[name] = &api.Stream{Spec: spec}
+			v.Streams[name] = &api.Stream{Spec: spec}
 		}
 		asked := draw("asked")
 		for _, name := range slices.Sorted(maps.Keys(asked)) {
-			if have := v.streams[name]; have != nil {
+			if have := v.Streams[name]; have != nil {
 				asked[name] = proto.Clone(have.Spec).(*api.StreamSpec)
 				asked[name].RecordsPerSecond = rapid.Uint64Range(1, 5).Draw(t, "records now")
 			}
@@ -49,18 +50,18 @@ func TestPlanFabric_Quotas(t *testing.T) {
 			return &api.TenantSpec{Name: name, StreamsMax: rapid.Uint64Range(0, 4).Draw(t, "streams"), RingBytesMax: rapid.Uint64Range(0, 8).Draw(t, "MiB") << 20,
 				RecordsPerSecondMax: rapid.Uint64Range(0, 12).Draw(t, "records of all")}
 		}
-		v.tenants["a"] = quota("a")
+		v.Tenants["a"] = quota("a")
 		fabric.Tenants = append(fabric.Tenants, quota("b"))
 		plan, err := planFabric(v, fabric, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		isOver := false
-		for _, quota := range []*api.TenantSpec{v.tenants["a"], fabric.Tenants[0]} {
+		for _, quota := range []*api.TenantSpec{v.Tenants["a"], fabric.Tenants[0]} {
 			streams, bytes, added, records, isFaster := uint64(0), uint64(0), 0, uint64(0), false
 			for _, name := range []string{"a/1", "a/2", "a/3", "a/4", "a", "b/1", "b/2", "b/x/3"} {
 				spec := asked[name]
-				if have := v.streams[name]; have != nil {
+				if have := v.Streams[name]; have != nil {
 					isFaster = isFaster || spec.GetRecordsPerSecond() > have.Spec.RecordsPerSecond && name[:1] == quota.Name
 					if spec == nil {
 						spec = have.Spec
@@ -221,12 +222,12 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[0].apply(&api.ApplyFabricRequest{Fabric: fabric}); err != nil {
 		t.Fatal(err)
 	}
-	old := func() *view {
-		var seen *view
+	old := func() *state.View {
+		var seen *state.View
 		both[1].until("the other one knows it", func() bool {
-			mine, _ := both[0].server.mirror.load()
-			seen, _ = both[1].server.mirror.load()
-			return len(seen.tenants) == 1 && seen.streams["desk7/a"] != nil && seen.fabricRevision == mine.fabricRevision
+			mine, _ := both[0].server.mirror.Load()
+			seen, _ = both[1].server.mirror.Load()
+			return len(seen.Tenants) == 1 && seen.Streams["desk7/a"] != nil && seen.FabricRevision == mine.FabricRevision
 		})
 		return seen
 	}
@@ -248,9 +249,9 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[1].server.fabric.applyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
 		t.Errorf("applied beside one that is new: %v", err)
 	}
-	if taking, err := takeQuota(both[1].context(), both[1].server.config.Client, before.revision); err != nil {
+	if taking, err := takeQuota(both[1].context(), both[1].server.config.Client, before.Revision); err != nil {
 		t.Error(err)
-	} else if _, err := updateStream(both[1].context(), both[1].server.config.Client, before.streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
+	} else if _, err := updateStream(both[1].context(), both[1].server.config.Client, before.Streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
 		t.Errorf("changed beside one that is new: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // termsOf is how a stream's writer shall acknowledge.
@@ -26,22 +27,22 @@ func runningTerms(grant *api.Grant) *api.WriterTerms {
 
 // noteWriter keeps what a writer says that it runs with, so that whoever looks at the stream sees whether it has taken a change in, and that it has ended by itself, so that nobody looks after it.
 // Nothing depends on it: where it cannot be kept, a writer that runs says it again, and one that has ended is told of its error.
-func (s *Server) noteWriter(ctx context.Context, now *view, request *api.ExtendWriterRequest) error {
-	noted := proto.Clone(now.grants[request.Stream]).(*api.Grant)
+func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.ExtendWriterRequest) error {
+	noted := proto.Clone(now.Grants[request.Stream]).(*api.Grant)
 	if request.Running != nil && !isSameTerms(request.Running, runningTerms(noted)) {
 		noted.Running = request.Running
 	}
 	if request.IsClosed && noted.Closed == nil {
 		noted.Closed = timestamppb.Now()
 	}
-	if proto.Equal(noted, now.grants[request.Stream]) {
+	if proto.Equal(noted, now.Grants[request.Stream]) {
 		return nil
 	}
 	value, err := etcd.Encode(noted)
 	if err != nil {
 		return err
 	}
-	put, err := s.config.Client.Txn(ctx).If(unchangedSince(now, etcd.KeyGrants+request.Stream)).Then(clientv3.OpPut(etcd.KeyGrants+request.Stream, value)).Commit()
+	put, err := s.config.Client.Txn(ctx).If(state.UnchangedSince(now, etcd.KeyGrants+request.Stream)).Then(clientv3.OpPut(etcd.KeyGrants+request.Stream, value)).Commit()
 	if err != nil {
 		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
 	}

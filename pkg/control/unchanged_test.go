@@ -12,6 +12,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 func (i *instance) tellTarget(request *api.ReportTargetRequest) *api.ReportTargetResponse {
@@ -60,7 +61,7 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := one.server.mirror.waitRevision(one.context(), put.Header.Revision); err != nil || one.isKnown(agent, second.Report) {
+	if err := one.server.mirror.WaitRevision(one.context(), put.Header.Revision); err != nil || one.isKnown(agent, second.Report) {
 		t.Errorf("what was put in the place of a report is taken for it: %v", err)
 	}
 	third := one.tellTarget(state(3))
@@ -86,9 +87,9 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 func TestUnchanged_ManyRingsTellFiguresSeldom(t *testing.T) {
 	server := &Server{config: Config{FiguresRate: 10}}
 	for count, want := range map[int]uint32{0: 1, 1: 1, 10: 1, 11: 2, 25: 3, 41: 5, 1000: 5} {
-		v := newView()
+		v := state.NewView()
 		for i := range count {
-			v.rings[fmt.Sprint(i)] = new(api.RingSpec)
+			v.Rings[fmt.Sprint(i)] = new(api.RingSpec)
 		}
 		if each := server.figuresEach(v); each != want {
 			t.Errorf("%d rings: figures with each %d. report, want %d", count, each, want)

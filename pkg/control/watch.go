@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // watchChunk is of how many streams one message tells.
@@ -34,11 +35,11 @@ func (s *Server) untilEnd(ctx context.Context, tell func() (again <-chan struct{
 }
 
 // watch sends what is wanted of an agent, by the key of its life: first at once and then whenever it has become something else.
-func watch[M proto.Message](s *Server, ctx context.Context, agent string, wanted func(*view) M, send func(M) error) error {
+func watch[M proto.Message](s *Server, ctx context.Context, agent string, wanted func(*state.View) M, send func(M) error) error {
 	var last M
 	isFirst := true
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
-		now, changed := s.mirror.loadFor(agent)
+		now, changed := s.mirror.LoadFor(agent)
 		next := wanted(now)
 		if !isFirst && proto.Equal(last, next) {
 			return changed, nil
@@ -86,7 +87,7 @@ func isNew[T proto.Message](m *memory, stream string, items []T) bool {
 type streamsWatch[T proto.Message] struct {
 	method, named string // the call; the streams that are asked for
 	revision      int64  // changes behind that one; 0: first all there is
-	of            func(now *view, stream string) []T
+	of            func(now *state.View, stream string) []T
 	send          func(streamsTold[T]) error
 }
 
@@ -107,27 +108,27 @@ func watchStreams[T proto.Message](s *Server, ctx context.Context, w streamsWatc
 		return err
 	}
 	caller, told := callerOf(ctx), newMemory()
-	l, leave := s.mirror.listen("", w.revision)
+	l, leave := s.mirror.Subscribe("", w.revision)
 	defer leave()
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
-		now, streams, isAll := s.mirror.hear(l)
+		now, streams, isAll := s.mirror.Next(l)
 		if isAll {
-			streams = slices.Sorted(maps.Keys(now.streams))
+			streams = slices.Sorted(maps.Keys(now.Streams))
 			told.begin()
 		}
 		streams = slices.DeleteFunc(streams, func(stream string) bool {
 			return !pattern.Covers([]string{named}, stream) || caller.May(w.method, stream) != nil
 		})
-		return l.bell, w.tell(now, told, streams, isAll)
+		return l.Wakeup, w.tell(now, told, streams, isAll)
 	})
 }
 
 // tell sends what is new of some streams, a part at a time.
-func (w streamsWatch[T]) tell(now *view, told *memory, streams []string, isAll bool) error {
+func (w streamsWatch[T]) tell(now *state.View, told *memory, streams []string, isAll bool) error {
 	next := streamsTold[T]{isAll: isAll}
 	for _, stream := range streams {
 		items := []T(nil)
-		if now.streams[stream] != nil {
+		if now.Streams[stream] != nil {
 			items = w.of(now, stream)
 		}
 		if !isNew(told, stream, items) {
@@ -144,6 +145,6 @@ func (w streamsWatch[T]) tell(now *view, told *memory, streams []string, isAll b
 	if len(next.streams) == 0 && !next.isAll {
 		return nil
 	}
-	next.revision = now.revision
+	next.revision = now.Revision
 	return w.send(next)
 }

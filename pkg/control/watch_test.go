@@ -20,6 +20,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -115,7 +116,7 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 	watch.until("its ring is another one", []string{"a"}, func(told map[string]*api.WriterState) bool {
 		return len(told["a"].RingUuids) == 1 && bytes.Equal(told["a"].RingUuids[0], rings[0].RingUuid)
 	})
-	now, _ := one.server.mirror.load()
+	now, _ := one.server.mirror.Load()
 	if _, _, err := nextEpoch(one.context(), one.server.config.Client, now, &api.Grant{Stream: "b"}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -155,14 +156,14 @@ func TestWriterState_OneOfItIsAnother(t *testing.T) {
 		"a host he may not write from": {"desk", "beta", "a", "gamma", 3, 3, false},
 	} {
 		caller := access.Rules{{Identities: []string{"desk"}, Roles: []access.Role{access.RoleAppend}, Streams: []string{one.streams}, Hosts: []string{one.from}}}.Caller("desk")
-		v := &view{
-			streams: map[string]*api.Stream{"a": {Spec: &api.StreamSpec{Name: "a"}}}, epochs: map[string]uint32{"a": one.epoch},
-			grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: one.identity, Host: one.host}, Members: []*api.Member{{Target: "t1", Token: []byte("secret")}}}},
+		v := &state.View{
+			Streams: map[string]*api.Stream{"a": {Spec: &api.StreamSpec{Name: "a"}}}, Epochs: map[string]uint32{"a": one.epoch},
+			Grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: one.identity, Host: one.host}, Members: []*api.Member{{Target: "t1", Token: []byte("secret")}}}},
 		}
-		if other := v.otherWriter(caller, "beta", "a"); (other != nil) != (what == "another identity") || strings.Contains(other.String(), "secret") {
+		if other := otherWriter(v, caller, "beta", "a"); (other != nil) != (what == "another identity") || strings.Contains(other.String(), "secret") {
 			t.Errorf("%s: of another's told %v", what, other)
 		}
-		if state := v.writerState(caller, "beta", "a"); (state != nil) != one.isTold {
+		if state := writerState(v, caller, "beta", "a"); (state != nil) != one.isTold {
 			t.Errorf("%s: told %v", what, state)
 		}
 	}
@@ -229,7 +230,7 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 		}
 	}
 	acquire("desk7/a")
-	gone := one.view().revision // the other instance does not know what was before
+	gone := one.view().Revision // the other instance does not know what was before
 	other := startInstance(t, etcd, false)
 	ctx, stop := context.WithTimeout(t.Context(), stepTimeout)
 	watch := one.watchEpochs(ctx, map[string]string{"lost": "1"}, &api.WatchEpochsRequest{Stream: "desk7/*"})
@@ -341,15 +342,15 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 // What is told in more than one message is told once, and only the last says from where to go on.
 func TestWatchStreams_InParts(t *testing.T) {
 	t.Parallel()
-	v, names := newView(), []string{}
-	v.revision = 9
+	v, names := state.NewView(), []string{}
+	v.Revision = 9
 	for i := range 2*watchChunk + 1 {
 		names = append(names, fmt.Sprintf("s%04d", i))
-		v.streams[names[i]] = new(api.Stream)
+		v.Streams[names[i]] = new(api.Stream)
 	}
 	var told []streamsTold[*api.EpochInfo]
 	w := streamsWatch[*api.EpochInfo]{
-		of:   func(_ *view, stream string) []*api.EpochInfo { return []*api.EpochInfo{{Stream: stream}} },
+		of:   func(_ *state.View, stream string) []*api.EpochInfo { return []*api.EpochInfo{{Stream: stream}} },
 		send: func(one streamsTold[*api.EpochInfo]) error { told = append(told, one); return nil },
 	}
 	memory := newMemory()
@@ -370,19 +371,6 @@ func TestWatchStreams_InParts(t *testing.T) {
 	told = nil
 	if err := w.tell(v, memory, names, false); err != nil || len(told) != 0 {
 		t.Errorf("told again: %d messages, %v", len(told), err)
-	}
-}
-
-// A stream that was forgotten among those that changed is not claimed to be known.
-func TestChanges_ForgetWhatIsGone(t *testing.T) {
-	v, c := newView(), changes{since: 10, at: map[string]int64{}}
-	streams := map[string]bool{}
-	for i := range endedMost + 1 {
-		streams[fmt.Sprintf("s%d", i)] = true
-	}
-	v.revision, v.streams["s7"] = 12, new(api.Stream)
-	if c.note(v, streams); len(c.at) != 1 || c.at["s7"] != 12 || c.since != 12 {
-		t.Errorf("%d known since %d", len(c.at), c.since)
 	}
 }
 

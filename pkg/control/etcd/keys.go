@@ -72,6 +72,7 @@ var Prefixes = []string{
 	KeyEpochs, KeyGrants, KeyTargets, KeyDrains, KeyTargetRings, KeyDrainStreams, KeyHosts, KeyLiveTargets, KeyLiveDrains,
 }
 
+// Encode makes the text of a value.
 func Encode(message proto.Message) (string, error) {
 	raw, err := protojson.Marshal(message)
 	return string(raw), err
@@ -136,6 +137,7 @@ func CutKey(key string) (prefix, name string) {
 	return "", ""
 }
 
+// KeyAuditEvents begins the keys of audit events that wait for the audit stream.
 const KeyAuditEvents = "/farlog/acts/" // beside keyRoot: nobody has to follow it
 
 // Counter reads a decimal counter (absent = 0) and makes the condition that nobody has changed it since.

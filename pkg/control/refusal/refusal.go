@@ -119,6 +119,7 @@ func WithReason(code codes.Code, reason, text string, problems []*api.Problem) e
 	return answer.Err()
 }
 
+// Quote is a value as refusals give it: quoted and cut.
 func Quote(text string) string { return fmt.Sprintf("%.80q", text) }
 
 // InvalidArgument makes the error of a request: a text of what is wrong, and the same field by field, so far as problemsTold. subject, such as a stream, stands before it.
@@ -134,6 +135,7 @@ func InvalidArgument(subject string, problems []*api.Problem) error {
 	return WithProblems(codes.InvalidArgument, subject+strings.Join(texts, "; "), problems)
 }
 
+// WithProblems makes an error with a code, a text and the fields that are wrong.
 func WithProblems(code codes.Code, text string, problems []*api.Problem) error {
 	return WithReason(code, "", text, problems)
 }

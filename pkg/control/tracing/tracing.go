@@ -21,6 +21,7 @@ func InSpan(ctx context.Context, name, stream string, do func(context.Context) e
 	return err
 }
 
+// EndSpan ends a span, with the error if there is one.
 func EndSpan(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())

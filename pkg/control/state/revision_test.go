@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"context"
@@ -43,32 +43,32 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 	}
 	put(etcd.KeyStreams+"desk7/orders", value)
 	put(etcd.KeyRings+"desk7/orders", ring("A"))
-	m := newMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	m := NewMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	first, err := m.readAll(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.publish(first, nil)
+	m.Publish(first, nil)
 	for i := range 1500 {
 		put(fmt.Sprintf("%sother%04d", etcd.KeyEpochs, i), "1")
 	}
 	replaced := put(etcd.KeyRings+"desk7/orders", ring("B"))
 	behind := 0
-	watch := cluster.Client().Watch(clientv3.WithRequireLeader(ctx), etcd.KeyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
+	watch := cluster.Client().Watch(clientv3.WithRequireLeader(ctx), etcd.KeyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.Revision+1))
 	for message := range watch {
 		if err := message.Err(); err != nil {
 			t.Fatal(err)
 		}
-		m.take(&message)
-		now, _ := m.load()
-		if now.rings["desk7/orders"].Target == "B" {
+		m.ApplyEvents(&message)
+		now, _ := m.Load()
+		if now.Rings["desk7/orders"].Target == "B" {
 			break
 		}
 		behind++
-		if now.revision >= replaced {
-			t.Errorf("the view says revision %d and shows the ring of before revision %d", now.revision, replaced)
+		if now.Revision >= replaced {
+			t.Errorf("the view says revision %d and shows the ring of before revision %d", now.Revision, replaced)
 		}
-		done, err := cluster.Client().Txn(ctx).If(ringsUnchanged(now, "desk7/orders")...).Commit()
+		done, err := cluster.Client().Txn(ctx).If(RingsUnchanged(now, "desk7/orders")...).Commit()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,21 +76,21 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 			t.Errorf("a guard holds on a ring that was replaced at revision %d", replaced)
 		}
 	}
-	if now, _ := m.load(); behind == 0 || now.revision != replaced {
-		t.Errorf("%d messages before the last, revision %d: expected some, and %d", behind, now.revision, replaced)
+	if now, _ := m.Load(); behind == 0 || now.Revision != replaced {
+		t.Errorf("%d messages before the last, revision %d: expected some, and %d", behind, now.Revision, replaced)
 	}
 }
 
 // Whoever waits for a revision that changed nothing of ours, as in an etcd that has other users, does not wait for ever.
 func TestMirror_WaitsForARevisionOfOthers(t *testing.T) {
 	etcd := etcdtest.Open(t, t.TempDir())
-	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	m := NewMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
-	following.Go(func() { m.run(ctx) })
+	following.Go(func() { m.Run(ctx) })
 	defer following.Wait()
 	defer cancel()
-	if _, err := m.wait(ctx, func(v *view) bool { return v.revision > 0 }); err != nil {
+	if _, err := m.Wait(ctx, func(v *View) bool { return v.Revision > 0 }); err != nil {
 		t.Fatal(err)
 	}
 	other, err := etcd.Client().Put(ctx, "/other/program", "1")
@@ -99,7 +99,7 @@ func TestMirror_WaitsForARevisionOfOthers(t *testing.T) {
 	}
 	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
 	defer stop()
-	if err := m.waitRevision(waiting, other.Header.Revision); err != nil {
+	if err := m.WaitRevision(waiting, other.Header.Revision); err != nil {
 		t.Errorf("wait for revision %d: %v", other.Header.Revision, err)
 	}
 }

@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"slices"
@@ -9,10 +9,10 @@ import (
 
 // Kinds of things whose changes a history knows.
 const (
-	changedTarget     = "target"      // a host: what is declared of it, or its daemons
-	changedDrain      = "drain"       // a host: what is declared of it, or its daemons
-	changedTargetSpec = "target spec" // what is declared alone
-	changedDrainSpec  = "drain spec"
+	ChangedTarget     = "target"      // a host: what is declared of it, or its daemons
+	ChangedDrain      = "drain"       // a host: what is declared of it, or its daemons
+	ChangedTargetSpec = "target spec" // what is declared alone
+	ChangedDrainSpec  = "drain spec"
 	changedRoute      = "route"
 )
 
@@ -44,29 +44,29 @@ func (h *history) begin(revision int64) {
 }
 
 // touch notes that a key changes, with what a view knows of it: before the change and after it, for an agent may have come from another host.
-func (h *history) touch(v *view, key string, revision int64) {
+func (h *history) touch(v *View, key string, revision int64) {
 	prefix, name := etcd.CutKey(key)
 	switch prefix {
 	case etcd.KeyTargetSpecs:
-		h.note(revision, subject{changedTarget, name}, subject{changedTargetSpec, name})
+		h.note(revision, subject{ChangedTarget, name}, subject{ChangedTargetSpec, name})
 	case etcd.KeyDrainSpecs:
-		h.note(revision, subject{changedDrain, name}, subject{changedDrainSpec, name})
+		h.note(revision, subject{ChangedDrain, name}, subject{ChangedDrainSpec, name})
 	case etcd.KeyRoutes:
 		h.note(revision, subject{changedRoute, name})
 	case etcd.KeyLiveTargets:
-		h.note(revision, subject{changedTarget, v.liveTargets[name].GetHost()})
+		h.note(revision, subject{ChangedTarget, v.LiveTargets[name].GetHost()})
 	case etcd.KeyLiveDrains:
-		h.note(revision, subject{changedDrain, v.liveDrains[name].GetHost()})
+		h.note(revision, subject{ChangedDrain, v.LiveDrains[name].GetHost()})
 	}
 }
 
 // forgotten notes that what an agent told is taken away. That it is told anew changes nothing of a host.
-func (h *history) forgotten(v *view, key string, revision int64) {
+func (h *history) forgotten(v *View, key string, revision int64) {
 	switch prefix, name := etcd.CutKey(key); prefix {
 	case etcd.KeyTargets:
-		h.note(revision, subject{changedTarget, v.targets[name].GetAgent().GetHost()})
+		h.note(revision, subject{ChangedTarget, v.Targets[name].GetAgent().GetHost()})
 	case etcd.KeyDrains:
-		h.note(revision, subject{changedDrain, v.drains[name].GetAgent().GetHost()})
+		h.note(revision, subject{ChangedDrain, v.Drains[name].GetAgent().GetHost()})
 	}
 }
 
@@ -80,15 +80,15 @@ func (h *history) note(revision int64, changed ...subject) {
 	}
 }
 
-// revision is when a thing changed last; 0: it never was there.
-func (h *history) revision(kind, name string) int64 {
+// Revision is when a thing changed last; 0: it never was there.
+func (h *history) Revision(kind, name string) int64 {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	return h.at[subject{kind, name}]
 }
 
-// changedSince lists what changed or ended behind a revision, up to the one of a view, by name. isKnown is false when that cannot be told.
-func (h *history) changedSince(kind string, revision, until int64) (names []string, isKnown bool) {
+// ChangedSince lists what changed or ended behind a revision, up to the one of a view, by name. isKnown is false when that cannot be told.
+func (h *history) ChangedSince(kind string, revision, until int64) (names []string, isKnown bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if revision < h.since {
@@ -107,24 +107,24 @@ func (h *history) changedSince(kind string, revision, until int64) (names []stri
 }
 
 // shorten forgets what is no longer there in a view, when there is twice as much as the last time.
-func (h *history) shorten(v *view) {
+func (h *history) shorten(v *View) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if len(h.at) <= max(endedMost, 2*h.kept) {
 		return
 	}
-	targets, drains := v.targetHosts(), v.drainHosts()
+	targets, drains := v.TargetHosts(), v.DrainHosts()
 	isThere := map[string]func(string) bool{
-		changedTarget:     func(name string) bool { return targets[name] != nil },
-		changedDrain:      func(name string) bool { return drains[name] != nil },
-		changedTargetSpec: func(name string) bool { return v.targetSpecs[name] != nil },
-		changedDrainSpec:  func(name string) bool { return v.drainSpecs[name] != nil },
-		changedRoute:      func(name string) bool { return v.routes[name] != nil },
+		ChangedTarget:     func(name string) bool { return targets[name] != nil },
+		ChangedDrain:      func(name string) bool { return drains[name] != nil },
+		ChangedTargetSpec: func(name string) bool { return v.TargetSpecs[name] != nil },
+		ChangedDrainSpec:  func(name string) bool { return v.DrainSpecs[name] != nil },
+		changedRoute:      func(name string) bool { return v.Routes[name] != nil },
 	}
 	for one := range h.at {
 		if !isThere[one.kind](one.name) {
 			delete(h.at, one)
 		}
 	}
-	h.kept, h.since = len(h.at), v.revision
+	h.kept, h.since = len(h.at), v.Revision
 }

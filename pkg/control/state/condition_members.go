@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 	worst := api.Condition_CONDITION_OK
 	for _, spec := range status.RingSpecs {
 		one := ofMember(status, spec)
-		condition, reason := conditionOf(one, 1)
+		condition, reason := ConditionOf(one, 1)
 		switch condition {
 		case api.Condition_CONDITION_PENDING, api.Condition_CONDITION_TARGET_GONE, api.Condition_CONDITION_ERROR:
 			missing, worst = append(missing, reason), max(worst, condition)
@@ -42,7 +42,7 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 		return worst, fmt.Sprintf("%d of %d members: %s", count-len(missing), count, strings.Join(missing, "; "))
 	}
 	fullest.Drain = status.Drain
-	condition, reason := conditionOf(fullest, 1)
+	condition, reason := ConditionOf(fullest, 1)
 	switch {
 	case condition != api.Condition_CONDITION_OK && condition != api.Condition_CONDITION_WRITER_GONE, len(missing)+len(fresh) == 0:
 		return condition, reason

@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestStatus_WearOfTheMostWornDevice(t *testing.T) {
 	device := func(name string, used float64) *api.MediaHealth {
 		return &api.MediaHealth{Device: name, UsedRatio: used}
 	}
-	v := &view{targets: map[string]*api.TargetState{
+	v := &View{Targets: map[string]*api.TargetState{
 		"one": {Media: []*api.MediaHealth{device("a", 0), device("b", 0.2)}}, "two": {Media: []*api.MediaHealth{device("c", 0.5), device("d", 0.1)}}, "other": {Media: []*api.MediaHealth{device("e", 2)}}, "silent": {},
 	}}
 	for _, c := range []struct {

@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"fmt"
@@ -21,13 +21,13 @@ import (
 
 // part is one of a report's, as etcd has it.
 type part[P proto.Message] struct {
-	name  string
+	Name  string
 	value P
 }
 
 // partsOf is what agents of a kind report, of a view: S is a report, P a part of it.
 type partsOf[P proto.Message] struct {
-	by      map[string][]part[P] // agent, in the order of names
+	By      map[string][]part[P] // agent, in the order of names
 	isOwned map[string]bool      // agents of which nothing is shared with the view before; nil: all of them
 	isWhole map[string]bool      // agents whose head is a whole report
 }
@@ -36,21 +36,21 @@ type partsOf[P proto.Message] struct {
 func (p *partsOf[P]) part(name string) (value P) {
 	id, named := cutPart(name)
 	if at, isThere := p.find(id, named); isThere {
-		value = p.by[id][at].value
+		value = p.By[id][at].value
 	}
 	return value
 }
 
 func (p *partsOf[P]) find(id, named string) (at int, isThere bool) {
-	return slices.BinarySearchFunc(p.by[id], named, func(one part[P], name string) int { return strings.Compare(one.name, name) })
+	return slices.BinarySearchFunc(p.By[id], named, func(one part[P], name string) int { return strings.Compare(one.Name, name) })
 }
 
-// agentKind is how the reports of a kind of agents are taken apart and put together.
-type agentKind[S, P proto.Message] struct {
-	heads, parts string // prefixes of keys
+// AgentKind is how the reports of a kind of agents are taken apart and put together.
+type AgentKind[S, P proto.Message] struct {
+	Heads, parts string // prefixes of keys
 	field        protoreflect.Name
-	wholes       func(*view) *map[string]S
-	of           func(*view) *partsOf[P]
+	Wholes       func(*View) *map[string]S
+	of           func(*View) *partsOf[P]
 	get          func(S) []P
 	set          func(S, []P)
 	stream       func(P) string
@@ -59,10 +59,11 @@ type agentKind[S, P proto.Message] struct {
 	isMoved      func(a, b P) bool // figures differ that are worth a write
 }
 
-var targetKind = agentKind[*api.TargetState, *api.RingState]{
-	heads: etcd.KeyTargets, parts: etcd.KeyTargetRings, field: "rings",
-	wholes: func(v *view) *map[string]*api.TargetState { return &v.targets },
-	of:     func(v *view) *partsOf[*api.RingState] { return &v.targetRings },
+// TargetKind is how the reports of targets are kept: a head and a part for each ring.
+var TargetKind = AgentKind[*api.TargetState, *api.RingState]{
+	Heads: etcd.KeyTargets, parts: etcd.KeyTargetRings, field: "rings",
+	Wholes: func(v *View) *map[string]*api.TargetState { return &v.Targets },
+	of:     func(v *View) *partsOf[*api.RingState] { return &v.TargetRings },
 	get:    (*api.TargetState).GetRings, set: func(s *api.TargetState, rings []*api.RingState) { s.Rings = rings },
 	stream: (*api.RingState).GetStream, isSame: api.IsSameRing, isMoved: isRingMoved,
 	isSameHead: func(a, b *api.TargetState) bool {
@@ -70,10 +71,11 @@ var targetKind = agentKind[*api.TargetState, *api.RingState]{
 	},
 }
 
-var drainKind = agentKind[*api.DrainState, *api.DrainProgress]{
-	heads: etcd.KeyDrains, parts: etcd.KeyDrainStreams, field: "progress",
-	wholes: func(v *view) *map[string]*api.DrainState { return &v.drains },
-	of:     func(v *view) *partsOf[*api.DrainProgress] { return &v.drainStreams },
+// DrainKind is how the reports of drains are kept: a head and a part for each stream.
+var DrainKind = AgentKind[*api.DrainState, *api.DrainProgress]{
+	Heads: etcd.KeyDrains, parts: etcd.KeyDrainStreams, field: "progress",
+	Wholes: func(v *View) *map[string]*api.DrainState { return &v.Drains },
+	of:     func(v *View) *partsOf[*api.DrainProgress] { return &v.drainStreams },
 	get:    (*api.DrainState).GetProgress, set: func(s *api.DrainState, list []*api.DrainProgress) { s.Progress = list },
 	stream: (*api.DrainProgress).GetStream, isSame: api.IsSameProgress, isMoved: isProgressMoved,
 	isSameHead: func(a, b *api.DrainState) bool {
@@ -81,8 +83,8 @@ var drainKind = agentKind[*api.DrainState, *api.DrainProgress]{
 	},
 }
 
-// with is a report with other parts. Nothing of it may be changed but these.
-func (k *agentKind[S, P]) with(report S, parts []P) S {
+// With is a report with other parts. Nothing of it may be changed but these.
+func (k *AgentKind[S, P]) With(report S, parts []P) S {
 	next := report.ProtoReflect().New()
 	report.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		if field.Name() != k.field {
@@ -95,87 +97,87 @@ func (k *agentKind[S, P]) with(report S, parts []P) S {
 	return made
 }
 
-// inOrder sorts a report's parts by their names, and gives these. A target may report two rings of one stream, as when
+// InOrder sorts a report's parts by their names, and gives these. A target may report two rings of one stream, as when
 // a file is left of a ring that lies elsewhere by now: the first is the one that is wanted, and stays that.
-func (k *agentKind[S, P]) inOrder(report S) (names []string) {
+func (k *AgentKind[S, P]) InOrder(report S) (names []string) {
 	list := k.get(report)
 	parts, count := make([]part[P], len(list)), map[string]int{}
 	for i, one := range list {
 		parts[i] = part[P]{k.stream(one), one}
-		if n := count[parts[i].name]; n > 0 {
-			parts[i].name += "#" + strconv.Itoa(n)
+		if n := count[parts[i].Name]; n > 0 {
+			parts[i].Name += "#" + strconv.Itoa(n)
 		}
 		count[k.stream(one)]++
 	}
-	slices.SortFunc(parts, func(a, b part[P]) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(parts, func(a, b part[P]) int { return strings.Compare(a.Name, b.Name) })
 	sorted := make([]P, len(parts))
 	for i, one := range parts {
-		sorted[i], names = one.value, append(names, one.name)
+		sorted[i], names = one.value, append(names, one.Name)
 	}
 	k.set(report, sorted)
 	return names
 }
 
 // heads are a kind of keys: what reports are without their parts.
-type headKeys[S, P proto.Message] struct{ of *agentKind[S, P] }
+type headKeys[S, P proto.Message] struct{ of *AgentKind[S, P] }
 
-func (h headKeys[S, P]) begin(v *view) {
-	*h.of.wholes(v) = map[string]S{}
-	*h.of.of(v) = partsOf[P]{by: map[string][]part[P]{}, isWhole: map[string]bool{}}
+func (h headKeys[S, P]) begin(v *View) {
+	*h.of.Wholes(v) = map[string]S{}
+	*h.of.of(v) = partsOf[P]{By: map[string][]part[P]{}, isWhole: map[string]bool{}}
 }
 
-func (h headKeys[S, P]) share(next, v *view) {
-	*h.of.wholes(next) = *h.of.wholes(v)
+func (h headKeys[S, P]) share(next, v *View) {
+	*h.of.Wholes(next) = *h.of.Wholes(v)
 	before := h.of.of(v)
-	*h.of.of(next) = partsOf[P]{by: before.by, isWhole: before.isWhole, isOwned: map[string]bool{}}
+	*h.of.of(next) = partsOf[P]{By: before.By, isWhole: before.isWhole, isOwned: map[string]bool{}}
 }
 
-func (h headKeys[S, P]) own(v *view) {
-	*h.of.wholes(v) = maps.Clone(*h.of.wholes(v))
+func (h headKeys[S, P]) own(v *View) {
+	*h.of.Wholes(v) = maps.Clone(*h.of.Wholes(v))
 	of := h.of.of(v)
-	of.by, of.isWhole = maps.Clone(of.by), maps.Clone(of.isWhole)
+	of.By, of.isWhole = maps.Clone(of.By), maps.Clone(of.isWhole)
 }
 
-func (h headKeys[S, P]) put(v *view, key, id string, value []byte) error {
+func (h headKeys[S, P]) put(v *View, key, id string, value []byte) error {
 	var none S
 	report := none.ProtoReflect().New().Interface().(S)
 	if err := etcd.Decode(key, value, report); err != nil {
 		return err
 	}
-	k, of, wholes := h.of, h.of.of(v), *h.of.wholes(v)
+	k, of, wholes := h.of, h.of.of(v), *h.of.Wholes(v)
 	have, isThere := wholes[id]
 	wasWhole := of.isWhole[id]
 	if of.isWhole[id] = len(k.get(report)) > 0; of.isWhole[id] {
-		k.inOrder(report)
+		k.InOrder(report)
 		wholes[id] = report
 		return nil
 	}
-	list := make([]P, 0, len(of.by[id]))
+	list := make([]P, 0, len(of.By[id]))
 	if isThere && !wasWhole { // with figures that are shown and not in etcd
 		list = append(list, k.get(have)...)
 	} else {
-		for _, one := range of.by[id] {
+		for _, one := range of.By[id] {
 			list = append(list, one.value)
 		}
 	}
-	wholes[id] = k.with(report, list)
+	wholes[id] = k.With(report, list)
 	return nil
 }
 
-func (h headKeys[S, P]) remove(v *view, id string) {
-	delete(*h.of.wholes(v), id)
+func (h headKeys[S, P]) remove(v *View, id string) {
+	delete(*h.of.Wholes(v), id)
 	delete(h.of.of(v).isWhole, id)
 }
 
 // partKeys are a kind of keys: the parts of reports, by agent/stream.
-type partKeys[S, P proto.Message] struct{ of *agentKind[S, P] }
+type partKeys[S, P proto.Message] struct{ of *AgentKind[S, P] }
 
-func (p partKeys[S, P]) begin(*view)        {} // as the heads
-func (p partKeys[S, P]) share(_, _ *view)   {}
-func (p partKeys[S, P]) own(v *view)        { headKeys[S, P](p).own(v) }
+func (p partKeys[S, P]) begin(*View)        {} // as the heads
+func (p partKeys[S, P]) share(_, _ *View)   {}
+func (p partKeys[S, P]) own(v *View)        { headKeys[S, P](p).own(v) }
 func cutPart(name string) (id, part string) { id, part, _ = strings.Cut(name, "/"); return id, part }
 
-func (p partKeys[S, P]) put(v *view, key, name string, value []byte) error {
+func (p partKeys[S, P]) put(v *View, key, name string, value []byte) error {
 	id, named := cutPart(name)
 	var none P
 	one := none.ProtoReflect().New().Interface().(P)
@@ -189,22 +191,22 @@ func (p partKeys[S, P]) put(v *view, key, name string, value []byte) error {
 	return nil
 }
 
-func (p partKeys[S, P]) remove(v *view, name string) {
+func (p partKeys[S, P]) remove(v *View, name string) {
 	var none P
 	id, named := cutPart(name)
 	p.of.change(v, id, named, none, false)
 }
 
 // change puts a part in its place, or takes it away: in what etcd has, and in what is shown.
-func (k *agentKind[S, P]) change(v *view, id, named string, value P, isThere bool) {
-	of, wholes := k.of(v), *k.wholes(v)
-	list := of.by[id]
+func (k *AgentKind[S, P]) change(v *View, id, named string, value P, isThere bool) {
+	of, wholes := k.of(v), *k.Wholes(v)
+	list := of.By[id]
 	whole, isShown := wholes[id]
 	isShown = isShown && !of.isWhole[id]
 	if of.isOwned != nil && !of.isOwned[id] {
 		of.isOwned[id], list = true, slices.Clone(list)
 		if isShown {
-			whole = k.with(whole, slices.Clone(k.get(whole)))
+			whole = k.With(whole, slices.Clone(k.get(whole)))
 		}
 	}
 	at, has := of.find(id, named)
@@ -226,11 +228,22 @@ func (k *agentKind[S, P]) change(v *view, id, named string, value P, isThere boo
 			shown = slices.Delete(shown, at, at+1)
 		}
 	}
-	if of.by[id] = list; len(list) == 0 {
-		delete(of.by, id)
+	if of.By[id] = list; len(list) == 0 {
+		delete(of.By, id)
 	}
 	if isShown {
 		k.set(whole, shown)
 		wholes[id] = whole
 	}
+}
+
+// isRingMoved looks at the cursors, which all other figures follow. Times alone are not worth a write.
+func isRingMoved(a, b *api.RingState) bool {
+	return a.AppendedLsn != b.AppendedLsn || a.DurableLsn != b.DurableLsn || a.HeadLsn != b.HeadLsn ||
+		a.HeadSeq != b.HeadSeq || a.CreditLsn != b.CreditLsn || a.LagBytes != b.LagBytes || a.LagRecords != b.LagRecords
+}
+
+func isProgressMoved(a, b *api.DrainProgress) bool {
+	return a.StoredLsn != b.StoredLsn || a.HeadLsn != b.HeadLsn || a.Records != b.Records || a.Bytes != b.Bytes ||
+		a.Batches != b.Batches || a.Duplicates != b.Duplicates
 }

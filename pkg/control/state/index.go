@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"maps"
@@ -12,28 +12,28 @@ import (
 
 // index finds what was given to an agent, in the order of names. As the maps of a view it is shared with the view before until it changes, agent by agent.
 type index struct {
-	of    map[string][]string
-	owned map[string]bool // agents whose names are not shared; nil: nothing of it is this view's alone
+	ByAgent map[string][]string
+	owned   map[string]bool // agents whose names are not shared; nil: nothing of it is this view's alone
 }
 
-func (i *index) share(with index) { i.of, i.owned = with.of, nil }
+func (i *index) share(with index) { i.ByAgent, i.owned = with.ByAgent, nil }
 
 func (i *index) change(agent string, change func(names []string) []string) {
 	if i.owned == nil {
-		i.of, i.owned = maps.Clone(i.of), map[string]bool{}
+		i.ByAgent, i.owned = maps.Clone(i.ByAgent), map[string]bool{}
 	}
-	if i.of == nil {
-		i.of = map[string][]string{}
+	if i.ByAgent == nil {
+		i.ByAgent = map[string][]string{}
 	}
-	names := i.of[agent]
+	names := i.ByAgent[agent]
 	if !i.owned[agent] {
 		names, i.owned[agent] = slices.Clone(names), true
 	}
 	if names = change(names); len(names) == 0 {
-		delete(i.of, agent)
+		delete(i.ByAgent, agent)
 		return
 	}
-	i.of[agent] = names
+	i.ByAgent[agent] = names
 }
 
 func (i *index) add(agent, name string) {
@@ -56,23 +56,23 @@ func (i *index) remove(agent, name string) {
 }
 
 // reindex takes what lies under a key out of the indices before it changes, and puts it in again afterwards.
-func (v *view) reindex(prefix, name string, change func()) {
-	ring, given := v.rings[name], v.assignments[name]
+func (v *View) reindex(prefix, name string, change func()) {
+	ring, given := v.Rings[name], v.Assignments[name]
 	change()
 	switch {
-	case prefix == etcd.KeyRings && ring.GetTarget() != v.rings[name].GetTarget():
+	case prefix == etcd.KeyRings && ring.GetTarget() != v.Rings[name].GetTarget():
 		if ring != nil {
-			v.ringsAt.remove(ring.Target, name)
+			v.RingsAt.remove(ring.Target, name)
 		}
-		if now := v.rings[name]; now != nil {
-			v.ringsAt.add(now.Target, name)
+		if now := v.Rings[name]; now != nil {
+			v.RingsAt.add(now.Target, name)
 		}
-	case prefix == etcd.KeyAssignments && given.GetDrain() != v.assignments[name].GetDrain():
+	case prefix == etcd.KeyAssignments && given.GetDrain() != v.Assignments[name].GetDrain():
 		if given != nil {
-			v.givenTo.remove(given.Drain, name)
+			v.GivenTo.remove(given.Drain, name)
 		}
-		if now := v.assignments[name]; now != nil {
-			v.givenTo.add(now.Drain, name)
+		if now := v.Assignments[name]; now != nil {
+			v.GivenTo.add(now.Drain, name)
 		}
 	}
 }
@@ -90,21 +90,21 @@ func newTouched() *touched {
 }
 
 // note is called before and after a change of what lies under a key.
-func (t *touched) note(v *view, prefix, name string) {
+func (t *touched) note(v *View, prefix, name string) {
 	stream, _, _ := strings.Cut(name, "#")
 	switch prefix {
 	case etcd.KeyRings:
 		t.touch(v, stream)
-		t.tellTarget(v.rings[name])
+		t.tellTarget(v.Rings[name])
 	case etcd.KeyAdmissions:
 		t.touch(v, stream)
-		t.tellTarget(v.rings[name])
-		t.tellDrain(v.assignments[stream])
+		t.tellTarget(v.Rings[name])
+		t.tellDrain(v.Assignments[stream])
 	case etcd.KeyAssignments:
 		t.touch(v, stream)
-		t.tellDrain(v.assignments[stream])
+		t.tellDrain(v.Assignments[stream])
 		t.tellTargets(v, stream)
-		if len(v.drainSpecs) > 0 {
+		if len(v.DrainSpecs) > 0 {
 			t.TouchUnsettled() // a drain that takes so many streams may have room for another one
 		}
 	case etcd.KeyDeletions, etcd.KeyStreams:
@@ -122,7 +122,7 @@ func (t *touched) note(v *view, prefix, name string) {
 	case etcd.KeyHosts:
 		t.TouchUnsettled() // some of which may wait for a target that is near enough
 	case etcd.KeyLiveDrains:
-		for _, stream := range v.givenTo.of[name] {
+		for _, stream := range v.GivenTo.ByAgent[name] {
 			t.touch(v, stream)
 		}
 		t.tellWhereFrom(v, name)
@@ -131,16 +131,16 @@ func (t *touched) note(v *view, prefix, name string) {
 }
 
 // tellTargets wakes the targets of a stream's rings.
-func (t *touched) tellTargets(v *view, stream string) {
-	rings, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+func (t *touched) tellTargets(v *View, stream string) {
+	rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	for _, ring := range rings {
 		t.tellTarget(ring)
 	}
 }
 
 // tellWhereFrom wakes the targets whose doors let a drain in: they are told where its host is.
-func (t *touched) tellWhereFrom(v *view, drain string) {
-	for _, stream := range v.givenTo.of[drain] {
+func (t *touched) tellWhereFrom(v *View, drain string) {
+	for _, stream := range v.GivenTo.ByAgent[drain] {
 		t.tellTargets(v, stream)
 	}
 }
@@ -157,15 +157,15 @@ func (t *touched) tellDrain(given *api.Assignment) {
 	}
 }
 
-func (t *touched) touchRingsAt(v *view, target string) {
-	for _, ring := range v.ringsAt.of[target] {
+func (t *touched) touchRingsAt(v *View, target string) {
+	for _, ring := range v.RingsAt.ByAgent[target] {
 		stream, _, _ := strings.Cut(ring, "#")
 		t.touch(v, stream)
 	}
 }
 
 // noteReport is called when a target has reported something else: the streams concerned are those whose rings are not as they were.
-func (t *touched) noteReport(v *view, target string, before, now *api.TargetState) {
+func (t *touched) noteReport(v *View, target string, before, now *api.TargetState) {
 	if before.GetAgent().GetHost() != now.GetAgent().GetHost() || before == nil || now == nil {
 		t.touchRingsAt(v, target)
 		t.TouchUnsettled() // where its rings were there is room
@@ -188,7 +188,7 @@ func (t *touched) noteReport(v *view, target string, before, now *api.TargetStat
 }
 
 // noteRing is noteReport for a ring whose state has changed; nil: it is not reported.
-func (t *touched) noteRing(v *view, target string, before, now *api.RingState) {
+func (t *touched) noteRing(v *View, target string, before, now *api.RingState) {
 	if before != nil && now != nil && api.IsSameRing(before, now) {
 		return
 	}

@@ -1,4 +1,4 @@
-package control
+package state
 
 import (
 	"fmt"
@@ -12,52 +12,52 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-// status joins what is wanted and what is seen of one stream.
-func (v *view) status(name string) *api.StreamStatus {
+// Status joins what is wanted and what is seen of one stream.
+func (v *View) Status(name string) *api.StreamStatus {
 	status := &api.StreamStatus{
-		Stream:       v.streams[name],
-		EpochGranted: v.epochs[name],
-		LastGrant:    v.grants[name],
-		Assignment:   v.assignments[name],
+		Stream:       v.Streams[name],
+		EpochGranted: v.Epochs[name],
+		LastGrant:    v.Grants[name],
+		Assignment:   v.Assignments[name],
 	}
-	specs, _ := reconcile.RingSpecs(v.rings, v.streams[name])
+	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 	for _, spec := range specs {
 		if spec == nil {
 			continue
 		}
 		status.RingSpecs = append(status.RingSpecs, spec)
-		if v.liveTargets[spec.Target] != nil {
+		if v.LiveTargets[spec.Target] != nil {
 			status.TargetsAlive = append(status.TargetsAlive, spec.Target)
 		}
-		if seen := reconcile.SeenRing(v.targets, spec); seen != nil {
+		if seen := reconcile.SeenRing(v.Targets, spec); seen != nil {
 			status.Rings = append(status.Rings, seen)
 		}
 	}
 	v.addWear(status)
 	status.IsTargetAlive = len(status.TargetsAlive) > 0 && len(status.TargetsAlive) >= reconcile.Quorum(status.Stream)
 	if assignment := status.Assignment; assignment != nil {
-		drain := v.liveDrains[assignment.Drain]
+		drain := v.LiveDrains[assignment.Drain]
 		status.IsDrainAlive = reconcile.WritesStore(drain, assignment)
 		status.IsDrainRefused = drain != nil && !reconcile.MayDrain(drain, name)
-		for _, progress := range v.drains[assignment.Drain].GetProgress() {
+		for _, progress := range v.Drains[assignment.Drain].GetProgress() {
 			if progress.Stream == name {
 				status.Drain = progress
 			}
 		}
 	}
-	if deletion := v.deletions[name]; reconcile.IsBeingDeleted(deletion) {
+	if deletion := v.Deletions[name]; reconcile.IsBeingDeleted(deletion) {
 		status.Deletion = deletion
 		status.Condition, status.Reason = api.Condition_CONDITION_DELETING, deletionText(status)
 		return status
 	}
-	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
-	status.Reason = v.withUnstored(status)
+	status.Condition, status.Reason = ConditionOf(status, len(v.LiveTargets))
+	status.Reason = v.WithUnstored(status)
 	warnOfLevel(status)
-	world, now := v.world(), time.Now()
+	world, now := v.World(), time.Now()
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
 	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) || slices.ContainsFunc(status.RingSpecs, isMovable) {
-		if reason := v.whyNotPlaced(world, name, now); reason != "" {
+		if reason := v.WhyNotPlaced(world, name, now); reason != "" {
 			status.Reason = reason
 		}
 	}
@@ -70,19 +70,20 @@ func (v *view) status(name string) *api.StreamStatus {
 	return status
 }
 
-func (v *view) whyNotPlaced(world reconcile.World, name string, now time.Time) string {
+// WhyNotPlaced says why a stream has no target; "": it has, or may have.
+func (v *View) WhyNotPlaced(world reconcile.World, name string, now time.Time) string {
 	v.measureOnce(world)
 	return reconcile.WhyNotPlaced(world, name, v.room, now)
 }
 
-func (v *view) measureOnce(world reconcile.World) {
+func (v *View) measureOnce(world reconcile.World) {
 	v.measured.Do(func() { v.room, v.loads = reconcile.Room(world, world.TargetSpecs), reconcile.CountAssigned(world) })
 }
 
 // addWear tells of the most worn device below its rings: what wears out first there.
-func (v *view) addWear(status *api.StreamStatus) {
+func (v *View) addWear(status *api.StreamStatus) {
 	for _, spec := range status.RingSpecs {
-		for _, one := range v.targets[spec.Target].GetMedia() {
+		for _, one := range v.Targets[spec.Target].GetMedia() {
 			if status.Worn == nil || one.UsedRatio > status.Worn.UsedRatio {
 				status.Worn, status.WornTarget = one, spec.Target
 			}
@@ -90,9 +91,9 @@ func (v *view) addWear(status *api.StreamStatus) {
 	}
 }
 
-// conditionOf is the worst thing that can be said about a stream. A ring that cannot be written comes before one
+// ConditionOf is the worst thing that can be said about a stream. A ring that cannot be written comes before one
 // that cannot be seen, that before one that fills, and that before one whose writer is merely absent.
-func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, string) {
+func ConditionOf(status *api.StreamStatus, targetCount int) (api.Condition, string) {
 	if len(status.RingSpecs) == 0 {
 		if targetCount == 0 {
 			return api.Condition_CONDITION_PENDING, "no target is registered: start farlogd target"
@@ -131,18 +132,18 @@ func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 	return condition, reason
 }
 
-// withUnstored adds to the reason whose reports could not be stored: what is shown of these agents is old.
-func (v *view) withUnstored(status *api.StreamStatus) string {
+// WithUnstored adds to the reason whose reports could not be stored: what is shown of these agents is old.
+func (v *View) WithUnstored(status *api.StreamStatus) string {
 	texts := []string{}
 	if status.Reason != "" {
 		texts = append(texts, status.Reason)
 	}
 	for _, spec := range status.RingSpecs {
-		if why := v.unstored[etcd.KeyTargets+spec.Target]; why != "" {
+		if why := v.Unstored[etcd.KeyTargets+spec.Target]; why != "" {
 			texts = append(texts, fmt.Sprintf("the report of target %s could not be stored: %s", spec.Target, why))
 		}
 	}
-	if why := v.unstored[etcd.KeyDrains+status.Assignment.GetDrain()]; why != "" {
+	if why := v.Unstored[etcd.KeyDrains+status.Assignment.GetDrain()]; why != "" {
 		texts = append(texts, fmt.Sprintf("the report of drain %s could not be stored: %s", status.Assignment.Drain, why))
 	}
 	return strings.Join(texts, "; ")
@@ -164,7 +165,7 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	case full >= api.FullAlarm:
 		return api.Condition_CONDITION_ALARM, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case !status.IsTargetAlive:
-		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, clockTime(ring.Observed.AsTime()))
+		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, ClockTime(ring.Observed.AsTime()))
 	case status.Assignment == nil:
 		return api.Condition_CONDITION_DRAIN_GONE, "no drain has been given it yet"
 	case !status.IsDrainAlive:
@@ -206,4 +207,5 @@ func drainGoneText(status *api.StreamStatus, ring *api.RingState) string {
 		given.StoreDir, given.StoreUuid, given.StoreDir)
 }
 
-func clockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+// ClockTime is a time of day as texts for people give it.
+func ClockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }

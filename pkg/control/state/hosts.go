@@ -1,0 +1,135 @@
+package state
+
+import (
+	"slices"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// AgentsByHost are the ids of the agents of each host, in order: those that live and those that have reported. A host of which only something is declared has none.
+type AgentsByHost map[string][]string
+
+// Add puts an agent on its host; an empty id declares the host alone.
+func (a AgentsByHost) Add(host, id string) {
+	if host == "" {
+		return
+	}
+	if _, isThere := a[host]; !isThere {
+		a[host] = []string{}
+	}
+	if id != "" && !slices.Contains(a[host], id) {
+		a[host] = append(a[host], id)
+		slices.Sort(a[host])
+	}
+}
+
+// TargetHosts are all hosts with targets.
+func (v *View) TargetHosts() AgentsByHost {
+	hosts := AgentsByHost{}
+	for host := range v.TargetSpecs {
+		hosts.Add(host, "")
+	}
+	for id, agent := range v.LiveTargets {
+		hosts.Add(agent.Host, id)
+	}
+	for id, state := range v.Targets {
+		if v.LiveTargets[id] == nil {
+			hosts.Add(state.GetAgent().GetHost(), id)
+		}
+	}
+	return hosts
+}
+
+// DrainHosts are all hosts with drains.
+func (v *View) DrainHosts() AgentsByHost {
+	hosts := AgentsByHost{}
+	for host := range v.DrainSpecs {
+		hosts.Add(host, "")
+	}
+	for id, agent := range v.LiveDrains {
+		hosts.Add(agent.Host, id)
+	}
+	for id, state := range v.Drains {
+		if v.LiveDrains[id] == nil {
+			hosts.Add(state.GetAgent().GetHost(), id)
+		}
+	}
+	return hosts
+}
+
+// RingTotals is how many rings there are, of so many bytes.
+type RingTotals struct {
+	count uint32
+	bytes uint64
+}
+
+// CountRings counts the rings that are wanted of each target.
+func (v *View) CountRings() map[string]RingTotals {
+	counts := map[string]RingTotals{}
+	for _, ring := range v.Rings {
+		have := counts[ring.Target]
+		counts[ring.Target] = RingTotals{have.count + 1, have.bytes + ring.GetStream().GetSpec().GetRingSizeBytes()}
+	}
+	return counts
+}
+
+// CountStreams counts the streams that are assigned to each drain.
+func (v *View) CountStreams() map[string]uint32 {
+	counts := map[string]uint32{}
+	for _, assignment := range v.Assignments {
+		counts[assignment.Drain]++
+	}
+	return counts
+}
+
+func presenceOf(isAlive bool) api.Presence {
+	if isAlive {
+		return api.Presence_PRESENCE_ALIVE
+	}
+	return api.Presence_PRESENCE_GONE
+}
+
+// Target joins what is declared and seen of one host.
+func (v *View) Target(host string, ids []string, counts map[string]RingTotals) *api.Target {
+	target := &api.Target{Host: host, Spec: v.TargetSpecs[host]}
+	isAlive := false
+	for _, id := range ids {
+		state, live := v.Targets[id], v.LiveTargets[id]
+		one := &api.TargetAgent{Agent: live, IsAlive: live != nil, Reported: state.GetReported(), Media: state.GetMedia()}
+		if live == nil {
+			one.Agent = state.GetAgent()
+		}
+		isAlive = isAlive || one.IsAlive
+		target.RingCount += counts[id].count
+		target.RingSizeBytes += counts[id].bytes
+		target.Agents = append(target.Agents, one)
+	}
+	target.Presence = presenceOf(isAlive)
+	return target
+}
+
+// Drain joins what is declared and seen of one host.
+func (v *View) Drain(host string, ids []string, counts map[string]uint32, isDetailed bool) *api.Drain {
+	drain := &api.Drain{Host: host, Spec: v.DrainSpecs[host]}
+	isAlive := false
+	for _, id := range ids {
+		state, live := v.Drains[id], v.LiveDrains[id]
+		one := &api.DrainAgent{Agent: live, IsAlive: live != nil, Reported: state.GetReported(), StreamCount: counts[id]}
+		if live == nil {
+			one.Agent = state.GetAgent()
+		}
+		one.StoreDir = one.Agent.GetStoreDir()
+		for _, progress := range state.GetProgress() {
+			one.Records += progress.Records
+			one.Bytes += progress.Bytes
+		}
+		if isDetailed {
+			one.Progress = state.GetProgress()
+		}
+		isAlive = isAlive || one.IsAlive
+		drain.StreamCount += one.StreamCount
+		drain.Agents = append(drain.Agents, one)
+	}
+	drain.Presence = presenceOf(isAlive)
+	return drain
+}
