@@ -28,20 +28,6 @@ func placeGuards(now *state.View, action reconcile.Action) []clientv3.Cmp {
 	return []clientv3.Cmp{state.UnchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0)}
 }
 
-// keepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI alone may hold records although no epoch was granted.
-func keepSigns(v *state.View, state *api.TargetState) {
-	for _, ring := range state.Rings {
-		if !ring.IsMissing {
-			continue
-		}
-		for _, before := range v.Targets[state.Agent.Id].GetRings() {
-			if before.Stream == ring.Stream {
-				ring.WriterEpoch, ring.AppendedLsn = max(ring.WriterEpoch, before.WriterEpoch), max(ring.AppendedLsn, before.AppendedLsn)
-			}
-		}
-	}
-}
-
 // withEpochs gives each stream of a backup an epoch. One that had none may have been granted some after it was backed up, and its ring is no longer known to be blank.
 func withEpochs(entries []*api.BackupEntry) []*api.BackupEntry {
 	has := map[string]bool{}

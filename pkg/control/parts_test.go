@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,6 +15,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/report"
 )
 
 // largeTarget is a report of so many rings, each as large as they are in practice.
@@ -156,10 +158,18 @@ func TestReport_TwoRingsOfAStream(t *testing.T) {
 	}
 }
 
-// fullEtcd is one that takes nothing.
-type fullEtcd struct{ clientv3.KV }
+// fullEtcd takes nothing while it is full.
+type fullEtcd struct {
+	clientv3.KV
+	isFull atomic.Bool
+}
 
-func (f fullEtcd) Txn(ctx context.Context) clientv3.Txn { return fullTxn{f.KV.Txn(ctx)} }
+func (f *fullEtcd) Txn(ctx context.Context) clientv3.Txn {
+	if !f.isFull.Load() {
+		return f.KV.Txn(ctx)
+	}
+	return fullTxn{f.KV.Txn(ctx)}
+}
 
 type fullTxn struct{ clientv3.Txn }
 
@@ -173,9 +183,10 @@ func TestReport_ThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
-	full := clientv3.NewCtxClient(context.Background())
-	full.KV = fullEtcd{etcd.Client().KV}
-	one.server.reports.client = full
+	client, full := clientv3.NewCtxClient(context.Background()), &fullEtcd{KV: etcd.Client().KV}
+	client.KV = full
+	full.isFull.Store(true)
+	one.server.reports = report.NewKeeper(client, one.server.mirror, true)
 	request := &api.ReportTargetRequest{State: largeTarget(1)}
 	if _, err := one.target.ReportTarget(one.context(), request); err == nil {
 		t.Error("a report that cannot be stored is answered")
@@ -187,7 +198,7 @@ func TestReport_ThatCannotBeStored(t *testing.T) {
 	if why := one.view().WithUnstored(status); !strings.Contains(why, errFull.Error()) {
 		t.Errorf("the status says %q", why)
 	}
-	one.server.reports.client = etcd.Client()
+	full.isFull.Store(false)
 	one.tellTarget(request)
 	one.until("it is alive", func() bool { return one.view().LiveTargets["t1"] != nil })
 	if count := one.server.Instance().ReportsUnstored; count != 0 || one.view().WithUnstored(status) != "" {

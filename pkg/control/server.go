@@ -27,6 +27,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/report"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
@@ -88,8 +89,8 @@ type Server struct {
 	fabric     *fabricStore
 	limiter    *limiter
 	recorder   *recorder
-	liveness   *liveness
-	reports    *reports
+	liveness   *report.Liveness
+	reports    *report.Keeper
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
 	missed     atomic.Int32  // and so often in a row it did not
 	isLeading  atomic.Bool   // this instance reconciles
@@ -122,8 +123,8 @@ func New(config Config) *Server {
 		mirror:   mirror,
 		limiter:  newLimiter(config.CallRate),
 		recorder: newRecorder(config.Client, instanceName(), config.Audit != nil),
-		liveness: newLiveness(config.Client, mirror, config.Lease),
-		reports:  newReports(config.Client, mirror, config.IsSole),
+		liveness: report.NewLiveness(config.Client, mirror, config.Lease),
+		reports:  report.NewKeeper(config.Client, mirror, config.IsSole),
 		stopping: make(chan struct{}),
 	}
 	s.fabric = newFabricStore(config.Client, mirror, s.fresh)
@@ -304,7 +305,7 @@ func (s *Server) Instance() Instance {
 	now, _ := s.mirror.Load()
 	return Instance{
 		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.LiveTargets), DrainsAlive: len(now.LiveDrains),
-		ActsWaiting: int(s.waiting.Load()), ReportsUnstored: len(s.reports.listUnstored()),
+		ActsWaiting: int(s.waiting.Load()), ReportsUnstored: len(s.reports.ListUnstored()),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/report"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -88,8 +89,8 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 		return nil, err
 	}
 	now, _ := s.mirror.Load()
-	keepSigns(now, request.State)
-	report, err := keepReport(ctx, s.reports, &state.TargetKind, agent.Id, request.State)
+	report.KeepSigns(now, request.State)
+	report, err := report.Keep(ctx, s.reports, &state.TargetKind, agent.Id, request.State)
 	if err == nil {
 		err = s.touch(ctx, access.RoleTarget, agent)
 	}
@@ -109,7 +110,7 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	if err := s.register(ctx, access.RoleDrain, agent); err != nil {
 		return nil, err
 	}
-	report, err := keepReport(ctx, s.reports, &state.DrainKind, agent.Id, request.State)
+	report, err := report.Keep(ctx, s.reports, &state.DrainKind, agent.Id, request.State)
 	if err == nil {
 		err = s.touch(ctx, access.RoleDrain, agent)
 	}
@@ -128,9 +129,9 @@ func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api
 	now, _ := s.mirror.Load()
 	id, isKnown := unchanged.Agent.Id, false
 	if role == access.RoleTarget {
-		isKnown = s.reports.isTold(etcd.KeyTargets+id, unchanged.Report, now.Targets[id])
+		isKnown = s.reports.IsKnown(etcd.KeyTargets+id, unchanged.Report, now.Targets[id])
 	} else {
-		isKnown = s.reports.isTold(etcd.KeyDrains+id, unchanged.Report, now.Drains[id])
+		isKnown = s.reports.IsKnown(etcd.KeyDrains+id, unchanged.Report, now.Drains[id])
 	}
 	if !isKnown {
 		return false, nil
@@ -176,5 +177,5 @@ func (s *Server) begin(ctx context.Context, role access.Role, agent *api.Agent) 
 
 // touch renews the life of an agent whose report is stored.
 func (s *Server) touch(ctx context.Context, role access.Role, agent *api.Agent) error {
-	return s.liveness.touch(ctx, livePrefix[role]+agent.Id, agent)
+	return s.liveness.Touch(ctx, livePrefix[role]+agent.Id, agent)
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,8 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
-	"github.com/farlog/farlog/pkg/control/etcd"
-	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -22,8 +19,6 @@ import (
 const (
 	// hostInterval is how often host agents measure and report.
 	hostInterval = 5 * time.Second
-	// hostKept is how old a host's measurements in etcd become while they do not move: placement goes by them for reconcile.MeasuredMax.
-	hostKept = reconcile.MeasuredMax / 3
 )
 
 // ReportHost implements farlog.v1.HostService: it takes what was measured, and tells where to go.
@@ -36,7 +31,7 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	toOurClock(state, time.Now())
-	if err := s.reports.keepHost(ctx, state); err != nil {
+	if err := s.reports.KeepHost(ctx, state); err != nil {
 		return nil, err
 	}
 	now, _ := s.mirror.Load()
@@ -79,39 +74,6 @@ func doorsFor(v *state.View, host string) (doors []*api.Door) {
 	return doors
 }
 
-// keepHost shows what a host measured to those who ask this instance. What is in etcd, by which every instance places, is what it was while it differs by little: so a way that drifts slowly is
-// compared with what is decided by, and not with the report before.
-func (r *reports) keepHost(ctx context.Context, state *api.HostState) error {
-	r.mutex.Lock()
-	r.hosts[state.Host] = state
-	r.mutex.Unlock()
-	now, _ := r.mirror.Load()
-	before := now.Hosts[state.Host]
-	if !reconcile.IsMoved(before, state) && state.Reported.AsTime().Sub(before.Reported.AsTime()) < hostKept {
-		return nil
-	}
-	value, err := etcd.Encode(state)
-	if err != nil {
-		return refusal.InvalidArgument("", []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
-	}
-	put, err := r.client.Put(ctx, etcd.KeyHosts+state.Host, value)
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", etcd.KeyHosts+state.Host, err)
-	}
-	return r.mirror.WaitRevision(ctx, put.Header.Revision)
-}
-
-// lastOfHost is the newest that is known here of a host.
-func (r *reports) lastOfHost(now *state.View, host string) *api.HostState {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	kept, told := now.Hosts[host], r.hosts[host]
-	if kept == nil || told != nil && told.Reported.AsTime().After(kept.Reported.AsTime()) {
-		return told
-	}
-	return kept
-}
-
 // ListHosts implements farlog.v1.FabricService.
 func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*api.ListHostsResponse, error) {
 	now, err := s.fresh()
@@ -127,6 +89,6 @@ func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*a
 		return nil, err
 	}
 	response := &api.ListHostsResponse{Revision: now.Revision}
-	response.Hosts, response.NextPageToken, err = onePage(request, names, func(host string) (*api.HostState, bool) { return s.reports.lastOfHost(now, host), true })
+	response.Hosts, response.NextPageToken, err = onePage(request, names, func(host string) (*api.HostState, bool) { return s.reports.LastOfHost(now, host), true })
 	return response, err
 }

@@ -1,4 +1,5 @@
-package control
+// Package report keeps what agents report in etcd: what has changed at once, figures now and then, and who lives.
+package report
 
 import (
 	"context"
@@ -34,8 +35,8 @@ const unstoredKept = 30 * time.Second
 // reportBytesMost bounds what of a report is written at once: etcd takes 1.5 MiB a transaction.
 const reportBytesMost = 512 << 10
 
-// reports keeps what agents report.
-type reports struct {
+// Keeper keeps what agents report.
+type Keeper struct {
 	client *clientv3.Client
 	mirror *state.Mirror
 	every  time.Duration
@@ -66,19 +67,19 @@ type told struct {
 	state  proto.Message
 }
 
-func newReports(client *clientv3.Client, mirror *state.Mirror, isSole bool) *reports {
+func NewKeeper(client *clientv3.Client, mirror *state.Mirror, isSole bool) *Keeper {
 	every := figuresKept
 	if isSole {
 		every = figuresKeptSole
 	}
-	return &reports{client: client, mirror: mirror, every: every, kept: map[string]*movedFigures{}, unstored: map[string]unstored{}, hosts: map[string]*api.HostState{},
+	return &Keeper{client: client, mirror: mirror, every: every, kept: map[string]*movedFigures{}, unstored: map[string]unstored{}, hosts: map[string]*api.HostState{},
 		told: map[string]told{}, last: rand.Uint64()}
 }
 
-// keepReport stores a report, and gives it a name; 0: something else has taken its place already. Only parts that have
+// Keep stores a report, and gives it a name; 0: something else has taken its place already. Only parts that have
 // changed are written, those of which nothing but figures has when it is their turn. A report is not guarded: the last
 // one is the truth.
-func keepReport[S, P proto.Message](ctx context.Context, r *reports, k *state.AgentKind[S, P], id string, report S) (uint64, error) {
+func Keep[S, P proto.Message](ctx context.Context, r *Keeper, k *state.AgentKind[S, P], id string, report S) (uint64, error) {
 	key := k.Heads + id
 	names := k.InOrder(report)
 	now, _ := r.mirror.Load()
@@ -112,7 +113,7 @@ func keepReport[S, P proto.Message](ctx context.Context, r *reports, k *state.Ag
 }
 
 // noteUnstored remembers that a report could not be stored; noteStored that it could, with what was written of it.
-func (r *reports) noteUnstored(key string, err error) {
+func (r *Keeper) noteUnstored(key string, err error) {
 	r.mutex.Lock()
 	r.unstored[key] = unstored{err.Error(), time.Now()}
 	r.mutex.Unlock()
@@ -123,7 +124,7 @@ func (r *reports) noteUnstored(key string, err error) {
 	})
 }
 
-func (r *reports) noteStored(key string, written map[string]bool) {
+func (r *Keeper) noteStored(key string, written map[string]bool) {
 	if now, _ := r.mirror.Load(); now.Unstored[key] != "" {
 		r.mirror.Show(func(now, next *state.View) bool {
 			next.Unstored = maps.Clone(now.Unstored)
@@ -142,8 +143,8 @@ func (r *reports) noteStored(key string, written map[string]bool) {
 	}
 }
 
-// listUnstored gives the agents whose last report to this instance could not be stored, by key, and why.
-func (r *reports) listUnstored() map[string]string {
+// ListUnstored gives the agents whose last report to this instance could not be stored, by key, and why.
+func (r *Keeper) ListUnstored() map[string]string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	maps.DeleteFunc(r.unstored, func(_ string, one unstored) bool { return time.Since(one.at) > unstoredKept })
@@ -155,7 +156,7 @@ func (r *reports) listUnstored() map[string]string {
 }
 
 // name gives a report a name that no other one has, of this instance or of another; isSeen tells whether what the mirror shows is what was reported.
-func (r *reports) name(key string, seen proto.Message, isSeen bool) uint64 {
+func (r *Keeper) name(key string, seen proto.Message, isSeen bool) uint64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	delete(r.told, key)
@@ -167,8 +168,8 @@ func (r *reports) name(key string, seen proto.Message, isSeen bool) uint64 {
 	return r.last
 }
 
-// isTold tells whether a report was the last one of an agent to this instance, and nothing has taken the place of what it said.
-func (r *reports) isTold(key string, report uint64, seen proto.Message) bool {
+// IsKnown tells whether a report was the last one of an agent to this instance, and nothing has taken the place of what it said.
+func (r *Keeper) IsKnown(key string, report uint64, seen proto.Message) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return report != 0 && r.told[key] == told{report, seen}
@@ -176,7 +177,7 @@ func (r *reports) isTold(key string, report uint64, seen proto.Message) bool {
 
 // write makes all that is written of a report durable, in as few transactions as etcd takes: a small one is stored as a
 // whole. The last is that of the head.
-func (r *reports) write(ctx context.Context, writes []state.ReportWrite) error {
+func (r *Keeper) write(ctx context.Context, writes []state.ReportWrite) error {
 	var batches [][]clientv3.Op
 	size := 0
 	for _, write := range writes {
@@ -199,7 +200,7 @@ func (r *reports) write(ctx context.Context, writes []state.ReportWrite) error {
 }
 
 // writeParts writes several transactions at once: one write to the disk is several's.
-func (r *reports) writeParts(ctx context.Context, batches [][]clientv3.Op) (newest int64, err error) {
+func (r *Keeper) writeParts(ctx context.Context, batches [][]clientv3.Op) (newest int64, err error) {
 	var workers errgroup.Group
 	var mutex sync.Mutex
 	workers.SetLimit(etcd.BatchesAtOnce)
@@ -220,7 +221,7 @@ func (r *reports) writeParts(ctx context.Context, batches [][]clientv3.Op) (newe
 }
 
 // turn takes in which parts have moved, and gives those that have waited long enough to be written.
-func (r *reports) turn(key string, moved map[string]bool) map[string]bool {
+func (r *Keeper) turn(key string, moved map[string]bool) map[string]bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	waiting := r.kept[key]
@@ -237,4 +238,18 @@ func (r *reports) turn(key string, moved map[string]bool) map[string]bool {
 		return map[string]bool{}
 	}
 	return maps.Clone(waiting.parts)
+}
+
+// KeepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI alone may hold records although no epoch was granted.
+func KeepSigns(v *state.View, state *api.TargetState) {
+	for _, ring := range state.Rings {
+		if !ring.IsMissing {
+			continue
+		}
+		for _, before := range v.Targets[state.Agent.Id].GetRings() {
+			if before.Stream == ring.Stream {
+				ring.WriterEpoch, ring.AppendedLsn = max(ring.WriterEpoch, before.WriterEpoch), max(ring.AppendedLsn, before.AppendedLsn)
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package control
+package report
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
+// Liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
 // runs out; everything else that is known about it stays. An agent may report through any control instance, several at
 // once even, and only what etcd says of its key counts: the mirror tells it, and etcd itself where the lease is to be another.
-type liveness struct {
+type Liveness struct {
 	client  *clientv3.Client
 	mirror  *state.Mirror
 	ttl     time.Duration
 	renewed sync.Map // by key: renewal
 }
 
-func newLiveness(client *clientv3.Client, mirror *state.Mirror, ttl time.Duration) *liveness {
-	return &liveness{client: client, mirror: mirror, ttl: ttl}
+func NewLiveness(client *clientv3.Client, mirror *state.Mirror, ttl time.Duration) *Liveness {
+	return &Liveness{client: client, mirror: mirror, ttl: ttl}
 }
 
 // renewal is when a lease was last renewed here.
@@ -40,9 +40,9 @@ type renewal struct {
 // renewalsPerLease is how often in its time a lease is renewed at most: agents report more often than that.
 const renewalsPerLease = 5
 
-// touch says that an agent lives: it renews the lease under its key, or makes a new one when there is none or the key
+// Touch says that an agent lives: it renews the lease under its key, or makes a new one when there is none or the key
 // names an earlier process.
-func (l *liveness) touch(ctx context.Context, key string, agent *api.Agent) error {
+func (l *Liveness) Touch(ctx context.Context, key string, agent *api.Agent) error {
 	if isAlive, err := l.renewKnown(ctx, key, agent); isAlive || err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (l *liveness) touch(ctx context.Context, key string, agent *api.Agent) erro
 }
 
 // renewKnown renews the lease that the mirror shows under a key; false: etcd has to be asked.
-func (l *liveness) renewKnown(ctx context.Context, key string, agent *api.Agent) (bool, error) {
+func (l *Liveness) renewKnown(ctx context.Context, key string, agent *api.Agent) (bool, error) {
 	now, _ := l.mirror.Load()
 	lease := clientv3.LeaseID(now.Leases[key])
 	if lease == clientv3.NoLease || !proto.Equal(now.LiveAgent(key), agent) {
@@ -79,7 +79,7 @@ func (l *liveness) renewKnown(ctx context.Context, key string, agent *api.Agent)
 }
 
 // renew is false when the agent needs a new lease.
-func (l *liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
+func (l *Liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
 	if len(kvs) == 0 || kvs[0].Lease == int64(clientv3.NoLease) {
 		return false, nil
 	}
@@ -91,7 +91,7 @@ func (l *liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue
 }
 
 // keepAlive is false when the lease has run out.
-func (l *liveness) keepAlive(ctx context.Context, key string, lease clientv3.LeaseID) (bool, error) {
+func (l *Liveness) keepAlive(ctx context.Context, key string, lease clientv3.LeaseID) (bool, error) {
 	_, err := l.client.KeepAliveOnce(ctx, lease)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return false, nil
@@ -104,7 +104,7 @@ func (l *liveness) keepAlive(ctx context.Context, key string, lease clientv3.Lea
 
 // grant writes the key under a new lease, unless somebody else has written it since it was read: two calls at the
 // same time must not leave the key under one lease and renew the other. False: look again.
-func (l *liveness) grant(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
+func (l *Liveness) grant(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
 	value, err := etcd.Encode(agent)
 	if err != nil {
 		return false, err
