@@ -23,6 +23,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -137,7 +138,7 @@ func (r *recorder) refuse(ctx context.Context, caller access.Caller, method stri
 
 func (r *recorder) begin(ctx context.Context, caller access.Caller, method string, request any) *Act {
 	now := time.Now().UTC()
-	unique, _ := newToken() // a time alone may come twice; no secret
+	unique, _ := grant.NewToken() // a time alone may come twice; no secret
 	act := &Act{
 		ID: fmt.Sprintf("%019d-%x", now.UnixNano(), unique[:min(len(unique), 6)]), Time: now, Who: string(caller.ID), What: method[strings.LastIndexByte(method, '/')+1:],
 		Outcome: outcomePending, Instance: r.instance,

@@ -19,6 +19,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
@@ -228,9 +229,9 @@ func restored(entry *api.BackupEntry) (*api.BackupEntry, error) {
 		value, err = rewritten(key, value, new(api.Assignment), func(given *api.Assignment) { given.Generation += restoreLeap })
 	case etcd.KeyAdmissions:
 		value, err = rewritten(key, value, new(api.Admission), func(admission *api.Admission) {
-			for _, grant := range admission.Grants {
-				if isDrain(grant) {
-					grant.Generation += restoreLeap
+			for _, granted := range admission.Grants {
+				if grant.IsDrain(granted) {
+					granted.Generation += restoreLeap
 				}
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -98,7 +99,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			<-start
-			_, _, granted = nextEpoch(t.Context(), r.client, now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil)
+			_, _, granted = grant.NextEpoch(t.Context(), r.client, now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil)
 		})
 		both.Go(func() {
 			<-start

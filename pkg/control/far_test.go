@@ -17,6 +17,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 )
 
 // farRing is a ring that its target, on host alpha, offers to other hosts.
@@ -89,7 +90,7 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	one := startFar(t)
 	answered := one.acquireFar("")
 	admission := one.untilAdmission(1)
-	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || len(admission.Grants[0].Token) != tokenLen || admission.Grants[0].Expires == nil {
+	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || len(admission.Grants[0].Token) != grant.TokenLen || admission.Grants[0].Expires == nil {
 		t.Fatalf("the target is told %v", admission)
 	}
 	one.confirm(1, 0)
@@ -132,7 +133,7 @@ func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
 		admission := telling.untilAdmission(epoch)
 		telling.confirm(epoch, epoch)
 		token := granting.granted(answered).Members[0].Token
-		if len(token) != tokenLen || drawn[string(token)] || len(admission.Grants) != 1 || !bytes.Equal(admission.Grants[0].Token, token) {
+		if len(token) != grant.TokenLen || drawn[string(token)] || len(admission.Grants) != 1 || !bytes.Equal(admission.Grants[0].Token, token) {
 			t.Errorf("epoch %d: the target is told of %d tokens, expected the one that was granted alone, and a new one", epoch, len(admission.Grants))
 		}
 		drawn[string(token)] = true
@@ -248,7 +249,7 @@ func (i *instance) drainToken(agent *api.Agent) []byte {
 			continue
 		}
 		given := message.Assignments[0]
-		if given.Uri != "verbs://alpha:7472/a" || len(given.Token) != tokenLen {
+		if given.Uri != "verbs://alpha:7472/a" || len(given.Token) != grant.TokenLen {
 			i.t.Fatalf("drain is told %s with a token of %d bytes", given.Uri, len(given.Token))
 		}
 		return given.Token

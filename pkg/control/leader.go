@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/deletion"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/control/tracing"
@@ -169,10 +171,10 @@ func (r *reconciler) perform(ctx context.Context, planned *state.View, action re
 	guards = append(slices.Clone(guards), actionGuards(planned, action)...)
 	var changes map[int]func(*api.Admission) error
 	if action.Retire != "" {
-		changes = withoutDrains(reconcile.MemberCount(planned.Streams[action.Retire]))
+		changes = grant.WithoutDrains(reconcile.MemberCount(planned.Streams[action.Retire]))
 	}
 	for member, change := range changes {
-		unchanged, write, err := admissionWrite(ctx, r.client, reconcile.MemberKey(action.Stream(), member), change)
+		unchanged, write, err := grant.AdmissionWrite(ctx, r.client, reconcile.MemberKey(action.Stream(), member), change)
 		if err != nil {
 			return err
 		}
@@ -216,7 +218,7 @@ func actionWrites(planned *state.View, action reconcile.Action) (key string, wri
 	var message proto.Message
 	switch {
 	case action.Retire != "" || action.Forget != "":
-		return endWrites(planned, action)
+		return deletion.EndWrites(planned, action)
 	case action.Place != nil:
 		key, message = etcd.KeyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member)), action.Place
 	case action.Renew != nil:
@@ -230,40 +232,4 @@ func actionWrites(planned *state.View, action reconcile.Action) (key string, wri
 	}
 	value, err := etcd.Encode(message)
 	return key, []clientv3.Op{clientv3.OpPut(key, value)}, err
-}
-
-// admissionsOf is what an action changes at the doors of a stream's rings, by member. A drain that is replaced is shut out with its tokens.
-func admissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
-	if keep := action.Keep; keep != nil {
-		return map[int]func(*api.Admission) error{keep.Member: func(admission *api.Admission) error {
-			keepWriter(admission, keep.Epoch)
-			return nil
-		}}
-	}
-	to := action.Assign
-	if to == nil {
-		return nil
-	}
-	uris := []string{to.Uri}
-	if len(to.Members) > 0 {
-		uris = nil
-	}
-	for _, member := range to.Members {
-		uris = append(uris, member.Uri)
-	}
-	changes := map[int]func(*api.Admission) error{}
-	for i, uri := range uris {
-		changes[i] = func(admission *api.Admission) error {
-			var token []byte
-			if reconcile.IsFar(uri) {
-				var err error
-				if token, err = newToken(); err != nil {
-					return err
-				}
-			}
-			admitDrain(admission, to.Generation, token)
-			return nil
-		}
-	}
-	return changes
 }

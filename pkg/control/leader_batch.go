@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -12,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/control/tracing"
@@ -78,7 +77,7 @@ func inBatches(planned *state.View, actions []reconcile.Action) (batches []batch
 	for len(actions) > 0 {
 		stream, count, doors := actions[0].Stream(), 0, 0
 		for count < len(actions) && actions[count].Stream() == stream {
-			doors += len(admissionsOf(actions[count]))
+			doors += len(grant.AdmissionsOf(actions[count]))
 			count++
 		}
 		guards := groupGuards(planned, actions[:count])
@@ -99,7 +98,7 @@ func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batc
 		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 		defer func() { tracing.EndSpan(span, err) }()
 	}
-	guards, doors, taken := slices.Concat(guards, batch.guards), doorChanges{}, map[string]bool{}
+	guards, doors, taken := slices.Concat(guards, batch.guards), grant.AdmissionChanges{}, map[string]bool{}
 	var writes []clientv3.Op
 	for _, action := range batch.actions {
 		key, puts, err := actionWrites(planned, action)
@@ -111,11 +110,11 @@ func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batc
 		}
 		taken[key] = true
 		writes = append(writes, puts...)
-		for member, change := range admissionsOf(action) {
-			doors.add(reconcile.MemberKey(action.Stream(), member), change)
+		for member, change := range grant.AdmissionsOf(action) {
+			doors.Add(reconcile.MemberKey(action.Stream(), member), change)
 		}
 	}
-	unchanged, puts, err := admissionWrites(ctx, r.client, doors)
+	unchanged, puts, err := grant.AdmissionWrites(ctx, r.client, doors)
 	if err != nil {
 		return 0, err
 	}
@@ -134,44 +133,4 @@ func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batc
 		r.logDecision(action)
 	}
 	return done.Header.Revision, nil
-}
-
-// doorChanges are what is to be changed at the doors of rings, by their MemberKey, one after the other.
-type doorChanges map[string][]func(*api.Admission) error
-
-func (d doorChanges) add(name string, change func(*api.Admission) error) {
-	d[name] = append(d[name], change)
-}
-
-// admissionWrites is admissionWrite for many rings, read in one transaction.
-func admissionWrites(ctx context.Context, client *clientv3.Client, doors doorChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
-	names := slices.Sorted(maps.Keys(doors))
-	var reads []clientv3.Op
-	for _, name := range names {
-		reads = append(reads, clientv3.OpGet(etcd.KeyAdmissions+name))
-	}
-	if len(reads) == 0 {
-		return nil, nil, nil
-	}
-	got, err := client.Txn(ctx).Then(reads...).Commit()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read %d admissions: %w", len(reads), err)
-	}
-	for i, name := range names {
-		guard, write, err := changeAdmission(name, got.Responses[i].GetResponseRange().Kvs, func(admission *api.Admission) error {
-			for _, change := range doors[name] {
-				if err := change(admission); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		if write != nil {
-			unchanged, writes = append(unchanged, guard), append(writes, *write)
-		}
-	}
-	return unchanged, writes, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 )
 
 func (i *instance) epochs(request *api.ListEpochsRequest) *api.ListEpochsResponse {
@@ -84,12 +85,12 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	if plain := one.epochs(&api.ListEpochsRequest{}); len(plain.Epochs[0].Past) != 0 {
 		t.Errorf("not asked for: %v", plain)
 	}
-	for range pastMost {
+	for range grant.PastMost {
 		acquire("h1", "gate")
 	}
 	past := one.pastTexts("a")
-	if len(past) != pastMost || !strings.HasPrefix(past[0], "21 ") || !strings.HasPrefix(past[pastMost-1], "6 ") {
-		t.Errorf("after %d more: %d kept, %q", pastMost, len(past), past)
+	if len(past) != grant.PastMost || !strings.HasPrefix(past[0], "21 ") || !strings.HasPrefix(past[grant.PastMost-1], "6 ") {
+		t.Errorf("after %d more: %d kept, %q", grant.PastMost, len(past), past)
 	}
 	restored := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	if err := restored.restore(one.backup()); err != nil {

@@ -10,6 +10,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/deletion"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -59,11 +60,11 @@ func (p *fabricPlan) pruneStream(v *state.View, left check.Routes, caller access
 		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: route %q selects it", by)
 		return
 	}
-	if reason := whyNotDelete(v, name, false); reason != "" {
+	if reason := deletion.WhyNot(v, name, false); reason != "" {
 		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: %s", reason)
 		return
 	}
-	p.deletions = append(p.deletions, newDeletion(v, name, false, string(caller.ID)))
+	p.deletions = append(p.deletions, deletion.New(v, name, false, string(caller.ID)))
 	p.changes = append(p.changes, &api.Change{Kind: "stream", Name: name, IsDeleted: true})
 }
 
@@ -77,8 +78,8 @@ func endPruned(ctx context.Context, client *clientv3.Client, v *state.View, plan
 			return 0, err
 		}
 	}
-	for _, deletion := range plan.deletions {
-		if revision, err = beginDeletion(ctx, client, v, routesSince, deletion); err != nil {
+	for _, ending := range plan.deletions {
+		if revision, err = deletion.Begin(ctx, client, v, routesSince, ending); err != nil {
 			return 0, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/deletion"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
@@ -282,7 +283,7 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "right"); status.Code(err) != codes.Aborted {
 		t.Errorf("selected meanwhile, and deleted: %v", err)
 	}
-	if _, err := beginDeletion(one.context(), etcd.Client(), seen, seen.Revision, newDeletion(seen, "b", false, "test")); status.Code(err) != codes.Aborted {
+	if _, err := deletion.Begin(one.context(), etcd.Client(), seen, seen.Revision, deletion.New(seen, "b", false, "test")); status.Code(err) != codes.Aborted {
 		t.Errorf("a stream, when routes have changed: %v", err)
 	}
 	if err := m.WaitRevision(one.context(), revision); err != nil {

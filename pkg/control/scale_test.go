@@ -10,6 +10,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 )
 
 // As many as a test has time for. `build/gobench fabric` is the same with 10,000 streams on 100 hosts, and measures.
@@ -32,12 +33,12 @@ func (f *scaleFabric) reportAll(round int) {
 	for i := range scaleTargets {
 		host := fmt.Sprintf("host%02d", i)
 		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, Reported: timestamppb.Now()}, &api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, Reported: timestamppb.Now()}
-		for _, ring := range ringsOf(now, "t"+host).Rings {
+		for _, ring := range grant.RingsOf(now, "t"+host).Rings {
 			name := ring.Stream.Spec.Name
 			target.Rings = append(target.Rings, &api.RingState{Stream: name, Target: target.Agent.Id, Uri: "mem:/" + name, RingUuid: []byte(fmt.Sprintf("%-16.16s", name)), Observed: timestamppb.Now(),
 				CapacityBytes: 1 << 20, AppendedLsn: 64, HeadLsn: 64, CreditLsn: uint64(64 + round), Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT}})
 		}
-		for _, given := range assignmentsOf(now, drain.Agent).Assignments {
+		for _, given := range grant.AssignmentsOf(now, drain.Agent).Assignments {
 			drain.Progress = append(drain.Progress, &api.DrainProgress{Stream: given.Stream, RingUuid: given.RingUuid, StoredLsn: uint64(64 + round)})
 		}
 		if _, err := f.target.ReportTarget(f.context(), &api.ReportTargetRequest{State: target}); err != nil {

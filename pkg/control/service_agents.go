@@ -6,13 +6,12 @@ import (
 	"strings"
 	"unicode"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
-	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/report"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -29,27 +28,8 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 	if err := s.begin(stream.Context(), access.RoleTarget, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *state.View) *api.WatchRingsResponse { return ringsOf(v, request.Agent.Id) }
+	wanted := func(v *state.View) *api.WatchRingsResponse { return grant.RingsOf(v, request.Agent.Id) }
 	return watch(s, stream.Context(), etcd.KeyLiveTargets+request.Agent.Id, wanted, stream.Send)
-}
-
-// ringsOf is what a target is told.
-func ringsOf(v *state.View, target string) *api.WatchRingsResponse {
-	response := new(api.WatchRingsResponse)
-	for _, name := range v.RingsAt.ByAgent[target] {
-		response.Rings = append(response.Rings, ringSpec(v, name))
-	}
-	return response
-}
-
-// ringSpec is what a target is told of a ring.
-func ringSpec(v *state.View, name string) *api.RingSpec {
-	spec := proto.Clone(v.Rings[name]).(*api.RingSpec)
-	spec.Admission = admissionTold(v, name)
-	if deletion := v.Deletions[spec.Stream.Spec.Name]; reconcile.IsBeingDeleted(deletion) {
-		spec.Deletion = deletion.Stage
-	}
-	return spec
 }
 
 // WatchAssignments implements farlog.v1.DrainService: the rings given to one drain, again whenever they change.
@@ -57,25 +37,8 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 	if err := s.begin(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *state.View) *api.WatchAssignmentsResponse { return assignmentsOf(v, request.Agent) }
+	wanted := func(v *state.View) *api.WatchAssignmentsResponse { return grant.AssignmentsOf(v, request.Agent) }
 	return watch(s, stream.Context(), etcd.KeyLiveDrains+request.Agent.Id, wanted, stream.Send)
-}
-
-// assignmentsOf is what a drain is told.
-func assignmentsOf(v *state.View, drain *api.Agent) *api.WatchAssignmentsResponse {
-	response := new(api.WatchAssignmentsResponse)
-	for _, name := range v.GivenTo.ByAgent[drain.Id] {
-		// The id survives a restart with another --store-dir; the right to the stream does not.
-		if given := v.Assignments[name]; reconcile.WritesStore(drain, given) && reconcile.MayDrain(drain, name) {
-			told := proto.Clone(given).(*api.Assignment)
-			told.Token = drainToken(v, given, 0)
-			for i, member := range told.Members {
-				member.Token = drainToken(v, given, i)
-			}
-			response.Assignments = append(response.Assignments, told)
-		}
-	}
-	return response
 }
 
 // ReportTarget implements farlog.v1.TargetService.

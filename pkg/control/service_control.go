@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,6 +15,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -66,15 +66,15 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err != nil {
 		return nil, err
 	}
-	admitting, err := newAdmitting(now, rings, request)
+	admitting, err := grant.NewWriterAdmission(now, rings, request)
 	if err != nil {
 		return nil, err
 	}
 	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
 	// The caller may have seen that before the target has.
-	known := knownEpoch(rings)
+	known := grant.KnownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, revision, err := nextEpoch(ctx, s.config.Client, now, grantOf(now, rings, admitting, request), max(known, seen), len(rings), admitting.admit, nil)
+	granted, revision, err := grant.NextEpoch(ctx, s.config.Client, now, grant.New(now, rings, admitting, request), max(known, seen), len(rings), admitting.Admit, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		s.config.OnGrant(request.Stream)
 	}
 	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid(),
-		"is_far", slices.Contains(admitting.isFar, true), "by", callerOf(ctx).ID)
+		"is_far", slices.Contains(admitting.IsFar, true), "by", callerOf(ctx).ID)
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
-	wanted := admitting.confirmation(now, request.Stream, granted.Epoch)
-	if slices.Contains(wanted.isAsked, true) {
+	wanted := admitting.Confirmation(now, request.Stream, granted.Epoch)
+	if slices.Contains(wanted.IsAsked, true) {
 		err := tracing.InSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
-			now, err = wanted.wait(ctx, s.mirror)
+			now, err = wanted.Wait(ctx, s.mirror)
 			return err
 		})
 		if err != nil {
@@ -97,81 +97,14 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		}
 	}
 	for i, member := range granted.Members {
-		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream, i)]); admitting.isFar[i] {
-			member.Token = admitting.tokens[i]
+		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream, i)]); admitting.IsFar[i] {
+			member.Token = admitting.Tokens[i]
 			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri
 			}
 		}
 	}
 	return &api.AcquireWriterResponse{Grant: granted}, nil
-}
-
-// admitting is what a grant changes at the doors of a stream's rings.
-type admitting struct {
-	isFar  []bool
-	hadFar []bool // there was a writer from another host before
-	tokens [][]byte
-	from   [][]string // the addresses from which each token may be brought
-}
-
-func newAdmitting(v *state.View, rings []*api.RingState, request *api.AcquireWriterRequest) (*admitting, error) {
-	a := &admitting{hadFar: make([]bool, len(rings))}
-	for _, ring := range rings {
-		isFar, err := isFarHolder(v, ring, request)
-		if err != nil {
-			return nil, err
-		}
-		token, err := newToken()
-		if err != nil {
-			return nil, err
-		}
-		a.isFar, a.tokens = append(a.isFar, isFar), append(a.tokens, token)
-		a.from = append(a.from, origins(v, request.Holder.GetAddresses(), request.Holder.GetHost(), ring))
-	}
-	return a, nil
-}
-
-func (a *admitting) admit(i int, admission *api.Admission, epoch uint32) error {
-	a.hadFar[i] = slices.ContainsFunc(admission.Grants, isWriter)
-	if a.isFar[i] {
-		admitWriter(admission, epoch, a.tokens[i], a.from[i], time.Now().Add(grantUnusedMax))
-	} else if a.hadFar[i] {
-		endWriters(admission, epoch)
-	}
-	return nil
-}
-
-func (a *admitting) confirmation(v *state.View, stream string, epoch uint32) *confirmation {
-	c := &confirmation{stream: stream, epoch: epoch, isLetIn: a.isFar, required: reconcile.Quorum(v.Streams[stream]), fences: reconcile.FenceCount(v.Streams[stream])}
-	for i := range a.isFar {
-		isAlive := v.LiveTargets[v.Rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
-		c.isAsked = append(c.isAsked, a.isFar[i] || a.hadFar[i] && isAlive)
-	}
-	return c
-}
-
-// grantOf is a grant without its epoch and, because it is kept and shown, without a token.
-func grantOf(v *state.View, rings []*api.RingState, admitting *admitting, request *api.AcquireWriterRequest) *api.Grant {
-	stream := v.Streams[request.Stream]
-	grant := &api.Grant{
-		Stream:       request.Stream,
-		StreamId:     stream.StreamId,
-		K:            stream.K,
-		Level:        stream.Spec.Level,
-		Policy:       stream.Spec.Policy,
-		RecordLenMax: stream.Spec.RecordLenMax,
-		Deadline:     stream.Spec.Deadline,
-		Holder:       request.Holder,
-	}
-	for i, ring := range rings {
-		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(v.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
-		if admitting.isFar[i] {
-			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
-		}
-		grant.Members = append(grant.Members, member)
-	}
-	return grant
 }
 
 // waitRings waits, within the call's deadline and acquireWaitMax, for a stream's rings to be ready. One of several that was there once may be gone.

@@ -12,6 +12,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -91,7 +92,7 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 	for _, i := range changed {
 		key := reconcile.MemberKey(name, i)
 		seen := reconcile.SeenRing(now.Targets, now.Rings[key])
-		isFar, err := isFarHolder(now, seen, asked)
+		isFar, err := grant.IsFar(now, seen, asked)
 		if err != nil {
 			return nil, err
 		}
@@ -103,11 +104,11 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 			granted.Members[i] = proto.Clone(ring).(*api.Member) // what is kept has no token
 		}
 		if isFar {
-			if ring.Token, err = newToken(); err != nil {
+			if ring.Token, err = grant.NewToken(); err != nil {
 				return nil, err
 			}
-			unchanged, write, err := admissionWrite(ctx, s.config.Client, key, func(admission *api.Admission) error {
-				admitWriter(admission, request.Epoch, ring.Token, origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grantUnusedMax))
+			unchanged, write, err := grant.AdmissionWrite(ctx, s.config.Client, key, func(admission *api.Admission) error {
+				grant.AdmitWriter(admission, request.Epoch, ring.Token, grant.Origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grant.UnusedMax))
 				return nil
 			})
 			if err != nil {
@@ -126,7 +127,7 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 		return nil, fmt.Errorf("let the writer of stream %q in at another ring: %w", name, err)
 	}
 	if !put.Succeeded {
-		return nil, errRingsChanged
+		return nil, grant.ErrRingsChanged
 	}
 	s.config.Logger.Info("extended", "stream", name, "epoch", request.Epoch, "members", changed, "host", request.Holder.GetHost(), "pid", request.Holder.GetPid(), "by", callerOf(ctx).ID)
 	return response, s.mirror.WaitRevision(ctx, put.Header.Revision)

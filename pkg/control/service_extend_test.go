@@ -16,6 +16,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -46,7 +47,7 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 		t.Errorf("before the new ring is there: %v, %v", response, err)
 	}
 	fresh := farRing("a", "t1")
-	fresh.RingUuid = bytes.Repeat([]byte{7}, ringUUIDLen)
+	fresh.RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", fresh)
 	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
 	for what, wrong := range map[string]func(*api.ExtendWriterRequest){
@@ -66,7 +67,7 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	}
 	ring := response.Members[0].Ring
 	admission := one.untilAdmission(1)
-	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || !bytes.Equal(admission.Grants[0].Token, ring.Token) || len(ring.Token) != tokenLen || bytes.Equal(ring.Token, former.Token) {
+	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || !bytes.Equal(admission.Grants[0].Token, ring.Token) || len(ring.Token) != grant.TokenLen || bytes.Equal(ring.Token, former.Token) {
 		t.Errorf("the writer is told %v, the target %v", ring, admission)
 	}
 	if !bytes.Equal(ring.RingUuid, fresh.RingUuid) || ring.Uri != "ofi:tcp://alpha:7471/a" {
@@ -177,7 +178,7 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 	}
 	replaceRing(t, one, one.etcd)
 	fresh := farRing("a", "t1")
-	fresh.RingUuid = bytes.Repeat([]byte{7}, ringUUIDLen)
+	fresh.RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", fresh)
 	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
 	for _, key := range []string{etcd.KeyRings + reconcile.MemberKey("a", 0), etcd.KeyEpochs + "a", etcd.KeyStreams + "a", etcd.KeyDeletions + "a"} {
@@ -197,7 +198,7 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 		if _, err := one.etcd.Client().Put(one.context(), key, value); err != nil {
 			t.Fatal(err)
 		}
-		if response, err := one.server.extend(one.context(), now, request, changed); !errors.Is(err, errRingsChanged) {
+		if response, err := one.server.extend(one.context(), now, request, changed); !errors.Is(err, grant.ErrRingsChanged) {
 			t.Errorf("%s was written since: %v, %v", key, response, err)
 		}
 		if admission := one.untilAdmission(1); len(admission.Grants) != 0 {

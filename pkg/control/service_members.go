@@ -17,12 +17,11 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
-
-const ringUUIDLen = 16
 
 // ReplaceMember implements farlog.v1.ControlService. What a member is changes in one step, which holds only if no grant was given and no ring changed since it was decided on;
 // every later grant names the new ring. Until an opening has brought that what the others have it counts nowhere, so that who writes by an earlier grant is shut out, and found, at the
@@ -218,8 +217,8 @@ func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name 
 			return 0, err
 		}
 		writes = append(writes, clientv3.OpPut(etcd.KeyRings+reconcile.MemberKey(name, member), value))
-		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
-			endWriters(admission, max(admission.EpochMin, v.Epochs[name]))
+		unchanged, write, err := grant.AdmissionWrite(ctx, client, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
+			grant.EndWriters(admission, max(admission.EpochMin, v.Epochs[name]))
 			return nil
 		})
 		if err != nil {
@@ -237,21 +236,4 @@ func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name 
 		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
 	}
 	return put.Header.Revision, nil
-}
-
-// uuidOf is the ring that a writer is told to expect of a member: of one that is not there yet none that could be.
-func uuidOf(ring *api.RingSpec) []byte {
-	if len(ring.GetRingUuid()) == 0 && ring.GetReplacement() != nil {
-		return bytes.Repeat([]byte{0xFF}, ringUUIDLen)
-	}
-	return ring.GetRingUuid()
-}
-
-// areRingsChanged tells it beforehand: then who decides on them has to look again.
-func areRingsChanged(ctx context.Context, client *clientv3.Client, v *state.View, name string) (bool, error) {
-	done, err := client.Txn(ctx).If(state.RingsUnchanged(v, name)...).Commit()
-	if err != nil {
-		return false, fmt.Errorf("read rings of stream %q: %w", name, err)
-	}
-	return !done.Succeeded, nil
 }

@@ -17,6 +17,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -89,7 +90,7 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if _, err := setRings(one.context(), cluster.Client(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := nextEpoch(one.context(), cluster.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, errRingsChanged) {
+	if _, _, err := grant.NextEpoch(one.context(), cluster.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, grant.ErrRingsChanged) {
 		t.Errorf("granted for the ring of before: %v", err)
 	}
 	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
@@ -100,7 +101,7 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := nextEpoch(one.context(), cluster.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
+	if _, _, err := grant.NextEpoch(one.context(), cluster.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := setRings(one.context(), cluster.Client(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {

@@ -13,6 +13,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -89,8 +90,8 @@ func rebind(ctx context.Context, client *clientv3.Client, v *state.View, bound *
 		return 0, err
 	}
 	writes := []clientv3.Op{clientv3.OpPut(etcd.KeyAssignments+name, value)}
-	for member, change := range admissionsOf(reconcile.Action{Assign: bound}) {
-		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), change)
+	for member, change := range grant.AdmissionsOf(reconcile.Action{Assign: bound}) {
+		unchanged, write, err := grant.AdmissionWrite(ctx, client, reconcile.MemberKey(name, member), change)
 		if err != nil {
 			return 0, err
 		}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -17,10 +18,10 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	}
 	former := now.Grants[request.Stream].GetHolder()
 	nobody := &api.Grant{Stream: request.Stream}
-	granted, revision, err := nextEpoch(ctx, s.config.Client, now, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
-		endWriters(admission, epoch)
+	granted, revision, err := grant.NextEpoch(ctx, s.config.Client, now, nobody, grant.KnownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
+		grant.EndWriters(admission, epoch)
 		return nil
-	}, &succession{by: string(callerOf(ctx).ID), reason: request.Reason})
+	}, &grant.Takeover{By: string(callerOf(ctx).ID), Reason: request.Reason})
 	if err != nil {
 		return nil, err
 	}
@@ -28,17 +29,17 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
-	wanted := &confirmation{
-		stream: request.Stream, epoch: granted.Epoch, isLocal: true, fences: reconcile.FenceCount(now.Streams[request.Stream]),
-		isAsked: make([]bool, len(rings)), isLetIn: make([]bool, len(rings)),
+	wanted := &grant.Confirmation{
+		Stream: request.Stream, Epoch: granted.Epoch, IsLocal: true, Fences: reconcile.FenceCount(now.Streams[request.Stream]),
+		IsAsked: make([]bool, len(rings)), IsLetIn: make([]bool, len(rings)),
 	}
-	for i := range wanted.isAsked {
-		wanted.isAsked[i] = true
+	for i := range wanted.IsAsked {
+		wanted.IsAsked[i] = true
 	}
-	if now, err = wanted.wait(ctx, s.mirror); err != nil {
+	if now, err = wanted.Wait(ctx, s.mirror); err != nil {
 		return nil, err
 	}
 	response := &api.TakeOverStreamResponse{Epoch: granted.Epoch, Confirmed: timestamppb.Now(), Former: former}
-	response.Fenced, response.Unreached = wanted.fencedTargets(now)
+	response.Fenced, response.Unreached = wanted.FencedTargets(now)
 	return response, nil
 }

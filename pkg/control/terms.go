@@ -9,6 +9,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -50,7 +51,7 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 	case !request.IsClosed:
 		return nil
 	case err == nil && !put.Succeeded:
-		return errRingsChanged
+		return grant.ErrRingsChanged
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
@@ -111,13 +112,13 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		return told["a"].Running.Policy == api.Policy_POLICY_REJECT
 	})
 	replaceRing(t, one, etcd)
-	rings[0].RingUuid = bytes.Repeat([]byte{7}, ringUUIDLen)
+	rings[0].RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", rings...)
 	watch.until("its ring is another one", []string{"a"}, func(told map[string]*api.WriterState) bool {
 		return len(told["a"].RingUuids) == 1 && bytes.Equal(told["a"].RingUuids[0], rings[0].RingUuid)
 	})
 	now, _ := one.server.mirror.Load()
-	if _, _, err := nextEpoch(one.context(), one.server.config.Client, now, &api.Grant{Stream: "b"}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
+	if _, _, err := grant.NextEpoch(one.context(), one.server.config.Client, now, &api.Grant{Stream: "b"}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
 	watch.until("a later epoch than b's writer's", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"] == nil && told["a"] != nil })

@@ -51,7 +51,7 @@ type View struct {
 	LiveTargets    map[string]*api.Agent
 	LiveDrains     map[string]*api.Agent
 
-	TargetRings  partsOf[*api.RingState]
+	targetRings  partsOf[*api.RingState]
 	drainStreams partsOf[*api.DrainProgress]
 
 	Unstored map[string]string // by an agent's key: why this instance could not store its last report
@@ -153,7 +153,7 @@ func (m *Mirror) follow(ctx context.Context) error {
 		return fmt.Errorf("read etcd: %w", err)
 	}
 	m.writing.Lock()
-	m.Publish(first, nil)
+	m.publish(first, nil)
 	m.writing.Unlock()
 	m.Synced.Store(true)
 	watch := m.client.Watch(ctx, etcd.KeyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.Revision+1))
@@ -161,7 +161,7 @@ func (m *Mirror) follow(ctx context.Context) error {
 		if err := response.Err(); err != nil {
 			return fmt.Errorf("watch etcd: %w", err)
 		}
-		m.ApplyEvents(&response)
+		m.applyEvents(&response)
 	}
 	return fmt.Errorf("watch etcd: ended")
 }
@@ -199,8 +199,8 @@ func revisionOf(response *clientv3.WatchResponse) int64 {
 	return response.Events[len(response.Events)-1].Kv.ModRevision
 }
 
-// ApplyEvents publishes what a message of the watch changes.
-func (m *Mirror) ApplyEvents(response *clientv3.WatchResponse) {
+// applyEvents publishes what a message of the watch changes.
+func (m *Mirror) applyEvents(response *clientv3.WatchResponse) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	now, _ := m.Load()
@@ -210,7 +210,7 @@ func (m *Mirror) ApplyEvents(response *clientv3.WatchResponse) {
 		key := string(event.Kv.Key)
 		prefix, name := etcd.CutKey(key)
 		reported, ring, drain := next.Targets[name], next.Rings[name], next.Drains[name]
-		seen := next.TargetRings.part(name)
+		seen := next.targetRings.part(name)
 		touched.note(next, prefix, name)
 		if event.Type == clientv3.EventTypeDelete {
 			m.History.touch(next, key, event.Kv.ModRevision)
@@ -226,7 +226,7 @@ func (m *Mirror) ApplyEvents(response *clientv3.WatchResponse) {
 			touched.noteReport(next, name, reported, next.Targets[name])
 		case prefix == etcd.KeyTargetRings:
 			target, _ := cutPart(name)
-			touched.noteRing(next, target, seen, next.TargetRings.part(name))
+			touched.noteRing(next, target, seen, next.targetRings.part(name))
 		case prefix == etcd.KeyDrains && !proto.Equal(drain.GetAgent(), next.Drains[name].GetAgent()):
 			touched.tellWhereFrom(next, name)
 		case prefix == etcd.KeyRings && ring != nil && ring.Target != next.Rings[name].GetTarget():
@@ -234,11 +234,11 @@ func (m *Mirror) ApplyEvents(response *clientv3.WatchResponse) {
 		}
 	}
 	m.History.shorten(next)
-	m.Publish(next, touched)
+	m.publish(next, touched)
 }
 
-// Publish makes a view the present one. touched is nil where everything may be another.
-func (m *Mirror) Publish(next *View, touched *touched) {
+// publish makes a view the present one. touched is nil where everything may be another.
+func (m *Mirror) publish(next *View, touched *touched) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.current = next

@@ -21,13 +21,13 @@ import (
 
 // part is one of a report's, as etcd has it.
 type part[P proto.Message] struct {
-	Name  string
+	name  string
 	value P
 }
 
 // partsOf is what agents of a kind report, of a view: S is a report, P a part of it.
 type partsOf[P proto.Message] struct {
-	By      map[string][]part[P] // agent, in the order of names
+	by      map[string][]part[P] // agent, in the order of names
 	isOwned map[string]bool      // agents of which nothing is shared with the view before; nil: all of them
 	isWhole map[string]bool      // agents whose head is a whole report
 }
@@ -36,13 +36,13 @@ type partsOf[P proto.Message] struct {
 func (p *partsOf[P]) part(name string) (value P) {
 	id, named := cutPart(name)
 	if at, isThere := p.find(id, named); isThere {
-		value = p.By[id][at].value
+		value = p.by[id][at].value
 	}
 	return value
 }
 
 func (p *partsOf[P]) find(id, named string) (at int, isThere bool) {
-	return slices.BinarySearchFunc(p.By[id], named, func(one part[P], name string) int { return strings.Compare(one.Name, name) })
+	return slices.BinarySearchFunc(p.by[id], named, func(one part[P], name string) int { return strings.Compare(one.name, name) })
 }
 
 // AgentKind is how the reports of a kind of agents are taken apart and put together.
@@ -63,7 +63,7 @@ type AgentKind[S, P proto.Message] struct {
 var TargetKind = AgentKind[*api.TargetState, *api.RingState]{
 	Heads: etcd.KeyTargets, parts: etcd.KeyTargetRings, field: "rings",
 	Wholes: func(v *View) *map[string]*api.TargetState { return &v.Targets },
-	of:     func(v *View) *partsOf[*api.RingState] { return &v.TargetRings },
+	of:     func(v *View) *partsOf[*api.RingState] { return &v.targetRings },
 	get:    (*api.TargetState).GetRings, set: func(s *api.TargetState, rings []*api.RingState) { s.Rings = rings },
 	stream: (*api.RingState).GetStream, isSame: api.IsSameRing, isMoved: isRingMoved,
 	isSameHead: func(a, b *api.TargetState) bool {
@@ -83,8 +83,8 @@ var DrainKind = AgentKind[*api.DrainState, *api.DrainProgress]{
 	},
 }
 
-// With is a report with other parts. Nothing of it may be changed but these.
-func (k *AgentKind[S, P]) With(report S, parts []P) S {
+// with is a report with other parts. Nothing of it may be changed but these.
+func (k *AgentKind[S, P]) with(report S, parts []P) S {
 	next := report.ProtoReflect().New()
 	report.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		if field.Name() != k.field {
@@ -104,15 +104,15 @@ func (k *AgentKind[S, P]) InOrder(report S) (names []string) {
 	parts, count := make([]part[P], len(list)), map[string]int{}
 	for i, one := range list {
 		parts[i] = part[P]{k.stream(one), one}
-		if n := count[parts[i].Name]; n > 0 {
-			parts[i].Name += "#" + strconv.Itoa(n)
+		if n := count[parts[i].name]; n > 0 {
+			parts[i].name += "#" + strconv.Itoa(n)
 		}
 		count[k.stream(one)]++
 	}
-	slices.SortFunc(parts, func(a, b part[P]) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(parts, func(a, b part[P]) int { return strings.Compare(a.name, b.name) })
 	sorted := make([]P, len(parts))
 	for i, one := range parts {
-		sorted[i], names = one.value, append(names, one.Name)
+		sorted[i], names = one.value, append(names, one.name)
 	}
 	k.set(report, sorted)
 	return names
@@ -123,19 +123,19 @@ type headKeys[S, P proto.Message] struct{ of *AgentKind[S, P] }
 
 func (h headKeys[S, P]) begin(v *View) {
 	*h.of.Wholes(v) = map[string]S{}
-	*h.of.of(v) = partsOf[P]{By: map[string][]part[P]{}, isWhole: map[string]bool{}}
+	*h.of.of(v) = partsOf[P]{by: map[string][]part[P]{}, isWhole: map[string]bool{}}
 }
 
 func (h headKeys[S, P]) share(next, v *View) {
 	*h.of.Wholes(next) = *h.of.Wholes(v)
 	before := h.of.of(v)
-	*h.of.of(next) = partsOf[P]{By: before.By, isWhole: before.isWhole, isOwned: map[string]bool{}}
+	*h.of.of(next) = partsOf[P]{by: before.by, isWhole: before.isWhole, isOwned: map[string]bool{}}
 }
 
 func (h headKeys[S, P]) own(v *View) {
 	*h.of.Wholes(v) = maps.Clone(*h.of.Wholes(v))
 	of := h.of.of(v)
-	of.By, of.isWhole = maps.Clone(of.By), maps.Clone(of.isWhole)
+	of.by, of.isWhole = maps.Clone(of.by), maps.Clone(of.isWhole)
 }
 
 func (h headKeys[S, P]) put(v *View, key, id string, value []byte) error {
@@ -152,15 +152,15 @@ func (h headKeys[S, P]) put(v *View, key, id string, value []byte) error {
 		wholes[id] = report
 		return nil
 	}
-	list := make([]P, 0, len(of.By[id]))
+	list := make([]P, 0, len(of.by[id]))
 	if isThere && !wasWhole { // with figures that are shown and not in etcd
 		list = append(list, k.get(have)...)
 	} else {
-		for _, one := range of.By[id] {
+		for _, one := range of.by[id] {
 			list = append(list, one.value)
 		}
 	}
-	wholes[id] = k.With(report, list)
+	wholes[id] = k.with(report, list)
 	return nil
 }
 
@@ -200,13 +200,13 @@ func (p partKeys[S, P]) remove(v *View, name string) {
 // change puts a part in its place, or takes it away: in what etcd has, and in what is shown.
 func (k *AgentKind[S, P]) change(v *View, id, named string, value P, isThere bool) {
 	of, wholes := k.of(v), *k.Wholes(v)
-	list := of.By[id]
+	list := of.by[id]
 	whole, isShown := wholes[id]
 	isShown = isShown && !of.isWhole[id]
 	if of.isOwned != nil && !of.isOwned[id] {
 		of.isOwned[id], list = true, slices.Clone(list)
 		if isShown {
-			whole = k.With(whole, slices.Clone(k.get(whole)))
+			whole = k.with(whole, slices.Clone(k.get(whole)))
 		}
 	}
 	at, has := of.find(id, named)
@@ -228,8 +228,8 @@ func (k *AgentKind[S, P]) change(v *View, id, named string, value P, isThere boo
 			shown = slices.Delete(shown, at, at+1)
 		}
 	}
-	if of.By[id] = list; len(list) == 0 {
-		delete(of.By, id)
+	if of.by[id] = list; len(list) == 0 {
+		delete(of.by, id)
 	}
 	if isShown {
 		k.set(whole, shown)

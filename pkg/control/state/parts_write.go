@@ -31,15 +31,15 @@ func (k *AgentKind[S, P]) Compare(v *View, id string, names []string, report S) 
 	change := &reportChange{News: map[string]bool{}, Moved: map[string]bool{}}
 	of := k.of(v)
 	whole, isThere := (*k.Wholes(v))[id]
-	have, shown, list := of.By[id], k.get(whole), k.get(report)
+	have, shown, list := of.by[id], k.get(whole), k.get(report)
 	change.isHead = !isThere || of.isWhole[id] || !k.isSameHead(whole, report)
 	isShown := isThere && !of.isWhole[id] && len(shown) == len(have)
 	at := 0
 	for i, name := range names {
-		for ; at < len(have) && have[at].Name < name; at++ {
-			change.Gone = append(change.Gone, have[at].Name)
+		for ; at < len(have) && have[at].name < name; at++ {
+			change.Gone = append(change.Gone, have[at].name)
 		}
-		if at == len(have) || have[at].Name != name {
+		if at == len(have) || have[at].name != name {
 			change.News[name] = true
 			continue
 		}
@@ -55,7 +55,7 @@ func (k *AgentKind[S, P]) Compare(v *View, id string, names []string, report S) 
 		}
 	}
 	for ; at < len(have); at++ {
-		change.Gone = append(change.Gone, have[at].Name)
+		change.Gone = append(change.Gone, have[at].name)
 	}
 	return change
 }
@@ -78,16 +78,16 @@ func (k *AgentKind[S, P]) Writes(id string, names []string, written map[string]b
 	}
 	for i, name := range names {
 		if written[name] {
-			put(k.PartKey(id, name), k.get(report)[i])
+			put(k.partKey(id, name), k.get(report)[i])
 		}
 	}
 	for _, name := range gone {
-		key := k.PartKey(id, name)
+		key := k.partKey(id, name)
 		writes = append(writes, ReportWrite{clientv3.OpDelete(key), len(key)})
 	}
-	put(k.Heads+id, k.With(report, nil))
+	put(k.Heads+id, k.with(report, nil))
 	return writes, err
 }
 
-// PartKey is the key of one part of an agent's report.
-func (k *AgentKind[S, P]) PartKey(id, name string) string { return k.parts + id + "/" + name }
+// partKey is the key of one part of an agent's report.
+func (k *AgentKind[S, P]) partKey(id, name string) string { return k.parts + id + "/" + name }

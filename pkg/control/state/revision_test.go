@@ -48,7 +48,7 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Publish(first, nil)
+	m.publish(first, nil)
 	for i := range 1500 {
 		put(fmt.Sprintf("%sother%04d", etcd.KeyEpochs, i), "1")
 	}
@@ -59,7 +59,7 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 		if err := message.Err(); err != nil {
 			t.Fatal(err)
 		}
-		m.ApplyEvents(&message)
+		m.applyEvents(&message)
 		now, _ := m.Load()
 		if now.Rings["desk7/orders"].Target == "B" {
 			break

@@ -1,4 +1,4 @@
-package control
+package state_test
 
 import (
 	"fmt"
@@ -17,7 +17,9 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/deletion"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -34,7 +36,7 @@ type fed struct {
 
 func newFed(t *rapid.T) *fed {
 	f := &fed{Mirror: state.NewMirror(nil, slog.New(slog.NewTextHandler(io.Discard, nil))), t: t, unsettled: map[string]bool{}, told: map[string]proto.Message{}, changed: map[string]<-chan struct{}{}}
-	f.Publish(state.NewView(), nil)
+	state.PublishFirst(f.Mirror, state.NewView())
 	return f
 }
 
@@ -53,13 +55,13 @@ func (f *fed) write(values map[string]proto.Message) {
 		}
 		response.Events = append(response.Events, event)
 	}
-	f.ApplyEvents(response)
+	state.ApplyEvents(f.Mirror, response)
 }
 
 func (f *fed) setEpoch(name string, epoch int) {
 	f.revision++
 	kv := &mvccpb.KeyValue{Key: []byte(etcd.KeyEpochs + name), Value: []byte(strconv.Itoa(epoch)), ModRevision: f.revision}
-	f.ApplyEvents(&clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}})
+	state.ApplyEvents(f.Mirror, &clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}})
 }
 
 // settle plans what is dirty until nothing is, and carries it out.
@@ -90,7 +92,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 	case action.Assign != nil:
 		changes[etcd.KeyAssignments+action.Stream()] = action.Assign
 	case action.IsEnd():
-		_, writes, err := actionWrites(now, action)
+		_, writes, err := deletion.EndWrites(now, action)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -103,7 +105,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 		}
 		changes[etcd.KeyDeletions+action.Stream()] = deletion
 	}
-	for member, change := range admissionsOf(action) {
+	for member, change := range grant.AdmissionsOf(action) {
 		name := reconcile.MemberKey(action.Stream(), member)
 		admission := new(api.Admission)
 		if have := now.Admissions[name]; have != nil {
@@ -126,8 +128,8 @@ func (f *fed) view() *state.View {
 func (f *fed) follow() {
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
-		f.followOne(etcd.KeyLiveTargets+target, func(v *state.View) proto.Message { return ringsOf(v, target) })
-		f.followOne(etcd.KeyLiveDrains+drain, func(v *state.View) proto.Message { return assignmentsOf(v, &api.Agent{Id: drain}) })
+		f.followOne(etcd.KeyLiveTargets+target, func(v *state.View) proto.Message { return grant.RingsOf(v, target) })
+		f.followOne(etcd.KeyLiveDrains+drain, func(v *state.View) proto.Message { return grant.AssignmentsOf(v, &api.Agent{Id: drain}) })
 	}
 }
 
@@ -213,12 +215,12 @@ func (f *fed) report(id string) {
 		f.write(map[string]proto.Message{etcd.KeyTargets + id: reported})
 		return
 	}
-	values := map[string]proto.Message{etcd.KeyTargets + id: state.TargetKind.With(reported, nil)}
-	for _, one := range f.view().TargetRings.By[id] {
-		values[state.TargetKind.PartKey(id, one.Name)] = nil
+	values := map[string]proto.Message{etcd.KeyTargets + id: state.TargetHead(reported)}
+	for _, key := range state.RingKeys(f.view(), id) {
+		values[key] = nil
 	}
 	for i, name := range state.TargetKind.InOrder(reported) {
-		values[state.TargetKind.PartKey(id, name)] = reported.Rings[i]
+		values[state.RingKey(id, name)] = reported.Rings[i]
 	}
 	f.write(values)
 	seen := f.view().Targets[id]

@@ -1,4 +1,4 @@
-package control
+package grant
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 func TestAdmitReader(t *testing.T) {
 	now := time.Unix(1000, 0)
 	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3}, {Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9}}}
-	coming := &comingReader{tokens: [][]byte{make([]byte, tokenLen)}, from: [][]string{nil}, life: grantUnusedMax}
+	coming := &Reader{Tokens: [][]byte{make([]byte, TokenLen)}, from: [][]string{nil}, Life: UnusedMax}
 	for i := range readersMax {
 		if generation, err := coming.admit(admission, 0, now); err != nil || generation != uint64(i+1) {
 			t.Fatalf("reader %d: number %d, %v", i, generation, err)
@@ -29,11 +29,11 @@ func TestAdmitReader(t *testing.T) {
 	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonReaders {
 		t.Errorf("one too many: %v", err)
 	}
-	generation, err := coming.admit(admission, 0, now.Add(grantUnusedMax+time.Second))
+	generation, err := coming.admit(admission, 0, now.Add(UnusedMax+time.Second))
 	if err != nil || generation != readersMax+1 {
 		t.Errorf("later: number %d, %v", generation, err)
 	}
-	if len(admission.Grants) != 3 || !isWriter(admission.Grants[0]) || !isDrain(admission.Grants[1]) || admission.EpochMin != 3 {
+	if len(admission.Grants) != 3 || !isWriter(admission.Grants[0]) || !IsDrain(admission.Grants[1]) || admission.EpochMin != 3 {
 		t.Errorf("left: %v", admission)
 	}
 }
@@ -42,8 +42,8 @@ func TestAdmitReader(t *testing.T) {
 func TestAdmitReader_Renewed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	token := func(i int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(i)) }
-	coming := func(i int) *comingReader {
-		return &comingReader{tokens: [][]byte{token(i)}, from: [][]string{nil}, life: grantUnusedMax}
+	coming := func(i int) *Reader {
+		return &Reader{Tokens: [][]byte{token(i)}, from: [][]string{nil}, Life: UnusedMax}
 	}
 	admission := new(api.Admission)
 	for i := range readersMax {
@@ -53,7 +53,7 @@ func TestAdmitReader_Renewed(t *testing.T) {
 	}
 	again := coming(readersMax)
 	sum := sha256.Sum256(token(7))
-	again.renewed = [][]byte{sum[:]}
+	again.Renewed = [][]byte{sum[:]}
 	generation, err := again.admit(admission, 0, now)
 	if err != nil || generation != readersMax+1 || len(admission.Grants) != readersMax {
 		t.Fatalf("renewed: number %d, %d grants, %v", generation, len(admission.Grants), err)
@@ -62,7 +62,7 @@ func TestAdmitReader_Renewed(t *testing.T) {
 		t.Errorf("the same one once more, which is forgotten already: %v", err)
 	}
 	for _, grant := range admission.Grants {
-		if bytes.Equal(grant.Token, token(7)) || !grant.Expires.AsTime().Equal(now.Add(grantUnusedMax)) {
+		if bytes.Equal(grant.Token, token(7)) || !grant.Expires.AsTime().Equal(now.Add(UnusedMax)) {
 			t.Errorf("left: %v", grant)
 		}
 	}

@@ -1,9 +1,12 @@
-package control
+// Package grant decides who is let in at the rings of a stream: epochs for writers, tokens for writers, drains and readers
+// of other hosts, and the confirmation that the writers before are fenced.
+package grant
 
 import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,28 +23,28 @@ import (
 )
 
 const (
-	tokenLen = 16 // FARLOG_TOKEN_LEN
+	TokenLen = 16 // FARLOG_TOKEN_LEN
 
 	// grantUnusedMax is how long a writer may take from its grant to the opening of its epoch.
-	grantUnusedMax = 10 * time.Minute
+	UnusedMax = 10 * time.Minute
 
 	confirmWaitMax = 8 * time.Second        // for a target to fence and to admit
 	confirmGrace   = 300 * time.Millisecond // for the rest of them, when there are enough
 	answerReserve  = 200 * time.Millisecond // of the caller's deadline, to tell it why not
 )
 
-// newToken draws a grant's secret.
-func newToken() ([]byte, error) {
-	token := make([]byte, tokenLen)
+// NewToken draws a grant's secret.
+func NewToken() ([]byte, error) {
+	token := make([]byte, TokenLen)
 	if _, err := rand.Read(token); err != nil {
 		return nil, fmt.Errorf("draw token: %w", err)
 	}
 	return token, nil
 }
 
-// admissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody else
+// AdmissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody else
 // has changed it meanwhile, and the write; the write is nil when there is nothing to change.
-func admissionWrite(ctx context.Context, client *clientv3.Client, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
+func AdmissionWrite(ctx context.Context, client *clientv3.Client, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
 	got, err := client.Get(ctx, etcd.KeyAdmissions+name)
 	if err != nil {
 		return clientv3.Cmp{}, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
@@ -72,23 +75,23 @@ func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admis
 	return unchanged, &write, nil
 }
 
-// admitWriter fences every writer below the epoch and lets the one with this token in, when it comes from one of the addresses.
-func admitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, expires time.Time) {
-	endWriters(admission, epoch)
+// AdmitWriter fences every writer below the epoch and lets the one with this token in, when it comes from one of the addresses.
+func AdmitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, expires time.Time) {
+	EndWriters(admission, epoch)
 	admission.Grants = append(admission.Grants, &api.FarGrant{
 		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires), Addresses: addresses,
 	})
 }
 
-// endWriters fences every writer below the epoch. Where there never was a far one, the ring's lock is enough.
-func endWriters(admission *api.Admission, epoch uint32) {
+// EndWriters fences every writer below the epoch. Where there never was a far one, the ring's lock is enough.
+func EndWriters(admission *api.Admission, epoch uint32) {
 	admission.EpochMin = epoch
 	admission.Grants = slices.DeleteFunc(admission.Grants, isWriter)
 }
 
 // admitDrain lets in the drain with this token and no other; nil: none at all.
 func admitDrain(admission *api.Admission, generation uint64, token []byte) {
-	admission.Grants = slices.DeleteFunc(admission.Grants, isDrain)
+	admission.Grants = slices.DeleteFunc(admission.Grants, IsDrain)
 	if token != nil {
 		admission.Grants = append(admission.Grants, &api.FarGrant{Token: token, Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: generation})
 	}
@@ -104,20 +107,20 @@ func keepWriter(admission *api.Admission, epoch uint32) {
 }
 
 func isWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
-func isDrain(grant *api.FarGrant) bool  { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
+func IsDrain(grant *api.FarGrant) bool  { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
 
 // drainToken is the token of an assignment for one of the rings; nil: it needs none.
 func drainToken(v *state.View, assignment *api.Assignment, member int) []byte {
 	for _, grant := range v.Admissions[reconcile.MemberKey(assignment.Stream, member)].GetGrants() {
-		if isDrain(grant) && grant.Generation == assignment.Generation {
+		if IsDrain(grant) && grant.Generation == assignment.Generation {
 			return grant.Token
 		}
 	}
 	return nil
 }
 
-// isFarHolder decides whether a holder gets the ring's far URI.
-func isFarHolder(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
+// IsFar decides whether a holder gets the ring's far URI.
+func IsFar(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
 	switch request.Transport {
 	case reconcile.TransportMem:
 		return false, nil
@@ -133,4 +136,92 @@ func isFarHolder(v *state.View, ring *api.RingState, request *api.AcquireWriterR
 		return len(ring.FarUris) > 0 && host != "" && host != v.Targets[ring.Target].GetAgent().GetHost(), nil
 	}
 	return false, refusal.InvalidArgument("", []*api.Problem{{Field: "transport", Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi"}})
+}
+
+// WithoutDrains lets no drain into any of so many rings.
+func WithoutDrains(members int) map[int]func(*api.Admission) error {
+	changes := map[int]func(*api.Admission) error{}
+	for i := range members {
+		changes[i] = func(admission *api.Admission) error {
+			admitDrain(admission, 0, nil)
+			return nil
+		}
+	}
+	return changes
+}
+
+// AdmissionsOf is what an action changes at the doors of a stream's rings, by member. A drain that is replaced is shut out with its tokens.
+func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
+	if keep := action.Keep; keep != nil {
+		return map[int]func(*api.Admission) error{keep.Member: func(admission *api.Admission) error {
+			keepWriter(admission, keep.Epoch)
+			return nil
+		}}
+	}
+	to := action.Assign
+	if to == nil {
+		return nil
+	}
+	uris := []string{to.Uri}
+	if len(to.Members) > 0 {
+		uris = nil
+	}
+	for _, member := range to.Members {
+		uris = append(uris, member.Uri)
+	}
+	changes := map[int]func(*api.Admission) error{}
+	for i, uri := range uris {
+		changes[i] = func(admission *api.Admission) error {
+			var token []byte
+			if reconcile.IsFar(uri) {
+				var err error
+				if token, err = NewToken(); err != nil {
+					return err
+				}
+			}
+			admitDrain(admission, to.Generation, token)
+			return nil
+		}
+	}
+	return changes
+}
+
+// AdmissionChanges are what is to be changed at the doors of rings, by their MemberKey, one after the other.
+type AdmissionChanges map[string][]func(*api.Admission) error
+
+func (d AdmissionChanges) Add(name string, change func(*api.Admission) error) {
+	d[name] = append(d[name], change)
+}
+
+// AdmissionWrites is admissionWrite for many rings, read in one transaction.
+func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors AdmissionChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
+	names := slices.Sorted(maps.Keys(doors))
+	var reads []clientv3.Op
+	for _, name := range names {
+		reads = append(reads, clientv3.OpGet(etcd.KeyAdmissions+name))
+	}
+	if len(reads) == 0 {
+		return nil, nil, nil
+	}
+	got, err := client.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %d admissions: %w", len(reads), err)
+	}
+	for i, name := range names {
+		guard, write, err := changeAdmission(name, got.Responses[i].GetResponseRange().Kvs, func(admission *api.Admission) error {
+			for _, change := range doors[name] {
+				if err := change(admission); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		if write != nil {
+			unchanged, writes = append(unchanged, guard), append(writes, *write)
+		}
+	}
+	return unchanged, writes, nil
 }

@@ -1,4 +1,4 @@
-package control
+package grant
 
 import (
 	"context"
@@ -14,36 +14,36 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// confirmation is what is waited for at the targets of a stream: that nobody below an epoch can write any more and, where the holder comes from another host,
+// Confirmation is what is waited for at the targets of a stream: that nobody below an epoch can write any more and, where the holder comes from another host,
 // that it is let in.
-type confirmation struct {
-	stream   string
-	epoch    uint32
-	isAsked  []bool // of each ring: its target has to say so; otherwise the ring's lock is enough
-	isLetIn  []bool // of each ring: the holder is to be let in
-	isLocal  bool   // the fence word of a ring that nobody reaches from other hosts counts as well
+type Confirmation struct {
+	Stream   string
+	Epoch    uint32
+	IsAsked  []bool // of each ring: its target has to say so; otherwise the ring's lock is enough
+	IsLetIn  []bool // of each ring: the holder is to be let in
+	IsLocal  bool   // the fence word of a ring that nobody reaches from other hosts counts as well
 	required int    // so many rings
-	fences   int    // and so many of them that count: the writer before may still write where a new ring stands for one it knows
+	Fences   int    // and so many of them that count: the writer before may still write where a new ring stands for one it knows
 }
 
 // isConfirmed tells it of one ring. A fence above the epoch is one as well: the grant is somebody else's already, as its holder will find.
-func (c *confirmation) isConfirmed(v *state.View, i int) bool {
-	if !c.isAsked[i] {
+func (c *Confirmation) isConfirmed(v *state.View, i int) bool {
+	if !c.IsAsked[i] {
 		return true
 	}
-	ring := reconcile.SeenRing(v.Targets, v.Rings[reconcile.MemberKey(c.stream, i)])
+	ring := reconcile.SeenRing(v.Targets, v.Rings[reconcile.MemberKey(c.Stream, i)])
 	fenced := ring.GetEpochFenced()
-	if c.isLocal && len(ring.GetFarUris()) == 0 {
+	if c.IsLocal && len(ring.GetFarUris()) == 0 {
 		fenced = max(fenced, ring.GetEpochMin())
 	}
-	return fenced > c.epoch || fenced == c.epoch && (!c.isLetIn[i] || ring.GetEpochAdmitted() >= c.epoch)
+	return fenced > c.Epoch || fenced == c.Epoch && (!c.IsLetIn[i] || ring.GetEpochAdmitted() >= c.Epoch)
 }
 
 // count gives how many rings have confirmed it, how many of these count, and whether all have whose targets live.
-func (c *confirmation) count(v *state.View) (count, fences int, isAll bool) {
+func (c *Confirmation) count(v *state.View) (count, fences int, isAll bool) {
 	isAll = true
-	for i := range c.isAsked {
-		spec := v.Rings[reconcile.MemberKey(c.stream, i)]
+	for i := range c.IsAsked {
+		spec := v.Rings[reconcile.MemberKey(c.Stream, i)]
 		if c.isConfirmed(v, i) {
 			count++
 			if reconcile.Counts(spec, reconcile.SeenRing(v.Targets, spec)) {
@@ -56,8 +56,8 @@ func (c *confirmation) count(v *state.View) (count, fences int, isAll bool) {
 	return count, fences, isAll
 }
 
-// wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join it later.
-func (c *confirmation) wait(ctx context.Context, m *state.Mirror) (*state.View, error) {
+// Wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join it later.
+func (c *Confirmation) Wait(ctx context.Context, m *state.Mirror) (*state.View, error) {
 	limit := confirmWaitMax
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = max(0, min(limit, time.Until(deadline)-answerReserve))
@@ -66,7 +66,7 @@ func (c *confirmation) wait(ctx context.Context, m *state.Mirror) (*state.View, 
 	defer cancel()
 	now, err := m.Wait(waiting, func(v *state.View) bool {
 		count, fences, _ := c.count(v)
-		return count >= c.required && fences >= c.fences
+		return count >= c.required && fences >= c.Fences
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -74,7 +74,7 @@ func (c *confirmation) wait(ctx context.Context, m *state.Mirror) (*state.View, 
 	if err != nil {
 		return nil, c.refusal(now, limit)
 	}
-	if max(c.required, c.fences) == len(c.isAsked) {
+	if max(c.required, c.Fences) == len(c.IsAsked) {
 		return now, nil
 	}
 	rest, stop := context.WithTimeout(waiting, confirmGrace)
@@ -87,10 +87,10 @@ func (c *confirmation) wait(ctx context.Context, m *state.Mirror) (*state.View, 
 }
 
 // refusal names those that have not confirmed, and why.
-func (c *confirmation) refusal(now *state.View, limit time.Duration) error {
+func (c *Confirmation) refusal(now *state.View, limit time.Duration) error {
 	var why []string
-	for i := range c.isAsked {
-		spec := now.Rings[reconcile.MemberKey(c.stream, i)]
+	for i := range c.IsAsked {
+		spec := now.Rings[reconcile.MemberKey(c.Stream, i)]
 		reason := reconcile.SeenRing(now.Targets, spec).GetError()
 		if c.isConfirmed(now, i) && reconcile.Counts(spec, reconcile.SeenRing(now.Targets, spec)) {
 			continue
@@ -106,19 +106,19 @@ func (c *confirmation) refusal(now *state.View, limit time.Duration) error {
 		}
 		why = append(why, fmt.Sprintf("target %s: %s", spec.GetTarget(), reason))
 	}
-	if len(c.isAsked) == 1 {
+	if len(c.IsAsked) == 1 {
 		target, reason, _ := strings.Cut(strings.TrimPrefix(why[0], "target "), ": ")
 		return status.Errorf(codes.Unavailable, "stream %q: target %s has not confirmed within %s that writers below epoch %d are fenced: %s",
-			c.stream, target, limit.Round(time.Millisecond), c.epoch, reason)
+			c.Stream, target, limit.Round(time.Millisecond), c.Epoch, reason)
 	}
 	return status.Errorf(codes.Unavailable, "stream %q: %d of its %d members have confirmed within %s that writers below epoch %d are fenced, expected %d; %s",
-		c.stream, len(c.isAsked)-len(why), len(c.isAsked), limit.Round(time.Millisecond), c.epoch, max(c.required, c.fences), strings.Join(why, "; "))
+		c.Stream, len(c.IsAsked)-len(why), len(c.IsAsked), limit.Round(time.Millisecond), c.Epoch, max(c.required, c.Fences), strings.Join(why, "; "))
 }
 
-// fencedTargets tells who has confirmed and who has not.
-func (c *confirmation) fencedTargets(v *state.View) (fenced, unreached []string) {
-	for i := range c.isAsked {
-		target := v.Rings[reconcile.MemberKey(c.stream, i)].GetTarget()
+// FencedTargets tells who has confirmed and who has not.
+func (c *Confirmation) FencedTargets(v *state.View) (fenced, unreached []string) {
+	for i := range c.IsAsked {
+		target := v.Rings[reconcile.MemberKey(c.Stream, i)].GetTarget()
 		if c.isConfirmed(v, i) {
 			fenced = append(fenced, target)
 		} else {
@@ -128,8 +128,8 @@ func (c *confirmation) fencedTargets(v *state.View) (fenced, unreached []string)
 	return fenced, unreached
 }
 
-// knownEpoch is the highest that any of a stream's rings has seen.
-func knownEpoch(rings []*api.RingState) (known uint32) {
+// KnownEpoch is the highest that any of a stream's rings has seen.
+func KnownEpoch(rings []*api.RingState) (known uint32) {
 	for _, ring := range rings {
 		known = max(known, ring.GetWriterEpoch(), ring.GetEpochMin())
 	}

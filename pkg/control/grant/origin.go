@@ -1,38 +1,22 @@
-package control
+package grant
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
-	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// checkAddresses refuses what a target could not compare with the address of a connection.
-func checkAddresses(who string, addresses []string) error {
-	if len(addresses) > identity.AddressesMax {
-		return refusal.InvalidArgument(who+": ", []*api.Problem{{Field: "addresses", Value: fmt.Sprint(len(addresses)), Rule: fmt.Sprintf("expected at most %d", identity.AddressesMax)}})
-	}
-	for _, text := range addresses {
-		if _, err := identity.Network(text); err != nil {
-			return refusal.WithProblems(codes.InvalidArgument, fmt.Sprintf("%s: %v", who, err), []*api.Problem{{Field: "addresses", Value: fmt.Sprintf("%.80q", text), Rule: err.Error()}})
-		}
-	}
-	return nil
-}
-
-// origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own host, and at a target on another one whoever is
+// Origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own host, and at a target on another one whoever is
 // there: they count where both are one host, or where the target is reached by its loopback, so that they must be.
-func origins(v *state.View, addresses []string, host string, ring *api.RingState) []string {
+func Origins(v *state.View, addresses []string, host string, ring *api.RingState) []string {
 	if host != "" && host == v.Targets[ring.GetTarget()].GetAgent().GetHost() || slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
 		return addresses
 	}
@@ -59,10 +43,10 @@ func isLoopbackURI(uri string) bool {
 	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
-// admissionTold is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may change while it has the stream.
-func admissionTold(v *state.View, name string) *api.Admission {
+// admissionToTell is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may change while it has the stream.
+func admissionToTell(v *state.View, name string) *api.Admission {
 	admission := v.Admissions[name]
-	if !slices.ContainsFunc(admission.GetGrants(), isDrain) {
+	if !slices.ContainsFunc(admission.GetGrants(), IsDrain) {
 		return admission
 	}
 	spec := v.Rings[name]
@@ -72,8 +56,8 @@ func admissionTold(v *state.View, name string) *api.Admission {
 	}
 	told := proto.Clone(admission).(*api.Admission)
 	for _, grant := range told.Grants {
-		if isDrain(grant) {
-			grant.Addresses = origins(v, agent.Addresses, agent.Host, reconcile.SeenRing(v.Targets, spec))
+		if IsDrain(grant) {
+			grant.Addresses = Origins(v, agent.Addresses, agent.Host, reconcile.SeenRing(v.Targets, spec))
 		}
 	}
 	return told

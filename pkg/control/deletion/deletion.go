@@ -1,11 +1,11 @@
-package control
+// Package deletion begins and ends the deletion of a stream; the reconciler carries it through.
+package deletion
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
-	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/refusal"
@@ -25,43 +25,8 @@ import (
 // fenceStepMax is how far a fence may lie above a ring's last epoch (farlog_ring_fence).
 const fenceStepMax = 1 << 16
 
-// DeleteStream implements farlog.v1.ControlService. What is decided here is only that the end begins; the reconciler goes on from there (reconcile/delete.go).
-func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequest) (*api.DeleteStreamResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
-	have := now.Streams[request.Name]
-	if have == nil {
-		return nil, unknownStream(now, callerOf(ctx), request.Name)
-	}
-	if request.Revision != 0 && request.Revision != have.Revision {
-		return nil, refusal.StaleRevision(fmt.Sprintf("stream %q", request.Name), have.Revision, request.Revision)
-	}
-	if deletion := now.Deletions[request.Name]; reconcile.IsBeingDeleted(deletion) && deletion.IsRingLost == request.IsRingLost {
-		return &api.DeleteStreamResponse{Deletion: deletion}, nil
-	}
-	if by := now.RouteSpecs().WhoSelects(request.Name, ""); by != "" {
-		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name), "expected a stream that no route selects: route %q does", by).
-			Errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
-	}
-	if reason := whyNotDelete(now, request.Name, request.IsRingLost); reason != "" {
-		return nil, refusal.Precondition(refusal.ReasonNotDeletable, "name", refusal.Quote(request.Name), "expected a stream that nobody writes and whose records are all stored: %s", reason).
-			Errorf("stream %q is not deleted: %s", request.Name, reason)
-	}
-	deletion := newDeletion(now, request.Name, request.IsRingLost, string(callerOf(ctx).ID))
-	if request.IsDryRun {
-		return &api.DeleteStreamResponse{Deletion: deletion}, nil
-	}
-	if deletion.Revision, err = beginDeletion(ctx, s.config.Client, now, now.Revision, deletion); err != nil {
-		return nil, err
-	}
-	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", deletion.StreamId, "is_ring_lost", request.IsRingLost, "by", callerOf(ctx).ID)
-	return &api.DeleteStreamResponse{Deletion: deletion}, s.mirror.WaitRevision(ctx, deletion.Revision)
-}
-
-// whyNotDelete says why a stream may not end; "": it may.
-func whyNotDelete(v *state.View, name string, isRingLost bool) string {
+// WhyNot says why a stream may not end; "": it may.
+func WhyNot(v *state.View, name string, isRingLost bool) string {
 	if pattern.IsSystem(name) {
 		return "names that begin with " + pattern.SystemPrefix + " are the control plane's own"
 	}
@@ -106,8 +71,8 @@ func wasNeverMade(v *state.View, name string, spec *api.RingSpec, ring *api.Ring
 		ring.GetError() != "" && len(ring.RingUuid) == 0 && !ring.IsMissing && ring.WriterEpoch == 0 && ring.AppendedLsn == 0
 }
 
-// newDeletion is the end of a stream as it begins. The fence is above every epoch that was granted, as far as a ring takes such a fence.
-func newDeletion(v *state.View, name string, isRingLost bool, by string) *api.Deletion {
+// New is the end of a stream as it begins. The fence is above every epoch that was granted, as far as a ring takes such a fence.
+func New(v *state.View, name string, isRingLost bool, by string) *api.Deletion {
 	epoch, limit := uint64(v.Epochs[name])+1, uint64(math.MaxUint32)
 	rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 	for _, spec := range rings {
@@ -122,11 +87,11 @@ func newDeletion(v *state.View, name string, isRingLost bool, by string) *api.De
 	}
 }
 
-// beginDeletion fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed since the view, or a route
+// Begin fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed since the view, or a route
 // since a revision.
-func beginDeletion(ctx context.Context, client *clientv3.Client, v *state.View, routesSince int64, deletion *api.Deletion) (revision int64, err error) {
+func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSince int64, deletion *api.Deletion) (revision int64, err error) {
 	name := deletion.Name
-	guards, writes, err := deletionWrites(ctx, client, v, deletion)
+	guards, writes, err := beginWrites(ctx, client, v, deletion)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +105,7 @@ func beginDeletion(ctx context.Context, client *clientv3.Client, v *state.View, 
 	return put.Header.Revision, nil
 }
 
-func deletionWrites(ctx context.Context, client *clientv3.Client, v *state.View, deletion *api.Deletion) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
+func beginWrites(ctx context.Context, client *clientv3.Client, v *state.View, deletion *api.Deletion) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	name := deletion.Name
 	value, err := etcd.Encode(deletion)
 	if err != nil {
@@ -150,8 +115,8 @@ func deletionWrites(ctx context.Context, client *clientv3.Client, v *state.View,
 	epoch := max(deletion.EpochMin, v.Epochs[name])
 	writes = []clientv3.Op{clientv3.OpPut(etcd.KeyDeletions+name, value), clientv3.OpPut(etcd.KeyEpochs+name, strconv.FormatUint(uint64(epoch), 10))}
 	for i := range reconcile.MemberCount(v.Streams[name]) {
-		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, i), func(admission *api.Admission) error {
-			endWriters(admission, max(admission.EpochMin, deletion.EpochMin))
+		unchanged, write, err := grant.AdmissionWrite(ctx, client, reconcile.MemberKey(name, i), func(admission *api.Admission) error {
+			grant.EndWriters(admission, max(admission.EpochMin, deletion.EpochMin))
 			return nil
 		})
 		if err != nil {
@@ -164,20 +129,8 @@ func deletionWrites(ctx context.Context, client *clientv3.Client, v *state.View,
 	return guards, writes, nil
 }
 
-// withoutDrains lets no drain into any of so many rings.
-func withoutDrains(members int) map[int]func(*api.Admission) error {
-	changes := map[int]func(*api.Admission) error{}
-	for i := range members {
-		changes[i] = func(admission *api.Admission) error {
-			admitDrain(admission, 0, nil)
-			return nil
-		}
-	}
-	return changes
-}
-
-// endWrites is what Retire and Forget write.
-func endWrites(v *state.View, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
+// EndWrites is what Retire and Forget write.
+func EndWrites(v *state.View, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
 	name := action.Retire + action.Forget
 	key = etcd.KeyDeletions + name
 	if v.Deletions[name] == nil {
@@ -201,19 +154,4 @@ func endWrites(v *state.View, action reconcile.Action) (key string, writes []cli
 		writes = append(writes, clientv3.OpDelete(one))
 	}
 	return key, writes, err
-}
-
-// deletedSince lists the ends of streams after a revision, the oldest first.
-func deletedSince(v *state.View, caller access.Caller, named string, revision int64) (list []*api.Deletion) {
-	if named == "" {
-		named = pattern.All
-	}
-	for name, deletion := range v.Deletions {
-		isGone := deletion.Stage == api.DeletionStage_DELETION_STAGE_ENDED && deletion.Revision > revision
-		if isGone && pattern.Covers([]string{named}, name) && caller.May(api.ControlService_WatchStreams_FullMethodName, name) == nil {
-			list = append(list, deletion)
-		}
-	}
-	slices.SortFunc(list, func(a, b *api.Deletion) int { return int(a.Revision - b.Revision) })
-	return list
 }

@@ -1,8 +1,6 @@
-package control
+package grant
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,13 +13,12 @@ import (
 )
 
 const (
-	pastMost     = 16   // epochs of a stream that are kept behind its last: at 10,000 streams with so many each about 20 MiB of etcd's file, and none of the mirror's memory
-	pastPageMost = 1000 // streams in an answer with them
-	pastAtOnce   = 100  // streams in one question to etcd, which takes at most 128
+	PastMost = 16 // epochs of a stream that are kept behind its last: at 10,000 streams with so many each about 20 MiB of etcd's file, and none of the mirror's memory
+
 )
 
-// succession is who takes a stream from its holder, and why.
-type succession struct{ by, reason string }
+// Takeover is who takes a stream from its holder, and why.
+type Takeover struct{ By, Reason string }
 
 // withPast adds an epoch to those of its stream that were before, as read; it is written with the epoch that takes its place, so that there is nobody else who writes it.
 func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream string) (clientv3.Op, error) {
@@ -35,13 +32,13 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 		one.Granted = past.Epochs[last].Ended
 	}
 	past.Epochs = append(past.Epochs, one)
-	past.Epochs = past.Epochs[max(0, len(past.Epochs)-pastMost):]
+	past.Epochs = past.Epochs[max(0, len(past.Epochs)-PastMost):]
 	value, err := etcd.EncodeBytes(past)
 	return clientv3.OpPut(etcd.KeyPastEpochs+stream, value), err
 }
 
 // pastEpoch is an epoch as it ends, because another one is handed out; grants are the stream's last grant, as read.
-func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *succession) *api.PastEpoch {
+func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *Takeover) *api.PastEpoch {
 	one := &api.PastEpoch{Epoch: ended, Ended: next.Granted, By: next.GetHolder().GetIdentity()}
 	for _, kv := range grants.GetKvs() {
 		last := new(api.Grant)
@@ -52,7 +49,7 @@ func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, 
 	}
 	switch {
 	case taken != nil:
-		one.End, one.By, one.Reason = api.EpochEnd_EPOCH_END_TAKEN_OVER, taken.by, taken.reason
+		one.End, one.By, one.Reason = api.EpochEnd_EPOCH_END_TAKEN_OVER, taken.By, taken.Reason
 	case one.Holder != nil && !wasOpened(v, next.Stream, ended):
 		one.End = api.EpochEnd_EPOCH_END_UNUSED
 	case one.Holder != nil && one.Holder.Host == next.GetHolder().GetHost() && one.Holder.Name == next.GetHolder().GetName():
@@ -70,30 +67,4 @@ func wasOpened(v *state.View, stream string, epoch uint32) bool {
 		seen := reconcile.SeenRing(v.Targets, spec)
 		return max(seen.GetWriterEpoch(), seen.GetLastEpoch()) >= epoch
 	})
-}
-
-// addPast puts what is kept of the epochs before into what is known of each stream's.
-func (s *Server) addPast(ctx context.Context, epochs []*api.EpochInfo) error {
-	for part := range slices.Chunk(epochs, pastAtOnce) {
-		var asked []clientv3.Op
-		for _, one := range part {
-			asked = append(asked, clientv3.OpGet(etcd.KeyPastEpochs+one.Stream))
-		}
-		got, err := s.config.Client.Txn(ctx).Then(asked...).Commit()
-		if err != nil {
-			return fmt.Errorf("read past epochs: %w", err)
-		}
-		for i, one := range part {
-			past := new(api.PastEpochs)
-			for _, kv := range got.Responses[i].GetResponseRange().Kvs {
-				if err := etcd.Decode(string(kv.Key), kv.Value, past); err != nil {
-					return err
-				}
-			}
-			// The last may have become one of the past since the view.
-			one.Past = slices.DeleteFunc(past.Epochs, func(past *api.PastEpoch) bool { return past.Epoch >= one.Granted })
-			slices.Reverse(one.Past)
-		}
-	}
-	return nil
 }

@@ -1,0 +1,88 @@
+package grant
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
+)
+
+// WriterAdmission is what a grant changes at the doors of a stream's rings.
+type WriterAdmission struct {
+	IsFar  []bool
+	hadFar []bool // there was a writer from another host before
+	Tokens [][]byte
+	from   [][]string // the addresses from which each token may be brought
+}
+
+func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.AcquireWriterRequest) (*WriterAdmission, error) {
+	a := &WriterAdmission{hadFar: make([]bool, len(rings))}
+	for _, ring := range rings {
+		isFar, err := IsFar(v, ring, request)
+		if err != nil {
+			return nil, err
+		}
+		token, err := NewToken()
+		if err != nil {
+			return nil, err
+		}
+		a.IsFar, a.Tokens = append(a.IsFar, isFar), append(a.Tokens, token)
+		a.from = append(a.from, Origins(v, request.Holder.GetAddresses(), request.Holder.GetHost(), ring))
+	}
+	return a, nil
+}
+
+func (a *WriterAdmission) Admit(i int, admission *api.Admission, epoch uint32) error {
+	a.hadFar[i] = slices.ContainsFunc(admission.Grants, isWriter)
+	if a.IsFar[i] {
+		AdmitWriter(admission, epoch, a.Tokens[i], a.from[i], time.Now().Add(UnusedMax))
+	} else if a.hadFar[i] {
+		EndWriters(admission, epoch)
+	}
+	return nil
+}
+
+func (a *WriterAdmission) Confirmation(v *state.View, stream string, epoch uint32) *Confirmation {
+	c := &Confirmation{Stream: stream, Epoch: epoch, IsLetIn: a.IsFar, required: reconcile.Quorum(v.Streams[stream]), Fences: reconcile.FenceCount(v.Streams[stream])}
+	for i := range a.IsFar {
+		isAlive := v.LiveTargets[v.Rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
+		c.IsAsked = append(c.IsAsked, a.IsFar[i] || a.hadFar[i] && isAlive)
+	}
+	return c
+}
+
+// New is a grant without its epoch and, because it is kept and shown, without a token.
+func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, request *api.AcquireWriterRequest) *api.Grant {
+	stream := v.Streams[request.Stream]
+	grant := &api.Grant{
+		Stream:       request.Stream,
+		StreamId:     stream.StreamId,
+		K:            stream.K,
+		Level:        stream.Spec.Level,
+		Policy:       stream.Spec.Policy,
+		RecordLenMax: stream.Spec.RecordLenMax,
+		Deadline:     stream.Spec.Deadline,
+		Holder:       request.Holder,
+	}
+	for i, ring := range rings {
+		member := &api.Member{Uri: ring.Uri, RingUuid: RingUUID(v.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
+		if admitting.IsFar[i] {
+			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
+		}
+		grant.Members = append(grant.Members, member)
+	}
+	return grant
+}
+
+const RingUUIDLen = 16
+
+// RingUUID is the ring that a writer is told to expect of a member: of one that is not there yet none that could be.
+func RingUUID(ring *api.RingSpec) []byte {
+	if len(ring.GetRingUuid()) == 0 && ring.GetReplacement() != nil {
+		return bytes.Repeat([]byte{0xFF}, RingUUIDLen)
+	}
+	return ring.GetRingUuid()
+}
