@@ -23,8 +23,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/grant"
-	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -410,11 +410,11 @@ func finished(raw []byte, now time.Time) (records [][]byte, isReady bool) {
 
 // GrantSystem makes a stream of the control plane's own when it is not there, and grants it to this process.
 func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host string) (*api.Grant, error) {
-	spec, err := completeSpec(spec)
+	spec, err := fabric.CompleteStream(spec)
 	if err != nil {
 		return nil, err
 	}
-	_, _, revision, err := createStream(ctx, s.config.Client, spec)
+	_, _, revision, err := fabric.CreateStream(ctx, s.config.Client, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -425,6 +425,3 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 	response, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlogd control"}})
 	return response.GetGrant(), err
 }
-
-// withoutSystem leaves out what nobody declares.
-func withoutSystem(names []string) []string { return slices.DeleteFunc(names, pattern.IsSystem) }

@@ -25,6 +25,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
@@ -334,11 +335,11 @@ func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 		}
 		return s.take(ctx, records)
 	}})
-	spec, err := completeSpec(&api.StreamSpec{Name: auditName})
+	spec, err := fabric.CompleteStream(&api.StreamSpec{Name: auditName})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := createStream(t.Context(), one.server.config.Client, spec); err != nil {
+	if _, _, _, err := fabric.CreateStream(t.Context(), one.server.config.Client, spec); err != nil {
 		t.Fatal(err)
 	}
 	one.reportTarget("t1")

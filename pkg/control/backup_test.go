@@ -14,6 +14,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
@@ -24,11 +25,11 @@ func withAudit(t *testing.T) (*instance, *clientv3.Client) {
 	t.Helper()
 	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
-	spec, err := completeSpec(&api.StreamSpec{Name: auditName})
+	spec, err := fabric.CompleteStream(&api.StreamSpec{Name: auditName})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := createStream(t.Context(), etcd.Client(), spec); err != nil {
+	if _, _, _, err := fabric.CreateStream(t.Context(), etcd.Client(), spec); err != nil {
 		t.Fatal(err)
 	}
 	one.until("the audit stream is known", func() bool {

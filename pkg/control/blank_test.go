@@ -15,6 +15,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -46,11 +47,11 @@ func (r *reconciler) put(t *testing.T, key string, message proto.Message) {
 // place makes a stream whose ring is wanted of a target, which says this of it.
 func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.RingState) *state.View {
 	t.Helper()
-	spec, err := completeSpec(&api.StreamSpec{Name: name})
+	spec, err := fabric.CompleteStream(&api.StreamSpec{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, _, _, err := createStream(t.Context(), r.client, spec)
+	stream, _, _, err := fabric.CreateStream(t.Context(), r.client, spec)
 	if err != nil {
 		t.Fatal(err)
 	}

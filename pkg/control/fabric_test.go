@@ -12,12 +12,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -275,72 +275,19 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	hear("b", false)
 }
 
-// Whatever is declared: what was planned and written leaves nothing to plan, and a plan with problems changes nothing.
-func TestPlanFabric_Settles(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		v := state.NewView()
-		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
-			fabric := drawFabric(rt)
-			plan, err := planFabric(v, fabric, nil)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			if len(plan.problems) > 0 {
-				continue
-			}
-			for _, target := range plan.targets {
-				v.TargetSpecs[target.Host] = target
-			}
-			for _, drain := range plan.drains {
-				v.DrainSpecs[drain.Host] = drain
-			}
-			for _, spec := range append(plan.created, plan.updated...) {
-				v.Streams[spec.Name] = &api.Stream{Spec: spec}
-			}
-			again, err := planFabric(v, fabric, nil)
-			if err != nil || len(again.changes) != 0 || len(again.problems) != 0 {
-				rt.Fatalf("%v: does not settle: %v, %v, %v", fabric, again.changes, again.problems, err)
-			}
-		}
-	})
-}
-
-func drawFabric(rt *rapid.T) *api.Fabric {
-	fabric := new(api.Fabric)
-	hosts := []string{"", "alpha", "beta"}
-	for _, host := range hosts[1:] {
-		if rapid.Bool().Draw(rt, "target") {
-			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: host, CapacityBytes: rapid.SampledFrom([]uint64{0, 1 << 26, 1 << 28}).Draw(rt, "capacity")})
-		}
-	}
-	for _, host := range hosts[1:] {
-		if rapid.Bool().Draw(rt, "drain") {
-			fabric.Drains = append(fabric.Drains, &api.DrainSpec{Host: host, StreamsMax: rapid.Uint32Range(0, 2).Draw(rt, "streams_max")})
-		}
-	}
-	for i := range rapid.IntRange(0, 5).Draw(rt, "streams") {
-		fabric.Streams = append(fabric.Streams, &api.StreamSpec{
-			Name: fmt.Sprintf("s%d", i), RingSizeBytes: rapid.SampledFrom([]uint64{0, 1 << 20}).Draw(rt, "size"),
-			Level: api.Level(rapid.IntRange(0, 3).Draw(rt, "level")), Policy: api.Policy(rapid.IntRange(0, 2).Draw(rt, "policy")),
-			TargetHost: rapid.SampledFrom(hosts).Draw(rt, "target host"), DrainHost: rapid.SampledFrom(hosts).Draw(rt, "drain host"),
-		})
-	}
-	return fabric
-}
-
 // A ring that no host can ever hold is refused where no target is named, too; so is one that finds no room beside the others; one that could go where there is no limit is not.
 func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
-	fabric := &api.Fabric{
+	wanted := &api.Fabric{
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}},
 		Streams: []*api.StreamSpec{{Name: "big", RingSizeBytes: 200 << 20}, {Name: "fits", RingSizeBytes: 100 << 20}, {Name: "later", RingSizeBytes: 100 << 20}},
 	}
 	problems := func(v *state.View) (texts []string) {
 		t.Helper()
-		plan, err := planFabric(v, fabric, nil)
+		plan, err := fabric.NewPlan(v, wanted, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, one := range plan.problems {
+		for _, one := range plan.Problems {
 			texts = append(texts, one.Field+"="+one.Value+": "+one.Rule)
 		}
 		return texts
@@ -413,7 +360,7 @@ func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
 	v.LiveTargets["alpha-1"] = &api.Agent{Id: "alpha-1", Host: "alpha"}
 	v.Rings["a"] = &api.RingSpec{Target: "alpha-1", Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 200 << 20}}}
 	for capacity, want := range map[uint64]string{0: "", 200 << 20: "", 100 << 20: "its rings have 209715200 bytes, more than its capacity of 104857600"} {
-		drift := driftFrom(v, access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: capacity}}})
+		drift := fabric.DriftFrom(v, access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: capacity}}})
 		if got := len(drift) > 0 && strings.HasPrefix(drift[0].Reason, want); got != (want != "") {
 			t.Errorf("capacity %d: got %v, want %q", capacity, drift, want)
 		}

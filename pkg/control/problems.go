@@ -8,6 +8,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
@@ -48,5 +49,5 @@ func orAbsent(name, text string) string {
 	if text == "" && strings.HasSuffix(name, "]") {
 		return "none"
 	}
-	return orDefault(text)
+	return fabric.OrDefault(text)
 }

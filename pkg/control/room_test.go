@@ -15,6 +15,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 )
 
 // startLimited starts two control planes on one etcd, of which both know a target with room for so many rings of a MiB.
@@ -67,17 +68,17 @@ func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 	both := startLimited(t, 1)
 	spec := check.StreamWithDefaults(&api.StreamSpec{Name: "late", RingSizeBytes: 1 << 20})
 	old, _ := both[1].server.mirror.Load()
-	plan, err := planFabric(old, &api.Fabric{Streams: []*api.StreamSpec{spec}}, nil)
-	if isLimited, refusal := refuseRoom(old, spec); err != nil || refusal != nil || len(plan.problems) > 0 || !isLimited || !plan.isLimited {
-		t.Fatalf("there was room: %v, %v, %v", refusal, plan.problems, err)
+	plan, err := fabric.NewPlan(old, &api.Fabric{Streams: []*api.StreamSpec{spec}}, nil)
+	if isLimited, refusal := fabric.RefuseRoom(old, spec); err != nil || refusal != nil || len(plan.Problems) > 0 || !isLimited || !plan.IsLimited {
+		t.Fatalf("there was room: %v, %v, %v", refusal, plan.Problems, err)
 	}
 	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "first", RingSizeBytes: 1 << 20}}); err != nil {
 		t.Fatal(err)
 	}
-	if stream, _, _, err := both[1].server.fabric.createAt(both[1].context(), old, spec); !errors.Is(err, errUsedMeanwhile) {
+	if stream, _, _, err := both[1].server.fabric.CreateStreamAt(both[1].context(), old, spec); !errors.Is(err, fabric.ErrUsedMeanwhile) {
 		t.Errorf("created %v, %v", stream, err)
 	}
-	if _, err := both[1].server.fabric.applyPlan(both[1].context(), old, plan); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has 0 bytes left of its capacity of 1048576") {
+	if _, err := both[1].server.fabric.ApplyPlan(both[1].context(), old, plan); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has 0 bytes left of its capacity of 1048576") {
 		t.Errorf("applied: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/deletion"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
 )
@@ -95,18 +96,18 @@ func TestApplyFabric_Routes(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("there")
-	fabric := &api.Fabric{
+	wanted := &api.Fabric{
 		Streams: []*api.StreamSpec{{Name: "orders"}, {Name: "fills"}},
 		Routes:  []*api.RouteSpec{route("all", "to orders", "1-9:by some"), route("some", "5-20:to fills", "30-40:to there")},
 	}
-	done, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
+	done, err := one.apply(&api.ApplyFabricRequest{Fabric: wanted})
 	if got := changesText(done.GetChanges()); err != nil || got != "stream orders new; stream fills new; route all new; route some new" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	got, err := one.control.GetRoute(one.context(), &api.GetRouteRequest{Name: "all"})
 	var rules []string
 	for _, rule := range got.GetResolved() {
-		rules = append(rules, ruleText(rule))
+		rules = append(rules, fabric.RuleText(rule))
 	}
 	want := []string{"all => orders required fail", "classes 5-9 => fills required fail"}
 	if err != nil || !slices.Equal(rules, want) {
@@ -120,12 +121,12 @@ func TestApplyFabric_Routes(t *testing.T) {
 	if err != nil || len(again.Changes)+len(again.Undeclared) != 0 {
 		t.Errorf("exported and applied: %v, %v", again, err)
 	}
-	fabric.Routes[1].Rules[0].CriticalityMin = 3
-	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, IsDryRun: true})
+	wanted.Routes[1].Rules[0].CriticalityMin = 3
+	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: wanted, IsDryRun: true})
 	if got := changesText(changed.GetChanges()); err != nil || got != "route some rules[0] classes 5-20 => fills required fail->classes 5-20 criticality 3 => fills required fail" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	one.dropRoutes(fabric)
+	one.dropRoutes(wanted)
 }
 
 // dropRoutes lets a stream go only when no route selects it, and a route likewise.
@@ -273,14 +274,14 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision, err := writeRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("left", "to a", "by right")))
+	revision, err := fabric.WriteRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("left", "to a", "by right")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := writeRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := fabric.WriteRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("the other half: %v", err)
 	}
-	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "right"); status.Code(err) != codes.Aborted {
+	if _, err := fabric.DeleteRoute(one.context(), etcd.Client(), seen, "right"); status.Code(err) != codes.Aborted {
 		t.Errorf("selected meanwhile, and deleted: %v", err)
 	}
 	if _, err := deletion.Begin(one.context(), etcd.Client(), seen, seen.Revision, deletion.New(seen, "b", false, "test")); status.Code(err) != codes.Aborted {
@@ -290,10 +291,10 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, _ = m.Load()
-	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "left"); err != nil {
+	if _, err := fabric.DeleteRoute(one.context(), etcd.Client(), seen, "left"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := writeRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := fabric.WriteRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("by one that is gone: %v", err)
 	}
 }
@@ -319,7 +320,7 @@ func TestWatchRoutes_TellsTheWholeTruth(t *testing.T) {
 		revision = message.Revision
 		var texts []string
 		for _, one := range message.Routes {
-			texts = append(texts, one.Route.Spec.Name+": "+ruleText(one.Resolved[0]))
+			texts = append(texts, one.Route.Spec.Name+": "+fabric.RuleText(one.Resolved[0]))
 		}
 		return strings.Join(texts, "; ")
 	}

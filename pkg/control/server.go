@@ -26,6 +26,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/report"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -86,7 +87,7 @@ type Server struct {
 	config     Config
 	leads      *clientv3.Client // that the reconciler goes by: Config's
 	mirror     *state.Mirror
-	fabric     *fabricStore
+	fabric     *fabric.Store
 	limiter    *limiter
 	recorder   *recorder
 	liveness   *report.Liveness
@@ -127,7 +128,7 @@ func New(config Config) *Server {
 		reports:  report.NewKeeper(config.Client, mirror, config.IsSole),
 		stopping: make(chan struct{}),
 	}
-	s.fabric = newFabricStore(config.Client, mirror, s.fresh)
+	s.fabric = fabric.NewStore(config.Client, mirror, s.fresh)
 	return s
 }
 

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -58,7 +58,7 @@ func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api
 // declaredDrains are what operators say of the hosts of drains.
 func (s *Server) declaredDrains() declared[*api.DrainSpec] {
 	return declared[*api.DrainSpec]{
-		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs, changes: drainChanges,
+		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs, changes: fabric.DrainChanges,
 		of: func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
 	}
 }
@@ -119,17 +119,4 @@ func (s *Server) WatchDrains(request *api.WatchDrainsRequest, stream grpc.Server
 		}
 		return stream.Send(response)
 	})
-}
-
-func drainChanges(have, asked *api.DrainSpec) (changes []*api.FieldChange) {
-	for _, field := range []struct{ name, before, after string }{
-		{"store_dir", have.GetStoreDir(), asked.StoreDir},
-		{"streams_max", fmt.Sprint(have.GetStreamsMax()), fmt.Sprint(asked.StreamsMax)},
-		{"is_closed", fmt.Sprint(have.GetIsClosed()), fmt.Sprint(asked.IsClosed)},
-	} {
-		if field.before != field.after {
-			changes = append(changes, &api.FieldChange{Name: field.name, Before: field.before, After: field.after})
-		}
-	}
-	return changes
 }

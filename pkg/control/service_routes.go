@@ -16,6 +16,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -28,16 +29,16 @@ func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteReques
 		return nil, err
 	}
 	if have := now.Routes[spec.Name]; have != nil {
-		if changes := routeChanges(have.Spec, spec); len(changes) > 0 {
+		if changes := fabric.RouteChanges(have.Spec, spec); len(changes) > 0 {
 			return nil, alreadyExists("route", spec.Name, changes)
 		}
 		return &api.CreateRouteResponse{Route: have}, nil
 	}
-	made := routeWith(nil, spec)
+	made := fabric.RouteWith(nil, spec)
 	if request.IsDryRun {
 		return &api.CreateRouteResponse{Route: made, IsNew: true}, nil
 	}
-	if made.Revision, err = writeRoute(ctx, s.config.Client, now, spec); err != nil {
+	if made.Revision, err = fabric.WriteRoute(ctx, s.config.Client, now, spec); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("created", "route", spec.Name, "by", callerOf(ctx).ID)
@@ -54,12 +55,12 @@ func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteReques
 	if err != nil {
 		return nil, err
 	}
-	made, fields := routeWith(have, spec), routeChanges(have.Spec, spec)
+	made, fields := fabric.RouteWith(have, spec), fabric.RouteChanges(have.Spec, spec)
 	made.Revision = have.Revision
 	if len(fields) == 0 || request.IsDryRun {
 		return &api.UpdateRouteResponse{Route: made, Fields: fields}, nil
 	}
-	if made.Revision, err = writeRoute(ctx, s.config.Client, now, spec); err != nil {
+	if made.Revision, err = fabric.WriteRoute(ctx, s.config.Client, now, spec); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("changed", "route", spec.Name, "by", callerOf(ctx).ID)
@@ -68,7 +69,7 @@ func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteReques
 
 // checkRoute completes a spec and looks at it among all other routes.
 func (s *Server) checkRoute(asked *api.RouteSpec) (*state.View, *api.RouteSpec, error) {
-	spec, err := completeRoute(asked)
+	spec, err := fabric.CompleteRoute(asked)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,7 +127,7 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 	if request.IsDryRun {
 		return &api.DeleteRouteResponse{Route: have}, nil
 	}
-	revision, err := deleteRoute(ctx, s.config.Client, now, request.Name)
+	revision, err := fabric.DeleteRoute(ctx, s.config.Client, now, request.Name)
 	if err != nil {
 		return nil, err
 	}

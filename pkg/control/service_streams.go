@@ -13,6 +13,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -20,7 +21,7 @@ import (
 
 // CreateStream implements farlog.v1.ControlService.
 func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
-	spec, err := completeSpec(request.Spec)
+	spec, err := fabric.CompleteStream(request.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
 	}
-	stream, isNew, err := s.fabric.createWithin(ctx, spec)
+	stream, isNew, err := s.fabric.CreateStream(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -58,19 +59,19 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if have := now.Streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
 	}
-	if _, err := refuseRoom(now, spec); err != nil {
+	if _, err := fabric.RefuseRoom(now, spec); err != nil {
 		return nil, err
 	}
 	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil
 }
 
 func isSameSpec(have, asked *api.StreamSpec) error {
-	return alreadyExists("stream", asked.Name, specDifferences(have, asked))
+	return alreadyExists("stream", asked.Name, fabric.StreamDifferences(have, asked))
 }
 
 // UpdateStream implements farlog.v1.ControlService.
 func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequest) (*api.UpdateStreamResponse, error) {
-	spec, err := completeSpec(request.Spec)
+	spec, err := fabric.CompleteStream(request.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -88,29 +89,29 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	if request.Revision != 0 && request.Revision != have.Revision {
 		return nil, refusal.StaleRevision(fmt.Sprintf("stream %q", spec.Name), have.Revision, request.Revision)
 	}
-	fields, problems := specChanges(have.Spec, spec, "spec.")
+	fields, problems := fabric.StreamChanges(have.Spec, spec, "spec.")
 	if len(problems) > 0 {
 		return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
 	}
-	isLimited, err := refuseRate(now, have.Spec, spec)
+	isLimited, err := fabric.RefuseRate(now, have.Spec, spec)
 	if err != nil {
 		return nil, err
 	}
 	if len(fields) == 0 || request.IsDryRun {
-		return &api.UpdateStreamResponse{Stream: streamWith(have, spec), Fields: fields}, nil
+		return &api.UpdateStreamResponse{Stream: fabric.StreamWith(have, spec), Fields: fields}, nil
 	}
-	var taking *taking
+	var taking *fabric.Quota
 	if isLimited {
-		if taking, err = takeQuota(ctx, s.config.Client, now.Revision); err != nil {
+		if taking, err = fabric.TakeQuota(ctx, s.config.Client, now.Revision); err != nil {
 			return nil, err
 		}
 	}
-	revision, err := updateStream(ctx, s.config.Client, have, spec, taking)
+	revision, err := fabric.UpdateStream(ctx, s.config.Client, have, spec, taking)
 	if err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("changed", "stream", spec.Name, "by", callerOf(ctx).ID)
-	stream := streamWith(have, spec)
+	stream := fabric.StreamWith(have, spec)
 	stream.Revision = revision
 	return &api.UpdateStreamResponse{Stream: stream, Fields: fields}, s.mirror.WaitRevision(ctx, revision)
 }
@@ -240,41 +241,41 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if caller := callerOf(ctx); request.IsPrune {
 		pruner = &caller
 	}
-	plan, err := planFabric(now, request.Fabric, pruner)
+	plan, err := fabric.NewPlan(now, request.Fabric, pruner)
 	if err != nil {
 		return nil, err
 	}
 	if err := mayApply(callerOf(ctx), plan); err != nil {
 		return nil, err
 	}
-	if len(plan.problems) > 0 {
+	if len(plan.Problems) > 0 {
 		count := "1 problem"
-		if len(plan.problems) > 1 {
-			count = fmt.Sprintf("%d problems", len(plan.problems))
+		if len(plan.Problems) > 1 {
+			count = fmt.Sprintf("%d problems", len(plan.Problems))
 		}
-		return nil, refusal.InvalidArgument("the fabric has "+count+", nothing is changed: ", plan.problems)
+		return nil, refusal.InvalidArgument("the fabric has "+count+", nothing is changed: ", plan.Problems)
 	}
-	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.FabricRevision, Drift: driftFrom(now, callerOf(ctx), request.Fabric)}
-	if request.IsDryRun || len(plan.changes) == 0 {
+	response := &api.ApplyFabricResponse{Changes: plan.Changes, Undeclared: plan.Undeclared, Revision: now.FabricRevision, Drift: fabric.DriftFrom(now, callerOf(ctx), request.Fabric)}
+	if request.IsDryRun || len(plan.Changes) == 0 {
 		return response, nil
 	}
-	if response.Revision, err = s.fabric.applyPlan(ctx, now, plan); err != nil {
+	if response.Revision, err = s.fabric.ApplyPlan(ctx, now, plan); err != nil {
 		return nil, err
 	}
-	for _, change := range plan.changes {
+	for _, change := range plan.Changes {
 		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted", change.IsDeleted, "by", callerOf(ctx).ID)
 	}
 	if err := s.mirror.WaitRevision(ctx, response.Revision); err != nil {
 		return nil, err
 	}
 	now, _ = s.mirror.Load()
-	response.Drift = driftBehind(now, callerOf(ctx), request.Fabric, plan.created)
+	response.Drift = fabric.DriftBehind(now, callerOf(ctx), request.Fabric, plan.Created)
 	return response, nil
 }
 
 // mayApply asks for the role on every stream and route that would change; a host is every stream's, and a quota is not its tenant's to raise.
-func mayApply(caller access.Caller, plan *fabricPlan) error {
-	for _, change := range plan.changes {
+func mayApply(caller access.Caller, plan *fabric.Plan) error {
+	for _, change := range plan.Changes {
 		isOfAll := change.Kind == "target" || change.Kind == "drain" || change.Kind == "tenant"
 		if isOfAll && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
 			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of %s %q needs", caller.ID, change.Kind, change.Name)
@@ -285,7 +286,7 @@ func mayApply(caller access.Caller, plan *fabricPlan) error {
 			}
 		}
 	}
-	plan.undeclared = slices.DeleteFunc(plan.undeclared, func(one string) bool {
+	plan.Undeclared = slices.DeleteFunc(plan.Undeclared, func(one string) bool {
 		kind, name, _ := strings.Cut(one, " ")
 		return kind != "target" && kind != "drain" && kind != "tenant" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
 	})
@@ -298,12 +299,12 @@ func (s *Server) GetFabric(ctx context.Context, _ *api.GetFabricRequest) (*api.G
 	if err != nil {
 		return nil, err
 	}
-	fabric := declaredFabric(now)
-	fabric.Streams = slices.DeleteFunc(fabric.Streams, func(spec *api.StreamSpec) bool {
+	wanted := fabric.Declared(now)
+	wanted.Streams = slices.DeleteFunc(wanted.Streams, func(spec *api.StreamSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
 	})
-	fabric.Routes = slices.DeleteFunc(fabric.Routes, func(spec *api.RouteSpec) bool {
+	wanted.Routes = slices.DeleteFunc(wanted.Routes, func(spec *api.RouteSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
 	})
-	return &api.GetFabricResponse{Fabric: fabric, Revision: now.FabricRevision, Tenants: tenantUses(now)}, nil
+	return &api.GetFabricResponse{Fabric: wanted, Revision: now.FabricRevision, Tenants: fabric.TenantUses(now)}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -57,7 +58,7 @@ func (s *Server) GetTarget(_ context.Context, request *api.GetTargetRequest) (*a
 // declaredTargets are what operators say of the hosts of targets.
 func (s *Server) declaredTargets() declared[*api.TargetSpec] {
 	return declared[*api.TargetSpec]{
-		server: s, kind: "target", changed: state.ChangedTargetSpec, prefix: etcd.KeyTargetSpecs, changes: targetChanges,
+		server: s, kind: "target", changed: state.ChangedTargetSpec, prefix: etcd.KeyTargetSpecs, changes: fabric.TargetChanges,
 		of: func(v *state.View) map[string]*api.TargetSpec { return v.TargetSpecs },
 	}
 }

@@ -19,13 +19,14 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // Whatever is declared and there: a plan without problems takes no tenant that it lets have more beyond its quota, and one with a problem would have.
 func TestPlanFabric_Quotas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v, fabric := state.NewView(), new(api.Fabric)
+		v, wanted := state.NewView(), new(api.Fabric)
 		names := rapid.SampledFrom([]string{"a/1", "a/2", "a/3", "a/4", "a", "b/1", "b/2", "b/x/3"})
 		draw := func(what string) map[string]*api.StreamSpec {
 			list := map[string]*api.StreamSpec{}
@@ -44,20 +45,20 @@ func TestPlanFabric_Quotas(t *testing.T) {
 				asked[name] = proto.Clone(have.Spec).(*api.StreamSpec)
 				asked[name].RecordsPerSecond = rapid.Uint64Range(1, 5).Draw(t, "records now")
 			}
-			fabric.Streams = append(fabric.Streams, asked[name])
+			wanted.Streams = append(wanted.Streams, asked[name])
 		}
 		quota := func(name string) *api.TenantSpec {
 			return &api.TenantSpec{Name: name, StreamsMax: rapid.Uint64Range(0, 4).Draw(t, "streams"), RingBytesMax: rapid.Uint64Range(0, 8).Draw(t, "MiB") << 20,
 				RecordsPerSecondMax: rapid.Uint64Range(0, 12).Draw(t, "records of all")}
 		}
 		v.Tenants["a"] = quota("a")
-		fabric.Tenants = append(fabric.Tenants, quota("b"))
-		plan, err := planFabric(v, fabric, nil)
+		wanted.Tenants = append(wanted.Tenants, quota("b"))
+		plan, err := fabric.NewPlan(v, wanted, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		isOver := false
-		for _, quota := range []*api.TenantSpec{v.Tenants["a"], fabric.Tenants[0]} {
+		for _, quota := range []*api.TenantSpec{v.Tenants["a"], wanted.Tenants[0]} {
 			streams, bytes, added, records, isFaster := uint64(0), uint64(0), 0, uint64(0), false
 			for _, name := range []string{"a/1", "a/2", "a/3", "a/4", "a", "b/1", "b/2", "b/x/3"} {
 				spec := asked[name]
@@ -76,8 +77,8 @@ func TestPlanFabric_Quotas(t *testing.T) {
 			isOver = isOver || added > 0 && (quota.StreamsMax > 0 && streams > quota.StreamsMax || quota.RingBytesMax > 0 && bytes > quota.RingBytesMax) ||
 				(added > 0 || isFaster) && quota.RecordsPerSecondMax > 0 && records > quota.RecordsPerSecondMax
 		}
-		if isOver != (len(plan.problems) > 0) {
-			t.Fatalf("over a quota: %v; problems %v", isOver, plan.problems)
+		if isOver != (len(plan.Problems) > 0) {
+			t.Fatalf("over a quota: %v; problems %v", isOver, plan.Problems)
 		}
 	})
 }
@@ -218,8 +219,8 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	spec := func(name string, records uint64) *api.StreamSpec {
 		return check.StreamWithDefaults(&api.StreamSpec{Name: "desk7/" + name, RecordsPerSecond: records, BytesPerSecond: 1000})
 	}
-	fabric := &api.Fabric{Tenants: []*api.TenantSpec{{Name: "desk7", RecordsPerSecondMax: 1000}}, Streams: []*api.StreamSpec{spec("a", 500)}}
-	if _, err := both[0].apply(&api.ApplyFabricRequest{Fabric: fabric}); err != nil {
+	wanted := &api.Fabric{Tenants: []*api.TenantSpec{{Name: "desk7", RecordsPerSecondMax: 1000}}, Streams: []*api.StreamSpec{spec("a", 500)}}
+	if _, err := both[0].apply(&api.ApplyFabricRequest{Fabric: wanted}); err != nil {
 		t.Fatal(err)
 	}
 	old := func() *state.View {
@@ -235,23 +236,23 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[0].control.UpdateStream(both[0].context(), &api.UpdateStreamRequest{Spec: spec("a", 900)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := both[1].server.fabric.createAt(both[1].context(), before, spec("b", 500)); !errors.Is(err, errUsedMeanwhile) {
+	if _, _, _, err := both[1].server.fabric.CreateStreamAt(both[1].context(), before, spec("b", 500)); !errors.Is(err, fabric.ErrUsedMeanwhile) {
 		t.Errorf("created beside one that had become faster: %v", err)
 	}
 	before = old()
-	plan, err := planFabric(before, &api.Fabric{Streams: []*api.StreamSpec{spec("a", 1000)}}, nil)
-	if err != nil || !plan.isRaised || len(plan.problems) > 0 {
+	plan, err := fabric.NewPlan(before, &api.Fabric{Streams: []*api.StreamSpec{spec("a", 1000)}}, nil)
+	if err != nil || !plan.IsRaised || len(plan.Problems) > 0 {
 		t.Fatalf("%v, %v", plan, err)
 	}
 	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: spec("b", 100)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := both[1].server.fabric.applyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
+	if _, err := both[1].server.fabric.ApplyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
 		t.Errorf("applied beside one that is new: %v", err)
 	}
-	if taking, err := takeQuota(both[1].context(), both[1].server.config.Client, before.Revision); err != nil {
+	if taking, err := fabric.TakeQuota(both[1].context(), both[1].server.config.Client, before.Revision); err != nil {
 		t.Error(err)
-	} else if _, err := updateStream(both[1].context(), both[1].server.config.Client, before.Streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
+	} else if _, err := fabric.UpdateStream(both[1].context(), both[1].server.config.Client, before.Streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
 		t.Errorf("changed beside one that is new: %v", err)
 	}
 }

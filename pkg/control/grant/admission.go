@@ -107,7 +107,9 @@ func keepWriter(admission *api.Admission, epoch uint32) {
 }
 
 func isWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
-func IsDrain(grant *api.FarGrant) bool  { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
+
+// IsDrain tells the grant of a drain.
+func IsDrain(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
 
 // drainToken is the token of an assignment for one of the rings; nil: it needs none.
 func drainToken(v *state.View, assignment *api.Assignment, member int) []byte {
@@ -189,6 +191,7 @@ func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 // AdmissionChanges are what is to be changed at the doors of rings, by their MemberKey, one after the other.
 type AdmissionChanges map[string][]func(*api.Admission) error
 
+// Add puts a change of the ring of a name, its MemberKey, behind those that are there.
 func (d AdmissionChanges) Add(name string, change func(*api.Admission) error) {
 	d[name] = append(d[name], change)
 }

@@ -94,4 +94,5 @@ func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, gran
 	}
 }
 
+// ErrRingsChanged says that the rings of a stream are no longer those of the view by which was decided.
 var ErrRingsChanged = refusal.ChangedMeanwhile("the stream, or one of its members,")

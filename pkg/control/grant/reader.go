@@ -35,6 +35,7 @@ type Reader struct {
 	Renewed     [][]byte  // the SHA-256 of the tokens that his take the place of
 }
 
+// NewReader draws a token for each ring that is on another host than the reader.
 func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRequest) (*Reader, error) {
 	c := &Reader{generations: make([]uint64, len(rings))}
 	for _, ring := range rings {
@@ -53,6 +54,7 @@ func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRe
 	return c, nil
 }
 
+// IsFar says whether any ring is on another host than the reader.
 func (c *Reader) IsFar() bool {
 	return slices.ContainsFunc(c.Tokens, func(token []byte) bool { return token != nil })
 }

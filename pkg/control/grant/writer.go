@@ -18,6 +18,7 @@ type WriterAdmission struct {
 	from   [][]string // the addresses from which each token may be brought
 }
 
+// NewWriterAdmission draws a token for each ring, and finds out which rings are on other hosts than the writer.
 func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.AcquireWriterRequest) (*WriterAdmission, error) {
 	a := &WriterAdmission{hadFar: make([]bool, len(rings))}
 	for _, ring := range rings {
@@ -35,6 +36,7 @@ func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.Acqu
 	return a, nil
 }
 
+// Admit changes the admission of ring i: it fences writers below epoch, and lets this one in if it is on another host.
 func (a *WriterAdmission) Admit(i int, admission *api.Admission, epoch uint32) error {
 	a.hadFar[i] = slices.ContainsFunc(admission.Grants, isWriter)
 	if a.IsFar[i] {
@@ -45,6 +47,7 @@ func (a *WriterAdmission) Admit(i int, admission *api.Admission, epoch uint32) e
 	return nil
 }
 
+// Confirmation is what the targets have to confirm before the grant is answered.
 func (a *WriterAdmission) Confirmation(v *state.View, stream string, epoch uint32) *Confirmation {
 	c := &Confirmation{Stream: stream, Epoch: epoch, IsLetIn: a.IsFar, required: reconcile.Quorum(v.Streams[stream]), Fences: reconcile.FenceCount(v.Streams[stream])}
 	for i := range a.IsFar {
@@ -77,6 +80,7 @@ func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, requ
 	return grant
 }
 
+// RingUUIDLen is the length of a ring's uuid in bytes.
 const RingUUIDLen = 16
 
 // RingUUID is the ring that a writer is told to expect of a member: of one that is not there yet none that could be.

@@ -27,6 +27,7 @@ type Liveness struct {
 	renewed sync.Map // by key: renewal
 }
 
+// NewLiveness makes a Liveness whose leases end after ttl.
 func NewLiveness(client *clientv3.Client, mirror *state.Mirror, ttl time.Duration) *Liveness {
 	return &Liveness{client: client, mirror: mirror, ttl: ttl}
 }

@@ -67,6 +67,7 @@ type told struct {
 	state  proto.Message
 }
 
+// NewKeeper makes a Keeper; isSole says that no other instance reads the figures.
 func NewKeeper(client *clientv3.Client, mirror *state.Mirror, isSole bool) *Keeper {
 	every := figuresKept
 	if isSole {

@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
-// completeSpec fills in the defaults and checks every field. It is pure: the same request always means the same
+// CompleteStream fills in the defaults and checks every field. It is pure: the same request always means the same
 // stream, which is what makes creation idempotent.
-func completeSpec(asked *api.StreamSpec) (*api.StreamSpec, error) {
+func CompleteStream(asked *api.StreamSpec) (*api.StreamSpec, error) {
 	if asked == nil {
 		return nil, refusal.InvalidArgument("stream: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
@@ -65,15 +65,16 @@ func unlessDefault(text string, defaults ...string) string {
 	return text
 }
 
-func orDefault(text string) string {
+// OrDefault is the text of a field, or what stands for an empty one.
+func OrDefault(text string) string {
 	if text == "" {
 		return "the default"
 	}
 	return text
 }
 
-// specDifferences lists the fields in which two complete specs differ.
-func specDifferences(have, asked *api.StreamSpec) (changes []*api.FieldChange) {
+// StreamDifferences lists the fields in which two complete specs differ.
+func StreamDifferences(have, asked *api.StreamSpec) (changes []*api.FieldChange) {
 	for _, field := range specFields {
 		if before, after := field.text(have), field.text(asked); before != after {
 			changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})
@@ -82,8 +83,8 @@ func specDifferences(have, asked *api.StreamSpec) (changes []*api.FieldChange) {
 	return changes
 }
 
-// specChanges lists what an update would change, and what it may not.
-func specChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.FieldChange, problems []*api.Problem) {
+// StreamChanges lists what an update would change, and what it may not.
+func StreamChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.FieldChange, problems []*api.Problem) {
 	for _, field := range specFields {
 		before, after := field.text(have), field.text(asked)
 		if before == after {
@@ -91,7 +92,7 @@ func specChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.Fie
 		}
 		if !field.isChangeable {
 			problems = append(problems, &api.Problem{Field: prefix + field.path, Value: after,
-				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream", orDefault(before))})
+				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream", OrDefault(before))})
 			continue
 		}
 		changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})

@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// completeRoute fills in the defaults, and checks what can be seen of a route alone.
-func completeRoute(asked *api.RouteSpec) (*api.RouteSpec, error) {
+// CompleteRoute fills in the defaults, and checks what can be seen of a route alone.
+func CompleteRoute(asked *api.RouteSpec) (*api.RouteSpec, error) {
 	if asked == nil {
 		return nil, refusal.InvalidArgument("route: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
@@ -24,16 +24,16 @@ func completeRoute(asked *api.RouteSpec) (*api.RouteSpec, error) {
 	return nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", spec.Name), problems)
 }
 
-// routeChanges compares two routes rule by rule.
-func routeChanges(have, asked *api.RouteSpec) (changes []*api.FieldChange) {
+// RouteChanges compares two routes rule by rule.
+func RouteChanges(have, asked *api.RouteSpec) (changes []*api.FieldChange) {
 	before, after := have.GetRules(), asked.GetRules()
 	for i := range max(len(before), len(after)) {
 		change := &api.FieldChange{Name: fmt.Sprintf("rules[%d]", i)}
 		if i < len(before) {
-			change.Before = ruleText(before[i])
+			change.Before = RuleText(before[i])
 		}
 		if i < len(after) {
-			change.After = ruleText(after[i])
+			change.After = RuleText(after[i])
 		}
 		if change.Before != change.After {
 			changes = append(changes, change)
@@ -42,8 +42,8 @@ func routeChanges(have, asked *api.RouteSpec) (changes []*api.FieldChange) {
 	return changes
 }
 
-// ruleText is a rule in one line; two rules that differ in anything differ in it.
-func ruleText(rule *api.RouteRule) string {
+// RuleText is a rule in one line; two rules that differ in anything differ in it.
+func RuleText(rule *api.RouteRule) string {
 	var words []string
 	if len(rule.Classes) > 0 {
 		words = append(words, "classes "+classesText(rule.Classes))
@@ -93,13 +93,13 @@ func legPolicyName(policy api.LegPolicy) string {
 }
 
 // compareRoutes finds routes that are new, or have other rules.
-func (p *fabricPlan) compareRoutes(v *state.View, fabric *api.Fabric) {
+func (p *Plan) compareRoutes(v *state.View, fabric *api.Fabric) {
 	for _, spec := range fabric.Routes {
 		have := v.Routes[spec.Name]
-		changes := routeChanges(have.GetSpec(), spec)
+		changes := RouteChanges(have.GetSpec(), spec)
 		if have == nil || len(changes) > 0 {
 			p.routes = append(p.routes, spec)
-			p.changes = append(p.changes, &api.Change{Kind: "route", Name: spec.Name, IsNew: have == nil, Fields: changes})
+			p.Changes = append(p.Changes, &api.Change{Kind: "route", Name: spec.Name, IsNew: have == nil, Fields: changes})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-func (p *fabricPlan) compareTenants(v *state.View, asked []*api.TenantSpec) {
+func (p *Plan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 	for _, tenant := range asked {
 		have := v.Tenants[tenant.Name]
 		fields := tenantChanges(have, tenant)
@@ -18,7 +18,7 @@ func (p *fabricPlan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 			continue
 		}
 		p.tenants = append(p.tenants, tenant)
-		p.changes = append(p.changes, &api.Change{Kind: "tenant", Name: tenant.Name, IsNew: have == nil, Fields: fields})
+		p.Changes = append(p.Changes, &api.Change{Kind: "tenant", Name: tenant.Name, IsNew: have == nil, Fields: fields})
 	}
 }
 
@@ -37,8 +37,8 @@ func tenantChanges(have, asked *api.TenantSpec) (changes []*api.FieldChange) {
 	return changes
 }
 
-// tenantUses lists those who have a stream or a quota, by name.
-func tenantUses(v *state.View) (list []*api.TenantUse) {
+// TenantUses lists those who have a stream or a quota, by name.
+func TenantUses(v *state.View) (list []*api.TenantUse) {
 	used := check.Uses(v.Streams)
 	for name := range v.Tenants {
 		if used[name] == nil {

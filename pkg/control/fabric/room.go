@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"cmp"
@@ -19,11 +19,11 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// errUsedMeanwhile -- a stream was created since the view in which there was room for this one.
-var errUsedMeanwhile = errors.New("a stream was created meanwhile")
+// ErrUsedMeanwhile -- a stream was created since the view in which there was room for this one.
+var ErrUsedMeanwhile = errors.New("a stream was created meanwhile")
 
-// refuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's quota. isLimited: there is, as long as no other is created.
-func refuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error) {
+// RefuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's quota. isLimited: there is, as long as no other is created.
+func RefuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error) {
 	if v.Streams[spec.Name] != nil {
 		return false, nil
 	}
@@ -44,8 +44,8 @@ func refuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error)
 	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.Streams)[tenant], spec))
 }
 
-// refuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as long as no other takes of it.
-func refuseRate(v *state.View, before, spec *api.StreamSpec) (isLimited bool, err error) {
+// RefuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as long as no other takes of it.
+func RefuseRate(v *state.View, before, spec *api.StreamSpec) (isLimited bool, err error) {
 	tenant := check.TenantOf(spec.Name)
 	quota := v.Tenants[tenant]
 	if quota == nil || pattern.IsSystem(spec.Name) {
@@ -73,9 +73,9 @@ func roomGuards(created, specs int64) []clientv3.Cmp {
 	}
 }
 
-// createWithin creates a stream where there is room: of two that would only together go beyond what is left the second one is refused, whichever control plane it was asked of. Those of one
+// CreateStream creates a stream where there is room: of two that would only together go beyond what is left the second one is refused, whichever control plane it was asked of. Those of one
 // control plane take turns: all but one of them would be in vain. It can be seen when this returns.
-func (s *fabricStore) createWithin(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
+func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
 	select {
 	case s.creating <- struct{}{}:
 		defer func() { <-s.creating }()
@@ -87,8 +87,8 @@ func (s *fabricStore) createWithin(ctx context.Context, spec *api.StreamSpec) (s
 		if err != nil {
 			return nil, false, err
 		}
-		stream, isNew, revision, err := s.createAt(ctx, now, spec)
-		if err != nil && !errors.Is(err, errUsedMeanwhile) {
+		stream, isNew, revision, err := s.CreateStreamAt(ctx, now, spec)
+		if err != nil && !errors.Is(err, ErrUsedMeanwhile) {
 			if isOld, failed := s.catchUp(ctx, now, etcd.KeyStreams+spec.Name, etcd.KeyStreamID); failed != nil || !isOld {
 				return nil, false, cmp.Or(failed, err)
 			}
@@ -100,9 +100,9 @@ func (s *fabricStore) createWithin(ctx context.Context, spec *api.StreamSpec) (s
 	}
 }
 
-// createAt creates a stream where a view says that there is room. errUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
-func (s *fabricStore) createAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
-	isLimited, err := refuseRoom(now, spec)
+// CreateStreamAt creates a stream where a view says that there is room. errUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
+func (s *Store) CreateStreamAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+	isLimited, err := RefuseRoom(now, spec)
 	if err != nil {
 		return nil, false, 0, err
 	}
@@ -110,11 +110,11 @@ func (s *fabricStore) createAt(ctx context.Context, now *state.View, spec *api.S
 	if isLimited {
 		guards = roomGuards(now.Revision, now.Revision)
 	}
-	return createStream(ctx, s.client, spec, guards...)
+	return CreateStream(ctx, s.client, spec, guards...)
 }
 
 // catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control plane has made a moment ago is there, and not refused.
-func (s *fabricStore) catchUp(ctx context.Context, seen *state.View, keys ...string) (isOld bool, err error) {
+func (s *Store) catchUp(ctx context.Context, seen *state.View, keys ...string) (isOld bool, err error) {
 	newest := int64(0)
 	for _, key := range keys {
 		got, err := s.client.Get(ctx, key)
@@ -132,7 +132,7 @@ func (s *fabricStore) catchUp(ctx context.Context, seen *state.View, keys ...str
 }
 
 // judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others since: what has room still goes on from what is seen then.
-func (s *fabricStore) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*api.StreamSpec, revision int64) (now *state.View, err error) {
+func (s *Store) judgeAgain(ctx context.Context, plan *Plan, rest []*api.StreamSpec, revision int64) (now *state.View, err error) {
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"context"
@@ -15,20 +15,21 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// fabricStore writes what is declared: single streams where there is room, and plans of many things.
-type fabricStore struct {
+// Store writes what is declared: single streams where there is room, and plans of many things.
+type Store struct {
 	client   *clientv3.Client
 	mirror   *state.Mirror
 	fresh    func() (*state.View, error) // the present view, unless it is known to be old
 	creating chan struct{}               // holds one value while a stream is created
 }
 
-func newFabricStore(client *clientv3.Client, mirror *state.Mirror, fresh func() (*state.View, error)) *fabricStore {
-	return &fabricStore{client: client, mirror: mirror, fresh: fresh, creating: make(chan struct{}, 1)}
+// NewStore makes a Store. fresh gives the present view, or an error while etcd cannot be followed.
+func NewStore(client *clientv3.Client, mirror *state.Mirror, fresh func() (*state.View, error)) *Store {
+	return &Store{client: client, mirror: mirror, fresh: fresh, creating: make(chan struct{}, 1)}
 }
 
-// streamWith is a stream with another spec.
-func streamWith(have *api.Stream, spec *api.StreamSpec) *api.Stream {
+// StreamWith is a stream with another spec.
+func StreamWith(have *api.Stream, spec *api.StreamSpec) *api.Stream {
 	stream := proto.Clone(have).(*api.Stream)
 	stream.Spec = spec
 	return stream
@@ -41,14 +42,14 @@ func encodeStream(stream *api.Stream) (string, error) {
 	return etcd.Encode(stream)
 }
 
-// taking makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the last id anew, as it is.
-type taking struct {
+// Quota makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the last id anew, as it is.
+type Quota struct {
 	guards []clientv3.Cmp
 	write  clientv3.Op
 }
 
-// takeQuota is for a transaction that was judged by what there was at a revision.
-func takeQuota(ctx context.Context, client *clientv3.Client, since int64) (*taking, error) {
+// TakeQuota is for a transaction that was judged by what there was at a revision.
+func TakeQuota(ctx context.Context, client *clientv3.Client, since int64) (*Quota, error) {
 	got, err := client.Get(ctx, etcd.KeyStreamID)
 	if err != nil {
 		return nil, fmt.Errorf("read the last stream id: %w", err)
@@ -57,13 +58,13 @@ func takeQuota(ctx context.Context, client *clientv3.Client, since int64) (*taki
 	if err != nil {
 		return nil, err
 	}
-	return &taking{append(roomGuards(since, since), guard), clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last), 10))}, nil
+	return &Quota{append(roomGuards(since, since), guard), clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last), 10))}, nil
 }
 
-// updateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
-func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec, taking *taking) (revision int64, err error) {
+// UpdateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
+func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec, taking *Quota) (revision int64, err error) {
 	key := etcd.KeyStreams + spec.Name
-	value, err := encodeStream(streamWith(have, spec))
+	value, err := encodeStream(StreamWith(have, spec))
 	if err != nil {
 		return 0, err
 	}
@@ -81,9 +82,9 @@ func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 	return put.Header.Revision, nil
 }
 
-// applyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
+// ApplyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
 // declared, and the same again goes on from there. Streams that somebody else creates meanwhile do not, as long as there is room for all.
-func (s *fabricStore) applyPlan(ctx context.Context, v *state.View, plan *fabricPlan) (int64, error) {
+func (s *Store) ApplyPlan(ctx context.Context, v *state.View, plan *Plan) (int64, error) {
 	specs, err := applySpecs(ctx, s.client, v, plan)
 	if err != nil {
 		return 0, err
@@ -101,19 +102,19 @@ func (s *fabricStore) applyPlan(ctx context.Context, v *state.View, plan *fabric
 }
 
 // applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
-func (s *fabricStore) applyCreated(ctx context.Context, v *state.View, plan *fabricPlan, written int64) (revision int64, err error) {
+func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, written int64) (revision int64, err error) {
 	since := v.Revision // of the creations that room was judged by; a batch of our own takes none that was not
-	if plan.isRaised {
+	if plan.IsRaised {
 		since = max(since, written)
 	}
-	for rest := plan.created; len(rest) > 0; {
+	for rest := plan.Created; len(rest) > 0; {
 		count := min(len(rest), etcd.BatchMax)
 		var unused []clientv3.Cmp
-		if plan.isLimited { // a stream of somebody else may have taken what was left of a target or of a quota
+		if plan.IsLimited { // a stream of somebody else may have taken what was left of a target or of a quota
 			unused = roomGuards(since, max(since, written))
 		}
 		revision, err = createBatch(ctx, s.client, rest[:count], unused)
-		if errors.Is(err, errUsedMeanwhile) {
+		if errors.Is(err, ErrUsedMeanwhile) {
 			now, err := s.judgeAgain(ctx, plan, rest, revision)
 			if err != nil {
 				return 0, err
@@ -130,7 +131,7 @@ func (s *fabricStore) applyCreated(ctx context.Context, v *state.View, plan *fab
 }
 
 // applySpecs writes what is declared of hosts and tenants, and streams that are there and declared otherwise.
-func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, plan *fabricPlan) (revision int64, err error) {
+func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, plan *Plan) (revision int64, err error) {
 	var guards []clientv3.Cmp
 	var writes []clientv3.Op
 	put := func(key string, message proto.Message) error {
@@ -156,7 +157,7 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, pla
 		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyTenants+tenant.Name)), append(writes, clientv3.OpPut(etcd.KeyTenants+tenant.Name, value))
 	}
 	for _, spec := range plan.updated {
-		value, err := encodeStream(streamWith(v.Streams[spec.Name], spec))
+		value, err := encodeStream(StreamWith(v.Streams[spec.Name], spec))
 		if err != nil {
 			return 0, err
 		}
@@ -166,8 +167,8 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, pla
 		count := min(len(writes), etcd.BatchMax)
 		batchGuards, batch := guards[:count:count], writes[:count:count]
 		guards, writes = guards[count:], writes[count:]
-		if plan.isRaised {
-			taking, err := takeQuota(ctx, client, since)
+		if plan.IsRaised {
+			taking, err := TakeQuota(ctx, client, since)
 			if err != nil {
 				return 0, err
 			}
@@ -205,7 +206,7 @@ func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.Stre
 		return 0, fmt.Errorf("create streams: %w", err)
 	}
 	if !put.Succeeded {
-		return put.Header.Revision, errUsedMeanwhile
+		return put.Header.Revision, ErrUsedMeanwhile
 	}
 	return put.Header.Revision, nil
 }

@@ -1,4 +1,6 @@
-package control
+// Package fabric is what is declared: it compares a file with what there is, plans what differs, and writes streams, routes,
+// hosts and quotas where there is room.
+package fabric
 
 import (
 	"fmt"
@@ -8,31 +10,32 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// fabricPlan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by pure functions.
-type fabricPlan struct {
+// Plan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by pure functions.
+type Plan struct {
 	targets    []*api.TargetSpec // new or changed
 	drains     []*api.DrainSpec  // new or changed
-	created    []*api.StreamSpec
+	Created    []*api.StreamSpec
 	updated    []*api.StreamSpec
-	changes    []*api.Change
-	undeclared []string
-	problems   []*api.Problem
+	Changes    []*api.Change
+	Undeclared []string
+	Problems   []*api.Problem
 	deletions  []*api.Deletion   // of streams that are not declared, when that was asked for
 	dropped    []string          // keys of targets, drains and tenants of which nothing is declared any more
 	routes     []*api.RouteSpec  // new or changed
 	tenants    []*api.TenantSpec // new or changed
-	isRaised   bool              // a stream that is there declares more of its tenant's quota
-	isLimited  bool              // a stream that is created has to find room beside others, of a target or a quota
+	IsRaised   bool              // a stream that is there declares more of its tenant's quota
+	IsLimited  bool              // a stream that is created has to find room beside others, of a target or a quota
 	ended      []string          // routes that are not declared, when that was asked for
 }
 
-// planFabric compares. All that is wrong is in problems; then nothing of the rest may be done. With a pruner what he has declared before and no longer does goes.
-func planFabric(v *state.View, asked *api.Fabric, pruner *access.Caller) (*fabricPlan, error) {
-	fabric, plan := check.Complete(asked), new(fabricPlan)
+// NewPlan compares. All that is wrong is in problems; then nothing of the rest may be done. With a pruner what he has declared before and no longer does goes.
+func NewPlan(v *state.View, asked *api.Fabric, pruner *access.Caller) (*Plan, error) {
+	fabric, plan := check.Complete(asked), new(Plan)
 	plan.compareTargets(v, fabric.Targets)
 	plan.compareDrains(v, fabric.Drains)
 	plan.compareTenants(v, fabric.Tenants)
@@ -45,12 +48,12 @@ func planFabric(v *state.View, asked *api.Fabric, pruner *access.Caller) (*fabri
 	world := v.Declared()
 	world.Ending = plan.ending()
 	found, err := check.Fabric(world, fabric)
-	plan.problems, plan.isLimited, plan.isRaised = append(found.Problems, plan.problems...), found.IsLimited, found.IsRaised
+	plan.Problems, plan.IsLimited, plan.IsRaised = append(found.Problems, plan.Problems...), found.IsLimited, found.IsRaised
 	return plan, err
 }
 
 // ending are the streams that go.
-func (p *fabricPlan) ending() map[string]bool {
+func (p *Plan) ending() map[string]bool {
 	names := map[string]bool{}
 	for _, deletion := range p.deletions {
 		names[deletion.Name] = true
@@ -58,23 +61,24 @@ func (p *fabricPlan) ending() map[string]bool {
 	return names
 }
 
-func (p *fabricPlan) fail(field, value, rule string, args ...any) {
-	p.problems = append(p.problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
+func (p *Plan) fail(field, value, rule string, args ...any) {
+	p.Problems = append(p.Problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
 }
 
-func (p *fabricPlan) compareTargets(v *state.View, asked []*api.TargetSpec) {
+func (p *Plan) compareTargets(v *state.View, asked []*api.TargetSpec) {
 	for _, target := range asked {
 		have := v.TargetSpecs[target.Host]
-		fields := targetChanges(have, target)
+		fields := TargetChanges(have, target)
 		if have != nil && len(fields) == 0 {
 			continue
 		}
 		p.targets = append(p.targets, target)
-		p.changes = append(p.changes, &api.Change{Kind: "target", Name: target.Host, IsNew: have == nil, Fields: fields})
+		p.Changes = append(p.Changes, &api.Change{Kind: "target", Name: target.Host, IsNew: have == nil, Fields: fields})
 	}
 }
 
-func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
+// TargetChanges lists the fields in which two specs of a target differ.
+func TargetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 	if have.GetCapacityBytes() != asked.CapacityBytes {
 		changes = append(changes, &api.FieldChange{Name: "capacity_bytes", Before: fmt.Sprint(have.GetCapacityBytes()), After: fmt.Sprint(asked.CapacityBytes)})
 	}
@@ -93,22 +97,22 @@ func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 	return changes
 }
 
-func (p *fabricPlan) compareStreams(v *state.View, asked []*api.StreamSpec) {
+func (p *Plan) compareStreams(v *state.View, asked []*api.StreamSpec) {
 	for i, spec := range asked {
 		have := v.Streams[spec.Name]
 		if reconcile.IsBeingDeleted(v.Deletions[spec.Name]) {
 			continue // which is a problem by itself
 		}
 		if have == nil {
-			p.created = append(p.created, spec)
-			p.changes = append(p.changes, &api.Change{Kind: "stream", Name: spec.Name, IsNew: true, Fields: newFields(spec)})
+			p.Created = append(p.Created, spec)
+			p.Changes = append(p.Changes, &api.Change{Kind: "stream", Name: spec.Name, IsNew: true, Fields: newFields(spec)})
 			continue
 		}
-		fields, problems := specChanges(have.Spec, spec, fmt.Sprintf("fabric.streams[%d].", i))
-		p.problems = append(p.problems, problems...)
+		fields, problems := StreamChanges(have.Spec, spec, fmt.Sprintf("fabric.streams[%d].", i))
+		p.Problems = append(p.Problems, problems...)
 		if len(fields) > 0 {
 			p.updated = append(p.updated, spec)
-			p.changes = append(p.changes, &api.Change{Kind: "stream", Name: spec.Name, Fields: fields})
+			p.Changes = append(p.Changes, &api.Change{Kind: "stream", Name: spec.Name, Fields: fields})
 		}
 	}
 }
@@ -123,16 +127,16 @@ func newFields(spec *api.StreamSpec) (fields []*api.FieldChange) {
 	return fields
 }
 
-func (p *fabricPlan) findUndeclared(v *state.View, fabric *api.Fabric) {
+func (p *Plan) findUndeclared(v *state.View, fabric *api.Fabric) {
 	for _, host := range slices.Sorted(maps.Keys(v.TargetSpecs)) {
 		if !slices.ContainsFunc(fabric.Targets, func(spec *api.TargetSpec) bool { return spec.Host == host }) {
-			p.undeclared = append(p.undeclared, "target "+host)
+			p.Undeclared = append(p.Undeclared, "target "+host)
 		}
 	}
 	p.findUndeclaredDrains(v, fabric)
 	for _, name := range slices.Sorted(maps.Keys(v.Tenants)) {
 		if !slices.ContainsFunc(fabric.Tenants, func(spec *api.TenantSpec) bool { return spec.Name == name }) {
-			p.undeclared = append(p.undeclared, "tenant "+name)
+			p.Undeclared = append(p.Undeclared, "tenant "+name)
 		}
 	}
 	declared := make(map[string]bool, len(fabric.Streams))
@@ -141,18 +145,18 @@ func (p *fabricPlan) findUndeclared(v *state.View, fabric *api.Fabric) {
 	}
 	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.Streams))) {
 		if !declared[name] && !reconcile.IsBeingDeleted(v.Deletions[name]) {
-			p.undeclared = append(p.undeclared, "stream "+name)
+			p.Undeclared = append(p.Undeclared, "stream "+name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Routes)) {
 		if !slices.ContainsFunc(fabric.Routes, func(spec *api.RouteSpec) bool { return spec.Name == name }) {
-			p.undeclared = append(p.undeclared, "route "+name)
+			p.Undeclared = append(p.Undeclared, "route "+name)
 		}
 	}
 }
 
-// declaredFabric is what is declared now.
-func declaredFabric(v *state.View) *api.Fabric {
+// Declared is what is declared now.
+func Declared(v *state.View) *api.Fabric {
 	fabric := new(api.Fabric)
 	for _, host := range slices.Sorted(maps.Keys(v.TargetSpecs)) {
 		fabric.Targets = append(fabric.Targets, v.TargetSpecs[host])
@@ -174,3 +178,6 @@ func declaredFabric(v *state.View) *api.Fabric {
 	}
 	return fabric
 }
+
+// withoutSystem leaves out what nobody declares.
+func withoutSystem(names []string) []string { return slices.DeleteFunc(names, pattern.IsSystem) }

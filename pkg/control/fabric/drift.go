@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ var drifts = []api.Condition{
 	api.Condition_CONDITION_MEMBER_GONE, api.Condition_CONDITION_MEMBER_NEW,
 }
 
-// driftFrom compares what was declared before, and is declared in the fabric, with what is seen.
-func driftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []*api.Drift) {
+// DriftFrom compares what was declared before, and is declared in the fabric, with what is seen.
+func DriftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []*api.Drift) {
 	for _, target := range fabric.GetTargets() {
 		if v.TargetSpecs[target.Host] != nil && !hasTargetOn(v, target.Host) {
 			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: fmt.Sprintf("no target on host %s reports: start farlogd target there", target.Host)})
@@ -48,9 +48,9 @@ func driftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []
 	return list
 }
 
-// driftBehind is driftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to change: that no target takes its ring, or that no drain is there. What
+// DriftBehind is driftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to change: that no target takes its ring, or that no drain is there. What
 // else it is not yet is being made.
-func driftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec) (list []*api.Drift) {
+func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec) (list []*api.Drift) {
 	isNew := make(map[string]bool, len(created))
 	for _, spec := range created {
 		isNew[spec.Name] = true
@@ -61,7 +61,7 @@ func driftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, create
 			old.Streams = append(old.Streams, spec)
 		}
 	}
-	list = driftFrom(v, caller, old)
+	list = DriftFrom(v, caller, old)
 	drained, world, now, reasons := v.DrainHosts(), v.World(), time.Now(), map[string]string{}
 	for _, spec := range created {
 		if v.Streams[spec.Name] == nil {

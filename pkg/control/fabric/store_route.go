@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// routeWith is a route with another spec; a new one when there was none.
-func routeWith(have *api.Route, spec *api.RouteSpec) *api.Route {
+// RouteWith is a route with another spec; a new one when there was none.
+func RouteWith(have *api.Route, spec *api.RouteSpec) *api.Route {
 	route := &api.Route{Spec: spec, Created: timestamppb.Now()}
 	if have != nil {
 		route = proto.Clone(have).(*api.Route)
@@ -39,7 +39,7 @@ func routeWrites(v *state.View, since int64, specs []*api.RouteSpec, ended []str
 		}
 	}
 	for _, spec := range specs {
-		value, err := etcd.Encode(routeWith(v.Routes[spec.Name], spec))
+		value, err := etcd.Encode(RouteWith(v.Routes[spec.Name], spec))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -60,8 +60,8 @@ func routeWrites(v *state.View, since int64, specs []*api.RouteSpec, ended []str
 	return append(guards, state.NoRouteSince(since)), writes, nil
 }
 
-// writeRoute makes or changes a route as a view was.
-func writeRoute(ctx context.Context, client *clientv3.Client, v *state.View, spec *api.RouteSpec) (revision int64, err error) {
+// WriteRoute makes or changes a route as a view was.
+func WriteRoute(ctx context.Context, client *clientv3.Client, v *state.View, spec *api.RouteSpec) (revision int64, err error) {
 	guards, writes, err := routeWrites(v, v.Revision, []*api.RouteSpec{spec}, nil)
 	if err != nil {
 		return 0, err
@@ -69,8 +69,8 @@ func writeRoute(ctx context.Context, client *clientv3.Client, v *state.View, spe
 	return commitRoute(ctx, client, "write", spec.Name, guards, writes)
 }
 
-// deleteRoute takes a route away, unless one has come since that selects it.
-func deleteRoute(ctx context.Context, client *clientv3.Client, v *state.View, name string) (revision int64, err error) {
+// DeleteRoute takes a route away, unless one has come since that selects it.
+func DeleteRoute(ctx context.Context, client *clientv3.Client, v *state.View, name string) (revision int64, err error) {
 	guards, writes, err := routeWrites(v, v.Revision, nil, []string{name})
 	if err != nil {
 		return 0, err

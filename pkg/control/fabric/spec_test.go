@@ -1,4 +1,4 @@
-package control
+package fabric
 
 import (
 	"strings"
@@ -36,7 +36,7 @@ func TestCompleteSpec_BadFieldIsNamedWithItsValue(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := completeSpec(tc.spec); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := CompleteStream(tc.spec); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -51,11 +51,11 @@ func TestCompleteSpec_CompletingTwiceChangesNothing(t *testing.T) {
 			Align:         rapid.SampledFrom([]uint32{0, 64, 512, 4096}).Draw(rt, "align"),
 			Level:         api.Level(rapid.IntRange(0, 3).Draw(rt, "level")),
 		}
-		spec, err := completeSpec(asked)
+		spec, err := CompleteStream(asked)
 		if err != nil {
 			return
 		}
-		again, err := completeSpec(spec)
+		again, err := CompleteStream(spec)
 		if err != nil || !proto.Equal(spec, again) {
 			rt.Fatalf("%v became %v, %v", spec, again, err)
 		}
