@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -51,7 +52,7 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 		}
 		var got []string
 		for _, act := range kept.all()[seen:] {
-			var request fileAct
+			var request auditlog.FileReading
 			if err := json.Unmarshal(act.Request, &request); err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -17,24 +16,21 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/fabric"
-	"github.com/farlog/farlog/pkg/control/refusal"
-	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
 
 // sink keeps what it is given; while it fails it takes nothing.
 type sink struct {
 	mutex   sync.Mutex
 	failure error
-	acts    []Act
+	acts    []auditlog.Event
 }
 
 func (s *sink) take(_ context.Context, records [][]byte) error {
@@ -44,7 +40,7 @@ func (s *sink) take(_ context.Context, records [][]byte) error {
 		return s.failure
 	}
 	for _, record := range records {
-		var act Act
+		var act auditlog.Event
 		if err := json.Unmarshal(record, &act); err != nil {
 			return err
 		}
@@ -59,7 +55,7 @@ func (s *sink) set(failure error) {
 	s.failure = failure
 }
 
-func (s *sink) all() []Act {
+func (s *sink) all() []auditlog.Event {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return slices.Clone(s.acts)
@@ -82,7 +78,7 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 	etcd, recorded := etcdtest.Open(t, t.TempDir()), &sink{}
 	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: func(ctx context.Context, records [][]byte) error {
 		for _, record := range records {
-			if len(record) > actChangesMax*4/3 {
+			if len(record) > auditlog.ChangesMax*4/3 {
 				return fmt.Errorf("a record of %d bytes", len(record))
 			}
 		}
@@ -95,7 +91,7 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 	one.until("the act behind it is recorded", func() bool {
 		recorded.mutex.Lock()
 		defer recorded.mutex.Unlock()
-		return slices.ContainsFunc(recorded.acts, func(act Act) bool { return act.Stream == "behind" })
+		return slices.ContainsFunc(recorded.acts, func(act auditlog.Event) bool { return act.Stream == "behind" })
 	})
 	var parts []int
 	told, id := map[string]bool{}, ""
@@ -113,30 +109,6 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 	}
 	if slices.Sort(parts); len(parts) < 2 || parts[0] != 1 || parts[len(parts)-1] != len(parts) || len(told) != count {
 		t.Errorf("parts %v tell of %d changes, expected %d", parts, len(told), count)
-	}
-}
-
-// One that an earlier control plane left whole in etcd does not stand in the way of those behind it.
-func TestActs_LargeOneOfBefore(t *testing.T) {
-	act := Act{ID: "1", Outcome: "OK"}
-	for i := range 3000 {
-		act.Changes = append(act.Changes, fmt.Sprintf("new stream desk%d", i))
-	}
-	raw, err := json.Marshal(act)
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, isReady := finished(raw, time.Now())
-	var changes []string
-	for _, record := range records {
-		var part Act
-		if err := json.Unmarshal(record, &part); err != nil || len(record) > actChangesMax*4/3 || part.ID != act.ID {
-			t.Errorf("%d bytes: %v", len(record), err)
-		}
-		changes = append(changes, part.Changes...)
-	}
-	if !isReady || !slices.Equal(changes, act.Changes) {
-		t.Errorf("%d records tell of %d changes, expected %d", len(records), len(changes), len(act.Changes))
 	}
 }
 
@@ -165,56 +137,11 @@ func TestActs_WaitForTheirSink(t *testing.T) {
 	})
 }
 
-// An act whose control plane died in the middle of it is recorded as one whose outcome nobody wrote; one that is under way is left alone.
-func TestActs_WithoutOutcome(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Open(t, t.TempDir())
-	r := &recorder{client: etcd.Client(), isOn: true}
-	for name, began := range map[string]time.Time{"old": time.Now().Add(-2 * actPendingMax), "now": time.Now()} {
-		act := r.begin(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
-		act.Time = began
-		if err := r.put(t.Context(), act); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := &sink{}
-	leader := &forwarder{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
-	if _, err := leader.moveBatch(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if len(s.acts) != 1 || s.acts[0].Stream != "old" || s.acts[0].Outcome != outcomeLost {
-		t.Errorf("recorded %+v", s.acts)
-	}
-}
-
-// When so many acts wait that nobody seems to take them, no further one is done; but who trades gets its grant.
-func TestActs_TooManyWait(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Open(t, t.TempDir())
-	r := &recorder{client: etcd.Client(), isOn: true, waiting: actsWaitMax, counted: time.Now().Add(time.Hour)}
-	isDone := false
-	do := func() (any, error) { isDone = true; return nil, nil }
-	_, err := r.act(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{}, do)
-	if reason, _ := refusaltest.Check(t, err); reason != refusal.ReasonAuditEvents || status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
-		t.Errorf("done %v: %v", isDone, err)
-	}
-	for method, request := range map[string]any{
-		api.ControlService_AcquireWriter_FullMethodName: &api.AcquireWriterRequest{},
-		api.ControlService_ListStreams_FullMethodName:   &api.ListStreamsRequest{},
-		api.ControlService_CreateStream_FullMethodName:  &api.CreateStreamRequest{IsDryRun: true},
-	} {
-		isDone = false
-		if _, err := r.act(t.Context(), access.Local(), method, request, do); err != nil || !isDone {
-			t.Errorf("%s: done %v, %v", method, isDone, err)
-		}
-	}
-}
-
 // In a control plane without any stream a backup may be restored, for which it must not have begun an audit stream on a target that has come back. So acts wait there for the first stream, and not
 // longer when so many wait that no further one would be done soon, that stream's making and the restore among them.
 func TestActs_WaitForTheFirstStream(t *testing.T) {
 	t.Parallel()
-	const most = actsWaitMax / 2
+	const most = auditlog.PendingMax / 2
 	for name, enough := range map[string]func(one *instance){
 		"a stream": func(one *instance) { one.create("a") },
 		"many acts": func(one *instance) {
@@ -231,68 +158,26 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 	} {
 		cluster, s := etcdtest.Open(t, t.TempDir()), &sink{}
 		one := startInstanceWith(t, cluster, Config{IsSole: true})
-		r := &recorder{client: cluster.Client(), isOn: true}
-		if err := r.put(t.Context(), r.begin(t.Context(), access.Local(), api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "a"})); err != nil {
+		r := auditlog.NewRecorder(cluster.Client(), "test", true)
+		if err := r.Put(t.Context(), r.NewEvent(t.Context(), access.Local(), api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "a"})); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := cluster.Client().Put(t.Context(), etcd.KeyAuditEvents+"0", `{"outcome":"OK"}`); err != nil {
 			t.Fatal(err)
 		}
-		leader := &forwarder{client: cluster.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, stream: auditName, waiting: new(atomic.Int64)}
+		leader := &auditlog.Forwarder{Client: cluster.Client(), Logger: slog.New(slog.DiscardHandler), Sink: s.take, Mirror: one.server.mirror, Stream: auditName, Pending: new(atomic.Int64)}
 		move := func() int {
 			t.Helper()
-			if _, err := leader.moveBatch(t.Context(), nil); err != nil {
+			if _, err := leader.ForwardBatch(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 			return s.count()
 		}
-		if count := move(); count != 0 || leader.waiting.Load() != 2 {
-			t.Errorf("%s: %d acts were taken before, %d are told to wait; expected none and 2", name, count, leader.waiting.Load())
+		if count := move(); count != 0 || leader.Pending.Load() != 2 {
+			t.Errorf("%s: %d acts were taken before, %d are told to wait; expected none and 2", name, count, leader.Pending.Load())
 		}
 		enough(one)
 		one.until(name+" lets the acts be taken", func() bool { return move() > 0 })
-	}
-}
-
-// What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a refusal. A look at what would be changed is not.
-func TestActs_OfMembers(t *testing.T) {
-	t.Parallel()
-	etcd := etcdtest.Open(t, t.TempDir())
-	r, s := &recorder{client: etcd.Client(), isOn: true}, &sink{}
-	replace, accept := api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName
-	ring := &api.RingSpec{Member: 1, Target: "t4", Replacement: &api.Replacement{FormerTarget: "t2"}}
-	for _, call := range []struct {
-		method            string
-		request, response any
-		err               error
-	}{
-		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "its host is gone"}, &api.ReplaceMemberResponse{Ring: ring}, nil},
-		{accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "both are gone"}, &api.AcceptLossResponse{Losses: []string{"from lsn 4096 on"}}, nil},
-		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t9", Reason: "a slip"}, nil, status.Error(codes.InvalidArgument, "no member is on t9")},
-		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "to see", IsDryRun: true}, &api.ReplaceMemberResponse{Ring: ring}, nil},
-		{accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "to see", IsDryRun: true}, &api.AcceptLossResponse{}, nil},
-	} {
-		if _, err := r.act(t.Context(), access.Local(), call.method, call.request, func() (any, error) { return call.response, call.err }); !errors.Is(err, call.err) {
-			t.Fatal(err)
-		}
-	}
-	leader := &forwarder{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
-	if _, err := leader.moveBatch(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	want := []struct{ what, outcome, reason, text string }{
-		{"ReplaceMember", "OK", "its host is gone", "member 2 of stream desk7/orders: target t2 -> t4"},
-		{"AcceptLoss", "OK", "both are gone", "from lsn 4096 on"},
-		{"ReplaceMember", "INVALIDARGUMENT", "a slip", "no member is on t9"},
-	}
-	if len(s.acts) != len(want) {
-		t.Fatalf("recorded %+v", s.acts)
-	}
-	for i, act := range s.acts {
-		text := strings.Join(act.Changes, "; ") + act.Error
-		if act.What != want[i].what || act.Outcome != want[i].outcome || act.Stream != "desk7/orders" || !strings.Contains(string(act.Request), want[i].reason) || text != want[i].text {
-			t.Errorf("act %d: %+v", i, act)
-		}
 	}
 }
 
@@ -309,7 +194,7 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 			names = append(names, one.StreamName)
 		}
 		for _, name := range names {
-			is := isAct("/" + service.ServiceName + "/" + name)
+			is := auditlog.IsRecorded("/" + service.ServiceName + "/" + name)
 			if is == looks.MatchString(name) {
 				t.Errorf("%s.%s: is an act %t: expected each call to be one but Get, List, Watch, Check and Report; add it to isAct", service.ServiceName, name, is)
 			}
@@ -367,7 +252,7 @@ func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 	for range 3 {
 		act()
 	}
-	if count, most := opened.Load(), 1+int32(time.Since(began)/actsReopen); count > most {
+	if count, most := opened.Load(), 1+int32(time.Since(began)/auditlog.ReopenDelay); count > most {
 		t.Errorf("opened %d times within %s, expected at most %d", count, time.Since(began), most)
 	}
 }

@@ -75,7 +75,7 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 		return nil, api.Blind(blindText)
 	}
 	if err := mayAsk(caller, info.FullMethod, request); err != nil {
-		s.recorder.refuse(ctx, caller, info.FullMethod, request, err)
+		s.recorder.RecordRefusal(ctx, caller, info.FullMethod, request, err)
 		return nil, err
 	}
 	handle := func() (any, error) {
@@ -87,7 +87,7 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	if info.FullMethod == api.ControlService_ExtendWriter_FullMethodName { // which records what is an act of it
 		return handle()
 	}
-	return s.recorder.act(ctx, caller, info.FullMethod, request, handle)
+	return s.recorder.Do(ctx, caller, info.FullMethod, request, handle)
 }
 
 // isBlindTo tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go to another control plane with it.
@@ -137,7 +137,7 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 		return api.Blind(blindText)
 	}
 	if err := mayAsk(caller, info.FullMethod, nil); err != nil {
-		s.recorder.refuse(stream.Context(), caller, info.FullMethod, nil, err)
+		s.recorder.RecordRefusal(stream.Context(), caller, info.FullMethod, nil, err)
 		return err
 	}
 	end, err := s.limiter.watch(from)
@@ -148,7 +148,7 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	ctx, cancel := context.WithCancelCause(context.WithValue(stream.Context(), callerKey{}, caller))
 	defer cancel(nil)
 	go s.lookAgain(ctx, cancel, caller, info.FullMethod)
-	_, err = s.recorder.act(ctx, caller, info.FullMethod, nil, func() (any, error) {
+	_, err = s.recorder.Do(ctx, caller, info.FullMethod, nil, func() (any, error) {
 		return nil, handler(server, guardedStream{ServerStream: stream, ctx: ctx})
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil && stream.Context().Err() == nil {

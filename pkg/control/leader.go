@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/deletion"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/grant"
@@ -42,9 +43,9 @@ type reconciler struct {
 	instance string
 	isSole   bool // the lock of the embedded etcd's directory is the election
 
-	isLeading *atomic.Bool  // told to whoever asks
-	planned   *atomic.Int64 // streams that were looked at
-	audit     *forwarder    // nil: audit events are not recorded
+	isLeading *atomic.Bool        // told to whoever asks
+	planned   *atomic.Int64       // streams that were looked at
+	audit     *auditlog.Forwarder // nil: audit events are not recorded
 }
 
 // run reconciles until ctx is done.
@@ -112,7 +113,7 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 	if r.audit != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var moving sync.WaitGroup
-		moving.Go(func() { r.audit.run(ctx, guards) })
+		moving.Go(func() { r.audit.Run(ctx, guards) })
 		defer moving.Wait()
 		defer cancel()
 	}

@@ -25,6 +25,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/refusal"
@@ -89,7 +90,7 @@ type Server struct {
 	mirror     *state.Mirror
 	fabric     *fabric.Store
 	limiter    *limiter
-	recorder   *recorder
+	recorder   *auditlog.Recorder
 	liveness   *report.Liveness
 	reports    *report.Keeper
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
@@ -123,7 +124,7 @@ func New(config Config) *Server {
 		leads:    config.Client,
 		mirror:   mirror,
 		limiter:  newLimiter(config.CallRate),
-		recorder: newRecorder(config.Client, instanceName(), config.Audit != nil),
+		recorder: auditlog.NewRecorder(config.Client, instanceName(), config.Audit != nil),
 		liveness: report.NewLiveness(config.Client, mirror, config.Lease),
 		reports:  report.NewKeeper(config.Client, mirror, config.IsSole),
 		stopping: make(chan struct{}),
@@ -146,8 +147,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 	}
 	s.isAnswered.Store(true)
 	if s.config.Audit != nil && s.config.Keeper != nil {
-		files := watchFiles(s.recorder, s.config.Keeper, s.config.Access)
-		workers.Go(func() { files.run(ctx) })
+		files := auditlog.WatchFiles(s.recorder, s.config.Keeper, s.config.Access)
+		workers.Go(func() { files.Run(ctx) })
 	}
 	workers.Go(func() { s.newReconciler().run(ctx) })
 
@@ -204,9 +205,9 @@ func (s *Server) newReconciler() *reconciler {
 		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned,
 	}
 	if s.config.Audit != nil {
-		r.audit = &forwarder{
-			client: s.leads, mirror: s.mirror, logger: s.config.Logger, waiting: &s.waiting, sink: s.config.Audit,
-			stream: s.config.AuditStream,
+		r.audit = &auditlog.Forwarder{
+			Client: s.leads, Mirror: s.mirror, Logger: s.config.Logger, Pending: &s.waiting, Sink: s.config.Audit,
+			Stream: s.config.AuditStream,
 		}
 	}
 	return r

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -46,7 +45,7 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if len(changed) == 0 || request.IsClosed {
 		return &api.ExtendWriterResponse{Declared: termsOf(now.Streams[request.Stream].Spec)}, nil
 	}
-	response, err := s.recorder.act(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })
+	response, err := s.recorder.Do(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })
 	extended, _ := response.(*api.ExtendWriterResponse)
 	return extended, err
 }
@@ -131,13 +130,4 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 	}
 	s.config.Logger.Info("extended", "stream", name, "epoch", request.Epoch, "members", changed, "host", request.Holder.GetHost(), "pid", request.Holder.GetPid(), "by", callerOf(ctx).ID)
 	return response, s.mirror.WaitRevision(ctx, put.Header.Revision)
-}
-
-// extensionTexts say in the audit stream where a writer was let in.
-func extensionTexts(stream string, members []*api.ExtendedMember) (texts []string) {
-	for _, one := range members {
-		texts = append(texts, fmt.Sprintf("member %d of stream %s: target %s", one.Member, stream, one.Ring.GetTarget()))
-	}
-	slices.Sort(texts)
-	return texts
 }

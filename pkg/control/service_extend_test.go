@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/grant"
@@ -84,7 +85,7 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	one.until("it is recorded once", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		acts := slices.DeleteFunc(slices.Clone(s.acts), func(act Act) bool { return act.What != "ExtendWriter" })
+		acts := slices.DeleteFunc(slices.Clone(s.acts), func(act auditlog.Event) bool { return act.What != "ExtendWriter" })
 		return len(acts) == 1 && acts[0].Outcome == "OK" && len(acts[0].Changes) == 1 && !bytes.Contains(acts[0].Request, ring.Token)
 	})
 }

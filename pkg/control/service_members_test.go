@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/grant"
@@ -55,11 +56,11 @@ func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 	if _, err := one.control.TakeOverStream(one.context(), &api.TakeOverStreamRequest{Stream: "a"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a reason: %v", err)
 	}
-	var acts []Act
+	var acts []auditlog.Event
 	one.until("it is recorded", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		acts = slices.DeleteFunc(slices.Clone(s.acts), func(act Act) bool { return act.What != "TakeOverStream" || act.Outcome != "OK" })
+		acts = slices.DeleteFunc(slices.Clone(s.acts), func(act auditlog.Event) bool { return act.What != "TakeOverStream" || act.Outcome != "OK" })
 		return len(acts) == 1
 	})
 	if acts[0].Epoch != 1 || acts[0].Stream != "a" || acts[0].Who != "insecure" || !strings.Contains(string(acts[0].Request), "it still hangs") {

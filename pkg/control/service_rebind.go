@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/reconcile"
@@ -54,7 +55,7 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Warn("bound to another store", "stream", request.Stream, "drain", drain, "store", bound.StoreDir, "lost", lostStoreText(bound), "reason", request.Reason, "by", bound.LostStore.By)
+	s.config.Logger.Warn("bound to another store", "stream", request.Stream, "drain", drain, "store", bound.StoreDir, "lost", auditlog.LostStoreText(bound), "reason", request.Reason, "by", bound.LostStore.By)
 	return response, s.mirror.WaitRevision(ctx, revision)
 }
 
@@ -107,14 +108,4 @@ func rebind(ctx context.Context, client *clientv3.Client, v *state.View, bound *
 		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q", name))
 	}
 	return put.Header.Revision, nil
-}
-
-// lostStoreText says what a stream's store does not have.
-func lostStoreText(given *api.Assignment) string {
-	lost := given.GetLostStore()
-	if lost == nil {
-		return ""
-	}
-	return fmt.Sprintf("given up store %s (%x): records below lsn %d, seq %d, were released to it and are not in store %s (%x)", lost.StoreDir, lost.StoreUuid, lost.Lsn, lost.Seq,
-		given.StoreDir, given.StoreUuid)
 }

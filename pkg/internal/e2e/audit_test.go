@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
-	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
@@ -52,26 +52,28 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 	cluster.StartControl()
 	cluster.StartTarget()
 
-	wanted := map[string]func(control.Act) bool{
-		"CreateStream desk7/orders": func(a control.Act) bool {
+	wanted := map[string]func(auditlog.Event) bool{
+		"CreateStream desk7/orders": func(a auditlog.Event) bool {
 			return a.Outcome == "OK" && a.Revision > 0 && strings.HasPrefix(a.Who, "spiffe://farlog/farlog/admin/")
 		},
-		"ApplyFabric ": func(a control.Act) bool {
+		"ApplyFabric ": func(a auditlog.Event) bool {
 			text := strings.Join(a.Changes, ", ")
 			return a.Outcome == "OK" && a.Revision > 0 && strings.Contains(text, "stream desk7/orders policy: block -> reject") && strings.Contains(text, "new stream desk7/fills")
 		},
-		"CreateStream desk9/mine": func(a control.Act) bool {
+		"CreateStream desk9/mine": func(a auditlog.Event) bool {
 			return a.Outcome == "PERMISSIONDENIED" && strings.Contains(a.Error, "has not the role admin") && strings.HasPrefix(a.Who, "spiffe://farlog/farlog/host/")
 		},
-		"CreateStream farlog/forged": func(a control.Act) bool { return a.Outcome == "INVALIDARGUMENT" },
-		"AcquireWriter desk7/orders": func(a control.Act) bool {
+		"CreateStream farlog/forged": func(a auditlog.Event) bool { return a.Outcome == "INVALIDARGUMENT" },
+		"AcquireWriter desk7/orders": func(a auditlog.Event) bool {
 			return a.Outcome == "OK" && a.Epoch == grant.Grant.Epoch && strings.Contains(string(a.Request), "trading1")
 		},
-		"Backup ": func(a control.Act) bool { return a.Outcome == "OK" || a.Outcome == "UNRECORDED" },
-		"ReadAuthority ": func(a control.Act) bool {
+		"Backup ": func(a auditlog.Event) bool { return a.Outcome == "OK" || a.Outcome == "UNRECORDED" },
+		"ReadAuthority ": func(a auditlog.Event) bool {
 			return a.Outcome == "OK" && a.Who == "control" && strings.Contains(string(a.Request), "/ca.crt")
 		},
-		"ReadRevocationList ": func(a control.Act) bool { return a.Outcome == "OK" && strings.Contains(string(a.Request), "/crl.pem") },
+		"ReadRevocationList ": func(a auditlog.Event) bool {
+			return a.Outcome == "OK" && strings.Contains(string(a.Request), "/crl.pem")
+		},
 	}
 	checkActs(t, waitActs(t, cluster.StoreDir, len(wanted)+2), wanted, began)
 	waitDrained(t, ring)
@@ -96,7 +98,7 @@ func restartWithNothingToRecord(t *testing.T, cluster *testenv.Cluster) {
 }
 
 // checkActs finds each act that is wanted once; those of files twice, as the control plane was started twice.
-func checkActs(t *testing.T, acts map[string]control.Act, wanted map[string]func(control.Act) bool, began time.Time) {
+func checkActs(t *testing.T, acts map[string]auditlog.Event, wanted map[string]func(auditlog.Event) bool, began time.Time) {
 	t.Helper()
 	isReadAgain := map[string]bool{} // the files, at the second start of the control plane
 	for id, act := range acts {
@@ -116,16 +118,16 @@ func checkActs(t *testing.T, acts map[string]control.Act, wanted map[string]func
 }
 
 // waitActs waits until the store has so many acts, each once.
-func waitActs(t *testing.T, store string, count int) map[string]control.Act {
+func waitActs(t *testing.T, store string, count int) map[string]auditlog.Event {
 	t.Helper()
-	acts := map[string]control.Act{}
+	acts := map[string]auditlog.Event{}
 	testenv.Until(t, "all acts are in the store", func() (bool, error) {
 		stdout, _, code := testenv.Run(t, "farlog", "replay", store, "--stream", "farlog/audit", "--speed", "max")
 		if code != 0 {
 			return false, nil // no store yet
 		}
 		for line := range strings.Lines(stdout) {
-			var act control.Act
+			var act auditlog.Event
 			if err := json.Unmarshal([]byte(line), &act); err != nil {
 				return false, err
 			}
