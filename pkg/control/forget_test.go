@@ -11,13 +11,14 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/leader"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // tellOfAll makes agents of each kind, all of which but one have ended.
 func tellOfAll(t *testing.T, one *instance, now time.Time) {
 	t.Helper()
-	old := timestamppb.New(now.Add(-2 * agentKept))
+	old := timestamppb.New(now.Add(-2 * leader.AgentKept))
 	tell := func(id string, reported *timestamppb.Timestamp, rings ...*api.RingState) {
 		t.Helper()
 		state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "host-" + id}, Reported: reported, Rings: rings}
@@ -63,17 +64,17 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		now, _ := one.server.mirror.Load()
 		return now
 	}
-	leader := &reconciler{client: one.etcd.Client(), mirror: one.server.mirror, logger: one.server.config.Logger}
+	acting := &leader.Reconciler{Client: one.etcd.Client(), Mirror: one.server.mirror, Logger: one.server.config.Logger}
 	gone := map[string]time.Time{}
-	for _, at := range []time.Time{now, now.Add(agentGoneLeast - time.Second)} {
-		if err := leader.forget(t.Context(), gone, at, nil); err != nil {
+	for _, at := range []time.Time{now, now.Add(leader.AgentGoneLeast - time.Second)} {
+		if err := acting.Forget(t.Context(), gone, at, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := seen().Targets["ended"]; got == nil {
 			t.Fatalf("forgotten when it was seen to be gone for %s", at.Sub(now))
 		}
 	}
-	if err := leader.forget(t.Context(), gone, now.Add(agentGoneLeast), nil); err != nil {
+	if err := acting.Forget(t.Context(), gone, now.Add(leader.AgentGoneLeast), nil); err != nil {
 		t.Fatal(err)
 	}
 	watch.until(stay)
@@ -81,8 +82,8 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		t.Errorf("hosts %v: one that reported minutes ago is forgotten", got)
 	}
 	// A day on: "lately" is no news any more either, nor are the hosts.
-	for _, at := range []time.Time{now.Add(agentKept + time.Minute), now.Add(agentKept + time.Minute + agentGoneLeast)} {
-		if err := leader.forget(t.Context(), gone, at, nil); err != nil {
+	for _, at := range []time.Time{now.Add(leader.AgentKept + time.Minute), now.Add(leader.AgentKept + time.Minute + leader.AgentGoneLeast)} {
+		if err := acting.Forget(t.Context(), gone, at, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

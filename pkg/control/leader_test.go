@@ -11,33 +11,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
+	"github.com/farlog/farlog/pkg/control/leader"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 	"github.com/farlog/farlog/pkg/control/state"
 )
-
-// newLeader makes a reconciler of its own beside an instance; it goes by a mirror that the test may hold up.
-func newLeader(client *clientv3.Client, m *state.Mirror) *reconciler {
-	return &reconciler{
-		client: client, mirror: m, logger: slog.New(slog.NewTextHandler(io.Discard, nil)), instance: "test",
-		isLeading: new(atomic.Bool), planned: new(atomic.Int64),
-	}
-}
-
-// background runs something until the test ends.
-func background(t *testing.T, run func(context.Context)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
-}
 
 func (i *instance) view() *state.View {
 	now, _ := i.server.mirror.Load()
@@ -58,27 +41,12 @@ func (i *instance) wanted() map[string]int64 {
 	return keys
 }
 
-// holdBack lets a mirror publish nothing until release is called.
-func holdBack(m *state.Mirror) (release func()) {
-	held, done := make(chan struct{}), make(chan struct{})
-	var holding sync.WaitGroup
-	holding.Go(func() {
-		m.Show(func(_, _ *state.View) bool {
-			close(held)
-			<-done
-			return false
-		})
-	})
-	<-held
-	return sync.OnceFunc(func() { close(done); holding.Wait() })
-}
-
 // What a leader plans by a view that is behind does nothing to a stream that was deleted since and made again under its
 // name: whatever the action, and whoever leads.
 func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	leader := newLeader(one.etcd.Client(), one.server.mirror)
+	leader := &leader.Reconciler{Client: one.etcd.Client(), Mirror: one.server.mirror, Logger: slog.New(slog.DiscardHandler)}
 	const name = "desk7/orders"
 	stream := one.create(name)
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
@@ -103,7 +71,7 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 				if action.IsEnd() && planned.Deletions[name] == nil {
 					continue
 				}
-				err := leader.performAll(one.context(), planned, []reconcile.Action{action}, nil)
+				err := leader.PerformAll(one.context(), planned, []reconcile.Action{action}, nil)
 				if after := one.wanted(); !maps.Equal(before, after) {
 					t.Fatalf("%s of the stream that was %s, now %s: %v; it changed\n%v\nto\n%v", action.Verb(), was, now, err, before, after)
 				}
@@ -118,61 +86,6 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	try("another")
-}
-
-// A new leader whose mirror is behind does nothing before it shows what the leader before has done.
-func TestLeader_WaitsForItsPredecessor(t *testing.T) {
-	t.Parallel()
-	cluster := etcdtest.Open(t, t.TempDir())
-	late := state.NewMirror(cluster.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
-	background(t, late.Run)
-	if _, err := late.Wait(t.Context(), func(v *state.View) bool { return v.Revision > 0 }); err != nil {
-		t.Fatal(err)
-	}
-	session, err := concurrency.NewSession(cluster.Client(), concurrency.WithTTL(60))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	predecessor := concurrency.NewElection(session, etcd.KeyLeader)
-	if err := predecessor.Campaign(t.Context(), "predecessor"); err != nil {
-		t.Fatal(err)
-	}
-	next := newLeader(cluster.Client(), late)
-	background(t, next.run)
-	release := holdBack(late) // from here on the next leader's watch is behind
-	defer release()
-	if _, err := cluster.Client().Put(t.Context(), etcd.KeyEpochs+"last", "7"); err != nil {
-		t.Fatal(err)
-	}
-	if err := predecessor.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// It has won when its key is the only one, and then writes it once more.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		got, err := cluster.Client().Get(t.Context(), etcd.KeyLeader+"/", clientv3.WithPrefix())
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("the election: %v, %v", got, err)
-		}
-		if len(got.Kvs) == 1 && string(got.Kvs[0].Value) == "test" && got.Kvs[0].Version > 1 {
-			break
-		}
-		if next.isLeading.Load() {
-			break
-		}
-	}
-	if next.isLeading.Load() {
-		t.Error("it leads by a view that does not show what its predecessor wrote")
-	}
-	release()
-	for deadline := time.Now().Add(30 * time.Second); !next.isLeading.Load(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it never leads")
-		}
-	}
-	if now, _ := late.Load(); now.Epochs["last"] != 7 {
-		t.Error("it leads by a view that does not show what its predecessor wrote")
-	}
 }
 
 // deposing is etcd for a leader that loses the election in the moment before it writes: the first time of each kind of

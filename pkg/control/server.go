@@ -28,6 +28,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/auditlog"
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/fabric"
+	"github.com/farlog/farlog/pkg/control/leader"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/report"
 	"github.com/farlog/farlog/pkg/control/state"
@@ -150,7 +151,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 		files := auditlog.WatchFiles(s.recorder, s.config.Keeper, s.config.Access)
 		workers.Go(func() { files.Run(ctx) })
 	}
-	workers.Go(func() { s.newReconciler().run(ctx) })
+	workers.Go(func() { s.newReconciler().Run(ctx) })
 
 	return s.serve(ctx, listener, &workers, ready)
 }
@@ -199,13 +200,13 @@ func (s *Server) waitSynced(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) newReconciler() *reconciler {
-	r := &reconciler{
-		client: s.leads, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
-		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned,
+func (s *Server) newReconciler() *leader.Reconciler {
+	r := &leader.Reconciler{
+		Client: s.leads, Mirror: s.mirror, Logger: s.config.Logger, IsSole: s.config.IsSole,
+		Instance: instanceName(), IsLeading: &s.isLeading, Planned: &s.planned,
 	}
 	if s.config.Audit != nil {
-		r.audit = &auditlog.Forwarder{
+		r.Audit = &auditlog.Forwarder{
 			Client: s.leads, Mirror: s.mirror, Logger: s.config.Logger, Pending: &s.waiting, Sink: s.config.Audit,
 			Stream: s.config.AuditStream,
 		}

@@ -1,4 +1,4 @@
-package control
+package leader
 
 import (
 	"slices"
@@ -51,4 +51,21 @@ func groupGuards(v *state.View, actions []reconcile.Action) (guards []clientv3.C
 		}
 	}
 	return guards
+}
+
+// placeGuards are the conditions under which a ring is wanted in the place of none, or of one in which nothing can be: it still is so, and no epoch was granted. A grant is given only
+// for the rings that its giver has seen (ringsUnchanged), so that of a grant and this the second one fails.
+func placeGuards(now *state.View, action reconcile.Action) []clientv3.Cmp {
+	spec := action.Place
+	isStill := reconcile.IsMovable
+	if action.Renew != nil {
+		spec, isStill = action.Renew, reconcile.IsRenewable
+	}
+	name := spec.Stream.Spec.Name
+	key := etcd.KeyRings + reconcile.MemberKey(name, int(spec.Member))
+	have := now.Rings[reconcile.MemberKey(name, int(spec.Member))]
+	if have == nil || !isStill(now.World(), have) {
+		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
+	}
+	return []clientv3.Cmp{state.UnchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0)}
 }

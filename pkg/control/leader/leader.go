@@ -1,4 +1,5 @@
-package control
+// Package leader carries out what package reconcile plans, on one control plane at a time.
+package leader
 
 import (
 	"context"
@@ -35,24 +36,24 @@ const leaderRetryDelay = 500 * time.Millisecond
 // fullPassPeriod is how often all streams are planned, changed or not.
 const fullPassPeriod = time.Minute
 
-// reconciler carries out what reconcile.Plan says, on one control instance at a time.
-type reconciler struct {
-	client   *clientv3.Client
-	mirror   *state.Mirror
-	logger   *slog.Logger
-	instance string
-	isSole   bool // the lock of the embedded etcd's directory is the election
+// Reconciler carries out what reconcile.Plan says, on one control instance at a time.
+type Reconciler struct {
+	Client   *clientv3.Client
+	Mirror   *state.Mirror
+	Logger   *slog.Logger
+	Instance string
+	IsSole   bool // the lock of the embedded etcd's directory is the election
 
-	isLeading *atomic.Bool        // told to whoever asks
-	planned   *atomic.Int64       // streams that were looked at
-	audit     *auditlog.Forwarder // nil: audit events are not recorded
+	IsLeading *atomic.Bool        // told to whoever asks
+	Planned   *atomic.Int64       // streams that were looked at
+	Audit     *auditlog.Forwarder // nil: audit events are not recorded
 }
 
-// run reconciles until ctx is done.
-func (r *reconciler) run(ctx context.Context) {
+// Run reconciles until ctx is done.
+func (r *Reconciler) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var err error
-		if r.isSole {
+		if r.IsSole {
 			err = r.lead(ctx, nil)
 		} else {
 			err = r.campaign(ctx)
@@ -60,7 +61,7 @@ func (r *reconciler) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.logger.Warn("reconciling stopped, will try again", "error", err)
+		r.Logger.Warn("reconciling stopped, will try again", "error", err)
 		select {
 		case <-time.After(leaderRetryDelay):
 		case <-ctx.Done():
@@ -69,17 +70,17 @@ func (r *reconciler) run(ctx context.Context) {
 }
 
 // campaign leads while the election is won. The session's lease ends a leader that cannot be reached.
-func (r *reconciler) campaign(ctx context.Context) error {
-	session, err := concurrency.NewSession(r.client, concurrency.WithTTL(int(leaderLease/time.Second)), concurrency.WithContext(ctx))
+func (r *Reconciler) campaign(ctx context.Context) error {
+	session, err := concurrency.NewSession(r.Client, concurrency.WithTTL(int(leaderLease/time.Second)), concurrency.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("open election session: %w", err)
 	}
 	defer session.Close()
 	election := concurrency.NewElection(session, etcd.KeyLeader)
-	if err := election.Campaign(ctx, r.instance); err != nil {
+	if err := election.Campaign(ctx, r.Instance); err != nil {
 		return fmt.Errorf("campaign: %w", err)
 	}
-	r.logger.Info("leading", "instance", r.instance)
+	r.Logger.Info("leading", "instance", r.Instance)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -100,20 +101,20 @@ func (r *reconciler) campaign(ctx context.Context) error {
 
 // waitPredecessor waits until the mirror shows all that leaders before have written: the election key, written once more
 // by the one who holds it, is behind that.
-func (r *reconciler) waitPredecessor(ctx context.Context, election *concurrency.Election) error {
-	if err := election.Proclaim(ctx, r.instance); err != nil {
+func (r *Reconciler) waitPredecessor(ctx context.Context, election *concurrency.Election) error {
+	if err := election.Proclaim(ctx, r.Instance); err != nil {
 		return fmt.Errorf("write the election key: %w", err)
 	}
-	return r.mirror.WaitRevision(ctx, election.Header().Revision)
+	return r.Mirror.WaitRevision(ctx, election.Header().Revision)
 }
 
-func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
-	r.isLeading.Store(true)
-	defer r.isLeading.Store(false)
-	if r.audit != nil {
+func (r *Reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
+	r.IsLeading.Store(true)
+	defer r.IsLeading.Store(false)
+	if r.Audit != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var moving sync.WaitGroup
-		moving.Go(func() { r.audit.Run(ctx, guards) })
+		moving.Go(func() { r.Audit.Run(ctx, guards) })
 		defer moving.Wait()
 		defer cancel()
 	}
@@ -121,21 +122,21 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 }
 
 // keepSettled plans whatever may need something, as soon as it may: all streams at first and then now and again, for what nobody has thought of.
-func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) error {
+func (r *Reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) error {
 	unsettled, again, lost := map[string]bool{}, reconcile.Dirt{}, 0
 	gone := map[string]time.Time{}
 	again.TouchAll()
 	rarely := time.NewTicker(fullPassPeriod)
 	defer rarely.Stop()
 	for {
-		now, dirt := r.mirror.TakeDirt()
+		now, dirt := r.Mirror.TakeDirt()
 		dirt.Add(again)
 		again = reconcile.Dirt{}
 		world := now.World()
 		names := dirt.Streams(world, unsettled)
 		actions := reconcile.PlanOf(world, names, unsettled, time.Now())
-		r.planned.Add(int64(len(names)))
-		err := r.performAll(ctx, now, actions, guards)
+		r.Planned.Add(int64(len(names)))
+		err := r.PerformAll(ctx, now, actions, guards)
 		if lost++; !errors.Is(err, etcd.ErrLost) {
 			lost = 0
 		}
@@ -149,10 +150,10 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 			continue
 		}
 		select {
-		case <-r.mirror.Dirty:
+		case <-r.Mirror.Dirty:
 		case <-rarely.C:
 			again.TouchAll()
-			if err := r.forget(ctx, gone, time.Now(), guards); err != nil {
+			if err := r.Forget(ctx, gone, time.Now(), guards); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -162,7 +163,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 }
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
-func (r *reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action, guards []clientv3.Cmp) (err error) {
+func (r *Reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action, guards []clientv3.Cmp) (err error) {
 	ctx, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 	defer func() { tracing.EndSpan(span, err) }()
 	key, writes, err := actionWrites(planned, action)
@@ -175,7 +176,7 @@ func (r *reconciler) perform(ctx context.Context, planned *state.View, action re
 		changes = grant.WithoutDrains(reconcile.MemberCount(planned.Streams[action.Retire]))
 	}
 	for member, change := range changes {
-		unchanged, write, err := grant.AdmissionWrite(ctx, r.client, reconcile.MemberKey(action.Stream(), member), change)
+		unchanged, write, err := grant.AdmissionWrite(ctx, r.Client, reconcile.MemberKey(action.Stream(), member), change)
 		if err != nil {
 			return err
 		}
@@ -183,7 +184,7 @@ func (r *reconciler) perform(ctx context.Context, planned *state.View, action re
 			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
 	}
-	done, err := r.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	done, err := r.Client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
@@ -191,27 +192,27 @@ func (r *reconciler) perform(ctx context.Context, planned *state.View, action re
 		return fmt.Errorf("write %s: %w", key, etcd.ErrLost)
 	}
 	r.logDecision(action)
-	return r.mirror.WaitRevision(ctx, done.Header.Revision)
+	return r.Mirror.WaitRevision(ctx, done.Header.Revision)
 }
 
-func (r *reconciler) logDecision(action reconcile.Action) {
+func (r *Reconciler) logDecision(action reconcile.Action) {
 	switch {
 	case action.Place != nil:
-		r.logger.Info("placed ring", "stream", action.Stream(), "target", action.Place.Target, "member", action.Place.Member+1)
+		r.Logger.Info("placed ring", "stream", action.Stream(), "target", action.Place.Target, "member", action.Place.Member+1)
 	case action.Renew != nil:
-		r.logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", action.Stream(), "target", action.Renew.Target,
+		r.Logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", action.Stream(), "target", action.Renew.Target,
 			"member", action.Renew.Member+1, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
 	case action.Bind != nil:
-		r.logger.Info("bound stream to its ring", "stream", action.Stream(), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
+		r.Logger.Info("bound stream to its ring", "stream", action.Stream(), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
 	case action.Retire != "":
-		r.logger.Info("all is stored, removing rings", "stream", action.Retire)
+		r.Logger.Info("all is stored, removing rings", "stream", action.Retire)
 	case action.Forget != "":
-		r.logger.Info("deleted", "stream", action.Forget)
+		r.Logger.Info("deleted", "stream", action.Forget)
 	case action.Keep != nil:
-		r.logger.Debug("writer is in", "stream", action.Stream(), "epoch", action.Keep.Epoch)
+		r.Logger.Debug("writer is in", "stream", action.Stream(), "epoch", action.Keep.Epoch)
 	default:
 		to := action.Assign
-		r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir, "generation", to.Generation)
+		r.Logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir, "generation", to.Generation)
 	}
 }
 

@@ -1,4 +1,4 @@
-package control
+package leader
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 // Agents come and go: hosts are renamed, daemons get other directories, and each leaves a line behind. What the last one of such said is forgotten when it holds nothing.
 const (
-	agentKept = 24 * time.Hour // since its last report that is kept: who looks into what ended in the night still finds it
-	// agentGoneLeast is how long the leader itself has seen nobody live there. A report with nothing new is not kept, and may so be old while its agent lives.
-	agentGoneLeast = 10 * time.Minute
+	AgentKept = 24 * time.Hour // since its last report that is kept: who looks into what ended in the night still finds it
+	// AgentGoneLeast is how long the leader itself has seen nobody live there. A report with nothing new is not kept, and may so be old while its agent lives.
+	AgentGoneLeast = 10 * time.Minute
 )
 
-// forget drops what agents told that have ended and hold nothing, and hosts that are silent. gone is since when each was seen to be gone, by key.
-func (r *reconciler) forget(ctx context.Context, gone map[string]time.Time, now time.Time, guards []clientv3.Cmp) error {
-	seen, _ := r.mirror.Load()
+// Forget drops what agents told that have ended and hold nothing, and hosts that are silent. gone is since when each was seen to be gone, by key.
+func (r *Reconciler) Forget(ctx context.Context, gone map[string]time.Time, now time.Time, guards []clientv3.Cmp) error {
+	seen, _ := r.Mirror.Load()
 	for key, alive := range forgettable(seen, gone, now) {
 		holds := append(guards[:len(guards):len(guards)], state.UnchangedSince(seen, key))
 		if alive != "" {
@@ -33,12 +33,12 @@ func (r *reconciler) forget(ctx context.Context, gone map[string]time.Time, now 
 		case etcd.KeyDrains:
 			gone = append(gone, clientv3.OpDelete(etcd.KeyDrainStreams+id+"/", clientv3.WithPrefix()))
 		}
-		put, err := r.client.Txn(ctx).If(holds...).Then(gone...).Commit()
+		put, err := r.Client.Txn(ctx).If(holds...).Then(gone...).Commit()
 		if err != nil {
 			return fmt.Errorf("forget %s: %w", key, err)
 		}
 		if put.Succeeded {
-			r.logger.Info("forgot who has long ended and holds nothing", "key", key)
+			r.Logger.Info("forgot who has long ended and holds nothing", "key", key)
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[st
 		if _, isKnown := gone[key]; !isKnown {
 			gone[key] = now
 		}
-		if now.Sub(gone[key]) >= agentGoneLeast && now.Sub(reported) >= agentKept {
+		if now.Sub(gone[key]) >= AgentGoneLeast && now.Sub(reported) >= AgentKept {
 			keys[key] = alive
 			delete(gone, key)
 		}
@@ -68,7 +68,7 @@ func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[st
 		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.LiveDrains[id] != nil || len(v.GivenTo.ByAgent[id]) > 0, state.GetReported().AsTime())
 	}
 	for host, state := range v.Hosts {
-		look(etcd.KeyHosts+host, "", now.Sub(state.GetReported().AsTime()) < agentKept, state.GetReported().AsTime())
+		look(etcd.KeyHosts+host, "", now.Sub(state.GetReported().AsTime()) < AgentKept, state.GetReported().AsTime())
 	}
 	return keys
 }

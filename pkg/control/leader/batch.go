@@ -1,4 +1,4 @@
-package control
+package leader
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 // lostBatchesMost is how many plans in a row may come too late before the leader asks whether it still leads.
 const lostBatchesMost = 3
 
-// performAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. errLost: some of it did not hold any more.
-func (r *reconciler) performAll(ctx context.Context, planned *state.View, actions []reconcile.Action, guards []clientv3.Cmp) error {
+// PerformAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. errLost: some of it did not hold any more.
+func (r *Reconciler) PerformAll(ctx context.Context, planned *state.View, actions []reconcile.Action, guards []clientv3.Cmp) error {
 	var together []reconcile.Action
 	var ends []reconcile.Action
 	for _, action := range actions {
@@ -42,7 +42,7 @@ func (r *reconciler) performAll(ctx context.Context, planned *state.View, action
 	return err
 }
 
-func (r *reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch, guards []clientv3.Cmp) error {
+func (r *Reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch, guards []clientv3.Cmp) error {
 	var mutex sync.Mutex
 	var newest int64
 	var failed error
@@ -62,7 +62,7 @@ func (r *reconciler) performTogether(ctx context.Context, planned *state.View, b
 		})
 	}
 	workers.Wait()
-	return errors.Join(failed, r.mirror.WaitRevision(ctx, newest))
+	return errors.Join(failed, r.Mirror.WaitRevision(ctx, newest))
 }
 
 // batch is what is written in one transaction, and what of the view it rests on.
@@ -93,7 +93,7 @@ func inBatches(planned *state.View, actions []reconcile.Action) (batches []batch
 }
 
 // performBatch writes some actions in one transaction.
-func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
+func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
 	for _, action := range batch.actions {
 		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 		defer func() { tracing.EndSpan(span, err) }()
@@ -114,7 +114,7 @@ func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batc
 			doors.Add(reconcile.MemberKey(action.Stream(), member), change)
 		}
 	}
-	unchanged, puts, err := grant.AdmissionWrites(ctx, r.client, doors)
+	unchanged, puts, err := grant.AdmissionWrites(ctx, r.Client, doors)
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +122,7 @@ func (r *reconciler) performBatch(ctx context.Context, planned *state.View, batc
 	if len(writes) == 0 {
 		return 0, nil
 	}
-	done, err := r.client.Txn(ctx).If(append(guards, unchanged...)...).Then(writes...).Commit()
+	done, err := r.Client.Txn(ctx).If(append(guards, unchanged...)...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("write %d actions: %w", len(batch.actions), err)
 	}
