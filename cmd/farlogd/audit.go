@@ -9,7 +9,7 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
-	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/control/service"
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // auditWriter writes the audit stream: a stream like any other, whose writer is the control plane that leads.
 type auditWriter struct {
-	server *control.Server
+	server *service.Server
 	spec   *api.StreamSpec
 	host   string
 	writer *farlog.Writer

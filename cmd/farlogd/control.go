@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
-	"github.com/farlog/farlog/pkg/control"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/service"
 	"github.com/farlog/farlog/pkg/metrics"
 )
 
@@ -25,7 +25,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var server *control.Server
+	var server *service.Server
 	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) }, func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
 	audit, err := newAudit(d.settings)
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	if audit != nil {
 		sink, auditStream = audit.append, d.settings.auditStream
 	}
-	server = control.New(control.Config{
+	server = service.New(service.Config{
 		Client: cluster.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
 		Keeper: d.keeper, Access: d.access, Audit: sink, AuditStream: auditStream, ReaderGrant: d.settings.readerGrant,
@@ -68,7 +68,7 @@ func (d *daemon) listenControl() error {
 
 // controlRole is the control plane in a daemon.
 type controlRole struct {
-	server  *control.Server
+	server  *service.Server
 	etcd    *etcd.Cluster
 	logger  *slog.Logger
 	isAlone bool
@@ -115,7 +115,7 @@ func (r *controlRole) healthy() error {
 	return nil
 }
 
-func streamSamples(server *control.Server) []metrics.StreamSample {
+func streamSamples(server *service.Server) []metrics.StreamSample {
 	statuses := server.Statuses()
 	samples := make([]metrics.StreamSample, 0, len(statuses))
 	for _, status := range statuses {

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/control/service"
 )
 
 var errCoreMissing = errors.New("this farlogd was built without the C core: build it with CGO_ENABLED=1 and a C compiler to run target, drain or host, or to write an audit stream")
 
 // auditWriter needs the core, as every writer does.
-type auditWriter struct{ server *control.Server }
+type auditWriter struct{ server *service.Server }
 
 func newAudit(s *settings) (*auditWriter, error) {
 	if s.auditStream == auditOff {

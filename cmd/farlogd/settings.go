@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/farlog/farlog/pkg/config"
-	"github.com/farlog/farlog/pkg/control"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/service"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/nvmet"
 )
@@ -116,7 +116,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.etcdAuthority, "etcd.ca", "", "`file` with the certificates that sign those of the etcd cluster (default: the system's)")
 		set.String(&s.etcdCert, "etcd.cert", "", "`file` with the certificate by which the etcd cluster knows this control plane")
 		set.String(&s.etcdKey, "etcd.key", "", "`file` with its key")
-		set.Duration(&s.readerGrant, "reader.grant", control.ReaderGrantDefault, "how long a reader on another host may take from its grant to its coming, and to its coming back after a restart of the target; who reads by farlog:// or farlog tail NAME gets another one by then",
+		set.Duration(&s.readerGrant, "reader.grant", service.ReaderGrantDefault, "how long a reader on another host may take from its grant to its coming, and to its coming back after a restart of the target; who reads by farlog:// or farlog tail NAME gets another one by then",
 			config.Range(time.Second, 24*time.Hour, time.Duration.String))
 		set.Duration(&s.lease, "lease", 5*time.Second, "how long an agent that does not report is taken to live",
 			config.Range(2*time.Second, time.Hour, time.Duration.String))

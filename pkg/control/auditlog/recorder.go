@@ -2,6 +2,7 @@ package auditlog
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,7 +20,6 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/etcd"
-	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
@@ -79,9 +79,10 @@ func (r *Recorder) RecordRefusal(ctx context.Context, caller access.Caller, meth
 // NewEvent is a call as it begins; its outcome is pending.
 func (r *Recorder) NewEvent(ctx context.Context, caller access.Caller, method string, request any) *Event {
 	now := time.Now().UTC()
-	unique, _ := grant.NewToken() // a time alone may come twice; no secret
+	unique := make([]byte, 6) // a time alone may come twice; no secret
+	_, _ = rand.Read(unique)  // it never fails
 	event := &Event{
-		ID: fmt.Sprintf("%019d-%x", now.UnixNano(), unique[:min(len(unique), 6)]), Time: now, Who: string(caller.ID), What: method[strings.LastIndexByte(method, '/')+1:],
+		ID: fmt.Sprintf("%019d-%x", now.UnixNano(), unique), Time: now, Who: string(caller.ID), What: method[strings.LastIndexByte(method, '/')+1:],
 		Outcome: outcomePending, Instance: r.instance,
 	}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {

@@ -1,0 +1,94 @@
+package service
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/control/state"
+)
+
+const (
+	// hostInterval is how often host agents measure and report.
+	hostInterval = 5 * time.Second
+)
+
+// ReportHost implements farlog.v1.HostService: it takes what was measured, and tells where to go.
+func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest) (*api.ReportHostResponse, error) {
+	state := request.GetState()
+	if state.GetHost() == "" {
+		return nil, refusal.InvalidArgument("", []*api.Problem{{Field: "state.host", Value: `""`, Rule: "expected the host's name"}})
+	}
+	if err := callerOf(ctx).MayReport(state.Host); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	toOurClock(state, time.Now())
+	if err := s.reports.KeepHost(ctx, state); err != nil {
+		return nil, err
+	}
+	now, _ := s.mirror.Load()
+	return &api.ReportHostResponse{Interval: durationpb.New(hostInterval), Doors: doorsFor(now, state.Host)}, nil
+}
+
+// toOurClock moves a report's times by as much as the host's clock is off, or the report was under way.
+func toOurClock(state *api.HostState, now time.Time) {
+	if state.Reported != nil {
+		off := now.Sub(state.Reported.AsTime())
+		for _, way := range state.Ways {
+			if way.Measured != nil {
+				way.Measured = measuredAt(way.Measured.AsTime().Add(off), now)
+			}
+		}
+	}
+	state.Reported = timestamppb.New(now)
+}
+
+// measuredAt is when something was measured by our clock: not behind its report, and not at a time that there is none of, as a host may say that sets its clock meanwhile.
+func measuredAt(at, now time.Time) *timestamppb.Timestamp {
+	if at.After(now) {
+		at = now
+	}
+	if measured := timestamppb.New(at); measured.IsValid() {
+		return measured
+	}
+	return nil
+}
+
+// doorsFor lists where clients of a host come in: on its own targets they do not.
+func doorsFor(v *state.View, host string) (doors []*api.Door) {
+	for _, id := range slices.Sorted(maps.Keys(v.LiveTargets)) {
+		if target := v.LiveTargets[id]; target.Host != host {
+			for _, uri := range target.Doors {
+				doors = append(doors, &api.Door{Target: id, Uri: uri})
+			}
+		}
+	}
+	return doors
+}
+
+// ListHosts implements farlog.v1.FabricService.
+func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*api.ListHostsResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	hosts := state.AgentsByHost{}
+	for host := range now.Hosts {
+		hosts.Add(host, "")
+	}
+	names, err := hostsNamed(hosts, request.Host)
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListHostsResponse{Revision: now.Revision}
+	response.Hosts, response.NextPageToken, err = onePage(request, names, func(host string) (*api.HostState, bool) { return s.reports.LastOfHost(now, host), true })
+	return response, err
+}

@@ -1,0 +1,105 @@
+package service
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/refusal"
+)
+
+// What agents tell is given to whoever lists it, and JSON has no word for a time that is out of range: one such report would take the lists of all hosts from everybody who asks by HTTP,
+// and its agent's state out of each backup. Targets report each second of hundreds of rings, so that these are looked at one by one, and by their descriptors only to say what is wrong.
+
+const timeRule = "expected a time from the year 1 to 9999, or a duration of at most 10000 years, as google.protobuf has them"
+
+// checkTimes refuses a report with a time that nobody can have meant.
+func checkTimes(report proto.Message, isGood bool) error {
+	if isGood {
+		return nil
+	}
+	return refusal.InvalidArgument("", timeProblems(report.ProtoReflect(), "", nil))
+}
+
+func areGood(times ...*timestamppb.Timestamp) bool {
+	for _, one := range times {
+		if one != nil && !one.IsValid() {
+			return false
+		}
+	}
+	return true
+}
+
+func areGoodDurations(durations ...*durationpb.Duration) bool {
+	for _, one := range durations {
+		if one != nil && !one.IsValid() {
+			return false
+		}
+	}
+	return true
+}
+
+func areTargetTimesGood(state *api.TargetState) bool {
+	for _, ring := range state.GetRings() {
+		if !areGood(ring.GetObserved(), ring.GetEpochOpened()) || !areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
+			return false
+		}
+		if writer := ring.GetCounters(); writer != nil && !areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999, writer.LatencyMax) {
+			return false
+		}
+	}
+	for _, one := range state.GetMedia() {
+		if !areGood(one.GetRead()) {
+			return false
+		}
+	}
+	return areGood(state.GetReported())
+}
+
+func areHostTimesGood(state *api.HostState) bool {
+	for _, way := range state.GetWays() {
+		if !areGood(way.GetMeasured()) || !areGoodDurations(way.GetLeast(), way.GetMedian()) {
+			return false
+		}
+	}
+	return areGood(state.GetReported())
+}
+
+// timeProblems finds every time in a message that is out of range.
+func timeProblems(message protoreflect.Message, path string, problems []*api.Problem) []*api.Problem {
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if field.Message() == nil || field.IsMap() {
+			return true
+		}
+		name := path + string(field.Name())
+		if !field.IsList() {
+			problems = timeProblemsAt(value.Message(), name, problems)
+			return true
+		}
+		for i := range value.List().Len() {
+			problems = timeProblemsAt(value.List().Get(i).Message(), fmt.Sprintf("%s[%d]", name, i), problems)
+		}
+		return true
+	})
+	return problems
+}
+
+func timeProblemsAt(message protoreflect.Message, name string, problems []*api.Problem) []*api.Problem {
+	seconds, nanos, isGood := int64(0), int32(0), true
+	switch one := message.Interface().(type) {
+	case *timestamppb.Timestamp:
+		seconds, nanos, isGood = one.Seconds, one.Nanos, one.IsValid()
+	case *durationpb.Duration:
+		seconds, nanos, isGood = one.Seconds, one.Nanos, one.IsValid()
+	default:
+		return timeProblems(message, name+".", problems)
+	}
+	if isGood {
+		return problems
+	}
+	return append(problems, &api.Problem{Field: name, Value: fmt.Sprintf("%d s %d ns", seconds, nanos), Rule: timeRule})
+}

@@ -1,0 +1,61 @@
+package service
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/refusal"
+)
+
+// checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and routes are completed first.
+func checkRequest(request any) error {
+	if host, ok := request.(*api.ReportHostRequest); ok {
+		if err := checkTimes(host, areHostTimesGood(host.State)); err != nil {
+			return err
+		}
+	}
+	if message, ok := request.(proto.Message); ok && isOfFabric(message) {
+		return checkMessage(message)
+	}
+	switch request := request.(type) {
+	case *api.ReportTargetRequest:
+		return checkTimes(request, areTargetTimesGood(request.State))
+	case *api.ReportDrainRequest:
+		return checkTimes(request, areGood(request.State.GetReported()))
+	case *api.ListStreamsRequest:
+		return checkMessage(request)
+	case *api.WatchStreamsRequest:
+		return checkMessage(request)
+	case *api.ListRoutesRequest:
+		return checkMessage(request)
+	case *api.WatchRoutesRequest:
+		return checkMessage(request)
+	case *api.CheckWritersRequest:
+		return checkMessage(request)
+	case *api.WatchWritersRequest:
+		return checkMessage(request)
+	case *api.TakeOverStreamRequest:
+		return checkMessage(request)
+	case *api.RebindStreamRequest:
+		return checkMessage(request)
+	case *api.ReplaceMemberRequest:
+		return checkMessage(request)
+	case *api.AcceptLossRequest:
+		return checkMessage(request)
+	}
+	return nil
+}
+
+func checkMessage(message proto.Message) error {
+	problems, err := check.Message(message, "")
+	if err != nil || len(problems) == 0 {
+		return err
+	}
+	return refusal.InvalidArgument("", problems)
+}
+
+// isOfFabric tells the messages of fabric.proto.
+func isOfFabric(message proto.Message) bool {
+	return message.ProtoReflect().Descriptor().ParentFile() == api.File_fabric_proto
+}
