@@ -18,7 +18,7 @@ import (
 const defragmentMin = 64 << 20
 
 const (
-	keyDefragmented   = "/farlog/trimmed" // beside keyRoot: nobody has to follow it
+	keyDefragmented   = "/farlog/trimmed" // beside KeyRoot: nobody has to follow it
 	defragmentCommits = 5
 )
 

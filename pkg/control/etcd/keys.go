@@ -63,7 +63,7 @@ const (
 	KeySeen         = KeyRoot + "state/seen"
 	KeyLeader       = KeyRoot + "leader"
 
-	KeyPastEpochs = "/farlog/past/epochs/" // beside keyRoot: nobody has to follow it. PastEpochs of a stream, in bytes
+	KeyPastEpochs = "/farlog/past/epochs/" // beside KeyRoot: nobody has to follow it. PastEpochs of a stream, in bytes
 )
 
 // Prefixes are those of the keys that a view shows. None begins another one.
@@ -138,7 +138,7 @@ func CutKey(key string) (prefix, name string) {
 }
 
 // KeyAuditEvents begins the keys of audit events that wait for the audit stream.
-const KeyAuditEvents = "/farlog/acts/" // beside keyRoot: nobody has to follow it
+const KeyAuditEvents = "/farlog/acts/" // beside KeyRoot: nobody has to follow it
 
 // Counter reads a decimal counter (absent = 0) and makes the condition that nobody has changed it since.
 func Counter(key string, kvs []*mvccpb.KeyValue) (uint32, clientv3.Cmp, error) {

@@ -100,7 +100,7 @@ func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream 
 	}
 }
 
-// CreateStreamAt creates a stream where a view says that there is room. errUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
+// CreateStreamAt creates a stream where a view says that there is room. ErrUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
 func (s *Store) CreateStreamAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
 	isLimited, err := RefuseRoom(now, spec)
 	if err != nil {

@@ -181,7 +181,7 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, pla
 	return revision, nil
 }
 
-// createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is errUsedMeanwhile, and the revision that to look at.
+// createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is ErrUsedMeanwhile, and the revision that to look at.
 func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
 	got, err := client.Get(ctx, etcd.KeyStreamID)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 const (
 	TokenLen = 16 // FARLOG_TOKEN_LEN
 
-	// grantUnusedMax is how long a writer may take from its grant to the opening of its epoch.
+	// UnusedMax is how long a writer may take from its grant to the opening of its epoch.
 	UnusedMax = 10 * time.Minute
 
 	confirmWaitMax = 8 * time.Second        // for a target to fence and to admit
@@ -196,7 +196,7 @@ func (d AdmissionChanges) Add(name string, change func(*api.Admission) error) {
 	d[name] = append(d[name], change)
 }
 
-// AdmissionWrites is admissionWrite for many rings, read in one transaction.
+// AdmissionWrites is AdmissionWrite for many rings, read in one transaction.
 func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors AdmissionChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
 	names := slices.Sorted(maps.Keys(doors))
 	var reads []clientv3.Op

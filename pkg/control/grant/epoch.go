@@ -30,7 +30,7 @@ func areRingsChanged(ctx context.Context, client *clientv3.Client, v *state.View
 
 // NextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
 // written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
-// makes of the admissions of its rings with that epoch. The rings are those of the view: errRingsChanged when they no longer are, so that no epoch is granted for rings that others
+// makes of the admissions of its rings with that epoch. The rings are those of the view: ErrRingsChanged when they no longer are, so that no epoch is granted for rings that others
 // have taken the place of. What is known of the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
 func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
 	taken *Takeover) (granted *api.Grant, revision int64, err error) {

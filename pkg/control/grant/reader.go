@@ -124,7 +124,7 @@ func (c *Reader) RefusalOf(now *state.View, stream string, limit time.Duration) 
 		stream, strings.Join(missing, ", "), limit.Round(time.Millisecond), stream)
 }
 
-// addReader lets a reader in at the rings of a stream that is there and is to stay. errRingsChanged: they are no longer those of the view.
+// addReader lets a reader in at the rings of a stream that is there and is to stay. ErrRingsChanged: they are no longer those of the view.
 func addReader(ctx context.Context, client *clientv3.Client, v *state.View, stream string, coming *Reader, now time.Time) (revision int64, err error) {
 	coming.Expires = now.Add(coming.Life)
 	for {

@@ -21,7 +21,7 @@ import (
 // lostBatchesMost is how many plans in a row may come too late before the leader asks whether it still leads.
 const lostBatchesMost = 3
 
-// PerformAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. errLost: some of it did not hold any more.
+// PerformAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. etcd.ErrLost: some of it did not hold any more.
 func (r *Reconciler) PerformAll(ctx context.Context, planned *state.View, actions []reconcile.Action, guards []clientv3.Cmp) error {
 	var together []reconcile.Action
 	var ends []reconcile.Action

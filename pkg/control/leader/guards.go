@@ -54,7 +54,7 @@ func groupGuards(v *state.View, actions []reconcile.Action) (guards []clientv3.C
 }
 
 // placeGuards are the conditions under which a ring is wanted in the place of none, or of one in which nothing can be: it still is so, and no epoch was granted. A grant is given only
-// for the rings that its giver has seen (ringsUnchanged), so that of a grant and this the second one fails.
+// for the rings that its giver has seen (state.RingsUnchanged), so that of a grant and this the second one fails.
 func placeGuards(now *state.View, action reconcile.Action) []clientv3.Cmp {
 	spec := action.Place
 	isStill := reconcile.IsMovable

@@ -122,7 +122,7 @@ func WithReason(code codes.Code, reason, text string, problems []*api.Problem) e
 // Quote is a value as refusals give it: quoted and cut.
 func Quote(text string) string { return fmt.Sprintf("%.80q", text) }
 
-// InvalidArgument makes the error of a request: a text of what is wrong, and the same field by field, so far as problemsTold. subject, such as a stream, stands before it.
+// InvalidArgument makes the error of a request: a text of what is wrong, and the same field by field, so far as ProblemsMax. subject, such as a stream, stands before it.
 func InvalidArgument(subject string, problems []*api.Problem) error {
 	var texts []string
 	told, more := first(problems)

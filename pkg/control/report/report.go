@@ -19,7 +19,7 @@ import (
 )
 
 // Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by figures, but for those of
-// hosts (keepHost), so that those of a report are
+// hosts (KeepHost), so that those of a report are
 // shown by the instance that got it and reach etcd, where other instances see them, only now and then. Whatever else has changed is in etcd before the
 // report is answered.
 

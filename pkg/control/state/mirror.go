@@ -82,7 +82,7 @@ type Mirror struct {
 	told           map[string]chan struct{} // by the key of an agent's life: closed and forgotten when it is to be told something else
 	streamsChanged changes
 	subscriptions  map[string]map[*Subscription]bool // by host
-	dirt           reconcile.Dirt                    // since takeDirt
+	dirt           reconcile.Dirt                    // since TakeDirt
 	Dirty          chan struct{}                     // has room for one word: there is dirt
 }
 
@@ -286,7 +286,7 @@ func (m *Mirror) TakeDirt() (*View, reconcile.Dirt) {
 	return m.current, dirt
 }
 
-// IsClean tells whether nothing has changed since takeDirt.
+// IsClean tells whether nothing has changed since TakeDirt.
 func (m *Mirror) IsClean() bool {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
