@@ -8,6 +8,7 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/retry"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 func waitSo(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric, limit time.Duration) ([]*api.Drift, error) {
 	end := time.Now().Add(limit)
 	told, count, failed := time.Now(), -1, 0
-	for pause := waitPause; ; pause = min(2*pause, waitPauseMost) {
+	for delays := retry.New(waitPause, waitPauseMost); ; {
 		asking, cancel := context.WithTimeout(ctx, client.timeout)
 		answer, err := client.ApplyFabric(asking, &api.ApplyFabricRequest{Fabric: fabric, IsDryRun: true})
 		cancel()
@@ -44,10 +45,8 @@ func waitSo(ctx context.Context, env *environment, client *controlClient, fabric
 				told, count = time.Now(), left
 			}
 		}
-		select {
-		case <-time.After(min(pause, max(time.Until(end), 0))):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := retry.Sleep(ctx, min(delays.NextBackOff(), max(time.Until(end), 0))); err != nil {
+			return nil, err
 		}
 	}
 }

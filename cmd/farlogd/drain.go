@@ -25,6 +25,7 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/retry"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -189,7 +190,7 @@ func (r *drainRole) start(ctx context.Context, assignment *api.Assignment, befor
 // supervise runs the drain and begins it again, with backoff, when it ends with an error. A failure is logged when it
 // is not the one before, and again every minute for as long as it stays: who looks at the end of a log has to find it.
 func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
-	delay, last := drainRetryLeast, failureSaid{again: r.sayAgain}
+	delays, last := retry.New(drainRetryLeast, drainRetryMost), failureSaid{again: r.sayAgain}
 	for ctx.Err() == nil {
 		began := time.Now()
 		config := r.drainConfig(worker)
@@ -202,10 +203,12 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 			return
 		}
 		if time.Since(began) > drainRetryMost {
-			delay, last.since = drainRetryLeast, time.Time{}
+			delays.Reset()
+			last.since = time.Time{}
 		}
+		pause := delays.NextBackOff()
 		if errors.Is(err, drain.ErrSuperseded) {
-			delay = drainRetryAsTwin
+			pause = drainRetryAsTwin
 		}
 		text := "drain ended without a reason"
 		if err != nil {
@@ -216,11 +219,7 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		if last.isDue(text, time.Now()) {
 			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text, "failing_for", last.age())
 		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-		}
-		delay = min(2*delay, drainRetryMost)
+		_ = retry.Sleep(ctx, pause) // the loop sees that it is over
 	}
 }
 

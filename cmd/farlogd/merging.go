@@ -11,6 +11,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/merge"
 	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/retry"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -36,7 +37,7 @@ func (m *merging) run(ctx context.Context) {
 	if m.late == 0 {
 		return
 	}
-	pause, last := mergeRetryLeast, ""
+	delays, last := retry.New(mergeRetryLeast, mergeRetryMost), ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := m.once(ctx)
@@ -44,17 +45,13 @@ func (m *merging) run(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > mergeRetryMost {
-			pause = mergeRetryLeast
+			delays.Reset()
 		}
 		if text := oneLine(err); text != last {
 			m.logger.Error("merging ended, will try again", "store", m.store.Dir(), "error", text)
 			last = text
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, mergeRetryMost)
+		_ = delays.Wait(ctx) // the loop sees that it is over
 	}
 }
 

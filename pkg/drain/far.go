@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/retry"
 )
 
 const (
@@ -53,18 +54,15 @@ func (d *drainer) release(ctx context.Context, batch farlog.Batch) error {
 
 // whenBack attempts what failed again whenever the ring's host answers. The connection comes back by itself; this only waits for it.
 func (d *drainer) whenBack(ctx context.Context, err error, attempt func() error) error {
-	pause := retryIntervalMin
+	delays := retry.New(retryIntervalMin, awayPauseMax)
 	for began := time.Now(); time.Since(began) < awayMax; {
 		if errors.Is(err, farlog.ErrIO) {
 			d.stuck("ring cannot be reached, draining goes on by itself when it can", err)
 			d.report()
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := delays.Wait(ctx); err != nil {
+			return err
 		}
-		pause = min(2*pause, awayPauseMax)
 		if _, err = d.reader.Status(); err == nil {
 			err = attempt()
 		}

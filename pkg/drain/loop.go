@@ -8,6 +8,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/retry"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -320,7 +321,7 @@ func (d *drainer) cutNearMiddle(batch []byte) int {
 
 // retry repeats what fails for want of space, with growing pauses, and says so meanwhile. Any other error ends it.
 func (d *drainer) retry(ctx context.Context, attempt func() error) error {
-	pause := retryIntervalMin
+	delays := retry.New(retryIntervalMin, retryIntervalMax)
 	for {
 		err := attempt()
 		if err == nil {
@@ -338,12 +339,9 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 		d.stuck("drain is stuck, will go on by itself when there is space", err)
 		d.look(time.Now())
 		d.report()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := delays.Wait(ctx); err != nil {
+			return err
 		}
-		pause = min(2*pause, retryIntervalMax)
 	}
 }
 

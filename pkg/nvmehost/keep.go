@@ -3,6 +3,8 @@ package nvmehost
 import (
 	"context"
 	"time"
+
+	"github.com/farlog/farlog/pkg/retry"
 )
 
 const (
@@ -21,7 +23,7 @@ type Event struct {
 // from its own goroutine, and only when something has changed. A refusal is tried again ever more rarely, up to every half minute.
 func (k Kernel) Keep(ctx context.Context, s Spec, namespace uint32, tell func(Event)) {
 	present, refusal := "", ""
-	wait := keepInterval
+	delays := retry.New(2*keepInterval, keepRetryMax)
 	for {
 		device, err := k.Connect(ctx, s, namespace)
 		switch {
@@ -34,14 +36,14 @@ func (k Kernel) Keep(ctx context.Context, s Spec, namespace uint32, tell func(Ev
 		case err != nil && err.Error() != refusal:
 			tell(Event{Err: err})
 		}
-		present, refusal, wait = device.Path, "", keepInterval
-		if err != nil {
-			present, refusal, wait = "", err.Error(), min(2*wait, keepRetryMax)
+		pause := keepInterval
+		if present, refusal = device.Path, ""; err != nil {
+			present, refusal, pause = "", err.Error(), delays.NextBackOff()
+		} else {
+			delays.Reset()
 		}
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, pause) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/retry"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -189,7 +190,7 @@ func (f *follower) report() Progress {
 }
 
 func (f *follower) run(ctx context.Context) {
-	pause := retryLeast
+	delays := retry.New(retryLeast, retryMost)
 	for ctx.Err() == nil {
 		err := f.follow(ctx)
 		if closeErr := f.close(); err == nil {
@@ -201,18 +202,14 @@ func (f *follower) run(ctx context.Context) {
 		f.mutex.Lock()
 		isNew := f.progress.LastError != err.Error()
 		if f.progress.LastError == "" {
-			pause = retryLeast
+			delays.Reset()
 		}
 		f.progress.LastError = err.Error()
 		f.mutex.Unlock()
 		if isNew {
 			f.config.Logger.Error("replica of a stream stands, trying on", "stream", f.stream, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, retryMost)
+		_ = delays.Wait(ctx) // the loop sees that it is over
 	}
 }
 

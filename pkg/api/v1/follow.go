@@ -2,10 +2,10 @@ package apiv1
 
 import (
 	"context"
-	"math/rand/v2"
 	"strings"
 	"time"
 
+	"github.com/farlog/farlog/pkg/retry"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -62,10 +62,11 @@ func IsTraced(info *stats.RPCTagInfo) bool {
 // again, with backoff that differs from client to client, whenever it breaks. onDown hears of the first failure after each message. Both are called from
 // this goroutine.
 func Follow[M any](ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[M], error), onMessage func(*M), onDown func(error)) {
-	delay, isDown := retryDelayLeast, false
+	delays, isDown := retry.New(retryDelayLeast, retryDelayMost), false // all lose a control plane at the same moment
 	for {
 		err := followOnce(ctx, open, func(message *M) {
-			delay, isDown = retryDelayLeast, false
+			delays.Reset()
+			isDown = false
 			onMessage(message)
 		})
 		if ctx.Err() != nil {
@@ -75,16 +76,13 @@ func Follow[M any](ctx context.Context, open func(context.Context) (grpc.ServerS
 			isDown = true
 			onDown(err)
 		}
-		pause := delay/2 + rand.N(delay/2) // all lose a control plane at the same moment
+		pause := delays.NextBackOff()
 		if status.Code(err) == codes.Unimplemented {
 			pause = retryDelayUnknown
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if retry.Sleep(ctx, pause) != nil {
 			return
 		}
-		delay = min(2*delay, retryDelayMost)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/farlog/farlog/pkg/retry"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -15,8 +16,6 @@ import (
 // something that may be asked for twice, as a grant is: its epoch is above that of the one before. When ctx is done the
 // error is that of the last call that had time to find out why: one that was begun just before the end has not.
 func Retry[M any](ctx context.Context, call func() (M, error)) (M, error) {
-	delays := backoff.NewExponentialBackOff()
-	delays.InitialInterval, delays.MaxInterval = retryDelayLeast, retryDelayMost
 	var last error
 	var longest time.Duration
 	answer, err := backoff.Retry(ctx, func() (M, error) {
@@ -34,7 +33,7 @@ func Retry[M any](ctx context.Context, call func() (M, error)) (M, error) {
 		}
 		longest = max(longest, lasted)
 		return answer, err
-	}, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(retry.New(retryDelayLeast, retryDelayMost)), backoff.WithMaxElapsedTime(0))
 	if err != nil && last != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		err = last
 	}

@@ -21,23 +21,24 @@ const module = "github.com/farlog/farlog/"
 // arrows says which rooms a room may import. Rooms are the folders of pkg. docs/architecture.md has both tables, written
 // from here by `go test ./pkg/internal/tidy -run TestImports_AreDocumented -update`.
 var arrows = map[string][]string{
-	"api":       {},
+	"api":       {"retry"},
 	"config":    {},
 	"doctor":    {},
 	"identity":  {"replace"},
 	"metrics":   {},
 	"replace":   {},
+	"retry":     {},
 	"plan":      {"api", "control"},
-	"nvmehost":  {"nvmet"},
+	"nvmehost":  {"nvmet", "retry"},
 	"nvmet":     {"replace"},
 	"record":    {},
 	"farlog":    {"record"},
 	"store":     {"record"},
-	"drain":     {"api", "farlog", "record", "store"},
+	"drain":     {"api", "farlog", "record", "retry", "store"},
 	"audit":     {"record", "store"},
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "replace", "store"},
-	"replica":   {"record", "store"},
+	"replica":   {"record", "retry", "store"},
 	"target":    {"api", "farlog", "identity", "nvmet", "replace"},
 	"control":   {"api", "config", "identity"}, // config: for its file of rules
 	"hostagent": {"control"},
