@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
+	"github.com/farlog/farlog/pkg/filelock"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,24 +54,15 @@ func (osFS) SyncDir(name string) error {
 }
 
 func (osFS) Lock(name, holder string) (io.Closer, error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := filelock.Acquire(name, 0o644, holder)
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, held.Holder)
+	}
 	if err != nil {
 		return nil, plainPathError(err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		text := make([]byte, 256)
-		n, _ := file.ReadAt(text, 0)
-		file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s", ErrLocked, strings.TrimSpace(string(text[:n])))
-		}
-		return nil, err
-	}
-	// The text only helps people; the lock is the flock.
-	if err := file.Truncate(0); err == nil {
-		_, _ = file.WriteAt([]byte(holder+"\n"), 0)
-	}
-	return file, nil
+	return lock, nil
 }
 
 func (osFS) IsAt(name string, file io.Closer) (bool, error) {

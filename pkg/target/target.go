@@ -16,12 +16,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/filelock"
 )
 
 const (
@@ -274,35 +274,16 @@ func (t *Target) newReporter() *api.Reporter[*api.TargetState] {
 	}
 }
 
-// lockDir keeps two targets out of one directory. The kernel gives the lock back when the process dies.
+// lockDir keeps two targets out of one directory, until the file is closed.
 func lockDir(dir string) (*os.File, error) {
-	path := filepath.Join(dir, lockName)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	lock, err := filelock.Acquire(filepath.Join(dir, lockName), 0o644, fmt.Sprintf("pid=%d", os.Getpid()))
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("ring directory %q is held by another target (%s): stop it, or give another --data-dir",
+			dir, held.Holder)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open lock %q: %w", path, errors.Unwrap(err))
+		return nil, fmt.Errorf("lock ring directory: %w", err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder := make([]byte, 64)
-		count, _ := file.ReadAt(holder, 0) // an unreadable holder is named as unknown
-		file.Close()
-		return nil, fmt.Errorf("ring directory %q is held by another target (%s): stop it, or give another --data-dir", dir, holderText(holder[:count]))
-	}
-	err = errors.Join(file.Truncate(0), write(file, fmt.Sprintf("pid=%d", os.Getpid())))
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("write lock %q: %w", path, err)
-	}
-	return file, nil
-}
-
-func holderText(text []byte) string {
-	if len(text) == 0 {
-		return "holder unknown"
-	}
-	return string(text)
-}
-
-func write(file *os.File, text string) error {
-	_, err := file.WriteAt([]byte(text), 0)
-	return err
+	return lock, nil
 }

@@ -53,7 +53,7 @@ type Options struct {
 type Cluster struct {
 	client *clientv3.Client
 	server *embed.Etcd
-	lock   *dirLock
+	lock   *os.File     // closed, it is given back
 	fatal  chan error   // one error: the embedded server gave up by itself
 	close  func() error // once
 }
@@ -74,7 +74,7 @@ func Open(ctx context.Context, options Options) (*Cluster, error) {
 	fatal := make(chan error, 1)
 	server, err := startEmbedded(ctx, options.Dir, fatal)
 	if err != nil {
-		lock.release()
+		lock.Close()
 		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, logName))
 	}
 	etcd := &Cluster{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
@@ -99,7 +99,7 @@ func (e *Cluster) closeOnce() error {
 	err := e.client.Close()
 	if e.server != nil {
 		stopWithin(e.server.Close, stopTimeout)
-		e.lock.release()
+		e.lock.Close()
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil

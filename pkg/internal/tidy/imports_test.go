@@ -24,6 +24,7 @@ var arrows = map[string][]string{
 	"api":       {"retry"},
 	"config":    {},
 	"doctor":    {},
+	"filelock":  {},
 	"identity":  {"replace"},
 	"metrics":   {},
 	"replace":   {},
@@ -33,14 +34,14 @@ var arrows = map[string][]string{
 	"nvmet":     {"replace"},
 	"record":    {},
 	"farlog":    {"record"},
-	"store":     {"record"},
+	"store":     {"filelock", "record"},
 	"drain":     {"api", "farlog", "record", "retry", "store"},
 	"audit":     {"record", "store"},
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "replace", "store"},
 	"replica":   {"record", "retry", "store"},
-	"target":    {"api", "farlog", "identity", "nvmet", "replace"},
-	"control":   {"api", "config", "identity"}, // config: for its file of rules
+	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},
+	"control":   {"api", "config", "filelock", "identity"}, // config: for its file of rules
 	"hostagent": {"control"},
 }
 
