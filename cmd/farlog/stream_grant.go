@@ -14,8 +14,9 @@ func newStreamGrantCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "grant NAME --token-file FILE",
 		Short: "Get the right to write a stream from another host, for a writer that cannot ask for it",
-		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. Writers before it are fenced. The grant is good for
-one writer, which has to come within ten minutes: farlog append --ring URI --token-file FILE.`,
+		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. Writers before
+it are fenced. The grant is good for one writer, which has to come within ten minutes: farlog append --ring URI
+--token-file FILE.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.stream = args[0]
