@@ -93,7 +93,7 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, err := filepath.Glob(filepath.Join(root, "rdma", "src", "*.[ch]"))
+	sources, err := filepath.Glob(filepath.Join(root, "rdma", "src", "*", "*.[ch]"))
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,11 @@ func generate(root string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(hash, "%s %d\n", filepath.Base(source), len(content))
+		room, name := filepath.Base(filepath.Dir(source)), filepath.Base(source)
+		fmt.Fprintf(hash, "%s/%s %d\n", room, name, len(content))
 		hash.Write(content)
-		if name := filepath.Base(source); strings.HasSuffix(name, ".c") {
-			files["core_"+name] = fmt.Appendf(nil, coreText, name)
+		if strings.HasSuffix(name, ".c") {
+			files["core_"+room+"_"+name] = fmt.Appendf(nil, coreText, room+"/"+name)
 		}
 	}
 	files["core_hash.h"] = fmt.Appendf(nil, hashText, hash.Sum(nil))

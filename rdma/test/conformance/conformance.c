@@ -14,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "far_ofi.h"
-#include "persist.h"
-#include "region_fault.h"
+#include "base/clock.h"
+#include "far/ofi.h"
+#include "mem/persist.h"
+#include "mem/fault.h"
 
 /* run_methods -- at each flush method that fits. Returns how many. */
 static unsigned run_methods(const char *path, const char *const *methods)

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "record.h"
+#include "ring/record.h"
 
 #define BUFFER_LEN (64u << 10)
 #define CYCLE_COUNT 1000u

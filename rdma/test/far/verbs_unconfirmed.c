@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "verbs_pair.h"
 
 #define SPOT (LINE + (1u << 20)) /* no record comes that far here */

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "runs.h"
 #include "world.h"
 

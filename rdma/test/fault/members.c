@@ -11,13 +11,13 @@
  * usage: members [--mutants]; SEED=n, RUNS=n (10000), RUN=n one of them, TRACE=1. */
 #include <stdlib.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "members_world.h"
-#include "mutant.h"
-#include "region_fault.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
 #include "runs.h"
-#include "superblock.h"
-#include "writer.h"
+#include "ring/superblock.h"
+#include "log/writer.h"
 
 #define RUNS_DEFAULT 10000u
 #define RUNS_OF_A_MUTANT 10000u

@@ -1,9 +1,9 @@
 /* members_replace.c -- rings that are put in the place of a member's for good, in members.c: as the control plane does, and what may come of it. */
 #include "farlog/replace.h"
 #include "members_world.h"
-#include "region_fault.h"
-#include "superblock.h"
-#include "writer.h"
+#include "mem/fault.h"
+#include "ring/superblock.h"
+#include "log/writer.h"
 
 /* put_ring -- a new one in the place of the member's. */
 static void put_ring(unsigned i)

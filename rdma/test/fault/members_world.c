@@ -1,11 +1,11 @@
 /* members_world.c -- what happens to members and writers in members.c, and what must hold whenever a writer is answered or opens. */
 #include "members_world.h"
 
-#include "clock.h"
-#include "crc32c.h"
-#include "region_fault.h"
-#include "superblock.h"
-#include "writer.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "mem/fault.h"
+#include "ring/superblock.h"
+#include "log/writer.h"
 
 struct members_world world;
 

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "farlog/heartbeat.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "route.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
+#include "route/route.h"
 #include "runs.h"
 
 #define RUNS_DEFAULT 400u

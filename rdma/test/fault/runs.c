@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "mutant.h"
-#include "region_fault.h"
+#include "base/clock.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
 
 uint64_t runs_number(const char *name, uint64_t otherwise)
 {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "calls.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "runs.h"
 #include "sweep_world.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "err.h"
+#include "base/err.h"
 #include "farlog/former.h"
 #include "farlog/member.h"
 #include "sweep_world.h"

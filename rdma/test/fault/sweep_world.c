@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "record.h"
+#include "ring/record.h"
 
 struct run run;
 struct images images;

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "block_fault.h"
-#include "clock.h"
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
+#include "blocks/fault.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
 #include "runs.h"
 
 #define NAME "takeover-blocks"

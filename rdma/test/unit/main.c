@@ -4,8 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "reader_members.h"
+#include "base/clock.h"
+#include "members/reader.h"
 #include "unit.h"
 
 #define PATH_COUNT_MAX 512

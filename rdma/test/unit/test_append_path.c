@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "region_nvme.h"
+#include "ring/layout.h"
+#include "blocks/nvme.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 struct counts {
 	volatile uint64_t syscalls;

@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "crc32c.h"
-#include "layout.h"
-#include "record.h"
-#include "recover.h"
-#include "region.h"
-#include "region_nvme.h"
-#include "superblock.h"
+#include "base/crc32c.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "scan/recover.h"
+#include "region/region.h"
+#include "blocks/nvme.h"
+#include "ring/superblock.h"
 #include "unit.h"
 
 #ifndef GOLDEN_DIR

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "block_fault.h"
-#include "clock.h"
-#include "layout.h"
-#include "mutant.h"
-#include "region_fault.h"
-#include "region_members.h"
+#include "blocks/fault.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define SLOW 2u

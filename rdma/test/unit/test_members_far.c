@@ -4,12 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "block_fault.h"
-#include "layout.h"
-#include "reader_members.h"
-#include "region_members.h"
+#include "blocks/fault.h"
+#include "ring/layout.h"
+#include "members/reader.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define NAME "unit-far-member"
 #define FAR_URI "block-fault:" NAME

@@ -1,10 +1,10 @@
 /* test_members_full.c -- a full ring of several members, and drains that have to find their way: each test is one of the ways in which a stream once stood still, or was stored twice. On
  * adversarial memories, in time that the test makes. */
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "region_members.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
+#include "members/members.h"
 #include "unit.h"
 
 #define COUNT 3u

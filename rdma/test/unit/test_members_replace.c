@@ -7,15 +7,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "region_members.h"
-#include "superblock.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
+#include "members/members.h"
+#include "ring/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define NEW 3u /* the ring in the place of the first */

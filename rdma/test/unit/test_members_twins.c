@@ -4,12 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "farlog/member.h"
-#include "layout.h"
-#include "region_members.h"
+#include "ring/layout.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define WAIT_NS 20000000000u

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "block_fault.h"
-#include "block_name.h"
-#include "clock.h"
+#include "blocks/fault.h"
+#include "blocks/name.h"
+#include "base/clock.h"
 #include "farlog/host.h"
-#include "region_nvme.h"
-#include "superblock.h"
+#include "blocks/nvme.h"
+#include "ring/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define NAME "unit-blocks"
 #define URI "block-fault:" NAME

@@ -1,8 +1,8 @@
 #include <stdio.h>
 
-#include "layout.h"
-#include "record.h"
-#include "region.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define CAPACITY 16384u

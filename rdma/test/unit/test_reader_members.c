@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include "farlog/member.h"
-#include "layout.h"
-#include "mutant.h"
-#include "reader_members.h"
-#include "record.h"
-#include "region.h"
-#include "superblock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "members/reader.h"
+#include "ring/record.h"
+#include "region/region.h"
+#include "ring/superblock.h"
 #include "unit.h"
 
 #define CAPACITY 65536u

@@ -1,7 +1,7 @@
 /* Bugs that the crash test found, each with a test named after its cause; and what recovery tells. */
-#include "layout.h"
-#include "record.h"
-#include "region.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define CAPACITY 4096u

@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "persist.h"
-#include "region.h"
+#include "ring/layout.h"
+#include "mem/persist.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define SIZE 65536u

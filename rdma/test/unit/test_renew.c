@@ -8,10 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent_renew.h"
-#include "clock.h"
-#include "reader.h"
-#include "reader_grant.h"
+#include "agent/renew.h"
+#include "base/clock.h"
+#include "log/reader.h"
+#include "log/reader_grant.h"
 #include "unit.h"
 
 #define PATIENCE_NS 30000000000u

@@ -2,13 +2,13 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "block_fault.h"
-#include "block_reserve.h"
-#include "clock.h"
-#include "mutant.h"
-#include "region_nvme.h"
+#include "blocks/fault.h"
+#include "blocks/reserve.h"
+#include "base/clock.h"
+#include "base/mutant.h"
+#include "blocks/nvme.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define NAME "reserve-blocks"
 #define URI "block-fault:" NAME

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "persist.h"
+#include "ring/layout.h"
+#include "mem/persist.h"
 #include "unit.h"
 
 #if defined(__x86_64__)

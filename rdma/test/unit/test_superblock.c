@@ -1,5 +1,5 @@
-#include "crc32c.h"
-#include "superblock.h"
+#include "base/crc32c.h"
+#include "ring/superblock.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + 4096u)

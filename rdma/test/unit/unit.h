@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "farlog/farlog.h"
-#include "region_fault.h"
+#include "mem/fault.h"
 
 #define FAULT_NAME "unit"
 #define FAULT_URI "fault:" FAULT_NAME

@@ -1,0 +1,22 @@
+/* agent/renew.h -- another grant for a reader that was opened by its stream's name, when a target does not take the one that it has any more. */
+#ifndef FARLOG_AGENT_RENEW_H
+#define FARLOG_AGENT_RENEW_H
+
+#include "agent/place.h"
+#include "region/region.h"
+
+struct agent_renewer;
+
+/* agent_renewer_new -- NULL: out of memory, or of descriptors. */
+struct agent_renewer *agent_renewer_new(const struct agent_place *place);
+
+/* agent_renewer_take -- what was granted. Before a reader is opened with it. */
+void agent_renewer_take(struct agent_renewer *renewer, const struct agent_rings *rings);
+
+/* agent_renewal -- for the openings of the regions, which have to be closed before it is freed. */
+struct region_renewal *agent_renewal(struct agent_renewer *renewer);
+
+/* agent_renewer_free -- waits for no answer; safe with NULL. */
+void agent_renewer_free(struct agent_renewer *renewer);
+
+#endif
