@@ -89,6 +89,13 @@ enum farlog_mutant {
 	MUTANT_MSYNC_ONE_SPAN = 92,      /* files: of a commit that goes over the ring's end, the part before it alone */
 	MUTANT_FENCED_NOT_FLUSHED = 93,  /* a target says where a fenced writer's log ends, and leaves what it stored in caches */
 	MUTANT_FLOOR_NOT_FLUSHED = 94,   /* a target confirms a fence, and leaves the epoch floor in a cache */
+	MUTANT_KEPT_BY_ONE = 110,        /* members: what one member kept of a fenced writer counts as acknowledged */
+	MUTANT_COUNTED_UNTOLD = 111,     /* members: a member counts that was not told the epoch */
+	MUTANT_LOST_TELLS = 112,         /* members: a log counts that ends below the durable hint of its member */
+	MUTANT_LOST_START_TELLS = 113,   /* members: and one that ends below the beginning of the epoch that its member knows */
+	MUTANT_TURNS_BY_EPOCH = 114,     /* members: two logs are compared by their epochs, wherever these begin */
+	MUTANT_EPOCH_BY_NUMBER = 115,    /* members: a member that knows this number is taken for one that was told by this writer */
+	MUTANT_COMEBACK_UNSEEN = 116,    /* members: what a drain saw of a member counts, though its connection is another one by now */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
 	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */

@@ -145,6 +145,8 @@ static int take_roles(struct member *member)
 /* is_own_epoch -- it was told by this writer, perhaps without an answer. */
 static bool is_own_epoch(const struct region_members *whole, const struct superblock *superblock)
 {
+	if (MUTANT(EPOCH_BY_NUMBER))
+		return superblock->writer_epoch == whole->epoch;
 	return superblock->writer_epoch == whole->epoch && superblock->epoch_opened_ns == whole->superblock.epoch_opened_ns &&
 		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
 }

@@ -99,15 +99,35 @@ int members_settle_one(struct member *member, struct farlog_error *error)
 	return result;
 }
 
-/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of may have had the only copy. Nor one that lost
- * what it had: its own hint says how far it once was durable, and below what was acknowledged. */
-static void judge(struct region_members *whole, struct member *member, uint64_t start_lsn)
+/* is_short_of -- was a member's log once durable up to there, and ends before? Foreign bytes are not believed: not a place
+ * that cannot be in the ring. */
+static bool is_short_of(const struct region_members *whole, const struct member *member, uint64_t lsn)
 {
-	uint64_t durable_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
-	bool is_evidence = durable_lsn % whole->superblock.align == 0 && durable_lsn > start_lsn && durable_lsn - start_lsn <= whole->capacity;
+	uint64_t start_lsn = whole->start.head_lsn;
+	bool is_place = lsn % whole->superblock.align == 0 && lsn > start_lsn && lsn - start_lsn <= whole->capacity;
 
+	return is_place && member->scan.tail.lsn < lsn;
+}
+
+/* has_lost -- what it had. Its own hint says how far it once was durable, and below what was acknowledged. Where a power cut
+ * took that word, its superblock says as much: a member is told of an epoch when it has, durably, all that lies below its
+ * beginning. One that knows only an earlier epoch need not be asked that: who knows the newest has all that it had. */
+static bool has_lost(const struct region_members *whole, const struct member *member)
+{
+	uint64_t hint_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
+	bool is_newest = epoch_of(member) == whole->epoch_last;
+
+	if (is_short_of(whole, member, hint_lsn) && !MUTANT(LOST_TELLS))
+		return true;
+	return is_newest && is_short_of(whole, member, member->superblock.epoch_start_lsn) && !MUTANT(LOST_START_TELLS);
+}
+
+/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of may
+ * have had the only copy. Nor one that lost what it had. */
+static void judge(struct region_members *whole, struct member *member)
+{
 	member->is_fresh = epoch_of(member) == 0 && whole->epoch_last != 0;
-	member->is_damaged = is_evidence && member->scan.tail.lsn < durable_lsn;
+	member->is_damaged = has_lost(whole, member);
 	member->is_sound = !member->is_fresh && !member->is_damaged;
 }
 
@@ -135,7 +155,7 @@ static int scan_member(struct region_members *whole, struct member *member, stru
 	superblock.block_len = whole->superblock.block_len;
 	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
 		return region_refuse(member->region, FARLOG_IO, "read undrained records of ring", member->uri, error);
-	judge(whole, member, whole->start.head_lsn);
+	judge(whole, member);
 	return FARLOG_OK;
 }
 

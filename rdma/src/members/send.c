@@ -233,7 +233,9 @@ static bool is_weak(const struct region_members *whole, const struct member *mem
 
 static bool counts(const struct region_members *whole, const struct member *member)
 {
-	return member_state(member) == MEMBER_IN && member->is_of_epoch && !is_weak(whole, member) && !is_fenced(whole, member) &&
+	bool is_told = member->is_of_epoch || MUTANT(COUNTED_UNTOLD);
+
+	return member_state(member) == MEMBER_IN && is_told && !is_weak(whole, member) && !is_fenced(whole, member) &&
 		member->done_lsn >= whole->asked_lsn;
 }
 
@@ -303,7 +305,7 @@ static void find_end(struct region_members *whole)
 			end_lsn = child->fence_lsn;
 	}
 	region->fence_lsn = is_known && !is_open ? end_lsn : UINT64_MAX;
-	atomic_store_release(&region->kept_lsn, nth_highest(whole, whole->needed, kept_of)); /* as if it had been acknowledged: every later writer finds it */
+	atomic_store_release(&region->kept_lsn, nth_highest(whole, MUTANT(KEPT_BY_ONE) ? 1 : whole->needed, kept_of)); /* as if it had been acknowledged: every later writer finds it */
 	atomic_store_release(&region->is_fence_open, is_open);
 }
 

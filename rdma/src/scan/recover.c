@@ -61,13 +61,20 @@ static uint64_t turn_lsn(const struct recover_scan *scan, unsigned turn)
 	return turn < scan->turn_count ? scan->turns[turn].lsn : end_lsn;
 }
 
+/* is_same_turn -- the epoch alone does not tell: where a power cut took the first record of an epoch and left a PAD behind
+ * it, what lies there of an earlier epoch may make the log go on to that PAD, and the epoch begin with it. */
+static bool is_same_turn(const struct recover_turn *one, const struct recover_turn *other)
+{
+	return one->epoch == other->epoch && (one->lsn == other->lsn || MUTANT(TURNS_BY_EPOCH));
+}
+
 uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover_scan *other)
 {
 	unsigned turn = 0;
 	uint64_t one_lsn;
 	uint64_t other_lsn;
 
-	while (turn < one->turn_count && turn < other->turn_count && memcmp(&one->turns[turn], &other->turns[turn], sizeof(one->turns[0])) == 0)
+	while (turn < one->turn_count && turn < other->turn_count && is_same_turn(&one->turns[turn], &other->turns[turn]))
 		turn++;
 	one_lsn = turn_lsn(one, turn);
 	other_lsn = turn_lsn(other, turn);
