@@ -398,7 +398,7 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 	if err != nil {
 		return nil, err
 	}
-	_, _, revision, err := s.specs.createStream(ctx, spec)
+	_, _, revision, err := createStream(ctx, s.config.Client, spec)
 	if err != nil {
 		return nil, err
 	}

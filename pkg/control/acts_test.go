@@ -334,7 +334,7 @@ func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := one.server.specs.createStream(t.Context(), spec); err != nil {
+	if _, _, _, err := createStream(t.Context(), one.server.config.Client, spec); err != nil {
 		t.Fatal(err)
 	}
 	one.reportTarget("t1")

@@ -36,10 +36,10 @@ func newToken() ([]byte, error) {
 	return token, nil
 }
 
-// admission reads the admission of a ring, by its MemberKey, lets change change it, and gives the condition that nobody else has meanwhile and the write.
-// The write is nil when there is nothing to change.
-func (s specStore) admission(ctx context.Context, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
-	got, err := s.client.Get(ctx, keyAdmissions+name)
+// admissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody else
+// has changed it meanwhile, and the write; the write is nil when there is nothing to change.
+func admissionWrite(ctx context.Context, client *clientv3.Client, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
+	got, err := client.Get(ctx, keyAdmissions+name)
 	if err != nil {
 		return clientv3.Cmp{}, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
 	}

@@ -25,7 +25,7 @@ func withAudit(t *testing.T) (*instance, *clientv3.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := (specStore{client: etcd.Client()}).createStream(t.Context(), spec); err != nil {
+	if _, _, _, err := createStream(t.Context(), etcd.Client(), spec); err != nil {
 		t.Fatal(err)
 	}
 	one.until("the audit stream is known", func() bool {

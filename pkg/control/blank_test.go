@@ -46,7 +46,7 @@ func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, _, _, err := (specStore{r.client}).createStream(t.Context(), spec)
+	stream, _, _, err := createStream(t.Context(), r.client, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			<-start
-			_, _, granted = (specStore{r.client}).nextEpoch(t.Context(), now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil)
+			_, _, granted = nextEpoch(t.Context(), r.client, now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil)
 		})
 		both.Go(func() {
 			<-start

@@ -53,7 +53,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if request.IsDryRun {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
-	if deletion.Revision, err = s.specs.beginDeletion(ctx, now, now.revision, deletion); err != nil {
+	if deletion.Revision, err = beginDeletion(ctx, s.config.Client, now, now.revision, deletion); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", deletion.StreamId, "is_ring_lost", request.IsRingLost, "by", callerOf(ctx).ID)
@@ -132,13 +132,13 @@ func (v *view) deletion(name string, isRingLost bool, by string) *api.Deletion {
 
 // beginDeletion fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed since the view, or a route
 // since a revision.
-func (s specStore) beginDeletion(ctx context.Context, v *view, routesSince int64, deletion *api.Deletion) (revision int64, err error) {
+func beginDeletion(ctx context.Context, client *clientv3.Client, v *view, routesSince int64, deletion *api.Deletion) (revision int64, err error) {
 	name := deletion.Name
-	guards, writes, err := s.deletionWrites(ctx, v, deletion)
+	guards, writes, err := deletionWrites(ctx, client, v, deletion)
 	if err != nil {
 		return 0, err
 	}
-	put, err := s.client.Txn(ctx).If(append(guards, noRouteSince(routesSince))...).Then(writes...).Commit()
+	put, err := client.Txn(ctx).If(append(guards, noRouteSince(routesSince))...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("begin to delete stream %q: %w", name, err)
 	}
@@ -148,7 +148,7 @@ func (s specStore) beginDeletion(ctx context.Context, v *view, routesSince int64
 	return put.Header.Revision, nil
 }
 
-func (s specStore) deletionWrites(ctx context.Context, v *view, deletion *api.Deletion) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
+func deletionWrites(ctx context.Context, client *clientv3.Client, v *view, deletion *api.Deletion) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	name := deletion.Name
 	value, err := encode(deletion)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s specStore) deletionWrites(ctx context.Context, v *view, deletion *api.De
 	epoch := max(deletion.EpochMin, v.epochs[name])
 	writes = []clientv3.Op{clientv3.OpPut(keyDeletions+name, value), clientv3.OpPut(keyEpochs+name, strconv.FormatUint(uint64(epoch), 10))}
 	for i := range reconcile.MemberCount(v.streams[name]) {
-		unchanged, write, err := s.admission(ctx, reconcile.MemberKey(name, i), func(admission *api.Admission) error {
+		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, i), func(admission *api.Admission) error {
 			endWriters(admission, max(admission.EpochMin, deletion.EpochMin))
 			return nil
 		})

@@ -173,7 +173,7 @@ func (r *reconciler) perform(ctx context.Context, planned *view, action reconcil
 		changes = withoutDrains(reconcile.MemberCount(planned.streams[action.Retire]))
 	}
 	for member, change := range changes {
-		unchanged, write, err := specStore{r.client}.admission(ctx, reconcile.MemberKey(streamOf(action), member), change)
+		unchanged, write, err := admissionWrite(ctx, r.client, reconcile.MemberKey(streamOf(action), member), change)
 		if err != nil {
 			return err
 		}

@@ -119,7 +119,7 @@ func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batc
 			doors.add(reconcile.MemberKey(streamOf(action), member), change)
 		}
 	}
-	unchanged, puts, err := specStore{r.client}.admissions(ctx, doors)
+	unchanged, puts, err := admissionWrites(ctx, r.client, doors)
 	if err != nil {
 		return 0, err
 	}
@@ -147,8 +147,8 @@ func (d doorChanges) add(name string, change func(*api.Admission) error) {
 	d[name] = append(d[name], change)
 }
 
-// admissions is admission for many rings, read at once.
-func (s specStore) admissions(ctx context.Context, doors doorChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
+// admissionWrites is admissionWrite for many rings, read in one transaction.
+func admissionWrites(ctx context.Context, client *clientv3.Client, doors doorChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
 	names := sortedKeys(doors)
 	var reads []clientv3.Op
 	for _, name := range names {
@@ -157,7 +157,7 @@ func (s specStore) admissions(ctx context.Context, doors doorChanges) (unchanged
 	if len(reads) == 0 {
 		return nil, nil, nil
 	}
-	got, err := s.client.Txn(ctx).Then(reads...).Commit()
+	got, err := client.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %d admissions: %w", len(reads), err)
 	}

@@ -69,14 +69,14 @@ func (p *fabricPlan) pruneStream(v *view, left check.Routes, caller access.Calle
 var declaredKeys = map[string]string{"target": keyTargetSpecs, "drain": keyDrainSpecs, "tenant": keyTenants}
 
 // endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
-func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {
+func endPruned(ctx context.Context, client *clientv3.Client, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {
 	for _, key := range plan.dropped {
-		if revision, err = s.commit(ctx, []clientv3.Cmp{unchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
+		if revision, err = commitDeclared(ctx, client, []clientv3.Cmp{unchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
 			return 0, err
 		}
 	}
 	for _, deletion := range plan.deletions {
-		if revision, err = s.beginDeletion(ctx, v, routesSince, deletion); err != nil {
+		if revision, err = beginDeletion(ctx, client, v, routesSince, deletion); err != nil {
 			return 0, err
 		}
 	}

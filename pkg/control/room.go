@@ -106,7 +106,7 @@ func (s *Server) createAt(ctx context.Context, now *view, spec *api.StreamSpec) 
 	if isLimited {
 		guards = roomGuards(now.revision, now.revision)
 	}
-	return s.specs.createStream(ctx, spec, guards...)
+	return createStream(ctx, s.config.Client, spec, guards...)
 }
 
 // catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control plane has made a moment ago is there, and not refused.

@@ -255,7 +255,7 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	one := startInstance(t, etcd, true)
 	one.create("a")
 	one.create("b")
-	store, m := specStore{client: etcd.Client()}, newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	following.Go(func() { m.run(ctx) })
@@ -270,27 +270,27 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision, err := store.writeRoute(one.context(), seen, check.RouteWithDefaults(route("left", "to a", "by right")))
+	revision, err := writeRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("left", "to a", "by right")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.writeRoute(one.context(), seen, check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := writeRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("the other half: %v", err)
 	}
-	if _, err := store.deleteRoute(one.context(), seen, "right"); status.Code(err) != codes.Aborted {
+	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "right"); status.Code(err) != codes.Aborted {
 		t.Errorf("selected meanwhile, and deleted: %v", err)
 	}
-	if _, err := store.beginDeletion(one.context(), seen, seen.revision, seen.deletion("b", false, "test")); status.Code(err) != codes.Aborted {
+	if _, err := beginDeletion(one.context(), etcd.Client(), seen, seen.revision, seen.deletion("b", false, "test")); status.Code(err) != codes.Aborted {
 		t.Errorf("a stream, when routes have changed: %v", err)
 	}
 	if err := m.waitRevision(one.context(), revision); err != nil {
 		t.Fatal(err)
 	}
 	seen, _ = m.load()
-	if _, err := store.deleteRoute(one.context(), seen, "left"); err != nil {
+	if _, err := deleteRoute(one.context(), etcd.Client(), seen, "left"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.writeRoute(one.context(), seen, check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := writeRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("by one that is gone: %v", err)
 	}
 }

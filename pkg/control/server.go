@@ -84,7 +84,6 @@ type Server struct {
 	config     Config
 	leads      *clientv3.Client // that the reconciler goes by: Config's
 	mirror     *mirror
-	specs      specStore
 	limiter    *limiter
 	recorder   *recorder
 	liveness   *liveness
@@ -120,7 +119,6 @@ func New(config Config) *Server {
 		config:   config,
 		leads:    config.Client,
 		mirror:   mirror,
-		specs:    specStore{client: config.Client},
 		limiter:  newLimiter(config.CallRate),
 		recorder: &recorder{client: config.Client, instance: instanceName(), isOn: config.Audit != nil},
 		liveness: &liveness{client: config.Client, mirror: mirror, ttl: config.Lease},

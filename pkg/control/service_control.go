@@ -69,7 +69,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	// The caller may have seen that before the target has.
 	known := knownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, revision, err := s.specs.nextEpoch(ctx, now, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit, nil)
+	granted, revision, err := nextEpoch(ctx, s.config.Client, now, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 			if ring.Token, err = newToken(); err != nil {
 				return nil, err
 			}
-			unchanged, write, err := s.specs.admission(ctx, key, func(admission *api.Admission) error {
+			unchanged, write, err := admissionWrite(ctx, s.config.Client, key, func(admission *api.Admission) error {
 				admitWriter(admission, request.Epoch, ring.Token, now.origins(request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grantUnusedMax))
 				return nil
 			})
@@ -118,7 +118,7 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 	if err != nil {
 		return nil, err
 	}
-	put, err := s.specs.client.Txn(ctx).If(guards...).Then(append(writes, clientv3.OpPut(keyGrants+name, value))...).Commit()
+	put, err := s.config.Client.Txn(ctx).If(guards...).Then(append(writes, clientv3.OpPut(keyGrants+name, value))...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("let the writer of stream %q in at another ring: %w", name, err)
 	}

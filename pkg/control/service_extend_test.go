@@ -154,7 +154,7 @@ func replaceRing(t *testing.T, one *instance, etcd *Etcd) {
 	replaced := proto.Clone(now.rings["a"]).(*api.RingSpec)
 	replaced.Replacement = &api.Replacement{Began: timestamppb.Now(), FormerTarget: replaced.Target, FormerUuids: [][]byte{replaced.RingUuid}, By: "test", Reason: "test"}
 	replaced.RingUuid = nil
-	if _, err := (specStore{etcd.Client()}).setRings(one.context(), now, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
+	if _, err := setRings(one.context(), etcd.Client(), now, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -50,7 +50,7 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 	if request.IsDryRun {
 		return response, nil
 	}
-	revision, err := s.specs.setRings(ctx, now, request.Stream, map[int]*api.RingSpec{member: ring})
+	revision, err := setRings(ctx, s.config.Client, now, request.Stream, map[int]*api.RingSpec{member: ring})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 	if request.IsDryRun {
 		return response, nil
 	}
-	revision, err := s.specs.setRings(ctx, now, request.Stream, changed)
+	revision, err := setRings(ctx, s.config.Client, now, request.Stream, changed)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (v *view) lossText(name string, ring *api.RingSpec) string {
 
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A new ring's door has the fence of the former one, and lets no
 // writer in that was granted that.
-func (s specStore) setRings(ctx context.Context, v *view, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
+func setRings(ctx context.Context, client *clientv3.Client, v *view, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
 	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name))
 	var writes []clientv3.Op
 	for member, ring := range rings {
@@ -215,7 +215,7 @@ func (s specStore) setRings(ctx context.Context, v *view, name string, rings map
 			return 0, err
 		}
 		writes = append(writes, clientv3.OpPut(keyRings+reconcile.MemberKey(name, member), value))
-		unchanged, write, err := s.admission(ctx, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
+		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
 			endWriters(admission, max(admission.EpochMin, v.epochs[name]))
 			return nil
 		})
@@ -226,7 +226,7 @@ func (s specStore) setRings(ctx context.Context, v *view, name string, rings map
 			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
 	}
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("change rings of stream %q: %w", name, err)
 	}
@@ -254,8 +254,8 @@ func ringsUnchanged(v *view, name string) []clientv3.Cmp {
 }
 
 // areRingsChanged tells it beforehand: then who decides on them has to look again.
-func (s specStore) areRingsChanged(ctx context.Context, v *view, name string) (bool, error) {
-	done, err := s.client.Txn(ctx).If(ringsUnchanged(v, name)...).Commit()
+func areRingsChanged(ctx context.Context, client *clientv3.Client, v *view, name string) (bool, error) {
+	done, err := client.Txn(ctx).If(ringsUnchanged(v, name)...).Commit()
 	if err != nil {
 		return false, fmt.Errorf("read rings of stream %q: %w", name, err)
 	}

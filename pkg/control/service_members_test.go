@@ -80,14 +80,13 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	specs := specStore{etcd.Client()}
 	admit := func(int, *api.Admission, uint32) error { return nil }
 	replaced := proto.Clone(before.rings["a"]).(*api.RingSpec)
 	replaced.Target = "t2"
-	if _, err := specs.setRings(one.context(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
+	if _, err := setRings(one.context(), etcd.Client(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := specs.nextEpoch(one.context(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, errRingsChanged) {
+	if _, _, err := nextEpoch(one.context(), etcd.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, errRingsChanged) {
 		t.Errorf("granted for the ring of before: %v", err)
 	}
 	if got, err := etcd.Client().Get(t.Context(), keyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
@@ -98,10 +97,10 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := specs.nextEpoch(one.context(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
+	if _, _, err := nextEpoch(one.context(), etcd.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := specs.setRings(one.context(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
+	if _, err := setRings(one.context(), etcd.Client(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
 		t.Errorf("replaced by what was seen before a grant: %v", err)
 	}
 }

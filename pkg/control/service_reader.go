@@ -116,7 +116,7 @@ func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *co
 	if !coming.isFar() {
 		return nil
 	}
-	revision, err := s.specs.addReader(ctx, now, stream, coming, time.Now())
+	revision, err := addReader(ctx, s.config.Client, now, stream, coming, time.Now())
 	if err != nil {
 		return err
 	}
@@ -163,10 +163,10 @@ func (c *comingReader) refusal(now *view, stream string, limit time.Duration) er
 }
 
 // addReader lets a reader in at the rings of a stream that is there and is to stay. errRingsChanged: they are no longer those of the view.
-func (s specStore) addReader(ctx context.Context, v *view, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
+func addReader(ctx context.Context, client *clientv3.Client, v *view, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
 	coming.expires = now.Add(coming.life)
 	for {
-		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(keyDeletions+stream), clientv3.OpGet(keyStreams+stream, clientv3.WithCountOnly())).Commit()
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(keyDeletions+stream), clientv3.OpGet(keyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
 			return 0, fmt.Errorf("read stream %q: %w", stream, err)
 		}
@@ -179,7 +179,7 @@ func (s specStore) addReader(ctx context.Context, v *view, stream string, coming
 			if token == nil {
 				continue
 			}
-			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(stream, i), func(admission *api.Admission) (err error) {
+			unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(stream, i), func(admission *api.Admission) (err error) {
 				coming.generations[i], err = coming.admit(admission, i, now)
 				return err
 			})
@@ -188,14 +188,14 @@ func (s specStore) addReader(ctx context.Context, v *view, stream string, coming
 			}
 			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
-		put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+		put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 		if err != nil {
 			return 0, fmt.Errorf("let a reader of stream %q in: %w", stream, err)
 		}
 		if put.Succeeded {
 			return put.Header.Revision, nil
 		}
-		if isChanged, err := s.areRingsChanged(ctx, v, stream); err != nil || isChanged {
+		if isChanged, err := areRingsChanged(ctx, client, v, stream); err != nil || isChanged {
 			return 0, cmp.Or(err, errRingsChanged)
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 	if request.IsDryRun {
 		return response, nil
 	}
-	revision, err := s.specs.rebind(ctx, now, bound)
+	revision, err := rebind(ctx, s.config.Client, now, bound)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (v *view) writerOfStore(given *api.Assignment) string {
 }
 
 // rebind writes an assignment and lets its drain, and no former one, into the rings, unless the stream, its rings or its assignment changed since the view.
-func (s specStore) rebind(ctx context.Context, v *view, bound *api.Assignment) (revision int64, err error) {
+func rebind(ctx context.Context, client *clientv3.Client, v *view, bound *api.Assignment) (revision int64, err error) {
 	name := bound.Stream
 	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyAssignments+name))
 	value, err := encode(bound)
@@ -85,7 +85,7 @@ func (s specStore) rebind(ctx context.Context, v *view, bound *api.Assignment) (
 	}
 	writes := []clientv3.Op{clientv3.OpPut(keyAssignments+name, value)}
 	for member, change := range admissionsOf(reconcile.Action{Assign: bound}) {
-		unchanged, write, err := s.admission(ctx, reconcile.MemberKey(name, member), change)
+		unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(name, member), change)
 		if err != nil {
 			return 0, err
 		}
@@ -93,7 +93,7 @@ func (s specStore) rebind(ctx context.Context, v *view, bound *api.Assignment) (
 			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
 	}
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("bind stream %q to another store: %w", name, err)
 	}

@@ -43,7 +43,7 @@ func TestRebindStream_Refusals(t *testing.T) {
 	}
 	report("d3", "first")
 	one.until("a drain of its store has it again", func() bool { return one.status("a").Assignment.Drain == "d3" })
-	if _, err := one.server.specs.rebind(one.context(), before, dry.Assignment); status.Code(err) != codes.Aborted || one.status("a").Assignment.Drain != "d3" {
+	if _, err := rebind(one.context(), one.server.config.Client, before, dry.Assignment); status.Code(err) != codes.Aborted || one.status("a").Assignment.Drain != "d3" {
 		t.Errorf("given to another drain meanwhile: %v", err)
 	}
 	one.endLife(keyLiveDrains + "d3")

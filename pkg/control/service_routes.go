@@ -34,7 +34,7 @@ func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteReques
 	if request.IsDryRun {
 		return &api.CreateRouteResponse{Route: made, IsNew: true}, nil
 	}
-	if made.Revision, err = s.specs.writeRoute(ctx, now, spec); err != nil {
+	if made.Revision, err = writeRoute(ctx, s.config.Client, now, spec); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("created", "route", spec.Name, "by", callerOf(ctx).ID)
@@ -56,7 +56,7 @@ func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteReques
 	if len(fields) == 0 || request.IsDryRun {
 		return &api.UpdateRouteResponse{Route: made, Fields: fields}, nil
 	}
-	if made.Revision, err = s.specs.writeRoute(ctx, now, spec); err != nil {
+	if made.Revision, err = writeRoute(ctx, s.config.Client, now, spec); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("changed", "route", spec.Name, "by", callerOf(ctx).ID)
@@ -123,7 +123,7 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 	if request.IsDryRun {
 		return &api.DeleteRouteResponse{Route: have}, nil
 	}
-	revision, err := s.specs.deleteRoute(ctx, now, request.Name)
+	revision, err := deleteRoute(ctx, s.config.Client, now, request.Name)
 	if err != nil {
 		return nil, err
 	}

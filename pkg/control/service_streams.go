@@ -99,11 +99,11 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	}
 	var taking *taking
 	if isLimited {
-		if taking, err = s.specs.take(ctx, now.revision); err != nil {
+		if taking, err = takeQuota(ctx, s.config.Client, now.revision); err != nil {
 			return nil, err
 		}
 	}
-	revision, err := s.specs.updateStream(ctx, have, spec, taking)
+	revision, err := updateStream(ctx, s.config.Client, have, spec, taking)
 	if err != nil {
 		return nil, err
 	}

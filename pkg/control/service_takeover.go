@@ -17,7 +17,7 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	}
 	former := now.grants[request.Stream].GetHolder()
 	nobody := &api.Grant{Stream: request.Stream}
-	granted, revision, err := s.specs.nextEpoch(ctx, now, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
+	granted, revision, err := nextEpoch(ctx, s.config.Client, now, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
 		endWriters(admission, epoch)
 		return nil
 	}, &succession{by: string(callerOf(ctx).ID), reason: request.Reason})

@@ -19,16 +19,15 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-// specStore changes the wanted state. Every change is one etcd transaction that holds only if what it was decided on
-// is still so; a lost race reads again. Nothing is answered before etcd has committed it.
-type specStore struct{ client *clientv3.Client }
+// The functions with a client of etcd change the wanted state. Every change is one transaction that holds only if what it
+// was decided on is still so; a lost race reads again. Nothing is answered before etcd has committed it.
 
 // createStream returns the stream of that name, made now (isNew) or earlier, and the revision it can be seen at.
 // With guards that do not hold it is errUsedMeanwhile, and the revision that to look at.
-func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec, guards ...clientv3.Cmp) (stream *api.Stream, isNew bool, revision int64, err error) {
+func createStream(ctx context.Context, client *clientv3.Client, spec *api.StreamSpec, guards ...clientv3.Cmp) (stream *api.Stream, isNew bool, revision int64, err error) {
 	key := keyStreams + spec.Name
 	for {
-		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyStreamID)).Commit()
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyStreamID)).Commit()
 		if err != nil {
 			return nil, false, 0, fmt.Errorf("read stream %q: %w", spec.Name, err)
 		}
@@ -46,7 +45,7 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec, guard
 		if err != nil {
 			return nil, false, 0, err
 		}
-		put, err := s.client.Txn(ctx).
+		put, err := client.Txn(ctx).
 			If(append(guards, guard, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))...).
 			Then(clientv3.OpPut(key, value), clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last+1), 10))).
 			Commit()
@@ -67,11 +66,11 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec, guard
 // written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
 // makes of the admissions of its rings with that epoch. The rings are those of the view: errRingsChanged when they no longer are, so that no epoch is granted for rings that others
 // have taken the place of. What is known of the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
-func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
+func nextEpoch(ctx context.Context, client *clientv3.Client, v *view, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
 	taken *succession) (granted *api.Grant, revision int64, err error) {
 	key := keyEpochs + grant.Stream
 	for {
-		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyDeletions+grant.Stream), clientv3.OpGet(keyStreams+grant.Stream, clientv3.WithCountOnly()),
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyDeletions+grant.Stream), clientv3.OpGet(keyStreams+grant.Stream, clientv3.WithCountOnly()),
 			clientv3.OpGet(keyGrants+grant.Stream), clientv3.OpGet(keyPast+grant.Stream)).Commit()
 		if err != nil {
 			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
@@ -108,7 +107,7 @@ func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, lea
 			writes = append(writes, past)
 		}
 		for i := range members {
-			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(grant.Stream, i), func(admission *api.Admission) error { return admit(i, admission, granted.Epoch) })
+			unchanged, write, err := admissionWrite(ctx, client, reconcile.MemberKey(grant.Stream, i), func(admission *api.Admission) error { return admit(i, admission, granted.Epoch) })
 			if err != nil {
 				return nil, 0, err
 			}
@@ -116,14 +115,14 @@ func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, lea
 				guards, writes = append(guards, unchanged), append(writes, *write)
 			}
 		}
-		put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+		put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 		if err != nil {
 			return nil, 0, fmt.Errorf("persist epoch %d of stream %q: %w", granted.Epoch, grant.Stream, err)
 		}
 		if put.Succeeded {
 			return granted, put.Header.Revision, nil
 		}
-		if isChanged, err := s.areRingsChanged(ctx, v, grant.Stream); err != nil || isChanged {
+		if isChanged, err := areRingsChanged(ctx, client, v, grant.Stream); err != nil || isChanged {
 			return nil, 0, cmp.Or(err, errRingsChanged)
 		}
 	}

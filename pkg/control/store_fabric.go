@@ -35,9 +35,9 @@ type taking struct {
 	write  clientv3.Op
 }
 
-// take is for a transaction that was judged by what there was at a revision.
-func (s specStore) take(ctx context.Context, since int64) (*taking, error) {
-	got, err := s.client.Get(ctx, keyStreamID)
+// takeQuota is for a transaction that was judged by what there was at a revision.
+func takeQuota(ctx context.Context, client *clientv3.Client, since int64) (*taking, error) {
+	got, err := client.Get(ctx, keyStreamID)
 	if err != nil {
 		return nil, fmt.Errorf("read the last stream id: %w", err)
 	}
@@ -49,7 +49,7 @@ func (s specStore) take(ctx context.Context, since int64) (*taking, error) {
 }
 
 // updateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
-func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api.StreamSpec, taking *taking) (revision int64, err error) {
+func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec, taking *taking) (revision int64, err error) {
 	key := keyStreams + spec.Name
 	value, err := encodeStream(streamWith(have, spec))
 	if err != nil {
@@ -59,7 +59,7 @@ func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api
 	if taking != nil {
 		guards, writes = append(guards, taking.guards...), append(writes, taking.write)
 	}
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("change stream %q: %w", spec.Name, err)
 	}
@@ -72,7 +72,7 @@ func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api
 // applyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
 // declared, and the same again goes on from there. Streams that somebody else creates meanwhile do not, as long as there is room for all.
 func (s *Server) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int64, error) {
-	specs, err := s.specs.applySpecs(ctx, v, plan)
+	specs, err := applySpecs(ctx, s.config.Client, v, plan)
 	if err != nil {
 		return 0, err
 	}
@@ -80,11 +80,11 @@ func (s *Server) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int6
 	if err != nil {
 		return 0, err
 	}
-	routed, err := s.specs.applyRoutes(ctx, v, plan.routes, plan.ended)
+	routed, err := applyRoutes(ctx, s.config.Client, v, plan.routes, plan.ended)
 	if err != nil {
 		return 0, err
 	}
-	ended, err := s.specs.endPruned(ctx, v, plan, max(v.revision, routed))
+	ended, err := endPruned(ctx, s.config.Client, v, plan, max(v.revision, routed))
 	return max(specs, created, routed, ended), err
 }
 
@@ -100,7 +100,7 @@ func (s *Server) applyCreated(ctx context.Context, v *view, plan *fabricPlan, wr
 		if plan.isLimited { // a stream of somebody else may have taken what was left of a target or of a quota
 			unused = roomGuards(since, max(since, written))
 		}
-		revision, err = s.specs.createBatch(ctx, rest[:count], unused)
+		revision, err = createBatch(ctx, s.config.Client, rest[:count], unused)
 		if errors.Is(err, errUsedMeanwhile) {
 			now, err := s.judgeAgain(ctx, plan, rest, revision)
 			if err != nil {
@@ -118,7 +118,7 @@ func (s *Server) applyCreated(ctx context.Context, v *view, plan *fabricPlan, wr
 }
 
 // applySpecs writes what is declared of hosts and tenants, and streams that are there and declared otherwise.
-func (s specStore) applySpecs(ctx context.Context, v *view, plan *fabricPlan) (revision int64, err error) {
+func applySpecs(ctx context.Context, client *clientv3.Client, v *view, plan *fabricPlan) (revision int64, err error) {
 	var guards []clientv3.Cmp
 	var writes []clientv3.Op
 	put := func(key string, message proto.Message) error {
@@ -155,13 +155,13 @@ func (s specStore) applySpecs(ctx context.Context, v *view, plan *fabricPlan) (r
 		batchGuards, batch := guards[:count:count], writes[:count:count]
 		guards, writes = guards[count:], writes[count:]
 		if plan.isRaised {
-			taking, err := s.take(ctx, since)
+			taking, err := takeQuota(ctx, client, since)
 			if err != nil {
 				return 0, err
 			}
 			batchGuards, batch = append(batchGuards, taking.guards...), append(batch, taking.write)
 		}
-		if revision, err = s.commit(ctx, batchGuards, batch); err != nil {
+		if revision, err = commitDeclared(ctx, client, batchGuards, batch); err != nil {
 			return 0, err
 		}
 	}
@@ -169,8 +169,8 @@ func (s specStore) applySpecs(ctx context.Context, v *view, plan *fabricPlan) (r
 }
 
 // createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is errUsedMeanwhile, and the revision that to look at.
-func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
-	got, err := s.client.Get(ctx, keyStreamID)
+func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
+	got, err := client.Get(ctx, keyStreamID)
 	if err != nil {
 		return 0, fmt.Errorf("read the last stream id: %w", err)
 	}
@@ -188,7 +188,7 @@ func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec, gua
 		key := keyStreams + spec.Name
 		guards, writes = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)), append(writes, clientv3.OpPut(key, value))
 	}
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("create streams: %w", err)
 	}
@@ -198,8 +198,8 @@ func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec, gua
 	return put.Header.Revision, nil
 }
 
-func (s specStore) commit(ctx context.Context, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+func commitDeclared(ctx context.Context, client *clientv3.Client, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
+	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("write what is declared: %w", err)
 	}

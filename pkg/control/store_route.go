@@ -63,25 +63,25 @@ func noRouteSince(revision int64) clientv3.Cmp {
 }
 
 // writeRoute makes or changes a route as a view was.
-func (s specStore) writeRoute(ctx context.Context, v *view, spec *api.RouteSpec) (revision int64, err error) {
+func writeRoute(ctx context.Context, client *clientv3.Client, v *view, spec *api.RouteSpec) (revision int64, err error) {
 	guards, writes, err := routeWrites(v, v.revision, []*api.RouteSpec{spec}, nil)
 	if err != nil {
 		return 0, err
 	}
-	return s.commitRoute(ctx, "write", spec.Name, guards, writes)
+	return commitRoute(ctx, client, "write", spec.Name, guards, writes)
 }
 
 // deleteRoute takes a route away, unless one has come since that selects it.
-func (s specStore) deleteRoute(ctx context.Context, v *view, name string) (revision int64, err error) {
+func deleteRoute(ctx context.Context, client *clientv3.Client, v *view, name string) (revision int64, err error) {
 	guards, writes, err := routeWrites(v, v.revision, nil, []string{name})
 	if err != nil {
 		return 0, err
 	}
-	return s.commitRoute(ctx, "delete", name, guards, writes)
+	return commitRoute(ctx, client, "delete", name, guards, writes)
 }
 
-func (s specStore) commitRoute(ctx context.Context, verb, name string, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
+	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("%s route %q: %w", verb, name, err)
 	}
@@ -92,7 +92,7 @@ func (s specStore) commitRoute(ctx context.Context, verb, name string, guards []
 }
 
 // applyRoutes writes the routes of a plan, and takes away those that are not declared: in one step as far as etcd takes so many, else those first that others select.
-func (s specStore) applyRoutes(ctx context.Context, v *view, specs []*api.RouteSpec, ended []string) (revision int64, err error) {
+func applyRoutes(ctx context.Context, client *clientv3.Client, v *view, specs []*api.RouteSpec, ended []string) (revision int64, err error) {
 	if len(specs)+len(ended) == 0 {
 		return 0, nil
 	}
@@ -101,13 +101,13 @@ func (s specStore) applyRoutes(ctx context.Context, v *view, specs []*api.RouteS
 		return 0, err
 	}
 	if len(writes) <= applyBatch && len(guards) <= applyBatch {
-		return s.commit(ctx, guards, writes)
+		return commitDeclared(ctx, client, guards, writes)
 	}
 	since := v.revision
 	one := func(specs []*api.RouteSpec, ended []string) error {
 		guards, writes, err := routeWrites(v, since, specs, ended)
 		if err == nil {
-			since, err = s.commit(ctx, guards, writes)
+			since, err = commitDeclared(ctx, client, guards, writes)
 		}
 		return err
 	}

@@ -245,9 +245,9 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[1].server.applyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
 		t.Errorf("applied beside one that is new: %v", err)
 	}
-	if taking, err := both[1].server.specs.take(both[1].context(), before.revision); err != nil {
+	if taking, err := takeQuota(both[1].context(), both[1].server.config.Client, before.revision); err != nil {
 		t.Error(err)
-	} else if _, err := both[1].server.specs.updateStream(both[1].context(), before.streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
+	} else if _, err := updateStream(both[1].context(), both[1].server.config.Client, before.streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
 		t.Errorf("changed beside one that is new: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (s *Server) noteWriter(ctx context.Context, now *view, request *api.ExtendW
 	if err != nil {
 		return err
 	}
-	put, err := s.specs.client.Txn(ctx).If(unchangedSince(now, keyGrants+request.Stream)).Then(clientv3.OpPut(keyGrants+request.Stream, value)).Commit()
+	put, err := s.config.Client.Txn(ctx).If(unchangedSince(now, keyGrants+request.Stream)).Then(clientv3.OpPut(keyGrants+request.Stream, value)).Commit()
 	if err != nil {
 		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
 	}

@@ -114,7 +114,7 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		return len(told["a"].RingUuids) == 1 && bytes.Equal(told["a"].RingUuids[0], rings[0].RingUuid)
 	})
 	now, _ := one.server.mirror.load()
-	if _, _, err := one.server.specs.nextEpoch(one.context(), now, &api.Grant{Stream: "b"}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
+	if _, _, err := nextEpoch(one.context(), one.server.config.Client, now, &api.Grant{Stream: "b"}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
 	watch.until("a later epoch than b's writer's", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"] == nil && told["a"] != nil })
