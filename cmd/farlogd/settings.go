@@ -13,6 +13,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/nvmet"
 )
@@ -37,7 +38,7 @@ const (
 	hostSocketDefault = "/run/farlog/host.sock"
 
 	auditOff     = "off"
-	auditDefault = control.SystemPrefix + "audit"
+	auditDefault = pattern.SystemPrefix + "audit"
 
 	batchDefault = 1 << 20
 	batchMost    = 1 << 30
@@ -123,7 +124,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		if role == roleDev {
 			stream = auditOff // a laptop's streams are its owner's own
 		}
-		set.String(&s.auditStream, "audit.stream", stream, "`stream` that takes a record of each administrative act, "+control.SystemPrefix+"NAME; off: they are only logged", checkAuditStream)
+		set.String(&s.auditStream, "audit.stream", stream, "`stream` that takes a record of each administrative act, "+pattern.SystemPrefix+"NAME; off: they are only logged", checkAuditStream)
 		set.String(&s.auditLevel, "audit.level", "persistent", "durability `level` of its records: visible or persistent", config.OneOf("visible", "persistent"))
 	}
 	if role != roleControl {
@@ -332,9 +333,9 @@ func checkMergeLate(limit time.Duration) error {
 
 // checkAuditStream keeps the audit stream among those that nobody else may make.
 func checkAuditStream(name string) error {
-	rest, isSystem := strings.CutPrefix(name, control.SystemPrefix)
+	rest, isSystem := strings.CutPrefix(name, pattern.SystemPrefix)
 	if name == auditOff || isSystem && rest != "" {
 		return nil
 	}
-	return fmt.Errorf("expected %sNAME, such as %s, or off", control.SystemPrefix, auditDefault)
+	return fmt.Errorf("expected %sNAME, such as %s, or off", pattern.SystemPrefix, auditDefault)
 }

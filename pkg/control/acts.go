@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -26,9 +28,6 @@ import (
 // Every administrative act becomes a record of the audit stream. It is written to etcd first, before the act is done, then with what came of it; whoever
 // leads moves what is there into the stream and takes it away when the record is acknowledged. So no act goes unrecorded when a control plane dies, and a
 // record may come twice: its id tells.
-
-// SystemPrefix begins the names of streams that the control plane makes for itself.
-const SystemPrefix = pattern.SystemPrefix
 
 const (
 	keyActs = "/farlog/acts/" // beside keyRoot: nobody has to follow it
@@ -272,22 +271,33 @@ func (r *recorder) isFull(ctx context.Context, most int64) bool {
 	return r.waiting >= most
 }
 
-// move takes acts out of etcd into the sink, in the order in which they began, until ctx is done.
-func (r *reconciler) move(ctx context.Context, guards []clientv3.Cmp) {
+// forwarder moves audit events from etcd to the audit stream, on the instance that leads.
+type forwarder struct {
+	client  *clientv3.Client
+	mirror  *mirror
+	logger  *slog.Logger
+	waiting *atomic.Int64 // events in etcd; 0 where this instance does not lead
+	sink    func(context.Context, [][]byte) error
+	stream  string    // that the sink writes
+	held    time.Time // when it was last written to, or opened anew
+}
+
+// run takes acts out of etcd into the sink, in the order in which they began, until ctx is done.
+func (f *forwarder) run(ctx context.Context, guards []clientv3.Cmp) {
 	failure := ""
-	defer r.waiting.Store(0)
+	defer f.waiting.Store(0)
 	for ctx.Err() == nil {
-		count, err := r.moveBatch(ctx, guards)
+		count, err := f.moveBatch(ctx, guards)
 		if err == nil && count == 0 {
-			err = r.holdAudit(ctx)
+			err = f.holdAudit(ctx)
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure {
 			failure = err.Error()
-			r.logger.Warn("acts wait for the audit stream, will try again", "error", err)
+			f.logger.Warn("acts wait for the audit stream, will try again", "error", err)
 		}
 		if err == nil && failure != "" {
 			failure = ""
-			r.logger.Info("the audit stream takes acts again")
+			f.logger.Info("the audit stream takes acts again")
 		}
 		if err == nil && count == actsBatch {
 			continue
@@ -301,28 +311,28 @@ func (r *reconciler) move(ctx context.Context, guards []clientv3.Cmp) {
 
 // holdAudit opens the audit stream anew when it was written before and nobody holds it, as after a restart of the control plane or of the ring's target: else it were a stream without a writer
 // until the next act. One that nobody has written yet is left alone, for it would stand in the way of a restore.
-func (r *reconciler) holdAudit(ctx context.Context) error {
-	now, _ := r.mirror.load()
-	if r.auditStream == "" || now.streams[r.auditStream] == nil || time.Since(r.held) < actsReopen || now.isStaying(r.auditStream) != nil ||
-		now.status(r.auditStream).Condition != api.Condition_CONDITION_WRITER_GONE {
+func (f *forwarder) holdAudit(ctx context.Context) error {
+	now, _ := f.mirror.load()
+	if f.stream == "" || now.streams[f.stream] == nil || time.Since(f.held) < actsReopen || now.isStaying(f.stream) != nil ||
+		now.status(f.stream).Condition != api.Condition_CONDITION_WRITER_GONE {
 		return nil
 	}
-	r.held = time.Now()
+	f.held = time.Now()
 	call, cancel := context.WithTimeout(ctx, actsSinkMax)
 	defer cancel()
-	return r.sink(call, nil)
+	return f.sink(call, nil)
 }
 
-func (r *reconciler) moveBatch(ctx context.Context, guards []clientv3.Cmp) (count int, err error) {
-	got, err := r.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
+func (f *forwarder) moveBatch(ctx context.Context, guards []clientv3.Cmp) (count int, err error) {
+	got, err := f.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
 	if err != nil {
 		return 0, err
 	}
-	r.waiting.Store(got.Count)
+	f.waiting.Store(got.Count)
 	if len(got.Kvs) == 0 {
 		return 0, nil
 	}
-	if got.Count < actsWaitMax/2 && r.isForRestore() {
+	if got.Count < actsWaitMax/2 && f.isForRestore() {
 		return 0, nil
 	}
 	var records [][]byte
@@ -338,11 +348,11 @@ func (r *reconciler) moveBatch(ctx context.Context, guards []clientv3.Cmp) (coun
 	}
 	call, cancel := context.WithTimeout(ctx, actsSinkMax)
 	defer cancel()
-	if err := r.sink(call, records); err != nil {
+	if err := f.sink(call, records); err != nil {
 		return 0, err
 	}
-	r.held = time.Now()
-	deleted, err := r.client.Txn(ctx).If(guards...).Then(done...).Commit()
+	f.held = time.Now()
+	deleted, err := f.client.Txn(ctx).If(guards...).Then(done...).Commit()
 	if err == nil && !deleted.Succeeded {
 		err = fmt.Errorf("take %d acts out of etcd: %w", len(done), errLost)
 	}
@@ -358,11 +368,11 @@ func deleteUnchanged(kv *mvccpb.KeyValue) clientv3.Op {
 
 // isForRestore tells a control plane without any stream: a backup may be restored into it. Its audit stream, were it begun, would stand in the way of that as soon as a target that has come back
 // makes it a ring. So acts, such as the reading of its certificates, wait for the first stream, which is made or restored; but not so many of them that no further one were done.
-func (r *reconciler) isForRestore() bool {
-	if r.auditStream == "" {
+func (f *forwarder) isForRestore() bool {
+	if f.stream == "" {
 		return false
 	}
-	now, _ := r.mirror.load()
+	now, _ := f.mirror.load()
 	return len(now.streams) == 0
 }
 
@@ -410,8 +420,5 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 	return response.GetGrant(), err
 }
 
-// isSystem tells a stream of the control plane's own: it is not declared by operators, nor made by them.
-func isSystem(name string) bool { return pattern.IsSystem(name) }
-
 // withoutSystem leaves out what nobody declares.
-func withoutSystem(names []string) []string { return slices.DeleteFunc(names, isSystem) }
+func withoutSystem(names []string) []string { return slices.DeleteFunc(names, pattern.IsSystem) }

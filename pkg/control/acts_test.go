@@ -173,7 +173,7 @@ func TestActs_WithoutOutcome(t *testing.T) {
 		}
 	}
 	s := &sink{}
-	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
+	leader := &forwarder{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
 	if _, err := leader.moveBatch(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 		if _, err := etcd.Client().Put(t.Context(), keyActs+"0", `{"outcome":"OK"}`); err != nil {
 			t.Fatal(err)
 		}
-		leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, auditStream: auditName, waiting: new(atomic.Int64)}
+		leader := &forwarder{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, stream: auditName, waiting: new(atomic.Int64)}
 		move := func() int {
 			t.Helper()
 			if _, err := leader.moveBatch(t.Context(), nil); err != nil {
@@ -271,7 +271,7 @@ func TestActs_OfMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
+	leader := &forwarder{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
 	if _, err := leader.moveBatch(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,8 +127,8 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 // replaced are the control plane's own streams that a backup takes the place of: with its ring, which the targets have. They must have no ring here yet, for there may be records in
 // that, and be in the backup, whose ids are given to others otherwise.
 func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) {
-	for _, name := range sortedKeys(v.streams) {
-		if !isSystem(name) {
+	for _, name := range slices.Sorted(maps.Keys(v.streams)) {
+		if !pattern.IsSystem(name) {
 			return nil, hasStreams()
 		}
 		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
@@ -188,12 +189,12 @@ func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
 	for _, entry := range batch {
 		name, isStream := strings.CutPrefix(entry.Key, keyStreams)
 		isOfStreams = isOfStreams || isStream
-		if isStream && !isSystem(name) {
+		if isStream && !pattern.IsSystem(name) {
 			guards = append(guards, clientv3.Compare(clientv3.CreateRevision(entry.Key), "=", 0))
 		}
 	}
 	if !isOfStreams {
-		own := keyStreams + SystemPrefix
+		own := keyStreams + pattern.SystemPrefix
 		guards = append(guards,
 			clientv3.Compare(clientv3.CreateRevision(keyStreams), "=", 0).WithRange(own),
 			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=", 0).WithRange(clientv3.GetPrefixRangeEnd(keyStreams)))

@@ -12,9 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
-const auditName = SystemPrefix + "audit"
+const auditName = pattern.SystemPrefix + "audit"
 
 // withAudit is a control plane that has made a stream of its own, as one does that writes an audit stream, and has no target yet.
 func withAudit(t *testing.T) (*instance, *clientv3.Client) {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -80,7 +81,7 @@ func (d declared[S]) at(host string, revision int64) (have S, at int64, err erro
 		return have, 0, err
 	}
 	if at == 0 {
-		return have, 0, unknownHost("declared "+d.kind, host, sortedKeys(d.of(v)))
+		return have, 0, unknownHost("declared "+d.kind, host, slices.Sorted(maps.Keys(d.of(v))))
 	}
 	if revision != 0 && revision != at {
 		return have, 0, staleRevision(fmt.Sprintf("%s %q", d.kind, host), at, revision)

@@ -62,8 +62,8 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 
 // whyNotDelete says why a stream may not end; "": it may.
 func (v *view) whyNotDelete(name string, isRingLost bool) string {
-	if isSystem(name) {
-		return "names that begin with " + SystemPrefix + " are the control plane's own"
+	if pattern.IsSystem(name) {
+		return "names that begin with " + pattern.SystemPrefix + " are the control plane's own"
 	}
 	lost := 0
 	for _, spec := range v.status(name).RingSpecs {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -141,13 +142,13 @@ func newFields(spec *api.StreamSpec) (fields []*api.FieldChange) {
 }
 
 func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
-	for _, host := range sortedKeys(v.targetSpecs) {
+	for _, host := range slices.Sorted(maps.Keys(v.targetSpecs)) {
 		if !slices.ContainsFunc(fabric.Targets, func(spec *api.TargetSpec) bool { return spec.Host == host }) {
 			p.undeclared = append(p.undeclared, "target "+host)
 		}
 	}
 	p.findUndeclaredDrains(v, fabric)
-	for _, name := range sortedKeys(v.tenants) {
+	for _, name := range slices.Sorted(maps.Keys(v.tenants)) {
 		if !slices.ContainsFunc(fabric.Tenants, func(spec *api.TenantSpec) bool { return spec.Name == name }) {
 			p.undeclared = append(p.undeclared, "tenant "+name)
 		}
@@ -156,12 +157,12 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 	for _, spec := range fabric.Streams {
 		declared[spec.Name] = true
 	}
-	for _, name := range withoutSystem(sortedKeys(v.streams)) {
+	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.streams))) {
 		if !declared[name] && !reconcile.IsBeingDeleted(v.deletions[name]) {
 			p.undeclared = append(p.undeclared, "stream "+name)
 		}
 	}
-	for _, name := range sortedKeys(v.routes) {
+	for _, name := range slices.Sorted(maps.Keys(v.routes)) {
 		if !slices.ContainsFunc(fabric.Routes, func(spec *api.RouteSpec) bool { return spec.Name == name }) {
 			p.undeclared = append(p.undeclared, "route "+name)
 		}
@@ -171,22 +172,22 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 // fabric is what is declared now.
 func (v *view) fabric() *api.Fabric {
 	fabric := new(api.Fabric)
-	for _, host := range sortedKeys(v.targetSpecs) {
+	for _, host := range slices.Sorted(maps.Keys(v.targetSpecs)) {
 		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
 	}
-	for _, host := range sortedKeys(v.drainSpecs) {
+	for _, host := range slices.Sorted(maps.Keys(v.drainSpecs)) {
 		fabric.Drains = append(fabric.Drains, v.drainSpecs[host])
 	}
-	for _, name := range sortedKeys(v.tenants) {
+	for _, name := range slices.Sorted(maps.Keys(v.tenants)) {
 		fabric.Tenants = append(fabric.Tenants, v.tenants[name])
 	}
-	for _, name := range withoutSystem(sortedKeys(v.streams)) {
+	for _, name := range withoutSystem(slices.Sorted(maps.Keys(v.streams))) {
 		if reconcile.IsBeingDeleted(v.deletions[name]) {
 			continue
 		}
 		fabric.Streams = append(fabric.Streams, v.streams[name].Spec)
 	}
-	for _, name := range sortedKeys(v.routes) {
+	for _, name := range slices.Sorted(maps.Keys(v.routes)) {
 		fabric.Routes = append(fabric.Routes, v.routes[name].Spec)
 	}
 	return fabric

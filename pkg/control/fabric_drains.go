@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -20,7 +21,7 @@ func (p *fabricPlan) compareDrains(v *view, asked []*api.DrainSpec) {
 }
 
 func (p *fabricPlan) findUndeclaredDrains(v *view, fabric *api.Fabric) {
-	for _, host := range sortedKeys(v.drainSpecs) {
+	for _, host := range slices.Sorted(maps.Keys(v.drainSpecs)) {
 		if !slices.ContainsFunc(fabric.Drains, func(spec *api.DrainSpec) bool { return spec.Host == host }) {
 			p.undeclared = append(p.undeclared, "drain "+host)
 		}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch.until(stay)
-	if got := sortedKeys(seen().hosts); !slices.Equal(got, []string{"desk7", "desk8"}) {
+	if got := slices.Sorted(maps.Keys(seen().hosts)); !slices.Equal(got, []string{"desk7", "desk8"}) {
 		t.Errorf("hosts %v: one that reported minutes ago is forgotten", got)
 	}
 	// A day on: "lately" is no news any more either, nor are the hosts.

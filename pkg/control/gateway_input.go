@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,7 +87,7 @@ type queryParser struct{ runtime.DefaultQueryParser }
 func (p queryParser) Parse(into proto.Message, values url.Values, filter *utilities.DoubleArray) error {
 	var unknown []string
 	var wrong error
-	for _, name := range sortedKeys(values) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		field := fieldAt(into.ProtoReflect().Descriptor(), strings.Split(name, "."))
 		if field == nil {
 			unknown = append(unknown, fmt.Sprintf("unknown parameter %q, value %q", name, strings.Join(values[name], ",")))

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -142,5 +143,5 @@ func hostsNamed(hosts agentsOn, named string) ([]string, error) {
 	if err := checkPattern("host", named, "expected a host or a pattern such as storage*"); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(sortedKeys(hosts), func(host string) bool { return !pattern.Covers([]string{named}, host) }), nil
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(hosts)), func(host string) bool { return !pattern.Covers([]string{named}, host) }), nil
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -153,7 +154,7 @@ func (w *hostWatch) until(want string) {
 			delete(w.known, host)
 		}
 		var have []string
-		for _, host := range sortedKeys(w.known) {
+		for _, host := range slices.Sorted(maps.Keys(w.known)) {
 			have = append(have, w.known[host])
 		}
 		if strings.Join(have, "; ") == want {

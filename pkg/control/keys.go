@@ -63,6 +63,12 @@ const (
 	keyPast = "/farlog/past/epochs/" // beside keyRoot: nobody has to follow it. PastEpochs of a stream, in bytes
 )
 
+// prefixes are those of the keys that a view shows. None begins another one.
+var prefixes = []string{
+	keyStreams, keyTargetSpecs, keyDrainSpecs, keyTenants, keyRoutes, keyRings, keyAssignments, keyAdmissions, keyDeletions,
+	keyEpochs, keyGrants, keyTargets, keyDrains, keyTargetRings, keyDrainStreams, keyHosts, keyLiveTargets, keyLiveDrains,
+}
+
 func encode(message proto.Message) (string, error) {
 	raw, err := protojson.Marshal(message)
 	return string(raw), err
@@ -119,7 +125,7 @@ func asJSON(key string, value []byte) (string, error) {
 
 // cutKey splits a key into the prefix it lies under and the name that follows.
 func cutKey(key string) (prefix, name string) {
-	for prefix := range kinds {
+	for _, prefix := range prefixes {
 		if name, ok := strings.CutPrefix(key, prefix); ok {
 			return prefix, name
 		}

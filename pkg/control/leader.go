@@ -39,11 +39,7 @@ type reconciler struct {
 
 	isLeading *atomic.Bool  // told to whoever asks
 	planned   *atomic.Int64 // streams that were looked at
-	waiting   *atomic.Int64 // acts, for the audit stream; 0 where this instance does not lead
-	sink      func(context.Context, [][]byte) error
-
-	auditStream string    // that the sink writes
-	held        time.Time // when it was last written to, or opened anew
+	audit     *forwarder    // nil: audit events are not recorded
 }
 
 // run reconciles until ctx is done.
@@ -108,10 +104,10 @@ func (r *reconciler) waitPredecessor(ctx context.Context, election *concurrency.
 func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 	r.isLeading.Store(true)
 	defer r.isLeading.Store(false)
-	if r.sink != nil {
+	if r.audit != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var moving sync.WaitGroup
-		moving.Go(func() { r.move(ctx, guards) })
+		moving.Go(func() { r.audit.run(ctx, guards) })
 		defer moving.Wait()
 		defer cancel()
 	}

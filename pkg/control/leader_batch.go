@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -149,7 +150,7 @@ func (d doorChanges) add(name string, change func(*api.Admission) error) {
 
 // admissionWrites is admissionWrite for many rings, read in one transaction.
 func admissionWrites(ctx context.Context, client *clientv3.Client, doors doorChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
-	names := sortedKeys(doors)
+	names := slices.Sorted(maps.Keys(doors))
 	var reads []clientv3.Op
 	for _, name := range names {
 		reads = append(reads, clientv3.OpGet(keyAdmissions+name))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ import (
 func newLeader(client *clientv3.Client, m *mirror) *reconciler {
 	return &reconciler{
 		client: client, mirror: m, logger: slog.New(slog.NewTextHandler(io.Discard, nil)), instance: "test",
-		isLeading: new(atomic.Bool), planned: new(atomic.Int64), waiting: new(atomic.Int64),
+		isLeading: new(atomic.Bool), planned: new(atomic.Int64),
 	}
 }
 
@@ -261,7 +262,7 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	})
 	kv.mutex.Lock()
 	defer kv.mutex.Unlock()
-	if kinds := sortedKeys(kv.deposed); len(kinds) < 5 {
+	if kinds := slices.Sorted(maps.Keys(kv.deposed)); len(kinds) < 5 {
 		t.Errorf("deposed before %q: expected a place, a bind or assignment, a retirement, an end and the acts", kinds)
 	}
 }

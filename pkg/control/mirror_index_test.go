@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +41,7 @@ func newFed(t *rapid.T) *fed {
 func (f *fed) write(values map[string]proto.Message) {
 	f.revision++
 	response := &clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}}
-	for _, key := range sortedKeys(values) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		event := &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision}}
 		if values[key] != nil {
 			text, err := encode(values[key])
@@ -147,10 +149,10 @@ func (f *fed) followOne(agent string, wanted func(*view) proto.Message) {
 func (f *fed) checkIndices() {
 	now := f.view()
 	rings, given := map[string][]string{}, map[string][]string{}
-	for _, name := range sortedKeys(now.rings) {
+	for _, name := range slices.Sorted(maps.Keys(now.rings)) {
 		rings[now.rings[name].Target] = append(rings[now.rings[name].Target], name)
 	}
-	for _, name := range sortedKeys(now.assignments) {
+	for _, name := range slices.Sorted(maps.Keys(now.assignments)) {
 		given[now.assignments[name].Drain] = append(given[now.assignments[name].Drain], name)
 	}
 	for i := range 3 {
@@ -298,6 +300,20 @@ func TestNoteReport_FromAnotherHostLeavesRoomOnTheFirst(t *testing.T) {
 		touched.noteReport(v, "t1", state("alpha"), state(host))
 		if planned := touched.Streams(v.world(), waiting); len(planned) != want {
 			t.Errorf("alpha, then %s: %q are planned again, expected %d", host, planned, want)
+		}
+	}
+}
+
+// What a view shows and the prefixes that keys are told apart by are the same, and no prefix begins another one.
+func TestKinds_AreThePrefixes(t *testing.T) {
+	t.Parallel()
+	have := slices.Sorted(maps.Keys(kinds))
+	if want := slices.Sorted(slices.Values(prefixes)); !slices.Equal(have, want) {
+		t.Errorf("a view shows %q, keys are told apart by %q: add the missing one to both", have, want)
+	}
+	for i, one := range have[1:] {
+		if strings.HasPrefix(one, have[i]) {
+			t.Errorf("prefix %q begins %q: a key of the second would be taken for one of the first", have[i], one)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -44,7 +45,7 @@ func (v *view) refuseRoom(spec *api.StreamSpec) (isLimited bool, err error) {
 func (v *view) refuseRate(before, spec *api.StreamSpec) (isLimited bool, err error) {
 	tenant := check.TenantOf(spec.Name)
 	quota := v.tenants[tenant]
-	if quota == nil || isSystem(spec.Name) {
+	if quota == nil || pattern.IsSystem(spec.Name) {
 		return false, nil
 	}
 	return check.IsFaster(before, spec), overQuotas(spec, check.WhyTooFast(quota, check.Uses(v.streams)[tenant], before, spec))
@@ -71,7 +72,7 @@ func roomGuards(created, specs int64) []clientv3.Cmp {
 
 // createWithin creates a stream where there is room: of two that would only together go beyond what is left the second one is refused, whichever control plane it was asked of. Those of one
 // control plane take turns: all but one of them would be in vain. It can be seen when this returns.
-func (s *Server) createWithin(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
+func (s *fabricStore) createWithin(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
 	select {
 	case s.creating <- struct{}{}:
 		defer func() { <-s.creating }()
@@ -97,7 +98,7 @@ func (s *Server) createWithin(ctx context.Context, spec *api.StreamSpec) (stream
 }
 
 // createAt creates a stream where a view says that there is room. errUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
-func (s *Server) createAt(ctx context.Context, now *view, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+func (s *fabricStore) createAt(ctx context.Context, now *view, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
 	isLimited, err := now.refuseRoom(spec)
 	if err != nil {
 		return nil, false, 0, err
@@ -106,14 +107,14 @@ func (s *Server) createAt(ctx context.Context, now *view, spec *api.StreamSpec) 
 	if isLimited {
 		guards = roomGuards(now.revision, now.revision)
 	}
-	return createStream(ctx, s.config.Client, spec, guards...)
+	return createStream(ctx, s.client, spec, guards...)
 }
 
 // catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control plane has made a moment ago is there, and not refused.
-func (s *Server) catchUp(ctx context.Context, seen *view, keys ...string) (isOld bool, err error) {
+func (s *fabricStore) catchUp(ctx context.Context, seen *view, keys ...string) (isOld bool, err error) {
 	newest := int64(0)
 	for _, key := range keys {
-		got, err := s.config.Client.Get(ctx, key)
+		got, err := s.client.Get(ctx, key)
 		if err != nil {
 			return false, fmt.Errorf("read %q: %w", key, err)
 		}
@@ -128,7 +129,7 @@ func (s *Server) catchUp(ctx context.Context, seen *view, keys ...string) (isOld
 }
 
 // judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others since: what has room still goes on from what is seen then.
-func (s *Server) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*api.StreamSpec, revision int64) (now *view, err error) {
+func (s *fabricStore) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*api.StreamSpec, revision int64) (now *view, err error) {
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}

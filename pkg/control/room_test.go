@@ -72,10 +72,10 @@ func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "first", RingSizeBytes: 1 << 20}}); err != nil {
 		t.Fatal(err)
 	}
-	if stream, _, _, err := both[1].server.createAt(both[1].context(), old, spec); !errors.Is(err, errUsedMeanwhile) {
+	if stream, _, _, err := both[1].server.fabric.createAt(both[1].context(), old, spec); !errors.Is(err, errUsedMeanwhile) {
 		t.Errorf("created %v, %v", stream, err)
 	}
-	if _, err := both[1].server.applyPlan(both[1].context(), old, plan); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has 0 bytes left of its capacity of 1048576") {
+	if _, err := both[1].server.fabric.applyPlan(both[1].context(), old, plan); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has 0 bytes left of its capacity of 1048576") {
 		t.Errorf("applied: %v", err)
 	}
 }

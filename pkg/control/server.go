@@ -84,6 +84,7 @@ type Server struct {
 	config     Config
 	leads      *clientv3.Client // that the reconciler goes by: Config's
 	mirror     *mirror
+	fabric     *fabricStore
 	limiter    *limiter
 	recorder   *recorder
 	liveness   *liveness
@@ -93,7 +94,6 @@ type Server struct {
 	isLeading  atomic.Bool   // this instance reconciles
 	waiting    atomic.Int64  // acts, by its last look
 	planned    atomic.Int64  // streams that the reconciler has looked at
-	creating   chan struct{} // has room for one: who creates a stream
 	stopping   chan struct{} // closed when Run ends: watches end too
 }
 
@@ -115,7 +115,7 @@ func New(config Config) *Server {
 		config.ReaderGrant = ReaderGrantDefault
 	}
 	mirror := newMirror(config.Client, config.Logger)
-	return &Server{
+	s := &Server{
 		config:   config,
 		leads:    config.Client,
 		mirror:   mirror,
@@ -123,9 +123,10 @@ func New(config Config) *Server {
 		recorder: &recorder{client: config.Client, instance: instanceName(), isOn: config.Audit != nil},
 		liveness: &liveness{client: config.Client, mirror: mirror, ttl: config.Lease},
 		reports:  newReports(config.Client, mirror, config.IsSole),
-		creating: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 	}
+	s.fabric = newFabricStore(config.Client, mirror, s.fresh)
+	return s
 }
 
 // Run serves on listener and reconciles until ctx is done, then stops cleanly. ready is called once, when requests
@@ -196,11 +197,17 @@ func (s *Server) waitSynced(ctx context.Context) error {
 }
 
 func (s *Server) newReconciler() *reconciler {
-	return &reconciler{
+	r := &reconciler{
 		client: s.leads, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
-		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned, waiting: &s.waiting, sink: s.config.Audit,
-		auditStream: s.config.AuditStream,
+		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned,
 	}
+	if s.config.Audit != nil {
+		r.audit = &forwarder{
+			client: s.leads, mirror: s.mirror, logger: s.config.Logger, waiting: &s.waiting, sink: s.config.Audit,
+			stream: s.config.AuditStream,
+		}
+	}
+	return r
 }
 
 // instanceName tells one control plane from another.

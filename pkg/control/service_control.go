@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,11 +37,11 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListAgentsResponse{TargetsAlive: sortedKeys(now.liveTargets), DrainsAlive: sortedKeys(now.liveDrains)}
-	for _, id := range sortedKeys(now.targets) {
+	response := &api.ListAgentsResponse{TargetsAlive: slices.Sorted(maps.Keys(now.liveTargets)), DrainsAlive: slices.Sorted(maps.Keys(now.liveDrains))}
+	for _, id := range slices.Sorted(maps.Keys(now.targets)) {
 		response.Targets = append(response.Targets, now.targets[id])
 	}
-	for _, id := range sortedKeys(now.drains) {
+	for _, id := range slices.Sorted(maps.Keys(now.drains)) {
 		response.Drains = append(response.Drains, now.drains[id])
 	}
 	return response, nil
@@ -241,7 +242,7 @@ func (s *Server) fresh() (*view, error) {
 
 func (v *view) statuses() []*api.StreamStatus {
 	list := make([]*api.StreamStatus, 0, len(v.streams))
-	for _, name := range sortedKeys(v.streams) {
+	for _, name := range slices.Sorted(maps.Keys(v.streams)) {
 		list = append(list, v.status(name))
 	}
 	return list
@@ -249,7 +250,7 @@ func (v *view) statuses() []*api.StreamStatus {
 
 // unknownStream names some of the streams that there are for this caller.
 func (v *view) unknownStream(caller access.Caller, name string) error {
-	names := slices.DeleteFunc(sortedKeys(v.streams), func(one string) bool {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.streams)), func(one string) bool {
 		return caller.May(api.ControlService_ListStreams_FullMethodName, one) != nil
 	})
 	known := "there are none yet: farlog stream create makes one"
@@ -292,13 +293,4 @@ func checkHolder(holder *api.Holder) error {
 		}
 	}
 	return checkAddresses("holder "+holder.GetHost(), holder.GetAddresses())
-}
-
-func sortedKeys[V any](things map[string]V) []string {
-	keys := make([]string, 0, len(things))
-	for key := range things {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

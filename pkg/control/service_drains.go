@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -46,7 +48,7 @@ func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api
 	}
 	hosts := now.drainHosts()
 	if hosts[request.Host] == nil {
-		return nil, unknownHost("drain", request.Host, sortedKeys(hosts))
+		return nil, unknownHost("drain", request.Host, slices.Sorted(maps.Keys(hosts)))
 	}
 	return &api.GetDrainResponse{Drain: s.drainOf(now, hosts, now.streamsOf(), request.Host, true)}, nil
 }

@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -64,7 +66,7 @@ func measuredAt(at, now time.Time) *timestamppb.Timestamp {
 
 // doorsFor lists where clients of a host come in: on its own targets they do not.
 func (v *view) doorsFor(host string) (doors []*api.Door) {
-	for _, id := range sortedKeys(v.liveTargets) {
+	for _, id := range slices.Sorted(maps.Keys(v.liveTargets)) {
 		if target := v.liveTargets[id]; target.Host != host {
 			for _, uri := range target.Doors {
 				doors = append(doors, &api.Door{Target: id, Uri: uri})

@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -57,7 +59,7 @@ func (v *view) liveDrainNamed(name string) string {
 	if v.liveDrains[name] != nil {
 		return name
 	}
-	for _, id := range sortedKeys(v.liveDrains) {
+	for _, id := range slices.Sorted(maps.Keys(v.liveDrains)) {
 		if v.liveDrains[id].Host == name {
 			return id
 		}
@@ -67,7 +69,7 @@ func (v *view) liveDrainNamed(name string) string {
 
 // writerOfStore is a drain that reports and writes the store that a stream is bound to; "": there is none.
 func (v *view) writerOfStore(given *api.Assignment) string {
-	for _, id := range sortedKeys(v.liveDrains) {
+	for _, id := range slices.Sorted(maps.Keys(v.liveDrains)) {
 		if given != nil && reconcile.WritesStore(v.liveDrains[id], given) {
 			return id
 		}

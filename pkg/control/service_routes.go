@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -93,7 +94,7 @@ func (v *view) routeAt(caller access.Caller, name string, revision int64) (*api.
 
 // unknownRoute names some of the routes that there are for this caller.
 func (v *view) unknownRoute(caller access.Caller, name string) error {
-	names := slices.DeleteFunc(sortedKeys(v.routes), func(one string) bool {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.routes)), func(one string) bool {
 		return caller.May(api.ControlService_ListRoutes_FullMethodName, one) != nil
 	})
 	known := "there are none yet: farlog route create makes one"
@@ -172,7 +173,7 @@ func (v *view) routesNamed(caller access.Caller, method, named string) ([]string
 	if err := checkPattern("name", named, streamPatternRule); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(sortedKeys(v.routes), func(name string) bool {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.routes)), func(name string) bool {
 		return !pattern.Covers([]string{named}, name) || caller.May(method, name) != nil
 	}), nil
 }

@@ -22,13 +22,13 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if err != nil {
 		return nil, err
 	}
-	if isSystem(spec.Name) {
+	if pattern.IsSystem(spec.Name) {
 		return nil, invalid("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule}})
 	}
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
 	}
-	stream, isNew, err := s.createWithin(ctx, spec)
+	stream, isNew, err := s.fabric.createWithin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if request.IsDryRun || len(plan.changes) == 0 {
 		return response, nil
 	}
-	if response.Revision, err = s.applyPlan(ctx, now, plan); err != nil {
+	if response.Revision, err = s.fabric.applyPlan(ctx, now, plan); err != nil {
 		return nil, err
 	}
 	for _, change := range plan.changes {

@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -45,7 +47,7 @@ func (s *Server) GetTarget(_ context.Context, request *api.GetTargetRequest) (*a
 	}
 	hosts := now.targetHosts()
 	if hosts[request.Host] == nil {
-		return nil, unknownHost("target", request.Host, sortedKeys(hosts))
+		return nil, unknownHost("target", request.Host, slices.Sorted(maps.Keys(hosts)))
 	}
 	return &api.GetTargetResponse{Target: s.targetOf(now, hosts, now.ringCounts(), request.Host)}, nil
 }

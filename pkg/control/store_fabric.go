@@ -12,6 +12,18 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
+// fabricStore writes what is declared: single streams where there is room, and plans of many things.
+type fabricStore struct {
+	client   *clientv3.Client
+	mirror   *mirror
+	fresh    func() (*view, error) // the present view, unless it is known to be old
+	creating chan struct{}         // holds one value while a stream is created
+}
+
+func newFabricStore(client *clientv3.Client, mirror *mirror, fresh func() (*view, error)) *fabricStore {
+	return &fabricStore{client: client, mirror: mirror, fresh: fresh, creating: make(chan struct{}, 1)}
+}
+
 // applyBatch is how many things are written at once: etcd takes 128 operations a transaction unless it was told otherwise.
 const applyBatch = 100
 
@@ -71,8 +83,8 @@ func updateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 
 // applyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
 // declared, and the same again goes on from there. Streams that somebody else creates meanwhile do not, as long as there is room for all.
-func (s *Server) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int64, error) {
-	specs, err := applySpecs(ctx, s.config.Client, v, plan)
+func (s *fabricStore) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int64, error) {
+	specs, err := applySpecs(ctx, s.client, v, plan)
 	if err != nil {
 		return 0, err
 	}
@@ -80,16 +92,16 @@ func (s *Server) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int6
 	if err != nil {
 		return 0, err
 	}
-	routed, err := applyRoutes(ctx, s.config.Client, v, plan.routes, plan.ended)
+	routed, err := applyRoutes(ctx, s.client, v, plan.routes, plan.ended)
 	if err != nil {
 		return 0, err
 	}
-	ended, err := endPruned(ctx, s.config.Client, v, plan, max(v.revision, routed))
+	ended, err := endPruned(ctx, s.client, v, plan, max(v.revision, routed))
 	return max(specs, created, routed, ended), err
 }
 
 // applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
-func (s *Server) applyCreated(ctx context.Context, v *view, plan *fabricPlan, written int64) (revision int64, err error) {
+func (s *fabricStore) applyCreated(ctx context.Context, v *view, plan *fabricPlan, written int64) (revision int64, err error) {
 	since := v.revision // of the creations that room was judged by; a batch of our own takes none that was not
 	if plan.isRaised {
 		since = max(since, written)
@@ -100,7 +112,7 @@ func (s *Server) applyCreated(ctx context.Context, v *view, plan *fabricPlan, wr
 		if plan.isLimited { // a stream of somebody else may have taken what was left of a target or of a quota
 			unused = roomGuards(since, max(since, written))
 		}
-		revision, err = createBatch(ctx, s.config.Client, rest[:count], unused)
+		revision, err = createBatch(ctx, s.client, rest[:count], unused)
 		if errors.Is(err, errUsedMeanwhile) {
 			now, err := s.judgeAgain(ctx, plan, rest, revision)
 			if err != nil {

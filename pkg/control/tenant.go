@@ -2,6 +2,8 @@ package control
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
@@ -42,7 +44,7 @@ func (v *view) tenantUses() (list []*api.TenantUse) {
 			used[name] = &api.TenantUse{Name: name}
 		}
 	}
-	for _, name := range sortedKeys(used) {
+	for _, name := range slices.Sorted(maps.Keys(used)) {
 		used[name].Quota = v.tenants[name]
 		list = append(list, used[name])
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +37,7 @@ func TestPlanFabric_Quotas(t *testing.T) {
 			v.streams[name] = &api.Stream{Spec: spec}
 		}
 		asked := draw("asked")
-		for _, name := range sortedKeys(asked) {
+		for _, name := range slices.Sorted(maps.Keys(asked)) {
 			if have := v.streams[name]; have != nil {
 				asked[name] = proto.Clone(have.Spec).(*api.StreamSpec)
 				asked[name].RecordsPerSecond = rapid.Uint64Range(1, 5).Draw(t, "records now")
@@ -231,7 +233,7 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[0].control.UpdateStream(both[0].context(), &api.UpdateStreamRequest{Spec: spec("a", 900)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := both[1].server.createAt(both[1].context(), before, spec("b", 500)); !errors.Is(err, errUsedMeanwhile) {
+	if _, _, _, err := both[1].server.fabric.createAt(both[1].context(), before, spec("b", 500)); !errors.Is(err, errUsedMeanwhile) {
 		t.Errorf("created beside one that had become faster: %v", err)
 	}
 	before = old()
@@ -242,7 +244,7 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: spec("b", 100)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := both[1].server.applyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
+	if _, err := both[1].server.fabric.applyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
 		t.Errorf("applied beside one that is new: %v", err)
 	}
 	if taking, err := takeQuota(both[1].context(), both[1].server.config.Client, before.revision); err != nil {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"hash/maphash"
+	"maps"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -111,7 +112,7 @@ func watchStreams[T proto.Message](s *Server, ctx context.Context, w streamsWatc
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
 		now, streams, isAll := s.mirror.hear(l)
 		if isAll {
-			streams = sortedKeys(now.streams)
+			streams = slices.Sorted(maps.Keys(now.streams))
 			told.begin()
 		}
 		streams = slices.DeleteFunc(streams, func(stream string) bool {

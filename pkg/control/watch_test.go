@@ -200,7 +200,7 @@ func (w *streamsKnown) until(want string) {
 			w.known[one.Stream] = fmt.Sprint(one.Granted)
 		}
 		var have []string
-		for _, stream := range sortedKeys(w.known) {
+		for _, stream := range slices.Sorted(maps.Keys(w.known)) {
 			have = append(have, stream+" "+w.known[stream])
 		}
 		if w.last.Revision > 0 && strings.Join(have, "; ") == want {
