@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # format.sh -- lay out the code as its formatters do; comments, texts and lengths are pkg/internal/tidy's.
 #   scripts/format.sh           format what git knows of
-#   scripts/format.sh --check   change nothing; name the files that format.sh would change, and exit with 1 if there are any
-# C and C++: clang-format (.clang-format). Go: golines with gofumpt. Both are installed below build/, with versions pinned here and in
-# scripts/tools/go.mod, because another version lays out otherwise.
+#   scripts/format.sh --check   change nothing; name the files that format.sh would change, and exit with 1 if there are
+#                               any
+# C and C++: clang-format (.clang-format). Go: golines with gofumpt. Both are installed below build/, with versions
+# pinned here and in scripts/tools/go.mod, because another version lays out otherwise.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build format
@@ -35,7 +36,8 @@ format_c() {
 		git ls-files -z '*.c' '*.h' '*.hpp' '*.cpp' | xargs -0 "$clang_format" -i
 	else
 		report "$(git ls-files -z '*.c' '*.h' '*.hpp' '*.cpp' |
-			xargs -0 "$clang_format" --dry-run 2>&1 | sed -n 's/^\([^:]*\):.*\[-Wclang-format-violations\]$/\1/p' | sort -u)"
+			xargs -0 "$clang_format" --dry-run 2>&1 | sed -n 's/^\([^:]*\):.*\[-Wclang-format-violations\]$/\1/p' |
+				sort -u)"
 	fi
 }
 
@@ -46,7 +48,8 @@ format_go() {
 	local action=-w
 	[ -z "$check" ] || action=--list-files
 	report "$(git ls-files -z '*.go' ':!*.pb.go' ':!*.pb.gw.go' |
-		xargs -0 -n 100 -P "$(nproc)" "$golines" --max-len=120 --tab-len=4 --no-reformat-tags --base-formatter="$gofumpt" "$action")"
+		xargs -0 -n 100 -P "$(nproc)" "$golines" --max-len=120 --tab-len=4 --no-reformat-tags \
+			--base-formatter="$gofumpt" "$action")"
 }
 
 format_c

@@ -34,7 +34,8 @@ build_native() {
 		{ cat build/java-native.log >&2; return 1; }
 	ninja -C build/java-native >build/java-native.log 2>&1 || { cat build/java-native.log >&2; return 1; }
 	cmp -s build/java-native/libfarlog.so "$natives/libfarlog.so" || {
-		cp -L build/java-native/libfarlog.so "$natives/.libfarlog.so.$$" && mv "$natives/.libfarlog.so.$$" "$natives/libfarlog.so"
+		cp -L build/java-native/libfarlog.so "$natives/.libfarlog.so.$$" &&
+			mv "$natives/.libfarlog.so.$$" "$natives/libfarlog.so"
 	}
 }
 
@@ -46,12 +47,13 @@ tally() {
 }
 
 skip() {
-	echo "java: skipped: $1" >&2
+	echo "java: skipped: $*" >&2
 	exit 77
 }
 
 home=$(find_java) ||
-	skip "no JDK $java_least or later; install openjdk-25-jdk-headless (Debian 12 has none: a JDK 25 from adoptium.net) or set JAVA_HOME"
+	skip "no JDK $java_least or later; install openjdk-25-jdk-headless (Debian 12 has none: a JDK 25 from" \
+		"adoptium.net) or set JAVA_HOME"
 case "${1:-}" in
 find)
 	echo "$home"
