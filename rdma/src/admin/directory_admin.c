@@ -1,4 +1,4 @@
-/* admin/directory_admin.c -- making, removing and listing rings of a region that holds many: cold calls. See admin/directory.h.
+/* admin/directory_admin.c -- making, removing and listing rings of a region that holds many: cold calls. See region/directory.h.
  *
  * A new ring is finished before its entry is written: whatever a crash leaves, an entry never shows the bytes of an older ring. */
 #include <errno.h>
@@ -7,12 +7,12 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "admin/directory.h"
 #include "admin/ring_admin.h"
 #include "base/err.h"
 #include "base/mutant.h"
 #include "mem/mem.h"
-#include "ring/superblock.h"
+#include "region/directory.h"
+#include "region/superblock.h"
 #include "scan/recover.h"
 
 /* What is free, and where a new ring goes: into the first gap that is large enough. */

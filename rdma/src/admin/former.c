@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "blocks/reserve.h"
 #include "region/region.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 uint64_t farlog_host_number(const char *host_nqn)
 {

@@ -4,13 +4,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "admin/directory.h"
 #include "admin/ring_admin.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mutant.h"
 #include "farlog/takeover.h"
-#include "ring/superblock.h"
+#include "region/directory.h"
+#include "region/superblock.h"
 #include "scan/recover.h"
 #include "scan/walk.h"
 

@@ -5,10 +5,10 @@
 #include <errno.h>
 
 #include "base/err.h"
+#include "base/member_uri.h"
 #include "log/writer.h"
-#include "members/uri.h"
 #include "region/region.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 /* seal -- the lowest epoch that there is: the ring is no longer new to an opening, and among the others no log is older. */
 static int seal(struct region *region, const char *uri, struct farlog_error *error)

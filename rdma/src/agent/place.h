@@ -3,7 +3,7 @@
 #define FARLOG_AGENT_PLACE_H
 
 #include "agent/agent.h"
-#include "members/uri.h"
+#include "base/member_uri.h"
 
 #define AGENT_PATIENCE_NS 10000000000u /* for what passes, as the opening of a far ring */
 #define AGENT_AGAIN_NS 100000000       /* between two of its attempts */

@@ -7,7 +7,7 @@
 #include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "blocks/reserve.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 #include <errno.h>
 #include <string.h>

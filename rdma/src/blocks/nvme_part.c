@@ -1,4 +1,4 @@
-/* blocks/nvme_part.c -- one ring of many on a device: its directory, and how a region becomes that ring. See blocks/nvme.h, admin/directory.h.
+/* blocks/nvme_part.c -- one ring of many on a device: its directory, and how a region becomes that ring. See blocks/nvme.h, region/directory.h.
  *
  * A ring in a directory lies on its blocks as a ring lies on a device, header and all, from where its entry says. So the one thing that knows of it
  * is where the device's commands begin. */
@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "admin/directory.h"
 #include "base/err.h"
 #include "base/mutant.h"
 #include "blocks/nvme.h"
+#include "region/directory.h"
 #include "region/staging.h"
 #include "ring/stream.h"
 

@@ -13,7 +13,7 @@
 #include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "blocks/reserve.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 #define TURN_COUNT_MAX 32u
 #define TURN_NS 20000000u

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/uri.h"
-#include "far/piece.h"
 #include "region/region.h"
+#include "wire/piece.h"
 
 struct far_link;
 struct sockaddr;

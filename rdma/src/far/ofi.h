@@ -3,7 +3,7 @@
 #define FARLOG_FAR_OFI_H
 
 #include "far/far.h"
-#include "far/lib_ofi.h"
+#include "wire/lib_ofi.h"
 
 #define OFI_POST_COUNT_MAX 32u   /* what the provider has no room for yet; two spans, a request and the few words of the header */
 #define OFI_NAP_LAST_NS 1000000u /* the longest that nothing wakes us from, where something might have to */

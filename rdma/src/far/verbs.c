@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "far/verbs_address.h"
+#include "wire/verbs_address.h"
 
 #define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
 #define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */

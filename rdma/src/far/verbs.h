@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "far/far.h"
-#include "far/verbs_queue.h"
+#include "wire/verbs_queue.h"
 
 #define VERBS_SPAN_COUNT_MAX 2
 #define VERBS_WORD_COUNT_MAX 8

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "far/verbs.h"
-#include "far/verbs_address.h"
+#include "wire/verbs_address.h"
 
 #define SEND_LEN 256u
 #define RESOLVE_MS 100

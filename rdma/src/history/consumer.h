@@ -2,10 +2,10 @@
 #ifndef FARLOG_CONSUMER_H
 #define FARLOG_CONSUMER_H
 
+#include "base/member_uri.h"
 #include "farlog/consume.h"
 #include "history/position.h"
 #include "history/store_reader.h"
-#include "members/uri.h"
 
 #define CONSUMER_CLASS_COUNT 65536u
 

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "region/region.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 struct farlog_image {
 	struct region *region;

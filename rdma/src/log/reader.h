@@ -4,8 +4,8 @@
 
 #include "base/mutant.h"
 #include "region/region.h"
+#include "region/superblock.h"
 #include "ring/record.h"
-#include "ring/superblock.h"
 
 #define READER_TIP_LEN_FIRST 4096u /* of a READ beyond the hint, where nothing may be */
 

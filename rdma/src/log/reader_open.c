@@ -5,12 +5,12 @@
 #include "agent/agent.h"
 #include "agent/renew.h"
 #include "base/err.h"
+#include "base/member_uri.h"
 #include "base/mutant.h"
 #include "farlog/reader_waits.h"
 #include "log/reader.h"
 #include "log/reader_grant.h"
 #include "members/reader.h"
-#include "members/uri.h"
 #include "scan/walk.h"
 
 /* walk_on -- to where reading starts, or to the last record before it. */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "log/writer.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 static void describe(const struct farlog_writer *writer, const struct record_header *header, uint8_t level,
 	struct farlog_position *position)

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "log/writer.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "scan/recover.h"
 
 #define WARN_PERCENT 70u

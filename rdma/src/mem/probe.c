@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "mem/attest.h"
 #include "mem/persist.h"
-#include "target/attest.h"
 
 #define DEADLINE_MEMORY_NS 1000000u    /* 1 ms: design section 4 */
 #define DEADLINE_MSYNC_NS 1000000000u  /* a disk's flush takes milliseconds; 1 ms would make most outcomes unknown */

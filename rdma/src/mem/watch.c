@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "region/superblock.h"
 #include "ring/layout.h"
-#include "ring/superblock.h"
 
 #define LOOK_INTERVAL_NS 100000000
 

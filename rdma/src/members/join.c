@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "members/members.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 #define PAUSE_FIRST_NS 5000000u
 #define PAUSE_LAST_NS 500000000u

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "members/members.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 #define HEADS_LEN (2 * LAYOUT_LINE_LEN)
 

@@ -13,9 +13,9 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "base/member_uri.h"
 #include "base/mutant.h"
 #include "farlog/replace.h"
-#include "members/uri.h"
 #include "region/region.h"
 #include "region/staging.h"
 #include "ring/layout.h"

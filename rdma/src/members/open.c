@@ -11,8 +11,8 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "members/members.h"
+#include "region/superblock.h"
 #include "ring/stream.h"
-#include "ring/superblock.h"
 
 #define MOMENT_NS 200000000u  /* for the rest, when enough are there */
 #define STEP_NS 10000000u

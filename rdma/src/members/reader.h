@@ -7,9 +7,9 @@
 
 #include <pthread.h>
 
+#include "base/member_uri.h"
 #include "farlog/member.h"
 #include "log/reader.h"
-#include "members/uri.h"
 
 struct reader_member {
 	struct farlog_reader *reader; /* NULL: not open */

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "admin/directory.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/uri.h"
@@ -15,6 +14,7 @@
 #include "mem/fault_file.h"
 #include "mem/mem.h"
 #include "members/members.h"
+#include "region/directory.h"
 
 static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
 {

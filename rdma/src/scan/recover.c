@@ -2,7 +2,7 @@
 #include "scan/recover.h"
 
 #include "base/mutant.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "farlog/takeover.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "scan/recover.h"
 #include "target/target.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "target/target.h"
 
 /* is_text -- as an identity is shown to people: up to its end no control characters, and zeros behind it. */

@@ -2,9 +2,9 @@
 #ifndef FARLOG_TARGET_OFI_H
 #define FARLOG_TARGET_OFI_H
 
-#include "far/lib_ofi.h"
-#include "far/piece.h"
 #include "target/target.h"
+#include "wire/lib_ofi.h"
+#include "wire/piece.h"
 
 #define SLOT_COUNT 8u       /* requests that a client may have on its way */
 #define WORD_COUNT 8u       /* words for a client that has no room for them yet */

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/err.h"
+#include "region/superblock.h"
 #include "ring/record.h"
-#include "ring/superblock.h"
 #include "ring/tails_page.h"
 #include "target/target.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/mutant.h"
-#include "far/piece.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
+#include "wire/piece.h"
 
 #define SUPERSEDED_KEPT 256u /* clients of a grant; who was superseded longer ago than that has been told, or has slept through as many restarts */
 #define FLUSH_LEN_SHORT (1u << 20)  /* a tenth of a millisecond of clwb; a commit is never that long */

@@ -11,13 +11,13 @@
 #include <sys/socket.h>
 
 #include "base/uri.h"
-#include "far/wire.h"
 #include "farlog/network.h"
 #include "farlog/refusals.h"
+#include "mem/attest.h"
 #include "region/region.h"
 #include "ring/record.h"
 #include "ring/tails_page.h"
-#include "target/attest.h"
+#include "wire/wire.h"
 
 struct target_conn;
 struct target_ring;

@@ -16,7 +16,7 @@
 #include "base/atomics.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "far/verbs_address.h"
+#include "wire/verbs_address.h"
 
 #define BACKLOG 64
 #define TICK_NS 200000u

@@ -7,10 +7,10 @@
 
 #include <pthread.h>
 
-#include "far/piece.h"
-#include "far/verbs_queue.h"
 #include "mem/dmabuf.h"
 #include "target/target.h"
+#include "wire/piece.h"
+#include "wire/verbs_queue.h"
 
 #define VERBS_DEVICE_COUNT_MAX 8
 #define VERBS_RECV_COUNT 16u /* requests that a client may have on its way */

@@ -1,6 +1,6 @@
 /* target/verbs_key.c -- the keys of a connection: what they open, and their end.
  *
- * A client has a key to each piece of the ring that its role may reach (far/piece.h): that of a memory window, bound to this queue pair for this
+ * A client has a key to each piece of the ring that its role may reach (wire/piece.h): that of a memory window, bound to this queue pair for this
  * connection. The pieces are registered one by one, because a device may look whether what comes by a window lies in the registration behind it, and not
  * whether it lies in the window: SoftRoCE does (Linux 6.12). */
 #include <errno.h>

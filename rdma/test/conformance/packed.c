@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
-#include "admin/directory.h"
+#include "region/directory.h"
 
 #define PACKED_LEN (DIRECTORY_LEN + 5ull * SIZE)
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "far/wire.h"
+#include "wire/wire.h"
 #include "base/mutant.h"
 #include "mem/fault.h"
 

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "far_links.h"
-#include "far/lib_ofi.h"
+#include "wire/lib_ofi.h"
 
 #define STRANGER_COUNT 40u
 

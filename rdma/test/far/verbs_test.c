@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "far/verbs_address.h"
+#include "wire/verbs_address.h"
 #include "verbs_pair.h"
 
 static const char *address = "";

@@ -16,7 +16,7 @@
 #include "base/mutant.h"
 #include "mem/fault.h"
 #include "runs.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "log/writer.h"
 
 #define RUNS_DEFAULT 10000u

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "members_world.h"
 #include "mem/fault.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 
 #define LOOK_NS 25000000u     /* a little longer than a reader waits before it looks at all members again */
 #define REOPEN_NS 2600000000u /* and before it opens one anew, and looks whether it is open */

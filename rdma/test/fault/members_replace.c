@@ -2,7 +2,7 @@
 #include "farlog/replace.h"
 #include "members_world.h"
 #include "mem/fault.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "log/writer.h"
 
 /* put_ring -- a new one in the place of the member's. */

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "mem/fault.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "log/writer.h"
 
 struct members_world world;

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "target/attest.h"
+#include "mem/attest.h"
 #include "far/far.h"
 #include "mem/mem.h"
 #include "target/ofi.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "admin/directory.h"
+#include "region/directory.h"
 #include "ring/record.h"
 #include "unit.h"
 

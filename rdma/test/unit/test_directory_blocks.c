@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "blocks/fault.h"
-#include "admin/directory.h"
+#include "region/directory.h"
 #include "base/mutant.h"
 #include "ring/record.h"
 #include "blocks/nvme.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "blocks/fault.h"
-#include "admin/directory.h"
+#include "region/directory.h"
 #include "ring/layout.h"
 #include "blocks/nvme.h"
 #include "unit.h"

@@ -15,7 +15,7 @@
 #include "far/region.h"
 #include "ring/layout.h"
 #include "ring/record.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (64u << 10))

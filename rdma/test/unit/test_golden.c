@@ -9,7 +9,7 @@
 #include "scan/recover.h"
 #include "region/region.h"
 #include "blocks/nvme.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #ifndef GOLDEN_DIR

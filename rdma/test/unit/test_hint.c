@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mutant.h"
 #include "blocks/nvme.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 #include "log/writer.h"
 

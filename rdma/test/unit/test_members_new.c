@@ -5,7 +5,7 @@
 #include "base/mutant.h"
 #include "mem/fault.h"
 #include "members/members.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define COUNT 3u

@@ -13,7 +13,7 @@
 #include "ring/record.h"
 #include "mem/fault.h"
 #include "members/members.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 #include "log/writer.h"
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "farlog/host.h"
 #include "blocks/nvme.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 #include "log/writer.h"
 

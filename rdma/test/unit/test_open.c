@@ -10,7 +10,7 @@
 #include "base/crc32c.h"
 #include "base/mutant.h"
 #include "mem/persist.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define RING_SIZE (LAYOUT_DATA_OFF + 8192u)

@@ -4,7 +4,7 @@
 
 #include "blocks/fault.h"
 #include "blocks/nvme.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 #include "log/writer.h"
 

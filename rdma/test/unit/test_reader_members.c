@@ -8,7 +8,7 @@
 #include "members/reader.h"
 #include "ring/record.h"
 #include "region/region.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define CAPACITY 65536u

@@ -6,7 +6,7 @@
 
 #include "blocks/fault.h"
 #include "farlog/former.h"
-#include "admin/directory.h"
+#include "region/directory.h"
 #include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "unit.h"

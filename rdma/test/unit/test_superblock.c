@@ -1,5 +1,5 @@
 #include "base/crc32c.h"
-#include "ring/superblock.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + 4096u)

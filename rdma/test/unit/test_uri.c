@@ -1,7 +1,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
-#include "members/uri.h"
+#include "base/member_uri.h"
 #include "unit.h"
 #include "base/uri.h"
 
