@@ -10,7 +10,6 @@
 #include "admin/ring_admin.h"
 #include "base/err.h"
 #include "base/mutant.h"
-#include "mem/mem.h"
 #include "region/directory.h"
 #include "region/superblock.h"
 #include "scan/recover.h"
@@ -324,7 +323,7 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 	if (result == FARLOG_OK && !is_forced)
 		result = check_drained(region, text, error);
 	if (result == FARLOG_OK) {
-		result = region_mem_unlink(region, uri->path);
+		result = region->ops->unlink == NULL ? FARLOG_INVALID : region->ops->unlink(region, uri->path);
 		if (result == FARLOG_INVALID)
 			error_set(error, result, 0, "ring \"%s\" has all of a device; expected one in a directory or a file: format it instead", text);
 		if (result == FARLOG_IO)

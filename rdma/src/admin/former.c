@@ -5,14 +5,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "blocks/reserve.h"
 #include "region/region.h"
 #include "region/superblock.h"
-
-uint64_t farlog_host_number(const char *host_nqn)
-{
-	return reserve_host(host_nqn);
-}
 
 static void describe(const struct region *region, const struct superblock *superblock, struct farlog_former *former)
 {

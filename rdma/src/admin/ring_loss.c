@@ -1,12 +1,7 @@
-/* admin/ring_loss.c -- an operator's word that something is lost: what only a former ring held (farlog/member.h), or
- * what lay in a ring behind a place that is unreadable. */
+/* admin/ring_loss.c -- an operator's word that what only a former ring held is lost (farlog/member.h). */
 #include "farlog/member.h"
 
-#include <errno.h>
-
 #include "base/err.h"
-#include "base/member_uri.h"
-#include "log/writer.h"
 #include "region/region.h"
 #include "region/superblock.h"
 
@@ -40,25 +35,5 @@ int farlog_ring_accept_loss(const char *uri, struct farlog_error *error)
 		return result;
 	result = seal(region, uri, error);
 	region->ops->close(region);
-	return result;
-}
-
-int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *error)
-{
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_POSTED, .counters_dir = "", .writer_name = "cut"};
-	struct writer_watch watch = {.is_cutting = true, .cut_lsn = lsn};
-	struct farlog_writer *writer;
-	int result;
-
-	if (member_uri_is(uri))
-		return error_set(error, FARLOG_UNSUPPORTED, 0,
-			"ring \"%s\": expected one ring: of members the others bring what one has lost", uri);
-	result = writer_open_ring(uri, &config, &watch, &writer, error);
-	if (result != FARLOG_OK)
-		return result;
-	if (writer->region->ops->flush(writer->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK) /* the hint, which is lower now */
-		result = error_set(error, FARLOG_IO, errno, "flush header of ring \"%s\"; do it again", uri);
-	if (farlog_writer_close(writer) != FARLOG_OK && result == FARLOG_OK)
-		result = error_set(error, FARLOG_IO, errno, "close ring \"%s\"; do it again", uri);
 	return result;
 }

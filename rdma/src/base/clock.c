@@ -1,6 +1,5 @@
 /* base/clock.c -- the sampler and its readers. */
 #include "base/clock.h"
-#include "mem/fault.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "blocks/nvme.h"
+#include "farlog/former.h"
 
 #define TURN_COUNT_MAX 16u          /* others that take it at the same time */
 #define ZOMBIE_PATIENCE_NS 1000000000u /* with a writer on this host that is just opening */
@@ -34,6 +35,11 @@ uint64_t reserve_key(enum reserve_tag tag, const uint8_t ring_uuid[16], uint32_t
 uint64_t reserve_host(const char *host)
 {
 	return fnv1a(0xCBF29CE484222325ull, host, strlen(host)) | 1;
+}
+
+uint64_t farlog_host_number(const char *host_nqn)
+{
+	return reserve_host(host_nqn);
 }
 
 uint64_t reserve_opening_key(const uint8_t ring_uuid[16], const char *host)

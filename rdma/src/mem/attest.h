@@ -1,16 +1,16 @@
-/* mem/attest.h -- what the operator of a target says of a region, against what is probed: arithmetic without I/O, and the list that a target keeps. */
+/* mem/attest.h -- what an operator says of a region, against what is probed: arithmetic without I/O. */
 #ifndef FARLOG_ATTEST_H
 #define FARLOG_ATTEST_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/uri.h"
 #include "farlog/farlog.h"
 
 #define ATTEST_TEXT_LEN 96
 #define ATTEST_DATE_LEN 11
-
-struct target_attested;
+#define ATTEST_PROVIDER_LEN sizeof(((struct uri *)0)->provider)
 
 /* What a region is found to be. */
 struct attest_found {
@@ -42,8 +42,5 @@ uint8_t attest_level(const struct attest_found *found, const struct farlog_attes
 /* attest_text -- "ddio-off by attestation of NAME, DATE", for logs and a client's contract; is_commit: the provider's commit is what counts at this target,
  * and not a READ. */
 void attest_text(const struct farlog_attestation *attestation, bool is_commit, char text[ATTEST_TEXT_LEN]);
-
-/* attest_free -- the whole list. */
-void attest_free(struct target_attested *list);
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef FARLOG_REGION_FAULT_H
 #define FARLOG_REGION_FAULT_H
 
+#include "base/clock.h"
 #include "base/uri.h"
 #include "region/region.h"
 
@@ -54,12 +55,6 @@ FARLOG_API void farlog_fault_set_slowness(const char *name, unsigned of_256);
 
 /* farlog_fault_media -- what a power cut now could not take. */
 FARLOG_API void farlog_fault_media(const char *name, uint64_t off, void *dst, uint64_t len);
-
-/* farlog_fault_set_clock -- from now on the time for deadlines begins here, and goes on by a microsecond at each look; 0: it is the system's again. */
-FARLOG_API void farlog_fault_set_clock(uint64_t now_ns);
-
-/* farlog_fault_set_utc -- from now on UTC stands still here, for all threads, until it is set again; 0: it is the system's again. */
-FARLOG_API void farlog_fault_set_utc(uint64_t utc_ns);
 
 /* farlog_fault_set_mutant -- break the protocol in one way (base/mutant.h); 0 mends it. */
 FARLOG_API void farlog_fault_set_mutant(int mutant);

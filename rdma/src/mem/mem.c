@@ -368,30 +368,7 @@ static void mem_close(struct region *region)
 	free(mem);
 }
 
-#define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
-	{                                                                                                 \
-		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
-		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word, .tell = mem_tell,           \
-		.populate = mem_populate, .forget = mem_forget, .narrow = mem_narrow,                         \
-		.lock = mem_lock, .unlock = mem_unlock, .is_locked = mem_is_locked, .close = mem_close                              \
-	}
-
-static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);
-static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, NULL, mem_flush);
-static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
-
-/* refuse_missing -- the errno is told to programs alone: the text says it already. */
-static int refuse_missing(const char *text, const struct uri *uri, struct farlog_error *error)
-{
-	int result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no file %s; to make a ring there: farlog ring format '%s' --size 64MiB", text,
-		uri->path, text);
-
-	if (error != NULL)
-		error->os_errno = ENOENT;
-	return result;
-}
-
-int region_mem_unlink(const struct region *region, const char *path)
+static int mem_unlink(const struct region *region, const char *path)
 {
 	struct stat info;
 	struct stat named;
@@ -407,6 +384,29 @@ int region_mem_unlink(const struct region *region, const char *path)
 		return FARLOG_IO;
 	}
 	return unlink(path) == 0 && disk_sync_directory(path) == 0 ? FARLOG_OK : FARLOG_IO;
+}
+
+#define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
+	{                                                                                                 \
+		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
+		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word, .tell = mem_tell,           \
+		.populate = mem_populate, .forget = mem_forget, .narrow = mem_narrow,                         \
+		.lock = mem_lock, .unlock = mem_unlock, .is_locked = mem_is_locked, .unlink = mem_unlink, .close = mem_close                              \
+	}
+
+static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);
+static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, NULL, mem_flush);
+static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
+
+/* refuse_missing -- the errno is told to programs alone: the text says it already. */
+static int refuse_missing(const char *text, const struct uri *uri, struct farlog_error *error)
+{
+	int result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no file %s; to make a ring there: farlog ring format '%s' --size 64MiB", text,
+		uri->path, text);
+
+	if (error != NULL)
+		error->os_errno = ENOENT;
+	return result;
 }
 
 /* open_file -- open, and for CREATE give the file its size: allocated, so that a full disk shows now and not as a

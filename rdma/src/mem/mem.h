@@ -25,10 +25,6 @@ const char *region_domain_name(enum farlog_persistence_domain domain);
 /* region_mem_place -- the path of the file behind an open region ("" = not known), PATH_MAX bytes, and where in it the region begins. */
 void region_mem_place(const struct region *region, char *path, uint64_t *off);
 
-/* region_mem_unlink -- remove the file of a whole open region, durably: a name that a power cut brings back would be a ring of a stream that is no more. OK,
- * INVALID (a device), or IO with errno. */
-int region_mem_unlink(const struct region *region, const char *path) FARLOG_MUST_CHECK;
-
 /* region_mem_make -- a region of an open file, which is closed with it or here when that fails. name: where it lies, whose loss ends a writer; NULL = not told. */
 int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error);

@@ -119,6 +119,9 @@ struct region_ops {
 	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
 	/* Before an orderly close, behind a persist that is complete: let copies that were not waited for have it as well, at most timeout_ns. NULL: there are none. */
 	void (*finish)(struct region *region, uint64_t timeout_ns);
+	/* Remove the file of the whole region, durably: a name that a power cut brings back would be a ring of a stream that is no more. OK; INVALID: it is a
+	 * device; IO with errno. NULL: it has no file. */
+	int (*unlink)(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 	void (*close)(struct region *region);
 };
 

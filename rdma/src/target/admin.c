@@ -13,6 +13,7 @@
 #include "farlog/takeover.h"
 #include "region/superblock.h"
 #include "scan/recover.h"
+#include "target/attest.h"
 #include "target/target.h"
 
 #define GRANTS_KEPT 64u
