@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/stream_uri.h"
 
 #define NS_PER_MS 1000000u
 #define OK_WORD "ok\n"

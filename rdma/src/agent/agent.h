@@ -7,7 +7,6 @@
 
 #define AGENT_SOCKET_DEFAULT "/run/farlog/host.sock"
 #define AGENT_SOCKET_VARIABLE "FARLOG_AGENT"
-#define AGENT_SOCKET_LEN_MAX 107 /* sun_path less its end */
 #define AGENT_PACKET_LEN_MAX 4096
 #define AGENT_VALUE_LEN_MAX 1024
 
@@ -35,18 +34,11 @@ void agent_tell(const char *socket_path, const char *note);
 /* agent_value -- the value of a line; false: there is none, or it is longer than the room. */
 bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room);
 
-/* agent_is_stream -- a URI that names a stream and leaves it to the agent where its ring is: "farlog://desk7/orders". */
-bool agent_is_stream(const char *uri);
-
 /* agent_writer_open -- farlog_writer_open for such a URI: gets a grant from the control plane by way of the agent, and opens what was granted. A grant
  * that came too late is asked for anew. */
 struct writer_watch;
 int agent_writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
-
-/* agent_unfollow -- nobody asks for this writer any more; is_ended: the agent is told that it ends by itself, with nothing under way. Before it is closed; safe where nobody did. Waits for no
- * answer. */
-void agent_unfollow(farlog_writer *writer, bool is_ended);
 
 /* agent_reader_open -- farlog_reader_open for such a URI, by a reader's grant; not as a drain. */
 int agent_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;

@@ -24,8 +24,9 @@
 #define PAUSE_REFUSED_NS 30000000000u /* another writer has the stream */
 
 struct agent_follower {
+	struct writer_follower base; /* first */
 	farlog_writer *writer;
-	struct agent_place place;
+	struct stream_uri place;
 	bool is_level_given; /* by the program, whose word goes before the stream's; and the next two */
 	bool is_policy_given;
 	bool is_deadline_given;
@@ -170,7 +171,31 @@ static bool start(struct agent_follower *follower)
 	return failure == 0;
 }
 
-void agent_follow(farlog_writer *writer, const struct farlog_writer_config *asked, const struct agent_place *place)
+/* tell_end -- as the last question, which has no answer. */
+static void tell_end(struct agent_follower *follower)
+{
+	struct farlog_writer_member members[MEMBER_COUNT_MAX];
+	unsigned count = farlog_writer_members(follower->writer, members, MEMBER_COUNT_MAX);
+	char note[1024];
+
+	write_request(follower, members, count, note, sizeof(note) - sizeof(END_LINE));
+	strcat(note, END_LINE);
+	agent_tell(agent_socket(follower->place.socket_path), note);
+}
+
+static void end(struct writer_follower *base, bool is_ended)
+{
+	struct agent_follower *follower = (struct agent_follower *)base;
+
+	(void)eventfd_write(follower->bell, 1);
+	pthread_join(follower->thread, NULL);
+	if (is_ended)
+		tell_end(follower);
+	close(follower->bell);
+	free(follower);
+}
+
+void agent_follow(farlog_writer *writer, const struct farlog_writer_config *asked, const struct stream_uri *place)
 {
 	struct agent_follower *follower = calloc(1, sizeof(*follower));
 
@@ -188,32 +213,6 @@ void agent_follow(farlog_writer *writer, const struct farlog_writer_config *aske
 		free(follower);
 		return;
 	}
-	writer->follower = follower;
-}
-
-/* tell_end -- as the last question, which has no answer. */
-static void tell_end(struct agent_follower *follower)
-{
-	struct farlog_writer_member members[MEMBER_COUNT_MAX];
-	unsigned count = farlog_writer_members(follower->writer, members, MEMBER_COUNT_MAX);
-	char note[1024];
-
-	write_request(follower, members, count, note, sizeof(note) - sizeof(END_LINE));
-	strcat(note, END_LINE);
-	agent_tell(agent_socket(follower->place.socket_path), note);
-}
-
-void agent_unfollow(farlog_writer *writer, bool is_ended)
-{
-	struct agent_follower *follower = writer->follower;
-
-	if (follower == NULL)
-		return;
-	(void)eventfd_write(follower->bell, 1);
-	pthread_join(follower->thread, NULL);
-	if (is_ended)
-		tell_end(follower);
-	close(follower->bell);
-	free(follower);
-	writer->follower = NULL;
+	follower->base.end = end;
+	writer->follower = &follower->base;
 }

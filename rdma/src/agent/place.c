@@ -1,4 +1,4 @@
-/* agent/place.c -- "farlog://desk7/orders?agent=PATH": the stream that a URI names; and the rings that the agent answers with. */
+/* agent/place.c -- asking for a grant of a stream, and the rings that the agent answers with. */
 #include "agent/place.h"
 
 #include <errno.h>
@@ -9,62 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define SCHEME "farlog://"
 #define ASK_NS 15000000000u /* the control plane waits for a ring that is just being made, and for a fence */
-
-bool agent_is_stream(const char *uri)
-{
-	return strncmp(uri, SCHEME, strlen(SCHEME)) == 0;
-}
-
-int agent_place_refuse(const char *uri, const char *why, struct farlog_error *error)
-{
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s; expected farlog://STREAM[?agent=PATH&transport=mem|verbs|ofi]", uri, why);
-}
-
-static bool take(const char *from, size_t len, char *to, size_t room)
-{
-	if (len == 0 || len >= room)
-		return false;
-	memcpy(to, from, len);
-	to[len] = '\0';
-	return true;
-}
-
-static int parse_option(const char *uri, const char *option, size_t len, struct agent_place *place, struct farlog_error *error)
-{
-	static const char agent[] = "agent=", transport[] = "transport=";
-	char *to = place->transport;
-	size_t room = sizeof(place->transport), name_len = sizeof(transport) - 1;
-
-	if (len >= sizeof(agent) - 1 && memcmp(option, agent, sizeof(agent) - 1) == 0) {
-		to = place->socket_path;
-		room = sizeof(place->socket_path);
-		name_len = sizeof(agent) - 1;
-	} else if (len < name_len || memcmp(option, transport, name_len) != 0) {
-		return agent_place_refuse(uri, "an unknown option", error);
-	}
-	return take(option + name_len, len - name_len, to, room) ? FARLOG_OK : agent_place_refuse(uri, "an option is empty or too long", error);
-}
-
-int agent_place_parse(const char *uri, struct agent_place *place, struct farlog_error *error)
-{
-	const char *name = uri + strlen(SCHEME);
-	size_t name_len = strcspn(name, "?");
-	const char *option = name + name_len;
-	int result = FARLOG_OK;
-
-	memset(place, 0, sizeof(*place));
-	if (strpbrk(uri, "\n\r") != NULL || !take(name, name_len, place->stream, sizeof(place->stream)))
-		return agent_place_refuse(uri, "the stream's name is missing or too long", error);
-	while (result == FARLOG_OK && *option != '\0') {
-		size_t len = strcspn(++option, "&");
-
-		result = parse_option(uri, option, len, place, error);
-		option += len;
-	}
-	return result;
-}
 
 bool agent_take_hex(const char *text, uint8_t *bytes, size_t count)
 {
@@ -84,7 +29,7 @@ static unsigned ring_count(const char *uri)
 	struct member_uri *parsed;
 	unsigned count = 1;
 
-	if (agent_is_stream(uri))
+	if (stream_uri_is(uri))
 		return 0;
 	if (!member_uri_is(uri))
 		return count;
@@ -110,12 +55,12 @@ bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings
 	return is_taken;
 }
 
-int agent_ask(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error)
+int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error)
 {
 	return agent_ask_until(place, verb, name, epoch_seen, -1, reply, error);
 }
 
-int agent_ask_until(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error)
+int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error)
 {
 	char what[FARLOG_STREAM_NAME_LEN + 32];
 	char request[512];
@@ -132,7 +77,7 @@ int agent_ask_until(const struct agent_place *place, const char *verb, const cha
 	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), bell, reply, error);
 }
 
-int agent_refuse_reply(const char *uri, const struct agent_place *place, struct farlog_error *error)
+int agent_refuse_reply(const char *uri, const struct stream_uri *place, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_IO, 0, "uri \"%s\": the host agent at \"%s\" answers with something that is no grant", uri, agent_socket(place->socket_path));
 }

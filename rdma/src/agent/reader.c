@@ -19,7 +19,7 @@ static bool is_passing(int result, bool is_far)
 }
 
 /* open_renewing -- a reader on another host is given another grant when that is needed. */
-static int open_renewing(const char *uri, const struct agent_place *place, const struct farlog_reader_config *config, const struct agent_rings *rings,
+static int open_renewing(const char *uri, const struct stream_uri *place, const struct farlog_reader_config *config, const struct agent_rings *rings,
 	farlog_reader **reader, struct farlog_error *error)
 {
 	struct agent_renewer *renewer = agent_renewer_new(place);
@@ -30,13 +30,13 @@ static int open_renewing(const char *uri, const struct agent_place *place, const
 	agent_renewer_take(renewer, rings);
 	result = reader_open(rings->uri, config, agent_renewal(renewer), reader, error);
 	if (result == FARLOG_OK)
-		(*reader)->renewer = renewer;
+		(*reader)->renewal = agent_renewal(renewer);
 	else
-		agent_renewer_free(renewer);
+		agent_renewal(renewer)->free(agent_renewal(renewer));
 	return result;
 }
 
-static int open_granted(const char *uri, const struct agent_place *place, const struct farlog_reader_config *asked, struct agent_rings *rings,
+static int open_granted(const char *uri, const struct stream_uri *place, const struct farlog_reader_config *asked, struct agent_rings *rings,
 	farlog_reader **reader, struct farlog_error *error)
 {
 	struct farlog_reader_config config = *asked;
@@ -60,15 +60,15 @@ int agent_reader_open(const char *uri, const struct farlog_reader_config *asked,
 {
 	const struct timespec pause = {.tv_nsec = AGENT_AGAIN_NS};
 	uint64_t until_ns = clock_after_ns(AGENT_PATIENCE_NS);
-	struct agent_place place;
+	struct stream_uri place;
 	struct agent_rings rings;
-	int result = agent_place_parse(uri, &place, error);
+	int result = stream_uri_parse(uri, &place, error);
 
 	*reader = NULL;
 	if (result == FARLOG_OK && asked->is_drain)
-		return agent_place_refuse(uri, "a drain is the control plane's to assign (farlogd drain); by its name a stream is only read", error);
+		return stream_uri_refuse(uri, "a drain is the control plane's to assign (farlogd drain); by its name a stream is only read", error);
 	if (result == FARLOG_OK && asked->grant_token != NULL)
-		return agent_place_refuse(uri, "a token was given, which is the agent's to give", error);
+		return stream_uri_refuse(uri, "a token was given, which is the agent's to give", error);
 	while (result == FARLOG_OK) {
 		result = open_granted(uri, &place, asked, &rings, reader, error);
 		if (result == FARLOG_OK || !is_passing(result, rings.is_far) || clock_monotonic_ns() >= until_ns)

@@ -17,7 +17,7 @@
 
 struct agent_renewer {
 	struct region_renewal renewal;
-	struct agent_place place;
+	struct stream_uri place;
 	int bell; /* an eventfd: rung when it shall end */
 
 	pthread_mutex_t mutex;
@@ -115,7 +115,20 @@ static bool renew(struct region_renewal *renewal, const uint8_t *ring_uuid, uint
 	return is_other;
 }
 
-struct agent_renewer *agent_renewer_new(const struct agent_place *place)
+static void free_renewer(struct region_renewal *renewal)
+{
+	struct agent_renewer *renewer = renewer_of(renewal);
+
+	(void)eventfd_write(renewer->bell, 1);
+	if (renewer->has_asker)
+		pthread_join(renewer->asker, NULL);
+	pthread_mutex_destroy(&renewer->mutex);
+	close(renewer->bell);
+	explicit_bzero(&renewer->rings, sizeof(renewer->rings));
+	free(renewer);
+}
+
+struct agent_renewer *agent_renewer_new(const struct stream_uri *place)
 {
 	struct agent_renewer *renewer = calloc(1, sizeof(*renewer));
 
@@ -126,7 +139,7 @@ struct agent_renewer *agent_renewer_new(const struct agent_place *place)
 		free(renewer);
 		return NULL;
 	}
-	renewer->renewal.renew = renew;
+	renewer->renewal = (struct region_renewal){.renew = renew, .free = free_renewer};
 	renewer->place = *place;
 	pthread_mutex_init(&renewer->mutex, NULL);
 	return renewer;
@@ -142,17 +155,4 @@ void agent_renewer_take(struct agent_renewer *renewer, const struct agent_rings 
 struct region_renewal *agent_renewal(struct agent_renewer *renewer)
 {
 	return &renewer->renewal;
-}
-
-void agent_renewer_free(struct agent_renewer *renewer)
-{
-	if (renewer == NULL)
-		return;
-	(void)eventfd_write(renewer->bell, 1);
-	if (renewer->has_asker)
-		pthread_join(renewer->asker, NULL);
-	pthread_mutex_destroy(&renewer->mutex);
-	close(renewer->bell);
-	explicit_bzero(&renewer->rings, sizeof(renewer->rings));
-	free(renewer);
 }

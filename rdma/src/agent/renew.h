@@ -8,15 +8,12 @@
 struct agent_renewer;
 
 /* agent_renewer_new -- NULL: out of memory, or of descriptors. */
-struct agent_renewer *agent_renewer_new(const struct agent_place *place);
+struct agent_renewer *agent_renewer_new(const struct stream_uri *place);
 
 /* agent_renewer_take -- what was granted. Before a reader is opened with it. */
 void agent_renewer_take(struct agent_renewer *renewer, const struct agent_rings *rings);
 
-/* agent_renewal -- for the openings of the regions, which have to be closed before it is freed. */
+/* agent_renewal -- for the openings of the regions, which have to be closed before it is freed. By its `free` the renewer goes. */
 struct region_renewal *agent_renewal(struct agent_renewer *renewer);
-
-/* agent_renewer_free -- waits for no answer; safe with NULL. */
-void agent_renewer_free(struct agent_renewer *renewer);
 
 #endif

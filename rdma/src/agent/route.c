@@ -25,7 +25,7 @@ struct named_leg {
 };
 
 struct named_route {
-	struct agent_place place;
+	struct stream_uri place;
 	struct farlog_route_leg legs[FARLOG_ROUTE_LEG_COUNT_MAX];
 	struct named_leg names[FARLOG_ROUTE_LEG_COUNT_MAX];
 };
@@ -99,7 +99,7 @@ static int name_spill(const struct named_route *named, struct named_leg *name, c
 	return FARLOG_OK;
 }
 
-static void name_uri(const struct agent_place *place, const char *stream, char *uri, size_t room)
+static void name_uri(const struct stream_uri *place, const char *stream, char *uri, size_t room)
 {
 	const char *agent = place->socket_path, *transport = place->transport;
 
@@ -155,12 +155,12 @@ int farlog_route_open_name(const char *uri, const struct farlog_route_options *o
 	int result;
 
 	*route = NULL;
-	if (!agent_is_stream(uri))
+	if (!stream_uri_is(uri))
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" of a route: expected farlog://ROUTE[?agent=PATH&transport=mem|verbs|ofi]", uri);
 	named = calloc(1, sizeof(*named));
 	if (named == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "uri \"%s\": out of memory", uri);
-	result = agent_place_parse(uri, &named->place, error);
+	result = stream_uri_parse(uri, &named->place, error);
 	config = (struct farlog_route_config){.name = named->place.stream, .legs = named->legs};
 	if (result == FARLOG_OK)
 		result = ask(uri, named, &reply, error);

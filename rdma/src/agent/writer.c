@@ -33,7 +33,7 @@ static bool take_grant(const struct agent_reply *reply, const struct farlog_writ
 	return true;
 }
 
-static int ask(const char *uri, const struct agent_place *place, const struct farlog_writer_config *asked, uint32_t epoch_seen, struct grant *grant,
+static int ask(const char *uri, const struct stream_uri *place, const struct farlog_writer_config *asked, uint32_t epoch_seen, struct grant *grant,
 	struct farlog_error *error)
 {
 	struct agent_reply reply;
@@ -60,15 +60,15 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 	const struct timespec pause = {.tv_nsec = AGENT_AGAIN_NS};
 	uint64_t until_ns = clock_after_ns(AGENT_PATIENCE_NS);
 	uint32_t epoch_seen = 0;
-	struct agent_place place;
+	struct stream_uri place;
 	struct grant grant;
-	int result = agent_place_parse(uri, &place, error);
+	int result = stream_uri_parse(uri, &place, error);
 
 	if (asked == NULL)
 		asked = &defaults;
 	*writer = NULL;
 	if (result == FARLOG_OK && (asked->epoch != 0 || asked->grant_token != NULL))
-		return agent_place_refuse(uri, "an epoch or a token was given, which are the agent's to give", error);
+		return stream_uri_refuse(uri, "an epoch or a token was given, which are the agent's to give", error);
 	while (result == FARLOG_OK) {
 		struct farlog_ring_status seen;
 		bool is_far;

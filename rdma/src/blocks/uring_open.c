@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "base/err.h"
 #include "blocks/reserve.h"
 #include "blocks/uring_device.h"
 #include "region/disk_room.h"
+#include "region/kinds.h"
 
 #define COMMAND_LEN_MAX (1u << 30)
 #define SQ_IDLE_MS 2000u
@@ -57,7 +57,7 @@ static int open_blocks(const char *text, struct block_uring *uring, const struct
 	if (uring->fd >= 0)
 		return FARLOG_OK;
 	if ((errno == EACCES || errno == EPERM) && facts->is_device && ask->access != REGION_CREATE)
-		return agent_device_open(uring->path, ask->access != REGION_READ, &uring->fd, error);
+		return region_open_device(uring->path, ask->access != REGION_READ, &uring->fd, error);
 	if (errno == EINVAL)
 		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
 	return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
-#include "agent/place.h"
 #include "base/err.h"
+#include "base/stream_uri.h"
 
 #define BUFFER_LEN_DEFAULT (1u << 20)
 #define BUFFER_LEN_MIN 4096u
@@ -100,12 +99,12 @@ static int copy_config(struct farlog_consumer *consumer, const struct farlog_con
 static int find_stream(struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
 {
 	struct farlog_ring_status status;
-	struct agent_place place;
+	struct stream_uri place;
 	const char *stream = config->stream;
 	int result = FARLOG_OK;
 
-	if (stream == NULL && agent_is_stream(config->ring_uri)) {
-		result = agent_place_parse(config->ring_uri, &place, error);
+	if (stream == NULL && stream_uri_is(config->ring_uri)) {
+		result = stream_uri_parse(config->ring_uri, &place, error);
 		stream = place.stream;
 	}
 	if (result == FARLOG_OK && stream == NULL) {

@@ -11,9 +11,21 @@
 
 struct reader_members;
 
+/* The public functions: of a ring, or of a stream with several. */
+struct reader_ops {
+	int (*read)(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
+	int (*release)(struct farlog_reader *reader, const struct head_slot *slot) FARLOG_MUST_CHECK;
+	int (*suspect)(struct farlog_reader *reader, struct farlog_suspect *suspect) FARLOG_MUST_CHECK;
+	int (*status)(struct farlog_reader *reader, struct farlog_ring_status *status) FARLOG_MUST_CHECK;
+	uint64_t (*reads)(const struct farlog_reader *reader);
+	struct region_waits (*waits)(const struct farlog_reader *reader);
+	void (*close)(struct farlog_reader *reader);
+};
+
 struct farlog_reader {
 	struct region *region;
-	struct agent_renewer *renewer;  /* of a reader that was opened by its stream's name; NULL: none */
+	const struct reader_ops *ops;
+	struct region_renewal *renewal; /* the reader's own: freed with it. NULL: none */
 	struct reader_grants *grants;   /* of a reader that was opened by a token: those that it was given since. NULL: none */
 	struct reader_members *members; /* of a stream with several: all else is theirs, one of these each. NULL: a ring */
 	struct superblock superblock;

@@ -63,13 +63,22 @@ static int take(struct reader_grants *grants, const uint8_t *ring_uuid, const ui
 	return result;
 }
 
+static void free_grants(struct region_renewal *renewal)
+{
+	struct reader_grants *grants = (struct reader_grants *)renewal;
+
+	pthread_mutex_destroy(&grants->mutex);
+	explicit_bzero(grants->newest, sizeof(grants->newest));
+	free(grants);
+}
+
 struct reader_grants *reader_grants_new(void)
 {
 	struct reader_grants *grants = calloc(1, sizeof(*grants));
 
 	if (grants == NULL)
 		return NULL;
-	grants->renewal.renew = renew;
+	grants->renewal = (struct region_renewal){.renew = renew, .free = free_grants};
 	pthread_mutex_init(&grants->mutex, NULL);
 	return grants;
 }
@@ -77,15 +86,6 @@ struct reader_grants *reader_grants_new(void)
 struct region_renewal *reader_grants_renewal(struct reader_grants *grants)
 {
 	return &grants->renewal;
-}
-
-void reader_grants_free(struct reader_grants *grants)
-{
-	if (grants == NULL)
-		return;
-	pthread_mutex_destroy(&grants->mutex);
-	explicit_bzero(grants->newest, sizeof(grants->newest));
-	free(grants);
 }
 
 int farlog_reader_renew(farlog_reader *reader, const uint8_t *ring_uuid, const uint8_t *grant_token)

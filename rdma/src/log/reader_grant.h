@@ -13,7 +13,4 @@ struct reader_grants *reader_grants_new(void);
 /* reader_grants_renewal -- for the openings of the regions, which have to be closed before it is freed. */
 struct region_renewal *reader_grants_renewal(struct reader_grants *grants);
 
-/* reader_grants_free -- safe with NULL. */
-void reader_grants_free(struct reader_grants *grants);
-
 #endif

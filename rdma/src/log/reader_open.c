@@ -2,15 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
-#include "agent/renew.h"
 #include "base/err.h"
 #include "base/member_uri.h"
 #include "base/mutant.h"
+#include "base/stream_uri.h"
 #include "farlog/reader_waits.h"
+#include "log/openers.h"
 #include "log/reader.h"
 #include "log/reader_grant.h"
-#include "members/reader.h"
 #include "scan/walk.h"
 
 /* walk_on -- to where reading starts, or to the last record before it. */
@@ -99,6 +98,21 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	return reader_seek(reader, uri, config, error);
 }
 
+static uint64_t ring_reads(const struct farlog_reader *reader)
+{
+	return reader->region->read_count;
+}
+
+static struct region_waits ring_waits(const struct farlog_reader *reader)
+{
+	return reader->region->waits;
+}
+
+static const struct reader_ops ring_ops = {
+	.read = reader_read_ring, .release = reader_release_ring, .suspect = reader_suspect_ring, .status = reader_status_ring,
+	.reads = ring_reads, .waits = ring_waits, .close = reader_close_ring,
+};
+
 int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
@@ -109,6 +123,7 @@ int reader_open_ring(const char *uri, const struct farlog_reader_config *config,
 	*opened = NULL;
 	if (reader == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
+	reader->ops = &ring_ops;
 	result = region_open(uri, &ask, &reader->region, error);
 	if (result == FARLOG_OK)
 		result = open_steps(reader, uri, config, error);
@@ -132,24 +147,28 @@ void reader_close_ring(struct farlog_reader *reader)
 
 int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
 {
-	return member_uri_is(uri) ? reader_members_open(uri, config, renewal, opened, error) : reader_open_ring(uri, config, renewal, opened, error);
+	return member_uri_is(uri) ? log_openers.reader_of_members(uri, config, renewal, opened, error) : reader_open_ring(uri, config, renewal, opened, error);
 }
 
 /* open_granted -- by a token of the caller's own, in whose place he may give another one later. */
 static int open_granted(const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
 {
 	struct reader_grants *grants = reader_grants_new();
+	struct region_renewal *renewal;
 	int result;
 
 	*opened = NULL;
 	if (grants == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
-	result = reader_open(uri, config, reader_grants_renewal(grants), opened, error);
-	if (result == FARLOG_OK)
-		(*opened)->grants = grants;
-	else
-		reader_grants_free(grants);
-	return result;
+	renewal = reader_grants_renewal(grants);
+	result = reader_open(uri, config, renewal, opened, error);
+	if (result != FARLOG_OK) {
+		renewal->free(renewal);
+		return result;
+	}
+	(*opened)->grants = grants;
+	(*opened)->renewal = renewal;
+	return FARLOG_OK;
 }
 
 int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
@@ -158,8 +177,8 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 	static const struct farlog_reader_config defaults;
 	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
 
-	if (agent_is_stream(uri))
-		return agent_reader_open(uri, config, opened, error);
+	if (stream_uri_is(uri))
+		return log_openers.reader_by_name(uri, config, opened, error);
 	if (config->grant_token != NULL && !config->is_drain)
 		return open_granted(uri, config, opened, error);
 	return reader_open(uri, config, NULL, opened, error);
@@ -167,34 +186,34 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 
 int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
-	return reader->members != NULL ? reader_members_read(reader->members, buf, buf_len, batch) : reader_read_ring(reader, buf, buf_len, batch);
+	return reader->ops->read(reader, buf, buf_len, batch);
 }
 
 int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
 {
 	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
 
-	return reader->members != NULL ? reader_members_release(reader->members, &slot) : reader_release_ring(reader, &slot);
+	return reader->ops->release(reader, &slot);
 }
 
 int farlog_reader_suspect(farlog_reader *reader, struct farlog_suspect *suspect)
 {
-	return reader->members != NULL ? reader_members_suspect(reader->members, suspect) : reader_suspect_ring(reader, suspect);
+	return reader->ops->suspect(reader, suspect);
 }
 
 int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status)
 {
-	return reader->members != NULL ? reader_members_status(reader->members, status) : reader_status_ring(reader, status);
+	return reader->ops->status(reader, status);
 }
 
 uint64_t farlog_reader_reads(const farlog_reader *reader)
 {
-	return reader->members != NULL ? reader_members_reads(reader->members) : reader->region->read_count;
+	return reader->ops->reads(reader);
 }
 
 uint64_t farlog_reader_waits(const farlog_reader *reader, uint64_t *expired_count)
 {
-	struct region_waits waits = reader->members != NULL ? reader_members_waits(reader->members) : reader->region->waits;
+	struct region_waits waits = reader->ops->waits(reader);
 
 	if (expired_count != NULL)
 		*expired_count = waits.expired_count;
@@ -203,13 +222,10 @@ uint64_t farlog_reader_waits(const farlog_reader *reader, uint64_t *expired_coun
 
 void farlog_reader_close(farlog_reader *reader)
 {
-	struct agent_renewer *renewer = reader != NULL ? reader->renewer : NULL;
-	struct reader_grants *grants = reader != NULL ? reader->grants : NULL;
+	struct region_renewal *renewal = reader != NULL ? reader->renewal : NULL;
 
-	if (reader != NULL && reader->members != NULL)
-		reader_members_close(reader->members);
-	else
-		reader_close_ring(reader);
-	agent_renewer_free(renewer);
-	reader_grants_free(grants);
+	if (reader != NULL)
+		reader->ops->close(reader);
+	if (renewal != NULL) /* the regions asked it until they were closed */
+		renewal->free(renewal);
 }

@@ -10,7 +10,6 @@
 #include "base/mutant.h"
 #include "log/shared.h"
 #include "log/writer.h"
-#include "members/members.h"
 
 /* stage_news, submit_news -- the ways of the next record. */
 static int stage_news(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
@@ -63,8 +62,8 @@ static void change_level(struct farlog_writer *writer, uint8_t level)
 {
 	uint64_t from_lsn = MUTANT(LEVEL_OF_BEFORE) ? writer->level_lsn : writer->ring.appended_lsn;
 
-	if (writer->region->are_members && !MUTANT(LEVEL_UNASKED))
-		members_set_level(members_of(writer->region), level, writer->ring.appended_lsn);
+	if (writer->region->ops->set_level != NULL && !MUTANT(LEVEL_UNASKED))
+		writer->region->ops->set_level(writer->region, level, writer->ring.appended_lsn);
 	writer->level_before = writer->level;
 	writer->level_before_lsn = writer->level_lsn;
 	writer->level_lsn = from_lsn;
@@ -102,8 +101,8 @@ static int check(struct farlog_writer *writer, const struct farlog_writer_terms 
 	if (terms->level == 0 || terms->level > FARLOG_LEVEL_PERSISTENT || terms->policy > FARLOG_POLICY_REJECT)
 		return error_set(error, FARLOG_INVALID, 0, "level %u and policy %u of a writer: expected one of posted, visible and persistent, and a policy of those in farlog.h", terms->level,
 			terms->policy);
-	if (writer->region->are_members)
-		return members_check_level(members_of(writer->region), terms->level, error);
+	if (writer->region->ops->check_level != NULL)
+		return writer->region->ops->check_level(writer->region, terms->level, error);
 	if (terms->level <= contract->level)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_LEVEL, 0, "asked for level %s, but the ring's region gives %s at most (%s, flush %s: %s)", farlog_level_name((int)terms->level),

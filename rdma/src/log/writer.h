@@ -11,6 +11,12 @@
 #include "ring/record.h"
 #include "ring/ring.h"
 
+/* Who asks, while the writer runs, how its stream is declared by now. */
+struct writer_follower {
+	/* Ask no more, and be freed. is_ended: tell that the writer ends by itself, with nothing under way. Waits for no answer. */
+	void (*end)(struct writer_follower *follower, bool is_ended);
+};
+
 /* Fields of the append path first; all are owned by the writer's thread (in a shared writer: by who holds its reserve
  * lock, except where log/shared.c says otherwise). */
 struct farlog_writer {
@@ -59,7 +65,7 @@ struct farlog_writer {
 	uint64_t level_lsn;
 	uint64_t level_before_lsn;
 	struct writer_terms terms; /* as others would have them */
-	struct agent_follower *follower; /* asks the host agent; NULL: nobody does */
+	struct writer_follower *follower; /* NULL: nobody */
 	struct superblock superblock;
 	struct farlog_recovery recovery;
 	struct clock_guest guest; /* what follows is its turns' alone */
@@ -124,6 +130,9 @@ int writer_open(const char *uri, const struct farlog_writer_config *config, cons
 /* writer_open_ring -- the same for a URI that says where the ring is. */
 int writer_open_ring(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* writer_unfollow -- end its follower. Before it is closed; safe where it has none. */
+void writer_unfollow(struct farlog_writer *writer, bool is_ended);
 
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline) FARLOG_MUST_CHECK;

@@ -7,9 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "base/err.h"
 #include "base/mutant.h"
+#include "base/stream_uri.h"
+#include "log/openers.h"
 #include "log/writer.h"
 #include "region/superblock.h"
 #include "scan/recover.h"
@@ -427,9 +428,18 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	return FARLOG_OK;
 }
 
+void writer_unfollow(struct farlog_writer *writer, bool is_ended)
+{
+	struct writer_follower *follower = writer->follower;
+
+	writer->follower = NULL;
+	if (follower != NULL)
+		follower->end(follower, is_ended);
+}
+
 static void release(struct farlog_writer *writer)
 {
-	agent_unfollow(writer, false);
+	writer_unfollow(writer, false);
 	clock_leave(&writer->guest);
 	writer_end_terms(writer);
 	if (writer->has_clock)
@@ -483,7 +493,7 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
 	struct farlog_error *error)
 {
-	return agent_is_stream(uri) ? agent_writer_open(uri, config, watch, writer, error) : writer_open_ring(uri, config, watch, writer, error);
+	return stream_uri_is(uri) ? log_openers.writer_by_name(uri, config, watch, writer, error) : writer_open_ring(uri, config, watch, writer, error);
 }
 
 int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error)
@@ -505,7 +515,7 @@ int farlog_writer_close(farlog_writer *writer)
 		writer->region->ops->finish(writer->region, writer->deadline_ns);
 	if (result == FARLOG_OK)
 		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
-	agent_unfollow(writer, result == FARLOG_OK);
+	writer_unfollow(writer, result == FARLOG_OK);
 	release(writer);
 	return result;
 }

@@ -3,8 +3,9 @@
 #include "base/mutant.h"
 #include "members/members.h"
 
-int members_check_level(struct region_members *whole, uint32_t level, struct farlog_error *error)
+int members_check_level(struct region *region, uint32_t level, struct farlog_error *error)
 {
+	struct region_members *whole = members_of(region);
 	unsigned count = 0;
 
 	members_take(whole);
@@ -17,8 +18,9 @@ int members_check_level(struct region_members *whole, uint32_t level, struct far
 		whole->count, whole->needed);
 }
 
-void members_set_level(struct region_members *whole, uint32_t level, uint64_t from_lsn)
+void members_set_level(struct region *region, uint32_t level, uint64_t from_lsn)
 {
+	struct region_members *whole = members_of(region);
 	bool is_complete;
 
 	members_take(whole);

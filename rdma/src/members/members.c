@@ -392,5 +392,6 @@ const struct region_ops members_ops = {
 	.write = members_put, .gather = members_gather, .persist = members_persist, .poll = members_poll, .wait = members_wait, .push = members_push,
 	.flush = members_flush, .seal = members_seal, .read = members_read, .fetch = members_fetch, .look = members_look, .store_word = members_store_word,
 	.propose = members_propose, .populate = members_populate, .forget = members_forget, .lock = members_lock, .unlock = members_unlock,
-	.is_locked = members_is_locked, .claim = members_claim, .recover = members_recover, .finish = members_finish, .close = members_close,
+	.is_locked = members_is_locked, .claim = members_claim, .recover = members_recover, .check_level = members_check_level, .set_level = members_set_level,
+	.finish = members_finish, .close = members_close,
 };

@@ -168,8 +168,9 @@ static inline bool member_is_open(const struct member *member)
 	return state == MEMBER_READY || state == MEMBER_IN;
 }
 
-/* region_members_open -- "members:K URI URI ...". */
-int region_members_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* region_members_open -- "members:K URI URI ..."; uri is NULL. */
+int region_members_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_quorum -- how many members are needed to know the log: one at least has each record that was acknowledged. */
 static inline unsigned members_quorum(const struct region_members *whole)
@@ -228,10 +229,10 @@ void members_take_credit(struct region_members *whole, bool is_urgent);
 void members_tell_counters(struct region_members *whole);
 
 /* members_check_level -- do so many members as are needed give it now? OK or LEVEL. */
-int members_check_level(struct region_members *whole, uint32_t level, struct farlog_error *error) FARLOG_MUST_CHECK;
+int members_check_level(struct region *region, uint32_t level, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_set_level -- of records from from_lsn on, none of which has been asked for yet. A stronger one is asked for at once; a weaker one is allowed when all below is complete. */
-void members_set_level(struct region_members *whole, uint32_t level, uint64_t from_lsn);
+void members_set_level(struct region *region, uint32_t level, uint64_t from_lsn);
 
 /* members_turn -- is_busy is taken: whatever has come back, and what can be sent; and now and then, or at once, how late it is. */
 void members_turn(struct region_members *whole, bool is_clock_due);

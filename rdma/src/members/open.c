@@ -244,11 +244,13 @@ static void make_bell(struct region_members *whole)
 	pthread_condattr_destroy(&attributes);
 }
 
-int region_members_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+int region_members_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
 {
 	struct region_members *whole = calloc(1, sizeof(*whole));
 	int result;
 
+	(void)uri; /* there are several */
 	if (whole == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open members \"%s\": out of memory", text);
 	whole->region = (struct region){.ops = &members_ops, .is_far = true, .are_members = true, .fence_lsn = UINT64_MAX, .tag_lost = UINT64_MAX,

@@ -286,6 +286,48 @@ struct region_waits reader_members_waits(const struct reader_members *members)
 	return waits;
 }
 
+/* ---------------------------------------------------------------- what the caller of the public functions has */
+
+static int front_read(struct farlog_reader *front, void *buf, size_t buf_len, struct farlog_batch *batch)
+{
+	return reader_members_read(front->members, buf, buf_len, batch);
+}
+
+static int front_release(struct farlog_reader *front, const struct head_slot *slot)
+{
+	return reader_members_release(front->members, slot);
+}
+
+static int front_suspect(struct farlog_reader *front, struct farlog_suspect *suspect)
+{
+	return reader_members_suspect(front->members, suspect);
+}
+
+static int front_status(struct farlog_reader *front, struct farlog_ring_status *status)
+{
+	return reader_members_status(front->members, status);
+}
+
+static uint64_t front_reads(const struct farlog_reader *front)
+{
+	return reader_members_reads(front->members);
+}
+
+static struct region_waits front_waits(const struct farlog_reader *front)
+{
+	return reader_members_waits(front->members);
+}
+
+static void front_close(struct farlog_reader *front)
+{
+	reader_members_close(front->members);
+}
+
+const struct reader_ops reader_members_ops = {
+	.read = front_read, .release = front_release, .suspect = front_suspect, .status = front_status,
+	.reads = front_reads, .waits = front_waits, .close = front_close,
+};
+
 unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member_status *statuses, unsigned room)
 {
 	const struct reader_members *members = reader->members;

@@ -58,6 +58,8 @@ struct reader_members {
 	bool is_closing;
 };
 
+extern const struct reader_ops reader_members_ops;
+
 int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
 void reader_members_close(struct reader_members *members);
 int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;

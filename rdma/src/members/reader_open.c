@@ -337,6 +337,7 @@ static int begin(struct reader_members *members, const struct farlog_reader_conf
 	pthread_cond_init(&members->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	members->front.members = members;
+	members->front.ops = &reader_members_ops;
 	members->count = members->uri->count;
 	members->needed = members->uri->needed;
 	members->is_drain = config->is_drain;

@@ -1,4 +1,4 @@
-/* region/region.c -- opening regions by scheme. */
+/* region/region.c -- opening regions by scheme, and what all kinds have in common. */
 #include "region/region.h"
 
 #include <errno.h>
@@ -6,39 +6,32 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/member_uri.h"
 #include "base/uri.h"
-#include "blocks/fault.h"
-#include "blocks/nvme.h"
-#include "far/open.h"
-#include "mem/fault.h"
-#include "mem/fault_file.h"
-#include "mem/mem.h"
-#include "members/members.h"
 #include "region/directory.h"
+#include "region/kinds.h"
 
 static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., members:K URI URI..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
 }
 
+/* find_kind -- NULL: there is none. */
+static const struct region_kind *find_kind(const char *scheme)
+{
+	const struct region_kind *kind = region_kinds;
+
+	while (kind->scheme != NULL && strcmp(kind->scheme, scheme) != 0)
+		kind++;
+	return kind->scheme != NULL ? kind : NULL;
+}
+
 static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error)
 {
-	if (strcmp(uri->scheme, "mem") == 0)
-		return region_mem_open(text, uri, ask, region, error);
-	if (strcmp(uri->scheme, "nvme") == 0)
-		return region_nvme_open(text, uri, ask, region, error);
-	if (uri_is_far(uri))
-		return region_far_open(text, uri, ask, region, error);
-#ifdef FARLOG_FAULT
-	if (strcmp(uri->scheme, "fault") == 0)
-		return region_fault_open(text, uri, ask, region, error);
-	if (strcmp(uri->scheme, "file-fault") == 0)
-		return region_fault_file_open(text, uri, ask, region, error);
-	if (strcmp(uri->scheme, "block-fault") == 0)
-		return block_fault_open(text, uri, ask, region, error);
-#endif
-	return unknown_scheme(text, uri, error);
+	const struct region_kind *kind = find_kind(uri->scheme);
+
+	return kind != NULL ? kind->open(text, uri, ask, region, error) : unknown_scheme(text, uri, error);
 }
 
 int region_open(const char *text, const struct region_ask *asked, struct region **region, struct farlog_error *error)
@@ -49,7 +42,7 @@ int region_open(const char *text, const struct region_ask *asked, struct region 
 	int result;
 
 	if (member_uri_is(text))
-		return region_members_open(text, ask, region, error);
+		return find_kind("members")->open(text, NULL, ask, region, error);
 	result = uri_parse(text, &uri, error);
 	if (result == FARLOG_OK && !uri_is_far(&uri) && (uri.ring[0] != '\0' || ask->is_whole)) {
 		parted.has_directory = true;
@@ -115,15 +108,15 @@ int region_refuse_lock(const struct region *region, int result, const char *uri,
 
 int farlog_region_probe(const char *text, struct farlog_contract *contract, struct farlog_error *error)
 {
+	const struct region_kind *kind;
 	struct uri uri;
 	int result = uri_parse(text, &uri, error);
 
 	if (result != FARLOG_OK)
 		return result;
-	if (strcmp(uri.scheme, "mem") == 0)
-		return region_mem_probe(text, &uri, contract, error);
-	if (strcmp(uri.scheme, "nvme") == 0)
-		return region_nvme_probe(text, &uri, contract, error);
+	kind = find_kind(uri.scheme);
+	if (kind != NULL && kind->probe != NULL)
+		return kind->probe(text, &uri, contract, error);
 	if (uri_is_far(&uri))
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its target", text);

@@ -112,6 +112,10 @@ struct region_ops {
 	/* Of several members: find the longest of their logs, bring it into base, and have all of them hold it, durably. Before a writer's epoch is opened, behind the
 	 * locks. OK, CORRUPT, HELD, IO. Blocks for all of that. NULL: it is one ring, whose log lies in base or is fetched. */
 	int (*recover)(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
+	/* Of several members: can as many as are needed give this level now? OK or LEVEL. Any thread. NULL: the contract says what the ring gives. */
+	int (*check_level)(struct region *region, uint32_t level, struct farlog_error *error) FARLOG_MUST_CHECK;
+	/* Of several members: the level of what lies from from_lsn on, none of which has been persisted yet. The writer's thread. NULL: it makes no difference. */
+	void (*set_level)(struct region *region, uint32_t level, uint64_t from_lsn);
 	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more, nor lands behind what is sent
 	 * later. NOT_YET: it still may. Never blocks. NULL: nothing of the kind outlasts a call. */
 	int (*cut)(struct region *region) FARLOG_MUST_CHECK;
@@ -184,6 +188,8 @@ enum region_access {
 struct region_renewal {
 	/* renew -- true: `token`, which was refused, is another one now. False: there is none, or none yet: ask again with the next refusal. Any thread; waits for nothing. */
 	bool (*renew)(struct region_renewal *renewal, const uint8_t *ring_uuid, uint8_t *token);
+	/* By who owns it, when no region may ask any more. Waits for no answer. */
+	void (*free)(struct region_renewal *renewal);
 };
 
 /* Who asks for a region, and what for. A far region lets in only whom a grant names. */

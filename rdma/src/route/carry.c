@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/agent.h"
 #include "base/err.h"
 #include "base/mutant.h"
 
@@ -282,7 +281,7 @@ static void lose_far(struct route_leg *leg, int result)
 	if (result == FARLOG_FENCED)
 		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&far->fenced_epoch));
 	set_far(leg, NULL);
-	agent_unfollow(far, false); /* the route goes on: it has not ended */
+	writer_unfollow(far, false); /* the route goes on: it has not ended */
 	(void)farlog_writer_close(far);
 	set_away(leg, result, text);
 	rewind_reader(leg);

@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "base/err.h"
 #include "base/uri.h"
 
@@ -258,7 +257,7 @@ static int close_leg(struct route_leg *leg)
 	bool is_behind = is_left_behind(leg);
 
 	if (leg->far != NULL && is_behind)
-		agent_unfollow(leg->far, false); /* something is left to be appended: that is no end to be silent about */
+		writer_unfollow(leg->far, false); /* something is left to be appended: that is no end to be silent about */
 	if (leg->far != NULL)
 		result = farlog_writer_close(leg->far);
 	if (leg->buffer != NULL && farlog_shared_close(leg->buffer) != FARLOG_OK)
