@@ -3,7 +3,10 @@ package tidy
 import (
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +108,58 @@ func TestImports_TableHasNoStrangers(t *testing.T) {
 	for from := range arrows {
 		if !seen[from] {
 			t.Errorf("pkg/%s is in the table but has no Go file: remove its line", from)
+		}
+	}
+}
+
+var (
+	fenced    = regexp.MustCompile("(?s)```\\n(.*?)```")
+	arrowLine = regexp.MustCompile(`^([\w, ]+?) +→ (.*)$`)
+)
+
+// drawnArrows reads the first table behind a heading of docs/architecture.md: lines of "room, room → room, room", – for none.
+func drawnArrows(t *testing.T, behind string) map[string][]string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root(t), "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, isThere := strings.Cut(string(content), behind)
+	block := fenced.FindStringSubmatch(rest)
+	if !isThere || block == nil {
+		t.Fatalf("docs/architecture.md: expected a table in ``` behind %q", behind)
+	}
+	drawn := make(map[string][]string)
+	for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
+		match := arrowLine.FindStringSubmatch(line)
+		if match == nil {
+			t.Fatalf("docs/architecture.md: %q: expected \"room → room, room\"", line)
+		}
+		to := []string{}
+		if match[2] != "–" {
+			to = strings.Split(match[2], ", ")
+		}
+		slices.Sort(to)
+		for _, room := range strings.Split(match[1], ", ") {
+			drawn[room] = to
+		}
+	}
+	return drawn
+}
+
+func TestImports_TheDrawingIsTheTable(t *testing.T) {
+	for behind, table := range map[string]map[string][]string{"\n## Imports\n": arrows, "\n## Includes\n": coreArrows} {
+		drawn := drawnArrows(t, behind)
+		for room, to := range table {
+			to = slices.Sorted(slices.Values(to))
+			if was, isDrawn := drawn[room]; !isDrawn || !slices.Equal(was, to) {
+				t.Errorf("docs/architecture.md,%s: %s → %v; pkg/internal/tidy has %v: make them the same", behind, room, was, to)
+			}
+		}
+		for room := range drawn {
+			if table[room] == nil {
+				t.Errorf("docs/architecture.md,%s: draws %s, which pkg/internal/tidy does not have: make them the same", behind, room)
+			}
 		}
 	}
 }

@@ -105,6 +105,69 @@ func roomOfCore(name string) (room string, isCore bool) {
 	return path.Dir(rest), isCore
 }
 
+// coreArrows is the tree of docs/architecture.md for the C core: a room, and the rooms just below it. What these may include,
+// it may include as well.
+var coreArrows = map[string][]string{
+	"base":    {},
+	"ring":    {"base"},
+	"region":  {"ring"},
+	"mem":     {"region"},
+	"blocks":  {"region"},
+	"wire":    {"region"},
+	"far":     {"wire"},
+	"scan":    {"region"},
+	"log":     {"scan"},
+	"members": {"log"},
+	"admin":   {"scan"},
+	"route":   {"admin", "members"},
+	"agent":   {"route"},
+	"target":  {"mem", "scan", "wire"},
+	"history": {"members"},
+	"open":    {"agent", "blocks", "far", "mem"},
+}
+
+// below gives a room and all rooms below it. path holds the rooms on the way here.
+func below(t *testing.T, room string, path ...string) map[string]bool {
+	t.Helper()
+	if slices.Contains(path, room) {
+		t.Fatalf("coreArrows has a circle: %s", strings.Join(append(path, room), " → "))
+	}
+	rooms := map[string]bool{room: true}
+	for _, next := range coreArrows[room] {
+		for one := range below(t, next, append(slices.Clone(path), room)...) {
+			rooms[one] = true
+		}
+	}
+	return rooms
+}
+
+func TestIncludes_RoomsOfTheCoreFollowTheArrows(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, f := range tracked(t, ".c", ".h") {
+		room, isCore := roomOfCore(f.path)
+		if !isCore {
+			continue
+		}
+		seen[room] = true
+		if coreArrows[room] == nil {
+			t.Errorf("%s: rdma/src/%s is a new room: add it to docs/architecture.md and to coreArrows", f.path, room)
+			continue
+		}
+		allowed := below(t, room)
+		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
+			if to := path.Dir(match[1]); to != "farlog" && !allowed[to] {
+				t.Errorf("%s includes %q: %s stands on %v and what is below; pass the value in, call it by a table that the room "+
+					"above fills in (region_ops, region/kinds.h), or move the code", f.path, match[1], room, coreArrows[room])
+			}
+		}
+	}
+	for room := range coreArrows {
+		if !seen[room] {
+			t.Errorf("rdma/src/%s is in coreArrows but has no file: remove its line", room)
+		}
+	}
+}
+
 func TestIncludes_OnlyMediaRoomsKnowDevices(t *testing.T) {
 	for _, f := range tracked(t, ".c", ".h") {
 		room, isCore := roomOfCore(f.path)
