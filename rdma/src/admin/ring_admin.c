@@ -185,7 +185,7 @@ int ring_write_new(struct region *region, const char *uri, const struct farlog_r
 		result = superblock_store(region, &superblock, true);
 	if (result == FARLOG_OK)
 		return result;
-	(void)region_refuse(region, result, "write new ring to region", uri, error);
+	may_fail(region_refuse(region, result, "write new ring to region", uri, error)); /* it only words why */
 	may_fail(wipe(region)); /* half of a ring is not blank: the next attempt would ask for --force */
 	return result;
 }
@@ -423,7 +423,7 @@ int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farl
 	if (result == FARLOG_OK) {
 		result = measure(region, &superblock, &head, mark, status);
 		if (result != FARLOG_OK)
-			(void)region_refuse(region, result, "read undrained records of ring", uri, error);
+			may_fail(region_refuse(region, result, "read undrained records of ring", uri, error)); /* it only words why */
 	}
 	region->ops->close(region);
 	return result;

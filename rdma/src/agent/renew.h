@@ -8,12 +8,13 @@
 struct agent_renewer;
 
 /* agent_renewer_new -- NULL: out of memory, or of descriptors. */
-struct agent_renewer *agent_renewer_new(const struct stream_uri *place);
+struct agent_renewer *agent_renewer_new(const struct stream_uri *place) FARLOG_MUST_CHECK;
 
 /* agent_renewer_take -- what was granted. Before a reader is opened with it. */
 void agent_renewer_take(struct agent_renewer *renewer, const struct agent_rings *rings);
 
-/* agent_renewal -- for the openings of the regions, which have to be closed before it is freed. By its `free` the renewer goes. */
-struct region_renewal *agent_renewal(struct agent_renewer *renewer);
+/* agent_renewal -- for the openings of the regions, which have to be closed before it is freed. By its `free` the
+ * renewer goes. */
+struct region_renewal *agent_renewal(struct agent_renewer *renewer) FARLOG_MUST_CHECK;
 
 #endif

@@ -20,7 +20,7 @@ void stats_close(struct farlog_counters *counters, int lock_fd);
 void stats_also(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16]);
 
 /* stats_members -- of the same file: room for those of so many members, at most FARLOG_MEMBER_COUNT_MAX, which are read from now on. Good until stats_close. */
-struct farlog_member_counters *stats_members(struct farlog_counters *counters, unsigned count);
+struct farlog_member_counters *stats_members(struct farlog_counters *counters, unsigned count) FARLOG_MUST_CHECK;
 
 /* stats_bucket -- bucket of a latency: 0..63 ns one each, then 32 an octave. */
 static inline unsigned stats_bucket(uint64_t latency_ns)

@@ -452,7 +452,7 @@ static int nvme_zero(struct region *region)
 	if (result == FARLOG_OK)
 		result = device->ops->zero(device, device->ring_off + NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
 	if (result == FARLOG_IO)
-		(void)nvme_note_errno(nvme);
+		may_fail(nvme_note_errno(nvme)); /* the result is said already */
 	madvise(nvme->copy, nvme->copy_len, MADV_DONTNEED);
 	nvme->fence_slot = 0;
 	return result;
@@ -508,7 +508,7 @@ static int nvme_lock(struct region *region, enum region_role role)
 			nvme->device->ops->unlock(nvme->device, role); /* who writes to all of a device has no others in it */
 	}
 	if (result == FARLOG_IO)
-		(void)nvme_note_errno(nvme);
+		may_fail(nvme_note_errno(nvme)); /* the result is said already */
 	/* What whoever held it before has stored since we opened. */
 	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
 		nvme->device->ops->unlock(nvme->device, role);
@@ -528,7 +528,7 @@ static int nvme_is_locked(struct region *region, enum region_role role)
 	int result = nvme->device->ops->is_locked(nvme->device, role);
 
 	if (result < 0)
-		(void)nvme_note_errno(nvme);
+		may_fail(nvme_note_errno(nvme)); /* the result is said already */
 	return result;
 }
 

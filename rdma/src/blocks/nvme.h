@@ -189,7 +189,7 @@ void nvme_take(uint64_t *is_busy);
 void nvme_nap(uint64_t limit_ns);
 void nvme_note_trouble(struct region_nvme *nvme, int failure);
 /* nvme_note_errno -- of a call that left it. Returns it. */
-int nvme_note_errno(struct region_nvme *nvme);
+int nvme_note_errno(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
 /* nvme_make_words -- a block of the header. nvme_take_words -- fence and credit, as they were read. */
 void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second);
@@ -233,7 +233,7 @@ bool nvme_is_closable(const struct region_nvme *nvme);
 void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch);
 
 /* nvme_map_own -- memory of its own, zero, kept out of forked children; NULL: none. */
-void *nvme_map_own(uint64_t len);
+void *nvme_map_own(uint64_t len) FARLOG_MUST_CHECK;
 
 /* nvme_prepare_copy -- for the ring that the region now is. The next three are what region_ops has by these names: blocks/nvme_part.c. */
 int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole, struct farlog_error *error) FARLOG_MUST_CHECK;

@@ -146,7 +146,7 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 			return FARLOG_IO;
 		}
 		if (device->ops->wait(device, BLOCK_CALLS, now_ns < until_ns ? until_ns - now_ns : 0) != FARLOG_OK) {
-			(void)nvme_note_errno(nvme);
+			may_fail(nvme_note_errno(nvme)); /* the result is said below */
 			return FARLOG_IO;
 		}
 	}
@@ -180,7 +180,7 @@ void nvme_call_look(struct region_nvme *nvme)
 {
 	/* An answer that has come since is taken first, and may be all that is wanted. */
 	if (nvme->is_call_flying)
-		(void)settle_call(nvme, 0);
+		may_fail(settle_call(nvme, 0)); /* the look below asks again */
 	nvme->is_look_next = true;
 	/* What fails shows the words as they were. */
 	may_fail(nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),

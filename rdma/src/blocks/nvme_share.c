@@ -178,7 +178,7 @@ void nvme_share_end(struct region_nvme *nvme)
 		return;
 	nvme->is_opening = false;
 	if (look(nvme, &view) == FARLOG_OK && view.is_here)
-		(void)set_key(nvme, reserve_key(RESERVE_TAG_OTHER, NULL, 0, view.host)); /* if it fails: the next who opens here replaces it */
+		may_fail(set_key(nvme, reserve_key(RESERVE_TAG_OTHER, NULL, 0, view.host))); /* the next who opens here replaces it */
 	unlock_opening(nvme);
 }
 

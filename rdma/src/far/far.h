@@ -30,18 +30,19 @@ struct far_link_ops {
 	 * timeout_ns. OK; NOT_FOUND: nobody answers there; IO: the transport failed; or the target's refusal, whose result is returned and
 	 * which is in *refusal (magic 0 when there was none). After another result than OK it may be called again. */
 	int (*connect)(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
-		struct farlog_error *error);
+		struct farlog_error *error) FARLOG_MUST_CHECK;
 	/* Write the spans from the copy and flush them by link->method, all under one doorbell; only the flush is signalled. One at a time.
 	 * OK or IO. Never blocks. */
-	int (*persist)(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag);
+	int (*persist)(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag)
+		FARLOG_MUST_CHECK;
 	/* Read a span into the copy, at far_place; complete when poll gives the tag. One at a time, beside a persist. OK or IO. */
-	int (*read)(struct far_link *link, struct region_span span, uint64_t tag);
+	int (*read)(struct far_link *link, struct region_span span, uint64_t tag) FARLOG_MUST_CHECK;
 	/* Write a few bytes (a multiple of 8, at most 64, inside a line) from the copy; nobody waits for them. OK or IO. */
-	int (*write)(struct far_link *link, uint64_t off, uint32_t len);
+	int (*write)(struct far_link *link, uint64_t off, uint32_t len) FARLOG_MUST_CHECK;
 	/* Send a request; its answer appears in the copy at FAR_ANSWER_OFF. OK or IO. */
-	int (*send)(struct far_link *link, const struct far_request *request);
+	int (*send)(struct far_link *link, const struct far_request *request) FARLOG_MUST_CHECK;
 	/* Take what has come back into link->done, and progress for a transport that needs it. OK; IO: the link is broken, and link->broken says by what. */
-	int (*poll)(struct far_link *link);
+	int (*poll)(struct far_link *link) FARLOG_MUST_CHECK;
 	/* Sleep until poll's answer may have changed since this call began: the caller has found nothing, and nobody has used
 	 * the link since. True: all of timeout_ns went by without an event. NULL: spinning on poll is the way. */
 	bool (*wait)(struct far_link *link, uint64_t timeout_ns);
@@ -78,7 +79,8 @@ struct far_transport {
 	enum farlog_flush_method methods[4]; /* best first; FARLOG_FLUSH_NONE ends it */
 	/* A link to uri->host and port over uri->provider; nothing is connected yet, and copy is NULL until the first connect, which makes it by
 	 * far_copy. OK, UNSUPPORTED (library or device not there), NO_MEMORY. */
-	int (*open)(const char *text, const struct uri *uri, struct far_link **link, struct farlog_error *error);
+	int (*open)(const char *text, const struct uri *uri, struct far_link **link, struct farlog_error *error)
+		FARLOG_MUST_CHECK;
 };
 
 extern const struct far_transport far_verbs;

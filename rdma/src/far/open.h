@@ -13,7 +13,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 
 #ifdef FARLOG_FAULT
 /* region_far_link -- what carries it: a benchmark looks at its account. */
-struct far_link *region_far_link(struct region *region);
+struct far_link *region_far_link(struct region *region) FARLOG_MUST_CHECK;
 /* region_far_doze_ns -- how long the thread that connects again waits between finding nothing to do and its sleep. */
 extern uint64_t region_far_doze_ns;
 #endif

@@ -458,7 +458,7 @@ static bool verbs_wait(struct far_link *far, uint64_t timeout_ns)
 	fds[2] = (struct pollfd){.fd = link->device.context->async_fd, .events = POLLIN};
 	ready = ppoll(fds, 3, &timeout, NULL);
 	if (ready > 0 && (fds[1].revents | fds[2].revents) != 0)
-		look_around(link);
+		may_fail(look_around(link)); /* what it finds ends the link, and the next poll says so */
 	return ready == 0 && nap_ns == timeout_ns;
 }
 

@@ -83,7 +83,7 @@ void verbs_link_release(struct verbs_link *link);
 /* verbs_link_counts -- what this connection has posted. */
 const struct verbs_counts *verbs_link_counts(const struct far_link *link);
 /* verbs_link_key -- the key that it writes with: a test takes another's. */
-uint64_t *verbs_link_key(struct far_link *link);
+uint64_t *verbs_link_key(struct far_link *link) FARLOG_MUST_CHECK;
 #endif
 
 #endif

@@ -224,7 +224,7 @@ static int tell_lost(struct farlog_consumer *consumer, uint64_t first_lsn, uint6
 	if (!consumer->is_next || first_lsn <= consumer->next_lsn)
 		return FARLOG_OK;
 	consumer->stats.lost_bytes += first_lsn - consumer->next_lsn;
-	give_notice(consumer, FARLOG_NOTICE_LOST, first_lsn, first_seq, item);
+	may_fail(give_notice(consumer, FARLOG_NOTICE_LOST, first_lsn, first_seq, item)); /* always OVERRUN, as said below */
 	consumer->next_lsn = first_lsn;
 	consumer->is_seq = false;
 	return FARLOG_OVERRUN;
@@ -259,7 +259,7 @@ bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_h
 	if (!consumer->is_place || generation != consumer->place.generation || consumer->place.lsn == 0 || header->lsn >= consumer->next_lsn || header->epoch <= consumer->place.epoch ||
 		header->epoch == consumer->told_epoch)
 		return false;
-	give_notice(consumer, FARLOG_NOTICE_REWOUND, 0, 0, item);
+	may_fail(give_notice(consumer, FARLOG_NOTICE_REWOUND, 0, 0, item)); /* always OVERRUN, as the caller says */
 	item->notice = (struct farlog_notice){.kind = FARLOG_NOTICE_REWOUND, .epoch = header->epoch, .from_lsn = header->lsn, .to_lsn = consumer->next_lsn};
 	consumer->told_epoch = header->epoch;
 	return true;

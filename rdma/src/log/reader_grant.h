@@ -8,9 +8,9 @@
 struct reader_grants;
 
 /* reader_grants_new -- none yet. NULL: out of memory. */
-struct reader_grants *reader_grants_new(void);
+struct reader_grants *reader_grants_new(void) FARLOG_MUST_CHECK;
 
 /* reader_grants_renewal -- for the openings of the regions, which have to be closed before it is freed. */
-struct region_renewal *reader_grants_renewal(struct reader_grants *grants);
+struct region_renewal *reader_grants_renewal(struct reader_grants *grants) FARLOG_MUST_CHECK;
 
 #endif

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/mutant.h"
 #include "log/shared_handle.h"
 
@@ -443,7 +444,7 @@ int shared_submit(struct farlog_shared *shared, const struct farlog_entry *entry
 	*position = reservation.position;
 	write_record(shared, &reservation);
 	/* Left or not, it is whole: what waits for it settles it. */
-	(void)publish(shared, &reservation, clock_ticks(), &deadline);
+	may_fail(publish(shared, &reservation, clock_ticks(), &deadline));
 	return FARLOG_OK;
 }
 

@@ -19,10 +19,10 @@ uint64_t shared_durable_lsn(const struct farlog_shared *shared);
 
 /* shared_beat -- what farlog_shared_heartbeats keeps, NULL = nothing. shared_end_beat -- ends it, before the writer is closed. */
 struct shared_beat;
-struct shared_beat **shared_beat(struct farlog_shared *shared);
+struct shared_beat **shared_beat(struct farlog_shared *shared) FARLOG_MUST_CHECK;
 void shared_end_beat(struct farlog_shared *shared);
 
 /* shared_writer -- what it was opened with, which does not change. */
-struct farlog_writer *shared_writer(const struct farlog_shared *shared);
+struct farlog_writer *shared_writer(const struct farlog_shared *shared) FARLOG_MUST_CHECK;
 
 #endif

@@ -14,8 +14,10 @@ struct writer_terms {
 	struct farlog_writer_terms next; /* to be taken in. Guarded by the mutex, and so is the next one */
 	struct farlog_writer_terms now;  /* copy of what the writer has, for others */
 	uint64_t is_news;                /* stored with the mutex held */
-	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position); /* the writer's own ways */
-	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position);
+	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+		FARLOG_MUST_CHECK; /* the writer's own ways */
+	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+		FARLOG_MUST_CHECK;
 };
 
 /* writer_begin_terms -- when the writer has its level, its policy, its deadline and its ways. writer_end_terms -- before it is freed; safe where they never began. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/err.h"
 #include "base/mutant.h"
 
 #define TURN_DEFAULT_NS 1000000000u
@@ -355,7 +356,7 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 		*submitted += taken;
 	}
 	if (refused != FARLOG_OK)
-		writer_refuse(writer, refused, &positions[*submitted]);
+		may_fail(writer_refuse(writer, refused, &positions[*submitted])); /* it only counts */
 	if (*submitted > 0)
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
 	/* One that was refused has end_lsn 0: it is not below anything. */

@@ -35,8 +35,10 @@ struct farlog_writer {
 	uint32_t plain_len_max;      /* a record of at most this many ring bytes may go the short way; 0: none */
 	uint64_t plain_limit_lsn;    /* if it ends before this: no PAD, no wrap, room, no pressure. A bound, which who goes the long way moves */
 	const uint64_t *plain_fence; /* the word that the short way looks at */
-	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position);
-	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position);
+	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+		FARLOG_MUST_CHECK;
+	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+		FARLOG_MUST_CHECK;
 	bool is_persisting;
 	union {
 		struct {
@@ -104,7 +106,7 @@ int writer_stage_generally(struct farlog_writer *writer, const struct farlog_ent
 	struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* writer_stage -- the same, by the way that was chosen at opening. */
-static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+FARLOG_MUST_CHECK static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
 	struct farlog_position *position)
 {
 	/* Whoever sets terms puts another way there. */
@@ -115,7 +117,7 @@ static inline int writer_stage(struct farlog_writer *writer, const struct farlog
  * be the next. Nothing has been written yet, and nothing is unless the result is OK. */
 struct writer_watch {
 	/* NULL: nobody is told */
-	int (*recovered)(void *context, const struct farlog_writer *writer, struct farlog_error *error);
+	int (*recovered)(void *context, const struct farlog_writer *writer, struct farlog_error *error) FARLOG_MUST_CHECK;
 	void *context;
 	/* open only a ring that has lost acknowledged bytes, and whose log ends at cut_lsn since: its operator accepts
 	 * that */
@@ -184,7 +186,7 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 void writer_choose_way(struct farlog_writer *writer);
 
 /* writer_refuse -- count and say that an entry was not taken. Returns `result`. */
-int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position);
+int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* writer_account -- after ring_advance: counters and pressure. */
 void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes);

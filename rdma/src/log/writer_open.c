@@ -304,7 +304,8 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 		return error_set(error, result, 0, "ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "persist superblock of ring", uri, error);
-	(void)region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL);
+	/* Takes back the announcement of this opening: one that stays only makes the next opener wait. */
+	may_fail(region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL));
 	if (is_full)
 		return refuse_full(writer, uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;

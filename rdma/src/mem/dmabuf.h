@@ -41,7 +41,8 @@ bool dmabuf_look(const struct dmabuf_roots *roots, const char *path, struct dmab
 
 /* region_dmabuf_take -- that of the BAR which this region lies in, and *off: where in it. One for all its rings: vfio opens a device once. It stays
  * until as many have given it. NULL: `why` says what was missing. Opening the device for the first time resets it. */
-struct region_dmabuf *region_dmabuf_take(struct region *region, uint64_t *off, char why[DMABUF_WHY_LEN]);
+struct region_dmabuf *region_dmabuf_take(struct region *region, uint64_t *off, char why[DMABUF_WHY_LEN])
+	FARLOG_MUST_CHECK;
 void region_dmabuf_give(struct region_dmabuf *dmabuf);
 
 #endif

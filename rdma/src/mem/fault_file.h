@@ -11,13 +11,14 @@
 
 #ifdef FARLOG_FAULT
 
-int region_fault_file_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error);
+int region_fault_file_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+	FARLOG_MUST_CHECK;
 
 /* As those of mem/fault.h. */
 FARLOG_API void farlog_file_reseed(const char *name, uint64_t seed);
 FARLOG_API void farlog_file_drop(const char *name);
 FARLOG_API void farlog_file_arm(const char *name, uint64_t operation_count);
-FARLOG_API int farlog_file_is_dead(const char *name);
+FARLOG_API int farlog_file_is_dead(const char *name) FARLOG_MUST_CHECK;
 FARLOG_API void farlog_file_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context);
 FARLOG_API void farlog_file_crash(const char *name);
 FARLOG_API void farlog_file_kill(const char *name);

@@ -85,7 +85,7 @@ struct region_fault {
 
 extern pthread_mutex_t fault_mutex;
 
-struct fault_memory *fault_find(const char *name);
+struct fault_memory *fault_find(const char *name) FARLOG_MUST_CHECK;
 
 /* fault_draw -- of the memory's own random numbers. fault_put_words -- stores, visible at once, durable by a flush, by `writer`'s persist or by luck. */
 uint64_t fault_draw(struct fault_memory *memory);

@@ -253,9 +253,7 @@ static bool mem_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 {
 	mem_store_word(region, LAYOUT_TAIL_HINT_OFF, tail_lsn);
 	mem_store_word(region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
-	if (region->is_seal_durable)
-		(void)mem_flush(region, LAYOUT_TAIL_HINT_OFF, 2 * sizeof(uint64_t));
-	return true;
+	return !region->is_seal_durable || mem_flush(region, LAYOUT_TAIL_HINT_OFF, 2 * sizeof(uint64_t)) == FARLOG_OK;
 }
 
 static void mem_populate(struct region *region)

@@ -27,10 +27,10 @@ void region_mem_place(const struct region *region, char *path, uint64_t *off);
 
 /* region_mem_make -- a region of an open file, which is closed with it or here when that fails. name: where it lies, whose loss ends a writer; NULL = not told. */
 int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef FARLOG_FAULT
-extern int (*region_mem_msync)(void *start, size_t len, int flags); /* what stands below it in place of the kernel */
+extern int (*region_mem_msync)(void *start, size_t len, int flags) FARLOG_MUST_CHECK; /* what stands below it in place of the kernel */
 #endif
 
 int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 
 #define SPIN_NS 20000u
 #define NAP_NS 20000u
@@ -233,10 +234,13 @@ static void unpin(struct region_members *whole, unsigned i)
 	__atomic_sub_fetch(&whole->members[i].pin_count, 1, __ATOMIC_RELEASE);
 }
 
-/* members_fetch -- the header as the members have it now. What they have of records came with members_recover. */
+/* members_fetch -- the header as the members that answer have it now; as none answers, what the last one said. What they
+ * have of records came with members_recover. */
 static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_members *whole = members_of(region);
+	int result = FARLOG_IO;
+	bool has_answer = false;
 
 	(void)len;
 	if (off >= LAYOUT_DATA_OFF)
@@ -244,13 +248,14 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	for (unsigned i = 0; i < whole->count; i++) {
 		if (!pin(whole, i))
 			continue;
-		(void)region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF); /* a far one that cannot says what it said before */
+		result = region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF); /* one that cannot says what it said before */
+		has_answer |= result == FARLOG_OK;
 		unpin(whole, i);
 	}
 	members_take(whole);
 	members_show_header(whole);
 	members_give(whole);
-	return FARLOG_OK;
+	return has_answer ? FARLOG_OK : result;
 }
 
 /* members_store_word -- hints for those who read a member alone: never more than it has. The fence is for members on blocks, which keep other hosts out by it. */
@@ -340,7 +345,7 @@ static int members_lock(struct region *region, enum region_role role)
 			continue;
 		why.result = region_lock(member->region, role);
 		if (why.result != FARLOG_OK && why.result != FARLOG_HELD)
-			(void)region_refuse_lock(member->region, why.result, member->uri, &why);
+			may_fail(region_refuse_lock(member->region, why.result, member->uri, &why)); /* it only words why */
 		if (why.result != FARLOG_OK)
 			members_drop(whole, member, &why);
 	}

@@ -222,16 +222,18 @@ int region_settle(struct region *region) FARLOG_MUST_CHECK;
 int region_lock(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
 
 /* region_refuse -- what of a region failed with this result, and why: in the words of its device or target, else by errno. Returns the result. */
-int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error);
+int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
+	FARLOG_MUST_CHECK;
 
 /* region_refuse_lock -- as region_lock said, and not HELD, whose text is the caller's. */
-int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error);
+int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error)
+	FARLOG_MUST_CHECK;
 
 /* region_kind_name -- of enum farlog_region_kind, as contracts tell it. */
 const char *region_kind_name(uint32_t kind);
 
 /* region_fetch -- for those that read through base: nothing to do where base is the region. OK or IO. */
-static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)
+FARLOG_MUST_CHECK static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	return region->ops->fetch == NULL ? FARLOG_OK : region->ops->fetch(region, off, len);
 }
@@ -274,7 +276,7 @@ static inline bool region_can_be_shut(const struct region *region)
 }
 
 /* region_claim -- where a device has to be asked. */
-static inline int region_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
+FARLOG_MUST_CHECK static inline int region_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
 	return region->ops->claim == NULL ? FARLOG_OK : region->ops->claim(region, claim, error);
 }

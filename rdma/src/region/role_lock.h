@@ -25,7 +25,7 @@ void role_lock_give(int fd, uint64_t block, enum region_role role);
 int role_lock_is_taken(int fd, uint64_t block, enum region_role role) FARLOG_MUST_CHECK;
 
 /* role_lock_has_parts -- does another one hold a lock of a ring in this region, of so many bytes? 1, 0 or IO, with errno. */
-int role_lock_has_parts(int fd, uint64_t region_len);
+int role_lock_has_parts(int fd, uint64_t region_len) FARLOG_MUST_CHECK;
 
 /* role_lock_give_all -- whatever this open file has taken. */
 void role_lock_give_all(int fd);

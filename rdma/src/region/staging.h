@@ -22,7 +22,7 @@ int staging_open(struct staging *staging) FARLOG_MUST_CHECK;
 
 /* staging_map -- a copy of copy_len bytes: LAYOUT_DATA_OFF of its own, zero, then those that all share. For munmap; kept out of forked children.
  * NULL: no memory. From any thread. */
-uint8_t *staging_map(struct staging *staging, uint64_t copy_len);
+uint8_t *staging_map(struct staging *staging, uint64_t copy_len) FARLOG_MUST_CHECK;
 
 /* staging_close -- what has been mapped stays until it is unmapped. */
 void staging_close(struct staging *staging);

@@ -2,6 +2,7 @@
 #ifndef FARLOG_RECORD_H
 #define FARLOG_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -93,7 +94,7 @@ static inline uint64_t record_pad_len(const struct record_identity *identity, ui
 }
 
 /* record_pad_fits -- a PAD ends with the ring, left_in_ring from it, or with the LBA that it lies in. */
-static inline int record_pad_fits(const struct record_identity *identity, uint64_t lsn, uint64_t extent, uint64_t left_in_ring)
+static inline bool record_pad_fits(const struct record_identity *identity, uint64_t lsn, uint64_t extent, uint64_t left_in_ring)
 {
 	return extent == left_in_ring || extent == record_pad_len(identity, lsn);
 }

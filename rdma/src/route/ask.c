@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "base/err.h"
 #include "base/mutant.h"
 
 #define NAP_NS 50000u
@@ -138,7 +139,7 @@ static void count_refusal(struct route_step *step)
 		if (said->result == ROUTE_GROUP_ENDS)
 			said->result = FARLOG_OK; /* another leg refuses the record */
 		else if (said->result != FARLOG_OK && step->runs[i].way == ROUTE_WAY_DIRECT && leg->far != NULL)
-			(void)writer_refuse(leg->far, said->result, &said->position);
+			may_fail(writer_refuse(leg->far, said->result, &said->position)); /* it only counts */
 		else if (said->result == FARLOG_FENCED)
 			said->position.epoch = (uint32_t)atomic_load_relaxed(&leg->fenced_epoch);
 	}

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <time.h>
 
+#include "base/err.h"
 #include "base/mutant.h"
 
 #define SPIN_NS 20000u
@@ -127,7 +128,7 @@ static void end_direct(struct route_step *step, unsigned i, int result)
 		late = index < late ? index : late;
 		said->result = result;
 		if (result == FARLOG_FENCED)
-			(void)writer_refuse(leg->far, FARLOG_FENCED, &said->position);
+			may_fail(writer_refuse(leg->far, FARLOG_FENCED, &said->position)); /* it only counts */
 		else
 			atomic_add(&leg->counters.unknown_count, 1);
 	}

@@ -332,7 +332,7 @@ int route_open(const struct farlog_route_config *config, bool is_threaded, farlo
 	if (result == FARLOG_OK)
 		result = start_carriers(route, error);
 	if (result != FARLOG_OK) {
-		(void)close_all(route);
+		may_fail(close_all(route)); /* nothing was appended yet */
 		return result;
 	}
 	for (uint32_t i = 0; i < route->leg_count; i++)

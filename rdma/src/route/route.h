@@ -122,7 +122,7 @@ bool route_carry(struct route_leg *leg);
 void route_drop_memory(struct route_leg *leg);
 
 /* route_carrier -- its thread. */
-void *route_carrier(void *leg);
+void *route_carrier(void *leg) FARLOG_MUST_CHECK;
 
 /* route_ask_buffer -- would it take the record now, behind before_bytes of others? Some room is kept: who opens a full spill again needs it for the record of an epoch, or could not empty it. */
 #define ROUTE_KEPT_LEN_MAX 65536u

@@ -521,7 +521,7 @@ void farlog_target_close(farlog_target *target)
 	while (target->rings != NULL) {
 		struct target_ring *ring = target->rings;
 
-		(void)take_off(target, ring, NULL);
+		may_fail(take_off(target, ring, NULL)); /* while the target closes, target_shut_out says OK */
 		pthread_mutex_unlock(&target->mutex);
 		target_free_ring(target, ring);
 		pthread_mutex_lock(&target->mutex);
@@ -530,7 +530,7 @@ void farlog_target_close(farlog_target *target)
 		struct target_ring *page = target->pages;
 
 		target->pages = page->next;
-		(void)empty_ring(target, page, NULL);
+		may_fail(empty_ring(target, page, NULL)); /* as above */
 		pthread_mutex_unlock(&target->mutex);
 		target_free_ring(target, page);
 		pthread_mutex_lock(&target->mutex);

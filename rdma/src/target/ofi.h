@@ -143,6 +143,6 @@ void ofi_door_stop(struct ofi_door *door);
 bool ofi_door_look(struct ofi_door *door);
 
 /* ofi_door_visitor -- the one that has waited longest, to be freed; its info is the caller's. NULL: there is none. */
-struct ofi_visitor *ofi_door_visitor(struct ofi_door *door);
+struct ofi_visitor *ofi_door_visitor(struct ofi_door *door) FARLOG_MUST_CHECK;
 
 #endif

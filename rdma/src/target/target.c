@@ -107,7 +107,7 @@ static int refuse_epoch(struct target_ring *ring, uint32_t epoch, struct far_ref
 	char text[sizeof(refusal->text)];
 
 	snprintf(text, sizeof(text), "epoch %u is fenced: ring \"%.40s\" demands at least %lu; acquire a new grant", epoch, ring->name, epoch_min);
-	refuse(ring, refusal, FARLOG_FENCED, text);
+	may_fail(refuse(ring, refusal, FARLOG_FENCED, text)); /* it only words why */
 	refusal->epoch_min = (uint32_t)epoch_min;
 	refusal->tail_lsn = log_end(ring, epoch, &is_exact);
 	refusal->is_tail_exact = is_exact;

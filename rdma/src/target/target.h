@@ -30,7 +30,7 @@ struct target_conn_ops {
 	 * transport calls target_leave afterwards, as at every end of a connection. Else what the device or provider did not do is in the text; the peer
 	 * may still write, the connection stays, and revoke may be called again. With no lock of target/target.c held: by the transport's own thread (from
 	 * target_admit), which does it there and then, or by any other, which waits until the transport's thread has tried. */
-	int (*revoke)(struct target_conn *conn, struct farlog_error *error);
+	int (*revoke)(struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
 	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's thread. */
 	void (*write_word)(struct target_conn *conn, uint64_t off, uint64_t value);
 	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold what target/target.c holds; never blocks. */
@@ -66,9 +66,10 @@ struct target_grant {
 struct target_transport {
 	const char *scheme;
 	/* Listen at uri->host:port, write the port that it got into target->uri, and start the thread. OK, UNSUPPORTED, IO (port in use ...). */
-	int (*open)(struct farlog_target *target, const char *text, const struct uri *uri, void **listener, struct farlog_error *error);
+	int (*open)(struct farlog_target *target, const char *text, const struct uri *uri, void **listener, struct farlog_error *error)
+		FARLOG_MUST_CHECK;
 	/* Register the bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own. Before any admission. */
-	int (*expose)(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
+	int (*expose)(void *listener, struct target_ring *ring, void **key, struct farlog_error *error) FARLOG_MUST_CHECK;
 	void (*withdraw)(void *listener, struct target_ring *ring, void *key);
 	/* Of libfabric: by which provider it listens, and whether that says that its commit flushes. NULL: it is not libfabric's. */
 	const char *(*provider)(const void *listener, bool *is_committing);
@@ -161,7 +162,8 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer);
 
 /* target_find_grant -- by token alone: a wrong one must not learn which rings there are. NULL; or the grant, and its ring. The mutex is held. */
-struct target_grant *target_find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring);
+struct target_grant *target_find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring)
+	FARLOG_MUST_CHECK;
 
 /* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known. By the transport's thread. */
 void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal);

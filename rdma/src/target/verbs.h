@@ -106,7 +106,8 @@ int verbs_expose(void *listener, struct target_ring *ring, void **key, struct fa
 void verbs_withdraw(void *listener, struct target_ring *ring, void *key);
 
 /* verbs_expose_mr -- register a piece of a ring that is exposed, once more, for these rights. NULL: errno. */
-struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access);
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access)
+	FARLOG_MUST_CHECK;
 
 /* verbs_keys_make -- by windows where the queue pair has them, else by registrations. 0; else the queue pair is useless, and what was made is to be freed. */
 int verbs_keys_make(struct verbs_conn *conn) FARLOG_MUST_CHECK;

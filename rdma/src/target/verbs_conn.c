@@ -92,7 +92,7 @@ void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 		pause_revocation();
 		if (!is_broken) /* else the cause is known */
 			count_denied(conn);
-		(void)stop_queue(conn);
+		may_fail(stop_queue(conn)); /* free_all stops it again, and judges */
 		if (conn->is_admitted && !conn->is_goodbye)
 			listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */
 	}
@@ -413,7 +413,7 @@ void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *even
 	if (conn == NULL) {
 		struct rdma_cm_id *id = event->id;
 
-		refuse(&refusal, FARLOG_NO_MEMORY, "the target is out of memory");
+		may_fail(refuse(&refusal, FARLOG_NO_MEMORY, "the target is out of memory")); /* it only words why */
 		listener->lib->reject(id, &refusal, sizeof(refusal));
 		listener->lib->ack_cm_event(event);
 		listener->lib->destroy_id(id);

@@ -67,6 +67,7 @@ int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, 
 int verbs_channel_open(const struct lib_verbs *lib, const char *text, struct rdma_event_channel **channel, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_await -- the next event of a channel, which the caller acknowledges; NULL at until_ns. */
-struct rdma_cm_event *verbs_await(const struct lib_verbs *lib, struct rdma_event_channel *channel, uint64_t until_ns);
+struct rdma_cm_event *verbs_await(const struct lib_verbs *lib, struct rdma_event_channel *channel, uint64_t until_ns)
+	FARLOG_MUST_CHECK;
 
 #endif

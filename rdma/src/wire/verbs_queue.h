@@ -147,7 +147,7 @@ static inline void verbs_begin(struct verbs_queue *queue)
 }
 
 /* verbs_ring -- 0 or errno: then nothing of it was posted, and the connection is to be ended. */
-static inline int verbs_ring(struct verbs_queue *queue)
+FARLOG_MUST_CHECK static inline int verbs_ring(struct verbs_queue *queue)
 {
 	VERBS_COUNT(queue, doorbell_count, 1);
 	return ibv_wr_complete(queue->qpx);

@@ -1,13 +1,13 @@
 /* test_members_judged.c -- which logs an opening goes by: not one whose media lost what was acknowledged, and not one that
  * another writer of the same number began. On adversarial memories. */
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "region_members.h"
-#include "superblock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
+#include "members/members.h"
+#include "region/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define WHOLE "members:2 fault:judged-1 fault:judged-2 fault:judged-3"
