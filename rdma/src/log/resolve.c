@@ -100,7 +100,9 @@ static bool load_head(const struct farlog_writer *writer, const struct resolve_s
 		is_known = region_fetch(region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
 		region->until_ns = 0;
 	}
-	return is_known && head->head_lsn <= lsn && sight->credit_lsn <= lsn;
+	/* A head that is still a lap behind is one that could not be fetched: what lay there has been written over. */
+	return is_known && head->head_lsn <= lsn && sight->credit_lsn <= lsn &&
+		sight->appended_lsn - head->head_lsn <= writer->identity.capacity;
 }
 
 /* writer_resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a
