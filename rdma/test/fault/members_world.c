@@ -3,9 +3,10 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
+#include "base/err.h"
+#include "log/writer.h"
 #include "mem/fault.h"
 #include "region/superblock.h"
-#include "log/writer.h"
 
 struct members_world world;
 
@@ -73,7 +74,7 @@ static void replace(unsigned i)
 	if (farlog_ring_format(world.uris[i], &world.config, NULL) != FARLOG_OK)
 		FAIL("format %s anew", world.uris[i]);
 	if (world.granted > 0) /* who makes a ring for a stream lets none of before into it: these have the uuid of the one that is lost, and would not take this one */
-		(void)farlog_ring_fence(world.uris[i], world.granted, NULL);
+		may_fail(farlog_ring_fence(world.uris[i], world.granted, NULL));
 	farlog_fault_set_slowness(world.names[i], 128);
 	farlog_fault_set_away(world.names[i], world.is_away[i]);
 }
@@ -188,7 +189,7 @@ void append(struct side *side)
 	int result;
 
 	if (below(4) == 0) {
-		(void)farlog_submit(side->writer, &entry, &position); /* its outcome is nobody's business */
+		may_fail(farlog_submit(side->writer, &entry, &position)); /* its outcome is nobody's business */
 		payload[0] = world.next_id++;
 	}
 	result = farlog_append(side->writer, &entry, DEADLINE_NS, &position);
@@ -221,7 +222,7 @@ void tend(struct side *side)
 		return;
 	members_tend(side->writer->region);
 	if (below(2))
-		(void)side->writer->region->ops->poll(side->writer->region);
+		may_fail(side->writer->region->ops->poll(side->writer->region));
 	for (unsigned i = 0; i < members_of(side->writer->region)->count; i++)
 		world.joins += members_of(side->writer->region)->members[i].rejoin_count > 0;
 	check_taken(side->writer);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/mutant.h"
 #include "mem/fault.h"
 
@@ -63,7 +64,7 @@ int runs_main(const struct runs *runs, int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%s: SEED=%lu\n", runs->name, seed);
-	clock_start();
+	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return play_mutants(runs, seed);
 	has_failed = play(runs, seed, runs_number("RUNS", runs->run_count), (int)runs_number("MUTANT", 0), &run);

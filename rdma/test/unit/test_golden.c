@@ -229,7 +229,7 @@ static void check_ring(const char *name, struct region *region)
 	assert_true(head_load(region, &superblock, &head));
 	assert_int_equal(head.head_lsn, number_of(name, "head_lsn"));
 	assert_int_equal(head.head_seq, number_of(name, "head_seq"));
-	recover_scan(region, &superblock, &head, &scan);
+	assert_int_equal(recover_scan(region, &superblock, &head, &scan), FARLOG_OK);
 	assert_int_equal(scan.tail.lsn, number_of(name, "tail_lsn"));
 	assert_int_equal(scan.tail.seq, number_of(name, "next_seq"));
 	assert_int_equal(scan.tail.epoch, number_of(name, "tail_epoch"));

@@ -58,7 +58,7 @@ static uint64_t hinted_of(const char *uri)
 	farlog_reader *reader = unit_read(uri, FARLOG_START_HEAD, false);
 	struct farlog_ring_status status;
 
-	farlog_reader_status(reader, &status);
+	may_fail(farlog_reader_status(reader, &status));
 	farlog_reader_close(reader);
 	return status.durable_lsn;
 }

@@ -154,7 +154,7 @@ static uint64_t drain_parts(farlog_reader *reader, size_t part_len, uint64_t pau
 
 		if (result == FARLOG_OK) {
 			count += batch.record_count;
-			(void)farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch);
+			may_fail(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch));
 			continue;
 		}
 		*last = result;

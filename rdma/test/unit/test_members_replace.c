@@ -103,8 +103,8 @@ static void step(farlog_writer *writer)
 	uint64_t durable_lsn;
 
 	members_tend(writer->region);
-	(void)writer->region->ops->poll(writer->region);
-	(void)farlog_poll(writer, &durable_lsn);
+	may_fail(writer->region->ops->poll(writer->region));
+	may_fail(farlog_poll(writer, &durable_lsn));
 }
 
 static bool is_taken(farlog_writer *writer)

@@ -501,7 +501,7 @@ static bool release_unshared(void)
 	drain = open_members(true);
 	drain->members->current = 0;
 	await_batch(drain, &batch);
-	(void)farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch);
+	may_fail(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch));
 	is_moved = head_of(0) > 128 || head_of(1) > 128 || head_of(2) > 128;
 	farlog_reader_close(drain);
 	return is_moved;

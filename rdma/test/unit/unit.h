@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/err.h"
 #include "farlog/farlog.h"
 #include "mem/fault.h"
 
