@@ -249,7 +249,8 @@ static int check_drained(struct region *region, const char *uri, struct farlog_e
 	if (superblock_load(region, uri, &superblock, NULL) != FARLOG_OK || !head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\" is damaged; to remove it with whatever it holds, set is_forced", uri);
 	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "read undrained records of ring \"%s\"; to remove it with whatever it holds, set is_forced", uri);
+		return region_refuse(region, FARLOG_IO,
+			"not removed (is_forced removes it with whatever it holds): read undrained records of ring", uri, error);
 	if (scan.tail.lsn < recover_acknowledged_lsn(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; to remove it with whatever it holds, set "
@@ -404,7 +405,7 @@ int farlog_region_list(const char *uri, struct farlog_region_status *status, str
 	if (result == FARLOG_OK) {
 		result = directory_load(region, uri, directory, error);
 		if (result == FARLOG_OK && list(region, directory, status, rings, room) != FARLOG_OK)
-			result = error_set(error, FARLOG_IO, errno, "list region \"%s\"", uri);
+			result = region_refuse(region, FARLOG_IO, "list region", uri, error);
 	}
 	if (region != NULL)
 		region->ops->close(region);

@@ -346,23 +346,24 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 	struct recover_scan scan;
 	int result = MUTANT(FENCED_NOT_FLUSHED) ? FARLOG_OK : region->ops->flush(region, 0, region->contract.size_bytes);
 
-	if (result == FARLOG_OK)
-		result = superblock_load(region, ring->name, &superblock, error);
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "fence ring \"%s\": make what was written durable", ring->name);
+		return region_refuse(region, result, "fence: make durable what was written to ring", ring->name, error);
+	result = superblock_load(region, ring->name, &superblock, error);
+	if (result != FARLOG_OK)
+		return result;
 	if (memcmp(superblock.ring_uuid, ring->ring_uuid, sizeof(ring->ring_uuid)) != 0)
 		return error_set(error, FARLOG_NOT_A_RING, 0, "fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
 	head_start(&superblock, &head);
 	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "fence ring \"%s\": read undrained records", ring->name);
+		return region_refuse(region, FARLOG_IO, "fence: read undrained records of ring", ring->name, error);
 	*tail_lsn = scan.tail.lsn;
 	*tail_epoch = superblock.writer_epoch;
 	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))
 		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	if (!MUTANT(FLOOR_NOT_FLUSHED) && region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "fence ring \"%s\": persist the epoch floor", ring->name);
+		return region_refuse(region, FARLOG_IO, "fence: persist the epoch floor of ring", ring->name, error);
 	return FARLOG_OK;
 }
 
