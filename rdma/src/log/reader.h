@@ -80,6 +80,13 @@ int reader_look(struct farlog_reader *reader) FARLOG_MUST_CHECK;
 /* reader_refresh -- by the header that has just been fetched: who writes here. */
 void reader_refresh(struct farlog_reader *reader);
 
+/* reader_is_back -- has its connection been another one since there were so many? What was seen before then is not
+ * what is there now: the target's host may have been without power, and another drain may have been in. */
+static inline bool reader_is_back(const struct farlog_reader *reader, uint64_t comeback_count)
+{
+	return reader->region->comeback_count != comeback_count && !MUTANT(COMEBACK_UNSEEN);
+}
+
 /* reader_is_of_log -- false: a record found here is of an epoch that ended before it. Only a ring that one of the later writers did not have, as
  * a member of several, has any. */
 static inline bool reader_is_of_log(const struct farlog_reader *reader, uint64_t lsn, uint32_t epoch)

@@ -104,7 +104,7 @@ int reader_release_ring(struct farlog_reader *reader, const struct head_slot *sl
 	if (!reader->is_drain || slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq ||
 		slot->head_lsn > reader->cursor.lsn || slot->last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
-	is_to_look = reader->is_release_open || reader->is_resync_needed || reader->comeback_count != reader->region->comeback_count;
+	is_to_look = reader->is_release_open || reader->is_resync_needed || reader_is_back(reader, reader->comeback_count);
 	if (reader->is_release_open)
 		result = end_release(reader);
 	if (result == FARLOG_OK && is_to_look)
@@ -131,9 +131,9 @@ int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot
 
 	if (reader->is_release_open)
 		result = end_release(reader);
-	if (result == FARLOG_OK && reader->comeback_count != reader->region->comeback_count)
+	if (result == FARLOG_OK && reader_is_back(reader, reader->comeback_count))
 		result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
-	if (result == FARLOG_OK && reader->comeback_count != reader->region->comeback_count)
+	if (result == FARLOG_OK && reader_is_back(reader, reader->comeback_count))
 		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
 	if (result != FARLOG_OK || slot->head_lsn <= reader->released.head_lsn)
 		return result;

@@ -111,6 +111,7 @@ static int read_from(struct reader_members *members, struct reader_member *membe
 
 	reader_members_place(members, member);
 	member->held_lsn = 0;
+	member->comeback_count = member->reader->region->comeback_count;
 	result = reader_read_ring(member->reader, buf, buf_len, batch);
 	if (result == FARLOG_OK)
 		result = reader_members_hold_back(members, member, buf, batch);

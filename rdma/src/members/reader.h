@@ -21,6 +21,7 @@ struct reader_member {
 	bool is_away;             /* it did not answer the last time */
 	uint64_t look_at_ns;      /* with is_away: not before */
 	uint64_t reopen_at_ns;    /* and if it is still away then, it is opened anew: its link may have given up */
+	uint64_t comeback_count;  /* of its region, before the batch was read that it showed last */
 	uint64_t held_lsn;        /* end of what it showed last and was held back; 0: nothing */
 	uint32_t reached_epoch;   /* its log goes, without a gap, as far as the first record of that epoch */
 	struct farlog_error trouble;

@@ -90,7 +90,7 @@ static int is_same(struct reader_member *member, struct record_cursor at, const 
 	if (result == FARLOG_OK)
 		result = make_durable(member, from_lsn, batch->next_lsn);
 	/* What was seen before a power cut of its host is not what was flushed after it. */
-	return result == FARLOG_OK && reader->region->comeback_count != comeback_count ? FARLOG_IO : result;
+	return result == FARLOG_OK && reader_is_back(reader, comeback_count) ? FARLOG_IO : result;
 }
 
 /* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, or as far as that begins, durably: the member was told of it when it had all that
@@ -115,7 +115,9 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 		record_advance(&at, &found);
 	}
 	walk_end(&walk);
-	if ((at.epoch == members->epoch || at.lsn >= begun_lsn) && make_durable(member, from_lsn, at.lsn) == FARLOG_OK && reader->region->comeback_count == comeback_count)
+	if (at.epoch != members->epoch && at.lsn < begun_lsn)
+		return false;
+	if (make_durable(member, from_lsn, at.lsn) == FARLOG_OK && !reader_is_back(reader, comeback_count))
 		member->reached_epoch = members->epoch;
 	return member->reached_epoch == members->epoch;
 }
@@ -127,7 +129,7 @@ static bool do_enough_have(struct reader_members *members, struct reader_member 
 	bool is_of_epoch = batch->last_epoch == members->epoch;
 	unsigned count = (is_of_epoch || reaches_epoch(members, read, *from)) && make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
 
-	if (count == 0)
+	if (count == 0 || reader_is_back(read->reader, read->comeback_count)) /* nor was that one's batch */
 		return false;
 	for (unsigned i = 0; i < members->count && count < members->needed; i++) {
 		struct reader_member *member = &members->member[i];
