@@ -44,6 +44,7 @@ type routeFeed struct {
 	asideAt       time.Time               // when it was told last that a leg does not keep up
 	beatAt        time.Time               // the next time, however busy other legs are
 	retryAt       time.Time               // for new rules, when there was no grant for them
+	slow          *slowReporter           // nil: the host agent grants
 }
 
 func (o *appendOptions) validateRoute() error {
@@ -140,6 +141,7 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 			f.legs = legs
 			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(legs)), "leg", "legs"))
 			f.followLegs(ctx, legs)
+			f.reportSlow(ctx, legs)
 			return nil
 		}
 		if isRetried := isPassing(err) || errors.Is(err, farlog.ErrFenced); !isRetried || time.Now().After(until) || !pause(ctx, openRetryInterval) {
@@ -435,6 +437,7 @@ func (f *routeFeed) tellAside(positions []farlog.RoutePosition) {
 	f.asideAt = time.Now()
 	for _, leg := range f.route.Stats() {
 		if leg.Required && leg.Behind > 0 || leg.Dropped > 0 {
+			f.offerSlow(leg)
 			f.talk.printf("leg %s does not keep up (%s): spilled %d, dropped %d, %d bytes behind%s", leg.Name, leg.State, leg.Spilled, leg.Dropped, leg.Behind, strings.TrimSuffix(": "+leg.Text, ": "))
 		}
 	}

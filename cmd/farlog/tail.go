@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,10 +189,12 @@ type tailer struct {
 	committed time.Time
 	isAway    bool
 	renewal   *tailRenewal // of a grant of the control plane; nil: there is none to be renewed
+	slow      *slowReporter
+	options   tailOptions
 }
 
 func runTail(ctx context.Context, env *environment, options tailOptions) error {
-	t := &tailer{env: env, printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
+	t := &tailer{env: env, options: options, printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // with it what renews the grant ends
 	config, err := t.configure(ctx, options)
@@ -240,6 +243,7 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 		}
 		config.RingURI, config.Token, config.Members = place.uri, place.options.Token, place.options.Members
 		t.renewal = startRenewing(ctx, t.env, options, place)
+		t.slow = newSlowReporter(ctx, t.env, nil, options.stream)
 	}
 	var place writerPlace
 	switch {
@@ -316,6 +320,11 @@ func (t *tailer) notice(n consume.Notice) {
 		text += "; --store DIR would have them"
 	}
 	fmt.Fprintln(t.env.stderr, text)
+	if n.Kind == consume.NoticeRewound {
+		return
+	}
+	stats, holder := t.consumer.Stats(), t.env.holder(cmp.Or(t.options.name, "farlog tail"))
+	t.slow.offer(&apiv1.SlowConsumer{Stream: t.options.stream, Holder: holder, LagBytes: stats.LagBytes, LostBytes: stats.Lost, Reason: n.String()})
 }
 
 // step prints one record. False: there is nothing new.

@@ -32,6 +32,7 @@ import (
 //	state/drains/<id>                  DrainState, as last reported, without its streams; in bytes
 //	state/drain_streams/<id>/<name>    DrainProgress, as last reported; in bytes
 //	state/hosts/<name>                 HostState, as last measured, but for small differences
+//	state/slow/<name>#<who>            SlowConsumer, under a lease that nobody renews
 //	state/live/targets/<id>            Agent, under the agent's lease
 //	state/live/drains/<id>             Agent, under the agent's lease
 //	state/seen                         nothing: written where a reader waits for an event
@@ -55,6 +56,7 @@ const (
 	keyTargetRings  = keyRoot + "state/target_rings/"
 	keyDrainStreams = keyRoot + "state/drain_streams/"
 	keyHosts        = keyRoot + "state/hosts/"
+	keySlow         = keyRoot + "state/slow/"
 	keyLiveTargets  = keyRoot + "state/live/targets/"
 	keyLiveDrains   = keyRoot + "state/live/drains/"
 	keySeen         = keyRoot + "state/seen"

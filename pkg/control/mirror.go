@@ -45,6 +45,7 @@ type view struct {
 	targets        map[string]*api.TargetState
 	drains         map[string]*api.DrainState
 	hosts          map[string]*api.HostState
+	slow           map[string]*api.SlowConsumer
 	liveTargets    map[string]*api.Agent
 	liveDrains     map[string]*api.Agent
 
@@ -62,6 +63,8 @@ type view struct {
 	measured sync.Once // room and loads, when they are asked for first
 	room     map[string]uint64
 	loads    map[string]int
+	slowOnce sync.Once // slowOf, as well
+	slowOf   map[string][]*api.SlowConsumer
 }
 
 // mirror follows etcd by a watch and publishes a view after each change. Any goroutine may read.
@@ -437,6 +440,7 @@ var kinds = map[string]kind{
 	keyDrains:       headKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
 	keyDrainStreams: partKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
 	keyHosts:        messages(func(v *view) *map[string]*api.HostState { return &v.hosts }),
+	keySlow:         messages(func(v *view) *map[string]*api.SlowConsumer { return &v.slow }),
 	keyLiveTargets:  messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
 	keyLiveDrains:   messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
 	keyEpochs: entries[uint32]{func(v *view) *map[string]uint32 { return &v.epochs }, func(key string, value []byte) (uint32, error) {

@@ -111,7 +111,7 @@ func (t *touched) note(v *view, prefix, name string) {
 		t.tellTargets(v, stream)
 	case keyEpochs:
 		t.touch(v, stream)
-	case keyGrants:
+	case keyGrants, keySlow:
 		t.tell(v, stream)
 	case keyTargetSpecs, keyDrainSpecs:
 		t.TouchAll()

@@ -39,6 +39,7 @@ const (
 	reasonCalls          = "CALLS_PER_SECOND"
 	reasonWatches        = "WATCHES_OPEN"
 	reasonReaders        = "READERS_LET_IN"
+	reasonConsumers      = "SLOW_CONSUMERS_KNOWN"
 	reasonActs           = "ACTS_WAITING"
 	reasonBodyLen        = "BODY_LEN"
 	reasonMessageLen     = "MESSAGE_LEN"

@@ -19,6 +19,8 @@ import (
 const (
 	// hostInterval is how often host agents measure and report.
 	hostInterval = 5 * time.Second
+	// hostMissed is after how many intervals without a report what a host says of its writers is too old.
+	hostMissed = 3
 	// hostKept is how old a host's measurements in etcd become while they do not move: placement goes by them for reconcile.MeasuredMax.
 	hostKept = reconcile.MeasuredMax / 3
 )
@@ -84,7 +86,7 @@ func (r *reports) keepHost(ctx context.Context, state *api.HostState) error {
 	r.mutex.Unlock()
 	now, _ := r.mirror.load()
 	before := now.hosts[state.Host]
-	if !reconcile.IsMoved(before, state) && state.Reported.AsTime().Sub(before.Reported.AsTime()) < hostKept {
+	if len(state.Stalled)+len(before.GetStalled()) == 0 && !reconcile.IsMoved(before, state) && state.Reported.AsTime().Sub(before.Reported.AsTime()) < hostKept {
 		return nil
 	}
 	value, err := encode(state)
