@@ -199,9 +199,12 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 		s.answer(conn, p, nil, refuse("INVALID", "request of more than %d bytes", packetLenMax))
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+	asking, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
-	made, err := s.handle(ctx, p, string(packet[:length]))
+	made, err := s.handle(asking, p, string(packet[:length]))
+	if err != nil && ctx.Err() != nil {
+		return // the agent is stopped: whoever asked hears that nobody answers, and asks the next one
+	}
 	s.answer(conn, p, made, err)
 }
 

@@ -15,6 +15,8 @@
 
 #define NS_PER_MS 1000000u
 #define OK_WORD "ok\n"
+#define AGAIN_FIRST_NS 10000000u /* before the second attempt; doubled for each further one */
+#define AGAIN_LAST_NS 400000000u
 
 const char *agent_socket(const char *given)
 {
@@ -23,6 +25,12 @@ const char *agent_socket(const char *given)
 	if (given != NULL && given[0] != '\0')
 		return given;
 	return told != NULL && told[0] != '\0' ? told : AGENT_SOCKET_DEFAULT;
+}
+
+/* is_passing -- errno of an agent that is away, or has too many at its door. */
+static bool is_passing(int os_errno)
+{
+	return os_errno == ENOENT || os_errno == ECONNREFUSED || os_errno == ECONNRESET || os_errno == EPIPE || os_errno == EAGAIN;
 }
 
 static int refuse_connect(const char *path, const char *what, int os_errno, struct farlog_error *error)
@@ -37,6 +45,7 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int failure;
+	int result;
 
 	if (strlen(path) > AGENT_SOCKET_LEN_MAX)
 		return error_set(error, FARLOG_INVALID, 0, "%s: host agent at \"%s\": expected a path of at most %u bytes", what, path, AGENT_SOCKET_LEN_MAX);
@@ -48,7 +57,9 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 		return FARLOG_OK;
 	failure = errno;
 	close(*fd);
-	return refuse_connect(path, what, failure, error);
+	result = refuse_connect(path, what, failure, error);
+	errno = failure; /* for who tries again */
+	return result;
 }
 
 /* wait_until -- false when the time came first, or the bell rang. */
@@ -109,7 +120,9 @@ static int judge(const char *path, const char *what, const struct agent_reply *r
 	return error_set(error, result_named(name), 0, "%s: %s", what, text);
 }
 
-int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error)
+/* ask_once -- *is_away: nobody listens there, or who did has gone without an answer. */
+static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply,
+	bool *is_away, struct farlog_error *error)
 {
 	size_t len = strlen(request);
 	ssize_t got = -1;
@@ -119,11 +132,13 @@ int agent_call_until(const char *socket_path, const char *what, const char *requ
 	memset(reply, 0, sizeof(*reply));
 	reply->fd = -1;
 	result = connect_to(socket_path, what, &fd, error);
+	*is_away = result != FARLOG_OK && result != FARLOG_INVALID && is_passing(errno);
 	if (result != FARLOG_OK)
 		return result;
-	errno = 0;
+	errno = EINPROGRESS; /* of a wait that was in vain */
 	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, bell, until_ns))
 		got = receive(fd, reply);
+	*is_away = got == 0 || (got < 0 && is_passing(errno));
 	if (got <= 0)
 		result = error_set(error, FARLOG_IO, errno, "%s: no answer of the host agent at \"%s\"", what, socket_path);
 	close(fd);
@@ -138,7 +153,49 @@ int agent_call_until(const char *socket_path, const char *what, const char *requ
 
 int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error)
 {
-	return agent_call_until(socket_path, what, request, until_ns, -1, reply, error);
+	bool is_away;
+
+	return ask_once(socket_path, what, request, until_ns, -1, reply, &is_away, error);
+}
+
+/* has_directory -- whether an agent may come to listen at a path. */
+static bool has_directory(const char *socket_path)
+{
+	char directory[AGENT_SOCKET_LEN_MAX + 1];
+	const char *slash = strrchr(socket_path, '/');
+
+	if (slash == NULL || slash == socket_path)
+		return true;
+	memcpy(directory, socket_path, (size_t)(slash - socket_path));
+	directory[slash - socket_path] = '\0';
+	return access(directory, F_OK) == 0;
+}
+
+/* rest -- about so long, and not as long as others. False: the bell rang. */
+static bool rest(uint64_t pause_ns, int bell)
+{
+	uint64_t random = (clock_monotonic_ns() ^ (uint64_t)getpid() << 20) * 0x9E3779B97F4A7C15ull >> 32;
+	struct pollfd wanted = {.fd = bell, .events = POLLIN};
+
+	pause_ns = pause_ns / 2 + random % pause_ns;
+	return poll(&wanted, 1, (int)(pause_ns / NS_PER_MS)) <= 0;
+}
+
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error)
+{
+	uint64_t away_until_ns = clock_after_ns(AGENT_AWAY_NS);
+	uint64_t pause_ns = AGAIN_FIRST_NS;
+
+	for (;;) {
+		bool is_away;
+		int result = ask_once(socket_path, what, request, until_ns, bell, reply, &is_away, error);
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (!is_away || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= away_until_ns || !has_directory(socket_path) ||
+			!rest(pause_ns, bell))
+			return result;
+		pause_ns = 2 * pause_ns < AGAIN_LAST_NS ? 2 * pause_ns : AGAIN_LAST_NS;
+	}
 }
 
 void agent_tell(const char *socket_path, const char *note)
