@@ -38,6 +38,7 @@ const (
 	reasonNotInBackup    = "NOT_IN_BACKUP"
 	reasonCalls          = "CALLS_PER_SECOND"
 	reasonWatches        = "WATCHES_OPEN"
+	reasonWriterLives    = api.ReasonWriterLives
 	reasonReaders        = "READERS_LET_IN"
 	reasonConsumers      = "SLOW_CONSUMERS_KNOWN"
 	reasonActs           = "ACTS_WAITING"

@@ -53,6 +53,9 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err := completeHolder(ctx, request); err != nil {
 		return nil, err
 	}
+	if answer, err := s.grantedBefore(ctx, request); answer != nil || err != nil {
+		return answer, err
+	}
 	var now *view
 	var rings []*api.RingState
 	err := inSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
@@ -65,6 +68,11 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	admitting, err := now.admitting(rings, request)
 	if err != nil {
 		return nil, err
+	}
+	if request.SparesWriter {
+		if err := s.spare(ctx, request, admitting); err != nil {
+			return nil, err
+		}
 	}
 	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
 	// The caller may have seen that before the target has.
@@ -82,6 +90,11 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
+	return s.confirmed(ctx, request, now, granted, admitting)
+}
+
+// confirmed is the answer, when the targets have fenced and admitted.
+func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterRequest, now *view, granted *api.Grant, admitting *admitting) (*api.AcquireWriterResponse, error) {
 	wanted := admitting.confirmation(now, request.Stream, granted.Epoch)
 	if slices.Contains(wanted.isAsked, true) {
 		err := inSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
@@ -159,6 +172,7 @@ func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *ap
 		RecordLenMax: stream.Spec.RecordLenMax,
 		Deadline:     stream.Spec.Deadline,
 		Holder:       request.Holder,
+		RequestId:    request.RequestId,
 	}
 	for i, ring := range rings {
 		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(v.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}

@@ -5371,7 +5371,10 @@ type AcquireWriterRequest struct {
 	Transport string `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"`
 	// Of one wish for a grant, however often it is asked for (AIP-155): a UUID. While the stream's newest grant has the same one, of the same
 	// holder, it is given again, with the same epoch. Empty: each call is another wish.
-	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// No writer that lives is fenced: while another process has the stream, and this grant would fence it, the call waits a moment
+	// and is FAILED_PRECONDITION then. A ring on the holder's own host is its lock's, whatever is said here.
+	SparesWriter  bool `protobuf:"varint,6,opt,name=spares_writer,json=sparesWriter,proto3" json:"spares_writer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5439,6 +5442,13 @@ func (x *AcquireWriterRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *AcquireWriterRequest) GetSparesWriter() bool {
+	if x != nil {
+		return x.SparesWriter
+	}
+	return false
 }
 
 type AcquireWriterResponse struct {
@@ -7311,8 +7321,9 @@ type AcquireRouteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Route         string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
 	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
-	Streams       []string               `protobuf:"bytes,4,rep,name=streams,proto3" json:"streams,omitempty"`     // only these of its streams; none: all
+	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"`                               // as in AcquireWriterRequest
+	Streams       []string               `protobuf:"bytes,4,rep,name=streams,proto3" json:"streams,omitempty"`                                   // only these of its streams; none: all
+	SparesWriters bool                   `protobuf:"varint,5,opt,name=spares_writers,json=sparesWriters,proto3" json:"spares_writers,omitempty"` // as in AcquireWriterRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7373,6 +7384,13 @@ func (x *AcquireRouteRequest) GetStreams() []string {
 		return x.Streams
 	}
 	return nil
+}
+
+func (x *AcquireRouteRequest) GetSparesWriters() bool {
+	if x != nil {
+		return x.SparesWriters
+	}
+	return false
 }
 
 // LegGrant is the right to write one stream of a route, or why there is none.
@@ -8846,7 +8864,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
-	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\xbe\x01\n" +
+	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\xe3\x01\n" +
 	"\x14AcquireWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1d\n" +
@@ -8854,7 +8872,8 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\x12&\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18$R\trequestId\"?\n" +
+	"request_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18$R\trequestId\x12#\n" +
+	"\rspares_writer\x18\x06 \x01(\bR\fsparesWriter\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"L\n" +
 	"\x15ReportConsumerRequest\x123\n" +
@@ -8988,12 +9007,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"f\n" +
 	"\x13WatchRoutesResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x123\n" +
-	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\x8e\x01\n" +
+	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\xb5\x01\n" +
 	"\x13AcquireRouteRequest\x12\x14\n" +
 	"\x05route\x18\x01 \x01(\tR\x05route\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
 	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x18\n" +
-	"\astreams\x18\x04 \x03(\tR\astreams\"\x81\x01\n" +
+	"\astreams\x18\x04 \x03(\tR\astreams\x12%\n" +
+	"\x0espares_writers\x18\x05 \x01(\bR\rsparesWriters\"\x81\x01\n" +
 	"\bLegGrant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.farlog.v1.GrantR\x05grant\x12\x14\n" +
