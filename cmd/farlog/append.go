@@ -99,7 +99,7 @@ over between two records.`,
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
-	flags.BoolVar(&options.isTakeover, "takeover", false, "with --stream: fence a living writer that holds it")
+	flags.BoolVar(&options.isTakeover, "takeover", false, "with --stream or --route: fence a living writer that holds the stream, or one of the route's")
 	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat (default: never)")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
@@ -153,8 +153,8 @@ func (o *appendOptions) validate() error {
 	switch {
 	case o.isStandby && o.stream == "":
 		return usageErrorf("--standby: expected with --stream: the control plane says who writes")
-	case o.isTakeover && (o.stream == "" || o.isStandby):
-		return usageErrorf("--takeover: expected with --stream, and without --standby, which waits for its writer's end")
+	case o.isTakeover && (o.ring != "" || o.isStandby):
+		return usageErrorf("--takeover: expected with --stream or --route, and without --standby, which waits for its writer's end")
 	case o.hungAfter != 0 && !o.isStandby:
 		return usageErrorf("--hung-after: expected with --standby")
 	case o.hungAfter < 0 || o.hungAfter > 0 && o.hungAfter < hungAfterMin:

@@ -99,7 +99,8 @@ func (f *routeFeed) look(ctx context.Context) error {
 		return nil
 	}
 	err := withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		_, err := client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
+		var err error
+		f.opened, err = client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
 		return err
 	})
 	if err != nil {
@@ -118,6 +119,9 @@ func (f *routeFeed) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if f.client, err = f.env.dialControlOnce(); err != nil {
+		return err
+	}
+	if err := f.awaitLegsFree(ctx); err != nil {
 		return err
 	}
 	f.changes = followRoute(ctx, f.client, f.options.route)
@@ -144,7 +148,7 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 			f.reportSlow(ctx, legs)
 			return nil
 		}
-		if isRetried := isPassing(err) || errors.Is(err, farlog.ErrFenced); !isRetried || time.Now().After(until) || !pause(ctx, openRetryInterval) {
+		if !f.mayOpenAgain(legs, err) || time.Now().After(until) || !pause(ctx, openRetryInterval) {
 			return err
 		}
 		if answer, err = f.acquire(ctx); err != nil {
@@ -168,6 +172,7 @@ func (f *routeFeed) acquire(ctx context.Context) (answer *apiv1.AcquireRouteResp
 	err = withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
 		answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
 			Route: f.options.route, Transport: f.options.transport, Holder: f.env.holder(f.options.name),
+			SparesWriters: !f.options.isTakeover,
 		})
 		return err
 	})
@@ -206,7 +211,7 @@ func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOption
 	isCarried := leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL
 	switch {
 	case isCarried && hasAgent():
-		made.URI = "farlog://" + leg.Stream
+		made.URI = legOfAgent(leg.Stream, options)
 		made.Options = farlog.WriterOptions{Name: options.name}
 	case granted.GetError() == "":
 		place, err := placeOf(granted.GetGrant())
@@ -215,7 +220,7 @@ func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOption
 		}
 		made.URI, made.Options = place.uri, place.options
 	case isCarried:
-		made.URI = "farlog://" + leg.Stream // of an agent that may come
+		made.URI = legOfAgent(leg.Stream, options) // of an agent that may come
 	default:
 		return made, fmt.Errorf("leg %q: %s", leg.Stream, granted.GetError())
 	}
@@ -331,24 +336,6 @@ func (f *routeFeed) commit(ctx context.Context) error {
 	return nil
 }
 
-// resolve finds out about records of which not all required legs are known to have all.
-func (f *routeFeed) resolve(positions []farlog.RoutePosition, before int) error {
-	for i := range positions {
-		err := f.route.Resolve(&positions[i], resolveDeadline)
-		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until); {
-			f.count.unknown++
-			err = f.route.Resolve(&positions[i], resolveDeadline)
-		}
-		switch number := f.number() + uint64(before+i); {
-		case errors.Is(err, farlog.ErrNotFound):
-			return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s", number, f.options.route, f.legTexts(positions[i]))
-		case err != nil:
-			return fmt.Errorf("input record %d may be in some required legs of route %q: %w: %s", number, f.options.route, err, f.legTexts(positions[i]))
-		}
-	}
-	return nil
-}
-
 func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePosition) error {
 	f.count.full++
 	f.stall.isFull.Store(true)
@@ -365,21 +352,6 @@ func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePositi
 }
 
 func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + f.aside + 1 }
-
-// legTexts says of each leg how it stands, as far as something is wrong.
-func (f *routeFeed) legTexts(position farlog.RoutePosition) string {
-	var texts []string
-	for i, leg := range f.route.Stats() {
-		text := leg.Text
-		if err := position.Legs[i].Err; err != nil {
-			text = strings.TrimPrefix(text+", "+err.Error(), ", ")
-		}
-		if text != "" {
-			texts = append(texts, fmt.Sprintf("leg %s (%s): %s", leg.Name, leg.State, text))
-		}
-	}
-	return cmp.Or(strings.Join(texts, "; "), "no leg says why")
-}
 
 func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.RoutePosition) error {
 	for n := range positions {

@@ -129,7 +129,8 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		}
 		return grantOf(response.Grant)
 	}
-	asked := &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder}
+	asked := &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder,
+		RequestId: api.NewRequestID(), SparesWriter: !request.IsTakeover}
 	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse, error) { return r.client.AcquireWriter(ctx, asked) })
 	if err != nil {
 		return hostagent.Grant{}, refusalOf(err)
@@ -168,6 +169,9 @@ func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 func refusalOf(err error) error {
 	failure := status.Convert(err)
 	said := errors.New(failure.Message())
+	if api.IsWriterLiving(err) {
+		return &hostagent.Refused{Result: "HELD", Err: fmt.Errorf("%w; farlog://NAME?takeover=yes is one", said)}
+	}
 	switch failure.Code() {
 	case codes.NotFound:
 		return &hostagent.Refused{Result: "NOT_FOUND", Err: said}

@@ -30,6 +30,7 @@ type Request struct {
 	IsReader                bool
 	Stream, Name, Transport string
 	EpochSeen               uint32
+	IsTakeover              bool // a writer on another host that lives is fenced
 	PID                     int32
 }
 
@@ -266,6 +267,7 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	}
 	grant, err := s.config.Acquire(ctx, Request{
 		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
+		IsTakeover: asked.values["takeover"] == takeoverYes,
 	})
 	if err := asRefusal(err); err != nil {
 		return nil, err

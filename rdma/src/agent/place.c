@@ -73,7 +73,9 @@ int agent_ask_until(const struct stream_uri *place, const char *verb, const char
 	if (epoch_seen != 0)
 		len += snprintf(request + len, sizeof(request) - len, "epoch-seen %u\n", epoch_seen);
 	if (place->transport[0] != '\0')
-		snprintf(request + len, sizeof(request) - len, "transport %s\n", place->transport);
+		len += snprintf(request + len, sizeof(request) - len, "transport %s\n", place->transport);
+	if (place->is_takeover && strcmp(verb, "writer") == 0)
+		snprintf(request + len, sizeof(request) - len, "takeover yes\n");
 	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), bell, reply, error);
 }
 

@@ -102,9 +102,11 @@ static int name_spill(const struct named_route *named, struct named_leg *name, c
 static void name_uri(const struct stream_uri *place, const char *stream, char *uri, size_t room)
 {
 	const char *agent = place->socket_path, *transport = place->transport;
+	bool has_option = agent[0] != '\0' || transport[0] != '\0';
 
-	snprintf(uri, room, "farlog://%s%s%s%s%s", stream, agent[0] != '\0' ? "?agent=" : "", agent, transport[0] == '\0' ? "" : agent[0] != '\0' ? "&transport=" : "?transport=",
-		transport);
+	snprintf(uri, room, "farlog://%s%s%s%s%s%s", stream, agent[0] != '\0' ? "?agent=" : "", agent,
+		transport[0] == '\0' ? "" : agent[0] != '\0' ? "&transport=" : "?transport=", transport,
+		!place->is_takeover ? "" : has_option ? "&takeover=yes" : "?takeover=yes");
 }
 
 /* take_legs -- what the agent says, and what the program does. */
@@ -143,7 +145,7 @@ static int ask(const char *uri, const struct named_route *named, struct agent_re
 
 	snprintf(what, sizeof(what), "uri \"%.200s\"", uri);
 	snprintf(request, sizeof(request), "farlog-agent 1 route\nroute %s\n", named->place.stream);
-	return agent_call(agent_socket(named->place.socket_path), what, request, clock_after_ns(ASK_NS), reply, error);
+	return agent_call_until(agent_socket(named->place.socket_path), what, request, clock_after_ns(ASK_NS), -1, reply, error);
 }
 
 int farlog_route_open_name(const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error)

@@ -14,7 +14,7 @@ bool stream_uri_is(const char *uri)
 
 int stream_uri_refuse(const char *uri, const char *why, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s; expected farlog://STREAM[?agent=PATH&transport=mem|verbs|ofi]", uri, why);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s; expected farlog://STREAM[?agent=PATH&transport=mem|verbs|ofi&takeover=yes]", uri, why);
 }
 
 static bool take(const char *from, size_t len, char *to, size_t room)
@@ -28,10 +28,14 @@ static bool take(const char *from, size_t len, char *to, size_t room)
 
 static int parse_option(const char *uri, const char *option, size_t len, struct stream_uri *place, struct farlog_error *error)
 {
-	static const char agent[] = "agent=", transport[] = "transport=";
+	static const char agent[] = "agent=", transport[] = "transport=", takeover[] = "takeover=yes";
 	char *to = place->transport;
 	size_t room = sizeof(place->transport), name_len = sizeof(transport) - 1;
 
+	if (len == sizeof(takeover) - 1 && memcmp(option, takeover, len) == 0) {
+		place->is_takeover = true;
+		return FARLOG_OK;
+	}
 	if (len >= sizeof(agent) - 1 && memcmp(option, agent, sizeof(agent) - 1) == 0) {
 		to = place->socket_path;
 		room = sizeof(place->socket_path);

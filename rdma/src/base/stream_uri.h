@@ -11,6 +11,7 @@ struct stream_uri {
 	char stream[FARLOG_STREAM_NAME_LEN];
 	char socket_path[AGENT_SOCKET_LEN_MAX + 1];
 	char transport[8];
+	bool is_takeover; /* a writer on another host that lives is fenced; else the opening is refused */
 };
 
 /* stream_uri_is -- whether the URI names a stream. */
