@@ -93,6 +93,10 @@ type recorder struct {
 	counted time.Time
 }
 
+func newRecorder(client *clientv3.Client, instance string, isOn bool) *recorder {
+	return &recorder{client: client, instance: instance, isOn: isOn}
+}
+
 // act does something for a caller and records it.
 func (r *recorder) act(ctx context.Context, caller access.Caller, method string, request any, do func() (any, error)) (any, error) {
 	dry, _ := request.(interface{ GetIsDryRun() bool })

@@ -33,10 +33,12 @@ type fileAct struct {
 	SHA256 string `json:"sha256"` // of what is there, also when it is refused; "" = nothing that can be read
 }
 
-// watch begins before anybody is let in. It is for a control plane with certificates whose acts are recorded.
-func (f *fileActs) watch() {
-	f.keeper.Watch(f.take)
-	f.access.Watch(f.take)
+// watchFiles begins before anybody is let in. It is for a control plane with certificates whose audit events are recorded.
+func watchFiles(recorder *recorder, keeper *identity.Keeper, access *access.File) *fileActs {
+	f := &fileActs{recorder: recorder, keeper: keeper, access: access}
+	keeper.Watch(f.take)
+	access.Watch(f.take)
+	return f
 }
 
 // take is called by whoever read the file, and only notes what was read.

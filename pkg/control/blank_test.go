@@ -59,7 +59,7 @@ func (r *reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 		r.put(t, keyLiveTargets+target, agent)
 	}
 	r.put(t, keyTargets+target, state)
-	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	now, err := r.mirror.wait(ctx, func(v *view) bool { return v.targets[target] != nil && v.rings[name] != nil && v.streams[name] != nil })
 	if err != nil {
@@ -119,15 +119,15 @@ func (r *reconciler) stays(t *testing.T, round int, name string, action reconcil
 	if err := r.performAll(t.Context(), seen, []reconcile.Action{action}, nil); err == nil {
 		t.Fatalf("round %d: done after a grant", round)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	now, err := r.mirror.wait(ctx, func(v *view) bool { return v.epochs[name] > 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, planned := range reconcile.Plan(now.world(), time.Now()) {
-		if streamOf(planned) == name {
-			t.Fatalf("round %d: after a grant it is planned to %s", round, verbOf(planned))
+		if planned.Stream() == name {
+			t.Fatalf("round %d: after a grant it is planned to %s", round, planned.Verb())
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 		}
 		if err != nil {
 			for _, action := range actions { // others were first: planned again with what they did
-				again.Touch(streamOf(action))
+				again.Touch(action.Stream())
 			}
 			continue
 		}
@@ -157,7 +157,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
 func (r *reconciler) perform(ctx context.Context, planned *view, action reconcile.Action, guards []clientv3.Cmp) (err error) {
-	ctx, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
+	ctx, span := tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 	defer func() { endSpan(span, err) }()
 	key, writes, err := actionWrites(planned, action)
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *reconciler) perform(ctx context.Context, planned *view, action reconcil
 		changes = withoutDrains(reconcile.MemberCount(planned.streams[action.Retire]))
 	}
 	for member, change := range changes {
-		unchanged, write, err := admissionWrite(ctx, r.client, reconcile.MemberKey(streamOf(action), member), change)
+		unchanged, write, err := admissionWrite(ctx, r.client, reconcile.MemberKey(action.Stream(), member), change)
 		if err != nil {
 			return err
 		}
@@ -191,57 +191,22 @@ func (r *reconciler) perform(ctx context.Context, planned *view, action reconcil
 func (r *reconciler) logDecision(action reconcile.Action) {
 	switch {
 	case action.Place != nil:
-		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target, "member", action.Place.Member+1)
+		r.logger.Info("placed ring", "stream", action.Stream(), "target", action.Place.Target, "member", action.Place.Member+1)
 	case action.Renew != nil:
-		r.logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", streamOf(action), "target", action.Renew.Target,
+		r.logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", action.Stream(), "target", action.Renew.Target,
 			"member", action.Renew.Member+1, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
 	case action.Bind != nil:
-		r.logger.Info("bound stream to its ring", "stream", streamOf(action), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
+		r.logger.Info("bound stream to its ring", "stream", action.Stream(), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
 	case action.Retire != "":
 		r.logger.Info("all is stored, removing rings", "stream", action.Retire)
 	case action.Forget != "":
 		r.logger.Info("deleted", "stream", action.Forget)
 	case action.Keep != nil:
-		r.logger.Debug("writer is in", "stream", streamOf(action), "epoch", action.Keep.Epoch)
+		r.logger.Debug("writer is in", "stream", action.Stream(), "epoch", action.Keep.Epoch)
 	default:
 		to := action.Assign
 		r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir, "generation", to.Generation)
 	}
-}
-
-// verbOf is what an action does, in a word.
-func verbOf(action reconcile.Action) string {
-	switch {
-	case action.Place != nil:
-		return "place"
-	case action.Renew != nil:
-		return "renew"
-	case action.Bind != nil:
-		return "bind"
-	case action.Keep != nil:
-		return "keep"
-	case action.Retire != "":
-		return "retire"
-	case action.Forget != "":
-		return "forget"
-	}
-	return "assign"
-}
-
-func streamOf(action reconcile.Action) string {
-	switch {
-	case action.Place != nil:
-		return action.Place.Stream.Spec.Name
-	case action.Renew != nil:
-		return action.Renew.Stream.Spec.Name
-	case action.Bind != nil:
-		return action.Bind.Stream.Spec.Name
-	case action.Keep != nil:
-		return action.Keep.Stream
-	case action.Retire != "" || action.Forget != "":
-		return action.Retire + action.Forget
-	}
-	return action.Assign.Stream
 }
 
 func actionWrites(planned *view, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
@@ -250,15 +215,15 @@ func actionWrites(planned *view, action reconcile.Action) (key string, writes []
 	case action.Retire != "" || action.Forget != "":
 		return endWrites(planned, action)
 	case action.Place != nil:
-		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Place.Member)), action.Place
+		key, message = keyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member)), action.Place
 	case action.Renew != nil:
-		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Renew.Member)), action.Renew
+		key, message = keyRings+reconcile.MemberKey(action.Stream(), int(action.Renew.Member)), action.Renew
 	case action.Bind != nil:
-		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Bind.Member)), action.Bind
+		key, message = keyRings+reconcile.MemberKey(action.Stream(), int(action.Bind.Member)), action.Bind
 	case action.Keep != nil:
-		return keyAdmissions + reconcile.MemberKey(streamOf(action), action.Keep.Member), nil, nil
+		return keyAdmissions + reconcile.MemberKey(action.Stream(), action.Keep.Member), nil, nil
 	default:
-		key, message = keyAssignments+streamOf(action), action.Assign
+		key, message = keyAssignments+action.Stream(), action.Assign
 	}
 	value, err := encode(message)
 	return key, []clientv3.Op{clientv3.OpPut(key, value)}, err

@@ -24,15 +24,12 @@ const lostBatchesMost = 3
 
 var errLost = errors.New("another instance leads, or was first")
 
-// isEnd tells the actions that change many keys of one stream at once, and are done one by one.
-func isEnd(action reconcile.Action) bool { return action.Retire != "" || action.Forget != "" }
-
 // performAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. errLost: some of it did not hold any more.
 func (r *reconciler) performAll(ctx context.Context, planned *view, actions []reconcile.Action, guards []clientv3.Cmp) error {
 	var together []reconcile.Action
 	var ends []reconcile.Action
 	for _, action := range actions {
-		if isEnd(action) {
+		if action.IsEnd() {
 			ends = append(ends, action)
 		} else {
 			together = append(together, action)
@@ -81,8 +78,8 @@ type batch struct {
 func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
 	free := 0
 	for len(actions) > 0 {
-		stream, count, doors := streamOf(actions[0]), 0, 0
-		for count < len(actions) && streamOf(actions[count]) == stream {
+		stream, count, doors := actions[0].Stream(), 0, 0
+		for count < len(actions) && actions[count].Stream() == stream {
 			doors += len(admissionsOf(actions[count]))
 			count++
 		}
@@ -101,7 +98,7 @@ func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
 // performBatch writes some actions in one transaction.
 func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
 	for _, action := range batch.actions {
-		_, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
+		_, span := tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 		defer func() { endSpan(span, err) }()
 	}
 	guards, doors, taken := slices.Concat(guards, batch.guards), doorChanges{}, map[string]bool{}
@@ -117,7 +114,7 @@ func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batc
 		taken[key] = true
 		writes = append(writes, puts...)
 		for member, change := range admissionsOf(action) {
-			doors.add(reconcile.MemberKey(streamOf(action), member), change)
+			doors.add(reconcile.MemberKey(action.Stream(), member), change)
 		}
 	}
 	unchanged, puts, err := admissionWrites(ctx, r.client, doors)

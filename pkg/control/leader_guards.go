@@ -13,7 +13,7 @@ import (
 // actionGuards are the conditions under which what was planned of a view may still be done: each key that the decision
 // rests on is as the view has it. A stream that was deleted since, or made again under its name, is another one.
 func actionGuards(v *view, action reconcile.Action) []clientv3.Cmp {
-	name := streamOf(action)
+	name := action.Stream()
 	guards := []clientv3.Cmp{sameStream(v, name)}
 	switch {
 	case action.Place != nil || action.Renew != nil:
@@ -25,7 +25,7 @@ func actionGuards(v *view, action reconcile.Action) []clientv3.Cmp {
 		return append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, action.Keep.Member)))
 	}
 	guards = append(guards, unchangedSince(v, keyAssignments+name), unchangedSince(v, keyDeletions+name))
-	if isEnd(action) && v.deletions[name].GetIsRingLost() { // the ring may be seen again
+	if action.IsEnd() && v.deletions[name].GetIsRingLost() { // the ring may be seen again
 		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
 		for _, ring := range rings {
 			if ring != nil && v.liveTargets[ring.Target] == nil {

@@ -55,6 +55,21 @@ func (i *instance) wanted() map[string]int64 {
 	return keys
 }
 
+// holdBack lets a mirror publish nothing until release is called.
+func holdBack(m *mirror) (release func()) {
+	held, done := make(chan struct{}), make(chan struct{})
+	var holding sync.WaitGroup
+	holding.Go(func() {
+		m.show(func(_, _ *view) bool {
+			close(held)
+			<-done
+			return false
+		})
+	})
+	<-held
+	return sync.OnceFunc(func() { close(done); holding.Wait() })
+}
+
 // What a leader plans by a view that is behind does nothing to a stream that was deleted since and made again under its
 // name: whatever the action, and whoever leads.
 func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
@@ -82,12 +97,12 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 		for was, planned := range old {
 			for _, action := range []reconcile.Action{{Place: spec}, {Renew: spec}, {Bind: spec}, {Assign: given},
 				{Keep: &reconcile.Writer{Stream: name, Epoch: 1}}, {Retire: name}, {Forget: name}} {
-				if isEnd(action) && planned.deletions[name] == nil {
+				if action.IsEnd() && planned.deletions[name] == nil {
 					continue
 				}
 				err := leader.performAll(one.context(), planned, []reconcile.Action{action}, nil)
 				if after := one.wanted(); !maps.Equal(before, after) {
-					t.Fatalf("%s of the stream that was %s, now %s: %v; it changed\n%v\nto\n%v", verbOf(action), was, now, err, before, after)
+					t.Fatalf("%s of the stream that was %s, now %s: %v; it changed\n%v\nto\n%v", action.Verb(), was, now, err, before, after)
 				}
 			}
 		}
@@ -122,8 +137,7 @@ func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 	}
 	next := newLeader(etcd.Client(), late)
 	background(t, next.run)
-	late.writing.Lock() // from here on the next leader's watch is behind
-	release := sync.OnceFunc(late.writing.Unlock)
+	release := holdBack(late) // from here on the next leader's watch is behind
 	defer release()
 	if _, err := etcd.Client().Put(t.Context(), keyEpochs+"last", "7"); err != nil {
 		t.Fatal(err)
@@ -132,7 +146,7 @@ func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has won when its key is the only one, and then writes it once more.
-	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(pollPause) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		got, err := etcd.Client().Get(t.Context(), keyLeader+"/", clientv3.WithPrefix())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("the election: %v, %v", got, err)
@@ -148,7 +162,7 @@ func TestLeader_WaitsForItsPredecessor(t *testing.T) {
 		t.Error("it leads by a view that does not show what its predecessor wrote")
 	}
 	release()
-	for deadline := time.Now().Add(stepTimeout); !next.isLeading.Load(); time.Sleep(pollPause) {
+	for deadline := time.Now().Add(30 * time.Second); !next.isLeading.Load(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never leads")
 		}

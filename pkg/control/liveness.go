@@ -26,6 +26,10 @@ type liveness struct {
 	renewed sync.Map // by key: renewal
 }
 
+func newLiveness(client *clientv3.Client, mirror *mirror, ttl time.Duration) *liveness {
+	return &liveness{client: client, mirror: mirror, ttl: ttl}
+}
+
 // renewal is when a lease was last renewed here.
 type renewal struct {
 	lease clientv3.LeaseID

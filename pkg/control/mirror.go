@@ -285,6 +285,13 @@ func (m *mirror) takeDirt() (*view, reconcile.Dirt) {
 	return m.current, dirt
 }
 
+// isClean tells whether nothing has changed since takeDirt.
+func (m *mirror) isClean() bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.dirt.IsClean()
+}
+
 // show puts something into the present view that is not in etcd, and wakes nobody: what is waited for is in etcd.
 func (m *mirror) show(change func(now, next *view) (isShown bool)) {
 	m.writing.Lock()

@@ -81,14 +81,14 @@ func (f *fed) carryOut(action reconcile.Action) {
 	changes := map[string]proto.Message{}
 	switch {
 	case action.Place != nil:
-		changes[keyRings+reconcile.MemberKey(streamOf(action), int(action.Place.Member))] = action.Place
+		changes[keyRings+reconcile.MemberKey(action.Stream(), int(action.Place.Member))] = action.Place
 	case action.Renew != nil:
-		changes[keyRings+reconcile.MemberKey(streamOf(action), int(action.Renew.Member))] = action.Renew
+		changes[keyRings+reconcile.MemberKey(action.Stream(), int(action.Renew.Member))] = action.Renew
 	case action.Bind != nil:
-		changes[keyRings+reconcile.MemberKey(streamOf(action), int(action.Bind.Member))] = action.Bind
+		changes[keyRings+reconcile.MemberKey(action.Stream(), int(action.Bind.Member))] = action.Bind
 	case action.Assign != nil:
-		changes[keyAssignments+streamOf(action)] = action.Assign
-	case isEnd(action):
+		changes[keyAssignments+action.Stream()] = action.Assign
+	case action.IsEnd():
 		_, writes, err := actionWrites(now, action)
 		if err != nil {
 			f.t.Fatal(err)
@@ -96,14 +96,14 @@ func (f *fed) carryOut(action reconcile.Action) {
 		for _, write := range writes[1:] {
 			changes[string(write.KeyBytes())] = nil
 		}
-		deletion := proto.Clone(now.deletions[streamOf(action)]).(*api.Deletion)
+		deletion := proto.Clone(now.deletions[action.Stream()]).(*api.Deletion)
 		if deletion.Stage = api.DeletionStage_DELETION_STAGE_REMOVING; action.Forget != "" {
 			deletion.Stage = api.DeletionStage_DELETION_STAGE_ENDED
 		}
-		changes[keyDeletions+streamOf(action)] = deletion
+		changes[keyDeletions+action.Stream()] = deletion
 	}
 	for member, change := range admissionsOf(action) {
-		name := reconcile.MemberKey(streamOf(action), member)
+		name := reconcile.MemberKey(action.Stream(), member)
 		admission := new(api.Admission)
 		if have := now.admissions[name]; have != nil {
 			admission = proto.Clone(have).(*api.Admission)
@@ -283,7 +283,7 @@ func TestMirror_TellsWhatAChangeConcerns(t *testing.T) {
 			f.follow()
 			f.checkIndices()
 			if left := reconcile.Plan(f.view().world(), time.Now()); len(left) > 0 {
-				t.Fatalf("a change left %s of %s undone", verbOf(left[0]), streamOf(left[0]))
+				t.Fatalf("a change left %s of %s undone", left[0].Verb(), left[0].Stream())
 			}
 		}
 	})

@@ -1,10 +1,13 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -32,7 +35,7 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 		}
 		return value
 	}
-	value, err := encodeStream(stream)
+	value, err := encode(stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +82,22 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 // Whoever waits for a revision that changed nothing of ours, as in an etcd that has other users, does not wait for ever.
 func TestMirror_WaitsForARevisionOfOthers(t *testing.T) {
 	etcd := openEtcd(t, t.TempDir())
-	one := startInstance(t, etcd, true)
-	other, err := etcd.Client().Put(one.context(), "/other/program", "1")
+	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { m.run(ctx) })
+	defer following.Wait()
+	defer cancel()
+	if _, err := m.wait(ctx, func(v *view) bool { return v.revision > 0 }); err != nil {
+		t.Fatal(err)
+	}
+	other, err := etcd.Client().Put(ctx, "/other/program", "1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := one.server.mirror.waitRevision(one.context(), other.Header.Revision); err != nil {
+	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	if err := m.waitRevision(waiting, other.Header.Revision); err != nil {
 		t.Errorf("wait for revision %d: %v", other.Header.Revision, err)
 	}
 }

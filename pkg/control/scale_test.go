@@ -125,9 +125,3 @@ func (f *scaleFabric) checkIdle() {
 		return f.revision() == revision && f.server.planned.Load() == looked
 	})
 }
-
-func (m *mirror) isClean() bool {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.dirt.IsClean()
-}

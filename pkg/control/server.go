@@ -120,8 +120,8 @@ func New(config Config) *Server {
 		leads:    config.Client,
 		mirror:   mirror,
 		limiter:  newLimiter(config.CallRate),
-		recorder: &recorder{client: config.Client, instance: instanceName(), isOn: config.Audit != nil},
-		liveness: &liveness{client: config.Client, mirror: mirror, ttl: config.Lease},
+		recorder: newRecorder(config.Client, instanceName(), config.Audit != nil),
+		liveness: newLiveness(config.Client, mirror, config.Lease),
 		reports:  newReports(config.Client, mirror, config.IsSole),
 		stopping: make(chan struct{}),
 	}
@@ -142,9 +142,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 		return err
 	}
 	s.isAnswered.Store(true)
-	if s.recorder.isOn && s.config.Keeper != nil {
-		files := &fileActs{recorder: s.recorder, keeper: s.config.Keeper, access: s.config.Access}
-		files.watch()
+	if s.config.Audit != nil && s.config.Keeper != nil {
+		files := watchFiles(s.recorder, s.config.Keeper, s.config.Access)
 		workers.Go(func() { files.run(ctx) })
 	}
 	workers.Go(func() { s.newReconciler().run(ctx) })

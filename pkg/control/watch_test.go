@@ -227,6 +227,7 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 		}
 	}
 	acquire("desk7/a")
+	gone := one.view().revision // the other instance does not know what was before
 	other := startInstance(t, etcd, false)
 	ctx, stop := context.WithTimeout(t.Context(), stepTimeout)
 	watch := one.watchEpochs(ctx, map[string]string{"lost": "1"}, &api.WatchEpochsRequest{Stream: "desk7/*"})
@@ -241,7 +242,6 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 	watch.until("desk7/a 1; desk7/b 2")
 	stop()
 	acquire("desk7/a")
-	gone := other.server.mirror.streamsChanged.since // of what was before it does not know
 	forget(t, one, "desk7/b")
 	ctx, stop = context.WithTimeout(t.Context(), stepTimeout)
 	defer stop()
