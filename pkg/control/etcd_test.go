@@ -78,7 +78,7 @@ func TestOpenEtcd_DamagedDirectoryIsAnErrorNotAPanic(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(stepTimeout); os.RemoveAll(dir) != nil && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(killTimeout); os.RemoveAll(dir) != nil && time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,8 @@ import (
 const (
 	trimKeys = 50
 	trimMin  = 4 << 20
+
+	killTimeout = 30 * time.Second // bounds every wait; it is never what a test measures
 )
 
 // written is a directory with keys that have been written many times, whose history is dropped: the file is far larger than what they need.
@@ -146,18 +149,29 @@ func TestTrim_Killed(t *testing.T) {
 // trimTries bounds how often a control plane is started to be killed at a moment that this process may be asleep at.
 const trimTries = 20
 
-// killAt starts a control plane on a directory and kills it at a moment; false: that had passed before anybody looked.
+// etcdDirVariable makes the test binary a process that opens the etcd of a directory, to be killed by its parent.
+const etcdDirVariable = "FARLOG_TEST_ETCD_DIR"
+
+// openUntilKilled opens a directory, small as its file may be, and stays.
+func openUntilKilled(dir string) error {
+	if _, err := OpenEtcd(context.Background(), EtcdOptions{Dir: dir, trimMin: trimMin}); err != nil {
+		return err
+	}
+	select {}
+}
+
+// killAt starts an etcd on a directory and kills it at a moment; false: that had passed before anybody looked.
 func killAt(t *testing.T, dir string, isMoment, isPast func() bool) (isMet bool) {
 	t.Helper()
 	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), controlDirVariable+"="+dir, fmt.Sprintf("%s=%d", trimMinVariable, trimMin))
+	process.Env = append(os.Environ(), etcdDirVariable+"="+dir)
 	process.Stderr = os.Stderr
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer process.Wait()
 	defer process.Process.Kill()
-	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(killTimeout); ; time.Sleep(100 * time.Microsecond) {
 		isOver := isPast() // before the moment is looked for: what comes between the two is no miss
 		switch {
 		case isMoment():
@@ -165,7 +179,7 @@ func killAt(t *testing.T, dir string, isMoment, isPast func() bool) (isMet bool)
 		case isOver:
 			return false
 		case time.Now().After(deadline):
-			t.Fatalf("not within %s", stepTimeout)
+			t.Fatalf("not within %s", killTimeout)
 		}
 	}
 }

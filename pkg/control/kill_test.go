@@ -23,9 +23,6 @@ import (
 // controlDirVariable makes the test binary a control plane, to be killed by its parent.
 const controlDirVariable = "FARLOG_TEST_CONTROL_DIR"
 
-// trimMinVariable has it trim a smaller database file than it would.
-const trimMinVariable = "FARLOG_TEST_TRIM_MIN"
-
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(controlDirVariable); dir != "" {
 		if err := serveUntilKilled(dir); err != nil {
@@ -45,8 +42,7 @@ func TestMain(m *testing.M) {
 const roundsMore = 10
 
 func serveUntilKilled(dir string) error {
-	trimMin, _ := strconv.ParseInt(os.Getenv(trimMinVariable), 10, 64) // which most tests leave as it is
-	etcd, err := OpenEtcd(context.Background(), EtcdOptions{Dir: dir, trimMin: trimMin})
+	etcd, err := OpenEtcd(context.Background(), EtcdOptions{Dir: dir})
 	if err != nil {
 		return err
 	}
