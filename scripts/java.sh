@@ -4,6 +4,7 @@
 #   scripts/java.sh -pl MODULE -am ...  what else Maven shall be given; the goal is verify when none is named
 #   scripts/java.sh native              only the library
 #   scripts/java.sh find                print the JAVA_HOME that would be taken
+# FARLOG_TEST_SHORT=yes: fewer kills and resets, the profile short of java/pom.xml; two modules at a time.
 # Exit code 77: skipped, there is no JDK or no Maven here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -70,6 +71,8 @@ exec 9>build/java.lock # two builds at once would take each other's classes away
 flock 9
 build_native
 export JAVA_HOME=$home
+# Maven itself, javac and javadoc in it, are over before the optimizing compiler pays.
+export MAVEN_OPTS=${MAVEN_OPTS:--XX:TieredStopAtLevel=1 -XX:+UseSerialGC}
 goal=verify
 for argument in "$@"; do
 	case "$argument" in
@@ -80,6 +83,6 @@ since=$(mktemp)
 trap 'rm -f "$since"' EXIT
 result=0
 # shellcheck disable=SC2086
-mvn -B -q -f java/pom.xml "$@" $goal || result=$?
+mvn -B -q ${FARLOG_TEST_SHORT:+-T 2} -f java/pom.xml "$@" $goal || result=$?
 tally "$since"
 exit "$result"

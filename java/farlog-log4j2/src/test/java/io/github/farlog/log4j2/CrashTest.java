@@ -63,7 +63,7 @@ class CrashTest {
         try (TestRing ring = TestRing.onTmpfs(512 << 20)) {
             final List<String> options = new ArrayList<>(options(ring, "visible"));
             options.add("-XX:TieredStopAtLevel=4");
-            for (int kill = 0; kill < killCount; kill++) {
+            for (int kill = 0; kill < Math.clamp(KILL_COUNT / 8, 1, killCount); kill++) {
                 Files.write(counts, new byte[threadCount * CrashMain.STRIDE]);
                 final List<String> words = new ArrayList<>(List.of(counts.toString(), Integer.toString(threadCount), pauseNanos));
                 if (kind.equals("virtual")) {

@@ -19,6 +19,7 @@ import java.util.Random;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
@@ -205,6 +206,7 @@ class KillTest {
 
     /** The same with ten threads after so many events that the code is compiled as it stays: the test above kills what is still interpreted. */
     @Test
+    @Tag("once")
     void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilledInItsStride(@TempDir final Path folder) throws IOException, InterruptedException {
         final int threadCount = 10;
         try (TestRing ring = new TestRing(512 << 20)) {

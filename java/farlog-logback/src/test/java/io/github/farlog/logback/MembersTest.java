@@ -19,6 +19,7 @@ import javax.management.ObjectName;
 import javax.management.openmbean.CompositeData;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** A stream with three rings, two of which an acknowledgement needs; one is lost while the application logs. */
@@ -61,6 +62,7 @@ class MembersTest {
     }
 
     @Test
+    @Tag("once")
     void shouldThrowWhenTooFewMembersAreLeft() throws Exception {
         try (TestContext test = TestContext.of(configuration("1s"))) {
             final Logger logger = test.logger("orders");

@@ -33,6 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Logback takes its appenders away and makes new ones while the application logs on. */
 @Timeout(180)
 class ReconfigurationTest {
+    private static final int RESETS = Integer.getInteger("farlog.resets", 20);
     private static final int THREADS = 4;
     private static final String UNWANTED = "unwanted";
 
@@ -95,14 +96,14 @@ class ReconfigurationTest {
             final int epoch = Ring.inspect(ring.uri).writerEpoch();
             final Load load = new Load(test.logger("a.b"));
             try (load) {
-                for (int i = 0; i < 20; i++) {
+                for (int i = 0; i < RESETS; i++) {
                     test.reconfigure(TestContext.xml(ring, "<classId>" + i + "</classId>"));
                 }
             }
             test.logger("a.b").info("last 0");
             shouldHaveAll(ring, load);
             assertEquals(epoch, Ring.inspect(ring.uri).writerEpoch(), "the same writer all along");
-            assertTrue(ring.records().stream().anyMatch(record -> record.classId() == 19));
+            assertTrue(ring.records().stream().anyMatch(record -> record.classId() == RESETS - 1));
             assertEquals(List.of(), test.errors());
         }
     }
@@ -117,7 +118,7 @@ class ReconfigurationTest {
         try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             final Load load = new Load(test.logger("a.b"));
             try (load) {
-                for (int i = 0; i < 10; i++) {
+                for (int i = 0; i < RESETS / 2; i++) {
                     final String xml = TestContext.xml(ring, "<classId>" + i + "</classId>");
                     final Thread first = Thread.ofPlatform().start(() -> test.reconfigure(xml));
                     awaitEnding(first);

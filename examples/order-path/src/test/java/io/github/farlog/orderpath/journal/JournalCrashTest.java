@@ -26,8 +26,8 @@ import org.junit.jupiter.api.io.TempDir;
  * middle, nothing twice, nothing torn. That acknowledgements lie in a mapped file lets them survive the kill by themselves.
  */
 final class JournalCrashTest {
-    private static final int FARLOG_KILLS = 24;
-    private static final int FILE_KILLS = 6;
+    private static final int FARLOG_KILLS = Integer.getInteger("farlog.kills", 40);
+    private static final int FILE_KILLS = FARLOG_KILLS / 4;
     private static final int LANES = 2;
     private static final int KILL_WITHIN_MS = 250;
     private static final long PATIENCE_MS = 20_000;
