@@ -43,6 +43,7 @@ build_inside() {
 		CGO_ENABLED=1 go build -tags farlog_fault -ldflags='-s -w' -o /work/programs/bin/far-fault ./testbed/far
 		CGO_ENABLED=0 go build -ldflags='-s -w' -o /work/programs/bin/ ./testbed/agent
 		CGO_ENABLED=0 go test -c -ldflags='-s -w' -o /work/programs/bin/nvmet.test ./pkg/nvmet
+		CGO_ENABLED=1 go test -c -ldflags='-s -w' -o /work/programs/bin/drain.test ./pkg/drain
 		rm -rf /work/programs/tls
 		/work/programs/bin/farlog ca init /work/programs/tls >/dev/null
 		install /work/rdma/test/conformance /work/rdma/test/verbs /work/programs/bin/
