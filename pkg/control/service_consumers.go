@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func slowKey(told *api.SlowConsumer) string {
 func (v *view) slowConsumers(stream string) []*api.SlowConsumer {
 	v.slowOnce.Do(func() {
 		v.slowOf = map[string][]*api.SlowConsumer{}
-		for _, key := range sortedKeys(v.slow) {
+		for _, key := range slices.Sorted(maps.Keys(v.slow)) {
 			stream, _, _ := strings.Cut(key, "#")
 			v.slowOf[stream] = append(v.slowOf[stream], v.slow[key])
 		}

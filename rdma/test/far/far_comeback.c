@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "far_test.h"
 #include "ring/layout.h"
 #include "base/mutant.h"
@@ -86,7 +87,7 @@ static void await_back(struct region *region, uint64_t comeback_count)
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
 	while (region->comeback_count == comeback_count && clock_monotonic_ns() < until_ns) {
-		(void)region->ops->poll(region);
+		may_fail(region->ops->poll(region)); /* what it came to is asked below */
 		usleep(1000);
 	}
 	CHECK(region->comeback_count > comeback_count);
