@@ -273,13 +273,45 @@ static void nvme_push(struct region *region)
 	nvme_give(&nvme->is_busy);
 }
 
+/* wait_all -- until nothing is under way. False: it still is. */
+static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
+{
+	struct block_device *device = nvme->device;
+
+	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
+			return false;
+		collect(nvme);
+		if (nvme->failure != 0)
+			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
+	}
+	return true;
+}
+
+/* settle_hints -- those that went beside a commit have landed: what is written now is not older than they. */
+static int settle_hints(struct region_nvme *nvme)
+{
+	bool is_settled;
+
+	nvme_take(&nvme->is_busy);
+	is_settled = !nvme->is_hints_flying || wait_all(nvme, clock_after_ns(CLOSE_PATIENCE_NS));
+	nvme_give(&nvme->is_busy);
+	return is_settled ? FARLOG_OK : FARLOG_IO;
+}
+
 static int nvme_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_nvme *nvme = nvme_of(region);
-	int result = FARLOG_OK;
+	bool has_hints = nvme->role == REGION_ROLE_WRITER && atomic_load_acquire(&nvme->are_hints_due) &&
+		off <= LAYOUT_TAIL_HINT_OFF && off + len > LAYOUT_DURABLE_HINT_OFF;
+	int result = has_hints ? settle_hints(nvme) : FARLOG_OK;
 
 	nvme_take(&nvme->are_calls_busy);
-	if (nvme->is_fence_due && off <= LAYOUT_FENCE_OFF && off + len > LAYOUT_FENCE_OFF)
+	if (has_hints && result == FARLOG_OK)
+		result = nvme_write_hints(nvme);
+	if (result == FARLOG_OK && nvme->is_fence_due && off <= LAYOUT_FENCE_OFF && off + len > LAYOUT_FENCE_OFF)
 		result = nvme_write_fence(nvme);
 	if (result == FARLOG_OK)
 		result = nvme_call(nvme, BLOCK_FLUSH, 0, NULL, 0, NVME_PATIENCE_NS);
@@ -420,23 +452,6 @@ static bool nvme_tell(struct region *region, uint64_t tail_lsn, uint64_t durable
 	}
 	nvme_give(&nvme->is_busy);
 	return is_told;
-}
-
-/* wait_all -- until nothing is under way. False: it still is. */
-static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
-{
-	struct block_device *device = nvme->device;
-
-	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
-		uint64_t now_ns = clock_monotonic_ns();
-
-		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
-			return false;
-		collect(nvme);
-		if (nvme->failure != 0)
-			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
-	}
-	return true;
 }
 
 static int nvme_zero(struct region *region)

@@ -200,6 +200,8 @@ int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint
 /* nvme_call_look -- bring fence and credit into the copy: now, or when a slow device has answered. */
 void nvme_call_look(struct region_nvme *nvme);
 int nvme_write_fence(struct region_nvme *nvme) FARLOG_MUST_CHECK;
+/* nvme_write_hints -- durably, by a call, where none that went beside a commit is under way. */
+int nvme_write_hints(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 int nvme_write_credit(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
 /* nvme_load -- the header, from the device into the copy. OK or IO. */

@@ -188,6 +188,22 @@ void nvme_call_look(struct region_nvme *nvme)
 	nvme->is_look_next = false;
 }
 
+int nvme_write_hints(struct region_nvme *nvme)
+{
+	uint8_t *block = nvme_block_of(nvme->called, NVME_HINTS);
+	int result = FARLOG_IO;
+
+	/* Before the words are read: what is stored from here on is due again. */
+	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
+	if (!nvme->is_call_flying || (settle_call(nvme, 0) == FARLOG_OK && !nvme->is_call_flying)) {
+		nvme_make_hints(nvme, block, 0);
+		result = nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
+	}
+	if (result != FARLOG_OK)
+		atomic_store_release(&nvme->are_hints_due, 1);
+	return result;
+}
+
 int nvme_write_fence(struct region_nvme *nvme)
 {
 	unsigned slot = nvme->fence_slot ^ 1;
