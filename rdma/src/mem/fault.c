@@ -74,6 +74,18 @@ static void finish(struct fault_memory *memory)
 		memory->call(memory->call_context);
 }
 
+/* let_come_first -- a lock is no operation; but what is to happen right after the next one may happen before the lock. The
+ * mutex is held, and let go meanwhile. */
+static void let_come_first(struct fault_memory *memory)
+{
+	if (memory->call_in != 0)
+		return;
+	memory->call_in = UINT64_MAX;
+	pthread_mutex_unlock(&fault_mutex);
+	memory->call(memory->call_context);
+	pthread_mutex_lock(&fault_mutex);
+}
+
 void fault_put_words(struct fault_memory *memory, uint64_t writer, uint64_t off, const void *src, uint64_t word_count)
 {
 	if (memory->pending_count + word_count > memory->pending_room) {
@@ -309,6 +321,7 @@ static int fault_lock(struct region *region, enum region_role role)
 	int result;
 
 	pthread_mutex_lock(&fault_mutex);
+	let_come_first(fault->memory);
 	result = is_gone(fault) ? FARLOG_IO : take_lock(fault, role);
 	pthread_mutex_unlock(&fault_mutex);
 	return result;

@@ -1,5 +1,5 @@
-/* test_members_judged.c -- which logs an opening goes by: not one whose media lost what was acknowledged, and not one that
- * another writer of the same number began. On adversarial memories. */
+/* test_members_judged.c -- which logs an opening goes by: not one whose media lost what was acknowledged, and not one
+ * that another writer of the same number began. On adversarial memories. */
 #include "ring/layout.h"
 #include "base/mutant.h"
 #include "ring/record.h"
@@ -17,8 +17,10 @@
 #define PAYLOAD_LEN 200u
 #define EPOCH_PAYLOAD_LEN 32u /* a record as long as an EPOCH record */
 #define EPOCH_LEN 128u
-#define UNDONE_LSN (CAPACITY - EPOCH_LEN - 192u) /* behind an EPOCH record there is no room for a record before the ring's end */
+#define UNDONE_LSN (CAPACITY - EPOCH_LEN - 192u) /* behind an EPOCH record here a record finds no room before the end */
 #define STEPS_MAX 400u
+#define OPENING_LEN 60u /* operations of a member in an opening, and more */
+#define ACKED_EPOCH 2u
 #define REFUSED (-1)
 
 static const char *const names[COUNT] = {"judged-1", "judged-2", "judged-3"};
@@ -29,7 +31,8 @@ static uint64_t acked_end_lsn;
 
 static void make(void)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + CAPACITY, .record_len_max = 1024, .is_forced = 1, .salt = 0x7d};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + CAPACITY, .record_len_max = 1024, .is_forced = 1, .salt = 0x7d};
 	struct farlog_error error = {0};
 
 	members_are_tended = true;
@@ -133,8 +136,8 @@ static void set_away(unsigned i, bool is_away)
 
 /* ---------------------------------------------------------------- lost bytes */
 
-/* make_epochs -- so many, each with records that are on the first two members alone: the third has the beginning of epoch 1.
- * With more than one the hints of the last are gone. */
+/* make_epochs -- so many behind the first one, on the first two members alone, of which epoch 2 has all that is
+ * acknowledged. The third member has the first epoch. With more than one, all hints are gone. */
 static void make_epochs(unsigned epoch_count)
 {
 	farlog_writer *writer;
@@ -165,12 +168,14 @@ static int count_missing(struct farlog_error *error)
 	if (open_whole(&writer, error) != FARLOG_OK)
 		return REFUSED;
 	for (unsigned i = 0; i < acked_count; i++)
-		missing_count += farlog_resolve(writer, acked[i], 50000000, &found) != FARLOG_OK;
+		missing_count +=
+			farlog_resolve(writer, acked[i], 50000000, &found) != FARLOG_OK || found.epoch != ACKED_EPOCH;
 	(void)farlog_writer_close(writer);
 	return missing_count;
 }
 
-/* lose -- the first member loses the piece of its log that begins there, and one other member is away. What is missing then. */
+/* lose -- the first member loses the piece of its log that begins there, and one other member is away. What is
+ * missing then. */
 static int lose(unsigned epoch_count, uint64_t from_lsn, unsigned away, int mutant, struct farlog_error *error)
 {
 	int missing_count;
@@ -187,8 +192,8 @@ static int lose(unsigned epoch_count, uint64_t from_lsn, unsigned away, int muta
 	return missing_count;
 }
 
-/* check_lost -- each piece in turn. With one member more to read the log has all; without, an opening by the one that lost and
- * one that never had it refuses, and names the former. */
+/* check_lost -- each piece in turn. With one member more to read the log has all; without, an opening by the one that
+ * lost and one that never had it refuses, and names the former. */
 static void check_lost(unsigned epoch_count, int mutant)
 {
 	unsigned mutant_count = 0;
@@ -208,15 +213,16 @@ static void check_lost(unsigned epoch_count, int mutant)
 	end();
 }
 
-/* open__lost_what_its_hint_covers -- bytes that a member's medium lost, wherever they lay, are not taken for the log's end. */
+/* open__lost_what_its_hint_covers -- bytes that a member's medium lost, wherever they lay, are not taken for the
+ * log's end. */
 static void open__lost_what_its_hint_covers(void **state)
 {
 	(void)state;
 	check_lost(1, MUTANT_LOST_TELLS);
 }
 
-/* open__lost_what_its_epoch_is_behind -- nor where a power cut took the hint: all below the beginning of the epoch that the
- * member knows was there. */
+/* open__lost_what_its_epoch_is_behind -- nor where a power cut took the hint: all below the beginning of the epoch
+ * that the member knows was there. */
 static void open__lost_what_its_epoch_is_behind(void **state)
 {
 	(void)state;
@@ -256,7 +262,8 @@ static void fill_to(farlog_writer *writer, uint64_t end_lsn)
 	assert_int_equal(writer->ring.appended_lsn, end_lsn);
 }
 
-/* leave_undone -- the second member alone has a record that begins there. It was never acknowledged, and nobody has a word of it. */
+/* leave_undone -- the second member alone has a record that begins there. It was never acknowledged, and nobody has a
+ * word of it. */
 static void leave_undone(uint64_t lsn)
 {
 	farlog_writer *writer = must_open();
@@ -286,10 +293,11 @@ static uint64_t go_on_without_second(struct farlog_position *position)
 	return begun_lsn;
 }
 
-/* bring_back_second -- an epoch began on the first and the third, in the place of a record that the second has, and behind its
- * first record lies a PAD up to the ring's end. When the second joined it was sent all, and a power cut took the first record
- * and left the PAD, so that its log goes on from the one epoch to the other behind the place where this began. Then the next
- * epoch came without it. True: after the opening behind that its log is the others'. */
+/* bring_back_second -- an epoch began on the first and the third, in the place of a record that the second has, and
+ * behind its first record lies a PAD up to the ring's end. When the second joined it was sent all, and a power cut
+ * took the first record and left the PAD, so that its log goes on from the one epoch to the other behind the place
+ * where this began. Then the next epoch came without it. True: after the opening behind that its log is the others'.
+ * */
 static bool bring_back_second(int mutant)
 {
 	uint8_t right[CAPACITY - UNDONE_LSN];
@@ -348,12 +356,14 @@ static void tell_first_alone(void)
 		farlog_fault_call(names[0], UINT64_MAX, NULL, NULL);
 		for (unsigned i = 0; i < COUNT; i++)
 			set_away(i, false);
-		is_alone = superblock_of(0).writer_epoch == 2 && superblock_of(1).writer_epoch == 1 && superblock_of(2).writer_epoch == 1;
+		is_alone = superblock_of(0).writer_epoch == 2 && superblock_of(1).writer_epoch == 1 &&
+			superblock_of(2).writer_epoch == 1;
 	}
 	assert_true(is_alone);
 }
 
-/* state_of_namesake -- the next writer has the other two, and takes the same number. How it sees the first, when that is back. */
+/* state_of_namesake -- the next writer has the other two, and takes the same number. How it sees the first, when that
+ * is back. */
 static uint32_t state_of_namesake(int mutant)
 {
 	struct farlog_writer_member members[COUNT];
@@ -378,8 +388,8 @@ static uint32_t state_of_namesake(int mutant)
 	return members[0].state;
 }
 
-/* join__epoch_of_a_namesake -- without grants two writers may take one number, of which only one comes to its first record. What
- * the other one told a member was of another log: it is out until the next opening. */
+/* join__epoch_of_a_namesake -- without grants two writers may take one number, of which only one comes to its first
+ * record. What the other one told a member was of another log: it is out until the next opening. */
 static void join__epoch_of_a_namesake(void **state)
 {
 	(void)state;
@@ -388,11 +398,83 @@ static void join__epoch_of_a_namesake(void **state)
 	end();
 }
 
+/* ---------------------------------------------------------------- another writer in the middle of an opening */
+
+/* Who comes in between, and what it was told. */
+struct other {
+	uint32_t epoch; /* of its grant; 0 = none */
+	farlog_writer *writer;
+	struct farlog_position position;
+	uint32_t own_epoch; /* 0: it did not come in */
+};
+
+/* come_between -- another process opens the stream, appends and ends. */
+static void come_between(void *context)
+{
+	struct other *other = context;
+	struct farlog_writer_config config = {.counters_dir = "", .deadline_ns = 50000000, .epoch = other->epoch};
+	struct farlog_error error = {0};
+
+	if (farlog_writer_open(WHOLE, &config, &other->writer, &error) != FARLOG_OK)
+		return;
+	other->position = must_append(other->writer, PAYLOAD_LEN);
+	other->own_epoch = other->writer->epoch;
+	(void)farlog_writer_close(other->writer);
+}
+
+/* open_around -- an opening, with a whole other one before that operation of a member ends. True: that one came in. */
+static bool open_around(unsigned member, unsigned step, uint32_t epoch, uint32_t other_epoch)
+{
+	struct farlog_writer_config config = {.counters_dir = "", .deadline_ns = 50000000, .epoch = epoch};
+	struct other other = {.epoch = other_epoch};
+	struct farlog_error error = {0};
+	struct farlog_position found;
+	farlog_writer *writer;
+
+	make();
+	writer = must_open();
+	(void)must_append(writer, PAYLOAD_LEN);
+	(void)farlog_writer_close(writer);
+	farlog_fault_call(names[member], step, come_between, &other);
+	if (farlog_writer_open(WHOLE, &config, &writer, &error) == FARLOG_OK) {
+		assert_int_not_equal(writer->epoch, other.own_epoch);
+		(void)farlog_writer_close(writer);
+	}
+	farlog_fault_call(names[member], UINT64_MAX, NULL, NULL);
+	if (other.own_epoch == 0)
+		return false;
+	writer = must_open();
+	if (farlog_resolve(writer, other.position.lsn, 50000000, &found) != FARLOG_OK || found.epoch != other.own_epoch)
+		fail_msg("another writer came at operation %u of member %u: its record at lsn %lu of epoch %u is lost (%s)", step,
+			member + 1, other.position.lsn, other.own_epoch, error.text);
+	(void)farlog_writer_close(writer);
+	return true;
+}
+
+/* open__another_one_comes_first -- between a look at the members and their locks another writer opens the stream, appends and
+ * ends. What it was told is acknowledged stays, also where the one that goes on has an older grant. */
+static void open__another_one_comes_first(void **state)
+{
+	static const uint32_t grants[][2] = {{0, 0}, {5, 6}, {6, 5}};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(grants) / sizeof(grants[0]); i++) {
+		unsigned came_count = 0;
+
+		for (unsigned member = 0; member < COUNT; member++)
+			for (unsigned step = 0; step < OPENING_LEN; step++)
+				came_count += open_around(member, step, grants[i][0], grants[i][1]);
+		assert_in_range(came_count, 1, COUNT);
+	}
+	end();
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__lost_what_its_hint_covers),
 	cmocka_unit_test(open__lost_what_its_epoch_is_behind),
 	cmocka_unit_test(open__epochs_alike_and_logs_not),
 	cmocka_unit_test(join__epoch_of_a_namesake),
+	cmocka_unit_test(open__another_one_comes_first),
 };
 
 RUN_GROUP(members_judged, tests)
