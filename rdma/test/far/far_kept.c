@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "far_links.h"
 #include "held_wire.h"
 #include "base/mutant.h"
@@ -110,7 +111,7 @@ static void fence_all(struct kept *kept)
 	for (unsigned i = 0; i < HELD_COUNT; i++)
 		wire_let_go(&kept->wires[i]);
 	do {
-		(void)farlog_poll(kept->writer, &durable_lsn);
+		may_fail(farlog_poll(kept->writer, &durable_lsn)); /* what it came to is asked below */
 		usleep(1000);
 	} while ((atomic_load_acquire(&region->is_fence_open) || region->fence_lsn == UINT64_MAX ||
 				 !writer_is_fenced(kept->writer)) &&
