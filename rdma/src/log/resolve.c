@@ -86,6 +86,12 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 	return result;
 }
 
+/* is_written_over -- from this head the chain cannot be walked any more: what lay there was freed by a later one. */
+static bool is_written_over(const struct farlog_writer *writer, const struct resolve_sight *sight, uint64_t head_lsn)
+{
+	return sight->appended_lsn - head_lsn > writer->identity.capacity;
+}
+
 /* load_head -- where the chain of records begins of which the writer's memory still has all: the head may have gone on since it was fetched, and what lay there
  * been written over. False: that is not known, or the chain does not reach back to this position. */
 static bool load_head(const struct farlog_writer *writer, const struct resolve_sight *sight, struct deadline *deadline, uint64_t lsn,
@@ -95,14 +101,14 @@ static bool load_head(const struct farlog_writer *writer, const struct resolve_s
 	bool is_known = head_load(region, &writer->superblock, head);
 
 	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
-	if (region->is_block || (region->is_far && is_known && sight->appended_lsn - head->head_lsn > writer->identity.capacity)) {
+	if (region->is_block || (region->is_far && is_known && is_written_over(writer, sight, head->head_lsn))) {
 		region->until_ns = deadline->at_ns != 0 ? deadline->at_ns : clock_after_ns(deadline->duration_ns);
 		is_known = region_fetch(region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
 		region->until_ns = 0;
 	}
-	/* A head that is still a lap behind is one that could not be fetched: what lay there has been written over. */
-	return is_known && head->head_lsn <= lsn && sight->credit_lsn <= lsn &&
-		sight->appended_lsn - head->head_lsn <= writer->identity.capacity;
+	/* Of several members the later head may be at one that has gone since, or does not answer. */
+	is_known = is_known && !is_written_over(writer, sight, head->head_lsn);
+	return is_known && head->head_lsn <= lsn && sight->credit_lsn <= lsn;
 }
 
 /* writer_resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a

@@ -396,7 +396,8 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
 	if (result != FARLOG_OK)
 		return result;
-	/* Takes back the announcement of this opening: one that stays only makes the next opener wait. */
+	/* It ends what an opening tells other hosts on the device, takes nothing, and cannot fail: who finds that still said
+	 * replaces it. */
 	may_fail(region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL));
 	member->superblock = superblock;
 	member->is_of_epoch = true;
