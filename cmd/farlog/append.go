@@ -215,6 +215,9 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	// A writer's first act is a new epoch: it is opened for a record that is there and good, not for nothing.
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
 		if err == nil {
+			err = asUsage(place.lookByAgent())
+		}
+		if err == nil {
 			talk.printf("no record was read: nothing was appended, and the ring was not opened")
 		}
 		return err

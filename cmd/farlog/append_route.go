@@ -93,10 +93,10 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 	return f.finish(f.run(ctx))
 }
 
-// look finds out whether there is such a route, before a record is waited for. Of the host agent it is not asked without opening.
+// look finds out whether there is such a route, before a record is waited for.
 func (f *routeFeed) look(ctx context.Context) error {
 	if isAgentURI(f.options.route) {
-		return nil
+		return farlog.LookRouteName(f.options.route)
 	}
 	err := withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
 		var err error

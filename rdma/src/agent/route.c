@@ -139,13 +139,19 @@ static int take_legs(const char *uri, struct named_route *named, const struct ag
 	return result == FARLOG_OK && *count == 0 ? agent_refuse_reply(uri, &named->place, error) : result;
 }
 
-static int ask(const char *uri, const struct named_route *named, struct agent_reply *reply, struct farlog_error *error)
+static int ask(const char *uri, const struct stream_uri *place, struct agent_reply *reply, struct farlog_error *error)
 {
 	char what[256], request[FARLOG_STREAM_NAME_LEN + 64];
 
 	snprintf(what, sizeof(what), "uri \"%.200s\"", uri);
-	snprintf(request, sizeof(request), "farlog-agent 1 route\nroute %s\n", named->place.stream);
-	return agent_call_until(agent_socket(named->place.socket_path), what, request, clock_after_ns(ASK_NS), -1, reply, error);
+	snprintf(request, sizeof(request), "farlog-agent 1 route\nroute %s\n", place->stream);
+	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), -1, reply, error);
+}
+
+static int refuse_uri(const char *uri, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_INVALID, 0,
+		"uri \"%s\" of a route: expected farlog://ROUTE[?agent=PATH&transport=mem|verbs|ofi]", uri);
 }
 
 int farlog_route_open_name(const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error)
@@ -158,18 +164,35 @@ int farlog_route_open_name(const char *uri, const struct farlog_route_options *o
 
 	*route = NULL;
 	if (!stream_uri_is(uri))
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" of a route: expected farlog://ROUTE[?agent=PATH&transport=mem|verbs|ofi]", uri);
+		return refuse_uri(uri, error);
 	named = calloc(1, sizeof(*named));
 	if (named == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "uri \"%s\": out of memory", uri);
 	result = stream_uri_parse(uri, &named->place, error);
 	config = (struct farlog_route_config){.name = named->place.stream, .legs = named->legs};
 	if (result == FARLOG_OK)
-		result = ask(uri, named, &reply, error);
+		result = ask(uri, &named->place, &reply, error);
 	if (result == FARLOG_OK)
 		result = take_legs(uri, named, &reply, options != NULL ? options : &none, &config.leg_count, error);
 	if (result == FARLOG_OK)
 		result = farlog_route_open(&config, route, error);
 	free(named);
+	return result;
+}
+
+int farlog_route_look_name(const char *uri, struct farlog_error *error)
+{
+	struct stream_uri place;
+	struct agent_reply reply;
+	char line[AGENT_VALUE_LEN_MAX];
+	int result;
+
+	if (!stream_uri_is(uri))
+		return refuse_uri(uri, error);
+	result = stream_uri_parse(uri, &place, error);
+	if (result == FARLOG_OK)
+		result = ask(uri, &place, &reply, error);
+	if (result == FARLOG_OK && !agent_value(&reply, "leg-0", line, sizeof(line)))
+		result = agent_refuse_reply(uri, &place, error);
 	return result;
 }
