@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/consume"
 	"github.com/farlog/farlog/pkg/farlog"
 )
@@ -24,6 +25,7 @@ const (
 	tailPollInterval   = 5 * time.Millisecond
 	tailCommitInterval = time.Second
 	tailAwayPause      = 200 * time.Millisecond
+	tailWaitDefault    = 10 * time.Second
 	formatJSON         = "json"
 	formatRaw          = "raw"
 	fromHead           = "head"
@@ -40,13 +42,14 @@ type tailOptions struct {
 	name, state             string
 	transport               string // to the ring of a stream
 	isFollowing             bool
+	wait                    time.Duration
 
 	start consume.Start
 	since time.Time
 }
 
 func newTailCommand(env *environment) *cobra.Command {
-	var options tailOptions
+	options := tailOptions{wait: tailWaitDefault}
 	command := &cobra.Command{
 		Use:   "tail {NAME | farlog://NAME | --ring URI} [flags]",
 		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is appended",
@@ -103,6 +106,7 @@ Readers take no lock.`,
 	flags.StringVar(&options.name, "name", "", "`name` under which the position is remembered, such as desk-risk; goes before --from")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of a stream: verbs or ofi (default: the ring itself where it is on this host, else the fastest)")
 	flags.StringVar(&options.state, "state-dir", "", "`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
+	flags.Var((*config.DurationValue)(&options.wait), "wait", "longest wait for the stream's rings, and for the first writer of a stream with several (0: do not wait)")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
 	return command
 }
@@ -154,25 +158,6 @@ func (o *tailOptions) parseFrom() error {
 	return nil
 }
 
-// ringsOfStream asks the control plane where the stream's rings are. One of several may not be there; "" then.
-func ringsOfStream(ctx context.Context, env *environment, name string) (uris []string, err error) {
-	err = withControl(ctx, env, 10*time.Second, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		response, err := client.GetStream(ctx, &apiv1.GetStreamRequest{Name: name})
-		if err != nil {
-			return err
-		}
-		isThere := false
-		for _, ring := range response.GetStream().GetRings() {
-			uris, isThere = append(uris, ring.GetUri()), isThere || ring.GetUri() != ""
-		}
-		if !isThere {
-			return fmt.Errorf("stream %q has no ring yet: %s", name, response.GetStream().GetReason())
-		}
-		return nil
-	})
-	return uris, err
-}
-
 // explainMissing tells that the ring of a stream is on the target's host.
 func explainMissing(err error, stream string) error {
 	if stream != "" && errors.Is(err, farlog.ErrNotFound) {
@@ -191,10 +176,11 @@ type tailer struct {
 	renewal   *tailRenewal // of a grant of the control plane; nil: there is none to be renewed
 	slow      *slowReporter
 	options   tailOptions
+	until     time.Time // it waits for a log to be there
 }
 
 func runTail(ctx context.Context, env *environment, options tailOptions) error {
-	t := &tailer{env: env, options: options, printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
+	t := &tailer{env: env, options: options, until: time.Now().Add(options.wait), printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // with it what renews the grant ends
 	config, err := t.configure(ctx, options)
@@ -207,7 +193,10 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 	if config.Position != nil {
 		defer config.Position.Close()
 	}
-	if t.consumer, err = consume.Open(config); err != nil {
+	if t.consumer, err = t.open(ctx, config); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil
+		}
 		return explainMissing(asUsage(err), options.stream)
 	}
 	defer t.consumer.Close()
@@ -237,7 +226,7 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Config, error) {
 	config := consume.Config{RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since, OnNotice: t.notice}
 	if config.RingURI == "" {
-		place, err := locateReader(ctx, t.env, options)
+		place, err := t.locate(ctx, options)
 		if err != nil {
 			return config, err
 		}
