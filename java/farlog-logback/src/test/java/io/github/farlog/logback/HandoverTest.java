@@ -26,8 +26,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Threads that are at the worst place when Logback takes its appenders away. An appender of the test holds the thread there: inside a logging
- * call, on the way to the FarlogAppender at the root; another acts in the moment in which the root has no appender.
+ * Threads that are at the worst place when Logback takes its appenders away. An appender of the test holds the thread
+ * there: inside a logging call, on the way to the FarlogAppender at the root; another acts in the moment in which the
+ * root has no appender.
  */
 @Timeout(180)
 class HandoverTest {
@@ -132,7 +133,8 @@ class HandoverTest {
 
     @Test
     void shouldNotWaitForACallThatIsInsideTheOnlyAppender() throws InterruptedException {
-        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>block(20s)</policy>"))) {
+        try (TestRing ring = new TestRing(256 << 10);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>block(20s)</policy>"))) {
             final AtomicBoolean isFull = new AtomicBoolean(true);
             final CountDownLatch filling = new CountDownLatch(1);
             final AtomicInteger logged = new AtomicInteger();
@@ -192,12 +194,13 @@ class HandoverTest {
     }
 
     /**
-     * What Logback's list does when a thread copies it while it is changed: the copy from before counts as new from then on. A thread that
-     * entered the call before the handover's end does so to the root's list after it.
+     * What Logback's list does when a thread copies it while it is changed: the copy from before counts as new from
+     * then on. A thread that entered the call before the handover's end does so to the root's list after it.
      */
     @Test
     void shouldNotStayWithAListOfAppendersFromBeforeItsEnd() throws InterruptedException {
-        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(xml(ring, "<classId>1</classId>"))) {
+        try (TestRing ring = new TestRing(1 << 20);
+            TestContext test = TestContext.of(xml(ring, "<classId>1</classId>"))) {
             test.logger("x").info("one");
             final Logger root = test.logger(Logger.ROOT_LOGGER_NAME);
             onEvent = () -> makeStale(root);
@@ -219,12 +222,14 @@ class HandoverTest {
     }
 
     /**
-     * A thread copies the root's list while the bridge is in it and is slow to put the copy in place. Another, which logs as soon as the bridge
-     * is gone, must not find it again: the ring has changed, and its events would be in the new one, the former one, the new one.
+     * A thread copies the root's list while the bridge is in it and is slow to put the copy in place. Another, which
+     * logs as soon as the bridge is gone, must not find it again: the ring has changed, and its events would be in the
+     * new one, the former one, the new one.
      */
     @Test
     void shouldNotGoBackToTheFormerRingAfterAnEventInTheNewOneAlone() throws InterruptedException {
-        try (TestRing one = new TestRing(1 << 20); TestRing two = new TestRing(1 << 20); TestContext test = TestContext.of(xml(one, ""))) {
+        try (TestRing one = new TestRing(1 << 20); TestRing two = new TestRing(1 << 20);
+            TestContext test = TestContext.of(xml(one, ""))) {
             final Logger root = test.logger(Logger.ROOT_LOGGER_NAME);
             final CountDownLatch first = new CountDownLatch(1);
             final CountDownLatch isStale = new CountDownLatch(1);
@@ -254,7 +259,8 @@ class HandoverTest {
             test.reconfigure(xml(two, ""));
             threads.forEach(HandoverTest::join);
             assertEquals(2, threads.size());
-            assertEquals(List.of("first", "second"), two.texts().stream().filter(text -> !text.equals("late")).toList());
+            assertEquals(List.of("first", "second"),
+                two.texts().stream().filter(text -> !text.equals("late")).toList());
             assertEquals(List.of(), one.texts().stream().filter(text -> !text.equals("late")).toList());
             assertTrue(one.texts().contains("late") || two.texts().contains("late"));
             assertEquals(List.of(), test.errors());
