@@ -39,11 +39,8 @@ public enum Counter {
     WARN_COUNT("warn_count", false, "Times the ring passed its warning mark."),
     /** Times the ring passed its alarm mark. */
     ALARM_COUNT("alarm_count", false, "Times the ring passed its alarm mark."),
-    /**
-     * Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.
-     */
-    ORPHAN_COUNT("orphan_count", false,
-        "Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.");
+    /** Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known. */
+    ORPHAN_COUNT("orphan_count", false, "Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.");
 
     private final String metric;
     private final boolean gauge;

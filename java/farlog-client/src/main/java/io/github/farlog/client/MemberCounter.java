@@ -4,8 +4,7 @@ package io.github.farlog.client;
 /** The numbers that a writer keeps of each of its stream's rings, in the order of the C core's table. */
 public enum MemberCounter {
     /** 1 up, 2 stale: it catches up and does not count, 3 away, 4 late: demoted, 5 out until the next writer. */
-    STATE("state", true,
-        "1 up, 2 stale: it catches up and does not count, 3 away, 4 late: demoted, 5 out until the next writer."),
+    STATE("state", true, "1 up, 2 stale: it catches up and does not count, 3 away, 4 late: demoted, 5 out until the next writer."),
     /** First LSN that it has not confirmed. */
     CONFIRMED_LSN("confirmed_lsn", true, "First LSN that it has not confirmed."),
     /** Undrained bytes that were given to members and that it has not confirmed. */
