@@ -429,6 +429,17 @@ static void take_completion_events(struct verbs_link *link)
 		link->lib->ack_cq_events(cq, 1);
 }
 
+/* has_missed_event -- after a nap that no event has ended: is there what should have ended it? */
+static bool has_missed_event(struct verbs_link *link, const struct far_glance *before)
+{
+	struct far_glance now;
+
+	if (progress(link) != FARLOG_OK)
+		return false;
+	now = far_glance(&link->link);
+	return !far_glance_is_same(before, &now);
+}
+
 static bool verbs_wait(struct far_link *far, uint64_t timeout_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
@@ -459,7 +470,7 @@ static bool verbs_wait(struct far_link *far, uint64_t timeout_ns)
 	ready = ppoll(fds, 3, &timeout, NULL);
 	if (ready > 0 && (fds[1].revents | fds[2].revents) != 0)
 		may_fail(look_around(link)); /* what it finds ends the link, and the next poll says so */
-	return ready == 0 && nap_ns == timeout_ns;
+	return ready == 0 && (nap_ns == timeout_ns || has_missed_event(link, &after));
 }
 
 /* ---------------------------------------------------------------- opening and closing */
