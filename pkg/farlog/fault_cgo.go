@@ -3,7 +3,7 @@
 package farlog
 
 /*
-#cgo CFLAGS: -DFARLOG_FAULT
+#cgo CFLAGS: -DFARLOG_FAULT -I${SRCDIR}/../../rdma/src
 #include <stdlib.h>
 #include "mem/fault.h"
 #include "target/verbs.h"

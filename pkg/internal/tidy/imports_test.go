@@ -89,14 +89,79 @@ func TestImports_FollowTheArrows(t *testing.T) {
 
 func TestImports_CAndUnsafeLiveInOneRoom(t *testing.T) {
 	for _, f := range tracked(t, ".go") {
-		if path.Dir(f.path) == "pkg/farlog" || f.isGenerated() || f.isTestdata() {
+		if path.Dir(f.path) == "pkg/farlog" || isCoreStub(f.path) || f.isGenerated() || f.isTestdata() {
 			continue
 		}
 		for _, name := range importsOf(t, f) {
 			if name == "C" || name == "unsafe" {
 				t.Errorf("%s imports %q: only pkg/farlog may; add what you need to its Go surface", f.path, name)
 			}
+			if strings.HasPrefix(name, module+"rdma/") {
+				t.Errorf("%s imports %q: the C core is pkg/farlog's; import that", f.path, name)
+			}
 		}
+	}
+}
+
+// isCoreStub tells of the files that make a Go package of a folder of the C core.
+func isCoreStub(name string) bool {
+	return name == "rdma/include/farlog/headers.go" || (path.Base(name) == "core.go" && strings.HasPrefix(name, coreFolder))
+}
+
+// coreImports gives the packages whose headers a room of the C core may include.
+func coreImports(t *testing.T, room string) []string {
+	t.Helper()
+	imports := []string{"C", module + "rdma/include/farlog"}
+	for one := range below(t, room) {
+		if one != room {
+			imports = append(imports, module+coreFolder+one)
+		}
+	}
+	return imports
+}
+
+// Go compiles a room again when one of the headers changes that its package, or one that it imports, embeds. So each embeds
+// its headers, and imports all rooms whose headers it may include; pkg/farlog imports every room.
+func TestImports_RoomsOfTheCoreAreSeenByTheBuildCache(t *testing.T) {
+	stubs := make(map[string]file)
+	all := []string{module + "rdma/include/farlog"}
+	for _, f := range tracked(t, ".go") {
+		if strings.HasPrefix(f.path, "rdma/") || f.path == "pkg/farlog/core.go" {
+			stubs[f.path] = f
+		}
+	}
+	embeds := make(map[string]bool)
+	for _, f := range tracked(t, ".h") {
+		if room, isCore := roomOfCore(f.path); isCore {
+			embeds[room] = true
+		}
+	}
+	check := func(name string, isEmbedding bool, want []string) {
+		f, isThere := stubs[name]
+		delete(stubs, name)
+		if !isThere {
+			t.Errorf("%s is missing: copy that of another room, and import %v", name, want)
+			return
+		}
+		if isEmbedding {
+			want = append(want, "embed")
+		}
+		if strings.Contains(string(f.content), "\n//go:embed *.h\n") != isEmbedding {
+			t.Errorf("%s: expected //go:embed *.h when there are headers, and only then", name)
+		}
+		imports := slices.Sorted(slices.Values(importsOf(t, f)))
+		if want = slices.Sorted(slices.Values(want)); !slices.Equal(imports, want) {
+			t.Errorf("%s imports %v; by coreArrows expected %v", name, imports, want)
+		}
+	}
+	for room := range coreArrows {
+		all = append(all, module+coreFolder+room)
+		check(coreFolder+room+"/core.go", embeds[room], coreImports(t, room))
+	}
+	check("rdma/include/farlog/headers.go", true, nil)
+	check("pkg/farlog/core.go", false, all)
+	for name := range stubs {
+		t.Errorf("%s: expected no other Go below rdma", name)
 	}
 }
 

@@ -168,6 +168,35 @@ func TestIncludes_RoomsOfTheCoreFollowTheArrows(t *testing.T) {
 	}
 }
 
+var mesonFile = regexp.MustCompile(`'([\w]+\.c)'`)
+
+// Go compiles what lies in a room's folder, meson what its list says.
+func TestIncludes_MesonListsTheRoomsFiles(t *testing.T) {
+	files := make(map[string][]string)
+	for _, f := range tracked(t, ".c") {
+		if room, isCore := roomOfCore(f.path); isCore {
+			files[room] = append(files[room], path.Base(f.path))
+		}
+	}
+	for _, f := range tracked(t, ".build") {
+		room, isCore := roomOfCore(f.path)
+		if !isCore || room == "." {
+			continue
+		}
+		var listed []string
+		for _, match := range mesonFile.FindAllStringSubmatch(string(f.content), -1) {
+			listed = append(listed, match[1])
+		}
+		if !slices.Equal(listed, files[room]) {
+			t.Errorf("%s lists %v; in its folder are %v: list these, in this order", f.path, listed, files[room])
+		}
+		delete(files, room)
+	}
+	for room := range files {
+		t.Errorf("rdma/src/%s has no meson.build: list its files in one", room)
+	}
+}
+
 func TestIncludes_OnlyMediaRoomsKnowDevices(t *testing.T) {
 	for _, f := range tracked(t, ".c", ".h") {
 		room, isCore := roomOfCore(f.path)
