@@ -8,7 +8,6 @@ import (
 	_ "github.com/farlog/farlog/rdma/src/base"
 	_ "github.com/farlog/farlog/rdma/src/blocks"
 	_ "github.com/farlog/farlog/rdma/src/far"
-	_ "github.com/farlog/farlog/rdma/src/history"
 	_ "github.com/farlog/farlog/rdma/src/log"
 	_ "github.com/farlog/farlog/rdma/src/mem"
 	_ "github.com/farlog/farlog/rdma/src/members"

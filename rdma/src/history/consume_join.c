@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "farlog/member.h"
-#include "log/reader.h"
+#include "farlog/reader_ring.h"
 
 static void leave_ring(struct farlog_consumer *consumer)
 {
@@ -235,10 +235,11 @@ static int read_ring(struct farlog_consumer *consumer, struct farlog_consumed *i
 {
 	struct farlog_batch batch;
 	struct record_header first;
-	const struct superblock *superblock = &consumer->reader->superblock;
+	uint8_t ring_uuid[16];
+	uint64_t salt;
 	int result = farlog_reader_read(consumer->reader, consumer->buf, consumer->buf_len, &batch);
 
-	if (consumer->reader->members == NULL && check_ring(consumer, superblock->ring_uuid, superblock->salt) != FARLOG_OK)
+	if (farlog_reader_ring(consumer->reader, ring_uuid, &salt) && check_ring(consumer, ring_uuid, salt) != FARLOG_OK)
 		return FARLOG_NOT_A_RING;
 	if (result == FARLOG_TOO_LARGE)
 		return grow(consumer, batch.len);

@@ -6,6 +6,7 @@
 #include "base/member_uri.h"
 #include "base/mutant.h"
 #include "base/stream_uri.h"
+#include "farlog/reader_ring.h"
 #include "farlog/reader_waits.h"
 #include "log/openers.h"
 #include "log/reader.h"
@@ -218,6 +219,15 @@ uint64_t farlog_reader_waits(const farlog_reader *reader, uint64_t *expired_coun
 	if (expired_count != NULL)
 		*expired_count = waits.expired_count;
 	return waits.count;
+}
+
+int farlog_reader_ring(const farlog_reader *reader, uint8_t *ring_uuid, uint64_t *salt)
+{
+	if (reader->members != NULL)
+		return 0;
+	memcpy(ring_uuid, reader->superblock.ring_uuid, sizeof(reader->superblock.ring_uuid));
+	*salt = reader->superblock.salt;
+	return 1;
 }
 
 void farlog_reader_close(farlog_reader *reader)

@@ -1,4 +1,4 @@
-/* history/image.c -- see farlog/image.h. */
+/* admin/image.c -- see farlog/image.h. */
 #include "farlog/image.h"
 
 #include <stdlib.h>
