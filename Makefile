@@ -17,7 +17,7 @@ help:
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
 	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
-	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables and hash"
+	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables"
 
 build:
 	@scripts/build.sh

@@ -1,12 +1,14 @@
-/* members.pml -- one log on three members: fencing, recovery, takeover, coming back, draining. docs/members.md tells it in words.
+/* members.pml -- one log on three members: fencing, recovery, takeover, coming back, draining. docs/members.md tells it
+ * in words.
  *
- * One process, one place, all state global: each option of the loop at the end is one step that somebody takes, a writer, a
- * member's device, the drain or the power. Who dies takes no more steps; a message that is lost is a step that is not taken.
- * A writer is one incarnation: started again, it is another one. A record is its lsn, its epoch and whether it is the first of
- * that; a slot of a ring holds one. A record is on its way to a member as soon as there is room for it, and may land there
- * until the member's device shuts its writer out.
+ * One process, one place, all state global: each option of the loop at the end is one step that somebody takes, a
+ * writer, a member's device, the drain or the power. Who dies takes no more steps; a message that is lost is a step
+ * that is not taken. A writer is one incarnation: started again, it is another one. A record is its lsn, its epoch and
+ * whether it is the first of that; a slot of a ring holds one. A record is on its way to a member as soon as there is
+ * room for it, and may land there until the member's device shuts its writer out.
  *
- * Members are alike, and so are writers: states that differ only in who is who are counted once (canon.h), unless -DPLAIN. */
+ * Members are alike, and so are writers: states that differ only in who is who are counted once (canon.h), unless
+ * -DPLAIN. */
 
 #ifndef K
 #define K 2        /* members that an acknowledgement needs */
@@ -39,7 +41,8 @@
 #define KTH(a, b, c) MIN(MIN(a, b), c)
 #endif
 
-/* How many are fenced and read before an epoch begins. Any K and any N-K+1 have one in common; and K are needed to go on. */
+/* How many are fenced and read before an epoch begins. Any K and any N-K+1 have one in common; and K are needed to go
+ * on. */
 #ifdef MUTANT_FENCE_FEWER
 #define FENCED_MIN (N - K)
 #elif K > N - K + 1
@@ -83,7 +86,8 @@ byte sealed[RINGS];      /* the superblock's epoch */
 byte begun[RINGS];       /* and where it began */
 byte fence[RINGS];       /* writers of lower epochs are kept out by the device */
 byte head[RINGS];        /* all below is in the store */
-byte hint[RINGS];        /* the writer's word to who reads here: so far the log is acknowledged, and this member has it */
+/* the writer's word to who reads here: so far the log is acknowledged, and this member has it */
+byte hint[RINGS];
 
 /* Writers. */
 #define IDLE 0
@@ -136,16 +140,18 @@ hidden byte i, j, k, r, best, low, high, prev, top, top_begun;
 #define APPENDED(w) MIN(MIN(acked[w] + (acked[w] == start[w] -> 1 : WINDOW), RECORDS), CREDIT(w) + CAPACITY)
 /* What the writer sends next: a record of its own, or for who comes back one of the log that it recovered. */
 #define IS_FIRST_AT(w, lsn) ((lsn) == start[w] || ((lsn) < start[w] && ((lsn) == 0 || told[(lsn) - 1] != told[lsn])))
-#define NEXT(w, m) RECORD(sent[AT(w, m)], (sent[AT(w, m)] >= start[w] -> epoch[w] : told[sent[AT(w, m)]]), (IS_FIRST_AT(w, sent[AT(w, m)]) -> 1 : 0))
+#define NEXT(w, m) RECORD(sent[AT(w, m)], (sent[AT(w, m)] >= start[w] -> \
+	epoch[w] : told[sent[AT(w, m)]]), (IS_FIRST_AT(w, sent[AT(w, m)]) -> 1 : 0))
 
-/* The record at that lsn follows one of epoch `before`, in a log whose latest superblock is of epoch `latest` that began at `at`: what lies
- * there of older ones is no longer of the log, also before the EPOCH record has come. */
+/* The record at that lsn follows one of epoch `before`, in a log whose latest superblock is of epoch `latest` that
+ * began at `at`: what lies there of older ones is no longer of the log, also before the EPOCH record has come. */
 #if defined(MUTANT_LAST_RECORD) || defined(MUTANT_LONGEST)
 #define IS_CUT(lsn, r, latest, at) false
 #else
 #define IS_CUT(lsn, r, latest, at) ((lsn) >= (at) && EPOCH(r) != (latest))
 #endif
-#define IS_VALID_RECORD(lsn, before, r, latest, at) ((r) != 0 && LSN(r) == (lsn) && EPOCH(r) <= (latest) && EPOCH(r) >= (before) && \
+#define IS_VALID_RECORD(lsn, before, r, latest, at) ((r) != 0 && LSN(r) == (lsn) && EPOCH(r) <= (latest) && \
+	EPOCH(r) >= (before) && \
 	(EPOCH(r) == (before) || IS_FIRST(r)) && !IS_CUT(lsn, r, latest, at))
 /* To the drain the member's own superblock is the latest. */
 #define IS_VALID(m, lsn, before) IS_VALID_RECORD(lsn, before, seen[SLOT(m, lsn)], sealed[m], begun[m])
@@ -156,7 +162,8 @@ inline scan(m)
 	j = low;
 	prev = (low > 0 -> stored[low - 1] : 0);
 	do
-	:: j < RECORDS && j < low + CAPACITY && IS_VALID_RECORD(j, prev, seen[SLOT(m, j)], top, top_begun) -> prev = EPOCH(seen[SLOT(m, j)]); j++
+	:: j < RECORDS && j < low + CAPACITY && IS_VALID_RECORD(j, prev, seen[SLOT(m, j)], top, top_begun) ->
+		prev = EPOCH(seen[SLOT(m, j)]); j++
 	:: else -> break
 	od
 }
@@ -166,7 +173,8 @@ inline flush(m)
 	for (i : 0 .. CAPACITY - 1) { kept[(m) * CAPACITY + i] = seen[(m) * CAPACITY + i] }
 }
 
-/* tell -- the record of that epoch at that lsn has been acknowledged: no two at one lsn, and what lies below a head is in the store as that. */
+/* tell -- the record of that epoch at that lsn has been acknowledged: no two at one lsn, and what lies below a head is
+ * in the store as that. */
 #define TOP_HEAD MAX(MAX(head[0], head[1]), head[2])
 inline tell(lsn, its_epoch)
 {
@@ -182,8 +190,8 @@ inline find_last()
 	for (i : 0 .. RECORDS - 1) { prev = (stored[i] != 0 -> stored[i] : prev) }
 }
 
-/* check_store -- whatever the drain has stored, it can go on to what is acknowledged now: where the two part, the log has the
- * first record of a later epoch. */
+/* check_store -- whatever the drain has stored, it can go on to what is acknowledged now: where the two part, the log
+ * has the first record of a later epoch. */
 #ifdef MUTANT_LONGEST /* is to be seen losing records, not to be seen here first */
 inline check_store() { skip }
 #else
@@ -203,8 +211,8 @@ inline check_store()
 
 /* ---- what writers do ---- */
 
-/* fence -- the target shuts all others out, makes durable what they left, persists the fence, and then confirms. The number comes from a
- * counter, or is one more than members have seen. */
+/* fence -- the target shuts all others out, makes durable what they left, persists the fence, and then confirms. The
+ * number comes from a counter, or is one more than members have seen. */
 #define FENCE_AT(w, m, n) fence[m] = n; flush(m); link[AT(w, m)] = FENCED; DROP_GHOST(m)
 #define START(w, m, n) \
 :: d_step { phase[w] == IDLE && (w == 0 || phase[w - (w > 0 -> 1 : 0)] != IDLE) && \
@@ -217,8 +225,8 @@ inline check_store()
 #define HEAD_IF_FENCED(w, m) (IS_FENCED(w, m) -> head[m] : 0)
 #define ONE_IF(condition) ((condition) -> 1 : 0)
 
-/* choose -- of those that are fenced, from the largest head on, and cut where the latest superblock says: the log with the latest last
- * record, of several the longest. */
+/* choose -- of those that are fenced, from the largest head on, and cut where the latest superblock says: the log with
+ * the latest last record, of several the longest. */
 #ifdef MUTANT_LONGEST
 #define RANK(m) (j << 4)
 #else
@@ -251,7 +259,8 @@ inline check_store()
 #define OF_NEW(x)
 #endif
 #define CHOOSE(w) \
-:: d_step { phase[w] == FENCING && COUNT_OF(w, ONE_IF_FENCED) >= FENCED_MIN && COUNT_OF(w, ONE_IF_SOUND) >= MIN(FENCED_MIN, N - K + 1) -> \
+:: d_step { phase[w] == FENCING && COUNT_OF(w, ONE_IF_FENCED) >= FENCED_MIN && \
+	COUNT_OF(w, ONE_IF_SOUND) >= MIN(FENCED_MIN, N - K + 1) -> \
 	low = MAX(MAX(HEAD_IF_FENCED(w, 0), HEAD_IF_FENCED(w, 1)), HEAD_IF_FENCED(w, 2)); \
 	OF_NEW(low = MAX(low, HEAD_IF_FENCED(w, NEW));) \
 	best = 0; top = 0; top_begun = 0; \
@@ -275,10 +284,12 @@ inline check_store()
 #define MAY_WRITE(w, m) (fence[m] == epoch[w])
 #endif
 
-/* drop -- where nothing but a lock fences, before the superblock does: the writer loses a member, and with it the lock. */
+/* drop -- where nothing but a lock fences, before the superblock does: the writer loses a member, and with it the
+ * lock. */
 #ifdef LOCKS
 #define DROP(w, m) \
-:: d_step { (phase[w] == FENCING || phase[w] == COPYING) && (link[AT(w, m)] == FENCED || link[AT(w, m)] == COPIED) && fence[m] == epoch[w] && \
+:: d_step { (phase[w] == FENCING || phase[w] == COPYING) && (link[AT(w, m)] == FENCED || link[AT(w, m)] == COPIED) && \
+	fence[m] == epoch[w] && \
 	(phase[w] == FENCING || source[w] != m) -> \
 	link[AT(w, m)] = OUT; fence[m] = sealed[m]; CANON }
 #else
@@ -290,7 +301,8 @@ inline check_store()
 :: d_step { phase[w] == COPYING && link[AT(w, m)] == FENCED && MAY_WRITE(w, m) && MAY_WRITE(w, source[w]) -> \
 	for (i : 0 .. RECORDS - 1) { \
 		if \
-		:: i >= from[w] && i < start[w] -> seen[SLOT(m, i)] = seen[SLOT(source[w], i)]; kept[SLOT(m, i)] = seen[SLOT(m, i)] \
+		:: i >= from[w] && i < start[w] -> seen[SLOT(m, i)] = seen[SLOT(source[w], i)]; \
+			kept[SLOT(m, i)] = seen[SLOT(m, i)] \
 		:: else \
 		fi \
 	} \
@@ -304,9 +316,11 @@ inline check_store()
 #endif
 #define SEAL(w, m) \
 :: d_step { phase[w] == COPYING && link[AT(w, m)] == COPIED && MAY_WRITE(w, m) && MAY_KNOW(w, m) -> \
-	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, from[w]); link[AT(w, m)] = IN; sent[AT(w, m)] = start[w]; CANON }
+	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, from[w]); link[AT(w, m)] = IN; sent[AT(w, m)] = start[w]; \
+		CANON }
 
-/* grant -- so many superblocks are durable: now, and not before, the EPOCH record. What was recovered counts as acknowledged from here on. */
+/* grant -- so many superblocks are durable: now, and not before, the EPOCH record. What was recovered counts as
+ * acknowledged from here on. */
 #ifdef MUTANT_EPOCH_ON_K
 #define SEALED_MIN K
 #else
@@ -330,7 +344,8 @@ inline check_store()
 	TAKE_IN(w, 0); TAKE_IN(w, 1); TAKE_IN(w, 2); OF_NEW(TAKE_IN(w, NEW);) \
 	for (j : 0 .. RECORDS - 1) { \
 		if \
-		:: j >= from[w] && j >= CREDIT(w) && j < start[w] && IS_LEFT(seen[SLOT(source[w], j)], j) -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
+		:: j >= from[w] && j >= CREDIT(w) && j < start[w] && \
+			IS_LEFT(seen[SLOT(source[w], j)], j) -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
 		:: else \
 		fi \
 	} \
@@ -339,15 +354,16 @@ inline check_store()
 
 /* What lies below the credit nobody will ask for. */
 #define LAND(w, m) \
-:: d_step { phase[w] == OPEN && link[AT(w, m)] == IN && fence[m] <= epoch[w] && MAX(sent[AT(w, m)], CREDIT(w)) < APPENDED(w) -> \
+:: d_step { phase[w] == OPEN && link[AT(w, m)] == IN && fence[m] <= epoch[w] && \
+	MAX(sent[AT(w, m)], CREDIT(w)) < APPENDED(w) -> \
 	sent[AT(w, m)] = MAX(sent[AT(w, m)], CREDIT(w)); \
 	seen[SLOT(m, sent[AT(w, m)])] = NEXT(w, m); link[AT(w, m)] = LANDED; CANON }
 
 #define GIVE_HINT(w, m) hint[m] = (COUNTS(w, m) && fence[m] <= epoch[w] -> MIN(acked[w], sent[AT(w, m)]) : hint[m])
 #define GIVE_HINTS(w) GIVE_HINT(w, 0); GIVE_HINT(w, 1); GIVE_HINT(w, 2) OF_NEW(; GIVE_HINT(w, NEW))
 
-/* acknowledge -- what lies durable on K members that count. The writer may learn it, and say it, long after others have taken over;
- * what it could say is held against the others from now on. */
+/* acknowledge -- what lies durable on K members that count. The writer may learn it, and say it, long after others have
+ * taken over; what it could say is held against the others from now on. */
 inline acknowledge(w)
 {
 	k = NOW_DURABLE(w);
@@ -368,12 +384,14 @@ inline acknowledge(w)
 
 #define FLUSH(w, m) \
 :: d_step { phase[w] == OPEN && link[AT(w, m)] == LANDED && fence[m] <= epoch[w] -> \
-	kept[SLOT(m, sent[AT(w, m)])] = seen[SLOT(m, sent[AT(w, m)])]; link[AT(w, m)] = IN; sent[AT(w, m)]++; acknowledge(w); CANON }
+	kept[SLOT(m, sent[AT(w, m)])] = seen[SLOT(m, sent[AT(w, m)])]; link[AT(w, m)] = IN; sent[AT(w, m)]++; \
+		acknowledge(w); CANON }
 
-/* join -- a member that was evicted, or was never in, comes back. First its connections are torn down, for sure; then it is sent what it
- * lacks, from the credit on, by the same way as all that is appended. */
+/* join -- a member that was evicted, or was never in, comes back. First its connections are torn down, for sure; then
+ * it is sent what it lacks, from the credit on, by the same way as all that is appended. */
 #ifdef MUTANT_REUSE_EARLY
-#define TEAR_DOWN(w, m) ghost[m] = (IS_IN(w, m) && sent[AT(w, m)] >= CREDIT(w) && sent[AT(w, m)] < APPENDED(w) -> NEXT(w, m) : 0)
+#define TEAR_DOWN(w, m) ghost[m] = (IS_IN(w, m) && sent[AT(w, m)] >= CREDIT(w) && \
+	sent[AT(w, m)] < APPENDED(w) -> NEXT(w, m) : 0)
 #define DROP_GHOST(m) ghost[m] = 0
 #else
 #define TEAR_DOWN(w, m) skip
@@ -392,12 +410,15 @@ inline acknowledge(w)
 
 /* seal_back -- it has caught up: now it is told the epoch, and from when on it is whole; from then on it counts. */
 #define SEAL_BACK(w, m) \
-:: d_step { phase[w] == OPEN && IS_IN(w, m) && sealed[m] < epoch[w] && link[AT(w, m)] == IN && fence[m] <= epoch[w] && HAS_ALL(w, m) && MAY_KNOW(w, m) -> \
-	sealed[m] = epoch[w]; begun[m] = MAX(start[w], BEGUN_AT_LEAST(w, m)); RAISE_HEAD(m, FLOOR(w, m)); acknowledge(w); CANON }
+:: d_step { phase[w] == OPEN && IS_IN(w, m) && sealed[m] < epoch[w] && link[AT(w, m)] == IN && fence[m] <= epoch[w] && \
+	HAS_ALL(w, m) && MAY_KNOW(w, m) -> \
+	sealed[m] = epoch[w]; begun[m] = MAX(start[w], BEGUN_AT_LEAST(w, m)); RAISE_HEAD(m, FLOOR(w, m)); acknowledge(w); \
+		CANON }
 
 #ifdef MUTANT_REUSE_EARLY
 #define HAUNT(m) \
-:: d_step { ghost[m] != 0 -> seen[SLOT(m, LSN(ghost[m]))] = ghost[m]; kept[SLOT(m, LSN(ghost[m]))] = ghost[m]; ghost[m] = 0; CANON }
+:: d_step { ghost[m] != 0 -> seen[SLOT(m, LSN(ghost[m]))] = ghost[m]; kept[SLOT(m, LSN(ghost[m]))] = ghost[m]; \
+	ghost[m] = 0; CANON }
 #else
 #define HAUNT(m)
 #endif
@@ -427,12 +448,14 @@ inline acknowledge(w)
 #endif
 #define FIRST_SLOT(m) ((m) * CAPACITY)
 #define CRASH(m, a, b) \
-:: d_step { crashes < CRASHES && (IS_DIRTY(FIRST_SLOT(m)) || IS_DIRTY(FIRST_SLOT(m) + 1)) && MAY_CUT(FIRST_SLOT(m), a) && MAY_CUT(FIRST_SLOT(m) + 1, b) -> \
+:: d_step { crashes < CRASHES && (IS_DIRTY(FIRST_SLOT(m)) || IS_DIRTY(FIRST_SLOT(m) + 1)) && \
+	MAY_CUT(FIRST_SLOT(m), a) && MAY_CUT(FIRST_SLOT(m) + 1, b) -> \
 	crashes++; CUT(FIRST_SLOT(m), a); CUT(FIRST_SLOT(m) + 1, b); CUT_LINKS(m); CANON }
 
 /* ---- what the drain does ---- */
 
-/* store -- whatever is visible on a member. Where the store has another record, only the first one of a later epoch takes its place. */
+/* store -- whatever is visible on a member. Where the store has another record, only the first one of a later epoch
+ * takes its place. */
 #define STORE(m) \
 :: d_step { IS_READ(m) && (seen[FIRST_SLOT(m)] != 0 || seen[FIRST_SLOT(m) + 1] != 0) -> \
 	low = MAX(head[m], CREDIT_READ(m)); \
@@ -440,7 +463,8 @@ inline acknowledge(w)
 	find_last(); \
 	j = low; \
 	do \
-	:: j < RECORDS && j < low + CAPACITY && IS_VALID(m, j, k) && (stored[j] == 0 || stored[j] == EPOCH(seen[SLOT(m, j)]) || \
+	:: j < RECORDS && j < low + CAPACITY && IS_VALID(m, j, k) && \
+		(stored[j] == 0 || stored[j] == EPOCH(seen[SLOT(m, j)]) || \
 		(IS_FIRST(seen[SLOT(m, j)]) && EPOCH(seen[SLOT(m, j)]) > prev)) -> \
 		k = EPOCH(seen[SLOT(m, j)]); \
 		if \
@@ -453,8 +477,9 @@ inline acknowledge(w)
 	:: else -> break \
 	od; CANON }
 
-/* release -- on member t, what the log of member m and the store have in common, as far as the writer of that log knew it to lie on K members; or as far as an epoch begins that K
- * members have been told: a member is told when it has, durably, all that lies below. So a ring is drained whose last opening found no room for its EPOCH record. */
+/* release -- on member t, what the log of member m and the store have in common, as far as the writer of that log knew
+ * it to lie on K members; or as far as an epoch begins that K members have been told: a member is told when it has,
+ * durably, all that lies below. So a ring is drained whose last opening found no room for its EPOCH record. */
 #ifdef MUTANT_RELEASE_FEW_TOLD
 #define TOLD_MIN (K - 1)
 #else
@@ -496,7 +521,8 @@ inline acknowledge(w)
 #define HAS_LOCKS 0
 #endif
 c_code {
-	enum { CANON_K = K, CANON_WRITERS = WRITERS, CANON_RECORDS = RECORDS, CANON_CAPACITY = CAPACITY, CANON_CRASHES = CRASHES,
+	enum { CANON_K = K, CANON_WRITERS = WRITERS, CANON_RECORDS = RECORDS, CANON_CAPACITY = CAPACITY,
+		CANON_CRASHES = CRASHES,
 		CANON_FENCED_MIN = FENCED_MIN, CANON_HAS_LOCKS = HAS_LOCKS, CANON_RINGS = RINGS };
 #ifdef REPLACE
 \#define CANON_REPLACE 1
@@ -522,9 +548,11 @@ c_code {
 #define EACH_CRASH(m) CRASH(m, KEEP, LOSE) CRASH(m, KEEP, TEAR) CRASH(m, LOSE, KEEP) CRASH(m, LOSE, LOSE) \
 	CRASH(m, LOSE, TEAR) CRASH(m, TEAR, KEEP) CRASH(m, TEAR, LOSE) CRASH(m, TEAR, TEAR) CRASH(m, KEEP, KEEP)
 #ifndef REPLACE
-#define START_ALL(w) START(w, 0, 1) START(w, 1, 1) START(w, 2, 1) START(w, 0, 2) START(w, 1, 2) START(w, 2, 2) START(w, 0, 3) START(w, 1, 3) START(w, 2, 3)
+#define START_ALL(w) START(w, 0, 1) START(w, 1, 1) START(w, 2, 1) START(w, 0, 2) START(w, 1, 2) START(w, 2, 2) \
+	START(w, 0, 3) START(w, 1, 3) START(w, 2, 3)
 #endif
-#define WRITER(w) START_ALL(w) EACH(FENCE, w) EACH(DROP, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) EACH(LAND, w) \
+#define WRITER(w) START_ALL(w) EACH(FENCE, w) EACH(DROP, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) \
+	EACH(LAND, w) \
 	EACH(FLUSH, w) EACH(JOIN, w) EACH(SEAL_BACK, w)
 
 active proctype world()

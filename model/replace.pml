@@ -1,7 +1,8 @@
 /* replace.pml -- a member's ring is replaced for good (docs/members.md, R1 to R8), with -DREPLACE. Part of members.pml.
  *
- * Ring 0 is A, and ring NEW, which is blank, is put in its place at any time. Which member it is makes no difference. Grants come in order, from the control plane's counter: those
- * of before the change name A, those of after it NEW. A goes on for those who know it; and from the moment that NEW counts it may have forgotten all. */
+ * Ring 0 is A, and ring NEW, which is blank, is put in its place at any time. Which member it is makes no difference.
+ * Grants come in order, from the control plane's counter: those of before the change name A, those of after it NEW. A
+ * goes on for those who know it; and from the moment that NEW counts it may have forgotten all. */
 #define RINGS (N + 1)
 #define NEW N
 #define EPOCHS 3
@@ -37,7 +38,8 @@ byte floor;      /* where the records of NEW begin that it is sent by the writer
 #define IS_SOUND(m) ((m) != NEW || sealed[NEW] != 0)
 #endif
 
-/* A writer of before that says late that it is open, when A has forgotten how far all is stored: what it recovered may have been written over. */
+/* A writer of before that says late that it is open, when A has forgotten how far all is stored: what it recovered may
+ * have been written over. */
 #define IS_LEFT(r, lsn) ((r) != 0 && LSN(r) == (lsn))
 
 /* R3, R8: how many of the others know the epoch. */
@@ -79,9 +81,11 @@ byte floor;      /* where the records of NEW begin that it is sent by the writer
 :: d_step { phase[w] == OPEN && swapped && knows[w] == BEFORE && IS_NEWEST(w) -> \
 	over = CREDIT(w); knows[w] = TOLD; GIVE_UP(w); CANON }
 
-/* join_new -- R7: NEW is sent what lies behind a head of another member, that is above all that was written over, and above a record of the log. */
+/* join_new -- R7: NEW is sent what lies behind a head of another member, that is above all that was written over, and
+ * above a record of the log. */
 #define JOIN_NEW(w) \
-:: d_step { phase[w] == OPEN && knows[w] == TOLD && link[AT(w, NEW)] == OUT && sealed[NEW] == 0 && fence[NEW] <= epoch[w] && \
+:: d_step { phase[w] == OPEN && knows[w] == TOLD && link[AT(w, NEW)] == OUT && sealed[NEW] == 0 && \
+	fence[NEW] <= epoch[w] && \
 	MAX(head[1], head[2]) >= CREDIT(w) && MAX(head[1], head[2]) < APPENDED(w) -> \
 	fence[NEW] = epoch[w]; flush(NEW); floor = MAX(head[1], head[2]); \
 	link[AT(w, NEW)] = IN; sent[AT(w, NEW)] = floor; CANON }

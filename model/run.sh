@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# run.sh -- check the protocol of members (docs/members.md) by exhaustion within bounds, and that each of its mutants fails. Prints a table.
+# run.sh -- check the protocol of members (docs/members.md) by exhaustion within bounds, and that each of its mutants
+# fails. Prints a table.
 #   model/run.sh              all of it: about four minutes of one core, and 2 GiB of memory
 #   MODEL_SKIP=NAME model/run.sh   but this run
 #   model/run.sh NAME         that run alone, also one of those that are too large for all of it
-#   model/run.sh -DRECORDS=4 -DWRITERS=3 ...   one run with these bounds (see the head of members.pml), and the trail to a violation if there is one
+#   model/run.sh -DRECORDS=4 -DWRITERS=3 ...   one run with these bounds (see the head of members.pml), and the trail to
+#                                              a violation if there is one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build model
@@ -52,7 +54,8 @@ mapfile -t runs < <(printf '%s\n' "${runs[@]}" | grep -v "^${MODEL_SKIP:-none} "
 # quick are mutants that fail within 100,000 states: what better code saves there is less than it takes to make it.
 quick="FENCE_FEWER|EPOCH_ON_K|HIGHEST_HEAD|RELEASE_SEEN|RELEASE_UNCOMPARED|BLANK_COUNTED|NEW_USED|TOLD_LATE|FLOOR_LOW|NEW_EARLY"
 
-# check FOLDER FLAGS... -- leaves the checker's words in FOLDER/out. Of the small ones better code takes longer to make than it saves.
+# check FOLDER FLAGS... -- leaves the checker's words in FOLDER/out. Of the small ones better code takes longer to make
+# than it saves.
 check() {
 	local folder=$1 level=-O1
 	shift
@@ -70,7 +73,8 @@ check() {
 	)
 }
 
-# one NAME EXPECTED FLAGS... -- a line of the table; fails where it is not what was expected, or where the search was cut short.
+# one NAME EXPECTED FLAGS... -- a line of the table; fails where it is not what was expected, or where the search was
+# cut short.
 one() {
 	local name=$1 expected=$2 folder=$out/$1 began=$SECONDS found
 	shift 2
@@ -79,11 +83,13 @@ one() {
 	found="cut short"
 	if grep -q 'assertion violated' "$folder/out"; then
 		found=fails
-	elif grep -q 'errors: 0$' "$folder/out" && ! grep -qE 'Search not completed|max search depth too small|out of memory' "$folder/out"; then
+	elif grep -q 'errors: 0$' "$folder/out" &&
+		! grep -qE 'Search not completed|max search depth too small|out of memory' "$folder/out"; then
 		found=holds
 	fi
 	printf '%-18s %-5s %9s states, depth %3s, %4.0f MiB, %3d s  %s\n' "$name" "$found" \
-		"$(awk '/states, stored/ {print $1}' "$folder/out")" "$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' "$folder/out")" \
+		"$(awk '/states, stored/ {print $1}' "$folder/out")" \
+			"$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' "$folder/out")" \
 		"$(awk '/memory usage/ {print $1}' "$folder/out")" $((SECONDS - began)) "$*"
 	[ "$found" = "$expected" ] || { echo "model: $name: expected that it $expected; see $folder/out" >&2; return 1; }
 }
@@ -102,6 +108,7 @@ case "${1:-}" in
 	[ -z "$named" ] || { one $named; exit; }
 	check "$out/mine" "$@"
 	cat "$out/mine/out"
-	[ ! -f "$out/mine/members.pml.trail" ] || echo "the trail: cd $out/mine && spin -t -p -g members.pml (with -DPLAIN, or who is who changes on the way)"
+	[ ! -f "$out/mine/members.pml.trail" ] ||
+		echo "the trail: cd $out/mine && spin -t -p -g members.pml (with -DPLAIN, or who is who changes on the way)"
 	;;
 esac

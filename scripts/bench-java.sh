@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# bench-java.sh -- the Java client and the Log4j appender against C, files and their neighbours: build/bench-java.json, one line a
-# case, and a table.
-#   scripts/bench-java.sh [GROUP,...]   all, or those that begin so: append, alloc, jmh, log4j2, farlog, chronicle, aeron, disruptor
-#   FARLOG_BENCH_FORKS (4), FARLOG_BENCH_SECONDS (2, for each target of a fork), FARLOG_BENCH_DIR (build/bench-java: files of those that
-#   write to a disk), FARLOG_BENCH_JVM (options of every JVM, such as -XX:+UseSystemMemoryBarrier), FARLOG_BENCH_PATIENCE (60 seconds in all, to wait for other programs and to repeat what they disturbed)
+# bench-java.sh -- the Java client and the Log4j appender against C, files and their neighbours: build/bench-java.json,
+# one line a case, and a table.
+#   scripts/bench-java.sh [GROUP,...]   all, or those that begin so: append, alloc, jmh, log4j2, farlog, chronicle,
+#                                       aeron, disruptor
+#   FARLOG_BENCH_FORKS (4), FARLOG_BENCH_SECONDS (2, for each target of a fork), FARLOG_BENCH_DIR (build/bench-java:
+#   files of those that write to a disk), FARLOG_BENCH_JVM (options of every JVM, such as -XX:+UseSystemMemoryBarrier),
+#   FARLOG_BENCH_PATIENCE (60 seconds in all, to wait for other programs and to repeat what they disturbed)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -9,8 +9,9 @@ failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# fuzz PACKAGE TARGET -- once more when Go ended by its own clock in the middle of an input, which it tells as a failure without one ("context deadline exceeded"): it does so when
-# the disk holds a worker up. A crasher is written, and is named.
+# fuzz PACKAGE TARGET -- once more when Go ended by its own clock in the middle of an input, which it tells as a failure
+# without one ("context deadline exceeded"): it does so when the disk holds a worker up. A crasher is written, and is
+# named.
 fuzz() {
 	local try
 	for try in 1 2; do

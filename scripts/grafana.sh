@@ -1,6 +1,7 @@
 #!/bin/sh
-# grafana.sh -- deploy/grafana against Grafana's own schema: the types that Grafana generates of it (@grafana/schema), checked by the TypeScript compiler. A field that
-# Grafana does not know, one that it needs and is not there, or a value that is none of those it has, is an error. Needs npm; what it gets lies in build/grafana.
+# grafana.sh -- deploy/grafana against Grafana's own schema: the types that Grafana generates of it (@grafana/schema),
+# checked by the TypeScript compiler. A field that Grafana does not know, one that it needs and is not there, or a value
+# that is none of those it has, is an error. Needs npm; what it gets lies in build/grafana.
 # usage: scripts/grafana.sh      "grafana: N dashboards, of schema VERSION", or the errors and exit code 1
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,7 +21,8 @@ raw=./node_modules/@grafana/schema/dist/types/raw
 	for panel in timeseries stat table; do
 		echo "import type * as $panel from '$raw/composable/$panel/panelcfg/x/types.gen';"
 	done
-	# In JSON an enum's member is its text. What a kind of panel adds stands in another file of the schema than the panel.
+	# In JSON an enum's member is its text. What a kind of panel adds stands in another file of the schema than the
+	# panel.
 	cat <<'TYPES'
 type Wire<T> = T extends string ? `${T}` : T extends object ? { [K in keyof T]: Wire<T[K]> } : T;
 type Fields<T> = Omit<Wire<FieldConfigSource>, 'defaults'> & { defaults: Omit<Wire<FieldConfig>, 'custom'> & { custom?: Partial<Wire<T>> } };
@@ -40,5 +42,6 @@ for page in "$root"/deploy/grafana/*.json; do
 		echo ';'
 	} >"page_$(basename "$page" .json).ts"
 done
-node_modules/.bin/tsc --noEmit --strict --skipLibCheck --module esnext --moduleResolution bundler --target es2022 page_*.ts
+node_modules/.bin/tsc --noEmit --strict --skipLibCheck --module esnext --moduleResolution bundler --target es2022 \
+	page_*.ts
 echo "grafana: $count dashboards, of schema $schema"

@@ -4,6 +4,7 @@
 #   scripts/java.sh -pl MODULE -am ...  what else Maven shall be given; the goal is verify when none is named
 #   scripts/java.sh native              only the library
 #   scripts/java.sh find                print the JAVA_HOME that would be taken
+# FARLOG_TEST_SHORT=yes: fewer kills and resets, the profile short of java/pom.xml; two modules at a time.
 # Exit code 77: skipped, there is no JDK or no Maven here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +35,8 @@ build_native() {
 		{ cat build/java-native.log >&2; return 1; }
 	ninja -C build/java-native >build/java-native.log 2>&1 || { cat build/java-native.log >&2; return 1; }
 	cmp -s build/java-native/libfarlog.so "$natives/libfarlog.so" || {
-		cp -L build/java-native/libfarlog.so "$natives/.libfarlog.so.$$" && mv "$natives/.libfarlog.so.$$" "$natives/libfarlog.so"
+		cp -L build/java-native/libfarlog.so "$natives/.libfarlog.so.$$" &&
+			mv "$natives/.libfarlog.so.$$" "$natives/libfarlog.so"
 	}
 }
 
@@ -46,12 +48,13 @@ tally() {
 }
 
 skip() {
-	echo "java: skipped: $1" >&2
+	echo "java: skipped: $*" >&2
 	exit 77
 }
 
 home=$(find_java) ||
-	skip "no JDK $java_least or later; install openjdk-25-jdk-headless (Debian 12 has none: a JDK 25 from adoptium.net) or set JAVA_HOME"
+	skip "no JDK $java_least or later; install openjdk-25-jdk-headless (Debian 12 has none: a JDK 25 from" \
+		"adoptium.net) or set JAVA_HOME"
 case "${1:-}" in
 find)
 	echo "$home"
@@ -68,6 +71,8 @@ exec 9>build/java.lock # two builds at once would take each other's classes away
 flock 9
 build_native
 export JAVA_HOME=$home
+# Maven itself, javac and javadoc in it, are over before the optimizing compiler pays.
+export MAVEN_OPTS=${MAVEN_OPTS:--XX:TieredStopAtLevel=1 -XX:+UseSerialGC}
 goal=verify
 for argument in "$@"; do
 	case "$argument" in
@@ -78,6 +83,6 @@ since=$(mktemp)
 trap 'rm -f "$since"' EXIT
 result=0
 # shellcheck disable=SC2086
-mvn -B -q -f java/pom.xml "$@" $goal || result=$?
+mvn -B -q ${FARLOG_TEST_SHORT:+-T 2} -f java/pom.xml "$@" $goal || result=$?
 tally "$since"
 exit "$result"

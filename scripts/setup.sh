@@ -3,14 +3,18 @@
 #   build   Go, a C compiler and the headers of libfabric, libibverbs, librdmacm, liburing and libblkid
 #   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, clang with its sanitizer and fuzzer runtimes
 #   shm     /dev/shm, where the counters are and the tests' rings in memory
-#   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say that they are skipped
-#   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is installed
+#   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say
+#           that they are skipped
+#   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is
+#           installed
 #   vm      what testbed/ needs: QEMU, and mmdebstrap for the guests' root
-#   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus, no service is installed
+#   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus,
+#               no service is installed
 #   chrony  chronyd and chronyc, which the test of the clock's offset asks: unpacked into build/chrony
 #   model   spin, which checks the protocol of members
 #   strace  strace, by which tests see the system calls of a child and let the kernel refuse one
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
+#   format  what scripts/format.sh needs: Python with venv, which fetches clang-format
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,7 +46,8 @@ is_older() {
 
 check_go() {
 	local wanted found
-	command -v go >/dev/null || die "go: not found; farlog needs Go 1.21 or later in PATH (it fetches the version in go.mod itself)"
+	command -v go >/dev/null || die "go: not found; farlog needs Go 1.21 or later in PATH (it fetches the version in" \
+		"go.mod itself)"
 	wanted=$(awk '$1 == "go" {print $2}' go.mod)
 	found=$(cd / && go env GOVERSION)
 	case "$found" in
@@ -51,7 +56,8 @@ check_go() {
 	esac
 	[ -x bin/farlogd ] || ! is_older "$found" "go$wanted" || echo "setup: $found fetches go$wanted for itself"
 	! is_older "$(go env GOVERSION 2>/dev/null || echo go0)" "go$wanted" ||
-		die "go: found $found, expected $wanted, and it was not fetched (GOTOOLCHAIN is \"$(cd / && go env GOTOOLCHAIN)\"); check the network and GOPROXY, and that GOTOOLCHAIN is auto"
+		die "go: found $found, expected $wanted, and it was not fetched (GOTOOLCHAIN is" \
+			"\"$(cd / && go env GOTOOLCHAIN)\"); check the network and GOPROXY, and that GOTOOLCHAIN is auto"
 }
 
 check_cc() {
@@ -68,7 +74,8 @@ check_cc() {
 
 check_shm() {
 	[ -d /dev/shm ] && [ -w /dev/shm ] ||
-		die "/dev/shm: not there or not writable; the counters of writers live in it; mount it: mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
+		die "/dev/shm: not there or not writable; the counters of writers live in it; mount it: mount -t tmpfs -o" \
+			"mode=1777 tmpfs /dev/shm"
 }
 
 check_ctest() {
@@ -82,8 +89,8 @@ check_ctest() {
 	need_file '/usr/lib/gcc/*/*/libasan.so' gcc
 }
 
-# check_clang -- the first clang that rdma/test/run.sh would take must have its runtimes, a package of its own with clang's
-# major version in its name. Where there is no clang at all, the distribution's.
+# check_clang -- the first clang that rdma/test/run.sh would take must have its runtimes, a package of its own with
+# clang's major version in its name. Where there is no clang at all, the distribution's.
 check_clang() {
 	local candidate version
 	for candidate in clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
@@ -93,7 +100,8 @@ check_clang() {
 			missing+=("libclang-rt-${version%%.*}-dev")
 		return 0
 	done
-	version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -1) || true # no lists
+	# no lists
+	version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -1) || true
 	missing+=(clang "libclang-rt-${version:-14}-dev")
 }
 
@@ -101,7 +109,8 @@ check_clang() {
 check_java() {
 	local package=""
 	scripts/java.sh find >/dev/null 2>&1 || {
-		package=$(apt-cache search --names-only '^openjdk-[0-9]+-jdk-headless$' 2>/dev/null | awk '{print $1}' | sort -V | tail -1) || true
+		package=$(apt-cache search --names-only '^openjdk-[0-9]+-jdk-headless$' 2>/dev/null | awk '{print $1}' |
+			sort -V | tail -1) || true
 		is_older "${package//[^0-9]/}" 22 && return 0
 		missing+=("$package")
 	}
@@ -116,12 +125,15 @@ check_net() {
 	need nft nftables
 }
 
-# unpack PACKAGE -- Debian's package would start a service on this host: its programs are all that is wanted, in build/PACKAGE.
+# unpack PACKAGE -- Debian's package would start a service on this host: its programs are all that is wanted, in
+# build/PACKAGE.
 unpack() {
 	local package=$1 folder
-	command -v apt-get >/dev/null || die "$package: not found, and there is no apt-get here; put its programs into PATH yourself"
+	command -v apt-get >/dev/null || die "$package: not found, and there is no apt-get here; put its programs into" \
+		"PATH yourself"
 	folder=$(mktemp -d)
-	(cd "$folder" && { apt-get download "$package" || { as_root apt-get update -qq && apt-get download "$package"; }; }) >"$folder/log" 2>&1 </dev/null ||
+	(cd "$folder" && { apt-get download "$package" || { as_root apt-get update -qq &&
+		apt-get download "$package"; }; }) >"$folder/log" 2>&1 </dev/null ||
 		die "apt-get download $package: $(grep -m1 '^E:' "$folder/log" || tail -1 "$folder/log")"
 	mkdir -p "build/$package.part"
 	dpkg-deb -x "$folder/$package"_*.deb "build/$package.part"
@@ -130,12 +142,14 @@ unpack() {
 }
 
 check_prometheus() {
-	if command -v prometheus >/dev/null && command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ]; then return 0; fi
+	if command -v prometheus >/dev/null && command -v promtool >/dev/null ||
+		[ -x build/prometheus/usr/bin/promtool ]; then return 0; fi
 	unpack prometheus
 }
 
 check_chrony() {
-	if command -v chronyd >/dev/null && command -v chronyc >/dev/null || [ -x build/chrony/usr/sbin/chronyd ]; then return 0; fi
+	if command -v chronyd >/dev/null && command -v chronyc >/dev/null ||
+		[ -x build/chrony/usr/sbin/chronyd ]; then return 0; fi
 	unpack chrony
 }
 
@@ -150,7 +164,8 @@ check_vm() {
 
 install_missing() {
 	[ ${#missing[@]} -gt 0 ] || return 0
-	command -v apt-get >/dev/null || die "missing packages: ${missing[*]}; there is no apt-get here, install them yourself"
+	command -v apt-get >/dev/null || die "missing packages: ${missing[*]}; there is no apt-get here, install them" \
+		"yourself"
 	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
 		die "missing packages: ${missing[*]}; neither root nor sudo is here, install them yourself"
 	echo "setup: installing ${missing[*]}"
@@ -181,8 +196,9 @@ for part in "$@"; do
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
 	strace) need strace strace ;;
-	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model or proto" ;;
+	proto | format) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, strace," \
+		"proto or format" ;;
 	esac
 done
 install_missing

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test.sh -- what needs no virtual machine, three stages at a time, because each waits now and then: whoever is done takes
-# the next one. Each stage leaves its whole output in build/test/STAGE.log and one line here.
-#   scripts/test.sh            make test: tidy vet pure go fault e2e examples core java, the long tests short or left out
+# test.sh -- what needs no virtual machine, three stages at a time, because each waits now and then: whoever is done
+# takes the next one. Each stage leaves its whole output in build/test/STAGE.log and one line here.
+#   scripts/test.sh            make test: tidy vet pure go fault e2e examples core java, the long tests short or left
+#                              out
 #   scripts/test.sh --check    make check: all of that at full length, and the stages race and fuzz
 #   scripts/test.sh STAGE...   only these stages, at full length
 set -euo pipefail
@@ -15,16 +16,19 @@ export FARLOG_TEST_SHORT=${FARLOG_TEST_SHORT:-} # yes: short; for the stages, wh
 short=${FARLOG_TEST_SHORT:+-short}
 
 # Where the race detector pays: what shares memory between goroutines. Not the control plane: its etcd is slow under it.
-race_packages=(./pkg/record ./pkg/config ./pkg/identity ./pkg/metrics ./pkg/farlog/... ./pkg/store ./pkg/drain ./pkg/control/reconcile ./pkg/control/access)
+race_packages=(./pkg/record ./pkg/config ./pkg/identity ./pkg/metrics ./pkg/farlog/... ./pkg/store ./pkg/drain \
+	./pkg/control/reconcile ./pkg/control/access)
 # What must not need the C core, so that it builds without cgo.
-pure_packages=(./pkg/record ./pkg/config ./pkg/doctor ./pkg/identity ./pkg/metrics ./pkg/plan ./pkg/api/... ./pkg/store/... ./pkg/audit/... ./pkg/control/...)
+pure_packages=(./pkg/record ./pkg/config ./pkg/doctor ./pkg/identity ./pkg/metrics ./pkg/plan ./pkg/api/... \
+	./pkg/store/... ./pkg/audit/... ./pkg/control/...)
 
 go_tests() {
 	go test -v -timeout 10m "$@"
 }
 
 stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
-stage_vet() { go mod tidy -diff && go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain ./pkg/merge && echo "--- PASS: vet"; }
+stage_vet() { go mod tidy -diff && go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain ./pkg/merge &&
+	echo "--- PASS: vet"; }
 stage_go() {
 	local packages
 	packages=$(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$)
@@ -44,7 +48,8 @@ stage_pure() {
 	echo "--- PASS: builds without cgo"
 }
 
-# tally LOG -- "N passed, N failed", and what was skipped, summed over the log's own lines of that form, or over its Go tests.
+# tally LOG -- "N passed, N failed", and what was skipped, summed over the log's own lines of that form, or over its Go
+# tests.
 tally() {
 	if grep -qE '[0-9]+ passed, [0-9]+ failed' "$1"; then
 		grep -oE '[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?' "$1"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# kernels.sh ROOT SUITE MIRROR WHICH -- install the guests' kernels in a root that mmdebstrap is making; a hook of root.sh.
-# WHICH: pinned, those that testbed/kernels names, from the mirror, Debian's security updates or snapshot.debian.org, and no
-# others; or newest, those of the suite and of its backports. Of its output, lines that begin with "testbed: " are root.sh's.
+# kernels.sh ROOT SUITE MIRROR WHICH -- install the guests' kernels in a root that mmdebstrap is making; a hook of
+# root.sh. WHICH: pinned, those that testbed/kernels names, from the mirror, Debian's security updates or
+# snapshot.debian.org, and no others; or newest, those of the suite and of its backports. Of its output, lines that
+# begin with "testbed: " are root.sh's.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# programs.sh ROOT WORK -- build what runs in the guests from the present source, in ROOT (a tree that testbed/root.sh made), so that
-# it is linked with what the guests have. WORK keeps compiled parts between runs. Makes WORK/programs (a tree) and WORK/programs.img.
-# FARLOG_TESTBED_BENCH: with what verbs-bench, blocks-bench or both measure by ("verbs blocks"). Without what a debugger needs: that would be most of what is compiled, linked and copied.
-# Needs root, for the mounts of a chroot; they are in a mount namespace of their own and end with it.
+# programs.sh ROOT WORK -- build what runs in the guests from the present source, in ROOT (a tree that testbed/root.sh
+# made), so that it is linked with what the guests have. WORK keeps compiled parts between runs. Makes WORK/programs (a
+# tree) and WORK/programs.img. FARLOG_TESTBED_BENCH: with what verbs-bench, blocks-bench or both measure by ("verbs
+# blocks"). Without what a debugger needs: that would be most of what is compiled, linked and copied. Needs root, for
+# the mounts of a chroot; they are in a mount namespace of their own and end with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 root=$(cd "$1" && pwd)
-[ -d "$root/usr" ] || { echo "programs.sh: $1: not a root; expected the folder root/ that testbed/root.sh made" >&2; exit 2; }
+[ -d "$root/usr" ] || { echo "programs.sh: $1: not a root; expected the folder root/ that testbed/root.sh made" >&2; \
+	exit 2; }
 mkdir -p "$2"/{gocache,programs,home}
 work=$(cd "$2" && pwd)
 
@@ -41,6 +43,7 @@ build_inside() {
 		CGO_ENABLED=1 go build -tags farlog_fault -ldflags='-s -w' -o /work/programs/bin/far-fault ./testbed/far
 		CGO_ENABLED=0 go build -ldflags='-s -w' -o /work/programs/bin/ ./testbed/agent
 		CGO_ENABLED=0 go test -c -ldflags='-s -w' -o /work/programs/bin/nvmet.test ./pkg/nvmet
+		CGO_ENABLED=1 go test -c -ldflags='-s -w' -o /work/programs/bin/drain.test ./pkg/drain
 		rm -rf /work/programs/tls
 		/work/programs/bin/farlog ca init /work/programs/tls >/dev/null
 		install /work/rdma/test/conformance /work/rdma/test/verbs /work/programs/bin/
@@ -69,4 +72,5 @@ build_inside | chroot "$root" /bin/sh
 cp testbed/guest/init "$work/programs/init"
 cp testbed/guest/bin/* "$work/programs/bin/"
 rm -f "$work/programs.img"
-mkfs.ext4 -q -d "$work/programs" -O ^has_journal "$work/programs.img" "$(($(du -sm "$work/programs" | cut -f1) * 5 / 4 + 32))M" >/dev/null
+mkfs.ext4 -q -d "$work/programs" -O ^has_journal "$work/programs.img" \
+	"$(($(du -sm "$work/programs" | cut -f1) * 5 / 4 + 32))M" >/dev/null

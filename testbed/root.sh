@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# root.sh DIR -- make the guests' root under DIR, once for each content of testbed/packages, testbed/kernels, testbed/guest/initrd,
-# kernels.sh and this file.
+# root.sh DIR -- make the guests' root under DIR, once for each content of testbed/packages, testbed/kernels,
+# testbed/guest/initrd, kernels.sh and this file.
 # Prints the folder, which then holds
 #   root/      the Debian 13 tree; our programs are built in it
 #   root.img   the same as an ext4 image, from which the guests boot (read only, with a snapshot each)
 #   vmlinuz    its kernel
 #   initrd     modules to find the disk, and testbed/guest/initrd
-#   vmlinuz-backports, initrd-backports    those of the distribution's backports: NVMe targets have reservations from Linux 6.13 on
-# nvmetcli is in Debian's unstable only; where that cannot be had the root is made without it, and nvmet-config says that it was not run.
-# FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own). FARLOG_TESTBED_KERNELS=newest: not the kernels
-# that testbed/kernels pins, but the newest, by a root of their own that is kept for a day. Needs root.
+#   vmlinuz-backports, initrd-backports    those of the distribution's backports: NVMe targets have reservations from
+#                                          Linux 6.13 on
+# nvmetcli is in Debian's unstable only; where that cannot be had the root is made without it, and nvmet-config says
+# that it was not run. FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own).
+# FARLOG_TESTBED_KERNELS=newest: not the kernels that testbed/kernels pins, but the newest, by a root of their own that
+# is kept for a day. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -28,7 +30,8 @@ result=$base/root-$which-$key
 new=$base/new-$key.$$
 # What nothing in a guest reads, and modules of devices that none has.
 excluded=(/usr/share/doc /usr/share/man /usr/share/locale /usr/share/info /usr/lib/firmware)
-for path in sound drivers/gpu drivers/media drivers/iio drivers/staging drivers/usb drivers/net/wireless drivers/net/ethernet; do
+for path in sound drivers/gpu drivers/media drivers/iio drivers/staging drivers/usb drivers/net/wireless \
+	drivers/net/ethernet; do
 	excluded+=("/usr/lib/modules/*/kernel/$path")
 done
 # Where the second kernel and nvmetcli come from: the mirror of the rest, where that is an address.
@@ -43,18 +46,21 @@ say() {
 
 trap 'rm -rf --one-file-system "$new"' EXIT # never into what an interrupted bootstrap has left mounted there
 
-# make_tree -- the kernel's own initrd is not made (INITRD=No): a guest needs six modules to find its disk, not udev and systemd.
+# make_tree -- the kernel's own initrd is not made (INITRD=No): a guest needs six modules to find its disk, not udev and
+# systemd.
 make_tree() {
 	local options=()
 	for path in "${excluded[@]}"; do
 		options+=("--dpkgopt=path-exclude=$path/*")
 	done
 	local both="'$PWD/kernels.sh' \"\$1\" $suite '$mirror' $which"
-	# Unstable is asked for this package alone: what it stands on is among ours. A mirror that stands still is as good, its signature is checked.
+	# Unstable is asked for this package alone: what it stands on is among ours. A mirror that stands still is as good,
+	# its signature is checked.
 	local sources="\"\$1/etc/apt/sources.list.d/unstable.list\""
 	local nvmetcli="export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && echo 'deb [check-valid-until=no] $mirror unstable main' >$sources && apt-get -q update &&
 		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install nvmetcli || echo 'no nvmetcli' >&2; rm -f $sources"
-	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" --include="$packages" \
+	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" \
+		--include="$packages" \
 		--customize-hook="$both" --customize-hook="$nvmetcli" \
 		"$suite" "$new/root" ${FARLOG_TESTBED_MIRROR:+"$FARLOG_TESTBED_MIRROR"} >"$new/mmdebstrap.log" 2>&1 || {
 		grep '^testbed: ' "$new/mmdebstrap.log" >&2 && return 1
@@ -75,8 +81,8 @@ kernels() {
 	ls "$new/root/usr/lib/modules" | sort -V
 }
 
-# make_initrd VERSION FILE -- busybox, the modules of disk and file system in the order in which they need each other, and the script. A
-# module that a kernel has built in is none of its modules.
+# make_initrd VERSION FILE -- busybox, the modules of disk and file system in the order in which they need each other,
+# and the script. A module that a kernel has built in is none of its modules.
 make_initrd() {
 	local tree=$new/initrd.d module path
 	mkdir -p "$tree"/{bin,dev,proc,sys,modules,newroot}
@@ -100,7 +106,8 @@ make_image() {
 }
 
 if [ ! -e "$result/root.img" ]; then
-	say "making the guests' root from Debian $suite (a minute or two; kept until testbed/packages, testbed/kernels or root.sh changes)"
+	say "making the guests' root from Debian $suite (a minute or two; kept until testbed/packages, testbed/kernels" \
+		"or root.sh changes)"
 	mkdir -p "$new"
 	make_tree
 	of=""
@@ -113,6 +120,7 @@ if [ ! -e "$result/root.img" ]; then
 	make_image
 	rm -rf --one-file-system "$base/root-$which-"*
 	mv "$new" "$result"
-	say "root made: $which kernels$(chroot "$result/root" dpkg-query -W -f ' ${Package} ${Version},' 'linux-image-*-amd64') $(du -sm "$result/root.img" | cut -f1) MiB"
+	say "root made: $which kernels$(chroot "$result/root" dpkg-query -W -f ' ${Package} ${Version},' 'linux-image-*-amd64')" \
+		"$(du -sm "$result/root.img" | cut -f1) MiB"
 fi
 echo "$result"

@@ -151,7 +151,7 @@ func (c *memberCrew) ready(ctx context.Context, count int) error {
 
 // open takes a grant for a guest, and opens the stream there. wait is how it waits for answers: a writer that spins takes a whole processor of an emulated machine all the time.
 func (c *memberCrew) open(ctx context.Context, guest *vm.Guest, wait string) (*vm.Process, error) {
-	if _, err := guest.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --token-file /run/grant --transport verbs %s", daemonStream, c.control)); err != nil {
+	if _, err := guest.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --takeover --token-file /run/grant --transport verbs %s", daemonStream, c.control)); err != nil {
 		return nil, err
 	}
 	p, err := c.tryOpen(ctx, guest, wait)

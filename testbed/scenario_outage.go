@@ -54,7 +54,7 @@ func (c *crew) outage(ctx context.Context, stream, drainer string, l *ledger) (s
 // writeSingly starts a writer that appends one record after another, by a grant of its own. from is the address of the trading host that it goes out by; "": the kernel's routes say.
 func (c *crew) writeSingly(ctx context.Context, stream, from string) (*vm.Process, error) {
 	host := c.guests["host"]
-	if _, err := host.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --token-file /run/grant --transport verbs %s", stream, c.control)); err != nil {
+	if _, err := host.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --takeover --token-file /run/grant --transport verbs %s", stream, c.control)); err != nil {
 		return nil, err
 	}
 	text, err := host.Run(ctx, "cat /run/grant")

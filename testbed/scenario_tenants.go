@@ -93,7 +93,7 @@ func (c *crew) newAttacker(ctx context.Context) (*attacker, error) {
 	if a.victim.Key == 0 {
 		return nil, fmt.Errorf("no WRITE of the victim was seen on the wire: %+v", port.RDMA())
 	}
-	if _, err := a.guest.Run(ctx, fmt.Sprintf("farlog stream grant %s --token-file /run/grant --transport verbs %s", attackerStream, c.control)); err != nil {
+	if _, err := a.guest.Run(ctx, fmt.Sprintf("farlog stream grant %s --takeover --token-file /run/grant --transport verbs %s", attackerStream, c.control)); err != nil {
 		return nil, err
 	}
 	text, err := a.guest.Run(ctx, "cat /run/grant")

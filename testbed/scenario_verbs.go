@@ -16,6 +16,9 @@ var (
 	centralMachine = machine{name: "central", cpus: 2, memoryMiB: 1024, isOnWire: true}
 )
 
+// drainRates is how many runs the test has that countWaits starts: four rates, with one ring and with three.
+const drainRates = 8
+
 // onDevdax tells a test of a region where its rings lie.
 const onDevdax = "FARLOG_TEST_DEVDAX=$(dax-up)"
 
@@ -55,7 +58,11 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 			return "", err
 		}
 	}
-	return strings.Join(append(seen, own, "the conformance suite packed in /dev/shm and on devdax: by each method"), "; "), nil
+	waits, err := b.countWaits(ctx, guests["host"])
+	if err != nil {
+		return "", err
+	}
+	return strings.Join(append(seen, own, waits, "the conformance suite packed in /dev/shm and on devdax: by each method"), "; "), nil
 }
 
 // verbsTmpfs is the same test and suite where nothing is said of power cuts: a ring's memory in /dev/shm.
@@ -70,7 +77,11 @@ func verbsTmpfs(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return own + "; the conformance suite: by each method", b.conforms(ctx, guests["host"], "verbs-tmpfs")
+	waits, err := b.countWaits(ctx, guests["host"])
+	if err != nil {
+		return "", err
+	}
+	return own + "; " + waits + "; the conformance suite: by each method", b.conforms(ctx, guests["host"], "verbs-tmpfs")
 }
 
 // ownTest runs the test of the verbs region, target and client on one machine: on tmpfs, or with its rings on devdax, where it asks every method for
@@ -100,6 +111,24 @@ func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return fmt.Sprintf("its own test %s: %s", name, lines[len(lines)-1]), nil
+}
+
+// countWaits has a drain drain by verbs at several rates, from one ring and from three, and counts what ends its waits.
+func (b *bed) countWaits(ctx context.Context, host *vm.Guest) (string, error) {
+	test, err := b.start(host, "drain.test",
+		"FARLOG_TEST_VERBS="+addresses["host"]+" exec drain.test -test.run=^TestRun_WaitsOfAVerbsDrainEndByEvents$ -test.v")
+	if err != nil {
+		return "", err
+	}
+	if err := test.Wait(ctx); err != nil {
+		return "", fmt.Errorf("waits of a drain: %w: %s", err, test.Stdout())
+	}
+	text := test.Stdout()
+	counted := regexp.MustCompile(`\d+ records in \d+ batches: \d+ waits, \d+ of them expired, \d+ READs`).FindAllString(text, -1)
+	if len(counted) != drainRates {
+		return "", fmt.Errorf("waits of a drain: counted at %d rates, expected %d: %s", len(counted), drainRates, text)
+	}
+	return "a drain at 50 to 10,000 records/s, of one ring and of three: " + strings.Join(counted, ", "), nil
 }
 
 // conforms runs the suite that every kind of region passes, on rings of a target on the same machine.

@@ -57,23 +57,27 @@ func newAppendCommand(env *environment) *cobra.Command {
 
 Each record is a line, or 4 bytes of little-endian length and as many bytes (--format length-prefixed). With
 --stream the control plane grants the right to write; with --ring no daemon is needed. A record is acknowledged
-when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level, and behind # its
-number in the input, from 1 on. A record that is not appended has a line too, such as: refused FULL #7.
+when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level, and
+behind # its number in the input, from 1 on. A record that is not appended has a line too, such as: refused FULL #7.
 
 --window N puts up to N records under one flush. A window never waits for input: what is there is committed.
-When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject). The wait has no end but --deadline, which
-ends the command with FULL; what it waits for is said once a second, also while an append brings no acknowledgement.
+When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject). The wait has
+no end but --deadline, which ends the command with FULL; what it waits for is said once a second, also while an append
+brings no acknowledgement.
 
-A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from the file that farlog
-stream grant wrote. A stream that a living writer holds is not taken from it, unless --takeover says so: the former writer is fenced then, and ends.
-Without, append waits for its end for --acquire-timeout.
+A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from
+the file that farlog stream grant wrote. A stream that a living writer holds is not taken from it, unless --takeover
+says so: the former writer is fenced then, and ends. Without, append waits for its end for --acquire-timeout.
 
-With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing acknowledged any more: it has ended, or
-was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that, nor is one whose host is cut off, unless --hung-after
-says when: what counts is that the stream brings neither record nor heartbeat, so that the writer has to have --heartbeat, well below. A live one that is taken for dead is fenced, and loses nothing that was acknowledged.
+With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing
+acknowledged any more: it has ended, or was fenced by farlog stream takeover. A writer that merely stands still is not
+taken over from without that, nor is one whose host is cut off, unless --hung-after says when: what counts is that the
+stream brings neither record nor heartbeat, so that the writer has to have --heartbeat, well below. A live one that is
+taken for dead is fenced, and loses nothing that was acknowledged.
 
-With --route each record goes to the streams that the route selects by its class and --criticality, and is acknowledged when the required ones have it. Changes of the
-stream (level, policy, deadline) or of the route are taken over between two records.`,
+With --route each record goes to the streams that the route selects by its class and --criticality, and is
+acknowledged when the required ones have it. Changes of the stream (level, policy, deadline) or of the route are taken
+over between two records.`,
 		Example: `  farlog append --ring mem:/dev/shm/orders.ring --level visible < orders.txt
   tail -F fix.log | farlog append --stream desk7/orders --fix --ack text`,
 		Args: exactArgs(0),
@@ -95,7 +99,7 @@ stream (level, policy, deadline) or of the route are taken over between two reco
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
-	flags.BoolVar(&options.isTakeover, "takeover", false, "with --stream: fence a living writer that holds it")
+	flags.BoolVar(&options.isTakeover, "takeover", false, "with --stream or --route: fence a living writer that holds the stream, or one of the route's")
 	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat (default: never)")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
@@ -149,8 +153,8 @@ func (o *appendOptions) validate() error {
 	switch {
 	case o.isStandby && o.stream == "":
 		return usageErrorf("--standby: expected with --stream: the control plane says who writes")
-	case o.isTakeover && (o.stream == "" || o.isStandby):
-		return usageErrorf("--takeover: expected with --stream, and without --standby, which waits for its writer's end")
+	case o.isTakeover && (o.ring != "" || o.isStandby):
+		return usageErrorf("--takeover: expected with --stream or --route, and without --standby, which waits for its writer's end")
 	case o.hungAfter != 0 && !o.isStandby:
 		return usageErrorf("--hung-after: expected with --standby")
 	case o.hungAfter < 0 || o.hungAfter > 0 && o.hungAfter < hungAfterMin:
@@ -210,6 +214,9 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	}
 	// A writer's first act is a new epoch: it is opened for a record that is there and good, not for nothing.
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
+		if err == nil {
+			err = asUsage(place.lookByAgent())
+		}
 		if err == nil {
 			talk.printf("no record was read: nothing was appended, and the ring was not opened")
 		}

@@ -84,6 +84,19 @@ func (p *writerPlace) look() error {
 	return nil
 }
 
+// lookByAgent says whether there is a stream that the host agent is to open: as a reader, who takes nobody's place. One who
+// may only write is refused that, of a stream that is there.
+func (p *writerPlace) lookByAgent() error {
+	if !isAgentURI(p.uri) {
+		return nil
+	}
+	reader, err := farlog.OpenReader(p.uri, farlog.ReaderOptions{})
+	if err == nil {
+		reader.Close()
+	}
+	return err
+}
+
 // openWriter opens the ring. One that has seen a higher epoch than was granted was written by its URI alone, or by somebody
 // granted later: a new grant above that is asked for. A grant of a ring on another host is good for one opening; whatever passes there (a
 // target that is just starting, a writer that is just being torn down) is tried again with a new one.

@@ -44,6 +44,7 @@ type routeFeed struct {
 	asideAt       time.Time               // when it was told last that a leg does not keep up
 	beatAt        time.Time               // the next time, however busy other legs are
 	retryAt       time.Time               // for new rules, when there was no grant for them
+	slow          *slowReporter           // nil: the host agent grants
 }
 
 func (o *appendOptions) validateRoute() error {
@@ -92,13 +93,14 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 	return f.finish(f.run(ctx))
 }
 
-// look finds out whether there is such a route, before a record is waited for. Of the host agent it is not asked without opening.
+// look finds out whether there is such a route, before a record is waited for.
 func (f *routeFeed) look(ctx context.Context) error {
 	if isAgentURI(f.options.route) {
-		return nil
+		return farlog.LookRouteName(f.options.route)
 	}
 	err := withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		_, err := client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
+		var err error
+		f.opened, err = client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
 		return err
 	})
 	if err != nil {
@@ -117,6 +119,9 @@ func (f *routeFeed) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if f.client, err = f.env.dialControlOnce(); err != nil {
+		return err
+	}
+	if err := f.awaitLegsFree(ctx); err != nil {
 		return err
 	}
 	f.changes = followRoute(ctx, f.client, f.options.route)
@@ -140,9 +145,10 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 			f.legs = legs
 			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(legs)), "leg", "legs"))
 			f.followLegs(ctx, legs)
+			f.reportSlow(ctx, legs)
 			return nil
 		}
-		if isRetried := isPassing(err) || errors.Is(err, farlog.ErrFenced); !isRetried || time.Now().After(until) || !pause(ctx, openRetryInterval) {
+		if !f.mayOpenAgain(legs, err) || time.Now().After(until) || !pause(ctx, openRetryInterval) {
 			return err
 		}
 		if answer, err = f.acquire(ctx); err != nil {
@@ -166,6 +172,7 @@ func (f *routeFeed) acquire(ctx context.Context) (answer *apiv1.AcquireRouteResp
 	err = withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
 		answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
 			Route: f.options.route, Transport: f.options.transport, Holder: f.env.holder(f.options.name),
+			SparesWriters: !f.options.isTakeover,
 		})
 		return err
 	})
@@ -204,7 +211,7 @@ func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOption
 	isCarried := leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL
 	switch {
 	case isCarried && hasAgent():
-		made.URI = "farlog://" + leg.Stream
+		made.URI = legOfAgent(leg.Stream, options)
 		made.Options = farlog.WriterOptions{Name: options.name}
 	case granted.GetError() == "":
 		place, err := placeOf(granted.GetGrant())
@@ -213,7 +220,7 @@ func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOption
 		}
 		made.URI, made.Options = place.uri, place.options
 	case isCarried:
-		made.URI = "farlog://" + leg.Stream // of an agent that may come
+		made.URI = legOfAgent(leg.Stream, options) // of an agent that may come
 	default:
 		return made, fmt.Errorf("leg %q: %s", leg.Stream, granted.GetError())
 	}
@@ -329,24 +336,6 @@ func (f *routeFeed) commit(ctx context.Context) error {
 	return nil
 }
 
-// resolve finds out about records of which not all required legs are known to have all.
-func (f *routeFeed) resolve(positions []farlog.RoutePosition, before int) error {
-	for i := range positions {
-		err := f.route.Resolve(&positions[i], resolveDeadline)
-		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until); {
-			f.count.unknown++
-			err = f.route.Resolve(&positions[i], resolveDeadline)
-		}
-		switch number := f.number() + uint64(before+i); {
-		case errors.Is(err, farlog.ErrNotFound):
-			return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s", number, f.options.route, f.legTexts(positions[i]))
-		case err != nil:
-			return fmt.Errorf("input record %d may be in some required legs of route %q: %w: %s", number, f.options.route, err, f.legTexts(positions[i]))
-		}
-	}
-	return nil
-}
-
 func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePosition) error {
 	f.count.full++
 	f.stall.isFull.Store(true)
@@ -363,21 +352,6 @@ func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePositi
 }
 
 func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + f.aside + 1 }
-
-// legTexts says of each leg how it stands, as far as something is wrong.
-func (f *routeFeed) legTexts(position farlog.RoutePosition) string {
-	var texts []string
-	for i, leg := range f.route.Stats() {
-		text := leg.Text
-		if err := position.Legs[i].Err; err != nil {
-			text = strings.TrimPrefix(text+", "+err.Error(), ", ")
-		}
-		if text != "" {
-			texts = append(texts, fmt.Sprintf("leg %s (%s): %s", leg.Name, leg.State, text))
-		}
-	}
-	return cmp.Or(strings.Join(texts, "; "), "no leg says why")
-}
 
 func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.RoutePosition) error {
 	for n := range positions {
@@ -435,6 +409,7 @@ func (f *routeFeed) tellAside(positions []farlog.RoutePosition) {
 	f.asideAt = time.Now()
 	for _, leg := range f.route.Stats() {
 		if leg.Required && leg.Behind > 0 || leg.Dropped > 0 {
+			f.offerSlow(leg)
 			f.talk.printf("leg %s does not keep up (%s): spilled %d, dropped %d, %d bytes behind%s", leg.Name, leg.State, leg.Spilled, leg.Dropped, leg.Behind, strings.TrimSuffix(": "+leg.Text, ": "))
 		}
 	}

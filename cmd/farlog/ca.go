@@ -52,9 +52,10 @@ func newCAInitCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init DIR",
 		Short: "Make an authority, and a certificate of each kind that is good for any host",
-		Long: `Makes an authority in DIR (ca.crt, ca.key, crl.pem), and beside it a certificate and key each for control, target, drain, host and admin.
-These are good on any host: copy ca.crt, crl.pem and the pair of what a host is to its ` + identity.SystemDir + `, or give --tls-dir.
-farlog ca issue makes certificates for one host. ca.key signs whatever it is asked to: keep it where the authority is.`,
+		Long: `Makes an authority in DIR (ca.crt, ca.key, crl.pem), and beside it a certificate and key each for
+control, target, drain, host and admin. These are good on any host: copy ca.crt, crl.pem and the pair of what a host
+is to its ` + identity.SystemDir + `, or give --tls-dir. farlog ca issue makes certificates for one host. ca.key signs
+whatever it is asked to: keep it where the authority is.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return caInit(env, args[0], options) },
 	}
@@ -87,8 +88,9 @@ func newCAIssueCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue DIR KIND NAME",
 		Short: "Make a certificate for one host: control, target, drain, host or admin",
-		Long: `Signs a certificate with the authority in DIR. A target's or drain's is good only for agents with that host name (--host-name). All that the
-host needs is written to one directory: copy it to ` + identity.SystemDir + ` there.`,
+		Long: `Signs a certificate with the authority in DIR. A target's or drain's is good only for agents with that
+host name (--host-name). All that the host needs is written to one directory: copy it to ` + identity.SystemDir + `
+there.`,
 		Args: exactArgs(3),
 		RunE: func(_ *cobra.Command, args []string) error { return caIssue(env, args[0], args[1], args[2], options) },
 	}
@@ -160,8 +162,8 @@ func newCARevokeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke DIR CERTIFICATE...",
 		Short: "Add certificates to the list of those that are let in no more",
-		Long: `Adds certificates to DIR/crl.pem. A control plane that reads this list shuts out their holders within two seconds, also those that are
-connected; copy it to the others, which read it again when it changes.`,
+		Long: `Adds certificates to DIR/crl.pem. A control plane that reads this list shuts out their holders within
+two seconds, also those that are connected; copy it to the others, which read it again when it changes.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
@@ -186,8 +188,9 @@ func newCAShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show DIR",
 		Short: "List the certificates in a directory: who, until when, revoked or not",
-		Long: `Lists the certificates in DIR, and where DIR is that of an authority also those in its directories, which farlog ca issue makes. What is revoked is
-said by the list in DIR: a copy of it on a host is as old as it is there.`,
+		Long: `Lists the certificates in DIR, and where DIR is that of an authority also those in its directories,
+which farlog ca issue makes. What is revoked is said by the list in DIR: a copy of it on a host is as old as it is
+there.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := os.Stat(args[0]); err != nil {

@@ -40,8 +40,8 @@ func newControlCommand(env *environment) *cobra.Command {
 	backup := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write all that the control plane keeps, as it is at one moment, into a new file",
-		Long: `Writes streams, epochs, rings, assignments and grants into a file that only its owner can read; tokens are in it: keep it like a key. Records
-are not in it: they are in rings and stores.`,
+		Long: `Writes streams, epochs, rings, assignments and grants into a file that only its owner can read; tokens
+are in it: keep it like a key. Records are not in it: they are in rings and stores.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" {
@@ -53,9 +53,10 @@ are not in it: they are in rings and stores.`,
 	restore := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a backup into a control plane that has no streams",
-		Long: `Reads and checks the whole file, then writes it into the control plane, which must have no streams: one with a new --data-dir. Epochs,
-generations and ids go on 65536 above those of the backup, so that none that was given after it is given again. Streams that were created after it
-are not known any more, and far writers that were granted after it have to ask again when they are cut off; no acknowledged record is touched.`,
+		Long: `Reads and checks the whole file, then writes it into the control plane, which must have no streams: one
+with a new --data-dir. Epochs, generations and ids go on 65536 above those of the backup, so that none that was given
+after it is given again. Streams that were created after it are not known any more, and far writers that were granted
+after it have to ask again when they are cut off; no acknowledged record is touched.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return restoreControl(cmd.Context(), env, args[0]) },
 	}

@@ -25,8 +25,9 @@ func newDoctorCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at this host and say what stands in the way of farlog, and what cures it",
-		Long: `Looks at RDMA and NVMe devices, limits, memory, processor, clock, certificates and the control plane, and at the directories that are named. It changes
-nothing; in a directory it writes one small file and removes it. Limits are those of this shell: a daemon of systemd has its own.
+		Long: `Looks at RDMA and NVMe devices, limits, memory, processor, clock, certificates and the control plane,
+and at the directories that are named. It changes nothing; in a directory it writes one small file and removes it.
+Limits are those of this shell: a daemon of systemd has its own.
 
 Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 		Args: exactArgs(0),

@@ -14,8 +14,9 @@ func newGrantCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "grant", Short: "See who may do what with streams", Args: groupArgs, RunE: runGroup}
 	request, role := new(api.ListGrantsRequest), ""
 	list := streamListCommand("List who may write, drain and read streams; no secret is in it",
-		`Lists the last writer's grant of each stream, its drain, and whom its rings let in from other hosts. STATE of a writer is in (it has one of the rings, as last reported), granted (it has not come,
-or has gone) or fenced (the stream was taken from it). EXPIRES is until when who has not come may still come; it lets nobody out.`,
+		`Lists the last writer's grant of each stream, its drain, and whom its rings let in from other hosts. STATE of
+a writer is in (it has one of the rings, as last reported), granted (it has not come, or has gone) or fenced (the
+stream was taken from it). EXPIRES is until when who has not come may still come; it lets nobody out.`,
 		func(ctx context.Context, stream string) error {
 			value, isKnown := api.GrantRole_value["GRANT_ROLE_"+upper(role)]
 			if role != "" && (!isKnown || value == 0) {

@@ -33,8 +33,10 @@ func newHostListCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the hosts whose agents report, and how far they are from each target",
-		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each door of a target on another host: the least and the median time of the last 32 handshakes of TCP
-connections to it. Placement of a stream with a writer_host goes by the least. A host that does not report any more is silent, and after a day it is not listed.`,
+		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each door of a
+target on another host: the least and the median time of the last 32 handshakes of TCP connections to it. Placement of
+a stream with a writer_host goes by the least. A host that does not report any more is silent, and after a day it is
+not listed.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := env.hosts(cmd.Context())

@@ -285,6 +285,9 @@ func (r *membersReport) read(ctx context.Context, member *memberReport) error {
 	}
 	member.tail, member.TailLSN, member.State = walk.Tail(), walk.Tail().LSN, memberLacks
 	hint := member.image.DurableHintLSN
+	if member.WriterEpoch == r.WriterEpoch && member.image.Superblock.EpochStartLSN > hint {
+		hint = member.image.Superblock.EpochStartLSN // it was told of the epoch when it had all that lies below
+	}
 	switch {
 	case member.WriterEpoch == 0 && r.WriterEpoch != 0:
 		member.State, member.Text = memberNew, "it is new, and does not know the log"

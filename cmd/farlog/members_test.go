@@ -200,6 +200,22 @@ func TestMembers_LostRecordsAndTooFewAreFailures(t *testing.T) {
 	}
 }
 
+// A power cut may take the durable hint: the superblock says where its epoch began, below which the member had everything.
+func TestMembers_LostRecordsBelowTheBeginningOfItsEpoch(t *testing.T) {
+	m := newMemberRings(t)
+	m.append(5, -1)
+	m.append(1, -1)
+	raw := m.read(1)
+	clear(raw[record.DurableHintOffset : record.DurableHintOffset+8])
+	raw[strings.Index(string(raw), "order 3")] ^= 1
+	m.write(1, raw)
+	report, talk := m.verify(exitFailure)
+	m.wantStates(report, "agrees lost agrees")
+	if want := fmt.Sprintf("and it had them up to lsn %d", report.BeganLSN); !strings.Contains(talk, want) {
+		t.Errorf("stderr %q, expected %q in it", talk, want)
+	}
+}
+
 // A blank ring may stand where one was that had records: the next opening asks for all members where none that it reaches knows an epoch, and verify says no less.
 func TestMembers_NewOnesAloneDoNotTellWhatTheOthersKnow(t *testing.T) {
 	m := newMemberRings(t)

@@ -24,17 +24,18 @@ func newMergeCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "merge STORE [flags]",
 		Short: "Put the streams of a store into one order, the same on every rerun",
-		Long: `Puts the records of all streams into one order, by (time, stream, seq), beside the store's segments in STORE/merged, and says how far it
-came. farlog replay --merged reads it, farlog verify checks it.
+		Long: `Puts the records of all streams into one order, by (time, stream, seq), beside the store's segments in
+STORE/merged, and says how far it came. farlog replay --merged reads it, farlog verify checks it.
 
-A record goes into the order when every stream has come past its time. A stream that has brought nothing for --late is not waited for any
-longer; if it then brings a record of an earlier time, that gets its place once and for all behind what is in the order, and is marked late. What
-was decided so is kept, so that each entry of the order is byte for byte the same however often it is made. A run goes on where the last one ended, killed
-or not.
+A record goes into the order when every stream has come past its time. A stream that has brought nothing for --late is
+not waited for any longer; if it then brings a record of an earlier time, that gets its place once and for all behind
+what is in the order, and is marked late. What was decided so is kept, so that each entry of the order is byte for
+byte the same however often it is made. A run goes on where the last one ended, killed or not.
 
-Without a flag it puts in what can go in now and ends; it does not wait for a stream that has no record yet. --final says that every stream ends where it is, such as after the close of a day. With -f it
-goes on, as farlogd drain --merge does. --anew makes an order that is damaged again, from the records and what was decided,
-beside the one that is there, which stays when it goes further; with -f it waits until it goes as far, and then goes on.`,
+Without a flag it puts in what can go in now and ends; it does not wait for a stream that has no record yet. --final
+says that every stream ends where it is, such as after the close of a day. With -f it goes on, as farlogd drain
+--merge does. --anew makes an order that is damaged again, from the records and what was decided, beside the one that
+is there, which stays when it goes further; with -f it waits until it goes as far, and then goes on.`,
 		Example: `  farlog merge data/store
   farlog merge data/store --final
   farlog replay data/store --merged --speed max`,

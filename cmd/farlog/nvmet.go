@@ -32,8 +32,9 @@ func newNVMeTCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "nvmet",
 		Short: "Set up the kernel's NVMe target on this host: subsystems, namespaces, hosts and their keys, ports",
-		Long: `Brings the kernel's NVMe target to what a file declares, through configfs, as root. What others have made there, such as nvmetcli, is named and stays.
-Keys for DH-HMAC-CHAP are drawn, kept in --state (mode 0600), and never shown. docs/nvmeof.md has the file's keys.`,
+		Long: `Brings the kernel's NVMe target to what a file declares, through configfs, as root. What others have
+made there, such as nvmetcli, is named and stays. Keys for DH-HMAC-CHAP are drawn, kept in --state (mode 0600), and
+never shown. docs/nvmeof.md has the file's keys.`,
 		Args: groupArgs,
 		RunE: runGroup,
 	}
@@ -62,8 +63,9 @@ func newNVMeTApplyCommand(env *environment, options *nvmetOptions) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Bring the kernel's NVMe target to what a file declares",
-		Long: `Shows what differs from the file, step by step as the kernel takes it, and makes it so; the same again changes nothing. What an earlier file declared and this one
-does not is removed; what was never declared is named and stays. The file is checked as a whole first.
+		Long: `Shows what differs from the file, step by step as the kernel takes it, and makes it so; the same again
+changes nothing. What an earlier file declared and this one does not is removed; what was never declared is named and
+stays. The file is checked as a whole first.
 
 Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it differs. 2: the file has mistakes.`,
 		Args: exactArgs(0),
@@ -120,8 +122,9 @@ func newNVMeTRestoreCommand(env *environment, options *nvmetOptions) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Bring the whole of the kernel's NVMe target to what nvmetcli or save has saved",
-		Long: `Reads nvmetcli's JSON and makes the kernel's NVMe target just that: what the file does not have is removed, whoever made it. What is so already is left alone, so
-that its hosts stay connected. An attribute that this kernel does not have is left out and said, unless it keeps somebody away.`,
+		Long: `Reads nvmetcli's JSON and makes the kernel's NVMe target just that: what the file does not have is
+removed, whoever made it. What is so already is left alone, so that its hosts stay connected. An attribute that this
+kernel does not have is left out and said, unless it keeps somebody away.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			raw, err := readWhole(env, args[0])
@@ -146,9 +149,10 @@ func newNVMeTRotateCommand(env *environment, options *nvmetOptions) *cobra.Comma
 	cmd := &cobra.Command{
 		Use:   "rotate HOST-NQN...",
 		Short: "Draw new keys for hosts and give them to the kernel",
-		Long: `Connections that are there stay. A host that connects again, also after a break, has to show the new key: bring it at once (farlog target nvmet key). Without a break: first
---part host, bring the file, write its dhchap_key to /sys/class/nvme/nvmeN/dhchap_secret of the host's controller; then --part target, and dhchap_ctrl_key to dhchap_ctrl_secret.
-Both at a time end the connection.`,
+		Long: `Connections that are there stay. A host that connects again, also after a break, has to show the new
+key: bring it at once (farlog target nvmet key). Without a break: first --part host, bring the file, write its
+dhchap_key to /sys/class/nvme/nvmeN/dhchap_secret of the host's controller; then --part target, and dhchap_ctrl_key to
+dhchap_ctrl_secret. Both at a time end the connection.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageErrorf("got 0 arguments, expected: %s", cmd.UseLine())
@@ -173,8 +177,9 @@ func newNVMeTReadmitCommand(env *environment, options *nvmetOptions) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "readmit HOST-NQN --subsystem NQN",
 		Short: "Let an expelled host in again, by the next apply",
-		Long: `When nothing of before is left on that host: no connection to the subsystem (farlog host disconnect), no writer. What it held back would reach the rings otherwise, which
-another host writes now. The daemon (farlogd target --nvmet-file) lets it in within seconds, farlog target nvmet apply at once.`,
+		Long: `When nothing of before is left on that host: no connection to the subsystem (farlog host disconnect),
+no writer. What it held back would reach the rings otherwise, which another host writes now. The daemon (farlogd
+target --nvmet-file) lets it in within seconds, farlog target nvmet apply at once.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			state, err := nvmet.OpenState(options.state)
@@ -198,8 +203,8 @@ func newNVMeTKeyCommand(env *environment, options *nvmetOptions) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "key HOST-NQN FILE",
 		Short: "Write the keys of a host into a file for it (mode 0600)",
-		Long: `Writes JSON with hostnqn, dhchap_key and dhchap_ctrl_key, as nvme connect takes them by --dhchap-secret and --dhchap-ctrl-secret. Bring it to the host by a way that nobody
-else reads, and delete it here.`,
+		Long: `Writes JSON with hostnqn, dhchap_key and dhchap_ctrl_key, as nvme connect takes them by --dhchap-secret
+and --dhchap-ctrl-secret. Bring it to the host by a way that nobody else reads, and delete it here.`,
 		Args: exactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			state, err := nvmet.OpenState(options.state)

@@ -17,9 +17,11 @@ func newNVMeTExpelCommand(env *environment, options *nvmetOptions) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   "expel HOST-NQN --subsystem NQN",
 		Short: "Take a host out of a subsystem for sure, so that another one may take its rings over",
-		Long: `Removes the host from the hosts that the subsystem allows, waits until no command of it is under way in its namespaces, and says so in the rings that it wrote last: from then on a
-writer of another host is let on. For namespaces whose kernel has no reservations (before Linux 6.13), and for rings that share one. The subsystem is taken away and made again for it: all other hosts
-have to connect again. The host stays out, whatever is declared, also after a boot, until readmit. The same again does it anew.`,
+		Long: `Removes the host from the hosts that the subsystem allows, waits until no command of it is under way in
+its namespaces, and says so in the rings that it wrote last: from then on a writer of another host is let on. For
+namespaces whose kernel has no reservations (before Linux 6.13), and for rings that share one. The subsystem is taken
+away and made again for it: all other hosts have to connect again. The host stays out, whatever is declared, also
+after a boot, until readmit. The same again does it anew.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, nqn := range []string{subsystem, args[0]} {

@@ -20,8 +20,8 @@ func newOrderCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "order KEY --store DIR --stream NAME",
 		Short: "Show the life of an order, message by message",
-		Long: `Reads a stream of FIX messages from a store and shows what happened to one order: each message with its time,
-what it says, and the quantities after it. KEY is any ClOrdID that the order has had, or its OrderID. Cancel and
+		Long: `Reads a stream of FIX messages from a store and shows what happened to one order: each message with its
+time, what it says, and the quantities after it. KEY is any ClOrdID that the order has had, or its OrderID. Cancel and
 replace requests, which give an order new ids, are followed in both directions.
 
 What contradicts the order state rules of FIX is named below the table: a fill after a cancel, a quantity that goes

@@ -14,8 +14,9 @@ func newRegionCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "region", Short: "See where the rings of streams are, and how they are there", Args: groupArgs, RunE: runGroup}
 	request := new(api.ListRegionsRequest)
 	list := streamListCommand("List the rings of streams: where each is wanted, and what its target sees there",
-		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's URI), target gone (what is shown is what it reported last), or not yet reported.
-MEMBER counts from 1, as metrics and alerts do; in --output json it is the API's, which counts from 0. LAG is what is in the ring and not in a store.`,
+		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's
+URI), target gone (what is shown is what it reported last), or not yet reported. MEMBER counts from 1, as metrics and
+alerts do; in --output json it is the API's, which counts from 0. LAG is what is in the ring and not in a store.`,
 		func(ctx context.Context, stream string) error {
 			request.Stream = stream
 			return listRegions(ctx, env, request)

@@ -38,17 +38,18 @@ func newReplayCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "replay STORE {--stream NAME | --merged} [flags]",
 		Short: "Write the payloads of a stream, or of all in one order, to standard output, at their original pace",
-		Long: `Writes the payloads of the application's records between two times to standard output, in order, each at the time after the
-first one that its timestamp says, divided by the speed. It needs no daemon.
+		Long: `Writes the payloads of the application's records between two times to standard output, in order, each
+at the time after the first one that its timestamp says, divided by the speed. It needs no daemon.
 
-T is an RFC 3339 time, nanoseconds since 1970, or relative: -15m is a quarter of an hour ago, +15m a quarter of an hour after
-the first record of the stream. --from is included, --to is not.
+T is an RFC 3339 time, nanoseconds since 1970, or relative: -15m is a quarter of an hour ago, +15m a quarter of an
+hour after the first record of the stream. --from is included, --to is not.
 
-With --format lines each payload is followed by a newline; length-prefixed puts 4 bytes of little-endian length in front of
-each, for payloads that hold newlines. Both are what farlog append reads.
+With --format lines each payload is followed by a newline; length-prefixed puts 4 bytes of little-endian length in
+front of each, for payloads that hold newlines. Both are what farlog append reads.
 
---merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json tells
-of each record where it is from (stream, generation, epoch, lsn, seq), its place in the order, and whether it was late.`,
+--merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json
+tells of each record where it is from (stream, generation, epoch, lsn, seq), its place in the order, and whether it
+was late.`,
 		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
   farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
 		Args: exactArgs(1),

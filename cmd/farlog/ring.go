@@ -139,8 +139,9 @@ func newRingFenceCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "fence URI",
 		Short: "Order that writers of lower epochs stop",
-		Long: `Persists the order that no writer below the epoch appends to the ring. A living writer stops at its next call, on a block
-device within a few milliseconds of appending; that it is gone is sure only when another could open the ring.`,
+		Long: `Persists the order that no writer below the epoch appends to the ring. A living writer stops at its
+next call, on a block device within a few milliseconds of appending; that it is gone is sure only when another could
+open the ring.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return fenceRing(env, args[0], epochMin, cmd.Flags().Changed("epoch-min"))

@@ -15,10 +15,10 @@ func newRingCutCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cut URI --at LSN",
 		Short: "Accept that a ring has lost acknowledged records",
-		Long: `Opens a ring that was refused because an acknowledged record in it is unreadable, and begins a new epoch in that
-record's place: it and all that lies behind it is dropped. LSN is the one that the refusal names; at any other, and of a
-ring that is known to have lost nothing, the command changes nothing. Look at the ring first: farlog dump prints what is
-readable.`,
+		Long: `Opens a ring that was refused because an acknowledged record in it is unreadable, and begins a new
+epoch in that record's place: it and all that lies behind it is dropped. LSN is the one that the refusal names; at any
+other, and of a ring that is known to have lost nothing, the command changes nothing. Look at the ring first: farlog
+dump prints what is readable.`,
 		Example: `  farlog ring cut mem:/var/lib/farlog/orders.ring --at 73728`,
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

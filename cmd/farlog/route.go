@@ -26,17 +26,20 @@ func newRouteCreateCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --leg STREAM[,WORD=VALUE...]...",
 		Short: "Create a route; the same command again changes nothing",
-		Long: `Creates a route: one append to it goes to every leg whose classes and criticality select the record. Words of a leg, behind its stream:
+		Long: `Creates a route: one append to it goes to every leg whose classes and criticality select the record.
+Words of a leg, behind its stream:
 
   class=1-3         only these classes; may be repeated
   criticality=2     only records at least so critical
   level=persistent  what an acknowledgement waits for (default: the stream's level)
   optional          delays and fails no acknowledgement
-  policy=spill      what becomes of a record that the stream does not take: fail (required legs), spill, drop (optional legs)
+  policy=spill      what becomes of a record that the stream does not take: fail (required legs), spill, drop
+(optional legs)
   buffer=64MiB      size of the spill on the writer's host, or of the memory of a leg that drops
   deadline=1ms      of the leg's part of an append (default: the stream's)
 
-In place of a stream route=NAME puts in the legs of another route. What a file declares, and changes of a route, are for farlog apply.`,
+In place of a stream route=NAME puts in the legs of another route. What a file declares, and changes of a route, are
+for farlog apply.`,
 		Example: "  farlog route create desk7/all --leg desk7/orders --leg site2/orders,optional,policy=spill,criticality=2",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

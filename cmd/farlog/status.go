@@ -167,15 +167,18 @@ type statusRow struct {
 	UnconfirmedBytes   uint64 `json:"unconfirmed_bytes,omitempty"` // behind the lag: fewer members have them than are needed, and none is on its way
 	UnconfirmedRecords uint64 `json:"unconfirmed_records,omitempty"`
 
-	AppendCount  uint64   `json:"append_count"`
-	AppendRate   float64  `json:"append_records_per_second"`
-	P50Seconds   *float64 `json:"append_p50_seconds"` // null, as the next three: only the writer's host knows, or nothing was appended
-	P99Seconds   *float64 `json:"append_p99_seconds"`
-	P999Seconds  *float64 `json:"append_p999_seconds"`
-	MaxSeconds   *float64 `json:"append_max_seconds"`
-	FullCount    uint64   `json:"full_count"`
-	UnknownCount uint64   `json:"unknown_count"`
-	FencedCount  uint64   `json:"fenced_count"`
+	AppendCount uint64   `json:"append_count"`
+	AppendRate  float64  `json:"append_records_per_second"`
+	P50Seconds  *float64 `json:"append_p50_seconds"` // null, as the next three: only the writer's host knows, or nothing was appended
+	P99Seconds  *float64 `json:"append_p99_seconds"`
+	P999Seconds *float64 `json:"append_p999_seconds"`
+	MaxSeconds  *float64 `json:"append_max_seconds"`
+
+	StalledSeconds float64 `json:"append_stalled_seconds"` // for which no acknowledgement has come while records wait for one; 0: none is known to wait
+
+	FullCount    uint64 `json:"full_count"`
+	UnknownCount uint64 `json:"unknown_count"`
+	FencedCount  uint64 `json:"fenced_count"`
 
 	Drain            string `json:"drain"`
 	IsDrainAlive     bool   `json:"drain_alive"`
@@ -199,6 +202,8 @@ type statusRow struct {
 	Needed     int         `json:"needed"`            // of them for an acknowledgement
 	Members    []memberRow `json:"members,omitempty"` // of a stream with several rings
 	isFailing  bool
+
+	SlowConsumers []slowRow `json:"slow_consumers,omitempty"`
 }
 
 func newStatusRow(status *api.StreamStatus) statusRow {
@@ -210,6 +215,8 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: memberCount(status), Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
 	}
 	row.addWear(status)
+	row.StalledSeconds = status.StalledFor.AsDuration().Seconds()
+	row.addSlow(status)
 	for _, ring := range status.Rings {
 		if slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == "" {
 			row.RingsReady++
@@ -321,6 +328,10 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))
 	r.renderUnconfirmed(line)
 	line("  append   %s, %.0f/s", r.latencyText(), r.AppendRate)
+	if r.StalledSeconds >= stalledShown {
+		line("  stalled  no acknowledgement for %s", humanSeconds(r.StalledSeconds))
+	}
+	r.renderSlow(line)
 	line("  drain    %s", r.drainText())
 	line("  wear     %s", r.wearText())
 	r.renderMembers(line)

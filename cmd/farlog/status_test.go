@@ -127,3 +127,30 @@ func TestStatusRow_LatencyIsNotMadeUp(t *testing.T) {
 		t.Errorf("p50 %v, count %d, rate %v", row.P50Seconds, row.AppendCount, row.AppendRate)
 	}
 }
+
+// A stall shows while it lasts, and who does not keep up has a name, on the stream's own lines and in JSON.
+func TestStatusRow_StalledAndSlow(t *testing.T) {
+	row := newStatusRow(&api.StreamStatus{
+		Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a"}}, StalledFor: durationpb.New(8700 * time.Millisecond),
+		SlowConsumers: []*api.SlowConsumer{
+			{Stream: "a", Route: "all", Holder: &api.Holder{Host: "h1", Pid: 7}, LostRecords: 12, Reason: "connect: refused\x1b[2J"},
+			{Stream: "a", Holder: &api.Holder{Host: "h2", Pid: 8, Name: "desk-risk"}, LagBytes: 4096, LostBytes: 100},
+		},
+	})
+	var screen bytes.Buffer
+	row.render(&screen, false)
+	for _, want := range []string{
+		"stalled  no acknowledgement for 8.70 s", "slow     route all (host h1 pid 7)", "dropped 12 records", "connect: refused",
+		"slow     reader desk-risk (host h2 pid 8)  4.00 KiB behind  missed 100 B",
+	} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("no %q in\n%s", want, screen.String())
+		}
+	}
+	if strings.Contains(screen.String(), "\x1b") {
+		t.Errorf("what another one said reaches the terminal: %q", screen.String())
+	}
+	if row.StalledSeconds != 8.7 || len(row.SlowConsumers) != 2 {
+		t.Errorf("in JSON %+v", row)
+	}
+}

@@ -28,9 +28,10 @@ func newStreamDeleteCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a stream that nobody writes and whose records are all stored; the store keeps them",
-		Long: `Delete a stream: writers are fenced, the drain stores what is left, the targets remove the rings, and the name is free. Refused while a writer has the
-stream or records are not stored. The store keeps what it has: a new stream of the same name is another one, whose records follow there in a generation of
-their own. The same command again goes on waiting.`,
+		Long: `Delete a stream: writers are fenced, the drain stores what is left, the targets remove the rings, and
+the name is free. Refused while a writer has the stream or records are not stored. The store keeps what it has: a new
+stream of the same name is another one, whose records follow there in a generation of their own. The same command
+again goes on waiting.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return deleteStream(cmd.Context(), env, args[0], options)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/config"
 )
 
 func newStreamGrantCommand(env *environment) *cobra.Command {
@@ -14,8 +16,10 @@ func newStreamGrantCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "grant NAME --token-file FILE",
 		Short: "Get the right to write a stream from another host, for a writer that cannot ask for it",
-		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. Writers before it are fenced. The grant is good for
-one writer, which has to come within ten minutes: farlog append --ring URI --token-file FILE.`,
+		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. A writer that
+lives is not fenced by it, unless --takeover says so; without, the command waits for its end, at most as long as
+--acquire-timeout says. The grant is good for one writer, which has to come within ten minutes: farlog append --ring URI
+--token-file FILE.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.stream = args[0]
@@ -23,6 +27,8 @@ one writer, which has to come within ten minutes: farlog append --ring URI --tok
 		},
 	}
 	command.Flags().StringVar(&options.tokenFile, "token-file", "", "`file` to write the grant to; it must not be there yet")
+	command.Flags().BoolVar(&options.isTakeover, "takeover", false, "fence a living writer that holds the stream")
+	command.Flags().Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout", "longest wait for the grant, and for a living writer's end")
 	command.Flags().StringVar(&options.transport, "transport", "", "`way` to the ring: verbs or ofi (default: the fastest that the target offers)")
 	return command
 }
@@ -33,6 +39,11 @@ func grantStream(ctx context.Context, env *environment, options appendOptions) e
 	}
 	if !isOneOf(options.transport, []string{"", "verbs", "ofi"}) {
 		return usageErrorf("--transport %q: expected verbs or ofi", options.transport)
+	}
+	if !options.isTakeover {
+		if err := awaitFree(ctx, env, options, newAppendTalk(env.stderr)); err != nil {
+			return err
+		}
 	}
 	place, err := acquireWriter(ctx, env, options)
 	if err != nil {

@@ -27,10 +27,12 @@ func newMembersReplaceCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replace NAME --member TARGET [--with TARGET] --reason TEXT",
 		Short: "Put a new ring in the place of a member's that is gone for good",
-		Long: `Has another target make a ring in the place of a member's, or the same target where the ring was lost. The writer that has the stream goes on with the
-other members, and is told of the new ring while it runs, where it was opened by farlog append --stream or by farlog://: it brings the ring all that is not stored,
-which counts from then on. Another one does so when the stream is opened the next time. One member at a time: the next one when the new ring counts (farlog status). The
-former ring is never asked again, also when its target comes back. It needs the role admin and is recorded with its reason.`,
+		Long: `Has another target make a ring in the place of a member's, or the same target where the ring was lost.
+The writer that has the stream goes on with the other members, and is told of the new ring while it runs, where it was
+opened by farlog append --stream or by farlog://: it brings the ring all that is not stored, which counts from then
+on. Another one does so when the stream is opened the next time. One member at a time: the next one when the new ring
+counts (farlog status). The former ring is never asked again, also when its target comes back. It needs the role admin
+and is recorded with its reason.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return replaceMember(cmd.Context(), env, args[0], options)
@@ -83,10 +85,12 @@ func newMembersAcceptLossCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-loss NAME --reason TEXT",
 		Short: "Let a stream be opened again although records may be lost with a member that was replaced",
-		Long: `A stream is not opened while too few of its members tell what was acknowledged: with one member needed, the ring that was replaced may have had the only
-copy. This says that such records are lost, and lets the stream go on with what the other members have. A member that was away from the stream's first opening, and was
-never told an epoch, holds nothing, and nothing is lost with it: where such are enough, this lets only them count. --dry-run says what may be lost, as far as it is known, and
-changes nothing. It needs the role admin and is recorded with its reason and with what it said.`,
+		Long: `A stream is not opened while too few of its members tell what was acknowledged: with one member needed,
+the ring that was replaced may have had the only copy. This says that such records are lost, and lets the stream go on
+with what the other members have. A member that was away from the stream's first opening, and was never told an epoch,
+holds nothing, and nothing is lost with it: where such are enough, this lets only them count. --dry-run says what may
+be lost, as far as it is known, and changes nothing. It needs the role admin and is recorded with its reason and with
+what it said.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return acceptLoss(cmd.Context(), env, args[0], reason, isDryRun)

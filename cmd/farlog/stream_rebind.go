@@ -15,9 +15,10 @@ func newStreamRebindCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebind NAME --drain DRAIN --reason TEXT",
 		Short: "Give a stream whose store is lost for good to a drain of another store",
-		Long: `Binds a stream to the store of another drain, where the store that it was bound to is lost for good. What its rings still have goes to the new store; what was
-released from them before was only in the lost one, and the answer says up to which record. Refused while a drain of the former store reports (end it first), and
-while a target with one of the rings does not. It needs the role admin and is recorded with its reason.`,
+		Long: `Binds a stream to the store of another drain, where the store that it was bound to is lost for good.
+What its rings still have goes to the new store; what was released from them before was only in the lost one, and the
+answer says up to which record. Refused while a drain of the former store reports (end it first), and while a target
+with one of the rings does not. It needs the role admin and is recorded with its reason.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Stream = args[0]

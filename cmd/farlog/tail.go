@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/consume"
 	"github.com/farlog/farlog/pkg/farlog"
 )
@@ -23,6 +25,7 @@ const (
 	tailPollInterval   = 5 * time.Millisecond
 	tailCommitInterval = time.Second
 	tailAwayPause      = 200 * time.Millisecond
+	tailWaitDefault    = 10 * time.Second
 	formatJSON         = "json"
 	formatRaw          = "raw"
 	fromHead           = "head"
@@ -39,29 +42,32 @@ type tailOptions struct {
 	name, state             string
 	transport               string // to the ring of a stream
 	isFollowing             bool
+	wait                    time.Duration
 
 	start consume.Start
 	since time.Time
 }
 
 func newTailCommand(env *environment) *cobra.Command {
-	var options tailOptions
+	options := tailOptions{wait: tailWaitDefault}
 	command := &cobra.Command{
 		Use:   "tail {NAME | farlog://NAME | --ring URI} [flags]",
 		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is appended",
-		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. With --store it begins in the store, as
---from says, and goes over to the ring without a gap and without a record twice. With -f it goes on with what is appended.
+		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. With --store it
+begins in the store, as --from says, and goes over to the ring without a gap and without a record twice. With -f it
+goes on with what is appended.
 
-A line is: time, seq, class, key, payload; the FIX separator is shown as |. --format raw writes payloads alone, each with a
-newline. --class and --key choose records; farlog's own are not printed then.
+A line is: time, seq, class, key, payload; the FIX separator is shown as |. --format raw writes payloads alone, each
+with a newline. --class and --key choose records; farlog's own are not printed then.
 
-tail holds nothing up. When the drain releases records before they were printed, it says on stderr which, and takes them from the store; without
---store they are missed, and it says so. With --name it remembers up to where it has printed and goes on there the next time: a tail that is
-killed prints the records of its last second again.
+tail holds nothing up. When the drain releases records before they were printed, it says on stderr which, and takes
+them from the store; without --store they are missed, and it says so. With --name it remembers up to where it has
+printed and goes on there the next time: a tail that is killed prints the records of its last second again.
 
-The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role replay, and gives anew while tail runs; while it gives none, tail says so and reads
-on what it may. That of --ring is read by a grant in --token-file.
-farlog://NAME asks the host agent (farlogd host) for it, and needs no certificate. Readers take no lock.`,
+The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role
+replay, and gives anew while tail runs; while it gives none, tail says so and reads on what it may. That of --ring is
+read by a grant in --token-file. farlog://NAME asks the host agent (farlogd host) for it, and needs no certificate.
+Readers take no lock.`,
 		Example: `  farlog tail desk7/orders -f
   farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
   farlog tail farlog://desk7/orders -f
@@ -100,6 +106,7 @@ farlog://NAME asks the host agent (farlogd host) for it, and needs no certificat
 	flags.StringVar(&options.name, "name", "", "`name` under which the position is remembered, such as desk-risk; goes before --from")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of a stream: verbs or ofi (default: the ring itself where it is on this host, else the fastest)")
 	flags.StringVar(&options.state, "state-dir", "", "`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
+	flags.Var((*config.DurationValue)(&options.wait), "wait", "longest wait for the stream's rings, and for the first writer of a stream with several (0: do not wait)")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
 	return command
 }
@@ -151,25 +158,6 @@ func (o *tailOptions) parseFrom() error {
 	return nil
 }
 
-// ringsOfStream asks the control plane where the stream's rings are. One of several may not be there; "" then.
-func ringsOfStream(ctx context.Context, env *environment, name string) (uris []string, err error) {
-	err = withControl(ctx, env, 10*time.Second, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		response, err := client.GetStream(ctx, &apiv1.GetStreamRequest{Name: name})
-		if err != nil {
-			return err
-		}
-		isThere := false
-		for _, ring := range response.GetStream().GetRings() {
-			uris, isThere = append(uris, ring.GetUri()), isThere || ring.GetUri() != ""
-		}
-		if !isThere {
-			return fmt.Errorf("stream %q has no ring yet: %s", name, response.GetStream().GetReason())
-		}
-		return nil
-	})
-	return uris, err
-}
-
 // explainMissing tells that the ring of a stream is on the target's host.
 func explainMissing(err error, stream string) error {
 	if stream != "" && errors.Is(err, farlog.ErrNotFound) {
@@ -186,10 +174,13 @@ type tailer struct {
 	committed time.Time
 	isAway    bool
 	renewal   *tailRenewal // of a grant of the control plane; nil: there is none to be renewed
+	slow      *slowReporter
+	options   tailOptions
+	until     time.Time // it waits for a log to be there
 }
 
 func runTail(ctx context.Context, env *environment, options tailOptions) error {
-	t := &tailer{env: env, printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
+	t := &tailer{env: env, options: options, until: time.Now().Add(options.wait), printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // with it what renews the grant ends
 	config, err := t.configure(ctx, options)
@@ -202,7 +193,10 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 	if config.Position != nil {
 		defer config.Position.Close()
 	}
-	if t.consumer, err = consume.Open(config); err != nil {
+	if t.consumer, err = t.open(ctx, config); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil
+		}
 		return explainMissing(asUsage(err), options.stream)
 	}
 	defer t.consumer.Close()
@@ -232,12 +226,13 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Config, error) {
 	config := consume.Config{RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since, OnNotice: t.notice}
 	if config.RingURI == "" {
-		place, err := locateReader(ctx, t.env, options)
+		place, err := t.locate(ctx, options)
 		if err != nil {
 			return config, err
 		}
 		config.RingURI, config.Token, config.Members = place.uri, place.options.Token, place.options.Members
 		t.renewal = startRenewing(ctx, t.env, options, place)
+		t.slow = newSlowReporter(ctx, t.env, nil, options.stream)
 	}
 	var place writerPlace
 	switch {
@@ -314,6 +309,11 @@ func (t *tailer) notice(n consume.Notice) {
 		text += "; --store DIR would have them"
 	}
 	fmt.Fprintln(t.env.stderr, text)
+	if n.Kind == consume.NoticeRewound {
+		return
+	}
+	stats, holder := t.consumer.Stats(), t.env.holder(cmp.Or(t.options.name, "farlog tail"))
+	t.slow.offer(&apiv1.SlowConsumer{Stream: t.options.stream, Holder: holder, LagBytes: stats.LagBytes, LostBytes: stats.Lost, Reason: n.String()})
 }
 
 // step prints one record. False: there is nothing new.

@@ -16,9 +16,11 @@ func newTargetListCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the hosts of targets: those that are declared, and those whose daemons have reported",
-		Long: `Lists a line for each target of each host; a host that is declared and whose target has never reported has one with - for the target. RINGS is how many are wanted on the host, BYTES
-what they take together, both on its first line; CAPACITY, CLOSED, RACK and SITE are what is declared of it (farlog apply, targets), WORN is the most worn device below its rings.
-A target that has ended and holds no ring is listed for a day after its last report; a host that is declared stays.`,
+		Long: `Lists a line for each target of each host; a host that is declared and whose target has never reported
+has one with - for the target. RINGS is how many are wanted on the host, BYTES what they take together, both on its
+first line; CAPACITY, CLOSED, RACK and SITE are what is declared of it (farlog apply, targets), WORN is the most worn
+device below its rings. A target that has ended and holds no ring is listed for a day after its last report; a host
+that is declared stays.`,
 		Example: `  farlog target list --site ld4 --state gone`,
 		Args:    exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,18 +30,19 @@ var topColumns = []topColumn{
 	{"STREAM", topNameWidth, 0, func(r statusRow) string { return r.Stream }},
 	{"STATE", 11, 1, func(r statusRow) string { return strings.ToUpper(r.State) }},
 	{"REC/S", 7, 4, func(r statusRow) string { return humanRate(r.AppendRate) }},
-	{"P50", 7, 10, func(r statusRow) string { return shortSeconds(orZero(r.P50Seconds)) }},
+	{"P50", 7, 11, func(r statusRow) string { return shortSeconds(orZero(r.P50Seconds)) }},
 	{"P99", 7, 5, func(r statusRow) string { return shortSeconds(orZero(r.P99Seconds)) }},
-	{"P99.9", 7, 11, func(r statusRow) string { return shortSeconds(orZero(r.P999Seconds)) }},
+	{"P99.9", 7, 12, func(r statusRow) string { return shortSeconds(orZero(r.P999Seconds)) }},
 	{"MAX", 7, 8, func(r statusRow) string { return shortSeconds(orZero(r.MaxSeconds)) }},
+	{"STALLED", 7, 9, func(r statusRow) string { return shortSeconds(r.StalledSeconds) }},
 	{"LEVEL", 10, 7, func(r statusRow) string { return dashed(r.LevelReached) }},
 	{"LAG", 8, 3, func(r statusRow) string { return strings.ReplaceAll(humanBytes(r.LagBytes), " ", "") }},
-	{"RECORDS", 8, 12, func(r statusRow) string { return humanRate(float64(r.LagRecords)) }},
+	{"RECORDS", 8, 13, func(r statusRow) string { return humanRate(float64(r.LagRecords)) }},
 	{"OLDEST", 7, 2, func(r statusRow) string { return shortSeconds(r.LagSeconds) }},
 	{"FULL IN", 7, 6, fullIn},
-	{"RINGS", 5, 9, func(r statusRow) string { return fmt.Sprintf("%d/%d", r.RingsReady, r.Rings) }},
-	{"WEAR", 4, 14, wearPercent},
-	{"DRAIN", 20, 13, func(r statusRow) string {
+	{"RINGS", 5, 10, func(r statusRow) string { return fmt.Sprintf("%d/%d", r.RingsReady, r.Rings) }},
+	{"WEAR", 4, 15, wearPercent},
+	{"DRAIN", 20, 14, func(r statusRow) string {
 		if r.Drain != "" && !r.IsDrainAlive {
 			return "gone: " + r.Drain
 		}

@@ -29,24 +29,29 @@ func newVerifyCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "verify PATH|MEMBERS [--stream NAME] [--against STORE]",
 		Short: "Prove that nothing is missing, altered or out of order",
-		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record (CRC, lsn, seq,
-epoch) and, in a store, every segment header and the chain of signed manifests. Says between which positions nothing is
-missing, altered or out of order, or names the first place where that fails: segment, lsn, offset, reason. It needs no
-daemon, and may run beside a drain. Where a stream ends is not proved: a store whose last segments were removed with their manifests
-looks like one that was never written further, also to --public-key, and to --against where the other store lost the same.
-The lsn that is named must not be below the head of the stream's ring (farlog ring show; "stored" in farlog status). Where the store has a merged order (farlog merge), that is made again from the records and compared,
-entry by entry, byte for byte.
+		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record
+(CRC, lsn, seq, epoch) and, in a store, every segment header and the chain of signed manifests. Says between which
+positions nothing is missing, altered or out of order, or names the first place where that fails: segment, lsn,
+offset, reason. It needs no daemon, and may run beside a drain. Where a stream ends is not proved: a store whose last
+segments were removed with their manifests looks like one that was never written further, also to --public-key, and to
+--against where the other store lost the same. The lsn that is named must not be below the head of the stream's ring
+(farlog ring show; "stored" in farlog status). Where the store has a merged order (farlog merge), that is made again
+from the records and compared, entry by entry, byte for byte.
 
---against compares the store with another one, such as that of another site (farlogd replica), record for record, and names the first difference; one that
-has fewer records of a stream is behind, not different.
+--against compares the store with another one, such as that of another site (farlogd replica), record for record, and
+names the first difference; one that has fewer records of a stream is behind, not different.
 
-Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it reads them all, finds the log that the next
-opening would choose, and says which of them agree with it, which lack what, and what is cut by which superblock. It only reads, and fences nobody; beside a writer
-the members are those of different moments. A member that is behind is no failure; too few, one that has lost what it had, and two records of one epoch at one lsn are.
+Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it reads them all,
+finds the log that the next opening would choose, and says which of them agree with it, which lack what, and what is
+cut by which superblock. It only reads, and fences nobody; beside a writer the members are those of different moments.
+A member that is behind is no failure; too few, one that has lost what it had, and two records of one epoch at one lsn
+are.
 
-Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the control plane gives for the stream that --stream names.
+Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the control plane gives for the stream that
+--stream names.
 
-Exit code 0: nothing is missing, altered or out of order up to the ends that are named. 1: it is not, or PATH could not be read. 2: the command line is wrong.`,
+Exit code 0: nothing is missing, altered or out of order up to the ends that are named. 1: it is not, or PATH could
+not be read. 2: the command line is wrong.`,
 		Example: `  farlog verify data/store
   farlog verify data/store --stream desk7/orders --output json
   farlog verify data/store --against /mnt/site-b/store

@@ -45,7 +45,7 @@ type daemon struct {
 
 	links        []*controlLink // of the roles that report to the control plane
 	firstAnswers []func() error // what others than the control plane said to a role when it asked first
-	isAnnounced  bool           // the ready file is this daemon's
+	ready        readyFile
 
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
@@ -81,7 +81,11 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 
 func (d *daemon) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
-	// Ports first: a start that a taken port ends leaves no directory behind.
+	d.ready.path = d.settings.readyFile
+	if err := d.ready.clear(); err != nil {
+		return err
+	}
+	// Then ports: a start that a taken port ends leaves no directory behind.
 	if err := d.listenMetrics(); err != nil {
 		return err
 	}
@@ -162,12 +166,7 @@ func (d *daemon) close() error {
 			errs = append(errs, d.parts[i].close())
 		}
 	}
-	if file := d.settings.readyFile; d.isAnnounced { // else it may be that of a daemon which runs
-		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.ready.remove())...)
 }
 
 func (d *daemon) listenMetrics() error {
@@ -280,11 +279,7 @@ func (d *daemon) announce() error {
 		fmt.Fprintf(d.stderr, "next:\n  farlog%s stream create desk7/orders\n  farlog%s status\n", flag, flag)
 	}
 	fmt.Fprintf(d.stdout, "%s\n", line)
-	if s.readyFile == "" {
-		return nil
-	}
-	d.isAnnounced = true
-	return writeWhole(s.readyFile, append(line, '\n'))
+	return d.ready.write(append(line, '\n'))
 }
 
 func (d *daemon) metricsURL() string {

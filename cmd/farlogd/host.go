@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -11,10 +10,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,7 +41,8 @@ type hostRole struct {
 	path     string
 
 	mutex   sync.Mutex
-	writers map[string]hostWriter // by stream
+	writers map[string]hostWriter    // by stream
+	stalls  map[string]*farlog.Stall // by stream
 }
 
 // hostWriter is the ring whose writer was granted last.
@@ -67,6 +67,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	role := &hostRole{
 		settings: d.settings, logger: d.logger.With("role", roleHost), path: d.dir(hostWritersName), writers: make(map[string]hostWriter),
+		stalls: make(map[string]*farlog.Stall),
 	}
 	if d.settings.isDev && len(d.settings.hostSocket) > socketPathMax {
 		role.logger.Warn("no host agent: the path of its socket is too long, give --host-socket a shorter one", "path", d.settings.hostSocket)
@@ -78,7 +79,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
-	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger, link: d.newLink(roleHost)}
+	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger, link: d.newLink(roleHost), stalled: role.stalled}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Route: role.route,
 		Questions: hostagent.Questions{Extend: role.extend, Check: role.check, Watch: role.watch}, Logger: role.logger})
@@ -128,7 +129,8 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		}
 		return grantOf(response.Grant)
 	}
-	asked := &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder}
+	asked := &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder,
+		RequestId: api.NewRequestID(), SparesWriter: !request.IsTakeover}
 	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse, error) { return r.client.AcquireWriter(ctx, asked) })
 	if err != nil {
 		return hostagent.Grant{}, refusalOf(err)
@@ -167,6 +169,9 @@ func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 func refusalOf(err error) error {
 	failure := status.Convert(err)
 	said := errors.New(failure.Message())
+	if api.IsWriterLiving(err) {
+		return &hostagent.Refused{Result: "HELD", Err: fmt.Errorf("%w; farlog://NAME?takeover=yes is one", said)}
+	}
 	switch failure.Code() {
 	case codes.NotFound:
 		return &hostagent.Refused{Result: "NOT_FOUND", Err: said}
@@ -213,20 +218,11 @@ func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for stream, writer := range r.writers {
-		uuid, err := hex.DecodeString(writer.RingUUID)
-		if err != nil || len(uuid) != 16 {
-			continue
-		}
-		counters, err := farlog.ReadCounters(r.settings.countersDir, [16]byte(uuid))
-		if err != nil {
-			continue // it has not opened yet, or the host was started anew
-		}
-		members, _ := farlog.ReadMemberCounters(r.settings.countersDir, [16]byte(uuid)) // of the same file
+	for _, one := range r.look(time.Now()) {
+		members, _ := farlog.ReadMemberCounters(r.settings.countersDir, one.uuid) // of the same file
 		sample.Writers = append(sample.Writers, metrics.HostWriterSample{
-			Stream: stream, Target: writer.Target, Level: writer.Level, Writer: writerSample(counters, members),
+			Stream: one.stream, Target: one.writer.Target, Level: one.writer.Level, Writer: writerSample(one.counters, members, one.stalledFor),
 		})
 	}
-	slices.SortFunc(sample.Writers, func(a, b metrics.HostWriterSample) int { return cmp.Compare(a.Stream, b.Stream) })
 	return sample
 }

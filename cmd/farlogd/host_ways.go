@@ -30,6 +30,7 @@ type wayMeter struct {
 	ways        hostagent.Ways
 	isConnected atomic.Bool // the last report reached the control plane
 	link        *controlLink
+	stalled     func() []*api.StalledWriter
 	told        string // the failure that was written down last; of the goroutine that measures
 }
 
@@ -73,7 +74,7 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 }
 
 func (m *wayMeter) state() *api.HostState {
-	state := &api.HostState{Host: m.host, Reported: timestamppb.Now()}
+	state := &api.HostState{Host: m.host, Reported: timestamppb.Now(), Stalled: m.stalled()}
 	for _, one := range m.ways.List() {
 		way := &api.Way{Target: one.Target, Door: one.URI, Count: uint32(one.Count), Error: one.Failure}
 		if one.Count > 0 {

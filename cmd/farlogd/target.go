@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
@@ -97,7 +98,7 @@ func ringSample(ring target.Ring) metrics.RingSample {
 		DurableLSN: state.DurableLsn, LagBytes: state.LagBytes, LagRecords: state.LagRecords, LagAge: state.LagAge.AsDuration(),
 		TimeToFull: state.TimeToFull.AsDuration(), IsFilling: state.TimeToFull != nil,
 		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.IsWriterHeld, IsDrainHeld: state.IsDrainHeld,
-		Writer: writerSample(ring.Counters, ring.Members),
+		Writer: writerSample(ring.Counters, ring.Members, state.GetCounters().GetStalledFor().AsDuration()),
 	}
 }
 
@@ -110,7 +111,7 @@ func levelReached(state *api.RingState) string {
 	return farlog.Level(level).String()
 }
 
-func writerSample(counters *farlog.Counters, members []farlog.MemberCounters) *metrics.WriterSample {
+func writerSample(counters *farlog.Counters, members []farlog.MemberCounters, stalledFor time.Duration) *metrics.WriterSample {
 	if counters == nil {
 		return nil
 	}
@@ -118,7 +119,8 @@ func writerSample(counters *farlog.Counters, members []farlog.MemberCounters) *m
 		Records: counters.RecordCount(), PayloadBytes: counters.PayloadBytes(), Flushes: counters.FlushCount(), Full: counters.FullCount(),
 		Fenced: counters.FencedCount(), Unknown: counters.UnknownCount(), TooLarge: counters.TooLargeCount(), Warnings: counters.WarnCount(),
 		Alarms: counters.AlarmCount(), Orphans: counters.OrphanCount(), Pressure: counters.Pressure(), ClockErrorNS: counters.ClockErrNS(),
-		Latency: metrics.Histogram{Count: counters.LatencyCount(), Sum: counters.LatencySum()},
+		StalledFor: stalledFor,
+		Latency:    metrics.Histogram{Count: counters.LatencyCount(), Sum: counters.LatencySum()},
 	}
 	for _, bucket := range counters.Buckets() {
 		sample.Latency.Buckets = append(sample.Latency.Buckets, metrics.HistogramBucket{UpperBound: bucket.UpperBound, Count: bucket.Count})

@@ -47,7 +47,7 @@ func TestAttestationsOf_EveryWordOfTheFile(t *testing.T) {
 
 // Each member of a stream is told once, in its place.
 func TestWriterSample_EachMemberOnce(t *testing.T) {
-	if got := len(writerSample(&farlog.Counters{}, make([]farlog.MemberCounters, 3)).Members); got != 3 {
+	if got := len(writerSample(&farlog.Counters{}, make([]farlog.MemberCounters, 3), 0).Members); got != 3 {
 		t.Errorf("%d members are told of 3", got)
 	}
 }

@@ -33,6 +33,7 @@ var crashTarget = flag.Int("crashes", 10000, "crashes of TestDrain_CrashesLoseNo
 const (
 	faultRingBytes    = 0x3000 + 32<<10
 	faultRecordLenMax = 1024
+	crashShortPart    = 4 // make test has one in so many of the crashes of make check
 	faultSegmentBytes = 24 << 10
 	faultBatchBytes   = 4 << 10
 	crashesPerLife    = 60
@@ -403,6 +404,10 @@ func firstSeed(t *testing.T) uint64 {
 
 func TestDrain_CrashesLoseNothing(t *testing.T) {
 	seed := firstSeed(t)
+	target := *crashTarget
+	if testing.Short() {
+		target /= crashShortPart
+	}
 	t.Logf("first seed %d (FARLOG_TEST_SEED repeats it)", seed)
 	const workers = 2
 	var group sync.WaitGroup
@@ -416,7 +421,7 @@ func TestDrain_CrashesLoseNothing(t *testing.T) {
 				one, err := runLife(life, nil, storetest.MutantNone)
 				mu.Lock()
 				total.add(one)
-				isDone := total.crashes >= *crashTarget || err != nil || t.Failed()
+				isDone := total.crashes >= target || err != nil || t.Failed()
 				if err != nil {
 					t.Errorf("seed %d: %v", life, err)
 				}

@@ -3,17 +3,15 @@ package drain
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/internal/sweep"
 	"github.com/farlog/farlog/pkg/store"
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
@@ -21,26 +19,8 @@ import (
 // TestSweep_*: every call of a drain into the file system of its store is made to fail once, in turn. Whatever fails: the ring is
 // never released beyond what the store keeps over a power cut, the error names the call, and a drain that is started again
 // brings the rest, each record once.
-var (
-	sweepSeed    = flag.Uint64("sweep.seed", 0, "seed of the sample of faults under -short, and of what a power cut keeps; 0 = from the clock")
-	sweepPercent = flag.Int("sweep.percent", 0, "percent of the faults; 0 = all, 5 under -short")
-)
 
 const sweepRecords = 40
-
-func sweepSample(t *testing.T) (rng *rand.Rand, percent int) {
-	seed := *sweepSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if percent = *sweepPercent; percent == 0 {
-		if percent = 100; testing.Short() {
-			percent = 5
-		}
-	}
-	t.Logf("%d percent of the faults, seed %d (again with -sweep.seed)", percent, seed)
-	return rand.New(rand.NewPCG(seed, 5)), percent
-}
 
 // sweepWorld is a ring with records and a store that fails.
 type sweepWorld struct {
@@ -147,24 +127,11 @@ func (w *sweepWorld) check(isAll bool) error {
 }
 
 func TestSweep_EachCallOfADrainIntoItsStoreFailsOnce(t *testing.T) {
-	rng, percent := sweepSample(t)
 	path := filepath.Join(t.TempDir(), "orders.ring")
 	image := sweepRing(t, path)
-	calls, err := sweepDrain(path, image, rng.Uint64(), storetest.Fault{Call: -1})
-	if err != nil {
-		t.Fatalf("without a fault: %v", err)
-	}
-	runs := 0
-	for _, fault := range storetest.Faults(calls) {
-		if rng.IntN(100) >= percent {
-			continue
-		}
-		runs++
-		if _, err := sweepDrain(path, image, rng.Uint64(), fault); err != nil {
-			t.Errorf("call %d of %d, %s, fails with %v, carried out: %v: %v", fault.Call, len(calls), calls[fault.Call], fault.Err, fault.IsDone, err)
-		}
-	}
-	t.Logf("%d runs of %d calls", runs, len(calls))
+	storetest.Sweep(t, sweep.New(t, 5), func(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error) {
+		return sweepDrain(path, image, seed, fault)
+	})
 }
 
 // sweepDrain is one run; its error is what is wrong.

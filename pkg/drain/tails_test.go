@@ -29,7 +29,12 @@ type farBench struct {
 
 func newFarBench(t *testing.T, count int, tails *Tails) *farBench {
 	t.Helper()
-	target, err := farlog.OpenTarget("ofi:tcp://127.0.0.1:0")
+	return newFarBenchAt(t, "ofi:tcp://127.0.0.1:0", count, tails)
+}
+
+func newFarBenchAt(t *testing.T, listen string, count int, tails *Tails) *farBench {
+	t.Helper()
+	target, err := farlog.OpenTarget(listen)
 	if errors.Is(err, farlog.ErrUnsupported) {
 		t.Skipf("no libfabric: %v", err)
 	}

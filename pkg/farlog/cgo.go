@@ -1,10 +1,9 @@
 package farlog
 
 /*
-#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -fno-plt -Wall -I${SRCDIR}/../../rdma/include -I${SRCDIR}/../../rdma/src
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -I${SRCDIR}/../../rdma/include
 #cgo LDFLAGS: -lpthread
 #include <stdlib.h>
-#include "core_hash.h"
 #include "farlog/farlog.h"
 */
 import "C"

@@ -3,10 +3,10 @@
 package farlog
 
 /*
-#cgo CFLAGS: -DFARLOG_FAULT
+#cgo CFLAGS: -DFARLOG_FAULT -I${SRCDIR}/../../rdma/src
 #include <stdlib.h>
-#include "region_fault.h"
-#include "target_verbs.h"
+#include "mem/fault.h"
+#include "target/verbs.h"
 */
 import "C"
 
@@ -15,7 +15,7 @@ import (
 	"unsafe"
 )
 
-// The adversarial memory of rdma/src/region_fault.h, for the crash tests of other packages. URIs: fault:name.
+// The adversarial memory of rdma/src/mem/fault.h, for the crash tests of other packages. URIs: fault:name.
 
 func withFaultName(name string, call func(*C.char)) {
 	text := C.CString(name)

@@ -44,6 +44,15 @@ func OpenRouteName(uri string, options RouteOptions) (*Route, error) {
 	return r, nil
 }
 
+// LookRouteName says whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent alone; no leg is opened.
+//
+// Implements: int farlog_route_look_name(const char *, struct farlog_error *)
+func LookRouteName(uri string) error {
+	return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_route_look_name(text, failure)
+	})
+}
+
 // Members lists the members of a leg's ring as Writer.Members does; none while the ring is not open, or is one ring. From any goroutine. ErrClosed.
 //
 // Implements: unsigned farlog_route_members(farlog_route *, uint32_t, struct farlog_writer_member *, unsigned)

@@ -22,6 +22,7 @@ const (
 	greeting      = "farlog-agent"
 	version       = "1"
 	packetLenMax  = 4096
+	takeoverYes   = "yes"
 	okLine        = "ok\n"
 	valueLenMax   = 1023
 	refusalLenMax = 400 // of a text: it stands in an error of the C library, which has room for 503
@@ -45,7 +46,7 @@ type request struct {
 
 // words are the lines that a verb knows; true: it has to be there.
 var words = map[string]map[string]bool{
-	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false},
+	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false, "takeover": false},
 	verbReader:  {"stream": true, "name": false, "transport": false},
 	verbMembers: {"stream": true, "epoch": true, "rings": true, "level": false, "policy": false, "deadline-ns": false, "transport": false, "closed": false},
 	verbRoute:   {"route": true},

@@ -30,6 +30,7 @@ type Request struct {
 	IsReader                bool
 	Stream, Name, Transport string
 	EpochSeen               uint32
+	IsTakeover              bool // a writer on another host that lives is fenced
 	PID                     int32
 }
 
@@ -199,9 +200,12 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 		s.answer(conn, p, nil, refuse("INVALID", "request of more than %d bytes", packetLenMax))
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+	asking, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
-	made, err := s.handle(ctx, p, string(packet[:length]))
+	made, err := s.handle(asking, p, string(packet[:length]))
+	if err != nil && ctx.Err() != nil {
+		return // the agent is stopped: whoever asked hears that nobody answers, and asks the next one
+	}
 	s.answer(conn, p, made, err)
 }
 
@@ -263,6 +267,7 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	}
 	grant, err := s.config.Acquire(ctx, Request{
 		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
+		IsTakeover: asked.values["takeover"] == takeoverYes,
 	})
 	if err := asRefusal(err); err != nil {
 		return nil, err

@@ -3,12 +3,11 @@ package merge_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/farlog/farlog/pkg/internal/sweep"
 	"github.com/farlog/farlog/pkg/merge"
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
@@ -18,10 +17,6 @@ import (
 // TestSweep_*: every call of a merge into the file system is made to fail once, in turn. Whatever fails: what readers were given of the
 // order stays as it is, also over a power cut, the error names the call, and the merge that comes next puts every record into
 // the order once.
-var (
-	sweepSeed    = flag.Uint64("sweep.seed", 0, "seed of the sample of faults under -short, and of what a power cut keeps; 0 = from the clock")
-	sweepPercent = flag.Int("sweep.percent", 0, "percent of the faults; 0 = all, 5 under -short")
-)
 
 // sweepWorld makes a world of drained streams, with a record that comes late in the one that is merged second.
 func sweepWorld(seed uint64) (*world, *storetest.FaultFS, error) {
@@ -171,31 +166,5 @@ func TestSweep_EachCallOfMakingTheOrderAgainFailsOnce(t *testing.T) { sweepAll(t
 
 func sweepAll(t *testing.T, run func(uint64, storetest.Fault) ([]storetest.FaultCall, error)) {
 	t.Helper()
-	seed, percent := *sweepSeed, *sweepPercent
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if percent == 0 {
-		if percent = 100; testing.Short() {
-			percent = 5
-		}
-	}
-	t.Logf("%d percent of the faults, seed %d (again with -sweep.seed)", percent, seed)
-	rng := rand.New(rand.NewPCG(seed, 5))
-	calls, err := run(seed, storetest.Fault{Call: -1})
-	if err != nil {
-		t.Fatalf("without a fault: %v", err)
-	}
-	runs := 0
-	for _, fault := range storetest.Faults(calls) {
-		if rng.IntN(100) >= percent {
-			continue
-		}
-		runs++
-		if _, err := run(seed+uint64(runs), fault); err != nil {
-			t.Errorf("seed %d: call %d of %d, %s, fails with %v, carried out: %v: %v", seed, fault.Call, len(calls), calls[fault.Call], fault.Err,
-				fault.IsDone, err)
-		}
-	}
-	t.Logf("%d runs of %d calls", runs, len(calls))
+	storetest.Sweep(t, sweep.New(t, 5), run)
 }

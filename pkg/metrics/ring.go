@@ -28,7 +28,8 @@ type RingSample struct {
 type WriterSample struct {
 	Records, PayloadBytes, Flushes, Full, Fenced, Unknown, TooLarge, Warnings, Alarms, Orphans uint64
 	Pressure                                                                                   uint64
-	ClockErrorNS                                                                               uint64 // clockErrorUnknown = unknown
+	ClockErrorNS                                                                               uint64        // clockErrorUnknown = unknown
+	StalledFor                                                                                 time.Duration // 0: no record waits for an acknowledgement
 	Latency                                                                                    Histogram
 	Members                                                                                    []MemberSample // in the order of the stream's URIs; none of a stream with one ring
 }
@@ -109,6 +110,8 @@ var writerMetrics = []writerMetric{
 	writerCounter("warnings_total", "Times the ring passed its warning mark.", func(w *WriterSample) uint64 { return w.Warnings }),
 	writerCounter("alarms_total", "Times the ring passed its alarm mark.", func(w *WriterSample) uint64 { return w.Alarms }),
 	writerCounter("orphans_total", "Records behind an unreadable one, dropped when the writer opened: whether they were acknowledged is not known.", func(w *WriterSample) uint64 { return w.Orphans }),
+	{desc("writer", "stalled_seconds", "Time for which records have waited for an acknowledgement and none has come, 0 while none waits.", "stream", "target"),
+		prometheus.GaugeValue, func(w *WriterSample) float64 { return w.StalledFor.Seconds() }},
 	{desc("writer", "pressure", "0 below the warning mark, 1 from it on, 2 from the alarm mark on.", "stream", "target"),
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) }},
 }

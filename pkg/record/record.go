@@ -1,7 +1,7 @@
 // Package record decodes and encodes the bytes of docs/format.md: records, EPOCH payloads, superblocks, head slots,
 // and the walk over a ring image. It is pure Go, does no I/O of its own and never panics on foreign bytes.
 //
-// The C core holds the same format in rdma/src/record.h and layout.h; the golden files in rdma/test/golden bind both.
+// The C core holds the same format in rdma/src/ring/record.h and layout.h; the golden files in rdma/test/golden bind both.
 package record
 
 import (

@@ -3,13 +3,11 @@ package replica
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"testing"
-	"time"
 
+	"github.com/farlog/farlog/pkg/internal/sweep"
 	"github.com/farlog/farlog/pkg/store"
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
@@ -17,10 +15,6 @@ import (
 // TestSweep_*: every call of a replica into the file systems of both sites is made to fail once, in turn. Whatever fails: the second store
 // is a beginning of the first, what the replica says is synced there stays over a power cut, the error names the call, and the
 // replica that comes next brings the rest.
-var (
-	sweepSeed    = flag.Uint64("sweep.seed", 0, "seed of the sample of faults under -short, and of what a power cut keeps; 0 = from the clock")
-	sweepPercent = flag.Int("sweep.percent", 0, "percent of the faults; 0 = all, 10 under -short")
-)
 
 const sweepStream = "desk7/orders"
 
@@ -173,33 +167,11 @@ func sweepCopy(seed uint64, site int, fault storetest.Fault) ([]storetest.FaultC
 }
 
 func TestSweep_EachCallOfAReplicaFailsOnce(t *testing.T) {
-	seed, percent := *sweepSeed, *sweepPercent
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if percent == 0 {
-		if percent = 100; testing.Short() {
-			percent = 10
-		}
-	}
-	t.Logf("%d percent of the faults, seed %d (again with -sweep.seed)", percent, seed)
-	rng := rand.New(rand.NewPCG(seed, 5))
 	for site, name := range []string{"first", "second"} {
-		calls, err := sweepCopy(seed, site, storetest.Fault{Call: -1})
-		if err != nil {
-			t.Fatalf("%s site, without a fault: %v", name, err)
-		}
-		runs := 0
-		for _, fault := range storetest.Faults(calls) {
-			if rng.IntN(100) >= percent {
-				continue
-			}
-			runs++
-			if _, err := sweepCopy(seed+uint64(runs), site, fault); err != nil {
-				t.Errorf("seed %d: %s site, call %d of %d, %s, fails with %v, carried out: %v: %v", seed, name, fault.Call, len(calls),
-					calls[fault.Call], fault.Err, fault.IsDone, err)
-			}
-		}
-		t.Logf("%s site: %d runs of %d calls", name, runs, len(calls))
+		t.Run(name+" site", func(t *testing.T) {
+			storetest.Sweep(t, sweep.New(t, 10), func(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error) {
+				return sweepCopy(seed, site, fault)
+			})
+		})
 	}
 }

@@ -5,16 +5,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/farlog/farlog/pkg/internal/sweep"
 	"github.com/farlog/farlog/pkg/store"
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
@@ -23,10 +22,6 @@ import (
 // where the call changes something, carried out and its answer lost as well. A scenario that gives no error has done its work; one that
 // does says which file and which errno, has lost nothing of what was synced, and works when it is done again, by the same process
 // and by the next one, also when the power is cut in between.
-var (
-	sweepSeed    = flag.Uint64("sweep.seed", 0, "seed of the sample of faults under -short, and of what a power cut keeps; 0 = from the clock")
-	sweepPercent = flag.Int("sweep.percent", 0, "percent of the faults; 0 = all, 10 under -short")
-)
 
 // sweepWorld is a disk, and a ring that goes into a store on it.
 type sweepWorld struct {
@@ -281,42 +276,9 @@ func sweepScenarios() []sweepScenario {
 }
 
 func TestSweep_EachCallOfTheStoreFailsOnce(t *testing.T) {
-	seed, percent := sweepSample(t)
 	for _, scenario := range sweepScenarios() {
-		t.Run(scenario.name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 5))
-			calls, err := scenario.run(seed, storetest.Fault{Call: -1})
-			if err != nil || len(calls) == 0 {
-				t.Fatalf("without a fault, %d calls: %v", len(calls), err)
-			}
-			runs := 0
-			for _, fault := range storetest.Faults(calls) {
-				if rng.IntN(100) >= percent {
-					continue
-				}
-				runs++
-				if _, err := scenario.run(seed+uint64(runs), fault); err != nil {
-					t.Errorf("seed %d: call %d of %d, %s, fails with %v, carried out: %v: %v", seed, fault.Call, len(calls),
-						calls[fault.Call], fault.Err, fault.IsDone, err)
-				}
-			}
-			t.Logf("%d runs of %d calls", runs, len(calls))
-		})
+		t.Run(scenario.name, func(t *testing.T) { storetest.Sweep(t, sweep.New(t, 5), scenario.run) })
 	}
-}
-
-func sweepSample(t *testing.T) (seed uint64, percent int) {
-	seed, percent = *sweepSeed, *sweepPercent
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if percent == 0 {
-		if percent = 100; testing.Short() {
-			percent = 5
-		}
-	}
-	t.Logf("%d percent of the faults, seed %d (again with -sweep.seed)", percent, seed)
-	return seed, percent
 }
 
 // run plays the scenario with a fault; its error is what is wrong.

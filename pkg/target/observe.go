@@ -22,6 +22,7 @@ type Ring struct {
 	Members  []farlog.MemberCounters
 
 	rates rates
+	stall farlog.Stall
 }
 
 // rates are bytes and records a second between two looks.
@@ -57,13 +58,17 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	} else if !errors.Is(err, farlog.ErrNotFound) {
 		t.config.Logger.Debug("read counters", "stream", stream, "error", err)
 	}
-	ring.rates = measure(state, ring.Counters, previous(before, state.Uri), now)
+	last := previous(before, state.Uri)
+	ring.rates, ring.stall = measure(state, ring.Counters, last.rates, now), last.stall
 	if left, ok := timeToFull(state, ring.rates); ok {
 		state.TimeToFull = durationpb.New(left)
 	}
 	switch {
 	case ring.Counters != nil:
 		state.Counters = countersOf(ring.Counters, ring.rates)
+		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.IsWriterHeld { // of a dead one nobody waits
+			state.Counters.StalledFor = durationpb.New(stalled)
+		}
 	case state.IsWriterHeld: // from another host, where its counters are: here only what comes is seen
 		state.Counters = &api.WriterCounters{AppendRateRecords: ring.rates.record, AppendRateBytes: ring.rates.appended}
 	}
@@ -127,13 +132,14 @@ func countersOf(counters *farlog.Counters, rates rates) *api.WriterCounters {
 	}
 }
 
-func previous(before []Ring, uri string) rates {
+// previous is the look before at the same ring.
+func previous(before []Ring, uri string) Ring {
 	for _, ring := range before {
 		if ring.State.Uri == uri {
-			return ring.rates
+			return ring
 		}
 	}
-	return rates{}
+	return Ring{}
 }
 
 // measure gives the rates since the look before. A look too soon after it keeps its rates and its start.

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #define BLOCK_COUNT 2000u  /* records in a block; blocks of ours and of the floor alternate */
 #define SKIPPED_COUNT 100u /* of each block: they pay for what ran before */

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "atomics.h"
+#include "base/atomics.h"
 #include "bench.h"
-#include "clock.h"
-#include "layout.h"
-#include "lib_uring.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "blocks/lib_uring.h"
 
 #define SIZE (64u << 20)
 #define WRITE_LEN 4096u

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #define TURN_COUNT 15u
 #define TURN_MS 300u

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "bench_far.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #define BLOCK_COUNT 2000u
 #define FILE_BLOCK_COUNT 50u

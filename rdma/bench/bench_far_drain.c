@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "bench_far.h"
-#include "clock.h"
-#include "crc32c.h"
-#include "far.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "far/far.h"
 
 #define PIECE_LEN (1u << 20)
 #define OPENED_LEN (256ull << 20)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "bench_members.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #define STREAM_COUNT 3u
 #define RING_COUNT 7u /* one alone, three, and three of which the last is slow */

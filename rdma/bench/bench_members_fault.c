@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "bench_members.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #define LOSS_COUNT 15u
 #define TAKEOVER_COUNT 15u

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "bench_members.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #define SOCKET_COUNT (1u + MEMBER_COUNT) /* one alone, and three */
 #define REQUEST_LEN 320u

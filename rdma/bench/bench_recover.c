@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "clock.h"
-#include "crc32c.h"
-#include "layout.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "ring/layout.h"
 
 #define ROUND_COUNT 7u
 

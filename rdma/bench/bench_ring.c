@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "clock.h"
-#include "crc32c.h"
-#include "persist.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "mem/persist.h"
 
 #define DRAIN_BUF_LEN (1u << 20)
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "bench.h"
-#include "atomics.h"
-#include "clock.h"
+#include "base/atomics.h"
+#include "base/clock.h"
 
 #define THREAD_COUNT_MAX 2u
 #define BLOCK_COUNT 20000u /* records of one thread in a block */

@@ -1,16 +1,17 @@
 #!/bin/sh
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
-# Parts: unit conformance crash sweep far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument all of them.
-# quick: the first eight, with a tenth of the runs below; that is what make test takes.
+# Parts: unit conformance crash sweep far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument
+# all of them. quick: the first eight, with a tenth of the runs below; that is what make test takes.
 # How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FILE_CRASHES=n of a
 # ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), FAR_MUTANTS=no to leave its mutants out,
 # MEMBER_RUNS=n of a stream with several members (10000),
-# PERCENT=n of the calls that the sweep makes fail (100), ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n (150),
-# FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
+# PERCENT=n of the calls that the sweep makes fail (100), ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n
+# (150), FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
-# Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
+# Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit
+# code is 1 when anything failed.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -49,7 +50,8 @@ make_targets() {
 	}
 }
 
-# explain LOG -- why a part failed: the tests that failed by name, the test in which a sanitizer spoke, and what was said there.
+# explain LOG -- why a part failed: the tests that failed by name, the test in which a sanitizer spoke, and what was
+# said there.
 explain() {
 	grep -E '^\[  FAILED  \] |^\[   LINE   \]|: FAILED' "$1" | head -40
 	awk '
@@ -63,7 +65,8 @@ explain() {
 # show LOG CODE PART -- the end of a log: its summary when it went well, more when not.
 show() {
 	if [ "$2" -eq 0 ]; then
-		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members|routes): |skipped|seed=' "$1"
+		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members|routes): |skipped|seed=' \
+			"$1"
 	else
 		explain "$1"
 		echo "$3: exit code $2"
@@ -85,7 +88,8 @@ run() {
 # Of debug information what a backtrace needs: lines, no variables. The machine code is the same.
 lines="-Ddebug=false -Dc_args=-g1"
 
-# Of what a sanitizer looks at, little is optimized: it is half of the compiler's time, and what it runs costs hardly more.
+# Of what a sanitizer looks at, little is optimized: it is half of the compiler's time, and what it runs costs hardly
+# more.
 lightly="-Doptimization=1 $lines"
 
 release() {
@@ -97,7 +101,8 @@ part_unit() {
 	run unit "$build/release/test/unit"
 }
 
-# part_clang -- the other compiler's machine code: what it makes of the stores and flushes that an acknowledgement stands on.
+# part_clang -- the other compiler's machine code: what it makes of the stores and flushes that an acknowledgement
+# stands on.
 part_clang() {
 	clang=$(find_clang) || { echo "clang: skipped: clang is missing"; return; }
 	CC=$clang configure clang $lines && make_targets clang test/unit || { fail clang; return; }
@@ -146,11 +151,13 @@ part_far() {
 }
 
 part_asan() {
-	configure asan -Db_sanitize=address,undefined -Db_lundef=false $lightly && make_targets asan test/unit test/crash test/conformance test/members test/routes ||
+	configure asan -Db_sanitize=address,undefined -Db_lundef=false $lightly &&
+		make_targets asan test/unit test/crash test/conformance test/members test/routes ||
 		{ fail asan; return; }
 	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 	run asan-unit "$build/asan/test/unit"
-	FARLOG_TEST_FLUSH=write run asan-conformance "$build/asan/test/conformance" # on blocks by one way: the others differ in what the device does
+	FARLOG_TEST_FLUSH=write run asan-conformance "$build/asan/test/conformance" \
+		# on blocks by one way: the others differ in what the device does
 	CRASHES=10000 run asan-crash "$build/asan/test/crash"
 	CRASHES=3000 run asan-crash-blocks "$build/asan/test/crash" --blocks
 	CRASHES=2000 run asan-crash-files "$build/asan/test/crash" --files
@@ -159,10 +166,13 @@ part_asan() {
 }
 
 part_tsan() {
-	# gcc says of every fence that this sanitizer cannot see it; none of ours carries an order that a shared word does not.
-	configure tsan -Db_sanitize=thread -Db_lundef=false $lightly "-Dc_args=-g1 ${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
+	# gcc says of every fence that this sanitizer cannot see it; none of ours carries an order that a shared word does
+	# not.
+	configure tsan -Db_sanitize=thread -Db_lundef=false $lightly \
+		"-Dc_args=-g1 ${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
 		make_targets tsan test/unit test/far-test || { fail tsan; return; }
-	for group in shared turns reader writer outcome rewind clock nvme pack members members_replace reader_members route route_batch heartbeat consume terms renew; do
+	for group in shared turns reader writer outcome rewind clock nvme pack members members_replace reader_members \
+		route route_batch heartbeat consume terms renew; do
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
 	for group in slow twins fence drain route; do # a target's threads
@@ -190,7 +200,8 @@ find_clang() {
 
 part_fuzz() {
 	clang=$(find_clang) || { echo "fuzz: skipped: clang is missing (libFuzzer comes with it)"; return; }
-	CC=$clang configure fuzz -Dfuzz=true -Db_lundef=false $lightly && make_targets fuzz test/fuzz_record test/fuzz_ring || { fail fuzz; return; }
+	CC=$clang configure fuzz -Dfuzz=true -Db_lundef=false $lightly &&
+		make_targets fuzz test/fuzz_record test/fuzz_ring || { fail fuzz; return; }
 	passed=0
 	failed_fuzz=0
 	fuzz_pids=
@@ -213,7 +224,8 @@ part_fuzz() {
 part_cxx() {
 	release || { fail cxx; return; }
 	for standard in 17 20; do
-		[ -x "$build/release/test/cxx$standard" ] || { echo "cxx$standard: a C++ compiler is missing"; fail cxx; return; }
+		[ -x "$build/release/test/cxx$standard" ] ||
+			{ echo "cxx$standard: a C++ compiler is missing"; fail cxx; return; }
 		run "cxx$standard" "$build/release/test/cxx$standard"
 	done
 	[ -x "$build/release/test/spdlog" ] || { echo "cxx: spdlog: skipped: libspdlog-dev is missing"; return; }
@@ -227,7 +239,8 @@ example() {
 	expected=$2
 	shift 2
 	for _ in 1 2; do
-		"$build/release/examples/example-$number" "$@" >"$scratch/example.log" 2>&1 && grep -q "$expected" "$scratch/example.log" || {
+		"$build/release/examples/example-$number" "$@" >"$scratch/example.log" 2>&1 &&
+			grep -q "$expected" "$scratch/example.log" || {
 			echo "example $number: expected \"$expected\""
 			cat "$scratch/example.log"
 			return 1
@@ -239,9 +252,11 @@ example() {
 part_examples() {
 	release || { fail examples; return; }
 	uri="mem:$scratch/orders.ring"
-	[ "$(df --output=fstype "$scratch" | tail -1)" = tmpfs ] && uri="mem:$(mktemp -d /var/tmp/farlog-test.XXXXXX)/orders.ring"
+	[ "$(df --output=fstype "$scratch" | tail -1)" = tmpfs ] &&
+		uri="mem:$(mktemp -d /var/tmp/farlog-test.XXXXXX)/orders.ring"
 	examples_passed=0
-	example 01-append '^OK lsn=' "$uri" && example 03-append '^OK lsn=.* level=persistent' "$uri" || { fail examples; return; }
+	example 01-append '^OK lsn=' "$uri" && example 03-append '^OK lsn=.* level=persistent' "$uri" ||
+		{ fail examples; return; }
 	stored=10 # two runs of each: one record and two, and an EPOCH record a run
 	if [ -x "$build/release/examples/example-04-spdlog" ]; then
 		example 04-spdlog 'level=persistent' "$uri" || { fail examples; return; }
@@ -275,12 +290,15 @@ parts=${*:-unit clang conformance crash sweep mutants far verbs asan tsan fuzz c
 if [ "$parts" = quick ]; then
 	parts="unit conformance crash sweep far cxx examples install"
 	crashes=${CRASHES:-10000}
-	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FILE_CRASHES="${FILE_CRASHES:-2000}" FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
-	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}" PERCENT="${PERCENT:-5}"
+	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FILE_CRASHES="${FILE_CRASHES:-2000}" \
+		FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
+	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}" \
+		PERCENT="${PERCENT:-5}"
 fi
 for part in $parts; do
 	case $part in
-	unit | clang | conformance | crash | sweep | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
+	unit | clang | conformance | crash | sweep | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | \
+		install) "part_$part" ;;
 	*)
 		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash, sweep, mutants," \
 			"far, verbs, asan, tsan, fuzz, cxx, examples, install" >&2

@@ -19,7 +19,7 @@
 
 #include <rdma/rdma_cma.h>
 
-#include "far_wire.h"
+#include "wire/wire.h"
 
 #define TIMEOUT_MS 5000
 #define RETRY_COUNT 6

@@ -1,7 +1,8 @@
 #!/bin/sh
 # record.sh [orders] [seed] -- record a trading session of two QuickFIX/J engines into testdata/fix/orders.fixlog.zst.
-# Needs a JDK from 17 on, Maven, zstd and Go; loopback ports 19844 and 19842 free. Run by hand: the recording is committed,
-# and no test starts this. It ends by rewriting the tables of testdata/fix/README.md from the recording itself.
+# Needs a JDK from 17 on, Maven, zstd and Go; loopback ports 19844 and 19842 free. Run by hand: the recording is
+# committed, and no test starts this. It ends by rewriting the tables of testdata/fix/README.md from the recording
+# itself.
 set -eu
 orders=${1:-12000}
 seed=${2:-20261121}

@@ -2266,8 +2266,10 @@ type WriterCounters struct {
 	LatencyMax        *durationpb.Duration   `protobuf:"bytes,14,opt,name=latency_max,json=latencyMax,proto3" json:"latency_max,omitempty"`
 	AppendRateRecords float64                `protobuf:"fixed64,15,opt,name=append_rate_records,json=appendRateRecords,proto3" json:"append_rate_records,omitempty"` // a second, over the last interval
 	AppendRateBytes   float64                `protobuf:"fixed64,16,opt,name=append_rate_bytes,json=appendRateBytes,proto3" json:"append_rate_bytes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// For so long at least records have waited for an acknowledgement and none has come; absent: none waits.
+	StalledFor    *durationpb.Duration `protobuf:"bytes,17,opt,name=stalled_for,json=stalledFor,proto3" json:"stalled_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WriterCounters) Reset() {
@@ -2410,6 +2412,13 @@ func (x *WriterCounters) GetAppendRateBytes() float64 {
 		return x.AppendRateBytes
 	}
 	return 0
+}
+
+func (x *WriterCounters) GetStalledFor() *durationpb.Duration {
+	if x != nil {
+		return x.StalledFor
+	}
+	return nil
 }
 
 // Agent is who a target or drain is.
@@ -2639,6 +2648,7 @@ type HostState struct {
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	Ways          []*Way                 `protobuf:"bytes,2,rep,name=ways,proto3" json:"ways,omitempty"`
 	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"` // when the control plane was told
+	Stalled       []*StalledWriter       `protobuf:"bytes,4,rep,name=stalled,proto3" json:"stalled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2694,6 +2704,176 @@ func (x *HostState) GetReported() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *HostState) GetStalled() []*StalledWriter {
+	if x != nil {
+		return x.Stalled
+	}
+	return nil
+}
+
+// StalledWriter is a writer on a host to which no acknowledgement comes.
+type StalledWriter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	StalledFor    *durationpb.Duration   `protobuf:"bytes,3,opt,name=stalled_for,json=stalledFor,proto3" json:"stalled_for,omitempty"` // when it was reported; as in WriterCounters
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StalledWriter) Reset() {
+	*x = StalledWriter{}
+	mi := &file_farlog_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StalledWriter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StalledWriter) ProtoMessage() {}
+
+func (x *StalledWriter) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StalledWriter.ProtoReflect.Descriptor instead.
+func (*StalledWriter) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *StalledWriter) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *StalledWriter) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StalledWriter) GetStalledFor() *durationpb.Duration {
+	if x != nil {
+		return x.StalledFor
+	}
+	return nil
+}
+
+// SlowConsumer is somebody who does not keep up with a stream, as it says itself: a reader that the drain has overtaken, or a
+// route to which the stream is a leg that is behind.
+type SlowConsumer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Route         string                 `protobuf:"bytes,2,opt,name=route,proto3" json:"route,omitempty"` // empty: a reader
+	Holder        *Holder                `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	LagBytes      uint64                 `protobuf:"varint,4,opt,name=lag_bytes,json=lagBytes,proto3" json:"lag_bytes,omitempty"`
+	LostRecords   uint64                 `protobuf:"varint,5,opt,name=lost_records,json=lostRecords,proto3" json:"lost_records,omitempty"` // that a route has dropped
+	LostBytes     uint64                 `protobuf:"varint,8,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`       // that a reader has missed. Neither: all that is late comes yet
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reported      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=reported,proto3" json:"reported,omitempty"` // when the control plane was told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowConsumer) Reset() {
+	*x = SlowConsumer{}
+	mi := &file_farlog_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowConsumer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowConsumer) ProtoMessage() {}
+
+func (x *SlowConsumer) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowConsumer.ProtoReflect.Descriptor instead.
+func (*SlowConsumer) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SlowConsumer) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *SlowConsumer) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *SlowConsumer) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *SlowConsumer) GetLagBytes() uint64 {
+	if x != nil {
+		return x.LagBytes
+	}
+	return 0
+}
+
+func (x *SlowConsumer) GetLostRecords() uint64 {
+	if x != nil {
+		return x.LostRecords
+	}
+	return 0
+}
+
+func (x *SlowConsumer) GetLostBytes() uint64 {
+	if x != nil {
+		return x.LostBytes
+	}
+	return 0
+}
+
+func (x *SlowConsumer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SlowConsumer) GetReported() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Reported
+	}
+	return nil
+}
+
 // Region is where a target makes rings.
 type Region struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2706,7 +2886,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2898,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2911,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Region) GetUri() string {
@@ -2767,7 +2947,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2959,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2972,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -2839,7 +3019,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3031,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3044,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -2928,7 +3108,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3120,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3133,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -3002,7 +3182,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3194,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3207,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -3115,7 +3295,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3307,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3320,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Assignment) GetStream() string {
@@ -3237,7 +3417,7 @@ type LostStore struct {
 
 func (x *LostStore) Reset() {
 	*x = LostStore{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3429,7 @@ func (x *LostStore) String() string {
 func (*LostStore) ProtoMessage() {}
 
 func (x *LostStore) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3442,7 @@ func (x *LostStore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostStore.ProtoReflect.Descriptor instead.
 func (*LostStore) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LostStore) GetStoreUuid() []byte {
@@ -3328,7 +3508,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3520,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3533,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Holder) GetHost() string {
@@ -3403,7 +3583,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3595,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3608,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Member) GetUri() string {
@@ -3473,16 +3653,17 @@ type Grant struct {
 	Deadline      *durationpb.Duration   `protobuf:"bytes,9,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Holder        *Holder                `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
 	Granted       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=granted,proto3" json:"granted,omitempty"`
-	Running       *WriterTerms           `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"`                // how the writer said last that it acknowledges, where that is not as granted; absent: it has not said so
-	GoodFor       *durationpb.Duration   `protobuf:"bytes,13,opt,name=good_for,json=goodFor,proto3" json:"good_for,omitempty"` // of a reader's with tokens: how long from now it may come with them, also once more to a target that was started anew; absent: that does not end
-	Closed        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=closed,proto3" json:"closed,omitempty"`                  // when the writer said that it has ended by itself; absent: it has not said so
+	Running       *WriterTerms           `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"`                      // how the writer said last that it acknowledges, where that is not as granted; absent: it has not said so
+	GoodFor       *durationpb.Duration   `protobuf:"bytes,13,opt,name=good_for,json=goodFor,proto3" json:"good_for,omitempty"`       // of a reader's with tokens: how long from now it may come with them, also once more to a target that was started anew; absent: that does not end
+	Closed        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=closed,proto3" json:"closed,omitempty"`                        // when the writer said that it has ended by itself; absent: it has not said so
+	RequestId     string                 `protobuf:"bytes,15,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call that it answered; empty: that had none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3675,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3688,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Grant) GetStream() string {
@@ -3608,6 +3789,13 @@ func (x *Grant) GetClosed() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Grant) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 // StreamStatus is one stream, wanted and seen.
 type StreamStatus struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -3628,13 +3816,16 @@ type StreamStatus struct {
 	Worn           *MediaHealth           `protobuf:"bytes,18,opt,name=worn,proto3" json:"worn,omitempty"`                                              // the most worn device below its rings, as far as their targets tell; absent: none does
 	WornTarget     string                 `protobuf:"bytes,19,opt,name=worn_target,json=wornTarget,proto3" json:"worn_target,omitempty"`                // whose that is
 	Deletion       *Deletion              `protobuf:"bytes,20,opt,name=deletion,proto3" json:"deletion,omitempty"`                                      // absent: it is to stay
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// For so long at least records of its writer have waited for an acknowledgement and none has come; absent: none is known to wait.
+	StalledFor    *durationpb.Duration `protobuf:"bytes,21,opt,name=stalled_for,json=stalledFor,proto3" json:"stalled_for,omitempty"`
+	SlowConsumers []*SlowConsumer      `protobuf:"bytes,22,rep,name=slow_consumers,json=slowConsumers,proto3" json:"slow_consumers,omitempty"` // that have said so a moment ago
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3837,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3850,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3781,6 +3972,20 @@ func (x *StreamStatus) GetDeletion() *Deletion {
 	return nil
 }
 
+func (x *StreamStatus) GetStalledFor() *durationpb.Duration {
+	if x != nil {
+		return x.StalledFor
+	}
+	return nil
+}
+
+func (x *StreamStatus) GetSlowConsumers() []*SlowConsumer {
+	if x != nil {
+		return x.SlowConsumers
+	}
+	return nil
+}
+
 // Problem is one thing that is wrong with a request.
 type Problem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3793,7 +3998,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +4010,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +4023,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Problem) GetField() string {
@@ -3853,7 +4058,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4070,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4083,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3905,7 +4110,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4122,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4135,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3957,7 +4162,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4174,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4187,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -4010,7 +4215,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4227,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4240,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -4069,7 +4274,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4286,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4299,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -4125,7 +4330,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4342,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4355,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -4190,7 +4395,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4407,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4420,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -4239,7 +4444,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4456,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4469,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -4320,7 +4525,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4537,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4550,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -4379,7 +4584,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4596,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4609,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -4434,7 +4639,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4651,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4664,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -4501,7 +4706,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4718,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4731,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FieldChange) GetName() string {
@@ -4563,7 +4768,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4780,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4793,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Change) GetKind() string {
@@ -4638,7 +4843,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4855,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4868,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -4706,7 +4911,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +4923,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4731,7 +4936,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -4775,7 +4980,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4787,7 +4992,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4800,7 +5005,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Drift) GetKind() string {
@@ -4839,7 +5044,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4851,7 +5056,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4864,7 +5069,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -4879,7 +5084,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4891,7 +5096,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4904,7 +5109,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4937,7 +5142,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4949,7 +5154,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4962,7 +5167,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4980,7 +5185,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5197,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5210,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 type GetFabricResponse struct {
@@ -5019,7 +5224,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5236,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5249,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -5077,7 +5282,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5294,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5307,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -5121,7 +5326,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5133,7 +5338,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5146,7 +5351,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -5163,14 +5368,20 @@ type AcquireWriterRequest struct {
 	// The highest epoch that the caller found in the ring, when that refused an earlier grant; the new epoch is higher.
 	EpochSeen uint32 `protobuf:"varint,3,opt,name=epoch_seen,json=epochSeen,proto3" json:"epoch_seen,omitempty"`
 	// How to reach the ring: mem, verbs or ofi. Empty: mem on the target's own host, else the fastest that the target offers.
-	Transport     string `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"`
+	Transport string `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"`
+	// Of one wish for a grant, however often it is asked for (AIP-155): a UUID. While the stream's newest grant has the same one, of the same
+	// holder, it is given again, with the same epoch. Empty: each call is another wish.
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// No writer that lives is fenced: while another process has the stream, and this grant would fence it, the call waits a moment
+	// and is FAILED_PRECONDITION then. A ring on the holder's own host is its lock's, whatever is said here.
+	SparesWriter  bool `protobuf:"varint,6,opt,name=spares_writer,json=sparesWriter,proto3" json:"spares_writer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5182,7 +5393,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5195,7 +5406,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -5226,6 +5437,20 @@ func (x *AcquireWriterRequest) GetTransport() string {
 	return ""
 }
 
+func (x *AcquireWriterRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AcquireWriterRequest) GetSparesWriter() bool {
+	if x != nil {
+		return x.SparesWriter
+	}
+	return false
+}
+
 type AcquireWriterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
@@ -5235,7 +5460,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +5472,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,12 +5485,100 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
 	if x != nil {
 		return x.Grant
+	}
+	return nil
+}
+
+type ReportConsumerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consumer      *SlowConsumer          `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportConsumerRequest) Reset() {
+	*x = ReportConsumerRequest{}
+	mi := &file_farlog_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportConsumerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportConsumerRequest) ProtoMessage() {}
+
+func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportConsumerRequest.ProtoReflect.Descriptor instead.
+func (*ReportConsumerRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ReportConsumerRequest) GetConsumer() *SlowConsumer {
+	if x != nil {
+		return x.Consumer
+	}
+	return nil
+}
+
+type ReportConsumerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"` // after which to say it again while it holds; it is forgotten after three of them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportConsumerResponse) Reset() {
+	*x = ReportConsumerResponse{}
+	mi := &file_farlog_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportConsumerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportConsumerResponse) ProtoMessage() {}
+
+func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportConsumerResponse.ProtoReflect.Descriptor instead.
+func (*ReportConsumerResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ReportConsumerResponse) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
 	}
 	return nil
 }
@@ -5288,7 +5601,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5300,7 +5613,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5313,7 +5626,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -5375,7 +5688,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5700,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5713,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -5429,7 +5742,7 @@ type WriterTerms struct {
 
 func (x *WriterTerms) Reset() {
 	*x = WriterTerms{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5441,7 +5754,7 @@ func (x *WriterTerms) String() string {
 func (*WriterTerms) ProtoMessage() {}
 
 func (x *WriterTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5454,7 +5767,7 @@ func (x *WriterTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterTerms.ProtoReflect.Descriptor instead.
 func (*WriterTerms) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WriterTerms) GetLevel() Level {
@@ -5489,7 +5802,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5814,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5827,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -5541,7 +5854,7 @@ type CheckWritersRequest struct {
 
 func (x *CheckWritersRequest) Reset() {
 	*x = CheckWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +5866,7 @@ func (x *CheckWritersRequest) String() string {
 func (*CheckWritersRequest) ProtoMessage() {}
 
 func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +5879,7 @@ func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
 func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CheckWritersRequest) GetHost() string {
@@ -5598,7 +5911,7 @@ type RunningWriter struct {
 
 func (x *RunningWriter) Reset() {
 	*x = RunningWriter{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5610,7 +5923,7 @@ func (x *RunningWriter) String() string {
 func (*RunningWriter) ProtoMessage() {}
 
 func (x *RunningWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5623,7 +5936,7 @@ func (x *RunningWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
 func (*RunningWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RunningWriter) GetStream() string {
@@ -5677,7 +5990,7 @@ type CheckWritersResponse struct {
 
 func (x *CheckWritersResponse) Reset() {
 	*x = CheckWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5689,7 +6002,7 @@ func (x *CheckWritersResponse) String() string {
 func (*CheckWritersResponse) ProtoMessage() {}
 
 func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5702,7 +6015,7 @@ func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
 func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CheckWritersResponse) GetChanged() []uint32 {
@@ -5722,7 +6035,7 @@ type WatchWritersRequest struct {
 
 func (x *WatchWritersRequest) Reset() {
 	*x = WatchWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5734,7 +6047,7 @@ func (x *WatchWritersRequest) String() string {
 func (*WatchWritersRequest) ProtoMessage() {}
 
 func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5747,7 +6060,7 @@ func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersRequest.ProtoReflect.Descriptor instead.
 func (*WatchWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WatchWritersRequest) GetHost() string {
@@ -5780,7 +6093,7 @@ type WriterState struct {
 
 func (x *WriterState) Reset() {
 	*x = WriterState{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5792,7 +6105,7 @@ func (x *WriterState) String() string {
 func (*WriterState) ProtoMessage() {}
 
 func (x *WriterState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5805,7 +6118,7 @@ func (x *WriterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterState.ProtoReflect.Descriptor instead.
 func (*WriterState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WriterState) GetStream() string {
@@ -5863,7 +6176,7 @@ type OtherWriter struct {
 
 func (x *OtherWriter) Reset() {
 	*x = OtherWriter{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +6188,7 @@ func (x *OtherWriter) String() string {
 func (*OtherWriter) ProtoMessage() {}
 
 func (x *OtherWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +6201,7 @@ func (x *OtherWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWriter.ProtoReflect.Descriptor instead.
 func (*OtherWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *OtherWriter) GetStream() string {
@@ -5931,7 +6244,7 @@ type WatchWritersResponse struct {
 
 func (x *WatchWritersResponse) Reset() {
 	*x = WatchWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5943,7 +6256,7 @@ func (x *WatchWritersResponse) String() string {
 func (*WatchWritersResponse) ProtoMessage() {}
 
 func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5956,7 +6269,7 @@ func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersResponse.ProtoReflect.Descriptor instead.
 func (*WatchWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WatchWritersResponse) GetWriters() []*WriterState {
@@ -6000,7 +6313,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6012,7 +6325,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6025,7 +6338,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -6065,7 +6378,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6077,7 +6390,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6090,7 +6403,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -6112,7 +6425,7 @@ type RebindStreamRequest struct {
 
 func (x *RebindStreamRequest) Reset() {
 	*x = RebindStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6124,7 +6437,7 @@ func (x *RebindStreamRequest) String() string {
 func (*RebindStreamRequest) ProtoMessage() {}
 
 func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6137,7 +6450,7 @@ func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
 func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RebindStreamRequest) GetStream() string {
@@ -6179,7 +6492,7 @@ type RebindStreamResponse struct {
 
 func (x *RebindStreamResponse) Reset() {
 	*x = RebindStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6191,7 +6504,7 @@ func (x *RebindStreamResponse) String() string {
 func (*RebindStreamResponse) ProtoMessage() {}
 
 func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6204,7 +6517,7 @@ func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
 func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RebindStreamResponse) GetAssignment() *Assignment {
@@ -6238,7 +6551,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6250,7 +6563,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6263,7 +6576,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -6293,7 +6606,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6305,7 +6618,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6318,7 +6631,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -6366,7 +6679,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6378,7 +6691,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6391,7 +6704,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -6418,7 +6731,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6430,7 +6743,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6443,7 +6756,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -6471,7 +6784,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6483,7 +6796,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6496,7 +6809,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -6530,7 +6843,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6542,7 +6855,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6555,7 +6868,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -6583,7 +6896,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6595,7 +6908,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6608,7 +6921,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -6641,7 +6954,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6653,7 +6966,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6666,7 +6979,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -6688,7 +7001,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6700,7 +7013,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6713,7 +7026,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -6755,7 +7068,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6767,7 +7080,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6780,7 +7093,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -6813,7 +7126,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6825,7 +7138,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6838,7 +7151,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -6858,7 +7171,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6870,7 +7183,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6883,7 +7196,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -6910,7 +7223,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6922,7 +7235,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6935,7 +7248,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -6962,7 +7275,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7287,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7300,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -7008,15 +7321,16 @@ type AcquireRouteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Route         string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
 	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
-	Streams       []string               `protobuf:"bytes,4,rep,name=streams,proto3" json:"streams,omitempty"`     // only these of its streams; none: all
+	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"`                               // as in AcquireWriterRequest
+	Streams       []string               `protobuf:"bytes,4,rep,name=streams,proto3" json:"streams,omitempty"`                                   // only these of its streams; none: all
+	SparesWriters bool                   `protobuf:"varint,5,opt,name=spares_writers,json=sparesWriters,proto3" json:"spares_writers,omitempty"` // as in AcquireWriterRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7028,7 +7342,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7041,7 +7355,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -7072,6 +7386,13 @@ func (x *AcquireRouteRequest) GetStreams() []string {
 	return nil
 }
 
+func (x *AcquireRouteRequest) GetSparesWriters() bool {
+	if x != nil {
+		return x.SparesWriters
+	}
+	return false
+}
+
 // LegGrant is the right to write one stream of a route, or why there is none.
 type LegGrant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7085,7 +7406,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7097,7 +7418,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7110,7 +7431,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -7152,7 +7473,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7164,7 +7485,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7177,7 +7498,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -7214,7 +7535,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7226,7 +7547,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7239,7 +7560,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -7288,7 +7609,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7300,7 +7621,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7313,7 +7634,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -7348,7 +7669,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7360,7 +7681,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7373,7 +7694,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -7407,7 +7728,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7419,7 +7740,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7432,7 +7753,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -7457,7 +7778,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7469,7 +7790,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7482,7 +7803,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{100}
 }
 
 type ListAgentsResponse struct {
@@ -7497,7 +7818,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7509,7 +7830,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7522,7 +7843,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -7562,7 +7883,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7574,7 +7895,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7587,7 +7908,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -7606,7 +7927,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7618,7 +7939,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7631,7 +7952,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{99}
+	return file_farlog_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -7652,7 +7973,7 @@ type Unchanged struct {
 
 func (x *Unchanged) Reset() {
 	*x = Unchanged{}
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7664,7 +7985,7 @@ func (x *Unchanged) String() string {
 func (*Unchanged) ProtoMessage() {}
 
 func (x *Unchanged) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7677,7 +7998,7 @@ func (x *Unchanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchanged.ProtoReflect.Descriptor instead.
 func (*Unchanged) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{100}
+	return file_farlog_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Unchanged) GetAgent() *Agent {
@@ -7704,7 +8025,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7716,7 +8037,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7729,7 +8050,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{101}
+	return file_farlog_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -7759,7 +8080,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7771,7 +8092,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7784,7 +8105,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{102}
+	return file_farlog_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -7825,7 +8146,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7837,7 +8158,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7850,7 +8171,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{103}
+	return file_farlog_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -7876,7 +8197,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7888,7 +8209,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7901,7 +8222,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{104}
+	return file_farlog_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -7921,7 +8242,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7933,7 +8254,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7946,7 +8267,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{105}
+	return file_farlog_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -7975,7 +8296,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7987,7 +8308,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8000,7 +8321,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{106}
+	return file_farlog_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -8256,7 +8577,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\fis_ring_lost\x18\n" +
 	" \x01(\bR\n" +
 	"isRingLost\x12\x1a\n" +
-	"\brevision\x18\v \x01(\x03R\brevision\"\x83\x05\n" +
+	"\brevision\x18\v \x01(\x03R\brevision\"\xbf\x05\n" +
 	"\x0eWriterCounters\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12#\n" +
 	"\rpayload_bytes\x18\x02 \x01(\x04R\fpayloadBytes\x12\x18\n" +
@@ -8277,7 +8598,9 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xbb\x02\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\x12:\n" +
+	"\vstalled_for\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"stalledFor\"\xbb\x02\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -8300,12 +8623,28 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06median\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x126\n" +
 	"\bmeasured\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bmeasured\x12\x1e\n" +
-	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\x82\x02\n" +
+	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xc1\x02\n" +
 	"\tHostState\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12-\n" +
 	"\x04ways\x18\x02 \x03(\v2\x0e.farlog.v1.WayB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x04ways\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\"X\n" +
+	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12=\n" +
+	"\astalled\x18\x04 \x03(\v2\x18.farlog.v1.StalledWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\astalled\"\x83\x01\n" +
+	"\rStalledWriter\x12 \n" +
+	"\x06stream\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12:\n" +
+	"\vstalled_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"stalledFor\"\xaa\x02\n" +
+	"\fSlowConsumer\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1e\n" +
+	"\x05route\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05route\x12)\n" +
+	"\x06holder\x18\x03 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1b\n" +
+	"\tlag_bytes\x18\x04 \x01(\x04R\blagBytes\x12!\n" +
+	"\flost_records\x18\x05 \x01(\x04R\vlostRecords\x12\x1d\n" +
+	"\n" +
+	"lost_bytes\x18\b \x01(\x04R\tlostBytes\x12 \n" +
+	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x126\n" +
+	"\breported\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\breported\"X\n" +
 	"\x06Region\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12&\n" +
 	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12\x14\n" +
@@ -8382,7 +8721,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\fR\x05token\"\xba\x04\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"\xd9\x04\n" +
 	"\x05Grant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x14\n" +
@@ -8398,7 +8737,9 @@ const file_farlog_proto_rawDesc = "" +
 	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
 	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x124\n" +
 	"\bgood_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\agoodFor\x122\n" +
-	"\x06closed\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\"\xe1\x05\n" +
+	"\x06closed\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x0f \x01(\tR\trequestId\"\xdd\x06\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -8422,7 +8763,10 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04worn\x18\x12 \x01(\v2\x16.farlog.v1.MediaHealthR\x04worn\x12\x1f\n" +
 	"\vworn_target\x18\x13 \x01(\tR\n" +
 	"wornTarget\x12/\n" +
-	"\bdeletion\x18\x14 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\"I\n" +
+	"\bdeletion\x18\x14 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\x12:\n" +
+	"\vstalled_for\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"stalledFor\x12>\n" +
+	"\x0eslow_consumers\x18\x16 \x03(\v2\x17.farlog.v1.SlowConsumerR\rslowConsumers\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
@@ -8520,15 +8864,22 @@ const file_farlog_proto_rawDesc = "" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
-	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\x96\x01\n" +
+	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\xe3\x01\n" +
 	"\x14AcquireWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1d\n" +
 	"\n" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
-	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
+	"\ttransport\x18\x04 \x01(\tR\ttransport\x12&\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18$R\trequestId\x12#\n" +
+	"\rspares_writer\x18\x06 \x01(\bR\fsparesWriter\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\xfa\x01\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"L\n" +
+	"\x15ReportConsumerRequest\x123\n" +
+	"\bconsumer\x18\x01 \x01(\v2\x17.farlog.v1.SlowConsumerR\bconsumer\"O\n" +
+	"\x16ReportConsumerResponse\x125\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xfa\x01\n" +
 	"\x13ExtendWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12)\n" +
@@ -8656,12 +9007,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"f\n" +
 	"\x13WatchRoutesResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x123\n" +
-	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\x8e\x01\n" +
+	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\xb5\x01\n" +
 	"\x13AcquireRouteRequest\x12\x14\n" +
 	"\x05route\x18\x01 \x01(\tR\x05route\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
 	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x18\n" +
-	"\astreams\x18\x04 \x03(\tR\astreams\"\x81\x01\n" +
+	"\astreams\x18\x04 \x03(\tR\astreams\x12%\n" +
+	"\x0espares_writers\x18\x05 \x01(\bR\rsparesWriters\"\x81\x01\n" +
 	"\bLegGrant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.farlog.v1.GrantR\x05grant\x12\x14\n" +
@@ -8766,7 +9118,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
 	"\x14CONDITION_MEMBER_NEW\x10\n" +
 	"\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\x90\x16\n" +
+	"\x12CONDITION_DELETING\x10\x142\x81\x17\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -8779,6 +9131,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\fCheckWriters\x12\x1e.farlog.v1.CheckWritersRequest\x1a\x1f.farlog.v1.CheckWritersResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/writers/checks\x12l\n" +
 	"\fWatchWriters\x12\x1e.farlog.v1.WatchWritersRequest\x1a\x1f.farlog.v1.WatchWritersResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/writers0\x01\x12j\n" +
 	"\rAcquireReader\x12\x1f.farlog.v1.AcquireReaderRequest\x1a .farlog.v1.AcquireReaderResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/readers\x12o\n" +
+	"\x0eReportConsumer\x12 .farlog.v1.ReportConsumerRequest\x1a!.farlog.v1.ReportConsumerResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/consumers\x12o\n" +
 	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12j\n" +
 	"\fRebindStream\x12\x1e.farlog.v1.RebindStreamRequest\x1a\x1f.farlog.v1.RebindStreamResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/rebindings\x12c\n" +
 	"\vCreateRoute\x12\x1d.farlog.v1.CreateRouteRequest\x1a\x1e.farlog.v1.CreateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
@@ -8826,7 +9179,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -8857,106 +9210,110 @@ var file_farlog_proto_goTypes = []any{
 	(*Agent)(nil),                    // 26: farlog.v1.Agent
 	(*Way)(nil),                      // 27: farlog.v1.Way
 	(*HostState)(nil),                // 28: farlog.v1.HostState
-	(*Region)(nil),                   // 29: farlog.v1.Region
-	(*TargetState)(nil),              // 30: farlog.v1.TargetState
-	(*MediaHealth)(nil),              // 31: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 32: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 33: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 34: farlog.v1.Assignment
-	(*LostStore)(nil),                // 35: farlog.v1.LostStore
-	(*Holder)(nil),                   // 36: farlog.v1.Holder
-	(*Member)(nil),                   // 37: farlog.v1.Member
-	(*Grant)(nil),                    // 38: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 39: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 40: farlog.v1.Problem
-	(*Problems)(nil),                 // 41: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 42: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 43: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 44: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 45: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 46: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 47: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 48: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 49: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 50: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 51: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 52: farlog.v1.FieldChange
-	(*Change)(nil),                   // 53: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 54: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 55: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 56: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 57: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 58: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 59: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 60: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 61: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 62: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 63: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 64: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 65: farlog.v1.AcquireWriterResponse
-	(*ExtendWriterRequest)(nil),      // 66: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 67: farlog.v1.ExtendWriterResponse
-	(*WriterTerms)(nil),              // 68: farlog.v1.WriterTerms
-	(*ExtendedMember)(nil),           // 69: farlog.v1.ExtendedMember
-	(*CheckWritersRequest)(nil),      // 70: farlog.v1.CheckWritersRequest
-	(*RunningWriter)(nil),            // 71: farlog.v1.RunningWriter
-	(*CheckWritersResponse)(nil),     // 72: farlog.v1.CheckWritersResponse
-	(*WatchWritersRequest)(nil),      // 73: farlog.v1.WatchWritersRequest
-	(*WriterState)(nil),              // 74: farlog.v1.WriterState
-	(*OtherWriter)(nil),              // 75: farlog.v1.OtherWriter
-	(*WatchWritersResponse)(nil),     // 76: farlog.v1.WatchWritersResponse
-	(*AcquireReaderRequest)(nil),     // 77: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 78: farlog.v1.AcquireReaderResponse
-	(*RebindStreamRequest)(nil),      // 79: farlog.v1.RebindStreamRequest
-	(*RebindStreamResponse)(nil),     // 80: farlog.v1.RebindStreamResponse
-	(*TakeOverStreamRequest)(nil),    // 81: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 82: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 83: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 84: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 85: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 86: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 87: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 88: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 89: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 90: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 91: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 92: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 93: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 94: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 95: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 96: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 97: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 98: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 99: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 100: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 101: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 102: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 103: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 104: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 105: farlog.v1.WatchRingsResponse
-	(*Unchanged)(nil),                // 106: farlog.v1.Unchanged
-	(*ReportTargetRequest)(nil),      // 107: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 108: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 109: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 110: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 111: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 112: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 113: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 114: google.protobuf.Timestamp
+	(*StalledWriter)(nil),            // 29: farlog.v1.StalledWriter
+	(*SlowConsumer)(nil),             // 30: farlog.v1.SlowConsumer
+	(*Region)(nil),                   // 31: farlog.v1.Region
+	(*TargetState)(nil),              // 32: farlog.v1.TargetState
+	(*MediaHealth)(nil),              // 33: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 34: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 35: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 36: farlog.v1.Assignment
+	(*LostStore)(nil),                // 37: farlog.v1.LostStore
+	(*Holder)(nil),                   // 38: farlog.v1.Holder
+	(*Member)(nil),                   // 39: farlog.v1.Member
+	(*Grant)(nil),                    // 40: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 41: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 42: farlog.v1.Problem
+	(*Problems)(nil),                 // 43: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 44: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 45: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 46: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 47: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 48: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 49: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 50: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 51: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 52: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 53: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 54: farlog.v1.FieldChange
+	(*Change)(nil),                   // 55: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 56: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 57: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 58: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 59: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 60: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 61: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 62: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 63: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 64: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 65: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 66: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 67: farlog.v1.AcquireWriterResponse
+	(*ReportConsumerRequest)(nil),    // 68: farlog.v1.ReportConsumerRequest
+	(*ReportConsumerResponse)(nil),   // 69: farlog.v1.ReportConsumerResponse
+	(*ExtendWriterRequest)(nil),      // 70: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 71: farlog.v1.ExtendWriterResponse
+	(*WriterTerms)(nil),              // 72: farlog.v1.WriterTerms
+	(*ExtendedMember)(nil),           // 73: farlog.v1.ExtendedMember
+	(*CheckWritersRequest)(nil),      // 74: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 75: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 76: farlog.v1.CheckWritersResponse
+	(*WatchWritersRequest)(nil),      // 77: farlog.v1.WatchWritersRequest
+	(*WriterState)(nil),              // 78: farlog.v1.WriterState
+	(*OtherWriter)(nil),              // 79: farlog.v1.OtherWriter
+	(*WatchWritersResponse)(nil),     // 80: farlog.v1.WatchWritersResponse
+	(*AcquireReaderRequest)(nil),     // 81: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 82: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 83: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 84: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 85: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 86: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 87: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 88: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 89: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 90: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 91: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 92: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 93: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 94: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 95: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 96: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 97: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 98: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 99: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 100: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 101: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 102: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 103: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 104: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 105: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 106: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 107: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 108: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 109: farlog.v1.WatchRingsResponse
+	(*Unchanged)(nil),                // 110: farlog.v1.Unchanged
+	(*ReportTargetRequest)(nil),      // 111: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 112: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 113: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 114: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 115: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 116: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 117: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 118: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	113, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	113, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	117, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	117, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	113, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	117, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	114, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	118, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -8964,206 +9321,217 @@ var file_farlog_proto_depIdxs = []int32{
 	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	114, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	118, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	113, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	117, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	114, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	118, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 27: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	114, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	118, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	114, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	114, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	113, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	113, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	118, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	118, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	117, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	117, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	114, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	114, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	118, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	118, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	113, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	113, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	113, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	113, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	29,  // 44: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	113, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
-	113, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
-	114, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
-	27,  // 48: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
-	114, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
-	0,   // 50: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	26,  // 51: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	23,  // 52: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	114, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	31,  // 54: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	114, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
-	26,  // 56: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	33,  // 57: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	114, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	37,  // 59: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	35,  // 60: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	114, // 61: farlog.v1.LostStore.when:type_name -> google.protobuf.Timestamp
-	37,  // 62: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 63: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 64: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	113, // 65: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	36,  // 66: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	114, // 67: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	68,  // 68: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
-	113, // 69: farlog.v1.Grant.good_for:type_name -> google.protobuf.Duration
-	114, // 70: farlog.v1.Grant.closed:type_name -> google.protobuf.Timestamp
-	17,  // 71: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	38,  // 72: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 73: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 74: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	34,  // 75: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	33,  // 76: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 77: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 78: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
-	31,  // 79: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	24,  // 80: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	40,  // 81: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 82: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 83: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 84: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 85: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	52,  // 86: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 87: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 88: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	39,  // 89: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 90: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 91: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	52,  // 92: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 93: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	53,  // 94: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	56,  // 95: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 96: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 97: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 98: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	39,  // 99: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	36,  // 100: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 101: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	36,  // 102: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	68,  // 103: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
-	69,  // 104: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	68,  // 105: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 106: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 107: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	113, // 108: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
-	37,  // 109: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	71,  // 110: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	68,  // 111: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
-	68,  // 112: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
-	68,  // 113: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterTerms
-	68,  // 114: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterTerms
-	0,   // 115: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	74,  // 116: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	75,  // 117: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	36,  // 118: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 119: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	34,  // 120: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	114, // 121: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	36,  // 122: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 123: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 124: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 125: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 126: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	52,  // 127: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 128: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 129: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 130: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 131: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	92,  // 132: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	36,  // 133: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 134: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 135: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 136: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	96,  // 137: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 138: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	30,  // 139: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	32,  // 140: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 141: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 142: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	26,  // 143: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	30,  // 144: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	106, // 145: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	113, // 146: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 147: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	34,  // 148: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	32,  // 149: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	106, // 150: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	113, // 151: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	42,  // 152: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	44,  // 153: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	46,  // 154: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	48,  // 155: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	62,  // 156: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	50,  // 157: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	64,  // 158: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	66,  // 159: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	70,  // 160: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	73,  // 161: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	77,  // 162: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	81,  // 163: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	79,  // 164: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	83,  // 165: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	85,  // 166: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	87,  // 167: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	89,  // 168: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	91,  // 169: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	93,  // 170: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	95,  // 171: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	98,  // 172: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	100, // 173: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	102, // 174: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	54,  // 175: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	57,  // 176: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	58,  // 177: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	60,  // 178: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	104, // 179: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	107, // 180: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	109, // 181: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	111, // 182: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	43,  // 183: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	45,  // 184: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	47,  // 185: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	49,  // 186: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	63,  // 187: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	51,  // 188: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	65,  // 189: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	67,  // 190: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	72,  // 191: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	76,  // 192: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	78,  // 193: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	82,  // 194: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	80,  // 195: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	84,  // 196: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	86,  // 197: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	88,  // 198: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	90,  // 199: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	92,  // 200: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	94,  // 201: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	97,  // 202: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	99,  // 203: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	101, // 204: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	103, // 205: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	55,  // 206: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	58,  // 207: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	59,  // 208: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	61,  // 209: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	105, // 210: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	108, // 211: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	110, // 212: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	112, // 213: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	183, // [183:214] is the sub-list for method output_type
-	152, // [152:183] is the sub-list for method input_type
-	152, // [152:152] is the sub-list for extension type_name
-	152, // [152:152] is the sub-list for extension extendee
-	0,   // [0:152] is the sub-list for field type_name
+	117, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	117, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	117, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	117, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	117, // 44: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
+	31,  // 45: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	117, // 46: farlog.v1.Way.least:type_name -> google.protobuf.Duration
+	117, // 47: farlog.v1.Way.median:type_name -> google.protobuf.Duration
+	118, // 48: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
+	27,  // 49: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
+	118, // 50: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
+	29,  // 51: farlog.v1.HostState.stalled:type_name -> farlog.v1.StalledWriter
+	117, // 52: farlog.v1.StalledWriter.stalled_for:type_name -> google.protobuf.Duration
+	38,  // 53: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
+	118, // 54: farlog.v1.SlowConsumer.reported:type_name -> google.protobuf.Timestamp
+	0,   // 55: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	26,  // 56: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	23,  // 57: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	118, // 58: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	33,  // 59: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	118, // 60: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	26,  // 61: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	35,  // 62: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	118, // 63: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	39,  // 64: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	37,  // 65: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	118, // 66: farlog.v1.LostStore.when:type_name -> google.protobuf.Timestamp
+	39,  // 67: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 68: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 69: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	117, // 70: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	38,  // 71: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	118, // 72: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	72,  // 73: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
+	117, // 74: farlog.v1.Grant.good_for:type_name -> google.protobuf.Duration
+	118, // 75: farlog.v1.Grant.closed:type_name -> google.protobuf.Timestamp
+	17,  // 76: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	40,  // 77: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 78: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 79: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	36,  // 80: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	35,  // 81: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 82: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 83: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
+	33,  // 84: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	24,  // 85: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	117, // 86: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	30,  // 87: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	42,  // 88: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 89: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 90: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 91: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 92: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	54,  // 93: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 94: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 95: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	41,  // 96: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 97: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 98: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	54,  // 99: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 100: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	55,  // 101: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	58,  // 102: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 103: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 104: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 105: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	41,  // 106: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	38,  // 107: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	40,  // 108: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	30,  // 109: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	117, // 110: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	38,  // 111: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	72,  // 112: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	73,  // 113: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	72,  // 114: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 115: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 116: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	117, // 117: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	39,  // 118: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	75,  // 119: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	72,  // 120: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
+	72,  // 121: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
+	72,  // 122: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterTerms
+	72,  // 123: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterTerms
+	0,   // 124: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	78,  // 125: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	79,  // 126: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	38,  // 127: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	40,  // 128: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	36,  // 129: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	118, // 130: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	38,  // 131: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 132: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 133: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 134: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 135: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	54,  // 136: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 137: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 138: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 139: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 140: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	96,  // 141: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	38,  // 142: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	40,  // 143: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 144: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 145: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	100, // 146: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 147: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	32,  // 148: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	34,  // 149: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 150: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 151: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	26,  // 152: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	32,  // 153: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	110, // 154: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	117, // 155: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 156: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	36,  // 157: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	34,  // 158: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	110, // 159: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	117, // 160: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	44,  // 161: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	46,  // 162: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	48,  // 163: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	50,  // 164: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	64,  // 165: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	52,  // 166: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	66,  // 167: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	70,  // 168: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	74,  // 169: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	77,  // 170: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	81,  // 171: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	68,  // 172: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	85,  // 173: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	83,  // 174: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	87,  // 175: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	89,  // 176: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	91,  // 177: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	93,  // 178: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	95,  // 179: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	97,  // 180: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	99,  // 181: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	102, // 182: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	104, // 183: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	106, // 184: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	56,  // 185: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	59,  // 186: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	60,  // 187: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	62,  // 188: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	108, // 189: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	111, // 190: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	113, // 191: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	115, // 192: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	45,  // 193: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	47,  // 194: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	49,  // 195: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	51,  // 196: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	65,  // 197: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	53,  // 198: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	67,  // 199: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	71,  // 200: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	76,  // 201: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	80,  // 202: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	82,  // 203: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	69,  // 204: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	86,  // 205: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	84,  // 206: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	88,  // 207: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	90,  // 208: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	92,  // 209: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	94,  // 210: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	96,  // 211: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	98,  // 212: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	101, // 213: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	103, // 214: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	105, // 215: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	107, // 216: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	57,  // 217: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	60,  // 218: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	61,  // 219: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	63,  // 220: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	109, // 221: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	112, // 222: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	114, // 223: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	116, // 224: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	193, // [193:225] is the sub-list for method output_type
+	161, // [161:193] is the sub-list for method input_type
+	161, // [161:161] is the sub-list for extension type_name
+	161, // [161:161] is the sub-list for extension extendee
+	0,   // [0:161] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -9177,7 +9545,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   107,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -39,6 +39,7 @@ const (
 	ControlService_CheckWriters_FullMethodName   = "/farlog.v1.ControlService/CheckWriters"
 	ControlService_WatchWriters_FullMethodName   = "/farlog.v1.ControlService/WatchWriters"
 	ControlService_AcquireReader_FullMethodName  = "/farlog.v1.ControlService/AcquireReader"
+	ControlService_ReportConsumer_FullMethodName = "/farlog.v1.ControlService/ReportConsumer"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
 	ControlService_RebindStream_FullMethodName   = "/farlog.v1.ControlService/RebindStream"
 	ControlService_CreateRoute_FullMethodName    = "/farlog.v1.ControlService/CreateRoute"
@@ -81,7 +82,7 @@ type ControlServiceClient interface {
 	// WatchStreams tells of every stream that is created or changed, in order, until the caller ends it. After a break, however long, it goes on
 	// from the last revision.
 	WatchStreams(ctx context.Context, in *WatchStreamsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchStreamsResponse], error)
-	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
+	// AcquireWriter hands out a new, higher epoch each time, but for the request_id of the newest grant, and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
@@ -100,6 +101,9 @@ type ControlServiceClient interface {
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
 	AcquireReader(ctx context.Context, in *AcquireReaderRequest, opts ...grpc.CallOption) (*AcquireReaderResponse, error)
+	// ReportConsumer has GetStream name somebody who does not keep up with a stream. Nothing is given by it, and it is not recorded.
+	// RESOURCE_EXHAUSTED: enough others of the stream have said so.
+	ReportConsumer(ctx context.Context, in *ReportConsumerRequest, opts ...grpc.CallOption) (*ReportConsumerResponse, error)
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error)
@@ -271,6 +275,16 @@ func (c *controlServiceClient) AcquireReader(ctx context.Context, in *AcquireRea
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AcquireReaderResponse)
 	err := c.cc.Invoke(ctx, ControlService_AcquireReader_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ReportConsumer(ctx context.Context, in *ReportConsumerRequest, opts ...grpc.CallOption) (*ReportConsumerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportConsumerResponse)
+	err := c.cc.Invoke(ctx, ControlService_ReportConsumer_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -482,7 +496,7 @@ type ControlServiceServer interface {
 	// WatchStreams tells of every stream that is created or changed, in order, until the caller ends it. After a break, however long, it goes on
 	// from the last revision.
 	WatchStreams(*WatchStreamsRequest, grpc.ServerStreamingServer[WatchStreamsResponse]) error
-	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
+	// AcquireWriter hands out a new, higher epoch each time, but for the request_id of the newest grant, and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
@@ -501,6 +515,9 @@ type ControlServiceServer interface {
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
 	AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error)
+	// ReportConsumer has GetStream name somebody who does not keep up with a stream. Nothing is given by it, and it is not recorded.
+	// RESOURCE_EXHAUSTED: enough others of the stream have said so.
+	ReportConsumer(context.Context, *ReportConsumerRequest) (*ReportConsumerResponse, error)
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error)
@@ -582,6 +599,9 @@ func (UnimplementedControlServiceServer) WatchWriters(*WatchWritersRequest, grpc
 }
 func (UnimplementedControlServiceServer) AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireReader not implemented")
+}
+func (UnimplementedControlServiceServer) ReportConsumer(context.Context, *ReportConsumerRequest) (*ReportConsumerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportConsumer not implemented")
 }
 func (UnimplementedControlServiceServer) TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TakeOverStream not implemented")
@@ -832,6 +852,24 @@ func _ControlService_AcquireReader_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).AcquireReader(ctx, req.(*AcquireReaderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ReportConsumer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportConsumerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ReportConsumer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ReportConsumer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ReportConsumer(ctx, req.(*ReportConsumerRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1141,6 +1179,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcquireReader",
 			Handler:    _ControlService_AcquireReader_Handler,
+		},
+		{
+			MethodName: "ReportConsumer",
+			Handler:    _ControlService_ReportConsumer_Handler,
 		},
 		{
 			MethodName: "TakeOverStream",

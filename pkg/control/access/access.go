@@ -53,9 +53,10 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/GetStream":      anyRole,
 	acquireWriter:                              {RoleAppend},
 	extendWriter:                               {RoleAppend},
-	"/farlog.v1.ControlService/CheckWriters":   {RoleAppend},            // on some stream; of the others it tells nothing
-	"/farlog.v1.ControlService/WatchWriters":   {RoleAppend},            // as CheckWriters
-	acquireReader:                              {RoleReplay, RoleAudit}, // which of them on a stream: rolesOn
+	"/farlog.v1.ControlService/CheckWriters":   {RoleAppend},             // on some stream; of the others it tells nothing
+	"/farlog.v1.ControlService/WatchWriters":   {RoleAppend},             // as CheckWriters
+	acquireReader:                              {RoleReplay, RoleAudit},  // which of them on a stream: rolesOn
+	"/farlog.v1.ControlService/ReportConsumer": {RoleAppend, RoleReplay}, // which of them, and on which stream: the call itself says
 	takeOverStream:                             {RoleAdmin},
 	"/farlog.v1.ControlService/RebindStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/CreateRoute":    {RoleAdmin},

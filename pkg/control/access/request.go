@@ -38,6 +38,8 @@ func StreamOf(request any) (string, bool) {
 		return request.Stream, true
 	case *api.AcquireReaderRequest:
 		return request.Stream, true
+	case *api.ReportConsumerRequest:
+		return request.GetConsumer().GetStream(), true
 	case *api.TakeOverStreamRequest:
 		return request.Stream, true
 	case *api.RebindStreamRequest:

@@ -35,6 +35,7 @@ import (
 //	state/drains/<id>                  DrainState, as last reported, without its streams; in bytes
 //	state/drain_streams/<id>/<name>    DrainProgress, as last reported; in bytes
 //	state/hosts/<name>                 HostState, as last measured, but for small differences
+//	state/slow/<name>#<who>            SlowConsumer, under a lease that nobody renews
 //	state/live/targets/<id>            Agent, under the agent's lease
 //	state/live/drains/<id>             Agent, under the agent's lease
 //	state/seen                         nothing: written where a reader waits for an event
@@ -58,6 +59,7 @@ const (
 	KeyTargetRings  = KeyRoot + "state/target_rings/"
 	KeyDrainStreams = KeyRoot + "state/drain_streams/"
 	KeyHosts        = KeyRoot + "state/hosts/"
+	KeySlow         = KeyRoot + "state/slow/"
 	KeyLiveTargets  = KeyRoot + "state/live/targets/"
 	KeyLiveDrains   = KeyRoot + "state/live/drains/"
 	KeySeen         = KeyRoot + "state/seen"
@@ -68,8 +70,10 @@ const (
 
 // Prefixes are those of the keys that a view shows. None begins another one.
 var Prefixes = []string{
-	KeyStreams, KeyTargetSpecs, KeyDrainSpecs, KeyTenants, KeyRoutes, KeyRings, KeyAssignments, KeyAdmissions, KeyDeletions,
-	KeyEpochs, KeyGrants, KeyTargets, KeyDrains, KeyTargetRings, KeyDrainStreams, KeyHosts, KeyLiveTargets, KeyLiveDrains,
+	KeyStreams, KeyTargetSpecs, KeyDrainSpecs, KeyTenants, KeyRoutes, KeyRings, KeyAssignments, KeyAdmissions,
+	KeyDeletions,
+	KeyEpochs, KeyGrants, KeyTargets, KeyDrains, KeyTargetRings, KeyDrainStreams, KeyHosts, KeyLiveTargets,
+	KeyLiveDrains, KeySlow,
 }
 
 // Encode makes the text of a value.

@@ -86,7 +86,7 @@ func AdmitWriter(admission *api.Admission, epoch uint32, token []byte, addresses
 // EndWriters fences every writer below the epoch. Where there never was a far one, the ring's lock is enough.
 func EndWriters(admission *api.Admission, epoch uint32) {
 	admission.EpochMin = epoch
-	admission.Grants = slices.DeleteFunc(admission.Grants, isWriter)
+	admission.Grants = slices.DeleteFunc(admission.Grants, IsWriter)
 }
 
 // admitDrain lets in the drain with this token and no other; nil: none at all.
@@ -100,13 +100,14 @@ func admitDrain(admission *api.Admission, generation uint64, token []byte) {
 // keepWriter takes the time limit off the grant of a writer that has opened its epoch: it must come in again after a restart of the target.
 func keepWriter(admission *api.Admission, epoch uint32) {
 	for _, grant := range admission.Grants {
-		if isWriter(grant) && grant.Epoch == epoch {
+		if IsWriter(grant) && grant.Epoch == epoch {
 			grant.Expires = nil
 		}
 	}
 }
 
-func isWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
+// IsWriter tells the grant of a writer.
+func IsWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
 
 // IsDrain tells the grant of a drain.
 func IsDrain(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }

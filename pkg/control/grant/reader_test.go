@@ -33,7 +33,7 @@ func TestAdmitReader(t *testing.T) {
 	if err != nil || generation != readersMax+1 {
 		t.Errorf("later: number %d, %v", generation, err)
 	}
-	if len(admission.Grants) != 3 || !isWriter(admission.Grants[0]) || !IsDrain(admission.Grants[1]) || admission.EpochMin != 3 {
+	if len(admission.Grants) != 3 || !IsWriter(admission.Grants[0]) || !IsDrain(admission.Grants[1]) || admission.EpochMin != 3 {
 		t.Errorf("left: %v", admission)
 	}
 }

@@ -10,6 +10,35 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
+// AdmittedBefore is what a grant has changed at the doors of its rings; nil: it is not the stream's newest any more, its
+// rings are others, or the time to come with its tokens is over.
+func AdmittedBefore(v *state.View, granted *api.Grant, now time.Time) *WriterAdmission {
+	specs, isWhole := reconcile.RingSpecs(v.Rings, v.Streams[granted.Stream])
+	if v.Epochs[granted.Stream] != granted.Epoch || !isWhole || len(specs) != len(granted.Members) || granted.Closed != nil {
+		return nil
+	}
+	a := new(WriterAdmission)
+	for i, spec := range specs {
+		if !bytes.Equal(spec.RingUuid, granted.Members[i].RingUuid) {
+			return nil
+		}
+		var token []byte
+		admission := v.Admissions[reconcile.MemberKey(granted.Stream, i)]
+		for _, one := range admission.GetGrants() {
+			if !IsWriter(one) || one.Epoch != granted.Epoch {
+				continue
+			}
+			if one.Expires != nil && one.Expires.AsTime().Before(now) {
+				return nil
+			}
+			token = one.Token
+		}
+		a.Tokens, a.IsFar = append(a.Tokens, token), append(a.IsFar, token != nil)
+		a.hadFar = append(a.hadFar, token == nil && admission.GetEpochMin() == granted.Epoch)
+	}
+	return a
+}
+
 // WriterAdmission is what a grant changes at the doors of a stream's rings.
 type WriterAdmission struct {
 	IsFar  []bool
@@ -38,7 +67,7 @@ func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.Acqu
 
 // Admit changes the admission of ring i: it fences writers below epoch, and lets this one in if it is on another host.
 func (a *WriterAdmission) Admit(i int, admission *api.Admission, epoch uint32) error {
-	a.hadFar[i] = slices.ContainsFunc(admission.Grants, isWriter)
+	a.hadFar[i] = slices.ContainsFunc(admission.Grants, IsWriter)
 	if a.IsFar[i] {
 		AdmitWriter(admission, epoch, a.Tokens[i], a.from[i], time.Now().Add(UnusedMax))
 	} else if a.hadFar[i] {
@@ -69,6 +98,7 @@ func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, requ
 		RecordLenMax: stream.Spec.RecordLenMax,
 		Deadline:     stream.Spec.Deadline,
 		Holder:       request.Holder,
+		RequestId:    request.RequestId,
 	}
 	for i, ring := range rings {
 		member := &api.Member{Uri: ring.Uri, RingUuid: RingUUID(v.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}

@@ -40,7 +40,9 @@ const (
 	ReasonNotInBackup    = "NOT_IN_BACKUP"
 	ReasonCalls          = "CALLS_PER_SECOND"
 	ReasonWatches        = "WATCHES_OPEN"
+	ReasonWriterLives    = api.ReasonWriterLives
 	ReasonReaders        = "READERS_LET_IN"
+	ReasonConsumers      = "SLOW_CONSUMERS_KNOWN"
 	ReasonAuditEvents    = "ACTS_WAITING"
 	ReasonBodyLen        = "BODY_LEN"
 	ReasonMessageLen     = "MESSAGE_LEN"

@@ -57,6 +57,9 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err := completeHolder(ctx, request); err != nil {
 		return nil, err
 	}
+	if answer, err := s.grantedBefore(ctx, request); answer != nil || err != nil {
+		return answer, err
+	}
 	var now *state.View
 	var rings []*api.RingState
 	err := tracing.InSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
@@ -69,6 +72,11 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	admitting, err := grant.NewWriterAdmission(now, rings, request)
 	if err != nil {
 		return nil, err
+	}
+	if request.SparesWriter {
+		if err := s.spare(ctx, request, admitting); err != nil {
+			return nil, err
+		}
 	}
 	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
 	// The caller may have seen that before the target has.
@@ -86,6 +94,11 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
+	return s.confirmed(ctx, request, now, granted, admitting)
+}
+
+// confirmed is the answer, when the targets have fenced and admitted.
+func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterRequest, now *state.View, granted *api.Grant, admitting *grant.WriterAdmission) (*api.AcquireWriterResponse, error) {
 	wanted := admitting.Confirmation(now, request.Stream, granted.Epoch)
 	if slices.Contains(wanted.IsAsked, true) {
 		err := tracing.InSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {

@@ -301,6 +301,11 @@ func agentTrials(agent *api.Agent) map[string]trial {
 			}
 			return err
 		},
+		"ReportConsumer": func(ctx context.Context, conn *grpc.ClientConn) error {
+			told := &api.SlowConsumer{Stream: "desk7/orders", Holder: &api.Holder{Host: agent.Host}}
+			_, err := api.NewControlServiceClient(conn).ReportConsumer(ctx, &api.ReportConsumerRequest{Consumer: told})
+			return err
+		},
 		"ReportHost": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewHostServiceClient(conn).ReportHost(ctx, &api.ReportHostRequest{State: &api.HostState{Host: agent.Host}})
 			return err
@@ -328,6 +333,7 @@ var allowed = map[string]string{
 	"ExtendWriter":     "append",
 	"CheckWriters":     "append",
 	"AcquireReader":    "replay",
+	"ReportConsumer":   "replay", // of a route: append
 	"CreateRoute":      "admin",
 	"UpdateRoute":      "admin",
 	"DeleteRoute":      "admin",

@@ -16,26 +16,21 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-const (
-	// hostInterval is how often host agents measure and report.
-	hostInterval = 5 * time.Second
-)
-
 // ReportHost implements farlog.v1.HostService: it takes what was measured, and tells where to go.
 func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest) (*api.ReportHostResponse, error) {
-	state := request.GetState()
-	if state.GetHost() == "" {
+	reported := request.GetState()
+	if reported.GetHost() == "" {
 		return nil, refusal.InvalidArgument("", []*api.Problem{{Field: "state.host", Value: `""`, Rule: "expected the host's name"}})
 	}
-	if err := callerOf(ctx).MayReport(state.Host); err != nil {
+	if err := callerOf(ctx).MayReport(reported.Host); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	toOurClock(state, time.Now())
-	if err := s.reports.KeepHost(ctx, state); err != nil {
+	toOurClock(reported, time.Now())
+	if err := s.reports.KeepHost(ctx, reported); err != nil {
 		return nil, err
 	}
 	now, _ := s.mirror.Load()
-	return &api.ReportHostResponse{Interval: durationpb.New(hostInterval), Doors: doorsFor(now, state.Host)}, nil
+	return &api.ReportHostResponse{Interval: durationpb.New(state.HostInterval), Doors: doorsFor(now, reported.Host)}, nil
 }
 
 // toOurClock moves a report's times by as much as the host's clock is off, or the report was under way.

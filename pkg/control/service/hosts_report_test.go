@@ -12,6 +12,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/control/state"
 )
 
 // What hosts tell every few seconds is shown, and stands in etcd only where it moved; a way that drifts by little each time is written when all of that is much. Their clock may be another one.
@@ -30,10 +31,10 @@ func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 	off := 3 * time.Hour
 	for i, micros := range []int64{100, 110, 90, 124, 126, 126, 130} {
 		measured := time.Now().Add(off)
-		state := &api.HostState{Host: "desk7", Reported: timestamppb.New(measured.Add(time.Second)), Ways: []*api.Way{{
+		reported := &api.HostState{Host: "desk7", Reported: timestamppb.New(measured.Add(time.Second)), Ways: []*api.Way{{
 			Target: "t1", Door: "ofi:tcp://x:1", Count: 1, Least: durationpb.New(time.Duration(micros) * time.Microsecond), Measured: timestamppb.New(measured)}}}
-		response, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: state})
-		if err != nil || response.Interval.AsDuration() != hostInterval {
+		response, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: reported})
+		if err != nil || response.Interval.AsDuration() != state.HostInterval {
 			t.Fatalf("got %v, %v", response, err)
 		}
 		want := int64(1)

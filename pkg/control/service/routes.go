@@ -262,7 +262,8 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	var granting sync.WaitGroup
 	for _, leg := range response.Legs {
 		granting.Go(func() {
-			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: leg.Stream, Holder: copyOf(request.Holder), Transport: request.Transport})
+			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: leg.Stream, Holder: copyOf(request.Holder), Transport: request.Transport,
+				SparesWriter: request.SparesWriters})
 			if leg.Grant = answer.GetGrant(); err != nil {
 				leg.Error = status.Convert(refusal.AsStatus(err)).Message()
 			}

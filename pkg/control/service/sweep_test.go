@@ -2,11 +2,9 @@ package service
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -21,16 +19,13 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 	"github.com/farlog/farlog/pkg/control/refusal"
+	"github.com/farlog/farlog/pkg/internal/sweep"
 )
 
 // TestSweep_*: every call of the control plane into etcd is made to fail once, in turn, in the life of a stream: created, placed, bound,
 // drained, granted, taken over, refused to be deleted while it has records, deleted. A call is not sent, or it is carried out and its
 // answer lost, or the watch ends at it. Whatever fails: no writer is granted before the target has confirmed the fence, no epoch is
 // granted twice, nothing goes that has undrained records, and what failed works when it is asked for again.
-var (
-	sweepSeed    = flag.Uint64("sweep.seed", 0, "seed of the sample of faults under -short; 0 = from the clock")
-	sweepPercent = flag.Int("sweep.percent", 0, "percent of the faults; 0 = all, 3 under -short")
-)
 
 // failure is how a call fails.
 type failure int
@@ -296,17 +291,7 @@ func TestSweep_EachCallOfAnElectionFailsOnce(t *testing.T) {
 
 func sweepEtcd(t *testing.T, run func(w *sweepWorld, name string), isSwept func(call string) bool) {
 	t.Helper()
-	seed, percent := *sweepSeed, *sweepPercent
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	if percent == 0 {
-		if percent = 100; testing.Short() {
-			percent = 3
-		}
-	}
-	t.Logf("%d percent of the faults, seed %d (again with -sweep.seed)", percent, seed)
-	rng := rand.New(rand.NewPCG(seed, 5))
+	sample := sweep.New(t, 3)
 	w := startSweep(t)
 	w.life("sweep/first") // the first leader, and the agents' leases
 	w.etcd.plan(-1, failsNot)
@@ -318,7 +303,7 @@ func sweepEtcd(t *testing.T, run func(w *sweepWorld, name string), isSwept func(
 		}
 		swept++
 		for _, how := range []failure{failsBefore, failsAfter, failsWatch} {
-			if rng.IntN(100) >= percent {
+			if !sample.Takes() {
 				continue
 			}
 			runs++

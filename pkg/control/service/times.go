@@ -48,7 +48,7 @@ func areTargetTimesGood(state *api.TargetState) bool {
 		if !areGood(ring.GetObserved(), ring.GetEpochOpened()) || !areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
 			return false
 		}
-		if writer := ring.GetCounters(); writer != nil && !areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999, writer.LatencyMax) {
+		if writer := ring.GetCounters(); writer != nil && !areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999, writer.LatencyMax, writer.StalledFor) {
 			return false
 		}
 	}
@@ -63,6 +63,11 @@ func areTargetTimesGood(state *api.TargetState) bool {
 func areHostTimesGood(state *api.HostState) bool {
 	for _, way := range state.GetWays() {
 		if !areGood(way.GetMeasured()) || !areGoodDurations(way.GetLeast(), way.GetMedian()) {
+			return false
+		}
+	}
+	for _, one := range state.GetStalled() {
+		if !areGoodDurations(one.GetStalledFor()) {
 			return false
 		}
 	}

@@ -37,6 +37,10 @@ func checkRequest(request any) error {
 		return checkMessage(request)
 	case *api.TakeOverStreamRequest:
 		return checkMessage(request)
+	case *api.AcquireWriterRequest:
+		return checkMessage(request)
+	case *api.ReportConsumerRequest:
+		return checkMessage(request)
 	case *api.RebindStreamRequest:
 		return checkMessage(request)
 	case *api.ReplaceMemberRequest:

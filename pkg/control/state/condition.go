@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd"
@@ -34,6 +36,7 @@ func (v *View) Status(name string) *api.StreamStatus {
 		}
 	}
 	v.addWear(status)
+	status.SlowConsumers = v.SlowConsumers(name)
 	status.IsTargetAlive = len(status.TargetsAlive) > 0 && len(status.TargetsAlive) >= reconcile.Quorum(status.Stream)
 	if assignment := status.Assignment; assignment != nil {
 		drain := v.LiveDrains[assignment.Drain]
@@ -52,8 +55,8 @@ func (v *View) Status(name string) *api.StreamStatus {
 	}
 	status.Condition, status.Reason = ConditionOf(status, len(v.LiveTargets))
 	status.Reason = v.WithUnstored(status)
-	warnOfLevel(status)
 	world, now := v.World(), time.Now()
+	v.WarnOfWriter(status, now)
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
 	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) || slices.ContainsFunc(status.RingSpecs, isMovable) {
@@ -180,6 +183,40 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	return api.Condition_CONDITION_OK, ""
 }
 
+// stalledWarn is how long no acknowledgement may come to a writer before its stream warns of that.
+const stalledWarn = time.Second
+
+// WarnOfWriter has a stream that is well otherwise warn of what its writer meets.
+func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
+	stalled := v.stalledFor(status, now)
+	if stalled > 0 {
+		status.StalledFor = durationpb.New(stalled)
+	}
+	if status.Condition == api.Condition_CONDITION_OK && stalled >= stalledWarn {
+		status.Condition = api.Condition_CONDITION_WARN
+		status.Reason = fmt.Sprintf("no acknowledgement has come to its writer for %s", stalled.Round(100*time.Millisecond))
+	}
+	warnOfLevel(status)
+}
+
+// stalledFor is for how long at least records of the stream's writer have waited in vain, as the target tells of a writer
+// beside it, and the host agent of one on another host.
+func (v *View) stalledFor(status *api.StreamStatus, now time.Time) (longest time.Duration) {
+	for _, ring := range status.Rings {
+		if ring.IsWriterHeld && slices.Contains(status.TargetsAlive, ring.Target) {
+			longest = max(longest, ring.Counters.GetStalledFor().AsDuration())
+		}
+	}
+	host := v.Hosts[status.LastGrant.GetHolder().GetHost()]
+	for _, one := range host.GetStalled() {
+		told := now.Sub(host.Reported.AsTime())
+		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch && told < hostMissed*HostInterval {
+			longest = max(longest, one.StalledFor.AsDuration()+max(0, told))
+		}
+	}
+	return longest
+}
+
 // warnOfLevel has a stream that is well otherwise warn of a writer that has lowered the level for itself. That of a writer on another host than its rings is not known.
 func warnOfLevel(status *api.StreamStatus) {
 	wanted := status.Stream.Spec.Level
@@ -209,3 +246,9 @@ func drainGoneText(status *api.StreamStatus, ring *api.RingState) string {
 
 // ClockTime is a time of day as texts for people give it.
 func ClockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// hostInterval is how often host agents measure and report.
+const HostInterval = 5 * time.Second
+
+// hostMissed is after how many intervals without a report what a host says of its writers is too old.
+const hostMissed = 3

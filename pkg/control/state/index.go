@@ -112,7 +112,7 @@ func (t *touched) note(v *View, prefix, name string) {
 		t.tellTargets(v, stream)
 	case etcd.KeyEpochs:
 		t.touch(v, stream)
-	case etcd.KeyGrants:
+	case etcd.KeyGrants, etcd.KeySlow:
 		t.tell(v, stream)
 	case etcd.KeyTargetSpecs, etcd.KeyDrainSpecs:
 		t.TouchAll()

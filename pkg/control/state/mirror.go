@@ -48,6 +48,7 @@ type View struct {
 	Targets        map[string]*api.TargetState
 	Drains         map[string]*api.DrainState
 	Hosts          map[string]*api.HostState
+	Slow           map[string]*api.SlowConsumer
 	LiveTargets    map[string]*api.Agent
 	LiveDrains     map[string]*api.Agent
 
@@ -65,6 +66,8 @@ type View struct {
 	measured sync.Once // room and loads, when they are asked for first
 	room     map[string]uint64
 	loads    map[string]int
+	slowOnce sync.Once // slowOf, as well
+	slowOf   map[string][]*api.SlowConsumer
 }
 
 // Mirror follows etcd by a watch and publishes a view after each change. Any goroutine may read.
@@ -204,7 +207,7 @@ func (m *Mirror) applyEvents(response *clientv3.WatchResponse) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	now, _ := m.Load()
-	next, touched := now.clone(), newTouched()
+	next, touched := now.Clone(), newTouched()
 	next.Revision = max(now.Revision, revisionOf(response))
 	for _, event := range response.Events {
 		key := string(event.Kv.Key)
@@ -298,7 +301,7 @@ func (m *Mirror) Show(change func(now, next *View) (isShown bool)) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	now, _ := m.Load()
-	next := now.clone()
+	next := now.Clone()
 	if change(now, next) {
 		m.mutex.Lock()
 		m.current = next
@@ -355,8 +358,8 @@ func NewView() *View {
 	return v
 }
 
-// clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
-func (v *View) clone() *View {
+// Clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
+func (v *View) Clone() *View {
 	next := &View{Revision: v.Revision, FabricRevision: v.FabricRevision, RouteRevision: v.RouteRevision, owned: map[string]bool{}, Leases: v.Leases, Unstored: v.Unstored}
 	for _, kind := range kinds {
 		kind.share(next, v)
@@ -450,6 +453,7 @@ var kinds = map[string]kind{
 	etcd.KeyDrains:       headKeys[*api.DrainState, *api.DrainProgress]{&DrainKind},
 	etcd.KeyDrainStreams: partKeys[*api.DrainState, *api.DrainProgress]{&DrainKind},
 	etcd.KeyHosts:        messages(func(v *View) *map[string]*api.HostState { return &v.Hosts }),
+	etcd.KeySlow:         messages(func(v *View) *map[string]*api.SlowConsumer { return &v.Slow }),
 	etcd.KeyLiveTargets:  messages(func(v *View) *map[string]*api.Agent { return &v.LiveTargets }),
 	etcd.KeyLiveDrains:   messages(func(v *View) *map[string]*api.Agent { return &v.LiveDrains }),
 	etcd.KeyEpochs: entries[uint32]{func(v *View) *map[string]uint32 { return &v.Epochs }, func(key string, value []byte) (uint32, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// fabricAsk is how often a running writer asks: rdma/src/agent_follow.c.
+// fabricAsk is how often a running writer asks: rdma/src/agent/follow.c.
 const fabricAsk = 5 * time.Second
 
 // hostAgent asks for the writers of one host, from an address of its own: the control plane's limits are each client's.

@@ -51,17 +51,15 @@ func TestFar_KillsLoseNothing(t *testing.T) {
 	a.cluster = testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-segment", "1MiB")
 	a.uri = a.cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
 	a.startWriter()
-	for count := 0; count < farKills && !t.Failed(); count++ {
+	kills := farKills
+	if testing.Short() {
+		kills /= killsShortPart
+	}
+	kinds := []weightedKill{{35, a.killWriter}, {30, a.killDrain}, {25, a.killTarget}, {10, a.killControlAndTarget}}
+	for _, kill := range drawKills(a.random, kills, kinds) {
 		time.Sleep(time.Duration(a.random.IntN(300)) * time.Millisecond) // the moment of death is random, nothing depends on it
-		switch choice := a.random.IntN(100); {
-		case choice < 35:
-			a.killWriter()
-		case choice < 65:
-			a.killDrain()
-		case choice < 90:
-			a.killTarget()
-		default:
-			a.killControlAndTarget()
+		if kill(); t.Failed() {
+			break
 		}
 	}
 	a.waitAcknowledged(50)

@@ -97,7 +97,7 @@ func (b *hostBench) checkReaderRefusals() {
 		{b.uri(streamName), farlog.ReaderOptions{Drain: true}, farlog.ErrInvalid, "farlogd drain"},
 		{b.uri(streamName), farlog.ReaderOptions{Token: &[farlog.TokenLen]byte{1}}, farlog.ErrInvalid, "agent's to give"},
 		{b.uri(streamName) + "&transport=verbs", farlog.ReaderOptions{}, farlog.ErrInvalid, "does not listen by verbs"},
-		{"farlog://" + streamName + "?agent=/nowhere", farlog.ReaderOptions{}, farlog.ErrNotFound, "no host agent at \"/nowhere\""},
+		{"farlog://" + streamName + "?agent=/nowhere/s", farlog.ReaderOptions{}, farlog.ErrNotFound, "no host agent at \"/nowhere/s\""},
 	} {
 		reader, err := farlog.OpenReader(bad.uri, bad.options)
 		if err == nil {

@@ -19,7 +19,10 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-const streamName = "desk7/orders"
+const (
+	streamName     = "desk7/orders"
+	killsShortPart = 6 // make test has one in so many of the kills of make check
+)
 
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
@@ -64,17 +67,12 @@ func testKills(t *testing.T, dir, level string, target int) {
 	a.cluster = testenv.NewCluster(t, dir, "--store-segment", "1MiB")
 	a.uri = a.cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", level)
 	a.startWriter()
-	for count := 0; count < target; count++ {
+	if testing.Short() {
+		target /= killsShortPart
+	}
+	for _, kill := range drawKills(a.random, target, []weightedKill{{60, a.killWriter}, {32, a.killDrain}, {8, a.killControl}}) {
 		time.Sleep(time.Duration(a.random.IntN(40)) * time.Millisecond) // the moment of death is random, nothing depends on it
-		switch choice := a.random.IntN(100); {
-		case choice < 60:
-			a.killWriter()
-		case choice < 92:
-			a.killDrain()
-		default:
-			a.killControl()
-		}
-		if t.Failed() {
+		if kill(); t.Failed() {
 			return
 		}
 	}
@@ -83,6 +81,31 @@ func testKills(t *testing.T, dir, level string, target int) {
 	a.cluster.Drain.Stop()
 	t.Logf("kills: %v; fed %d, acknowledged %d", a.kills, len(a.ledger.fed), len(a.ledger.acknowledged))
 	checkStore(t, a.cluster.StoreDir, a.ledger)
+}
+
+// weightedKill is drawn so many times of a hundred.
+type weightedKill struct {
+	percent int
+	kill    func()
+}
+
+// drawKills draws count of them by their weights, in random order; each comes about once at least, however few they are.
+func drawKills(random *rand.Rand, count int, kinds []weightedKill) []func() {
+	drawn := make([]func(), 0, count)
+	for _, kind := range kinds {
+		drawn = append(drawn, kind.kill)
+	}
+	for len(drawn) < count {
+		choice := random.IntN(100)
+		for _, kind := range kinds {
+			if choice -= kind.percent; choice < 0 {
+				drawn = append(drawn, kind.kill)
+				break
+			}
+		}
+	}
+	random.Shuffle(len(drawn), func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
+	return drawn
 }
 
 func (a *arena) startWriter() {

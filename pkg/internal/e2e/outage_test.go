@@ -8,7 +8,10 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-const withoutControlTime = time.Minute // FARLOG_OUTAGE: as long as an operator wants
+const (
+	withoutControlTime  = time.Minute      // FARLOG_OUTAGE: as long as an operator wants
+	withoutControlShort = 12 * time.Second // in make test
+)
 
 // The control plane, the etcd inside it and the host agent, by which the writer opened its stream, are killed under load and stay away for a minute: appends are
 // acknowledged and drained all the while, and in the end nothing is lost.
@@ -48,6 +51,9 @@ func (a *arena) goesOnFor(lasts time.Duration) {
 func outageOf(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("FARLOG_OUTAGE")
+	if text == "" && testing.Short() {
+		return withoutControlShort
+	}
 	if text == "" {
 		return withoutControlTime
 	}

@@ -12,84 +12,77 @@ import (
 var plainHeaders = []string{"errno.h", "limits.h", "sched.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h",
 	"string.h", "time.h"}
 
-// extraHeaders lists every other header that a file of the C core may include, and why. Files named region_* are the seam to
-// devices: they may include what they need.
+// mediaRooms are the seam to devices of this host: their files may include what they need.
+var mediaRooms = []string{"mem", "blocks"}
+
+// extraHeaders lists every other header that a file of the other rooms of the C core may include, and why.
 var extraHeaders = []struct {
 	file    string
 	headers []string
 	reason  string
 }{
-	{"agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
-	{"agent_device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
-	{"agent_route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
-	{"agent_follow.c", []string{"poll.h", "pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks while a writer runs, and the bell that ends it"},
-	{"agent_renew.c", []string{"pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks for another grant while nobody waits for it, and the bell that ends it"},
-	{"reader_grant.c", []string{"pthread.h"}, "the owner of a reader gives another token while who connects again asks for it"},
-	{"terms.h", []string{"pthread.h"}, "what others set while a writer runs"},
-	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
-	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
-	{"block_health.c", []string{"fcntl.h", "linux/nvme_ioctl.h", "sys/ioctl.h", "unistd.h"}, "the health page of a device, which no ring is needed for"},
-	{"block_host.c", []string{"dirent.h"}, "by which id the target of a device knows this host, as sysfs tells it"},
-	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},
-	{"block_passthrough.c", []string{"fcntl.h", "linux/nvme_ioctl.h", "sys/ioctl.h"}, "NVMe commands as the device takes them"},
-	{"block_probe.c", []string{"fcntl.h", "libgen.h", "linux/magic.h", "sys/stat.h", "sys/sysmacros.h", "sys/vfs.h", "unistd.h"},
-		"what sysfs says of a block device"},
-	{"block_reserve_ioctl.c", []string{"linux/nvme_ioctl.h", "linux/pr.h", "sys/ioctl.h", "sys/stat.h", "sys/sysmacros.h", "unistd.h"},
-		"reservations of a namespace"},
-	{"block_uring.c", []string{"linux/fs.h", "sys/ioctl.h", "unistd.h"}, "block devices"},
-	{"block_uring_open.c", []string{"fcntl.h", "unistd.h"}, "block devices"},
-	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
-	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
-	{"directory_admin.c", []string{"sys/random.h"}, "identity of a new region"},
-	{"disk_room.c", []string{"fcntl.h", "libgen.h", "sys/file.h", "sys/stat.h", "sys/statvfs.h", "unistd.h"}, "how much room a file system has, and making a file there, one process at a time"},
-	{"far_knock.c", []string{"poll.h", "sys/socket.h", "unistd.h"}, "whether anything listens at an address"},
-	{"uri.c", []string{"arpa/inet.h", "netinet/in.h"}, "the address of this host that a far ring is reached by"},
-	{"far_link.c", []string{"sys/mman.h"}, "the copy of a ring, which no child inherits"},
-	{"far_ofi.c", []string{"poll.h"}, "waiting for libfabric's descriptors"},
-	{"far_region.h", []string{"pthread.h"}, "the thread that connects again"},
-	{"far_verbs.c", []string{"netdb.h", "poll.h"}, "resolving the target and waiting for the device's events"},
-	{"far_verbs.h", []string{"sys/socket.h"}, "the target's address"},
-	{"far_verbs_connect.c", []string{"fcntl.h"}, "an event channel that does not block"},
-	{"lib_ofi.c", []string{"dlfcn.h", "pthread.h", "signal.h", "sys/random.h", "sys/socket.h"},
-		"libfabric is loaded at run time, and must leave signals alone; its keys are random"},
-	{"lib_ofi.h", []string{"rdma/fabric.h", "rdma/fi_cm.h", "rdma/fi_domain.h", "rdma/fi_endpoint.h", "rdma/fi_eq.h", "rdma/fi_errno.h",
-		"rdma/fi_rma.h"}, "libfabric"},
-	{"lib_uring.c", []string{"dlfcn.h", "pthread.h"}, "liburing is loaded at run time"},
-	{"lib_uring.h", []string{"liburing.h"}, "liburing"},
-	{"lib_verbs.c", []string{"dlfcn.h", "pthread.h"}, "libibverbs and librdmacm are loaded at run time"},
-	{"lib_verbs.h", []string{"infiniband/verbs.h", "rdma/rdma_cma.h"}, "rdma-core"},
-	{"persist.c", []string{"cpuid.h", "immintrin.h", "pthread.h", "sys/mman.h"},
-		"flush instructions, chosen once by measuring over scratch memory"},
-	{"phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
+	{"admin/directory_admin.c", []string{"sys/random.h"}, "identity of a new region"},
+	{"admin/ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
+	{"agent/agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
+	{"agent/device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
+	{"agent/follow.c", []string{"poll.h", "pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks while a writer runs, and the bell that ends it"},
+	{"agent/renew.c", []string{"pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks for another grant while nobody waits for it, and the bell that ends it"},
+	{"agent/route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
+	{"base/clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
+	{"base/crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
+	{"base/phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
 		"the sampler thread asks PTP devices"},
-	{"position.c", []string{"fcntl.h", "inttypes.h", "libgen.h", "sys/file.h", "sys/stat.h", "unistd.h"}, "the file of a named consumer, and its lock"},
-	{"reader_members.h", []string{"pthread.h"}, "each member is opened by a thread of its own: one that does not answer holds up nobody"},
-	{"role_lock.c", []string{"fcntl.h"}, "locks of an open file"},
-	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
-	{"route_await.c", []string{"poll.h"}, "waiting for several regions at once"},
-	{"route.h", []string{"pthread.h"}, "a thread for each leg that is not waited for"},
-	{"route_open.c", []string{"sys/mman.h", "unistd.h"}, "memory of this process in which a leg's records wait"},
-	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
-	{"stats.c", []string{"fcntl.h", "sys/file.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
-	{"shared_beat.c", []string{"pthread.h"}, "the thread that appends heartbeats"},
-	{"store_reader.c", []string{"dirent.h"}, "a stream's directory in a store"},
-	{"store_scan.c", []string{"fcntl.h", "unistd.h"}, "segments of a store, read only"},
-	{"store_segment.c", []string{"fcntl.h", "sys/stat.h", "unistd.h"}, "segments of a store, read only"},
-	{"stream.h", []string{"immintrin.h"}, "64-byte registers, streaming stores and carry-less multiplication"},
-	{"target.h", []string{"pthread.h", "sys/socket.h"}, "one lock for rings, grants and connections; a peer's address"},
-	{"target_ofi.c", []string{"poll.h", "sys/eventfd.h", "unistd.h"}, "waiting for libfabric's descriptors"},
-	{"target_ofi_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
-	{"target_ofi_door.c", []string{"arpa/inet.h", "dirent.h", "poll.h", "sys/eventfd.h", "sys/socket.h", "sys/time.h"},
+	{"base/stats.c", []string{"fcntl.h", "sys/file.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
+	{"base/uri.c", []string{"arpa/inet.h", "netinet/in.h"}, "the address of this host that a far ring is reached by"},
+	{"far/knock.c", []string{"poll.h", "sys/socket.h", "unistd.h"}, "whether anything listens at an address"},
+	{"far/link.c", []string{"sys/mman.h"}, "the copy of a ring, which no child inherits"},
+	{"far/ofi.c", []string{"poll.h"}, "waiting for libfabric's descriptors"},
+	{"far/open.c", []string{"linux/futex.h", "pthread.h", "sys/random.h", "sys/syscall.h", "unistd.h"}, "the thread that connects again"},
+	{"far/region.c", []string{"pthread.h", "sys/mman.h"}, "the copy of a ring, and the thread that connects again"},
+	{"far/region.h", []string{"pthread.h"}, "the thread that connects again"},
+	{"far/verbs.c", []string{"netdb.h", "poll.h"}, "resolving the target and waiting for the device's events"},
+	{"far/verbs.h", []string{"sys/socket.h"}, "the target's address"},
+	{"far/verbs_connect.c", []string{"fcntl.h"}, "an event channel that does not block"},
+	{"history/position.c", []string{"fcntl.h", "inttypes.h", "libgen.h", "sys/file.h", "sys/stat.h", "unistd.h"}, "the file of a named consumer, and its lock"},
+	{"history/store_reader.c", []string{"dirent.h"}, "a stream's directory in a store"},
+	{"history/store_scan.c", []string{"fcntl.h", "unistd.h"}, "segments of a store, read only"},
+	{"history/store_segment.c", []string{"fcntl.h", "sys/stat.h", "unistd.h"}, "segments of a store, read only"},
+	{"log/reader_grant.c", []string{"pthread.h"}, "the owner of a reader gives another token while who connects again asks for it"},
+	{"log/shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
+	{"log/shared_beat.c", []string{"pthread.h"}, "the thread that appends heartbeats"},
+	{"log/terms.h", []string{"pthread.h"}, "what others set while a writer runs"},
+	{"log/writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
+	{"members/members.c", []string{"poll.h", "sys/mman.h"}, "waiting for several members at once; memory that all of them copy from"},
+	{"members/members.h", []string{"pthread.h"}, "a thread for each member"},
+	{"members/open.c", []string{"sys/mman.h", "sys/random.h"}, "memory that all members copy from; an identity for reconnects"},
+	{"members/reader.h", []string{"pthread.h"}, "each member is opened by a thread of its own: one that does not answer holds up nobody"},
+	{"region/disk_room.c", []string{"fcntl.h", "libgen.h", "sys/file.h", "sys/stat.h", "sys/statvfs.h", "unistd.h"}, "how much room a file system has, and making a file there, one process at a time"},
+	{"region/role_lock.c", []string{"fcntl.h"}, "locks of an open file"},
+	{"region/staging.c", []string{"sys/mman.h", "unistd.h"}, "memory in which a writer's records are put together"},
+	{"region/staging.h", []string{"pthread.h"}, "several members share one copy"},
+	{"ring/stream.h", []string{"immintrin.h"}, "64-byte registers, streaming stores and carry-less multiplication"},
+	{"route/await.c", []string{"poll.h"}, "waiting for several regions at once"},
+	{"route/open.c", []string{"sys/mman.h", "unistd.h"}, "memory of this process in which a leg's records wait"},
+	{"route/route.h", []string{"pthread.h"}, "a thread for each leg that is not waited for"},
+	{"target/network.c", []string{"arpa/inet.h"}, "a peer's address, to be compared"},
+	{"target/ofi.c", []string{"poll.h", "sys/eventfd.h", "unistd.h"}, "waiting for libfabric's descriptors"},
+	{"target/ofi_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
+	{"target/ofi_door.c", []string{"arpa/inet.h", "dirent.h", "poll.h", "sys/eventfd.h", "sys/socket.h", "sys/time.h"},
 		"the port it got, and a limit to how long its socket waits for a handshake"},
-	{"target_network.c", []string{"arpa/inet.h"}, "a peer's address, to be compared"},
-	{"target_refusals.c", []string{"arpa/inet.h"}, "a peer's address as text"},
-	{"target_verbs.c", []string{"arpa/inet.h", "fcntl.h", "netdb.h", "poll.h", "sys/eventfd.h", "unistd.h"}, "listening, and waiting for the device's events"},
-	{"target_verbs.h", []string{"pthread.h"}, "the thread of a listener"},
-	{"target_verbs_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
-	{"verbs_address.h", []string{"netdb.h"}, "addresses of a name"},
-	{"verbs_device.c", []string{"fcntl.h", "poll.h", "sys/resource.h"}, "events of a device, and the limit of locked memory"},
-	{"verbs_queue.c", []string{"sys/mman.h"}, "registered memory stays out of forked children"},
-	{"writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
+	{"target/refusals.c", []string{"arpa/inet.h"}, "a peer's address as text"},
+	{"target/target.h", []string{"pthread.h", "sys/socket.h"}, "one lock for rings, grants and connections; a peer's address"},
+	{"target/verbs.c", []string{"arpa/inet.h", "fcntl.h", "netdb.h", "poll.h", "sys/eventfd.h", "unistd.h"}, "listening, and waiting for the device's events"},
+	{"target/verbs.h", []string{"pthread.h"}, "the thread of a listener"},
+	{"target/verbs_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
+	{"wire/lib_ofi.c", []string{"dlfcn.h", "pthread.h", "signal.h", "sys/random.h", "sys/socket.h"},
+		"libfabric is loaded at run time, and must leave signals alone; its keys are random"},
+	{"wire/lib_ofi.h", []string{"rdma/fabric.h", "rdma/fi_cm.h", "rdma/fi_domain.h", "rdma/fi_endpoint.h", "rdma/fi_eq.h", "rdma/fi_errno.h",
+		"rdma/fi_rma.h"}, "libfabric"},
+	{"wire/lib_verbs.c", []string{"dlfcn.h", "pthread.h"}, "libibverbs and librdmacm are loaded at run time"},
+	{"wire/lib_verbs.h", []string{"infiniband/verbs.h", "rdma/rdma_cma.h"}, "rdma-core"},
+	{"wire/verbs_address.h", []string{"netdb.h"}, "addresses of a name"},
+	{"wire/verbs_device.c", []string{"fcntl.h", "poll.h", "sys/resource.h"}, "events of a device, and the limit of locked memory"},
+	{"wire/verbs_queue.c", []string{"sys/mman.h"}, "registered memory stays out of forked children"},
 }
 
 var includeLine = regexp.MustCompile(`(?m)^\s*#\s*include\s*<([^>]+)>`)
@@ -103,16 +96,117 @@ func allowedHeaders(name string) []string {
 	return plainHeaders
 }
 
-func TestIncludes_OnlyRegionsKnowDevices(t *testing.T) {
+// coreFolder holds the C core: a folder a room.
+const coreFolder = "rdma/src/"
+
+// roomOfCore gives the room of a file of the C core.
+func roomOfCore(name string) (room string, isCore bool) {
+	rest, isCore := strings.CutPrefix(name, coreFolder)
+	return path.Dir(rest), isCore
+}
+
+// coreArrows is the tree of docs/architecture.md for the C core: a room, and the rooms just below it. What these may include,
+// it may include as well.
+var coreArrows = map[string][]string{
+	"base":    {},
+	"ring":    {"base"},
+	"region":  {"ring"},
+	"mem":     {"region"},
+	"blocks":  {"region"},
+	"wire":    {"region"},
+	"far":     {"wire"},
+	"scan":    {"region"},
+	"log":     {"scan"},
+	"members": {"log"},
+	"admin":   {"scan"},
+	"route":   {"admin", "members"},
+	"agent":   {"route"},
+	"target":  {"mem", "scan", "wire"},
+	"history": {"members"},
+	"open":    {"agent", "blocks", "far", "mem"},
+}
+
+// below gives a room and all rooms below it. path holds the rooms on the way here.
+func below(t *testing.T, room string, path ...string) map[string]bool {
+	t.Helper()
+	if slices.Contains(path, room) {
+		t.Fatalf("coreArrows has a circle: %s", strings.Join(append(path, room), " → "))
+	}
+	rooms := map[string]bool{room: true}
+	for _, next := range coreArrows[room] {
+		for one := range below(t, next, append(slices.Clone(path), room)...) {
+			rooms[one] = true
+		}
+	}
+	return rooms
+}
+
+func TestIncludes_RoomsOfTheCoreFollowTheArrows(t *testing.T) {
+	seen := make(map[string]bool)
 	for _, f := range tracked(t, ".c", ".h") {
-		name := path.Base(f.path)
-		if path.Dir(f.path) != "rdma/src" || strings.HasPrefix(name, "region_") {
+		room, isCore := roomOfCore(f.path)
+		if !isCore {
 			continue
 		}
-		allowed := allowedHeaders(name)
+		seen[room] = true
+		if coreArrows[room] == nil {
+			t.Errorf("%s: rdma/src/%s is a new room: add it to docs/architecture.md and to coreArrows", f.path, room)
+			continue
+		}
+		allowed := below(t, room)
+		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
+			if to := path.Dir(match[1]); to != "farlog" && !allowed[to] {
+				t.Errorf("%s includes %q: %s stands on %v and what is below; pass the value in, call it by a table that the room "+
+					"above fills in (region_ops, region/kinds.h), or move the code", f.path, match[1], room, coreArrows[room])
+			}
+		}
+	}
+	for room := range coreArrows {
+		if !seen[room] {
+			t.Errorf("rdma/src/%s is in coreArrows but has no file: remove its line", room)
+		}
+	}
+}
+
+var mesonFile = regexp.MustCompile(`'([\w]+\.c)'`)
+
+// Go compiles what lies in a room's folder, meson what its list says.
+func TestIncludes_MesonListsTheRoomsFiles(t *testing.T) {
+	files := make(map[string][]string)
+	for _, f := range tracked(t, ".c") {
+		if room, isCore := roomOfCore(f.path); isCore {
+			files[room] = append(files[room], path.Base(f.path))
+		}
+	}
+	for _, f := range tracked(t, ".build") {
+		room, isCore := roomOfCore(f.path)
+		if !isCore || room == "." {
+			continue
+		}
+		var listed []string
+		for _, match := range mesonFile.FindAllStringSubmatch(string(f.content), -1) {
+			listed = append(listed, match[1])
+		}
+		if !slices.Equal(listed, files[room]) {
+			t.Errorf("%s lists %v; in its folder are %v: list these, in this order", f.path, listed, files[room])
+		}
+		delete(files, room)
+	}
+	for room := range files {
+		t.Errorf("rdma/src/%s has no meson.build: list its files in one", room)
+	}
+}
+
+func TestIncludes_OnlyMediaRoomsKnowDevices(t *testing.T) {
+	for _, f := range tracked(t, ".c", ".h") {
+		room, isCore := roomOfCore(f.path)
+		if !isCore || slices.Contains(mediaRooms, room) {
+			continue
+		}
+		allowed := allowedHeaders(strings.TrimPrefix(f.path, coreFolder))
 		for _, match := range includeLine.FindAllStringSubmatch(string(f.content), -1) {
 			if !slices.Contains(allowed, match[1]) {
-				t.Errorf("%s includes <%s>: devices belong into region_*.c; if this file truly needs it, add a line with the reason to "+
+				t.Errorf("%s includes <%s>: devices belong into rdma/src/mem and blocks; if this file truly needs it, add a line with the reason to "+
 					"extraHeaders", f.path, match[1])
 			}
 		}
@@ -122,11 +216,12 @@ func TestIncludes_OnlyRegionsKnowDevices(t *testing.T) {
 var localInclude = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"]+)"`)
 
 // pureFiles are arithmetic and bytes: they may include each other, the public header and nothing else of ours.
-var pureFiles = []string{"record.c", "record.h", "ring.h", "layout.h", "crc32c.c", "crc32c.h", "gather.h", "mutant.h", "farlog/farlog.h"}
+var pureFiles = []string{"ring/record.c", "ring/record.h", "ring/ring.h", "ring/layout.h", "base/crc32c.c", "base/crc32c.h",
+	"ring/gather.h", "base/mutant.h", "farlog/farlog.h"}
 
 func TestIncludes_ArithmeticKnowsNoMedia(t *testing.T) {
 	for _, f := range tracked(t, ".c", ".h") {
-		if path.Dir(f.path) != "rdma/src" || !slices.Contains(pureFiles, path.Base(f.path)) {
+		if _, isCore := roomOfCore(f.path); !isCore || !slices.Contains(pureFiles, strings.TrimPrefix(f.path, coreFolder)) {
 			continue
 		}
 		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
@@ -141,7 +236,7 @@ var printing = regexp.MustCompile(`\b(printf|puts|putchar|perror|fprintf|vprintf
 
 func TestIncludes_LibraryDoesNotPrint(t *testing.T) {
 	for _, f := range tracked(t, ".c", ".h") {
-		if path.Dir(f.path) != "rdma/src" {
+		if _, isCore := roomOfCore(f.path); !isCore {
 			continue
 		}
 		for i, line := range f.lines() {

@@ -20,15 +20,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "count.h"
 #include "drain.h"
-#include "far_verbs.h"
+#include "far/verbs.h"
 #include "farlog/farlog.h"
 #include "floor.h"
-#include "region_far.h"
-#include "stream.h"
-#include "writer.h"
+#include "far/open.h"
+#include "ring/stream.h"
+#include "log/writer.h"
 
 #define RING_LEN (0x3000u + (32u << 20))
 #define PAYLOAD_LEN 192u

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 #define PIECE_LEN (1u << 20)
 #define FILL_LEN (16ull << 20)

@@ -1,4 +1,4 @@
-/* consume.h -- libfarlog: a named live reader of a stream beside its drain: its history in a store joined to its ring. On top of farlog.h.
+/* consume.h -- libfarlog-history: a named live reader of a stream beside its drain: its history in a store joined to its ring. On top of farlog.h.
  *
  * A ring holds what is not yet drained. A consumer that is slower than writer and drain is overtaken there: it is told so, with the positions, and
  * takes what it missed from the store, where every drained record is, and goes on live. It holds no lock of the ring and writes nothing there: it slows down

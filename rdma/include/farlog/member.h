@@ -68,9 +68,9 @@ FARLOG_API int farlog_ring_accept_loss(const char *uri, struct farlog_error *err
 
 /* farlog_ring_cut -- accept that one ring has lost what was acknowledged from lsn on, which is where its opening
  * was refused as CORRUPT: a new epoch begins there, and what lies behind it is dropped. Until then no writer opens
- * it. Durable when it returns. Errors: INVALID (it has lost nothing that is known of, or its log ends elsewhere:
- * nothing was changed), UNSUPPORTED (several members), and those of farlog_writer_open. */
-FARLOG_API int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *error);
+ * it. Durable when it returns OK; else the ring may have been cut, and its opening then names a higher lsn, if any.
+ * Errors: INVALID (it has lost nothing that is known of, or its log ends elsewhere: nothing was changed), UNSUPPORTED (several members), and those of farlog_writer_open. */
+FARLOG_API int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,10 @@ struct farlog_route_options {
  * and as farlog_route_open. */
 FARLOG_API int farlog_route_open_name(const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error) FARLOG_MUST_CHECK;
 
+/* farlog_route_look_name -- whether there is such a route, by asking the agent alone: no grant is asked for and no leg is
+ * opened. Errors: NOT_FOUND, INVALID, IO, as above. Blocks for the agent 15 s at most. */
+FARLOG_API int farlog_route_look_name(const char *uri, struct farlog_error *error) FARLOG_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

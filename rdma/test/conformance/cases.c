@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "atomics.h"
-#include "clock.h"
-#include "layout.h"
-#include "record.h"
+#include "base/atomics.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "ring/record.h"
 
 struct place here;
 uint32_t level;

@@ -1,5 +1,6 @@
 /* entry.c -- who is let in: near, whoever opens the ring; far, who has a grant of its target, which is in this process. */
 #include "conformance.h"
+#include "base/err.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ bool entry_serve(struct place *place, const char *options)
 	struct farlog_error error = {0};
 
 	snprintf(place->uri, sizeof(place->uri), "%s/%s%s%s", farlog_target_uri(target), place->name, options[0] != '\0' ? "?" : "", options);
-	(void)farlog_target_forget(target, place->name, NULL); /* it need not have been there */
+	may_fail(farlog_target_forget(target, place->name, NULL)); /* it need not have been there */
 	return report(farlog_target_serve(target, place->name, place->region_uri, "tenant", &error), &error);
 }
 

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "atomics.h"
-#include "directory.h"
+#include "base/atomics.h"
+#include "region/directory.h"
 
 #define PACKED_LEN (DIRECTORY_LEN + 5ull * SIZE)
 

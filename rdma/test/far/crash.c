@@ -13,9 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "far_wire.h"
-#include "mutant.h"
-#include "region_fault.h"
+#include "wire/wire.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
 
 #define MEMORY "far-crash"
 #define URI "fault:" MEMORY

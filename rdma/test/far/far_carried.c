@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "far_links.h"
-#include "far_ofi.h"
+#include "far/ofi.h"
 
 #define SPAN_OFF (LAYOUT_DATA_OFF + 8192u)
 #define MARK 0x5A5A5A5A5A5A5A5Aull

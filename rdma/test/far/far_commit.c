@@ -23,11 +23,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "crc32c.h"
-#include "far.h"
-#include "persist.h"
-#include "target_ofi.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "far/far.h"
+#include "mem/persist.h"
+#include "target/ofi.h"
 
 #define PLACE_COUNT_MAX 4u /* the processor has four breakpoints */
 #define EVENT_COUNT_MAX 64u

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "atomics.h"
-#include "clock.h"
+#include "base/atomics.h"
+#include "base/clock.h"
 #include "far_test.h"
 
 #define ROUNDS 3u

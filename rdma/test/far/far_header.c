@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "far_links.h"
 
 /* reaches_not -- by this piece's key the role does not write there: the target ends the connection, and nothing has changed. */

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "crc32c.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
 #include "far_links.h"
-#include "lib_ofi.h"
+#include "wire/lib_ofi.h"
 
 #define STRANGER_COUNT 40u
 

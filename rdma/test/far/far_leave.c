@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "far_test.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define ROUND_COUNT 4u
 #define GRANT_COUNT 50u             /* of writers in advance: nothing lies between a close and the opening behind it */

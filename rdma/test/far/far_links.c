@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "crc32c.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
 
 int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch,
 	uint16_t version, uint64_t timeout_ns)

@@ -2,7 +2,7 @@
 #ifndef FARLOG_TEST_FAR_LINKS_H
 #define FARLOG_TEST_FAR_LINKS_H
 
-#include "far.h"
+#include "far/far.h"
 #include "far_test.h"
 
 #define TIMEOUT_NS 500000000u

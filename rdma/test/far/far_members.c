@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "far_test.h"
-#include "region_members.h"
-#include "writer.h"
+#include "members/members.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define EPOCH 2u

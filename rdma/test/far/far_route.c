@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "far_test.h"
 #include "farlog/route.h"
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
 
 #define BLOCK_COUNT 8u
 #define BLOCK_LEN 100u

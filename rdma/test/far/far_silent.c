@@ -8,15 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "far_links.h"
-#include "far_ofi.h"
+#include "far/ofi.h"
 #include "held_wire.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_far.h"
-#include "region_members.h"
-#include "writer.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "far/open.h"
+#include "members/members.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define SILENT 2u /* the one that is, by its index */

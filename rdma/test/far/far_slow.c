@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "far_links.h"
-#include "far_ofi.h"
-#include "target.h"
-#include "writer.h"
+#include "far/ofi.h"
+#include "target/target.h"
+#include "log/writer.h"
 
 #define SOON_NS 5000000000ull /* for what is not to wait for the gate, on a busy machine */
 #define SMALL_BYTES (256u << 10)

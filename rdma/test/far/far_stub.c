@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "atomics.h"
+#include "base/atomics.h"
 #include "far_links.h"
-#include "lib_ofi.h"
+#include "wire/lib_ofi.h"
 
 #define STUB_URI "ofi:tcp://127.0.0.1:0"
 #define TURN_MS 50

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "record.h"
+#include "ring/record.h"
 
 #define BUFFER_LEN (64u << 10)
 #define CYCLE_COUNT 1000u
@@ -547,7 +547,9 @@ static const struct {
 	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
 	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
 	{"formatted_anew", test_formatted_anew}, {"slow_member", test_slow_member}, {"fenced_members", test_fenced_members},
-	{"fenced_under_way", test_fenced_under_way}, {"rails", test_rails}, {"silent", test_silent},
+	{"fenced_under_way", test_fenced_under_way}, {"kept_by_one", test_kept_by_one},
+	{"comeback_members", test_comeback_members}, {"comeback_head", test_comeback_head}, {"comeback_ring", test_comeback_ring},
+	{"rails", test_rails}, {"silent", test_silent},
 	{"wakeup_late", test_wakeup_late}, {"wakeup_taken", test_wakeup_taken}, {"wakeup_sleepers", test_wakeup_sleepers},
 	{"wakeup_worker", test_wakeup_worker},
 };

@@ -66,6 +66,10 @@ void test_slow(void);     /* far_slow.c */
 void test_slow_member(void);    /* far_members.c */
 void test_fenced_members(void); /* far_members.c */
 void test_fenced_under_way(void);
+void test_kept_by_one(void); /* far_kept.c */
+void test_comeback_members(void); /* far_comeback.c */
+void test_comeback_head(void);
+void test_comeback_ring(void);
 void test_rails(void); /* far_members.c */
 void test_silent(void);   /* far_silent.c */
 void test_twins(void);    /* far_twins.c */

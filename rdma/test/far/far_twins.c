@@ -2,10 +2,10 @@
  * newer one has released. */
 #include <pthread.h>
 
-#include "atomics.h"
-#include "clock.h"
+#include "base/atomics.h"
+#include "base/clock.h"
 #include "far_test.h"
-#include "record.h"
+#include "ring/record.h"
 
 #define RECORD_COUNT 40u
 #define TWIN_COUNT 2u

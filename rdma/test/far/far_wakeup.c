@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "atomics.h"
-#include "clock.h"
+#include "base/atomics.h"
+#include "base/clock.h"
 #include "far_links.h"
-#include "far_ofi.h"
+#include "far/ofi.h"
 #include "farlog/reader_waits.h"
-#include "target_ofi.h"
-#include "writer.h"
+#include "target/ofi.h"
+#include "log/writer.h"
 
 #define RECORD_COUNT 200u
 #define ROUND_COUNT 50u

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "far_test.h"
-#include "region_far.h"
-#include "writer.h"
+#include "far/open.h"
+#include "log/writer.h"
 
 #define DEADLINE_NS 5000000000ull
 

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "atomics.h"
+#include "base/atomics.h"
 
 #define LOOK_MS 2
 

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "atomics.h"
+#include "base/atomics.h"
 #include "farlog/refusals.h"
-#include "region_fault.h"
-#include "target_ofi.h"
+#include "mem/fault.h"
+#include "target/ofi.h"
 
 bool host_start(struct host *host, const char *listen_uri)
 {

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "clock.h"
-#include "crc32c.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
 
 farlog_target *pair_target;
 char pair_directory[] = "/dev/shm/farlog-verbs-XXXXXX";

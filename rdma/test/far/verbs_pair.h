@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "far_verbs.h"
-#include "target_verbs.h"
+#include "far/verbs.h"
+#include "target/verbs.h"
 
 #define SIZE (0x3000u + (2u << 20)) /* of every ring */
 #define WAIT_NS 20000000000u

@@ -5,7 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "farlog/tails.h"
 #include "verbs_pair.h"
 
@@ -390,7 +391,7 @@ static void silent_client_loses_its_role(void)
 
 	pair_condition = "silent client";
 	CHECK(pair_counters("costs").drain_count == 1);
-	verbs_queue_stop(&((struct verbs_link *)link)->queue);
+	may_fail(verbs_queue_stop(&((struct verbs_link *)link)->queue));
 	while (pair_counters("costs").drain_count != 0 && clock_monotonic_ns() < until_ns)
 		usleep(1000);
 	CHECK(pair_counters("costs").drain_count == 0);
@@ -442,7 +443,7 @@ int append_until_killed(const char *uri, const char *text)
 	if (farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
 		return 1;
 	for (;;)
-		(void)farlog_try_append(writer, &entry, &position);
+		may_fail(farlog_try_append(writer, &entry, &position));
 }
 
 /* refuse_hello -- the target's own words reach the client over the connection manager, and nobody is let in. */

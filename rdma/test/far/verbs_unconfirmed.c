@@ -2,7 +2,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "verbs_pair.h"
 
 #define SPOT (LINE + (1u << 20)) /* no record comes that far here */
@@ -39,7 +40,7 @@ static bool has_landed(struct far_link *link, uint8_t value)
 	uint64_t until_ns = clock_after_ns(200000000u);
 
 	memset(link->copy + SPOT, value, 64);
-	(void)link->ops->persist(link, &span, 1, value);
+	may_fail(link->ops->persist(link, &span, 1, value));
 	while (pair_ring_bytes("unconfirmed")[SPOT] != value && clock_monotonic_ns() < until_ns)
 		usleep(1000);
 	return pair_ring_bytes("unconfirmed")[SPOT] == value;

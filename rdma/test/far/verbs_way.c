@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "verbs_pair.h"
 
 /* query -- what the device has for a queue pair. */

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "runs.h"
 #include "world.h"
 
@@ -196,7 +197,7 @@ int main(int argc, char **argv)
 	int result;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	clock_start(); /* one sampler for all writers, so that opening one does not wait for its first sample */
+	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--blocks") == 0) {
 		memory = &memory_of_blocks;
 		argc--;

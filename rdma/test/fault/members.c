@@ -11,13 +11,13 @@
  * usage: members [--mutants]; SEED=n, RUNS=n (10000), RUN=n one of them, TRACE=1. */
 #include <stdlib.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "members_world.h"
-#include "mutant.h"
-#include "region_fault.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
 #include "runs.h"
-#include "superblock.h"
-#include "writer.h"
+#include "region/superblock.h"
+#include "log/writer.h"
 
 #define RUNS_DEFAULT 10000u
 #define RUNS_OF_A_MUTANT 10000u
@@ -295,6 +295,7 @@ static void play_first_cut(void)
 static const struct runs_mutant mutants[] = {
 	{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 14},
 	{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 16},
+	{MUTANT_COUNTED_UNTOLD, "a member counts before it was told the epoch", 4},
 	{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 4},
 	{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 5},
 	{MUTANT_LONGEST_LOG, "the longest log without epoch order", 8},

@@ -2,10 +2,10 @@
  *
  * Whatever was given out once is in the store for good: it is never given out as anything else, and what was acknowledged is given out as that. A writer's process may end,
  * and another one open, while the drain goes on. Its host has its own time. */
-#include "clock.h"
+#include "base/clock.h"
 #include "members_world.h"
-#include "region_fault.h"
-#include "superblock.h"
+#include "mem/fault.h"
+#include "region/superblock.h"
 
 #define LOOK_NS 25000000u     /* a little longer than a reader waits before it looks at all members again */
 #define REOPEN_NS 2600000000u /* and before it opens one anew, and looks whether it is open */

@@ -1,9 +1,10 @@
 /* members_replace.c -- rings that are put in the place of a member's for good, in members.c: as the control plane does, and what may come of it. */
 #include "farlog/replace.h"
+#include "base/err.h"
 #include "members_world.h"
-#include "region_fault.h"
-#include "superblock.h"
-#include "writer.h"
+#include "mem/fault.h"
+#include "region/superblock.h"
+#include "log/writer.h"
 
 /* put_ring -- a new one in the place of the member's. */
 static void put_ring(unsigned i)
@@ -15,7 +16,7 @@ static void put_ring(unsigned i)
 	snprintf(world.names[i], sizeof(world.names[i]), "swap-%u", ++world.swap_count);
 	snprintf(world.uris[i], sizeof(world.uris[i]), "fault:swap-%u", world.swap_count);
 	make_ring(world.uris[i], world.names[i], world.is_remote[i]);
-	(void)farlog_ring_fence(world.uris[i], world.granted, NULL);
+	may_fail(farlog_ring_fence(world.uris[i], world.granted, NULL));
 	name_all();
 	world.swaps++;
 	TRACE("member %u is %s\n", i + 1, world.uris[i]);
@@ -94,7 +95,7 @@ static void forget(const char *name, const char *uri)
 	if (region_open(uri, &ask, &region, NULL) != FARLOG_OK)
 		return;
 	region->ops->write(region, 0, former, world.config.size_bytes);
-	(void)region_persist_wait(region, &span, 1);
+	may_fail(region_persist_wait(region, &span, 1));
 	region->ops->close(region);
 	TRACE("%s is as it was\n", uri);
 }

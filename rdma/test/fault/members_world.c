@@ -1,11 +1,12 @@
 /* members_world.c -- what happens to members and writers in members.c, and what must hold whenever a writer is answered or opens. */
 #include "members_world.h"
 
-#include "clock.h"
-#include "crc32c.h"
-#include "region_fault.h"
-#include "superblock.h"
-#include "writer.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "log/writer.h"
+#include "mem/fault.h"
+#include "region/superblock.h"
 
 struct members_world world;
 
@@ -73,7 +74,7 @@ static void replace(unsigned i)
 	if (farlog_ring_format(world.uris[i], &world.config, NULL) != FARLOG_OK)
 		FAIL("format %s anew", world.uris[i]);
 	if (world.granted > 0) /* who makes a ring for a stream lets none of before into it: these have the uuid of the one that is lost, and would not take this one */
-		(void)farlog_ring_fence(world.uris[i], world.granted, NULL);
+		may_fail(farlog_ring_fence(world.uris[i], world.granted, NULL));
 	farlog_fault_set_slowness(world.names[i], 128);
 	farlog_fault_set_away(world.names[i], world.is_away[i]);
 }
@@ -127,22 +128,40 @@ const char *name_known(const struct farlog_writer *writer, unsigned i)
 	return strchr(member->is_replaced ? member->next.uri : member->ring.uri, ':') + 1;
 }
 
-/* check_copies -- what was just acknowledged is durable on as many members as was said. Bits of those. */
+/* durable_epoch -- that a ring knows, also behind a power cut. */
+static uint32_t durable_epoch(const char *name)
+{
+	struct superblock slot;
+	uint32_t epoch = 0;
+
+	for (unsigned at = 0; at < 2; at++) {
+		farlog_fault_media(name, at == 0 ? LAYOUT_SUPERBLOCK_A_OFF : LAYOUT_SUPERBLOCK_B_OFF, &slot, sizeof(slot));
+		if (slot.writer_epoch > epoch && slot.crc32c == crc32c_update(0, &slot, offsetof(struct superblock, crc32c)))
+			epoch = slot.writer_epoch;
+	}
+	return epoch;
+}
+
+/* check_copies -- what was just acknowledged is durable on as many members as was said, and these know the epoch, durably: one
+ * that does not is not asked for the log. Bits of all that have it. */
 static unsigned check_copies(const struct farlog_writer *writer, const struct farlog_position *position)
 {
 	uint64_t off = LAYOUT_DATA_OFF + position->lsn % writer->identity.capacity;
 	uint64_t len = position->end_lsn - position->lsn;
 	uint8_t there[4096];
 	unsigned holders = 0;
+	unsigned told = 0;
 	unsigned count;
 
 	for (unsigned i = 0; i < world.count; i++) {
 		farlog_fault_media(name_known(writer, i), off, there, len);
 		holders |= (unsigned)(memcmp(there, writer->region->base + off, len) == 0) << i;
+		told |= (unsigned)(durable_epoch(name_known(writer, i)) >= writer->epoch) << i;
 	}
-	count = (unsigned)__builtin_popcount(holders);
+	count = (unsigned)__builtin_popcount(holders & told);
 	if (count < position->copies || position->copies < world.needed)
-		FAIL("COPIES: lsn %lu was acknowledged with %u copies of %u needed, and is durable on %u", position->lsn, position->copies, world.needed, count);
+		FAIL("COPIES: lsn %lu was acknowledged with %u copies of %u needed, and is durable on %u that know the epoch", position->lsn, position->copies,
+			world.needed, count);
 	return holders;
 }
 
@@ -170,7 +189,7 @@ void append(struct side *side)
 	int result;
 
 	if (below(4) == 0) {
-		(void)farlog_submit(side->writer, &entry, &position); /* its outcome is nobody's business */
+		may_fail(farlog_submit(side->writer, &entry, &position)); /* its outcome is nobody's business */
 		payload[0] = world.next_id++;
 	}
 	result = farlog_append(side->writer, &entry, DEADLINE_NS, &position);
@@ -203,7 +222,7 @@ void tend(struct side *side)
 		return;
 	members_tend(side->writer->region);
 	if (below(2))
-		(void)side->writer->region->ops->poll(side->writer->region);
+		may_fail(side->writer->region->ops->poll(side->writer->region));
 	for (unsigned i = 0; i < members_of(side->writer->region)->count; i++)
 		world.joins += members_of(side->writer->region)->members[i].rejoin_count > 0;
 	check_taken(side->writer);
@@ -315,24 +334,11 @@ bool knows_epoch(unsigned i)
 	return is_known;
 }
 
-/* knows_durably -- also behind a power cut. */
-static bool knows_durably(unsigned i)
-{
-	struct superblock slot;
-	bool is_known = false;
-
-	for (unsigned at = 0; at < 2; at++) {
-		farlog_fault_media(world.names[i], at == 0 ? LAYOUT_SUPERBLOCK_A_OFF : LAYOUT_SUPERBLOCK_B_OFF, &slot, sizeof(slot));
-		is_known |= slot.writer_epoch != 0 && slot.crc32c == crc32c_update(0, &slot, offsetof(struct superblock, crc32c));
-	}
-	return is_known;
-}
-
 /* do_others_know -- R4: too few would be left who know what was acknowledged, where another ring knows no epoch either: it is new itself, or missed all of them. */
 bool do_others_know(unsigned i)
 {
 	for (unsigned other = 0; other < world.count; other++)
-		if (other != i && !knows_durably(other))
+		if (other != i && durable_epoch(world.names[other]) == 0)
 			return false;
 	return true;
 }

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layout.h"
-#include "record.h"
-#include "region_members.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "members/members.h"
 
 #define ACKED_COUNT_MAX 4096u
 #define STORED_COUNT_MAX 8192u

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "farlog/heartbeat.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "route.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
+#include "route/route.h"
 #include "runs.h"
 
 #define RUNS_DEFAULT 400u
@@ -361,7 +362,7 @@ static void step(void)
 		break;
 	case 5:
 		TRACE("heartbeat\n");
-		(void)farlog_route_heartbeat(world.route, DEADLINE_NS);
+		may_fail(farlog_route_heartbeat(world.route, DEADLINE_NS));
 		break;
 	case 6: case 7: case 8: case 9:
 		tear_down();
@@ -467,7 +468,7 @@ static void play_gap(uint64_t seed)
 		set_away(0, below(2) == 0);
 		for (uint64_t left = below(900); left > 0; left--) {
 			number = ++offered;
-			(void)farlog_route_append(world.route, &entry, 0, 0, &position);
+			may_fail(farlog_route_append(world.route, &entry, 0, 0, &position));
 			taken += position.dropped == 0;
 		}
 		set_away(0, false);
@@ -475,10 +476,10 @@ static void play_gap(uint64_t seed)
 			if (world.route->legs[0].far == NULL)
 				farlog_fault_exorcise(world.legs[0].far_name);
 			drain(0);
-			(void)farlog_route_catch_up(world.route, 1000000);
+			may_fail(farlog_route_catch_up(world.route, 1000000));
 		}
 	}
-	(void)farlog_route_stats(world.route, 0, &stats);
+	may_fail(farlog_route_stats(world.route, 0, &stats));
 	told = world.route->legs[0].gap.count;
 	bury();
 	drain(0);

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "mutant.h"
-#include "region_fault.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
 
 uint64_t runs_number(const char *name, uint64_t otherwise)
 {
@@ -63,7 +64,7 @@ int runs_main(const struct runs *runs, int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%s: SEED=%lu\n", runs->name, seed);
-	clock_start();
+	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return play_mutants(runs, seed);
 	has_failed = play(runs, seed, runs_number("RUNS", runs->run_count), (int)runs_number("MUTANT", 0), &run);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "calls.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "runs.h"
 #include "sweep_world.h"
 
@@ -56,6 +56,12 @@ static bool make_images(const struct kind *kind)
 	if (drain_ring(numbers, &count) != FARLOG_OK || count != RECORDS)
 		return false;
 	keep_files(START_DRAINED);
+	if (kind->file_count > 1)
+		return true;
+	put_files(START_LEFT);
+	if (damage_record() != FARLOG_OK)
+		return false;
+	keep_files(START_DAMAGED);
 	return true;
 }
 
@@ -79,7 +85,7 @@ static unsigned play_one(const struct scenario *scenario, enum calls_kind failur
 	memset(run.is_absent, 0, sizeof(run.is_absent));
 	memset(&run.error, 0, sizeof(run.error));
 	run.failure[0] = '\0';
-	for (unsigned i = 1; scenario->start == START_LEFT && i <= RECORDS; i++)
+	for (unsigned i = 1; scenario->start != START_NONE && scenario->start != START_DRAINED && i <= RECORDS; i++)
 		run.is_acked[i] = true;
 	put_files(scenario->start);
 	alarm(HANG_S);

@@ -1,8 +1,9 @@
 /* sweep_scenarios.c -- what the sweep plays while a call fails, and what must hold behind it. See sweep_world.h. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "err.h"
+#include "base/err.h"
 #include "farlog/former.h"
 #include "farlog/member.h"
 #include "sweep_world.h"
@@ -121,6 +122,38 @@ static struct farlog_former former;
 static int run_former(void)
 {
 	return farlog_ring_former(run.uri, &former, &run.error);
+}
+
+static int run_cut(void)
+{
+	return farlog_ring_cut(run.uri, images.damaged_lsn, &run.error);
+}
+
+/* take_over -- by an epoch that leaves room between: who held the ring is fenced first. */
+static int take_over(uint32_t epoch, uint64_t first)
+{
+	struct farlog_writer_config config = sweep_writer;
+	int result = farlog_ring_fence(run.uri, epoch, &run.error);
+	farlog_writer *writer;
+	int closed;
+
+	if (living != NULL)
+		may_fail(close_living()); /* it is fenced, or the fence failed */
+	if (result != FARLOG_OK)
+		return result;
+	config.epoch = epoch;
+	result = farlog_writer_open(run.uri, &config, &writer, &run.error);
+	if (result != FARLOG_OK)
+		return result;
+	for (unsigned i = 0; i < APPENDS && result == FARLOG_OK; i++)
+		result = append_one(writer, first + i);
+	closed = farlog_writer_close(writer);
+	return result != FARLOG_OK ? result : closed;
+}
+
+static int run_takeover(void)
+{
+	return take_over(5, RECORDS + 2);
 }
 
 /* other_uri -- of a second ring in the directory. */
@@ -243,6 +276,59 @@ static void judge_fence(int result)
 		judge_records(0, NULL);
 }
 
+/* judge_takeover -- whoever comes with a lower epoch is refused, by the fence or by the epoch that was opened. */
+static void judge_takeover(int result)
+{
+	struct farlog_writer_config config = sweep_writer;
+	farlog_writer *writer;
+	int lower;
+
+	if (result != FARLOG_OK && (result = take_over(6, RECORDS + 2 + APPENDS)) != FARLOG_OK) {
+		FAIL("taken over once more: %s: %s", farlog_result_name(result), run.error.text);
+		return;
+	}
+	config.epoch = 4;
+	lower = farlog_writer_open(run.uri, &config, &writer, &run.error);
+	if (lower == FARLOG_OK)
+		may_fail(farlog_writer_close(writer)); /* it should not have been opened */
+	if (lower != FARLOG_FENCED)
+		FAIL("a writer of epoch 4 opens a ring that epoch 5 took over: %s", farlog_result_name(lower));
+	else
+		judge_records(0, NULL);
+}
+
+/* cut_again -- where the opening says, if it is refused: the new epoch may have begun when the call failed. */
+static int cut_again(void)
+{
+	static const char place[] = "the record at lsn ";
+	farlog_writer *writer;
+	int result = farlog_writer_open(run.uri, &sweep_writer, &writer, &run.error);
+	const char *found = strstr(run.error.text, place);
+
+	if (result == FARLOG_OK)
+		return farlog_writer_close(writer);
+	if (result != FARLOG_CORRUPT || found == NULL)
+		return result;
+	return farlog_ring_cut(run.uri, strtoull(found + strlen(place), NULL, 10), &run.error);
+}
+
+/* judge_cut -- what lies below the place is kept, what lies from there on is dropped, and by nothing but a cut. */
+static void judge_cut(int result)
+{
+	for (unsigned i = DAMAGED_RECORD; i <= RECORDS; i++) {
+		run.is_acked[i] = false;
+		run.is_absent[i] = true;
+	}
+	if (result != FARLOG_OK)
+		result = cut_again();
+	if (result == FARLOG_OK)
+		result = append_some(RECORDS + 1, 1, true);
+	if (result != FARLOG_OK)
+		FAIL("cut once more, and appended: %s: %s", farlog_result_name(result), run.error.text);
+	else
+		judge_records(0, NULL);
+}
+
 static void judge_inspect(int result)
 {
 	if (result == FARLOG_OK && seen.lag_records != images.lag_records)
@@ -299,6 +385,8 @@ const struct scenario scenarios[] = {
 	{"append beside a failing member", START_LEFT, run_append_living, judge_spared, SPARE, open_living},
 	{"fence a living writer", START_LEFT, run_fence, judge_fence_living, NEAR, open_living},
 	{"accept loss", START_LEFT, run_accept_loss, judge_left, NEAR, NULL},
+	{"take over", START_LEFT, run_takeover, judge_takeover, NEAR, open_living},
+	{"cut", START_DAMAGED, run_cut, judge_cut, NEAR, NULL},
 	{"former", START_LEFT, run_former, judge_former, NEAR, NULL},
 	{"make a second ring", START_LEFT, run_second, judge_second, MANY, NULL},
 	{NULL, START_NONE, NULL, NULL, 0, NULL},

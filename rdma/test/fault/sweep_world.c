@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "record.h"
+#include "ring/record.h"
 
 struct run run;
 struct images images;
@@ -99,6 +99,51 @@ int drain_ring(uint64_t numbers[NUMBERS], unsigned *count)
 	if (result == FARLOG_NOT_YET)
 		result = *count > 0 ? farlog_reader_release(reader, last.next_lsn, last.next_seq, last.last_epoch) : FARLOG_OK;
 	farlog_reader_close(reader);
+	return result;
+}
+
+/* find_record -- the header of a record that is its number, as a reader gives it. */
+static int find_record(uint64_t number, struct record_header *header)
+{
+	static uint8_t buf[RING_SIZE];
+	farlog_reader *reader;
+	struct farlog_batch batch;
+	int result = farlog_reader_open(run.uri, NULL, &reader, &run.error);
+	bool is_found = false;
+
+	if (result != FARLOG_OK)
+		return result;
+	result = farlog_reader_read(reader, buf, sizeof(buf), &batch);
+	for (uint64_t off = 0; result == FARLOG_OK && !is_found && off < batch.len;) {
+		memcpy(header, buf + off, sizeof(*header));
+		is_found = header->flags == 0 && memcmp(buf + off + RECORD_HEADER_LEN, &number, sizeof(number)) == 0;
+		off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, 0, header->payload_len);
+	}
+	farlog_reader_close(reader);
+	return result == FARLOG_OK && !is_found ? FARLOG_NOT_FOUND : result;
+}
+
+int damage_record(void)
+{
+	struct record_header header;
+	int result = append_some(0, 0, true);
+	uint8_t *found;
+	int fd;
+
+	if (result == FARLOG_OK)
+		result = find_record(DAMAGED_RECORD, &header);
+	if (result != FARLOG_OK)
+		return result;
+	images.damaged_lsn = header.lsn;
+	keep_files(START_DAMAGED);
+	found = memmem(images.bytes[START_DAMAGED][0], images.lens[START_DAMAGED][0], &header, sizeof(header));
+	if (found == NULL)
+		return FARLOG_NOT_FOUND;
+	found[RECORD_HEADER_LEN] ^= 0x40;
+	fd = open(run.paths[0], O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || pwrite(fd, found, RECORD_HEADER_LEN + 1, found - (uint8_t *)images.bytes[START_DAMAGED][0]) < 0)
+		result = FARLOG_IO;
+	close(fd);
 	return result;
 }
 

@@ -10,6 +10,7 @@
 #define RING_SIZE (256u << 10)
 #define RECORDS 20u  /* that a ring was left with */
 #define APPENDS 6u   /* more, in a scenario */
+#define DAMAGED_RECORD 8u
 #define NUMBERS 64u  /* records are numbered below this */
 #define HANG_S 120u  /* no deadline of the product is near it */
 #define MEMBERS_MAX 2u
@@ -22,7 +23,13 @@
 #define NEAR (ONE | MANY | DEVICE)
 
 /* What a ring is when a run begins. */
-enum start { START_NONE, START_LEFT, START_DRAINED, START_COUNT };
+enum start {
+	START_NONE,
+	START_LEFT,
+	START_DRAINED,
+	START_DAMAGED, /* as it was left, and record DAMAGED_RECORD cannot be read */
+	START_COUNT,
+};
 
 struct kind {
 	const char *name;
@@ -51,6 +58,7 @@ struct images {
 	void *bytes[START_COUNT][MEMBERS_MAX];
 	size_t lens[START_COUNT][MEMBERS_MAX];
 	uint64_t lag_records; /* of a ring that was left */
+	uint64_t damaged_lsn; /* of the record that cannot be read */
 };
 
 extern struct run run;
@@ -74,6 +82,10 @@ void name_files(const struct kind *kind);
 void remove_files(void);
 void put_files(enum start start);
 void keep_files(enum start start);
+
+/* damage_record -- of a ring that was left: one byte of a record in its file, of which the epoch that a writer has begun
+ * behind it tells that it was acknowledged. */
+int damage_record(void);
 
 /* A scenario: what is done while a call fails, and what must hold then. */
 struct scenario {

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "block_fault.h"
-#include "clock.h"
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mutant.h"
+#include "blocks/fault.h"
+#include "mem/fault.h"
+#include "ring/layout.h"
+#include "ring/record.h"
 #include "runs.h"
 
 #define NAME "takeover-blocks"
@@ -197,7 +198,7 @@ static void take_over(void)
 		uint64_t durable_lsn;
 
 		for (uint64_t count = 1 + below(12); count > 0; count--)
-			farlog_poll(former->writer, &durable_lsn); /* the look before it comes back, and it goes out */
+			may_fail(farlog_poll(former->writer, &durable_lsn)); /* the look before it comes back, and it goes out */
 	}
 	if (below(2))
 		farlog_block_call(NAME, below(60), go_on_inside, former);
@@ -230,8 +231,8 @@ static void restart(void)
 
 	settle_open(&world.now);
 	for (unsigned i = 0; i < 100; i++) {
-		farlog_poll(world.now.writer, &durable_lsn);
-		farlog_poll(world.former.writer, &durable_lsn);
+		may_fail(farlog_poll(world.now.writer, &durable_lsn));
+		may_fail(farlog_poll(world.former.writer, &durable_lsn));
 	}
 	farlog_block_restart(NAME);
 	world.is_restarted = true;
@@ -355,7 +356,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("takeover: SEED=%lu\n", seed);
-	clock_start();
+	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return run_mutants(seed);
 	has_failed = play(seed, round_count, (int)runs_number("MUTANT", 0), &round);

@@ -1,4 +1,5 @@
 /* world.c -- the life of one ring in a crash test. */
+#include "base/err.h"
 #include "world.h"
 
 #include <stdarg.h>
@@ -72,7 +73,7 @@ static void die_in_format(struct world *world, const struct farlog_ring_config *
 	int result;
 
 	memory->arm(WORLD_NAME, below(world, 12));
-	farlog_ring_format(memory->uri, config, NULL);
+	may_fail(farlog_ring_format(memory->uri, config, NULL));
 	memory->crash(WORLD_NAME);
 	result = farlog_writer_open(memory->uri, &(struct farlog_writer_config){.counters_dir = ""}, &writer, NULL);
 	if (result != FARLOG_OK && result != FARLOG_NOT_A_RING && result != FARLOG_CORRUPT)

@@ -2,12 +2,12 @@
 #ifndef FARLOG_TEST_WORLD_H
 #define FARLOG_TEST_WORLD_H
 
-#include "block_fault.h"
-#include "mutant.h"
+#include "blocks/fault.h"
+#include "base/mutant.h"
 #include "oracle.h"
-#include "region_fault.h"
-#include "region_fault_file.h"
-#include "writer.h"
+#include "mem/fault.h"
+#include "mem/fault_file.h"
+#include "log/writer.h"
 
 #define WORLD_NAME "crash"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "crc32c.h"
-#include "record.h"
+#include "base/crc32c.h"
+#include "ring/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

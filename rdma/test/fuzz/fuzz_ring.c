@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "crc32c.h"
-#include "layout.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "ring/layout.h"
 #include "farlog/farlog.h"
 
 #define CAPACITY (16u << 10)

@@ -4,8 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "reader_members.h"
+#include "base/clock.h"
+#include "members/reader.h"
 #include "unit.h"
 
 #define PATH_COUNT_MAX 512
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0); /* what a sanitizer ends has told which test it was in */
 	printf("unit: SEED=%lu\n", random_state);
 	atexit(remove_paths);
-	clock_start(); /* one sampler for all, so that each opening does not wait for its first sample */
+	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
 #define RUN(name)                                                                                     \
 	if (argc < 2 || strcmp(argv[1], #name) == 0) {                                                    \
 		struct group_result result = group_##name();                                                  \

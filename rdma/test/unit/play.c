@@ -5,11 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "crc32c.h"
-#include "layout.h"
-#include "persist.h"
+#include "base/crc32c.h"
+#include "ring/layout.h"
+#include "mem/persist.h"
 #include "play.h"
-#include "record.h"
+#include "ring/record.h"
 
 #define BEHIND_LEN 512u     /* looked at behind a record */
 #define EDGE_LEN (64u << 10) /* of memory between two pages that may not be touched */

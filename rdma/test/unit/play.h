@@ -3,7 +3,7 @@
 #define FARLOG_TEST_PLAY_H
 
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define CAPACITY (128u << 10)
 #define RECORD_LEN_MAX (32u << 10)

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "crc32c.h"
+#include "base/crc32c.h"
 
 static uint8_t batch_bytes[1 << 20];
 

@@ -2,7 +2,7 @@
 #ifndef FARLOG_TEST_SEGMENTS_H
 #define FARLOG_TEST_SEGMENTS_H
 
-#include "store_segment.h"
+#include "history/store_segment.h"
 #include "unit.h"
 
 struct segments {

@@ -3,7 +3,7 @@
 #define FARLOG_TEST_SITE_H
 
 #include "farlog/consume.h"
-#include "layout.h"
+#include "ring/layout.h"
 #include "segments.h"
 
 #define RING_SIZE (LAYOUT_DATA_OFF + (64u << 10))

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "farlog/takeover.h"
-#include "layout.h"
+#include "ring/layout.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + 65536u)

@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "region_nvme.h"
+#include "ring/layout.h"
+#include "blocks/nvme.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 struct counts {
 	volatile uint64_t syscalls;
@@ -113,9 +113,9 @@ static void append_all_ways(farlog_writer *writer)
 		counts->appended += farlog_append(writer, &entry, 0, positions) == FARLOG_OK;
 		counts->appended += farlog_try_append(writer, &entry, positions) == FARLOG_OK;
 		counts->appended += farlog_submit(writer, &entry, positions) == FARLOG_OK;
-		farlog_poll(writer, &durable_lsn);
-		farlog_wait(writer, positions[0].end_lsn, 0);
-		farlog_append_batch(writer, entries, 4, 0, positions, &done, &submitted);
+		may_fail(farlog_poll(writer, &durable_lsn));
+		assert_int_equal(farlog_wait(writer, positions[0].end_lsn, 0), FARLOG_OK);
+		assert_int_equal(farlog_append_batch(writer, entries, 4, 0, positions, &done, &submitted), FARLOG_OK);
 		counts->appended += done;
 		if (farlog_claim(writer, 20, 1, "K", 1, &payload) == FARLOG_OK)
 			memset(payload, 'x', 20);
@@ -148,7 +148,7 @@ static void quiet(farlog_writer *writer)
 
 	writer->hint_interval_ticks = UINT64_MAX / 2;
 	while (nvme->is_look_flying || nvme->is_hints_flying)
-		farlog_poll(writer, &durable_lsn);
+		may_fail(farlog_poll(writer, &durable_lsn));
 	nvme->are_hints_due = false;
 	nvme->is_look_flying = true;
 }

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "attest.h"
-#include "far.h"
-#include "region_mem.h"
-#include "target_ofi.h"
+#include "mem/attest.h"
+#include "far/far.h"
+#include "mem/mem.h"
+#include "target/ofi.h"
 #include "unit.h"
 
 #define URI "mem:/dev/dax0.0"

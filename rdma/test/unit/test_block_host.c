@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "block_host.h"
-#include "block_reserve.h"
+#include "blocks/host.h"
+#include "blocks/reserve.h"
 #include "unit.h"
 
 #define ID "2cd8c1c5-0d8e-4d4a-9c0a-5a3d8e5b7f10"

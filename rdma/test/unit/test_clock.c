@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "unit.h"
 
 static uint64_t realtime_ns(void)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "atomics.h"
+#include "base/atomics.h"
 #include "farlog/consume.h"
 #include "site.h"
 

@@ -1,4 +1,4 @@
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "unit.h"
 
 #define LEN_MAX 2048u

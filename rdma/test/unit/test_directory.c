@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "crc32c.h"
-#include "directory.h"
-#include "record.h"
+#include "base/crc32c.h"
+#include "region/directory.h"
+#include "ring/record.h"
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (16u << 10))

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "block_fault.h"
-#include "directory.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_nvme.h"
+#include "blocks/fault.h"
+#include "region/directory.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "blocks/nvme.h"
 #include "unit.h"
 
 #define NAME "directory-blocks"

@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "disk_room.h"
-#include "layout.h"
+#include "base/clock.h"
+#include "region/disk_room.h"
+#include "ring/layout.h"
 #include "unit.h"
 
 #define RING_SIZE (LAYOUT_DATA_OFF + (1u << 20))

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "region_dmabuf.h"
+#include "mem/dmabuf.h"
 #include "unit.h"
 
 #define DEVICE "0000:01:00.0"

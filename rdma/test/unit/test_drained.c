@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "block_fault.h"
-#include "directory.h"
-#include "layout.h"
-#include "region_nvme.h"
+#include "blocks/fault.h"
+#include "region/directory.h"
+#include "ring/layout.h"
+#include "blocks/nvme.h"
 #include "unit.h"
 
 #define NAME "drained-blocks"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "layout.h"
-#include "record.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "ring/record.h"
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (8u << 20))

@@ -9,13 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "atomics.h"
-#include "clock.h"
-#include "crc32c.h"
-#include "far_region.h"
-#include "layout.h"
-#include "record.h"
-#include "superblock.h"
+#include "base/atomics.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "far/region.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (64u << 10))

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "farlog/tails.h"
-#include "target.h"
+#include "target/target.h"
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (1u << 20))

@@ -9,10 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "atomics.h"
-#include "clock.h"
-#include "layout.h"
-#include "record.h"
+#include "base/atomics.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "ring/record.h"
 #include "unit.h"
 
 #define LARGE_RING_LEN (256u << 20)

@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "crc32c.h"
-#include "layout.h"
-#include "record.h"
-#include "recover.h"
-#include "region.h"
-#include "region_nvme.h"
-#include "superblock.h"
+#include "base/crc32c.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "scan/recover.h"
+#include "region/region.h"
+#include "blocks/nvme.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #ifndef GOLDEN_DIR
@@ -229,7 +229,7 @@ static void check_ring(const char *name, struct region *region)
 	assert_true(head_load(region, &superblock, &head));
 	assert_int_equal(head.head_lsn, number_of(name, "head_lsn"));
 	assert_int_equal(head.head_seq, number_of(name, "head_seq"));
-	recover_scan(region, &superblock, &head, &scan);
+	assert_int_equal(recover_scan(region, &superblock, &head, &scan), FARLOG_OK);
 	assert_int_equal(scan.tail.lsn, number_of(name, "tail_lsn"));
 	assert_int_equal(scan.tail.seq, number_of(name, "next_seq"));
 	assert_int_equal(scan.tail.epoch, number_of(name, "tail_epoch"));

@@ -5,9 +5,9 @@
 #include "farlog/heartbeat.h"
 #include "farlog/replace.h"
 #include "farlog/route_name.h"
-#include "layout.h"
-#include "record.h"
-#include "route.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "route/route.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (64u << 10))

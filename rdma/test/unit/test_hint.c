@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "block_fault.h"
-#include "clock.h"
-#include "mutant.h"
-#include "region_nvme.h"
-#include "superblock.h"
+#include "blocks/fault.h"
+#include "base/clock.h"
+#include "base/mutant.h"
+#include "blocks/nvme.h"
+#include "region/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define BLOCKS "unit-hint"
 #define BLOCKS_URI "block-fault:" BLOCKS

@@ -7,9 +7,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "region_nvme.h"
+#include "blocks/nvme.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define FILE_LEN (8u << 20)
 

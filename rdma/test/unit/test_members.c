@@ -6,12 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "mutant.h"
-#include "region_fault.h"
-#include "region_members.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define RING_SIZE (LAYOUT_DATA_OFF + 65536u)

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "block_fault.h"
-#include "clock.h"
-#include "layout.h"
-#include "mutant.h"
-#include "region_fault.h"
-#include "region_members.h"
+#include "blocks/fault.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define SLOW 2u
@@ -58,7 +58,7 @@ static uint64_t hinted_of(const char *uri)
 	farlog_reader *reader = unit_read(uri, FARLOG_START_HEAD, false);
 	struct farlog_ring_status status;
 
-	farlog_reader_status(reader, &status);
+	may_fail(farlog_reader_status(reader, &status));
 	farlog_reader_close(reader);
 	return status.durable_lsn;
 }

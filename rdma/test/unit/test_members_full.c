@@ -1,11 +1,14 @@
 /* test_members_full.c -- a full ring of several members, and drains that have to find their way: each test is one of the ways in which a stream once stood still, or was stored twice. On
  * adversarial memories, in time that the test makes. */
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "region_members.h"
+#include "base/err.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
+#include "members/members.h"
+#include "region/superblock.h"
+#include "ring/layout.h"
+#include "ring/record.h"
 #include "unit.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define WHOLE "members:2 fault:full-1 fault:full-2 fault:full-3"
@@ -154,7 +157,7 @@ static uint64_t drain_parts(farlog_reader *reader, size_t part_len, uint64_t pau
 
 		if (result == FARLOG_OK) {
 			count += batch.record_count;
-			(void)farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch);
+			may_fail(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch));
 			continue;
 		}
 		*last = result;
@@ -343,7 +346,69 @@ static void drain__head_heard_of_late(void **state)
 	end();
 }
 
+/* ---------------------------------------------------------------- what the last writer left */
+
+/* release_at -- the drain's head on one of them. */
+static void release_at(unsigned i, const struct head_slot *slot)
+{
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
+	struct superblock superblock;
+	struct region *region;
+
+	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(superblock_load(region, uris[i], &superblock, NULL), FARLOG_OK);
+	assert_int_equal(head_store(region, &superblock, slot), FARLOG_OK);
+	region->ops->store_word(region, LAYOUT_CREDIT_OFF, slot->head_lsn);
+	region->ops->close(region);
+}
+
+/* go_round -- a record of the writer before lies at the heads of two members, and the ring has been written over up to there.
+ * The third member's head is where it was. */
+static farlog_writer *go_round(struct farlog_position *inherited)
+{
+	struct farlog_position position;
+	farlog_writer *writer;
+	struct head_slot slot;
+
+	begin();
+	assert_int_equal(open_writer(&writer), FARLOG_OK);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(unit_append(writer, 500, 1, inherited), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	assert_int_equal(open_writer(&writer), FARLOG_OK);
+	slot = (struct head_slot){.head_lsn = inherited->lsn, .head_seq = inherited->seq, .last_epoch = inherited->epoch};
+	release_at(0, &slot);
+	release_at(1, &slot);
+	while (unit_append(writer, 500, 2, &position) == FARLOG_OK)
+		;
+	return writer;
+}
+
+/* resolve__heads_are_away -- those that allowed to write over what lay below the record are at members that have gone: by the
+ * head of the one that is left the log cannot be walked any more, which says nothing of the record. */
+static void resolve__heads_are_away(void **state)
+{
+	struct farlog_position inherited;
+	struct farlog_position found;
+	farlog_writer *writer;
+
+	(void)state;
+	writer = go_round(&inherited);
+	assert_int_equal(farlog_resolve(writer, inherited.lsn, 50000000, &found), FARLOG_OK);
+	(void)farlog_writer_close(writer);
+	writer = go_round(&inherited);
+	farlog_fault_set_away(names[0], 1);
+	farlog_fault_set_away(names[1], 1);
+	may_fail(writer->region->ops->poll(writer->region)); /* two of three are away: the members' poll says so */
+	members_tend(writer->region);
+	assert_int_equal(farlog_resolve(writer, inherited.lsn, 50000000, &found), FARLOG_UNKNOWN);
+	(void)farlog_writer_close(writer);
+	let_be_away(false, false, false);
+	end();
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(resolve__heads_are_away),
 	cmocka_unit_test(full__keeps_the_room_of_an_epoch),
 	cmocka_unit_test(open__full_of_records),
 	cmocka_unit_test(open__full_of_epochs),

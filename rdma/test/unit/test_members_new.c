@@ -1,11 +1,11 @@
 /* test_members_new.c -- a ring that was put in the place of a member: what it must not know before others do, whenever its opening is cut short. */
 #include <stdio.h>
 
-#include "layout.h"
-#include "mutant.h"
-#include "region_fault.h"
-#include "region_members.h"
-#include "superblock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
+#include "members/members.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define COUNT 3u

@@ -7,15 +7,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "region_fault.h"
-#include "region_members.h"
-#include "superblock.h"
+#include "base/clock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "mem/fault.h"
+#include "members/members.h"
+#include "region/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define NEW 3u /* the ring in the place of the first */
@@ -103,8 +103,8 @@ static void step(farlog_writer *writer)
 	uint64_t durable_lsn;
 
 	members_tend(writer->region);
-	(void)writer->region->ops->poll(writer->region);
-	(void)farlog_poll(writer, &durable_lsn);
+	may_fail(writer->region->ops->poll(writer->region));
+	may_fail(farlog_poll(writer, &durable_lsn));
 }
 
 static bool is_taken(farlog_writer *writer)
@@ -251,6 +251,37 @@ static void replace__told_behind_others(void **state)
 	(void)state;
 	assert_false(is_told_alone(MUTANT_NONE));
 	assert_true(is_told_alone(MUTANT_NEW_RING_ALONE));
+}
+
+/* append_untold -- the third does not know the epoch, so that the new ring, which has all, is not told it either: what comes of
+ * an append that the new ring and the second have. */
+static int append_untold(int mutant)
+{
+	farlog_writer *writer = begin();
+	struct farlog_position position;
+	int result;
+
+	(void)farlog_writer_close(writer);
+	farlog_fault_set_away(names[2], 1);
+	writer = open_whole(WHOLE);
+	append_some(writer, 3);
+	replace_first(writer, uris[NEW]);
+	assert_false(is_taken(writer));
+	assert_true(holds_log(writer, NEW, writer->ring.appended_lsn));
+	farlog_fault_set_mutant(mutant);
+	result = unit_append(writer, 200, 7, &position);
+	assert_int_equal(superblock_of(NEW).writer_epoch, 0);
+	farlog_fault_set_away(names[2], 0);
+	end(writer);
+	return result;
+}
+
+/* replace__counts_when_it_is_told -- one that knows no epoch is not asked for the log by the next opening: what it has is no copy. */
+static void replace__counts_when_it_is_told(void **state)
+{
+	(void)state;
+	assert_int_equal(append_untold(MUTANT_NONE), FARLOG_UNKNOWN);
+	assert_int_equal(append_untold(MUTANT_COUNTED_UNTOLD), FARLOG_OK);
 }
 
 /* replace__not_new -- nor is the former ring ever taken back. */
@@ -408,6 +439,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(replace__told_with_all),
 	cmocka_unit_test(replace__begins_at_a_head),
 	cmocka_unit_test(replace__told_behind_others),
+	cmocka_unit_test(replace__counts_when_it_is_told),
 	cmocka_unit_test(replace__not_new),
 	cmocka_unit_test(replace__again),
 	cmocka_unit_test(replace__bad_input),

@@ -4,12 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "farlog/member.h"
-#include "layout.h"
-#include "region_members.h"
+#include "ring/layout.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define WAIT_NS 20000000000u
@@ -117,7 +117,7 @@ static void read_twins(bool is_drain)
 		fail_msg("%s", error.text);
 	copy_over(0, 2);
 	while (strstr(members[2].text, "have one uuid") == NULL && clock_monotonic_ns() < until_ns) {
-		(void)farlog_reader_read(reader, buf, sizeof(buf), &batch);
+		may_fail(farlog_reader_read(reader, buf, sizeof(buf), &batch));
 		farlog_reader_members(reader, members, COUNT);
 		pause_shortly();
 	}

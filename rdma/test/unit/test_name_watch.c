@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "farlog/replace.h"
-#include "layout.h"
-#include "region_mem_watch.h"
+#include "ring/layout.h"
+#include "mem/watch.h"
 #include "unit.h"
 
 #define RING_SIZE (LAYOUT_DATA_OFF + (4u << 20))

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "block_fault.h"
-#include "block_name.h"
-#include "clock.h"
+#include "blocks/fault.h"
+#include "blocks/name.h"
+#include "base/clock.h"
 #include "farlog/host.h"
-#include "region_nvme.h"
-#include "superblock.h"
+#include "blocks/nvme.h"
+#include "region/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define NAME "unit-blocks"
 #define URI "block-fault:" NAME
@@ -87,7 +87,7 @@ static void ring__stuck_slot_is_not_used_again(void **state)
 	farlog_block_trouble(NAME, 1, 0);
 	assert_int_equal(append_within(writer, 1000000, &position), FARLOG_UNKNOWN);
 	for (unsigned i = 0; i < 10000 && batch.next_lsn < position.end_lsn; i++) {
-		farlog_poll(writer, &durable_lsn); /* what is under way lands by and by */
+		may_fail(farlog_poll(writer, &durable_lsn)); /* what is under way lands by and by */
 		if (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK)
 			assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	}
@@ -135,7 +135,7 @@ static void append__credit_comes_late(void **state)
 	nvme_of(writer->region)->looked_ns = clock_monotonic_ns();
 	for (unsigned i = 0; i < 100 && nvme_of(writer->region)->is_call_flying; i++)
 		writer_take_credit(writer, false);
-	farlog_poll(writer, &durable_lsn);
+	may_fail(farlog_poll(writer, &durable_lsn));
 	result = farlog_append(writer, &entry, 0, &position);
 	assert_int_equal(result, FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);

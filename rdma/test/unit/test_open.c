@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "crc32c.h"
-#include "mutant.h"
-#include "persist.h"
-#include "superblock.h"
+#include "base/crc32c.h"
+#include "base/mutant.h"
+#include "mem/persist.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define RING_SIZE (LAYOUT_DATA_OFF + 8192u)

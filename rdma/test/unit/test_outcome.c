@@ -1,8 +1,8 @@
 /* The outcomes of an append, one by one: what the caller is told, and what is then true. */
-#include "clock.h"
-#include "layout.h"
+#include "base/clock.h"
+#include "ring/layout.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define CAPACITY 16384u
 #define SIZE (LAYOUT_DATA_OFF + CAPACITY)

@@ -2,11 +2,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "block_fault.h"
-#include "region_nvme.h"
-#include "superblock.h"
+#include "blocks/fault.h"
+#include "blocks/nvme.h"
+#include "region/superblock.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define NAME "unit-pack"
 #define URI "block-fault:" NAME

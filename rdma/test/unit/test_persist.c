@@ -1,8 +1,8 @@
 #include <stdlib.h>
 
-#include "crc32c.h"
-#include "persist.h"
-#include "record.h"
+#include "base/crc32c.h"
+#include "mem/persist.h"
+#include "ring/record.h"
 #include "unit.h"
 
 static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT,

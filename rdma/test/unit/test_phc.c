@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "phc.h"
+#include "base/phc.h"
 #include "unit.h"
 
 #define SECOND_NS 1000000000ull

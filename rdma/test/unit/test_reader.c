@@ -1,8 +1,8 @@
 #include <stdio.h>
 
-#include "layout.h"
-#include "record.h"
-#include "region.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define CAPACITY 16384u
@@ -63,7 +63,7 @@ static void read__half_written_record_is_not_returned(void **state)
 	reader = unit_read(uri, FARLOG_START_TAIL, false);
 	assert_int_equal(unit_append(writer, 380, 9, &position), FARLOG_OK);
 	region = open_bytes(uri);
-	region->ops->read(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole));
+	assert_int_equal(region->ops->read(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole)), FARLOG_OK);
 	for (unsigned i = 0; i < 300; i++) {
 		memcpy(half, whole, sizeof(half));
 		for (unsigned word = 0; word < 436 / 8; word++)

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include "farlog/member.h"
-#include "layout.h"
-#include "mutant.h"
-#include "reader_members.h"
-#include "record.h"
-#include "region.h"
-#include "superblock.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "members/reader.h"
+#include "ring/record.h"
+#include "region/region.h"
+#include "region/superblock.h"
 #include "unit.h"
 
 #define CAPACITY 65536u
@@ -501,7 +501,7 @@ static bool release_unshared(void)
 	drain = open_members(true);
 	drain->members->current = 0;
 	await_batch(drain, &batch);
-	(void)farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch);
+	may_fail(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch));
 	is_moved = head_of(0) > 128 || head_of(1) > 128 || head_of(2) > 128;
 	farlog_reader_close(drain);
 	return is_moved;

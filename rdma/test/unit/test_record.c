@@ -1,4 +1,4 @@
-#include "record.h"
+#include "ring/record.h"
 #include "unit.h"
 
 #define CAPACITY 8192u

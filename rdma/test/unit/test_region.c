@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "persist.h"
-#include "region.h"
+#include "ring/layout.h"
+#include "mem/persist.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define SIZE 65536u
@@ -188,7 +188,7 @@ static void check_writes(const char *uri)
 			lines[at] = (uint8_t)unit_random();
 		region->ops->write(region, off, lines, len);
 		assert_int_equal(region_persist_wait(region, &span, 1), FARLOG_OK);
-		other->ops->read(other, off, seen, len);
+		assert_int_equal(other->ops->read(other, off, seen, len), FARLOG_OK);
 		assert_memory_equal(seen, lines, len);
 	}
 	region->ops->store_word(region, LAYOUT_CREDIT_OFF, 0x1122334455667788ull);

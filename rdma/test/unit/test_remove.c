@@ -1,7 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "layout.h"
+#include "ring/layout.h"
 #include "unit.h"
 
 #define REGION_LEN (LAYOUT_DATA_OFF + (64u << 10))

@@ -8,16 +8,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent_renew.h"
-#include "clock.h"
-#include "reader.h"
-#include "reader_grant.h"
+#include "agent/renew.h"
+#include "base/clock.h"
+#include "log/reader.h"
+#include "log/reader_grant.h"
 #include "unit.h"
 
 #define PATIENCE_NS 30000000000u
 
 struct fake_agent {
-	struct agent_place place;
+	struct stream_uri place;
 	int listener;
 	bool is_silent;
 	uint64_t asked_count;
@@ -117,7 +117,7 @@ static void renew__gives_another_token(void **state)
 	assert_false(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
 	uuid[15] = 3;
 	assert_false(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
-	agent_renewer_free(renewer);
+	agent_renewal(renewer)->free(agent_renewal(renewer));
 	end_agent(&agent);
 	assert_true(agent.asked_count <= 2);
 }
@@ -141,7 +141,7 @@ static void renew__waits_for_nobody(void **state)
 	assert_int_equal(agent.asked_count, 1);
 	asked_ns = clock_monotonic_ns();
 	assert_false(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
-	agent_renewer_free(renewer);
+	agent_renewal(renewer)->free(agent_renewal(renewer));
 	assert_true(clock_monotonic_ns() - asked_ns < 10000000000u); /* it would have waited for 15 s */
 	assert_int_equal(token[15], 99);
 	end_agent(&agent);
@@ -176,7 +176,7 @@ static void renew__by_the_owner(void **state)
 	assert_int_equal(farlog_reader_renew(&reader, NULL, other), FARLOG_INVALID);
 	reader.grants = NULL;
 	assert_int_equal(farlog_reader_renew(&reader, uuid, other), FARLOG_UNSUPPORTED);
-	reader_grants_free(grants);
+	reader_grants_renewal(grants)->free(reader_grants_renewal(grants));
 }
 
 static const struct CMUnitTest tests[] = {

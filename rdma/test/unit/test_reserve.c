@@ -2,13 +2,13 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "block_fault.h"
-#include "block_reserve.h"
-#include "clock.h"
-#include "mutant.h"
-#include "region_nvme.h"
+#include "blocks/fault.h"
+#include "blocks/reserve.h"
+#include "base/clock.h"
+#include "base/mutant.h"
+#include "blocks/nvme.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define NAME "reserve-blocks"
 #define URI "block-fault:" NAME
@@ -254,8 +254,8 @@ static void append__fenced_although_the_target_forgot(void **state)
 	writer = open_on(2);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	for (uint64_t i = 0, durable_lsn; i < 200; i++) {
-		farlog_poll(writer, &durable_lsn); /* what goes beside a commit comes back */
-		farlog_poll(former, &durable_lsn);
+		may_fail(farlog_poll(writer, &durable_lsn)); /* what goes beside a commit comes back */
+		may_fail(farlog_poll(former, &durable_lsn));
 	}
 	farlog_block_restart(NAME);
 	assert_int_equal(unit_append(former, 100, 2, &position), FARLOG_FENCED);
@@ -334,7 +334,7 @@ static int fall_behind(int mutant)
 	assert_int_equal(unit_append(former, 100, 1, &position), FARLOG_OK);
 	nvme = nvme_of(former->region);
 	for (uint64_t i = 0, durable_lsn; i < 200; i++)
-		farlog_poll(former, &durable_lsn); /* what goes beside a commit comes back */
+		may_fail(farlog_poll(former, &durable_lsn)); /* what goes beside a commit comes back */
 	nvme->device->is_clockless = false;
 	nvme->looked_ns = 0;
 	farlog_block_trouble(NAME, 3, 0);
@@ -343,7 +343,7 @@ static int fall_behind(int mutant)
 	writer = open_on(2);
 	assert_int_equal(unit_append(writer, 100, 2, &position), FARLOG_OK);
 	for (uint64_t i = 0, durable_lsn; i < 200; i++)
-		farlog_poll(writer, &durable_lsn);
+		may_fail(farlog_poll(writer, &durable_lsn));
 	farlog_block_restart(NAME);
 	nvme->held_ns -= 2000000000u;
 	farlog_fault_set_mutant(mutant);

@@ -1,4 +1,4 @@
-#include "ring.h"
+#include "ring/ring.h"
 #include "unit.h"
 
 static struct ring ring_of(uint64_t capacity)

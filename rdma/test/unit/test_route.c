@@ -2,10 +2,10 @@
  * that are named after threads. */
 #include <stdlib.h>
 
-#include "layout.h"
-#include "mutant.h"
-#include "record.h"
-#include "route.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "ring/record.h"
+#include "route/route.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (64u << 10))

@@ -1,9 +1,9 @@
 /* Batches on routes: as many single appends, in groups; how many are acknowledged when a part fails. The tests carry by hand. */
 #include <stdlib.h>
 
-#include "layout.h"
-#include "record.h"
-#include "route_step.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "route/step.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (64u << 10))

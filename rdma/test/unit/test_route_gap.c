@@ -1,7 +1,7 @@
 /* GAPs on a leg whose ring has no room for them. The tests carry by hand. */
 #include <stdio.h>
-#include "layout.h"
-#include "route.h"
+#include "ring/layout.h"
+#include "route/route.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (64u << 10))

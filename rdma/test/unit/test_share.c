@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "block_fault.h"
+#include "blocks/fault.h"
 #include "farlog/former.h"
-#include "directory.h"
-#include "mutant.h"
-#include "region_nvme.h"
+#include "region/directory.h"
+#include "base/mutant.h"
+#include "blocks/nvme.h"
 #include "unit.h"
 
 #define NAME "share-blocks"

@@ -2,10 +2,10 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "layout.h"
-#include "persist.h"
-#include "record.h"
-#include "region.h"
+#include "ring/layout.h"
+#include "mem/persist.h"
+#include "ring/record.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define CAPACITY (256u << 10)

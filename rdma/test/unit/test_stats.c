@@ -4,8 +4,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "stats.h"
+#include "base/clock.h"
+#include "base/stats.h"
 #include "unit.h"
 
 static void histogram__bucket_bounds_hold(void **state)

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "persist.h"
+#include "ring/layout.h"
+#include "mem/persist.h"
 #include "unit.h"
 
 #if defined(__x86_64__)
@@ -198,7 +198,7 @@ static void script(farlog_writer *writer, farlog_reader *drain)
 			trace.told->count += result == FARLOG_OK;
 		}
 		for (unsigned i = 0; i < 6; i++)
-			farlog_submit(writer, &entries[i], &positions[i]);
+			assert_int_equal(farlog_submit(writer, &entries[i], &positions[i]), FARLOG_OK);
 		trace.told->count += farlog_wait(writer, positions[5].end_lsn, 0) == FARLOG_OK;
 		trace.told->count += farlog_append_batch(writer, entries, 6, 0, positions, &done, &submitted) == FARLOG_OK;
 		if (farlog_claim(writer, 100, 1, "K", 1, &claimed) == FARLOG_OK)

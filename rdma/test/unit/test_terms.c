@@ -4,14 +4,14 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "farlog/host.h"
-#include "layout.h"
-#include "mutant.h"
-#include "region_fault.h"
-#include "region_members.h"
+#include "ring/layout.h"
+#include "base/mutant.h"
+#include "mem/fault.h"
+#include "members/members.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define COUNT 3u
 #define WHOLE "members:2 fault:terms-1 fault:terms-2 fault:terms-3"

@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "record.h"
-#include "region_members.h"
-#include "shared_handle.h"
+#include "ring/layout.h"
+#include "ring/record.h"
+#include "members/members.h"
+#include "log/shared_handle.h"
 #include "unit.h"
 
 #define CAPACITY (256u << 10)

@@ -1,9 +1,9 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
-#include "member_uri.h"
+#include "base/member_uri.h"
 #include "unit.h"
-#include "uri.h"
+#include "base/uri.h"
 
 static void uri__accepted(void **state)
 {

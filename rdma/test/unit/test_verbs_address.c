@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "unit.h"
-#include "verbs_address.h"
-#include "verbs_device.h"
+#include "wire/verbs_address.h"
+#include "wire/verbs_device.h"
 
 #define MAPPED "0000:0000:0000:0000:0000:ffff:0a09:0001"
 #define LOCAL "fe80:0000:0000:0000:5054:00ff:fe12:3456"

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "block_passthrough.h"
-#include "clock.h"
-#include "region_nvme.h"
+#include "blocks/passthrough.h"
+#include "base/clock.h"
+#include "blocks/nvme.h"
 #include "unit.h"
-#include "writer.h"
+#include "log/writer.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (1u << 20))
 #define THREAD_COUNT 4

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "layout.h"
+#include "ring/layout.h"
 #include "unit.h"
 
 #define CAPACITY 16384u

@@ -10,8 +10,9 @@
 
 #include <cmocka.h>
 
+#include "base/err.h"
 #include "farlog/farlog.h"
-#include "region_fault.h"
+#include "mem/fault.h"
 
 #define FAULT_NAME "unit"
 #define FAULT_URI "fault:" FAULT_NAME
@@ -33,7 +34,7 @@ struct group_result {
 #define GROUP_TABLE(X)                                                                                \
 	X(crc32c) X(record) X(ring) X(superblock) X(uri) X(err) X(persist) X(region) X(admin) X(writer) X(outcome) X(resolve) \
 	X(shared) X(reader) X(reader_members) X(rewind) X(stats) X(clock) X(phc) X(open) X(golden) X(append_path) \
-	X(methods) X(stores) X(directory) X(remove) X(directory_blocks) X(far_link) X(far_header) X(far_window) X(far_tails) X(nvme) X(pack) X(ways) X(loop) X(reserve) X(share) X(block_host) X(drained) X(attest) X(verbs_address) X(dmabuf) X(members) X(members_new) X(members_full) X(members_replace) X(members_far) X(members_behind) X(members_twins) X(route) X(route_batch) X(route_gap) X(heartbeat) X(consume) X(terms) X(renew) X(name_watch) X(disk_room) X(consume_end) X(hint) X(turns)
+	X(methods) X(stores) X(directory) X(remove) X(directory_blocks) X(far_link) X(far_header) X(far_window) X(far_tails) X(nvme) X(pack) X(ways) X(loop) X(reserve) X(share) X(block_host) X(drained) X(attest) X(verbs_address) X(dmabuf) X(members) X(members_new) X(members_full) X(members_replace) X(members_far) X(members_behind) X(members_twins) X(members_judged) X(route) X(route_batch) X(route_gap) X(heartbeat) X(consume) X(terms) X(renew) X(name_watch) X(disk_room) X(consume_end) X(hint) X(turns) X(failed_look)
 
 #define DECLARE_GROUP(name) struct group_result group_##name(void);
 GROUP_TABLE(DECLARE_GROUP)

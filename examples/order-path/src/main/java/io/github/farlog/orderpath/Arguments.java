@@ -43,7 +43,8 @@ public final class Arguments {
 
     public Arguments option(final String name, final String defaultValue, final String text) {
         values.put(name, defaultValue);
-        help.append(String.format("  --%-11s %s%s%n", name, text, defaultValue.isEmpty() ? "" : " (default: " + defaultValue + ")"));
+        help.append(String.format("  --%-11s %s%s%n", name, text,
+            defaultValue.isEmpty() ? "" : " (default: " + defaultValue + ")"));
         return this;
     }
 
@@ -55,7 +56,8 @@ public final class Arguments {
             }
             final String name = words[i].startsWith("--") ? words[i].substring(2) : "";
             if (!values.containsKey(name) || i + 1 == words.length) {
-                throw new UsageException(String.format("%s: expected --NAME VALUE%nusage: %s%n%s", words[i], usage, help));
+                throw new UsageException(
+                    String.format("%s: expected --NAME VALUE%nusage: %s%n%s", words[i], usage, help));
             }
             values.put(name, words[i + 1]);
         }
@@ -70,14 +72,16 @@ public final class Arguments {
     public Arguments ring(final String name, final String file, final String text) {
         ringFiles.put(name, file);
         if (ringFiles.size() == 1) {
-            option(RINGS, "/dev/shm", "folder of the rings: memory that forgets at a power cut; on a disk or in persistent memory give --level persistent");
+            option(RINGS, "/dev/shm",
+                "folder of the rings: memory that forgets at a power cut; on a disk or in persistent memory give --level persistent");
         }
         return option(name, "", text + "; formatted if it is not there (default: mem:RINGS/" + file + ")");
     }
 
     /** The URI of a ring that was declared. */
     public String uri(final String name) {
-        return text(name).isEmpty() ? "mem:" + Path.of(text(RINGS)).toAbsolutePath().normalize().resolve(ringFiles.get(name)) : text(name);
+        return text(name).isEmpty()
+            ? "mem:" + Path.of(text(RINGS)).toAbsolutePath().normalize().resolve(ringFiles.get(name)) : text(name);
     }
 
     public int count(final String name) {
@@ -116,6 +120,6 @@ public final class Arguments {
             }
         }
         throw new UsageException("--" + name + " " + text(name) + ": expected one of "
-                + java.util.Arrays.toString(type.getEnumConstants()).toLowerCase(java.util.Locale.ROOT));
+            + java.util.Arrays.toString(type.getEnumConstants()).toLowerCase(java.util.Locale.ROOT));
     }
 }

@@ -4,7 +4,9 @@ import io.github.farlog.orderpath.fix.FixProgram;
 import io.github.farlog.orderpath.journal.JournalProgram;
 import java.util.Arrays;
 
-/** Starts one of the programs: {@code order-book}, {@code journal} or {@code fix}. Exit codes: 0, 1 failure, 2 usage. */
+/**
+ * Starts one of the programs: {@code order-book}, {@code journal} or {@code fix}. Exit codes: 0, 1 failure, 2 usage.
+ */
 public final class Main {
     private static final String USAGE = """
         usage: run order-book|journal|fix [--NAME VALUE ...]
@@ -42,7 +44,8 @@ public final class Main {
             case "journal" -> JournalProgram.run(rest);
             case "fix" -> FixProgram.run(rest);
             case "--help", "-h", "help" -> throw new Arguments.HelpException(USAGE);
-            default -> throw new Arguments.UsageException((words.length == 0 ? "" : words[0] + ": no such program\n") + USAGE);
+            default ->
+                throw new Arguments.UsageException((words.length == 0 ? "" : words[0] + ": no such program\n") + USAGE);
         };
     }
 }

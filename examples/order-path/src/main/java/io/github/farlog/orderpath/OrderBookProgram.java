@@ -28,8 +28,8 @@ import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
- * Generator, order book and matching engine under the load steps of a list, with each way of recording in turn: the ways take
- * turns within each step, so that what disturbs the machine disturbs them alike.
+ * Generator, order book and matching engine under the load steps of a list, with each way of recording in turn: the
+ * ways take turns within each step, so that what disturbs the machine disturbs them alike.
  */
 public final class OrderBookProgram {
     /** How every message is recorded before it goes on. */
@@ -44,10 +44,14 @@ public final class OrderBookProgram {
     }
 
     /** Who frees the ring's space. */
-    private enum Drain { LOCAL, DAEMON }
+    private enum Drain {
+        LOCAL, DAEMON
+    }
 
     /** Where several pairs record: on one stream, whose writer they share, or on a stream each. */
-    private enum Streams { ONE, EACH }
+    private enum Streams {
+        ONE, EACH
+    }
 
     private static final long FORCED_FILE_BYTES = 64L << 20;
     private static final int RUN_NAME_SECONDS_BASE = 36;
@@ -59,24 +63,27 @@ public final class OrderBookProgram {
     private OrderBookProgram(final Arguments arguments) {
         this.arguments = arguments;
         load = new LoadRun(arguments.duration("warmup"), arguments.duration("measured"), arguments.duration("patience"),
-                arguments.choice("idle", Idle.class), runName());
+            arguments.choice("idle", Idle.class), runName());
     }
 
     public static int run(final String[] words) throws Exception {
         final Arguments arguments = new Arguments("run order-book [--NAME VALUE ...]")
-                .option("steps", "1k,5k,10k,20k,30k,40k,50k,6x50k", "orders a second, one step each; 6x50k is six pairs of generator and engine")
-                .option("logging", "off,farlog,file", "ways to record, from off, farlog and file (forced for each message)")
-                .option("warmup", "2s", "beginning of each step that is not counted")
-                .option("measured", "8s", "rest of each step")
-                .option("patience", "5s", "how long after its end a step waits for answers before it is given up as overloaded")
-                .option("rounds", "1", "how often all steps are run")
-                .option("idle", "yield", "what a thread does with nothing to do: yield, or spin where each has a core")
-                .ring("ring", "farlog-order-book.ring", "URI of the stream's ring")
-                .option("size", "256MiB", "size of a ring that is formatted")
-                .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
-                .option("streams", "each", "where several pairs record: each on a stream of its own, RING.0 and on, or on one, whose writer they share")
-                .option("drain", "local", "who frees the ring: local, a thread of this program, or daemon")
-                .option("file", "order-path.forced", "file of --logging file; on a disk, or it shows nothing").parse(words);
+            .option("steps", "1k,5k,10k,20k,30k,40k,50k,6x50k",
+                "orders a second, one step each; 6x50k is six pairs of generator and engine")
+            .option("logging", "off,farlog,file", "ways to record, from off, farlog and file (forced for each message)")
+            .option("warmup", "2s", "beginning of each step that is not counted")
+            .option("measured", "8s", "rest of each step")
+            .option("patience", "5s",
+                "how long after its end a step waits for answers before it is given up as overloaded")
+            .option("rounds", "1", "how often all steps are run")
+            .option("idle", "yield", "what a thread does with nothing to do: yield, or spin where each has a core")
+            .ring("ring", "farlog-order-book.ring", "URI of the stream's ring")
+            .option("size", "256MiB", "size of a ring that is formatted")
+            .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
+            .option("streams", "each",
+                "where several pairs record: each on a stream of its own, RING.0 and on, or on one, whose writer they share")
+            .option("drain", "local", "who frees the ring: local, a thread of this program, or daemon")
+            .option("file", "order-path.forced", "file of --logging file; on a disk, or it shows nothing").parse(words);
         new OrderBookProgram(arguments).runAll();
         return 0;
     }
@@ -104,9 +111,10 @@ public final class OrderBookProgram {
 
     private void runStep(final LoadStep step, final Logging way, final FarlogStream stream) throws Exception {
         final Latencies latencies = way == Logging.FARLOG ? runOnFarlog(step, stream) : load.run(step, source(way));
-        results.computeIfAbsent(way, key -> new LinkedHashMap<>()).computeIfAbsent(step, key -> new Latencies()).add(latencies);
+        results.computeIfAbsent(way, key -> new LinkedHashMap<>()).computeIfAbsent(step, key -> new Latencies())
+            .add(latencies);
         System.err.printf(Locale.ROOT, "%-11s %-10s total p50 %.1f us, p99 %.1f us%n", way.title, step,
-                latencies.totalNs().getValueAtPercentile(50) / 1e3, latencies.totalNs().getValueAtPercentile(99) / 1e3);
+            latencies.totalNs().getValueAtPercentile(50) / 1e3, latencies.totalNs().getValueAtPercentile(99) / 1e3);
     }
 
     private Latencies runOnFarlog(final LoadStep step, final FarlogStream stream) throws Exception {
@@ -137,7 +145,8 @@ public final class OrderBookProgram {
     }
 
     /** A stream has one writer: a pair has it to itself, or shares it with the others. */
-    private static List<Recorder> farlogRecorders(final List<FarlogStream> streams, final int pairCount) throws Exception {
+    private static List<Recorder> farlogRecorders(final List<FarlogStream> streams, final int pairCount)
+        throws Exception {
         final List<Recorder> recorders = new ArrayList<>();
         if (streams.size() == pairCount) {
             for (final FarlogStream stream : streams) {
@@ -166,17 +175,22 @@ public final class OrderBookProgram {
     }
 
     private String conditions() throws Exception {
-        final String collectors = ManagementFactory.getGarbageCollectorMXBeans().stream().map(GarbageCollectorMXBean::getName)
-                .collect(Collectors.joining(", "));
-        final String processor = Files.lines(Path.of("/proc/cpuinfo")).filter(line -> line.startsWith("model name")).findFirst()
-                .map(line -> line.substring(line.indexOf(':') + 2)).orElse("unknown processor");
+        final String collectors = ManagementFactory.getGarbageCollectorMXBeans().stream()
+            .map(GarbageCollectorMXBean::getName)
+            .collect(Collectors.joining(", "));
+        final String processor = Files.lines(Path.of("/proc/cpuinfo")).filter(line -> line.startsWith("model name"))
+            .findFirst()
+            .map(line -> line.substring(line.indexOf(':') + 2)).orElse("unknown processor");
         final Duration measured = arguments.duration("measured");
         return String.format("%d x %s, Java %s, %s; farlog on %s, level %s; %d x %d s a step%n",
-                Runtime.getRuntime().availableProcessors(), processor, Runtime.version(), collectors, arguments.uri("ring"),
-                arguments.text("level"), arguments.count("rounds"), measured.toSeconds());
+            Runtime.getRuntime().availableProcessors(), processor, Runtime.version(), collectors, arguments.uri("ring"),
+            arguments.text("level"), arguments.count("rounds"), measured.toSeconds());
     }
 
-    /** Seconds since 1970 in few characters: no two runs into one stream begin in the same second, a stream having one writer. */
+    /**
+     * Seconds since 1970 in few characters: no two runs into one stream begin in the same second, a stream having one
+     * writer.
+     */
     private static String runName() {
         return Long.toString(System.currentTimeMillis() / 1000, RUN_NAME_SECONDS_BASE).toUpperCase(Locale.ROOT);
     }

@@ -10,7 +10,8 @@ import org.junit.jupiter.api.Test;
 
 class ArgumentsTest {
     private static Arguments parse(final String... words) {
-        return new Arguments("run it").ring("ring", "it.ring", "URI of its ring").option("size", "64MiB", "size").parse(words);
+        return new Arguments("run it").ring("ring", "it.ring", "URI of its ring").option("size", "64MiB", "size")
+            .parse(words);
     }
 
     @Test
@@ -23,8 +24,10 @@ class ArgumentsTest {
     @Test
     void shouldPrintAllOptionsWhenAskedForHelp() {
         for (final String word : new String[] {"--help", "-h", "help"}) {
-            final String text = assertThrows(Arguments.HelpException.class, () -> parse("--size", "1MiB", word)).getMessage();
-            assertTrue(text.startsWith("usage: run it") && text.contains("--rings") && text.contains("mem:RINGS/it.ring") && text.contains("--size"), text);
+            final String text = assertThrows(Arguments.HelpException.class, () -> parse("--size", "1MiB", word))
+                .getMessage();
+            assertTrue(text.startsWith("usage: run it") && text.contains("--rings")
+                && text.contains("mem:RINGS/it.ring") && text.contains("--size"), text);
         }
     }
 

@@ -15,8 +15,9 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.agrona.concurrent.status.CountersReader;
 
 /**
- * Aeron Archive of a publication by shared memory, all in this process. A record is acknowledged when the recording's position has passed
- * it. Default: file.sync.level 0. Durable: 2, data and catalogue. Driver and archive take one thread each: there are two cores.
+ * Aeron Archive of a publication by shared memory, all in this process. A record is acknowledged when the recording's
+ * position has passed it. Default: file.sync.level 0. Durable: 2, data and catalogue. Driver and archive take one
+ * thread each: there are two cores.
  */
 final class AeronTarget implements Target {
     private static final String CHANNEL = "aeron:ipc";
@@ -37,11 +38,14 @@ final class AeronTarget implements Target {
         final String aeronDir = FarlogTarget.ringFile("aeron").toString();
         final int syncLevel = isDurable ? 2 : 0;
         driver = ArchivingMediaDriver.launch(
-            new MediaDriver.Context().aeronDirectoryName(aeronDir).threadingMode(ThreadingMode.SHARED).dirDeleteOnStart(true)
+            new MediaDriver.Context().aeronDirectoryName(aeronDir).threadingMode(ThreadingMode.SHARED)
+                .dirDeleteOnStart(true)
                 .dirDeleteOnShutdown(true),
-            new Archive.Context().aeronDirectoryName(aeronDir).archiveDir(folder.resolve(name).toFile()).deleteArchiveOnStart(true)
+            new Archive.Context().aeronDirectoryName(aeronDir).archiveDir(folder.resolve(name).toFile())
+                .deleteArchiveOnStart(true)
                 .threadingMode(ArchiveThreadingMode.SHARED).fileSyncLevel(syncLevel).catalogFileSyncLevel(syncLevel)
-                .controlChannelEnabled(false).localControlChannel(CHANNEL).replicationChannel("aeron:udp?endpoint=localhost:0")
+                .controlChannelEnabled(false).localControlChannel(CHANNEL)
+                .replicationChannel("aeron:udp?endpoint=localhost:0")
                 .archiveClientContext(client(aeronDir)));
         archive = AeronArchive.connect(client(aeronDir));
         archive.startRecording(CHANNEL, STREAM_ID, SourceLocation.LOCAL);
@@ -56,7 +60,8 @@ final class AeronTarget implements Target {
     }
 
     private static AeronArchive.Context client(final String aeronDir) {
-        return new AeronArchive.Context().aeronDirectoryName(aeronDir).controlRequestChannel(CHANNEL).controlResponseChannel(CHANNEL);
+        return new AeronArchive.Context().aeronDirectoryName(aeronDir).controlRequestChannel(CHANNEL)
+            .controlResponseChannel(CHANNEL);
     }
 
     private int awaitRecording() throws InterruptedException {

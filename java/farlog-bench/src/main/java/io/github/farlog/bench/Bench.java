@@ -15,8 +15,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The whole run: rounds of forks, then the table. In a round every group gets one JVM, in an order that turns from round to round, so that
- * a noisy neighbour meets all; a ratio is taken inside a round, and the median of the rounds is reported.
+ * The whole run: rounds of forks, then the table. In a round every group gets one JVM, in an order that turns from
+ * round to round, so that a noisy neighbour meets all; a ratio is taken inside a round, and the median of the rounds is
+ * reported.
  */
 public final class Bench {
     private static final List<String> COLLECTORS = List.of("g1", "zgc");
@@ -31,7 +32,8 @@ public final class Bench {
     private final Map<String, List<Sample>> samples = new LinkedHashMap<>();
     private double othersMax;
 
-    private Bench(final Path folder, final int forkCount, final double seconds, final double patience, final String only) {
+    private Bench(final Path folder, final int forkCount, final double seconds, final double patience,
+        final String only) {
         this.folder = folder;
         this.forkCount = forkCount;
         this.seconds = seconds;
@@ -43,14 +45,15 @@ public final class Bench {
     /**
      * Measures and reports.
      *
-     * @param args folder for files on a disk, result file, forks, seconds, seconds of patience; then how the names of the wanted groups begin, with
-     *     commas between them
+     * @param args folder for files on a disk, result file, forks, seconds, seconds of patience; then how the names of
+     * the wanted groups begin, with commas between them
      * @throws Exception when a fork fails
      */
     public static void main(final String[] args) throws Exception {
         final Path folder = Path.of(args[0]);
         Files.createDirectories(folder);
-        final Bench bench = new Bench(folder, Integer.parseInt(args[2]), Double.parseDouble(args[3]), Double.parseDouble(args[4]),
+        final Bench bench = new Bench(folder, Integer.parseInt(args[2]), Double.parseDouble(args[3]),
+            Double.parseDouble(args[4]),
             args.length > 5 ? args[5] : "");
         bench.rounds();
         System.err.printf("at most %.2f cores were taken by other programs during a fork%n", bench.othersMax);
@@ -79,7 +82,8 @@ public final class Bench {
             final List<String> turned = new ArrayList<>(groups);
             Collections.rotate(turned, -round * 5);
             for (int i = 0; i < turned.size(); i++) {
-                System.err.printf("round %d of %d, %2d of %d: %s%n", round + 1, forkCount, i + 1, turned.size(), turned.get(i));
+                System.err.printf("round %d of %d, %2d of %d: %s%n", round + 1, forkCount, i + 1, turned.size(),
+                    turned.get(i));
                 calmFork(turned.get(i));
             }
         }
@@ -116,7 +120,8 @@ public final class Bench {
         command.addAll(collector.equals("zgc") ? List.of("-XX:+UseZGC", "-Xms512m", "-Xmx512m")
             : List.of("-XX:+UseG1GC", "-Xms512m", "-Xmx512m", "-Xmn64m"));
         command.addAll(List.of(Fork.class.getName(), plain, files.toString(), Double.toString(seconds)));
-        final Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
+        final Process process = new ProcessBuilder(command)
+            .redirectError(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
         final Thread undo = new Thread(() -> {
             process.destroyForcibly().onExit().join();
             removeRings(process.pid());
@@ -130,7 +135,8 @@ public final class Bench {
         Runtime.getRuntime().removeShutdownHook(undo);
         removeRings(process.pid());
         if (exit != 0 || found.isEmpty()) {
-            throw new IllegalStateException(group + ": exit code " + exit + ", " + found.size() + " results; see " + log);
+            throw new IllegalStateException(
+                group + ": exit code " + exit + ", " + found.size() + " results; see " + log);
         }
         remove(files);
         return found;
@@ -169,7 +175,8 @@ public final class Bench {
             }
 
             @Override
-            public FileVisitResult postVisitDirectory(final Path directory, final IOException failure) throws IOException {
+            public FileVisitResult postVisitDirectory(final Path directory, final IOException failure)
+                throws IOException {
                 Files.delete(directory);
                 return FileVisitResult.CONTINUE;
             }

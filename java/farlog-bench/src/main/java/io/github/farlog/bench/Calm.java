@@ -5,8 +5,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * How much of the machine other programs take. A fork that they disturbed says little about its tail; it is run again as long as there is
- * patience for it, and otherwise reported with what they took.
+ * How much of the machine other programs take. A fork that they disturbed says little about its tail; it is run again
+ * as long as there is patience for it, and otherwise reported with what they took.
  */
 final class Calm {
     /** Of one core: more disturbs. */

@@ -7,7 +7,10 @@ import net.openhft.chronicle.queue.ChronicleQueue;
 import net.openhft.chronicle.queue.ExcerptAppender;
 import net.openhft.chronicle.queue.impl.single.SingleChronicleQueueBuilder;
 
-/** Chronicle Queue: a mapped file. Default: the page cache holds the record. Durable: SyncMode.SYNC and sync() after each. */
+/**
+ * Chronicle Queue: a mapped file. Default: the page cache holds the record. Durable: SyncMode.SYNC and sync() after
+ * each.
+ */
 final class ChronicleTarget implements Target {
     private final String name;
     private final boolean isDurable;

@@ -13,9 +13,9 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * A journaller behind an LMAX Disruptor: its thread writes what the ring holds to a file, and in the durable setting forces it at the end of
- * each batch. The publisher waits until its record is behind the journaller. The file is as long as it will be beforehand, which is kind to
- * force().
+ * A journaller behind an LMAX Disruptor: its thread writes what the ring holds to a file, and in the durable setting
+ * forces it at the end of each batch. The publisher waits until its record is behind the journaller. The file is as
+ * long as it will be beforehand, which is kind to force().
  */
 final class DisruptorTarget implements Target {
     private static final int FILE_BYTES = 64 << 20;
@@ -46,7 +46,8 @@ final class DisruptorTarget implements Target {
         }
         file.force(true);
         batch.clear();
-        disruptor = new Disruptor<>(Slot::new, 1024, DaemonThreadFactory.INSTANCE, ProducerType.SINGLE, new YieldingWaitStrategy());
+        disruptor = new Disruptor<>(Slot::new, 1024, DaemonThreadFactory.INSTANCE, ProducerType.SINGLE,
+            new YieldingWaitStrategy());
         disruptor.handleEventsWith(this::journal);
         ring = disruptor.start();
     }

@@ -44,7 +44,8 @@ final class FarlogTarget implements Target {
     private final Position position = new Position();
     private int sinceDrain;
 
-    private FarlogTarget(final String name, final Path file, final String uri, final Level level, final Form form, final int len,
+    private FarlogTarget(final String name, final Path file, final String uri, final Level level, final Form form,
+        final int len,
         final int blockCount) throws Exception {
         this.name = name;
         this.file = file;
@@ -57,7 +58,8 @@ final class FarlogTarget implements Target {
             segments[i] = Arena.global().allocate(len, 64).copyFrom(MemorySegment.ofArray(arrays[i]));
         }
         Ring.format(uri, RingOptions.defaults().withSizeBytes(RING_BYTES).withForce(true));
-        writer = Writer.open(uri, WriterOptions.defaults().withLevel(level).withCountersDir("").withDeadline(Duration.ofSeconds(2)));
+        writer = Writer.open(uri,
+            WriterOptions.defaults().withLevel(level).withCountersDir("").withDeadline(Duration.ofSeconds(2)));
         drain = new Drain(uri);
     }
 

@@ -8,7 +8,10 @@ import java.util.ArrayList;
 import java.util.List;
 import org.HdrHistogram.Histogram;
 
-/** One JVM of a run: measures one group of targets, whose blocks alternate, and prints a line for each. Started by {@link Bench}. */
+/**
+ * One JVM of a run: measures one group of targets, whose blocks alternate, and prints a line for each. Started by
+ * {@link Bench}.
+ */
 public final class Fork {
     /** Begins the lines that are results; libraries print as well. */
     static final String MARK = "@@";
@@ -50,7 +53,8 @@ public final class Fork {
     private void run(final String group) throws Throwable {
         switch (group) {
             case "append" -> closedLoop(appends());
-            case "append.open" -> openLoop(List.of(new NativeTarget("c", PAYLOAD_LEN), segment()), PACED_RATE, GARBAGE_BYTES);
+            case "append.open" ->
+                openLoop(List.of(new NativeTarget("c", PAYLOAD_LEN), segment()), PACED_RATE, GARBAGE_BYTES);
             case "alloc" -> allocations();
             case "log4j2" -> log(this::closedLoop);
             case "log4j2.open" -> log(targets -> openLoop(targets.subList(0, 2), LOG_RATE, GARBAGE_BYTES));
@@ -61,7 +65,8 @@ public final class Fork {
 
     /** All groups that measure one system alone. */
     static List<String> neighbours() {
-        return List.of("farlog", "chronicle", "aeron", "disruptor", "farlog.msync", "chronicle.sync", "aeron.sync", "disruptor.force");
+        return List.of("farlog", "chronicle", "aeron", "disruptor", "farlog.msync", "chronicle.sync", "aeron.sync",
+            "disruptor.force");
     }
 
     static Target neighbour(final String name, final Path folder) throws Exception {
@@ -122,10 +127,12 @@ public final class Fork {
     }
 
     /**
-     * Turns of a second, each behind a collection of its own: every turn has the same room to fill, and so as many collections as any other.
-     * With short turns, in which the few collections of a fork come to one rival or the other by chance, the tail says who had more of them.
+     * Turns of a second, each behind a collection of its own: every turn has the same room to fill, and so as many
+     * collections as any other. With short turns, in which the few collections of a fork come to one rival or the other
+     * by chance, the tail says who had more of them.
      */
-    private void openLoop(final List<? extends Target> targets, final int rate, final int garbageBytes) throws Exception {
+    private void openLoop(final List<? extends Target> targets, final int rate, final int garbageBytes)
+        throws Exception {
         final Garbage garbage = new Garbage(garbageBytes);
         final int turnCount = (int) (rate * Math.min(1.0, seconds));
         measure(targets, new Turn() {
@@ -166,7 +173,8 @@ public final class Fork {
     }
 
     /** One after the other; the first twentieth of a turn pays for what ran before it. */
-    private static void alternate(final List<? extends Target> targets, final List<Histogram> histograms, final Turn turn,
+    private static void alternate(final List<? extends Target> targets, final List<Histogram> histograms,
+        final Turn turn,
         final double secondsEach) throws Exception {
         final long[] samples = new long[targets.stream().mapToInt(turn::count).max().orElse(0)];
         final long end = System.nanoTime() + (long) (secondsEach * targets.size() * 1e9);
@@ -184,16 +192,21 @@ public final class Fork {
     }
 
     private static long collections() {
-        return ManagementFactory.getGarbageCollectorMXBeans().stream().mapToLong(GarbageCollectorMXBean::getCollectionCount).sum();
+        return ManagementFactory.getGarbageCollectorMXBeans().stream()
+            .mapToLong(GarbageCollectorMXBean::getCollectionCount).sum();
     }
 
     private static void print(final String name, final Histogram histogram, final long collectionCount) {
         System.out.printf("%s %s %d %d %d %d %d %d %d%n", MARK, name, histogram.getValueAtPercentile(50),
-            histogram.getValueAtPercentile(99), histogram.getValueAtPercentile(99.9), histogram.getValueAtPercentile(99.99),
+            histogram.getValueAtPercentile(99), histogram.getValueAtPercentile(99.9),
+            histogram.getValueAtPercentile(99.99),
             histogram.getMaxValue(), histogram.getTotalCount(), collectionCount);
     }
 
-    /** What the appending thread allocates, by the JVM's own count, when everything is warm; printed in the place of the median. */
+    /**
+     * What the appending thread allocates, by the JVM's own count, when everything is warm; printed in the place of the
+     * median.
+     */
     private void allocations() throws Exception {
         for (final Target target : javaAppends()) {
             final long warmEnd = System.nanoTime() + ALLOC_WARM_NANOS;

@@ -19,12 +19,14 @@ final class Jmh {
     static Map<String, double[]> run(final int forkCount, final Path log) throws RunnerException {
         System.err.println("JMH: 3 forms, " + forkCount + " forks each");
         final var options = new OptionsBuilder().include(AppendJmh.class.getName() + ".append").forks(forkCount)
-            .jvmArgsAppend("-XX:+UseG1GC", "-Xms256m", "-Xmx256m").addProfiler(GCProfiler.class).output(log + ".jmh").build();
+            .jvmArgsAppend("-XX:+UseG1GC", "-Xms256m", "-Xmx256m").addProfiler(GCProfiler.class).output(log + ".jmh")
+            .build();
         final Map<String, double[]> found = new LinkedHashMap<>();
         for (final RunResult result : new Runner(options).run()) {
             final Result<?> bytes = result.getSecondaryResults().get("gc.alloc.rate.norm");
             found.put(result.getParams().getParam("form"),
-                new double[] {result.getPrimaryResult().getScore() / AppendJmh.BATCH_COUNT, bytes == null ? 0 : bytes.getScore() / AppendJmh.BATCH_COUNT});
+                new double[] {result.getPrimaryResult().getScore() / AppendJmh.BATCH_COUNT,
+                    bytes == null ? 0 : bytes.getScore() / AppendJmh.BATCH_COUNT});
         }
         return found;
     }

@@ -17,7 +17,10 @@ import org.apache.logging.log4j.core.config.Configuration;
 import org.apache.logging.log4j.core.config.Configurator;
 import org.apache.logging.log4j.core.config.Property;
 
-/** A logger of Log4j with one appender. The three of a context have the same layout, and differ only in where the bytes go. */
+/**
+ * A logger of Log4j with one appender. The three of a context have the same layout, and differ only in where the bytes
+ * go.
+ */
 final class LogTarget implements Target {
     private static final String CONFIGURATION = "bench-log4j2.xml";
     private static final int DRAIN_EVERY = 48_000;
@@ -52,8 +55,8 @@ final class LogTarget implements Target {
             context = Configurator.initialize("bench", LogTarget.class.getClassLoader(),
                 LogTarget.class.getClassLoader().getResource(CONFIGURATION).toURI());
             final Configuration configuration = context.getConfiguration();
-            final ForcedFileAppender forced =
-                new ForcedFileAppender(configuration.getAppender("file").getLayout(), folder.resolve("log4j2-forced.log"));
+            final ForcedFileAppender forced = new ForcedFileAppender(configuration.getAppender("file").getLayout(),
+                folder.resolve("log4j2-forced.log"));
             forced.start();
             configuration.addAppender(forced);
             configuration.getLoggerConfig("forced").addAppender(forced, null, null);
@@ -117,7 +120,8 @@ final class LogTarget implements Target {
 
         ForcedFileAppender(final Layout<? extends Serializable> layout, final Path path) throws IOException {
             super("forced", null, layout, false, Property.EMPTY_ARRAY);
-            file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING);
+            file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
+                StandardOpenOption.TRUNCATE_EXISTING);
         }
 
         @Override

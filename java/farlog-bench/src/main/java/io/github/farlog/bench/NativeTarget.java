@@ -36,14 +36,17 @@ final class NativeTarget implements Target {
     NativeTarget(final String name, final int len) throws Throwable {
         this.name = name;
         file = FarlogTarget.ringFile(name);
-        Ring.format(FarlogTarget.uriOf(file), RingOptions.defaults().withSizeBytes(FarlogTarget.RING_BYTES).withForce(true));
+        Ring.format(FarlogTarget.uriOf(file),
+            RingOptions.defaults().withSizeBytes(FarlogTarget.RING_BYTES).withForce(true));
         final SymbolLookup library = SymbolLookup.libraryLookup(Path.of(System.getProperty(PROPERTY)), Arena.global());
         block = handle(library, "bench_side_block", ADDRESS, ADDRESS, JAVA_INT);
         paced = handle(library, "bench_side_paced", ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
         drain = handle(library, "bench_side_drain", ADDRESS);
-        close = Linker.nativeLinker().downcallHandle(library.find("bench_side_close").orElseThrow(), FunctionDescriptor.ofVoid(ADDRESS));
+        close = Linker.nativeLinker().downcallHandle(library.find("bench_side_close").orElseThrow(),
+            FunctionDescriptor.ofVoid(ADDRESS));
         final MethodHandle open = Linker.nativeLinker()
-            .downcallHandle(library.find("bench_side_open").orElseThrow(), FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT));
+            .downcallHandle(library.find("bench_side_open").orElseThrow(),
+                FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT));
         side = (MemorySegment) open.invokeExact(Arena.global().allocateFrom(FarlogTarget.uriOf(file)), len);
         if (side.address() == 0) {
             throw new IllegalStateException(name + ": the ring was refused");
@@ -51,7 +54,8 @@ final class NativeTarget implements Target {
     }
 
     private static MethodHandle handle(final SymbolLookup library, final String name, final MemoryLayout... arguments) {
-        return Linker.nativeLinker().downcallHandle(library.find(name).orElseThrow(), FunctionDescriptor.of(JAVA_INT, arguments));
+        return Linker.nativeLinker().downcallHandle(library.find(name).orElseThrow(),
+            FunctionDescriptor.of(JAVA_INT, arguments));
     }
 
     @Override
@@ -74,7 +78,8 @@ final class NativeTarget implements Target {
     }
 
     @Override
-    public void paced(final long[] samples, final int count, final long intervalNanos, final Garbage garbage) throws Exception {
+    public void paced(final long[] samples, final int count, final long intervalNanos, final Garbage garbage)
+        throws Exception {
         try {
             take((int) paced.invokeExact(side, samplesNanos, count, intervalNanos), samples, count);
         } catch (final Throwable thrown) {

@@ -19,7 +19,8 @@ final class Report {
     private final int forkCount;
     private final List<String> lines = new ArrayList<>();
 
-    Report(final Path file, final Map<String, List<Sample>> samples, final Map<String, double[]> jmh, final int forkCount) {
+    Report(final Path file, final Map<String, List<Sample>> samples, final Map<String, double[]> jmh,
+        final int forkCount) {
         this.file = file;
         this.samples = samples;
         this.jmh = jmh;
@@ -27,7 +28,8 @@ final class Report {
     }
 
     void write() throws IOException {
-        System.out.printf("%-32s %10s %10s %7s %-14s %-8s %s%n", "case", "ours", "floor", "ratio", "of the rounds", "no worse", "unit");
+        System.out.printf("%-32s %10s %10s %7s %-14s %-8s %s%n", "case", "ours", "floor", "ratio", "of the rounds",
+            "no worse", "unit");
         appends();
         logs();
         neighbours();
@@ -38,7 +40,8 @@ final class Report {
     private void appends() {
         for (final String form : List.of("segment", "bytes", "claim")) {
             for (final String quantile : QUANTILES) {
-                pair("java.append.192." + form + "." + quantile, "append/" + form, "append/c", quantile, "floor: farlog_append from C");
+                pair("java.append.192." + form + "." + quantile, "append/" + form, "append/c", quantile,
+                    "floor: farlog_append from C");
             }
         }
         for (final String collector : List.of("g1", "zgc")) {
@@ -51,12 +54,14 @@ final class Report {
         for (final String form : List.of("segment", "bytes", "claim")) {
             final List<Sample> found = samples.get("alloc/" + form);
             if (found != null) {
-                single("java.alloc." + form, median(found, sample -> sample.p50() / sample.count()), "bytes", "the appending thread's count");
+                single("java.alloc." + form, median(found, sample -> sample.p50() / sample.count()), "bytes",
+                    "the appending thread's count");
             }
         }
         jmh.forEach((form, scores) -> {
             single("java.jmh." + form.toLowerCase(Locale.ROOT), scores[0], "ns", "JMH, mean of an append");
-            single("java.jmh." + form.toLowerCase(Locale.ROOT) + ".alloc", scores[1], "bytes", "JMH, gc.alloc.rate.norm; its own 10 KB an iteration of 48,000 records are in it");
+            single("java.jmh." + form.toLowerCase(Locale.ROOT) + ".alloc", scores[1], "bytes",
+                "JMH, gc.alloc.rate.norm; its own 10 KB an iteration of 48,000 records are in it");
         });
     }
 
@@ -87,7 +92,8 @@ final class Report {
         if (Fork.neighbours().stream().noneMatch(name -> samples.containsKey(name + "/" + name))) {
             return;
         }
-        System.out.printf("%n%-18s %-9s %10s %10s %10s %10s%n", "256-byte record", "survives", "p50 ns", "p99", "p99.9", "ours/its");
+        System.out.printf("%n%-18s %-9s %10s %10s %10s %10s%n", "256-byte record", "survives", "p50 ns", "p99", "p99.9",
+            "ours/its");
         for (final String name : Fork.neighbours()) {
             final List<Sample> found = samples.get(name + "/" + name);
             if (found == null) {
@@ -100,8 +106,10 @@ final class Report {
             System.out.printf("%-18s %-9s %10.0f %10.0f %10.0f %10s%n", name, survives, median(found, Sample::p50),
                 median(found, Sample::p99), median(found, Sample::p999), shortly(ratio[0]));
             for (final String quantile : List.of("p50", "p99", "p999")) {
-                line("neighbour." + name + "." + quantile, median(samples.get(ours + "/" + ours), sample -> sample.at(quantile)),
-                    median(found, sample -> sample.at(quantile)), ratio(samples.get(ours + "/" + ours), found, quantile), "ns",
+                line("neighbour." + name + "." + quantile,
+                    median(samples.get(ours + "/" + ours), sample -> sample.at(quantile)),
+                    median(found, sample -> sample.at(quantile)),
+                    ratio(samples.get(ours + "/" + ours), found, quantile), "ns",
                     "ours is " + ours + "; an acknowledgement survives " + survives);
             }
         }
@@ -111,7 +119,8 @@ final class Report {
         return samples.getOrDefault(key, List.of()).stream().mapToLong(Sample::collections).sum();
     }
 
-    private void pair(final String name, final String oursKey, final String floorKey, final String quantile, final String note) {
+    private void pair(final String name, final String oursKey, final String floorKey, final String quantile,
+        final String note) {
         final List<Sample> ours = samples.get(oursKey);
         final List<Sample> floors = samples.get(floorKey);
         if (ours == null || floors == null) {
@@ -121,7 +130,8 @@ final class Report {
         final double our = median(ours, sample -> sample.at(quantile));
         final double floor = median(floors, sample -> sample.at(quantile));
         System.out.printf("%-32s %10.0f %10.0f %7s %-14s %-8s ns%n", name, our, floor, shortly(ratio[0]),
-            shortly(ratio[1]) + " to " + shortly(ratio[2]), (int) ratio[3] + " of " + Math.min(ours.size(), floors.size()));
+            shortly(ratio[1]) + " to " + shortly(ratio[2]),
+            (int) ratio[3] + " of " + Math.min(ours.size(), floors.size()));
         line(name, our, floor, ratio, "ns", note);
     }
 
@@ -154,8 +164,10 @@ final class Report {
 
     private void line(final String name, final double ours, final double floor, final double[] ratio, final String unit,
         final String note) {
-        lines.add("{\"name\":\"" + name + "\",\"ours\":" + number(ours) + ",\"floor\":" + (ratio == null ? "null" : number(floor))
-            + ",\"ratio\":" + (ratio == null ? "null" : number(ratio[0])) + ",\"ratio_min\":" + (ratio == null ? "null" : number(ratio[1]))
+        lines.add("{\"name\":\"" + name + "\",\"ours\":" + number(ours) + ",\"floor\":"
+            + (ratio == null ? "null" : number(floor))
+            + ",\"ratio\":" + (ratio == null ? "null" : number(ratio[0])) + ",\"ratio_min\":"
+            + (ratio == null ? "null" : number(ratio[1]))
             + ",\"ratio_max\":" + (ratio == null ? "null" : number(ratio[2])) + ",\"rounds_no_worse\":"
             + (ratio == null ? "null" : (int) ratio[3]) + ",\"unit\":\"" + unit + "\",\"forks\":" + forkCount
             + ",\"note\":\"" + note + "\",\"machine\":\"" + environment("FARLOG_BENCH_MACHINE") + "\",\"date\":\""

@@ -3,7 +3,8 @@ package io.github.farlog.bench;
 /**
  * Something that acknowledges records. One thread.
  *
- * <p>Every record is timed by two readings of {@link System#nanoTime}; samples are kept in an array, so that nothing else happens between them.
+ * <p>Every record is timed by two readings of {@link System#nanoTime}; samples are kept in an array, so that nothing
+ * else happens between them.
  */
 interface Target extends AutoCloseable {
     /** Bytes of a record that is compared with another system's. */
@@ -36,10 +37,11 @@ interface Target extends AutoCloseable {
     }
 
     /**
-     * As many records, due at fixed times: a late one counts from its due time, so that a stall is felt by all that it delayed. Garbage is
-     * made before each, so that collections happen meanwhile.
+     * As many records, due at fixed times: a late one counts from its due time, so that a stall is felt by all that it
+     * delayed. Garbage is made before each, so that collections happen meanwhile.
      */
-    default void paced(final long[] samples, final int count, final long intervalNanos, final Garbage garbage) throws Exception {
+    default void paced(final long[] samples, final int count, final long intervalNanos, final Garbage garbage)
+        throws Exception {
         long due = System.nanoTime() + intervalNanos;
         for (int i = 0; i < count; i++, due += intervalNanos) {
             garbage.make();

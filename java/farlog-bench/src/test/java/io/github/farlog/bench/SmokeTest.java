@@ -21,7 +21,8 @@ class SmokeTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"farlog", "farlog.msync", "chronicle", "chronicle.sync", "aeron", "disruptor", "disruptor.force"})
+    @ValueSource(
+        strings = {"farlog", "farlog.msync", "chronicle", "chronicle.sync", "aeron", "disruptor", "disruptor.force"})
     void shouldAcknowledgeWhenSystemIsRunAlone(final String name) throws Exception {
         Files.createDirectories(FOLDER);
         run(Fork.neighbour(name, FOLDER));

@@ -9,9 +9,9 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Records that were read: whole, checked, copied out of the ring. Made once by the caller and filled by each read. {@link #next} steps to
- * the first and to each following record; then the record's fields are to be had. Views of key and payload are good until the next read
- * into this batch.
+ * Records that were read: whole, checked, copied out of the ring. Made once by the caller and filled by each read.
+ * {@link #next} steps to the first and to each following record; then the record's fields are to be had. Views of key
+ * and payload are good until the next read into this batch.
  *
  * <p>Belongs to one thread at a time; outlives its reader.
  */
@@ -74,8 +74,8 @@ public final class Batch {
     }
 
     /**
-     * Steps to the next record that the application wrote or that tells of the writer (epoch, heartbeat); the filling of the ring's end is
-     * passed over.
+     * Steps to the next record that the application wrote or that tells of the writer (epoch, heartbeat); the filling
+     * of the ring's end is passed over.
      *
      * @return false when there is none left
      */
@@ -231,8 +231,8 @@ public final class Batch {
     }
 
     /**
-     * The log went back: these records replace, with a higher epoch, ones read before that a crash of the region had undone before they were
-     * acknowledged.
+     * The log went back: these records replace, with a higher epoch, ones read before that a crash of the region had
+     * undone before they were acknowledged.
      *
      * @return almost never
      */

@@ -12,12 +12,13 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 
 /**
- * The native memory of one call under way: the entry, the position that C fills, and a copy of the record's bytes. It is used by one call
- * at a time; {@link #enter} and {@link #leave} see to that, and {@link #shut} waits for the call and lets no other in. So a handle is never
- * freed while a thread is inside it.
+ * The native memory of one call under way: the entry, the position that C fills, and a copy of the record's bytes. It
+ * is used by one call at a time; {@link #enter} and {@link #leave} see to that, and {@link #shut} waits for the call
+ * and lets no other in. So a handle is never freed while a thread is inside it.
  *
- * <p>The bytes are copied because an entry holds an address: memory of the heap has none that C could keep reading while the garbage
- * collector runs, and memory of the caller's arena might be freed by another thread meanwhile. The copy of 192 bytes takes about 5 ns.
+ * <p>The bytes are copied because an entry holds an address: memory of the heap has none that C could keep reading
+ * while the garbage collector runs, and memory of the caller's arena might be freed by another thread meanwhile. The
+ * copy of 192 bytes takes about 5 ns.
  */
 final class CallFrame {
     private static final VarHandle BUSY;
@@ -114,8 +115,8 @@ final class CallFrame {
     }
 
     /**
-     * A thread that makes call after call would leave another hardly a moment to get in: it lets it, for microseconds, and where the other
-     * has no processor in them, for as long as it takes the scheduler to come round once or twice.
+     * A thread that makes call after call would leave another hardly a moment to get in: it lets it, for microseconds,
+     * and where the other has no processor in them, for as long as it takes the scheduler to come round once or twice.
      */
     private void giveWay() {
         isWanted = false;
@@ -202,8 +203,8 @@ final class CallFrame {
     }
 
     /**
-     * Fills the entry with where the bytes are. Nothing is copied; {@link #letGo} follows when C is back. The pieces are asked for once: a
-     * thread that uses the buffer against its contract can change bytes, and not where they end.
+     * Fills the entry with where the bytes are. Nothing is copied; {@link #letGo} follows when C is back. The pieces
+     * are asked for once: a thread that uses the buffer against its contract can change bytes, and not where they end.
      */
     boolean lend(final RecordBuffer record, final int classId) {
         if (record == null || classId < 0 || classId > U16_MAX) {
@@ -289,8 +290,10 @@ final class CallFrame {
     /** Gives the caller what C has filled. */
     void position(final Position out) {
         if (out != null) {
-            out.set(memory.get(JAVA_LONG, POSITION_LSN), memory.get(JAVA_LONG, POSITION_SEQ), memory.get(JAVA_INT, POSITION_EPOCH),
-                memory.get(JAVA_BYTE, POSITION_LEVEL), memory.get(JAVA_BYTE, POSITION_COPIES), memory.get(JAVA_LONG, POSITION_END));
+            out.set(memory.get(JAVA_LONG, POSITION_LSN), memory.get(JAVA_LONG, POSITION_SEQ),
+                memory.get(JAVA_INT, POSITION_EPOCH),
+                memory.get(JAVA_BYTE, POSITION_LEVEL), memory.get(JAVA_BYTE, POSITION_COPIES),
+                memory.get(JAVA_LONG, POSITION_END));
         }
     }
 }

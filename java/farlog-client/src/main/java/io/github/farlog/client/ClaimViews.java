@@ -4,8 +4,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Views of a writer's staging buffer: one object for each place and length, so that claims of usual lengths allocate nothing. Used inside
- * the writer's call frame.
+ * Views of a writer's staging buffer: one object for each place and length, so that claims of usual lengths allocate
+ * nothing. Used inside the writer's call frame.
  */
 final class ClaimViews {
     private static final int COUNT = 4096; // a power of two

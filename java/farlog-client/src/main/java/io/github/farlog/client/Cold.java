@@ -10,7 +10,9 @@ import java.util.Objects;
 import java.util.UUID;
 import java.util.function.BiConsumer;
 
-/** What the cold calls have in common: texts go over in an arena of the call, and a refusal comes back as an exception. */
+/**
+ * What the cold calls have in common: texts go over in an arena of the call, and a refusal comes back as an exception.
+ */
 final class Cold {
     /** Bytes of a UUID, and of a token. */
     private static final int ID_LEN = 16;
@@ -32,7 +34,8 @@ final class Cold {
     }
 
     /** Makes the call; what it gave. */
-    static Result run(final Arena arena, final String uri, final StringBuilder text, final Call call) throws FarlogException {
+    static Result run(final Arena arena, final String uri, final StringBuilder text, final Call call)
+        throws FarlogException {
         final MemorySegment error = arena.allocate(Structs.ERROR);
         final long address = text(arena, "uri", Objects.requireNonNull(uri, "uri"));
         final int code;
@@ -55,14 +58,18 @@ final class Cold {
         }
     }
 
-    /** The address of a C string; 0 for null. C would take a NUL byte for its end, and so another name than the caller's. */
+    /**
+     * The address of a C string; 0 for null. C would take a NUL byte for its end, and so another name than the
+     * caller's.
+     */
     static long text(final Arena arena, final String what, final String text) throws FarlogException {
         if (text == null) {
             return 0;
         }
         if (text.indexOf('\0') >= 0) {
-            throw new FarlogException(Result.INVALID, what + ": \"" + text.replace("\0", "\\0") + "\" has a NUL byte at " + text.indexOf('\0')
-                + ", expected none");
+            throw new FarlogException(Result.INVALID,
+                what + ": \"" + text.replace("\0", "\\0") + "\" has a NUL byte at " + text.indexOf('\0')
+                    + ", expected none");
         }
         return arena.allocateFrom(text).address();
     }
@@ -80,15 +87,20 @@ final class Cold {
         return each(arena, uri, "ring UUIDs", uuids, (raw, uuid) -> Structs.setUuid(raw, uuid));
     }
 
-    /** The address of 16 bytes for each member, all zero for null. C reads as many as the URI has members, so that any other count is refused here. */
-    private static <T> long each(final Arena arena, final String uri, final String what, final List<T> values, final BiConsumer<MemorySegment, T> put)
+    /**
+     * The address of 16 bytes for each member, all zero for null. C reads as many as the URI has members, so that any
+     * other count is refused here.
+     */
+    private static <T> long each(final Arena arena, final String uri, final String what, final List<T> values,
+        final BiConsumer<MemorySegment, T> put)
         throws FarlogException {
         if (values.isEmpty()) {
             return 0;
         }
         final int count = Members.of(uri).size();
         if (values.size() != count) {
-            throw new FarlogException(Result.INVALID, what + ": " + values.size() + ", expected " + count + ", one for each ring of \"" + uri + '"');
+            throw new FarlogException(Result.INVALID,
+                what + ": " + values.size() + ", expected " + count + ", one for each ring of \"" + uri + '"');
         }
         final MemorySegment raw = arena.allocate((long) ID_LEN * count, Long.BYTES);
         for (int i = 0; i < count; i++) {
@@ -100,14 +112,17 @@ final class Cold {
     }
 
     /** Opens by one of the open functions; the handle. */
-    static long open(final Arena arena, final String uri, final MemorySegment config, final java.lang.invoke.MethodHandle function)
+    static long open(final Arena arena, final String uri, final MemorySegment config,
+        final java.lang.invoke.MethodHandle function)
         throws FarlogException {
         final MemorySegment handle = arena.allocate(JAVA_LONG);
-        runOrThrow(arena, uri, (text, error) -> (int) function.invokeExact(text, config.address(), handle.address(), error));
+        runOrThrow(arena, uri,
+            (text, error) -> (int) function.invokeExact(text, config.address(), handle.address(), error));
         return handle.get(JAVA_LONG, 0);
     }
 
-    static MemorySegment writerConfig(final Arena arena, final String uri, final WriterOptions options) throws FarlogException {
+    static MemorySegment writerConfig(final Arena arena, final String uri, final WriterOptions options)
+        throws FarlogException {
         final MemorySegment config = arena.allocate(Structs.WRITER_CONFIG);
         Structs.setInt(config, Structs.WRITER_CONFIG, "level", options.level() == null ? 0 : options.level().code());
         Structs.setInt(config, Structs.WRITER_CONFIG, "policy", options.policy().ordinal());
@@ -117,7 +132,8 @@ final class Cold {
         Structs.setInt(config, Structs.WRITER_CONFIG, "warn_percent", options.warnPercent());
         Structs.setInt(config, Structs.WRITER_CONFIG, "alarm_percent", options.alarmPercent());
         Structs.setLong(config, Structs.WRITER_CONFIG, "writer_name", text(arena, "writer name", options.name()));
-        Structs.setLong(config, Structs.WRITER_CONFIG, "counters_dir", text(arena, "counters folder", options.countersDir()));
+        Structs.setLong(config, Structs.WRITER_CONFIG, "counters_dir",
+            text(arena, "counters folder", options.countersDir()));
         Structs.setLong(config, Structs.WRITER_CONFIG, "ring_uuid", uuids(arena, uri, options.ringUuids()));
         Structs.setLong(config, Structs.WRITER_CONFIG, "grant_token",
             each(arena, uri, "tokens", options.tokens(), (raw, token) -> token.copyTo(raw)));

@@ -15,13 +15,17 @@ import java.lang.foreign.MemorySegment;
  * @param deadlineDefaultNanos of an append that names none
  * @param probe what was looked at to know this
  */
-public record Contract(String kind, String flushMethod, Level level, int granularity, int atomicUnit, boolean readBack, long sizeBytes,
+public record Contract(String kind, String flushMethod, Level level, int granularity, int atomicUnit, boolean readBack,
+    long sizeBytes,
     long deadlineDefaultNanos, String probe) {
     static Contract of(final MemorySegment c) {
-        return new Contract(Structs.getText(c, Structs.CONTRACT, "kind_name"), Structs.getText(c, Structs.CONTRACT, "flush_name"),
+        return new Contract(Structs.getText(c, Structs.CONTRACT, "kind_name"),
+            Structs.getText(c, Structs.CONTRACT, "flush_name"),
             Level.of(Structs.getInt(c, Structs.CONTRACT, "level")), Structs.getInt(c, Structs.CONTRACT, "granularity"),
-            Structs.getInt(c, Structs.CONTRACT, "atomic_unit"), Structs.getInt(c, Structs.CONTRACT, "is_read_back") != 0,
-            Structs.getLong(c, Structs.CONTRACT, "size_bytes"), Structs.getLong(c, Structs.CONTRACT, "deadline_default_ns"),
+            Structs.getInt(c, Structs.CONTRACT, "atomic_unit"),
+            Structs.getInt(c, Structs.CONTRACT, "is_read_back") != 0,
+            Structs.getLong(c, Structs.CONTRACT, "size_bytes"),
+            Structs.getLong(c, Structs.CONTRACT, "deadline_default_ns"),
             Structs.getText(c, Structs.CONTRACT, "probe"));
     }
 }

@@ -53,7 +53,8 @@ public final class Counters {
             final MemorySegment error = arena.allocate(Structs.ERROR);
             final boolean isPrivate = countersDir != null && countersDir.isEmpty();
             final int code = isPrivate ? Result.NOT_FOUND.code()
-                : (int) Native.Counts.READ.invokeExact(Cold.text(arena, "counters folder", countersDir), Cold.uuid(arena, ringUuid),
+                : (int) Native.Counts.READ.invokeExact(Cold.text(arena, "counters folder", countersDir),
+                    Cold.uuid(arena, ringUuid),
                     counters.address(), error.address());
             if (code != 0) {
                 counters.fill((byte) 0);
@@ -72,13 +73,17 @@ public final class Counters {
         }
     }
 
-    private static List<Member> readMembers(final Arena arena, final String countersDir, final UUID ringUuid) throws Throwable {
+    private static List<Member> readMembers(final Arena arena, final String countersDir, final UUID ringUuid)
+        throws Throwable {
         final MemorySegment seen = arena.allocate(MEMBER_COUNTERS, Structs.MEMBER_COUNT_MAX);
         final MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
         final MemorySegment error = arena.allocate(Structs.ERROR);
-        final int code = (int) Native.Counts.READ_MEMBERS.invokeExact(Cold.text(arena, "counters folder", countersDir), Cold.uuid(arena, ringUuid),
+        final int code = (int) Native.Counts.READ_MEMBERS.invokeExact(Cold.text(arena, "counters folder", countersDir),
+            Cold.uuid(arena, ringUuid),
             seen.address(), Structs.MEMBER_COUNT_MAX, count.address(), error.address());
-        return code == 0 ? seen.elements(MEMBER_COUNTERS).limit(count.get(ValueLayout.JAVA_INT, 0)).map(Member::new).toList() : List.of();
+        return code == 0
+            ? seen.elements(MEMBER_COUNTERS).limit(count.get(ValueLayout.JAVA_INT, 0)).map(Member::new).toList()
+            : List.of();
     }
 
     private static void set(final MemorySegment counters, final Counter counter, final long value) {

@@ -1,8 +1,8 @@
 package io.github.farlog.client;
 
 /**
- * A CRC-32C that goes on from a seed, which {@link java.util.zip.CRC32C} cannot. The CRC is linear: the one begun with a seed differs from
- * the plain one by the seed moved on over as many zero bytes as there were bytes.
+ * A CRC-32C that goes on from a seed, which {@link java.util.zip.CRC32C} cannot. The CRC is linear: the one begun with
+ * a seed differs from the plain one by the seed moved on over as many zero bytes as there were bytes.
  */
 final class Crc32cSeed {
     private static final int POLYNOMIAL = 0x82F63B78; // reflected

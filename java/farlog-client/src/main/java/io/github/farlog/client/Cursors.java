@@ -13,9 +13,11 @@ import java.lang.foreign.MemorySegment;
  * @param epoch of the writer
  * @param pressure 0 below the warning mark, 1 at or above it, 2 at or above the alarm mark
  */
-public record Cursors(long headLsn, long durableLsn, long appendedLsn, long capacityBytes, long nextSeq, int epoch, int pressure) {
+public record Cursors(long headLsn, long durableLsn, long appendedLsn, long capacityBytes, long nextSeq, int epoch,
+    int pressure) {
     static Cursors of(final MemorySegment c) {
-        return new Cursors(Structs.getLong(c, Structs.CURSORS, "head_lsn"), Structs.getLong(c, Structs.CURSORS, "durable_lsn"),
+        return new Cursors(Structs.getLong(c, Structs.CURSORS, "head_lsn"),
+            Structs.getLong(c, Structs.CURSORS, "durable_lsn"),
             Structs.getLong(c, Structs.CURSORS, "appended_lsn"), Structs.getLong(c, Structs.CURSORS, "capacity_bytes"),
             Structs.getLong(c, Structs.CURSORS, "next_seq"), Structs.getInt(c, Structs.CURSORS, "epoch"),
             Structs.getInt(c, Structs.CURSORS, "pressure"));

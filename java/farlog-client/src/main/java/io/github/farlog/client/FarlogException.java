@@ -1,6 +1,9 @@
 package io.github.farlog.client;
 
-/** A cold call (open, format, inspect) did not succeed. The message is one line that names the thing, its value and what was expected. */
+/**
+ * A cold call (open, format, inspect) did not succeed. The message is one line that names the thing, its value and what
+ * was expected.
+ */
 public final class FarlogException extends Exception {
     private static final long serialVersionUID = 1L;
 

@@ -39,7 +39,8 @@ public final class GrantToken {
         try {
             return of(HexFormat.of().parseHex(digits));
         } catch (final IllegalArgumentException e) {
-            throw new IllegalArgumentException("token of " + digits.length() + " characters: expected " + 2 * LEN + " hexadecimal digits");
+            throw new IllegalArgumentException(
+                "token of " + digits.length() + " characters: expected " + 2 * LEN + " hexadecimal digits");
         }
     }
 

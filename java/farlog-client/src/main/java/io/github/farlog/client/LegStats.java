@@ -5,7 +5,8 @@ import static io.github.farlog.client.Structs.LEG_STATS;
 import java.lang.foreign.MemorySegment;
 
 /**
- * How one leg of a route stands, as JMX and other monitoring take it. Counts are of records, since the route was opened. Immutable; any thread.
+ * How one leg of a route stands, as JMX and other monitoring take it. Counts are of records, since the route was
+ * opened. Immutable; any thread.
  *
  * @param name of the leg
  * @param state how it stands
@@ -22,7 +23,8 @@ import java.lang.foreign.MemorySegment;
  * @param behindBytes in spill or memory, not yet in the ring
  * @param text what went wrong last with its ring; "" = nothing
  */
-public record LegStats(String name, State state, boolean required, long offered, long acked, long unknown, long spilled, long carried, long dropped,
+public record LegStats(String name, State state, boolean required, long offered, long acked, long unknown, long spilled,
+    long carried, long dropped,
     long gaps, long doubts, long reopens, long behindBytes, String text) {
 
     /** In the order of the C core's numbers. */
@@ -43,10 +45,15 @@ public record LegStats(String name, State state, boolean required, long offered,
 
     static LegStats of(final MemorySegment s) {
         final int state = Structs.getInt(s, LEG_STATS, "state");
-        return new LegStats(Structs.getText(s, LEG_STATS, "name"), state < 0 || state >= STATES.length ? State.NONE : STATES[state],
-            Structs.getInt(s, LEG_STATS, "is_required") != 0, Structs.getLong(s, LEG_STATS, "offered_count"), Structs.getLong(s, LEG_STATS, "acked_count"),
-            Structs.getLong(s, LEG_STATS, "unknown_count"), Structs.getLong(s, LEG_STATS, "spilled_count"), Structs.getLong(s, LEG_STATS, "carried_count"),
-            Structs.getLong(s, LEG_STATS, "dropped_count"), Structs.getLong(s, LEG_STATS, "gap_count"), Structs.getLong(s, LEG_STATS, "doubt_count"),
-            Structs.getLong(s, LEG_STATS, "reopen_count"), Structs.getLong(s, LEG_STATS, "behind_bytes"), Structs.getText(s, LEG_STATS, "text"));
+        return new LegStats(Structs.getText(s, LEG_STATS, "name"),
+            state < 0 || state >= STATES.length ? State.NONE : STATES[state],
+            Structs.getInt(s, LEG_STATS, "is_required") != 0, Structs.getLong(s, LEG_STATS, "offered_count"),
+            Structs.getLong(s, LEG_STATS, "acked_count"),
+            Structs.getLong(s, LEG_STATS, "unknown_count"), Structs.getLong(s, LEG_STATS, "spilled_count"),
+            Structs.getLong(s, LEG_STATS, "carried_count"),
+            Structs.getLong(s, LEG_STATS, "dropped_count"), Structs.getLong(s, LEG_STATS, "gap_count"),
+            Structs.getLong(s, LEG_STATS, "doubt_count"),
+            Structs.getLong(s, LEG_STATS, "reopen_count"), Structs.getLong(s, LEG_STATS, "behind_bytes"),
+            Structs.getText(s, LEG_STATS, "text"));
     }
 }

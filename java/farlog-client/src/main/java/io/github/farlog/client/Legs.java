@@ -38,7 +38,8 @@ final class Legs {
         Structs.setLong(s, ROUTE_LEG, "spill_uri", Cold.text(arena, "spill", leg.spillUri()));
         Structs.setInt(s, ROUTE_LEG, "spill_level", leg.spillLevel() == null ? 0 : leg.spillLevel().code());
         Structs.setLong(s, ROUTE_LEG, "buffer_bytes", leg.bufferBytes());
-        s.asSlice(Structs.off(ROUTE_LEG, "config"), Structs.WRITER_CONFIG.byteSize()).copyFrom(Cold.writerConfig(arena, leg.uri(), leg.options()));
+        s.asSlice(Structs.off(ROUTE_LEG, "config"), Structs.WRITER_CONFIG.byteSize())
+            .copyFrom(Cold.writerConfig(arena, leg.uri(), leg.options()));
     }
 
     private static long classes(final Arena arena, final List<RouteLeg.Classes> ranges) {

@@ -42,7 +42,8 @@ public record MemberStatus(int number, State state, long lagBytes, long demotion
         final List<MemberStatus> all = new ArrayList<>();
         for (final Counters.Member member : counters == null ? List.<Counters.Member>of() : counters.members()) {
             all.add(new MemberStatus(all.size() + 1, stateOf(member.value(MemberCounter.STATE)),
-                member.value(MemberCounter.LAG_BYTES), member.value(MemberCounter.DEMOTION_COUNT), member.value(MemberCounter.EVICTION_COUNT),
+                member.value(MemberCounter.LAG_BYTES), member.value(MemberCounter.DEMOTION_COUNT),
+                member.value(MemberCounter.EVICTION_COUNT),
                 member.value(MemberCounter.REJOIN_COUNT)));
         }
         return all;

@@ -14,17 +14,18 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 
 /**
- * The functions of farlog.h and of the headers on top of it. Addresses are longs: nothing is wrapped and nothing is checked for each call; whoever passes one holds on to
- * the memory until the call returns.
+ * The functions of farlog.h and of the headers on top of it. Addresses are longs: nothing is wrapped and nothing is
+ * checked for each call; whoever passes one holds on to the memory until the call returns.
  *
- * <p>No call is critical (Linker.Option.critical), although that would let heap arrays through. An entry holds addresses, not arguments, so
- * an array could not be passed in it; and a critical call that waits (for room, for a disk, for the turn of another thread that has lost its
- * core) holds up every garbage collection of the JVM for as long. What it would save was measured for appends of 192 bytes in memory:
- * 58 ns against 60 ns, of which the copy, the guard and the position take 14.
+ * <p>No call is critical (Linker.Option.critical), although that would let heap arrays through. An entry holds
+ * addresses, not arguments, so an array could not be passed in it; and a critical call that waits (for room, for a
+ * disk, for the turn of another thread that has lost its core) holds up every garbage collection of the JVM for as
+ * long. What it would save was measured for appends of 192 bytes in memory: 58 ns against 60 ns, of which the copy, the
+ * guard and the position take 14.
  *
- * <p>Each kind of handle has its functions in a class of its own, which is made when the first one is opened: the linker takes some 7 ms of a
- * processor for each list of arguments that is new to it, and an appender needs 4 of 12. Never at the first append: a handle's open function
- * is in the class of its others.
+ * <p>Each kind of handle has its functions in a class of its own, which is made when the first one is opened: the
+ * linker takes some 7 ms of a processor for each list of arguments that is new to it, and an appender needs 4 of 12.
+ * Never at the first append: a handle's open function is in the class of its others.
  */
 final class Native {
     private static final SymbolLookup LIBRARY = NativeLibrary.load();
@@ -43,7 +44,8 @@ final class Native {
         static final MethodHandle SUBMIT = call("farlog_submit", JAVA_LONG, JAVA_LONG, JAVA_LONG);
         static final MethodHandle POLL = call("farlog_poll", JAVA_LONG, JAVA_LONG);
         static final MethodHandle WAIT = call("farlog_wait", JAVA_LONG, JAVA_LONG, JAVA_LONG);
-        static final MethodHandle CLAIM = call("farlog_claim", JAVA_LONG, JAVA_INT, JAVA_SHORT, JAVA_LONG, JAVA_SHORT, JAVA_LONG);
+        static final MethodHandle CLAIM = call("farlog_claim", JAVA_LONG, JAVA_INT, JAVA_SHORT, JAVA_LONG, JAVA_SHORT,
+            JAVA_LONG);
         static final MethodHandle COMMIT = call("farlog_commit", JAVA_LONG, JAVA_LONG, JAVA_LONG);
         static final MethodHandle RESOLVE = call("farlog_resolve", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
         static final MethodHandle HEARTBEAT = call("farlog_heartbeat", JAVA_LONG, JAVA_LONG, JAVA_LONG);
@@ -82,8 +84,10 @@ final class Native {
     /** A route. */
     static final class Routes {
         static final MethodHandle OPEN = call("farlog_route_open", JAVA_LONG, JAVA_LONG, JAVA_LONG);
-        static final MethodHandle OPEN_NAME = call("farlog_route_open_name", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
-        static final MethodHandle APPEND = call("farlog_route_append", JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle OPEN_NAME = call("farlog_route_open_name", JAVA_LONG, JAVA_LONG, JAVA_LONG,
+            JAVA_LONG);
+        static final MethodHandle APPEND = call("farlog_route_append", JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG,
+            JAVA_LONG);
         static final MethodHandle RESOLVE = call("farlog_route_resolve", JAVA_LONG, JAVA_LONG, JAVA_LONG);
         static final MethodHandle CATCH_UP = call("farlog_route_catch_up", JAVA_LONG, JAVA_LONG);
         static final MethodHandle STATS = call("farlog_route_stats", JAVA_LONG, JAVA_INT, JAVA_LONG);
@@ -96,8 +100,10 @@ final class Native {
 
     /** A stream's rings as they are now, and others in their places. */
     static final class Replacing {
-        static final MethodHandle WRITER = call("farlog_writer_replace_member", JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
-        static final MethodHandle SHARED = call("farlog_shared_replace_member", JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle WRITER = call("farlog_writer_replace_member", JAVA_LONG, JAVA_INT, JAVA_LONG,
+            JAVA_LONG);
+        static final MethodHandle SHARED = call("farlog_shared_replace_member", JAVA_LONG, JAVA_INT, JAVA_LONG,
+            JAVA_LONG);
         static final MethodHandle WRITER_MEMBERS = call("farlog_writer_members", JAVA_LONG, JAVA_LONG, JAVA_INT);
         static final MethodHandle SHARED_MEMBERS = call("farlog_shared_members", JAVA_LONG, JAVA_LONG, JAVA_INT);
 
@@ -119,8 +125,10 @@ final class Native {
     /** What writers have counted. */
     static final class Counts {
         static final MethodHandle READ = call("farlog_counters_read", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
-        static final MethodHandle READ_MEMBERS = call("farlog_member_counters_read", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
-        static final MethodHandle QUANTILE = handle("farlog_histogram_quantile_ns", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_DOUBLE));
+        static final MethodHandle READ_MEMBERS = call("farlog_member_counters_read", JAVA_LONG, JAVA_LONG, JAVA_LONG,
+            JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle QUANTILE = handle("farlog_histogram_quantile_ns",
+            FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_DOUBLE));
 
         private Counts() {
         }
@@ -131,7 +139,8 @@ final class Native {
 
     private static MethodHandle handle(final String name, final FunctionDescriptor descriptor) {
         final MemorySegment function = LIBRARY.find(name)
-            .orElseThrow(() -> new UnsatisfiedLinkError("farlog: the native library has no " + name + "; it is of another version"));
+            .orElseThrow(() -> new UnsatisfiedLinkError(
+                "farlog: the native library has no " + name + "; it is of another version"));
         return LINKER.downcallHandle(function, descriptor);
     }
 

@@ -24,15 +24,12 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Finds and loads {@code libfarlog.so}. The first of these that is there is taken:
- * <ol>
- * <li>the file, or the file in the folder, that the property {@code farlog.library.path} names; when it is set, nothing else is tried;
- * <li>beside the jar of this package, when that is a file of its own;
- * <li>inside that jar, unpacked into a file that only this user can read and that is gone when the library is loaded;
- * <li>the folders of {@code java.library.path}.
- * </ol>
- * A library for another processor or of another version is refused: the {@link UnsatisfiedLinkError} says which it is, and names every place
- * that was looked at.
+ * Finds and loads {@code libfarlog.so}. The first of these that is there is taken: <ol> <li>the file, or the file in
+ * the folder, that the property {@code farlog.library.path} names; when it is set, nothing else is tried; <li>beside
+ * the jar of this package, when that is a file of its own; <li>inside that jar, unpacked into a file that only this
+ * user can read and that is gone when the library is loaded; <li>the folders of {@code java.library.path}. </ol> A
+ * library for another processor or of another version is refused: the {@link UnsatisfiedLinkError} says which it is,
+ * and names every place that was looked at.
  */
 public final class NativeLibrary {
     /** Property that names the library's file or folder. */
@@ -45,7 +42,10 @@ public final class NativeLibrary {
     private NativeLibrary() {
     }
 
-    /** Loads it for the life of the process. Whatever goes wrong is an error with a text: an exception would end a static block without one. */
+    /**
+     * Loads it for the life of the process. Whatever goes wrong is an error with a text: an exception would end a
+     * static block without one.
+     */
     static SymbolLookup load() {
         final NativeLibrary library = new NativeLibrary();
         try {
@@ -113,13 +113,15 @@ public final class NativeLibrary {
             .orElseThrow(() -> failure(path + " is no libfarlog, or one older than " + NativeVersion.WANTED, null));
         final String found;
         try {
-            final MethodHandle call = Linker.nativeLinker().downcallHandle(function, FunctionDescriptor.of(ValueLayout.ADDRESS));
+            final MethodHandle call = Linker.nativeLinker().downcallHandle(function,
+                FunctionDescriptor.of(ValueLayout.ADDRESS));
             found = ((MemorySegment) call.invokeExact()).reinterpret(VERSION_LEN_MAX).getString(0);
         } catch (final Throwable thrown) {
             throw failure(path + " does not tell its version: " + thrown.getMessage(), thrown);
         }
         if (!minor(found).equals(minor(NativeVersion.WANTED))) {
-            throw failure(path + " has version " + found + ", this client needs " + minor(NativeVersion.WANTED) + ".x", null);
+            throw failure(path + " has version " + found + ", this client needs " + minor(NativeVersion.WANTED) + ".x",
+                null);
         }
     }
 
@@ -128,7 +130,8 @@ public final class NativeLibrary {
     }
 
     private UnsatisfiedLinkError failure(final String why, final Throwable cause) {
-        final UnsatisfiedLinkError error = new UnsatisfiedLinkError("farlog: " + why + (tried.isEmpty() ? "" : "; tried " + String.join(", ", tried)));
+        final UnsatisfiedLinkError error = new UnsatisfiedLinkError(
+            "farlog: " + why + (tried.isEmpty() ? "" : "; tried " + String.join(", ", tried)));
         error.initCause(cause);
         return error;
     }
@@ -198,7 +201,8 @@ public final class NativeLibrary {
                 Files.deleteIfExists(folder);
             }
         } catch (final IOException e) {
-            throw failure("unpack " + packed + ": " + e + "; set -Djava.io.tmpdir=FOLDER, one that can be written to, or -D" + PATH_PROPERTY
+            throw failure("unpack " + packed + ": " + e
+                + "; set -Djava.io.tmpdir=FOLDER, one that can be written to, or -D" + PATH_PROPERTY
                 + "=FILE", e);
         }
     }

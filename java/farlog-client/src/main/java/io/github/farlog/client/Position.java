@@ -94,7 +94,8 @@ public final class Position {
     }
 
     /** Sets all fields. */
-    void set(final long newLsn, final long newSeq, final int newEpoch, final int newLevel, final int newCopies, final long newEndLsn) {
+    void set(final long newLsn, final long newSeq, final int newEpoch, final int newLevel, final int newCopies,
+        final long newEndLsn) {
         lsn = newLsn;
         seq = newSeq;
         epoch = newEpoch;

@@ -6,7 +6,8 @@ import java.lang.foreign.MemorySegment;
 /**
  * Reads a ring from outside, beside its writer: a live tail, or a drain that also gives the space back.
  *
- * <p><b>Threads.</b> One at a time reads; {@link #close} may be called by any thread, waits for the call under way, and may be called twice.
+ * <p><b>Threads.</b> One at a time reads; {@link #close} may be called by any thread, waits for the call under way, and
+ * may be called twice.
  *
  * <p><b>Blocking.</b> Reading never waits for records: {@link Result#NOT_YET} says that there is nothing new.
  */
@@ -28,7 +29,8 @@ public final class Reader implements AutoCloseable {
      * @param uri of the ring
      * @param options where to begin, and whether to drain
      * @return the reader
-     * @throws FarlogException NOT_FOUND, NOT_A_RING, HELD (another drain), OVERRUN (the LSN is below the head), CORRUPT, IO
+     * @throws FarlogException NOT_FOUND, NOT_A_RING, HELD (another drain), OVERRUN (the LSN is below the head),
+     * CORRUPT, IO
      */
     public static Reader open(final String uri, final ReaderOptions options) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
@@ -45,8 +47,9 @@ public final class Reader implements AutoCloseable {
      * Copies whole, checked records into a batch. The batch grows when the next record does not fit.
      *
      * @param into is filled, its old records are gone
-     * @return OK: there is at least one record or filling of the ring's end; NOT_YET: nothing new; CORRUPT: the record at
-     *     {@link Batch#firstLsn} is unreadable although later ones are there; OVERRUN (not for a drain): reopen at the head; CLOSED
+     * @return OK: there is at least one record or filling of the ring's end; NOT_YET: nothing new; CORRUPT: the record
+     * at {@link Batch#firstLsn} is unreadable although later ones are there; OVERRUN (not for a drain): reopen at the
+     * head; CLOSED
      */
     public Result read(final Batch into) {
         if (into == null) {
@@ -72,12 +75,13 @@ public final class Reader implements AutoCloseable {
     }
 
     private int readOnce(final Batch into) throws Throwable {
-        return (int) Native.Readers.READ.invokeExact(handle, into.recordsAddress(), into.capacity(), into.headAddress());
+        return (int) Native.Readers.READ.invokeExact(handle, into.recordsAddress(), into.capacity(),
+            into.headAddress());
     }
 
     /**
-     * The drain's last step, when everything in the batch and before it is synced in the store: persists the new head, then lets the writer
-     * have the space. Blocks for the media.
+     * The drain's last step, when everything in the batch and before it is synced in the store: persists the new head,
+     * then lets the writer have the space. Blocks for the media.
      *
      * @param upTo a batch that was read
      * @return OK; INVALID: not a drain, or it would go back; IO; CLOSED
@@ -90,7 +94,8 @@ public final class Reader implements AutoCloseable {
             return Result.CLOSED;
         }
         try {
-            return Result.of((int) Native.Readers.RELEASE.invokeExact(handle, upTo.nextLsn(), upTo.nextSeq(), upTo.lastEpoch()));
+            return Result
+                .of((int) Native.Readers.RELEASE.invokeExact(handle, upTo.nextLsn(), upTo.nextSeq(), upTo.lastEpoch()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -109,7 +114,8 @@ public final class Reader implements AutoCloseable {
         }
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment status = arena.allocate(Structs.RING_STATUS);
-            return (int) Native.Readers.STATUS.invokeExact(handle, status.address()) == 0 ? RingStatus.of(status) : null;
+            return (int) Native.Readers.STATUS.invokeExact(handle, status.address()) == 0 ? RingStatus.of(status)
+                : null;
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {

@@ -11,7 +11,8 @@ import java.util.UUID;
  * @param start where to begin
  * @param draining take the ring's drain lock, so that {@link Reader#release} may be called
  * @param lsn for {@link Start#LSN}: a record's start, not below the head
- * @param ringUuids refuse any other ring, one for each member of a {@code members:} URI in its order, where null is any; none = take what is there
+ * @param ringUuids refuse any other ring, one for each member of a {@code members:} URI in its order, where null is
+ * any; none = take what is there
  */
 public record ReaderOptions(Start start, boolean draining, long lsn, List<UUID> ringUuids) {
     private static final ReaderOptions DEFAULTS = new ReaderOptions(Start.HEAD, false, 0, List.of());

@@ -5,13 +5,16 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 
 /**
- * Room for one record outside the heap, claimed once and filled again and again: {@link SharedWriter#append(RecordBuffer, int, long, Position)}
- * takes its bytes from where they are, without a copy in Java. Encoders write into {@link #payload}.
+ * Room for one record outside the heap, claimed once and filled again and again:
+ * {@link SharedWriter#append(RecordBuffer, int, long, Position)} takes its bytes from where they are, without a copy in
+ * Java. Encoders write into {@link #payload}.
  *
- * <p>{@link Writer#claim} gives room in the writer's own staging buffer, of which there is one; a buffer of this kind is for many threads, each
- * of which has its own. It belongs to no writer: what was refused by one can be given to another, and no lock is held while it is filled.
+ * <p>{@link Writer#claim} gives room in the writer's own staging buffer, of which there is one; a buffer of this kind
+ * is for many threads, each of which has its own. It belongs to no writer: what was refused by one can be given to
+ * another, and no lock is held while it is filled.
  *
- * <p><b>Threads.</b> One at a time. Where two use one all the same, a record may hold a mixture of their bytes, and nothing worse happens.
+ * <p><b>Threads.</b> One at a time. Where two use one all the same, a record may hold a mixture of their bytes, and
+ * nothing worse happens.
  *
  * <p><b>Allocation.</b> When it grows. Its memory is freed with the object, by the garbage collector.
  */
@@ -19,7 +22,10 @@ public final class RecordBuffer {
     private static final long ALIGN = 64;
 
     private final int lenMax;
-    /** Address and size of a piece never change, so that a call which has one in its hands is safe from what {@link #grow} does. */
+    /**
+     * Address and size of a piece never change, so that a call which has one in its hands is safe from what
+     * {@link #grow} does.
+     */
     private volatile Piece payload;
     private volatile Piece key;
 
@@ -53,8 +59,9 @@ public final class RecordBuffer {
      */
     public RecordBuffer(final int len, final int lenMax, final int keyLen) {
         if (len < 0 || len > lenMax || keyLen < 0 || keyLen > CallFrame.U16_MAX) {
-            throw new IllegalArgumentException("room for " + len + " bytes of at most " + lenMax + " and a key of " + keyLen
-                + ": expected 0 <= len <= lenMax, 0 <= keyLen <= " + CallFrame.U16_MAX);
+            throw new IllegalArgumentException(
+                "room for " + len + " bytes of at most " + lenMax + " and a key of " + keyLen
+                    + ": expected 0 <= len <= lenMax, 0 <= keyLen <= " + CallFrame.U16_MAX);
         }
         this.lenMax = lenMax;
         this.payload = new Piece(len);

@@ -8,7 +8,8 @@ import java.nio.ByteOrder;
 import java.util.zip.CRC32C;
 
 /**
- * One record as its bytes are on media (docs/format.md), read in place in pure Java. Reused: {@link #wrap} moves it to other bytes.
+ * One record as its bytes are on media (docs/format.md), read in place in pure Java. Reused: {@link #wrap} moves it to
+ * other bytes.
  *
  * <p>Belongs to one thread at a time. Allocates only the views of key and payload.
  */

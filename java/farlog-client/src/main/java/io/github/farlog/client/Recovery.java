@@ -15,10 +15,12 @@ import java.lang.foreign.MemorySegment;
  * @param scannedBytes looked at
  * @param durationNanos of the recovery
  */
-public record Recovery(int epoch, int prevEpoch, long headLsn, long tailLsn, long nextSeq, long recordCount, long orphanCount,
+public record Recovery(int epoch, int prevEpoch, long headLsn, long tailLsn, long nextSeq, long recordCount,
+    long orphanCount,
     long scannedBytes, long durationNanos) {
     static Recovery of(final MemorySegment r) {
-        return new Recovery(Structs.getInt(r, Structs.RECOVERY, "epoch"), Structs.getInt(r, Structs.RECOVERY, "prev_epoch"),
+        return new Recovery(Structs.getInt(r, Structs.RECOVERY, "epoch"),
+            Structs.getInt(r, Structs.RECOVERY, "prev_epoch"),
             Structs.getLong(r, Structs.RECOVERY, "head_lsn"), Structs.getLong(r, Structs.RECOVERY, "tail_lsn"),
             Structs.getLong(r, Structs.RECOVERY, "next_seq"), Structs.getLong(r, Structs.RECOVERY, "record_count"),
             Structs.getLong(r, Structs.RECOVERY, "orphan_count"), Structs.getLong(r, Structs.RECOVERY, "scanned_bytes"),

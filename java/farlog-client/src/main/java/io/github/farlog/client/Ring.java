@@ -27,7 +27,8 @@ public final class Ring {
             Structs.setInt(config, RING_CONFIG, "is_forced", options.forced() ? 1 : 0);
             Structs.setLong(config, RING_CONFIG, "salt", options.salt());
             Structs.setLong(config, RING_CONFIG, "stream_name", Cold.text(arena, "stream name", options.streamName()));
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.FORMAT.invokeExact(text, config.address(), error));
+            Cold.runOrThrow(arena, uri,
+                (text, error) -> (int) Native.Rings.FORMAT.invokeExact(text, config.address(), error));
         }
     }
 
@@ -41,14 +42,15 @@ public final class Ring {
     public static RingStatus inspect(final String uri) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment status = arena.allocate(Structs.RING_STATUS);
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.INSPECT.invokeExact(text, status.address(), error));
+            Cold.runOrThrow(arena, uri,
+                (text, error) -> (int) Native.Rings.INSPECT.invokeExact(text, status.address(), error));
             return RingStatus.of(status);
         }
     }
 
     /**
-     * Orders that writers below an epoch stop, and persists the order. A living writer gets {@link Result#FENCED} from its next call; that
-     * it is gone is confirmed only when the next one opens.
+     * Orders that writers below an epoch stop, and persists the order. A living writer gets {@link Result#FENCED} from
+     * its next call; that it is gone is confirmed only when the next one opens.
      *
      * @param uri of the ring
      * @param epochMin lowest epoch that may write
@@ -70,7 +72,8 @@ public final class Ring {
     public static Contract probe(final String uri) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment contract = arena.allocate(Structs.CONTRACT);
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.PROBE.invokeExact(text, contract.address(), error));
+            Cold.runOrThrow(arena, uri,
+                (text, error) -> (int) Native.Rings.PROBE.invokeExact(text, contract.address(), error));
             return Contract.of(contract);
         }
     }

@@ -8,8 +8,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Which file a ring was when it was looked at. A writer keeps the file that it has opened: when that is removed, or another is put in its
- * place, appends go on and reach level after level, in a file that nobody finds by its name any more. Who cannot rule that out asks now and then.
+ * Which file a ring was when it was looked at. A writer keeps the file that it has opened: when that is removed, or
+ * another is put in its place, appends go on and reach level after level, in a file that nobody finds by its name any
+ * more. Who cannot rule that out asks now and then.
  *
  * <p>Threads: any. Every call asks the file system, and blocks as that does.
  */
@@ -66,8 +67,8 @@ public final class RingFile {
     }
 
     /**
-     * Whether the file is still the one that it was. Of members that are files: whether so many are that, with those that are none, an acknowledgement has
-     * its K copies.
+     * Whether the file is still the one that it was. Of members that are files: whether so many are that, with those
+     * that are none, an acknowledgement has its K copies.
      *
      * @return false: it was removed, or another is in its place
      */

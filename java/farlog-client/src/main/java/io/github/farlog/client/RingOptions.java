@@ -11,7 +11,8 @@ package io.github.farlog.client;
  * @param salt 0 = random
  * @param forced format although a ring is there; never while somebody holds it
  */
-public record RingOptions(long sizeBytes, int align, int recordLenMax, int streamId, String streamName, long salt, boolean forced) {
+public record RingOptions(long sizeBytes, int align, int recordLenMax, int streamId, String streamName, long salt,
+    boolean forced) {
     private static final RingOptions DEFAULTS = new RingOptions(0, 0, 0, 0, "", 0, false);
 
     /**

@@ -30,11 +30,14 @@ import java.util.UUID;
  * @param oldestTimestampNanos of the oldest record that is not drained
  * @param contract of the region
  */
-public record RingStatus(UUID ringUuid, long salt, long capacityBytes, int align, int recordLenMax, int streamId, String streamName,
-    int writerEpoch, int epochMin, boolean writerHeld, boolean drainHeld, String writerId, long headLsn, long headSeq, long appendedLsn,
+public record RingStatus(UUID ringUuid, long salt, long capacityBytes, int align, int recordLenMax, int streamId,
+    String streamName,
+    int writerEpoch, int epochMin, boolean writerHeld, boolean drainHeld, String writerId, long headLsn, long headSeq,
+    long appendedLsn,
     long durableLsn, long lagBytes, long lagRecords, long oldestTimestampNanos, Contract contract) {
     static RingStatus of(final MemorySegment s) {
-        return new RingStatus(Structs.getUuid(s, Structs.off(RING_STATUS, "ring_uuid")), Structs.getLong(s, RING_STATUS, "salt"),
+        return new RingStatus(Structs.getUuid(s, Structs.off(RING_STATUS, "ring_uuid")),
+            Structs.getLong(s, RING_STATUS, "salt"),
             Structs.getLong(s, RING_STATUS, "capacity_bytes"), Structs.getInt(s, RING_STATUS, "align"),
             Structs.getInt(s, RING_STATUS, "record_len_max"), Structs.getInt(s, RING_STATUS, "stream_id"),
             Structs.getText(s, RING_STATUS, "stream_name"), Structs.getInt(s, RING_STATUS, "writer_epoch"),
@@ -44,6 +47,7 @@ public record RingStatus(UUID ringUuid, long salt, long capacityBytes, int align
             Structs.getLong(s, RING_STATUS, "appended_lsn"), Structs.getLong(s, RING_STATUS, "durable_lsn"),
             Structs.getLong(s, RING_STATUS, "lag_bytes"), Structs.getLong(s, RING_STATUS, "lag_records"),
             Structs.getLong(s, RING_STATUS, "oldest_ts_ns"),
-            Contract.of(s.asSlice(Structs.off(RING_STATUS, "contract"), RING_STATUS.select(PathElement.groupElement("contract")))));
+            Contract.of(s.asSlice(Structs.off(RING_STATUS, "contract"),
+                RING_STATUS.select(PathElement.groupElement("contract")))));
     }
 }

@@ -12,21 +12,26 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * Appends one record to several streams, chosen by its class and criticality: docs/routes.md. Each stream is a leg. Required legs are written side by
- * side and waited for together; optional ones are never waited for: a thread of the leg carries to its ring what was offered, and what it cannot carry is
- * counted and told by a record with the flag GAP in its stream.
+ * Appends one record to several streams, chosen by its class and criticality: docs/routes.md. Each stream is a leg.
+ * Required legs are written side by side and waited for together; optional ones are never waited for: a thread of the
+ * leg carries to its ring what was offered, and what it cannot carry is counted and told by a record with the flag GAP
+ * in its stream.
  *
- * <p><b>Threads.</b> Any, platform or virtual. One at a time is inside an append, {@link #resolve} or {@link #catchUp}; the others wait for their turn,
- * which counts towards their deadline. {@link #stats} waits for none of them. Between two records of one route each leg that takes both has them in the order of the calls.
+ * <p><b>Threads.</b> Any, platform or virtual. One at a time is inside an append, {@link #resolve} or {@link #catchUp};
+ * the others wait for their turn, which counts towards their deadline. {@link #stats} waits for none of them. Between
+ * two records of one route each leg that takes both has them in the order of the calls.
  *
- * <p><b>Blocking.</b> {@code deadlineNanos} counts from the call, for all required legs: 0 = each leg's own, negative = has passed already. Where a required leg
- * spills, also for the spill's medium. With 0 a call waits for its turn as long as those before it take.
+ * <p><b>Blocking.</b> {@code deadlineNanos} counts from the call, for all required legs: 0 = each leg's own, negative =
+ * has passed already. Where a required leg spills, also for the spill's medium. With 0 a call waits for its turn as
+ * long as those before it take.
  *
- * <p><b>Durability.</b> {@link Result#OK} means that every required leg that takes the record has it at its level, or in its spill at the spill's;
- * {@link RoutePosition#level} is the lowest of them. When no required leg takes it, nobody has acknowledged it. FULL, FENCED, TOO_LARGE, INVALID, CLOSED and
- * NOT_FOUND (no leg takes it) mean that it is nowhere, in no leg and in no spill. UNKNOWN means that a leg may have it and not all are known to: {@link #resolve}.
+ * <p><b>Durability.</b> {@link Result#OK} means that every required leg that takes the record has it at its level, or
+ * in its spill at the spill's; {@link RoutePosition#level} is the lowest of them. When no required leg takes it, nobody
+ * has acknowledged it. FULL, FENCED, TOO_LARGE, INVALID, CLOSED and NOT_FOUND (no leg takes it) mean that it is
+ * nowhere, in no leg and in no spill. UNKNOWN means that a leg may have it and not all are known to: {@link #resolve}.
  *
- * <p><b>Allocation.</b> Appends allocate nothing once the buffer has grown to the longest record, unless they wait for their turn, and throw nothing. {@code out} may be null.
+ * <p><b>Allocation.</b> Appends allocate nothing once the buffer has grown to the longest record, unless they wait for
+ * their turn, and throw nothing. {@code out} may be null.
  */
 public final class Route implements AutoCloseable {
     /** How many legs a route may have. */
@@ -63,15 +68,17 @@ public final class Route implements AutoCloseable {
     }
 
     /**
-     * Opens the route that a name stands for: the host agent says which legs it has and gets the grant of each. Each leg opens its ring again by itself, and hears of rings
-     * that are replaced. The legs are those of now: a change of the route's rules comes at the next opening. Blocks for the agent 15 s at most, and as
-     * {@link Writer#open} for all required legs.
+     * Opens the route that a name stands for: the host agent says which legs it has and gets the grant of each. Each
+     * leg opens its ring again by itself, and hears of rings that are replaced. The legs are those of now: a change of
+     * the route's rules comes at the next opening. Blocks for the agent 15 s at most, and as {@link Writer#open} for
+     * all required legs.
      *
      * @param uri as in {@code farlog://desk7/all[?agent=PATH&transport=mem|verbs|ofi]}
      * @param options where spills are, and how the writer is called
      * @return the route
-     * @throws FarlogException NOT_FOUND (no such route, or no agent), INVALID (the URI; this user may not write one of its streams; a leg spills and nothing
-     *     says where), IO (agent or control plane do not answer), and as {@link #open(String, List)}
+     * @throws FarlogException NOT_FOUND (no such route, or no agent), INVALID (the URI; this user may not write one of
+     * its streams; a leg spills and nothing says where), IO (agent or control plane do not answer), and as
+     * {@link #open(String, List)}
      */
     public static Route open(final String uri, final RouteOptions options) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
@@ -80,14 +87,16 @@ public final class Route implements AutoCloseable {
     }
 
     /**
-     * Opens the route with these legs. Required ones without a spill have to open, else none is; a required one with a spill is given one try, and spills until its ring can
-     * be opened; optional ones are opened by their threads. Blocks as {@link Writer#open} for all required legs, one after the other.
+     * Opens the route with these legs. Required ones without a spill have to open, else none is; a required one with a
+     * spill is given one try, and spills until its ring can be opened; optional ones are opened by their threads.
+     * Blocks as {@link Writer#open} for all required legs, one after the other.
      *
      * @param name of the route, for its errors
      * @param legs 1 to {@link #LEGS_MAX}
      * @return the route
-     * @throws FarlogException INVALID (what contradicts itself), LEVEL (also a spill of a required leg that gives less than the leg's level), NOT_A_RING (the spill is
-     *     another leg's), and as {@link Writer#open}; the text names route and leg
+     * @throws FarlogException INVALID (what contradicts itself), LEVEL (also a spill of a required leg that gives less
+     * than the leg's level), NOT_A_RING (the spill is another leg's), and as {@link Writer#open}; the text names route
+     * and leg
      */
     public static Route open(final String name, final List<RouteLeg> legs) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
@@ -110,9 +119,11 @@ public final class Route implements AutoCloseable {
      * @param criticality 0 or more: legs take records from a criticality on
      * @param deadlineNanos from now; 0 = each leg's own
      * @param out is filled; may be null
-     * @return OK, NOT_FOUND, FULL, FENCED, TOO_LARGE, CLOSED, INVALID or UNKNOWN, as told above. Of several refusals the first of CLOSED, FENCED, TOO_LARGE, INVALID, FULL
+     * @return OK, NOT_FOUND, FULL, FENCED, TOO_LARGE, CLOSED, INVALID or UNKNOWN, as told above. Of several refusals
+     * the first of CLOSED, FENCED, TOO_LARGE, INVALID, FULL
      */
-    public Result append(final MemorySegment data, final int classId, final MemorySegment key, final int criticality, final long deadlineNanos,
+    public Result append(final MemorySegment data, final int classId, final MemorySegment key, final int criticality,
+        final long deadlineNanos,
         final RoutePosition out) {
         final long left = enter(deadlineNanos);
         if (left < 0) {
@@ -139,7 +150,8 @@ public final class Route implements AutoCloseable {
      * @param out is filled; may be null
      * @return as {@link #append(MemorySegment, int, MemorySegment, int, long, RoutePosition)}
      */
-    public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final int criticality, final long deadlineNanos,
+    public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final int criticality,
+        final long deadlineNanos,
         final RoutePosition out) {
         final long left = enter(deadlineNanos);
         if (left < 0) {
@@ -170,7 +182,8 @@ public final class Route implements AutoCloseable {
      * @param out is filled; may be null
      * @return as {@link #append(MemorySegment, int, MemorySegment, int, long, RoutePosition)}
      */
-    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff, final int keyLen,
+    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff, final int keyLen,
         final int criticality, final long deadlineNanos, final RoutePosition out) {
         final long left = enter(deadlineNanos);
         if (left < 0) {
@@ -180,7 +193,8 @@ public final class Route implements AutoCloseable {
             if (len > RECORD_LEN_MAX) {
                 return refuse(Result.TOO_LARGE, out);
             }
-            return frame.put(data, off, len, classId, key, keyOff, keyLen) ? append(criticality, left, out) : refuse(Result.INVALID, out);
+            return frame.put(data, off, len, classId, key, keyOff, keyLen) ? append(criticality, left, out)
+                : refuse(Result.INVALID, out);
         } finally {
             turn.unlock();
         }
@@ -196,7 +210,8 @@ public final class Route implements AutoCloseable {
      * @param out is filled; may be null
      * @return as {@link #append(MemorySegment, int, MemorySegment, int, long, RoutePosition)}
      */
-    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadlineNanos, final RoutePosition out) {
+    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadlineNanos,
+        final RoutePosition out) {
         final long left = enter(deadlineNanos);
         if (left < 0) {
             return refuse(left, out);
@@ -214,8 +229,9 @@ public final class Route implements AutoCloseable {
      *
      * @param position that came with UNKNOWN, of this route
      * @param deadlineNanos from now; 0 = each leg's own
-     * @return OK: all have it now. NOT_FOUND: a leg has it not and never will; others may, which {@link RoutePosition#result} says: appended again it is twice there.
-     *     UNKNOWN: still not known. INVALID: the position is not of an append of this route. CLOSED
+     * @return OK: all have it now. NOT_FOUND: a leg has it not and never will; others may, which
+     * {@link RoutePosition#result} says: appended again it is twice there. UNKNOWN: still not known. INVALID: the
+     * position is not of an append of this route. CLOSED
      */
     public Result resolve(final RoutePosition position, final long deadlineNanos) {
         if (position == null || !position.isOf(this)) {
@@ -262,8 +278,8 @@ public final class Route implements AutoCloseable {
     }
 
     /**
-     * The counters of all legs. Cold; looks at nothing beyond this process. Of a route that is closed they are those of its end, where what was left in memory of a leg that
-     * drops is among the dropped.
+     * The counters of all legs. Cold; looks at nothing beyond this process. Of a route that is closed they are those of
+     * its end, where what was left in memory of a leg that drops is among the dropped.
      *
      * @return in the order of the legs
      */
@@ -298,12 +314,13 @@ public final class Route implements AutoCloseable {
     }
 
     /**
-     * Takes no more, gives the legs until the deadline to catch up and closes them; one that is fenced is not waited for. Waits for the call under way in another thread; calls
-     * after it give {@link Result#CLOSED}. May be called twice and from any thread. Blocks for that, and as {@link Writer#close}.
+     * Takes no more, gives the legs until the deadline to catch up and closes them; one that is fenced is not waited
+     * for. Waits for the call under way in another thread; calls after it give {@link Result#CLOSED}. May be called
+     * twice and from any thread. Blocks for that, and as {@link Writer#close}.
      *
      * @param deadlineNanos from now; 0 = a second
-     * @return OK. UNKNOWN: something was left in a spill, for the next route that has it, or in the memory of a leg that drops, and is lost: {@link #stats} counts it as
-     *     dropped
+     * @return OK. UNKNOWN: something was left in a spill, for the next route that has it, or in the memory of a leg
+     * that drops, and is lost: {@link #stats} counts it as dropped
      */
     public synchronized Result close(final long deadlineNanos) {
         if (closeResult != null) {
@@ -336,7 +353,9 @@ public final class Route implements AutoCloseable {
         }
     }
 
-    /** Takes the turn: what is left of the deadline, which is never 0 unless that was; LATE or ENDED without the turn. */
+    /**
+     * Takes the turn: what is left of the deadline, which is never 0 unless that was; LATE or ENDED without the turn.
+     */
     private long enter(final long deadlineNanos) {
         if (isClosing) {
             return ENDED;
@@ -364,7 +383,8 @@ public final class Route implements AutoCloseable {
             while (true) {
                 final long left = deadlineNanos - (System.nanoTime() - start);
                 try {
-                    return turn.tryLock(left, TimeUnit.NANOSECONDS) ? Math.max(Cold.AT_ONCE, deadlineNanos - (System.nanoTime() - start)) : LATE;
+                    return turn.tryLock(left, TimeUnit.NANOSECONDS)
+                        ? Math.max(Cold.AT_ONCE, deadlineNanos - (System.nanoTime() - start)) : LATE;
                 } catch (final InterruptedException e) {
                     isInterrupted = true;
                 }
@@ -384,7 +404,8 @@ public final class Route implements AutoCloseable {
         final RoutePosition position = out == null ? unasked : out;
         position.begin(this);
         try {
-            return Result.of((int) Native.Routes.APPEND.invokeExact(handle, frame.entryAddress(), criticality, deadlineNanos, position.address()));
+            return Result.of((int) Native.Routes.APPEND.invokeExact(handle, frame.entryAddress(), criticality,
+                deadlineNanos, position.address()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {

@@ -4,7 +4,8 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * One stream of a route that the program itself puts together. Immutable; any thread. What contradicts itself {@link Route#open(String, List)} refuses.
+ * One stream of a route that the program itself puts together. Immutable; any thread. What contradicts itself
+ * {@link Route#open(String, List)} refuses.
  *
  * @param name of its own in the route, 1 to 63 bytes; the spill bears it
  * @param uri of its ring, as {@link Writer#open} takes it
@@ -12,12 +13,15 @@ import java.util.Objects;
  * @param policy what becomes of what the ring cannot take
  * @param classes of the records that it takes; none = every class
  * @param criticalityMin records of lower criticality pass it by; 0 = none do
- * @param spillUri of {@link RoutePolicy#SPILL}: a ring of this host, {@code mem:/path}, made where there is none; null = no spill
+ * @param spillUri of {@link RoutePolicy#SPILL}: a ring of this host, {@code mem:/path}, made where there is none; null
+ * = no spill
  * @param spillLevel of the spill, at least the leg's level when the leg is required; null = {@link Level#PERSISTENT}
  * @param bufferBytes of a new spill, 0 = 64 MiB; of {@link RoutePolicy#DROP} of what waits in memory, 0 = 4 MiB
- * @param options of its writer. The deadline is this leg's; a required leg that spills should have a shorter one than the appends
+ * @param options of its writer. The deadline is this leg's; a required leg that spills should have a shorter one than
+ * the appends
  */
-public record RouteLeg(String name, String uri, boolean required, RoutePolicy policy, List<Classes> classes, int criticalityMin, String spillUri,
+public record RouteLeg(String name, String uri, boolean required, RoutePolicy policy, List<Classes> classes,
+    int criticalityMin, String spillUri,
     Level spillLevel, long bufferBytes, WriterOptions options) {
 
     /**
@@ -30,7 +34,8 @@ public record RouteLeg(String name, String uri, boolean required, RoutePolicy po
         /** Checks the numbers. */
         public Classes {
             if (first < 0 || last > CallFrame.U16_MAX || first > last) {
-                throw new IllegalArgumentException("classes " + first + " to " + last + ": expected 0 <= first <= last <= " + CallFrame.U16_MAX);
+                throw new IllegalArgumentException(
+                    "classes " + first + " to " + last + ": expected 0 <= first <= last <= " + CallFrame.U16_MAX);
             }
         }
     }
@@ -43,13 +48,15 @@ public record RouteLeg(String name, String uri, boolean required, RoutePolicy po
         Objects.requireNonNull(options, "options");
         classes = List.copyOf(classes);
         if (criticalityMin < 0 || bufferBytes < 0) {
-            throw new IllegalArgumentException("leg \"" + name + "\": criticality " + criticalityMin + ", buffer of " + bufferBytes
-                + " bytes: expected zero or more");
+            throw new IllegalArgumentException(
+                "leg \"" + name + "\": criticality " + criticalityMin + ", buffer of " + bufferBytes
+                    + " bytes: expected zero or more");
         }
     }
 
     /**
-     * A leg that every append waits for, of all classes. Its refusal is the append's until {@link #withSpill} says otherwise.
+     * A leg that every append waits for, of all classes. Its refusal is the append's until {@link #withSpill} says
+     * otherwise.
      *
      * @param name of the leg
      * @param uri of its ring
@@ -61,7 +68,8 @@ public record RouteLeg(String name, String uri, boolean required, RoutePolicy po
     }
 
     /**
-     * A leg that no append waits for, of all classes. What it cannot take is dropped, with a gap record, until {@link #withSpill} says otherwise.
+     * A leg that no append waits for, of all classes. What it cannot take is dropped, with a gap record, until
+     * {@link #withSpill} says otherwise.
      *
      * @param name of the leg
      * @param uri of its ring
@@ -79,7 +87,8 @@ public record RouteLeg(String name, String uri, boolean required, RoutePolicy po
      * @return changed copy
      */
     public RouteLeg withClasses(final Classes... values) {
-        return new RouteLeg(name, uri, required, policy, List.of(values), criticalityMin, spillUri, spillLevel, bufferBytes, options);
+        return new RouteLeg(name, uri, required, policy, List.of(values), criticalityMin, spillUri, spillLevel,
+            bufferBytes, options);
     }
 
     /**
@@ -100,7 +109,8 @@ public record RouteLeg(String name, String uri, boolean required, RoutePolicy po
      * @return changed copy
      */
     public RouteLeg withSpill(final String spill, final Level level) {
-        return new RouteLeg(name, uri, required, RoutePolicy.SPILL, classes, criticalityMin, spill, level, bufferBytes, options);
+        return new RouteLeg(name, uri, required, RoutePolicy.SPILL, classes, criticalityMin, spill, level, bufferBytes,
+            options);
     }
 
     /**

@@ -3,9 +3,11 @@ package io.github.farlog.client;
 /**
  * What a program says of a route that it opens by its name. Immutable; any thread.
  *
- * @param spillDir folder of the rings that keep what a leg that spills cannot take; made when it is missing. null = the environment's FARLOG_SPILL_DIR
+ * @param spillDir folder of the rings that keep what a leg that spills cannot take; made when it is missing. null = the
+ * environment's FARLOG_SPILL_DIR
  * @param name of the writer, told to others who find a ring held; null = the program's name
- * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this process
+ * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this
+ * process
  * @param spinning wait by spinning only: for a pinned thread on a core of its own
  */
 public record RouteOptions(String spillDir, String name, String countersDir, boolean spinning) {

@@ -4,8 +4,14 @@ package io.github.farlog.client;
 public enum RoutePolicy {
     /** A required leg's refusal is the result of the append. Of an optional leg it is {@link #DROP}. */
     FAIL,
-    /** A ring on this host keeps it, and it is carried to the leg's ring later, in order, none twice and none lost, also by the next process that opens the spill. */
+    /**
+     * A ring on this host keeps it, and it is carried to the leg's ring later, in order, none twice and none lost, also
+     * by the next process that opens the spill.
+     */
     SPILL,
-    /** Of optional legs: it waits in memory of this process. What finds no room there is counted, and a record with the flag GAP says so. */
+    /**
+     * Of optional legs: it waits in memory of this process. What finds no room there is counted, and a record with the
+     * flag GAP says so.
+     */
     DROP
 }

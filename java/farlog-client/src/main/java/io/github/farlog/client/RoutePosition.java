@@ -10,8 +10,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 
 /**
- * What a route says of a record. Made once by the caller and filled by each call, so that appending allocates nothing. Legs are numbered from 0, in the
- * order in which the route has them.
+ * What a route says of a record. Made once by the caller and filled by each call, so that appending allocates nothing.
+ * Legs are numbered from 0, in the order in which the route has them.
  *
  * <p>Belongs to one thread at a time. Its values are those of the last call that was given it.
  */
@@ -122,8 +122,10 @@ public final class RoutePosition {
             return out;
         }
         final long at = off(leg);
-        out.set(memory.get(JAVA_LONG, at + LSN_OFF), memory.get(JAVA_LONG, at + SEQ_OFF), memory.get(JAVA_INT, at + EPOCH_OFF),
-            memory.get(JAVA_BYTE, at + REACHED_OFF), memory.get(JAVA_BYTE, at + COPIES_OFF), memory.get(JAVA_LONG, at + END_OFF));
+        out.set(memory.get(JAVA_LONG, at + LSN_OFF), memory.get(JAVA_LONG, at + SEQ_OFF),
+            memory.get(JAVA_INT, at + EPOCH_OFF),
+            memory.get(JAVA_BYTE, at + REACHED_OFF), memory.get(JAVA_BYTE, at + COPIES_OFF),
+            memory.get(JAVA_LONG, at + END_OFF));
         return out;
     }
 
@@ -135,8 +137,10 @@ public final class RoutePosition {
             return;
         }
         final long at = off(Integer.numberOfTrailingZeros(required));
-        out.set(memory.get(JAVA_LONG, at + LSN_OFF), memory.get(JAVA_LONG, at + SEQ_OFF), memory.get(JAVA_INT, at + EPOCH_OFF),
-            memory.get(JAVA_INT, LEVEL_OFF), memory.get(JAVA_BYTE, at + COPIES_OFF), memory.get(JAVA_LONG, at + END_OFF));
+        out.set(memory.get(JAVA_LONG, at + LSN_OFF), memory.get(JAVA_LONG, at + SEQ_OFF),
+            memory.get(JAVA_INT, at + EPOCH_OFF),
+            memory.get(JAVA_INT, LEVEL_OFF), memory.get(JAVA_BYTE, at + COPIES_OFF),
+            memory.get(JAVA_LONG, at + END_OFF));
     }
 
     void set(final RoutePosition other) {
@@ -184,7 +188,8 @@ public final class RoutePosition {
         final StringBuilder text = new StringBuilder("level ").append(Objects.toString(level(), "none"));
         for (int leg = 0; leg < Structs.ROUTE_LEG_COUNT_MAX; leg++) {
             if (takes(leg)) {
-                text.append(", leg ").append(leg).append(isRequired(leg) ? " required " : " optional ").append(result(leg))
+                text.append(", leg ").append(leg).append(isRequired(leg) ? " required " : " optional ")
+                    .append(result(leg))
                     .append(isDropped(leg) ? " dropped" : isBuffered(leg) ? " buffered" : "");
             }
         }

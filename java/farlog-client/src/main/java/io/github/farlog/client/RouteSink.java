@@ -15,22 +15,26 @@ final class RouteSink implements RecordSink {
     }
 
     static RouteSink open(final String uri, final WriterOptions options, final String spillDir) throws FarlogException {
-        final RouteOptions asked =
-            RouteOptions.defaults().withSpillDir(spillDir).withName(options.name()).withCountersDir(options.countersDir()).withSpinning(options.spinning());
+        final RouteOptions asked = RouteOptions.defaults().withSpillDir(spillDir).withName(options.name())
+            .withCountersDir(options.countersDir()).withSpinning(options.spinning());
         return new RouteSink(Route.open(uri, asked), options.deadline().toNanos());
     }
 
     @Override
-    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadline, final Position out) {
+    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadline,
+        final Position out) {
         final RoutePosition position = out == null ? null : out.inRoute();
         return tell(route.append(record, classId, criticality, orDefault(deadline), position), position, out);
     }
 
     @Override
-    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff, final int keyLen,
+    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff, final int keyLen,
         final int criticality, final long deadline, final Position out) {
         final RoutePosition position = out == null ? null : out.inRoute();
-        return tell(route.append(data, off, len, classId, key, keyOff, keyLen, criticality, orDefault(deadline), position), position, out);
+        return tell(
+            route.append(data, off, len, classId, key, keyOff, keyLen, criticality, orDefault(deadline), position),
+            position, out);
     }
 
     @Override

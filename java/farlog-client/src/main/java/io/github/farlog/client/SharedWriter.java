@@ -8,11 +8,11 @@ import java.util.List;
 import java.util.UUID;
 
 /**
- * A ring's one writer, for any number of threads, platform or virtual. They write their records side by side and share a flush where one
- * flush serves many. The records of one thread are in the ring in the order of its calls.
+ * A ring's one writer, for any number of threads, platform or virtual. They write their records side by side and share
+ * a flush where one flush serves many. The records of one thread are in the ring in the order of its calls.
  *
- * <p><b>Blocking.</b> As {@link Writer}. A virtual thread holds its carrier while it is inside a call: microseconds in memory, the time of
- * a flush on a plain file, the deadline when the ring is full.
+ * <p><b>Blocking.</b> As {@link Writer}. A virtual thread holds its carrier while it is inside a call: microseconds in
+ * memory, the time of a flush on a plain file, the deadline when the ring is full.
  *
  * <p><b>Durability.</b> As {@link Writer}; acknowledgements are in LSN order.
  *
@@ -34,9 +34,11 @@ public final class SharedWriter implements RecordSink {
         this.options = options;
         this.handle = handle;
         try {
-            final MemorySegment found = Native.view((long) Native.Shared.CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
+            final MemorySegment found = Native.view((long) Native.Shared.CONTRACT.invokeExact(handle),
+                Structs.CONTRACT.byteSize());
             contract = Contract.of(found);
-            recovery = Recovery.of(Native.view((long) Native.Shared.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
+            recovery = Recovery
+                .of(Native.view((long) Native.Shared.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -47,7 +49,8 @@ public final class SharedWriter implements RecordSink {
     /**
      * Takes the ring's writer lock, recovers, persists a new epoch. Blocks for the scan of the undrained part.
      *
-     * @param uri such as {@code mem:/dev/shm/orders.ring}, or {@code farlog://desk7/orders}, of which the host agent says where it is
+     * @param uri such as {@code mem:/dev/shm/orders.ring}, or {@code farlog://desk7/orders}, of which the host agent
+     * says where it is
      * @param options the defaults ask for {@link Level#PERSISTENT}
      * @return the writer
      * @throws FarlogException as {@link Writer#open}
@@ -98,7 +101,8 @@ public final class SharedWriter implements RecordSink {
      * @param out is filled; may be null
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
-    public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final long deadlineNanos, final Position out) {
+    public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final long deadlineNanos,
+        final Position out) {
         final CallFrame frame = take();
         if (frame == null) {
             return refuse(Result.CLOSED, out);
@@ -124,7 +128,8 @@ public final class SharedWriter implements RecordSink {
      * @param out is filled; may be null
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
-    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff,
+    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff,
         final int keyLen, final long deadlineNanos, final Position out) {
         final CallFrame frame = take();
         if (frame == null) {
@@ -174,8 +179,8 @@ public final class SharedWriter implements RecordSink {
             return refuse(Result.CLOSED, out);
         }
         try {
-            final int code =
-                (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos), frame.positionAddress());
+            final int code = (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos),
+                frame.positionAddress());
             frame.position(out);
             return Result.of(code);
         } catch (final Throwable thrown) {
@@ -186,12 +191,14 @@ public final class SharedWriter implements RecordSink {
     }
 
     @Override
-    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadlineNanos, final Position out) {
+    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadlineNanos,
+        final Position out) {
         return append(record, classId, deadlineNanos, out);
     }
 
     @Override
-    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff, final int keyLen,
+    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff, final int keyLen,
         final int criticality, final long deadlineNanos, final Position out) {
         return append(data, off, len, classId, key, keyOff, keyLen, deadlineNanos, out);
     }
@@ -279,7 +286,8 @@ public final class SharedWriter implements RecordSink {
     @Override
     public Counters counters() {
         final Cursors cursors = cursors();
-        return cursors == null ? null : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
+        return cursors == null ? null
+            : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
     }
 
     /**
@@ -300,16 +308,19 @@ public final class SharedWriter implements RecordSink {
     }
 
     /**
-     * Has a member be another, blank ring from now on, for good: for who opened {@code members:} by a grant of his own and is told so by the control plane. It counts when it
-     * has all that is not stored; until then the stream goes on with the others. Any thread; does not wait for the network. The next opening is told by its grant.
+     * Has a member be another, blank ring from now on, for good: for who opened {@code members:} by a grant of his own
+     * and is told so by the control plane. It counts when it has all that is not stored; until then the stream goes on
+     * with the others. Any thread; does not wait for the network. The next opening is told by its grant.
      *
      * @param member from 0, in the order of the URI
      * @param uri of the new ring
      * @param ringUuid its identity
      * @param token lets this writer in; null = none is needed
-     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer has one ring)
+     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer
+     * has one ring)
      */
-    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token) throws FarlogException {
+    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token)
+        throws FarlogException {
         final CallFrame frame = take();
         if (frame == null) {
             throw WriterMember.closed(member, uri);
@@ -322,8 +333,8 @@ public final class SharedWriter implements RecordSink {
     }
 
     /**
-     * Refuses new appends with {@link Result#CLOSED}, waits for those under way, flushes and gives the lock back. May be called twice and from
-     * any thread.
+     * Refuses new appends with {@link Result#CLOSED}, waits for those under way, flushes and gives the lock back. May
+     * be called twice and from any thread.
      */
     @Override
     public void close() {
@@ -384,8 +395,9 @@ public final class SharedWriter implements RecordSink {
     }
 
     /**
-     * All are in use: there is one thread more inside than ever before. There is no bound but the threads of the operating system, as a
-     * virtual one holds its carrier: to wait here for another's call would be a wait that the deadline does not count.
+     * All are in use: there is one thread more inside than ever before. There is no bound but the threads of the
+     * operating system, as a virtual one holds its carrier: to wait here for another's call would be a wait that the
+     * deadline does not count.
      */
     private CallFrame takeNew() {
         synchronized (growing) {
@@ -403,7 +415,8 @@ public final class SharedWriter implements RecordSink {
 
     private Result append(final CallFrame frame, final long deadlineNanos, final Position out) {
         try {
-            final int code = (int) Native.Shared.APPEND.invokeExact(handle, frame.entryAddress(), Cold.deadline(deadlineNanos),
+            final int code = (int) Native.Shared.APPEND.invokeExact(handle, frame.entryAddress(),
+                Cold.deadline(deadlineNanos),
                 frame.positionAddress());
             frame.position(out);
             return Result.of(code);

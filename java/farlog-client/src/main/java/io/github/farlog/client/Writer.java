@@ -9,17 +9,18 @@ import java.util.UUID;
 /**
  * A ring's one writer.
  *
- * <p><b>Threads.</b> One at a time appends; for many use {@link SharedWriter}. {@link #close}, {@link #counters} and {@link #cursors} may
- * be called by any thread at any time; they wait for the call under way.
+ * <p><b>Threads.</b> One at a time appends; for many use {@link SharedWriter}. {@link #close}, {@link #counters} and
+ * {@link #cursors} may be called by any thread at any time; they wait for the call under way.
  *
- * <p><b>Blocking.</b> Nothing waits beyond its deadline. {@code deadlineNanos} counts from the call: 0 = the writer's default, negative =
- * has passed already.
+ * <p><b>Blocking.</b> Nothing waits beyond its deadline. {@code deadlineNanos} counts from the call: 0 = the writer's
+ * default, negative = has passed already.
  *
- * <p><b>Durability.</b> {@link Result#OK} from append or commit means that the record is at the writer's level, which {@link Position#level}
- * names. FULL, FENCED, TOO_LARGE, INVALID and CLOSED mean that nothing was written. UNKNOWN means that it may or may not be written:
- * {@link #resolve} finds out by the LSN in the position.
+ * <p><b>Durability.</b> {@link Result#OK} from append or commit means that the record is at the writer's level, which
+ * {@link Position#level} names. FULL, FENCED, TOO_LARGE, INVALID and CLOSED mean that nothing was written. UNKNOWN
+ * means that it may or may not be written: {@link #resolve} finds out by the LSN in the position.
  *
- * <p><b>Allocation.</b> Hot calls allocate nothing once the buffers have grown to the longest record, and throw nothing. {@code out} may be null.
+ * <p><b>Allocation.</b> Hot calls allocate nothing once the buffers have grown to the longest record, and throw
+ * nothing. {@code out} may be null.
  */
 public final class Writer implements AutoCloseable {
     private final CallFrame frame;
@@ -38,9 +39,11 @@ public final class Writer implements AutoCloseable {
         this.options = options;
         this.handle = handle;
         try {
-            final MemorySegment found = Native.view((long) Native.Writers.CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
+            final MemorySegment found = Native.view((long) Native.Writers.CONTRACT.invokeExact(handle),
+                Structs.CONTRACT.byteSize());
             contract = Contract.of(found);
-            recovery = Recovery.of(Native.view((long) Native.Writers.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
+            recovery = Recovery
+                .of(Native.view((long) Native.Writers.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -52,11 +55,12 @@ public final class Writer implements AutoCloseable {
     /**
      * Takes the ring's writer lock, recovers, persists a new epoch. Blocks for the scan of the undrained part.
      *
-     * @param uri such as {@code mem:/dev/shm/orders.ring}, or {@code farlog://desk7/orders}, of which the host agent says where it is
+     * @param uri such as {@code mem:/dev/shm/orders.ring}, or {@code farlog://desk7/orders}, of which the host agent
+     * says where it is
      * @param options the defaults ask for {@link Level#PERSISTENT}
      * @return the writer
-     * @throws FarlogException NOT_FOUND, NOT_A_RING (the text gives the command that would format it), HELD (the text says by whom), LEVEL,
-     *     FENCED, CORRUPT, FULL, IO
+     * @throws FarlogException NOT_FOUND, NOT_A_RING (the text gives the command that would format it), HELD (the text
+     * says by whom), LEVEL, FENCED, CORRUPT, FULL, IO
      */
     public static Writer open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
@@ -103,7 +107,8 @@ public final class Writer implements AutoCloseable {
      * @param out is filled
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
-    public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final long deadlineNanos, final Position out) {
+    public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final long deadlineNanos,
+        final Position out) {
         if (!frame.enter()) {
             return closed(out);
         }
@@ -128,7 +133,8 @@ public final class Writer implements AutoCloseable {
      * @param out is filled
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
-    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff,
+    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff,
         final int keyLen, final long deadlineNanos, final Position out) {
         if (!frame.enter()) {
             return closed(out);
@@ -193,7 +199,8 @@ public final class Writer implements AutoCloseable {
      * @param out is filled
      * @return as append
      */
-    public Result tryAppend(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff,
+    public Result tryAppend(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff,
         final int keyLen, final Position out) {
         if (!frame.enter()) {
             return closed(out);
@@ -206,7 +213,8 @@ public final class Writer implements AutoCloseable {
     }
 
     /**
-     * Writes one record without waiting for durability: {@link #poll}, {@link #await} or the next append makes it durable. Never blocks.
+     * Writes one record without waiting for durability: {@link #poll}, {@link #await} or the next append makes it
+     * durable. Never blocks.
      *
      * @param data the payload
      * @param classId the application's kind of record, 0 to 65535
@@ -258,7 +266,8 @@ public final class Writer implements AutoCloseable {
      * @param out what a later acknowledgement will name
      * @return OK, FULL, FENCED, TOO_LARGE, CLOSED or INVALID
      */
-    public Result submit(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff,
+    public Result submit(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff,
         final int keyLen, final Position out) {
         if (!frame.enter()) {
             return closed(out);
@@ -271,7 +280,8 @@ public final class Writer implements AutoCloseable {
     }
 
     /**
-     * Starts a flush of what was submitted when none is under way, and takes note of the durable position. Never blocks.
+     * Starts a flush of what was submitted when none is under way, and takes note of the durable position. Never
+     * blocks.
      *
      * @return OK: see {@link #durableLsn}; FENCED, CLOSED, UNKNOWN (the region failed)
      */
@@ -291,7 +301,8 @@ public final class Writer implements AutoCloseable {
     }
 
     /**
-     * The durable position at the last {@link #poll}: every record whose end is not above it is acknowledged at the writer's level.
+     * The durable position at the last {@link #poll}: every record whose end is not above it is acknowledged at the
+     * writer's level.
      *
      * @return byte position in the stream
      */
@@ -320,9 +331,9 @@ public final class Writer implements AutoCloseable {
     }
 
     /**
-     * Room for a payload, to be filled in place and then committed. One claim at a time: a second one replaces the first, and so does an
-     * append. Never blocks. The memory may be used until the commit or the close; after the close it throws
-     * {@link IllegalStateException}.
+     * Room for a payload, to be filled in place and then committed. One claim at a time: a second one replaces the
+     * first, and so does an append. Never blocks. The memory may be used until the commit or the close; after the close
+     * it throws {@link IllegalStateException}.
      *
      * @param len of the payload
      * @param classId the application's kind of record, 0 to 65535
@@ -341,7 +352,8 @@ public final class Writer implements AutoCloseable {
                 invalid(null);
                 return null;
             }
-            final int code = (int) Native.Writers.CLAIM.invokeExact(handle, len, (short) classId, frame.keyAddress(), (short) keyLen,
+            final int code = (int) Native.Writers.CLAIM.invokeExact(handle, len, (short) classId, frame.keyAddress(),
+                (short) keyLen,
                 frame.wordAddress());
             return keep(code) == Result.OK ? views.of(frame.word(), len) : null;
         } catch (final Throwable thrown) {
@@ -363,7 +375,8 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, Cold.deadline(deadlineNanos), frame.positionAddress());
+            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, Cold.deadline(deadlineNanos),
+                frame.positionAddress());
             return keep(code, out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -377,15 +390,18 @@ public final class Writer implements AutoCloseable {
      *
      * @param lsn where it would begin
      * @param deadlineNanos from now
-     * @param out which record is there; another epoch than the one that came with UNKNOWN means that the record asked for was lost
-     * @return OK; NOT_FOUND: no record begins there and the one asked for never will be; UNKNOWN: still not known; CLOSED
+     * @param out which record is there; another epoch than the one that came with UNKNOWN means that the record asked
+     * for was lost
+     * @return OK; NOT_FOUND: no record begins there and the one asked for never will be; UNKNOWN: still not known;
+     * CLOSED
      */
     public Result resolve(final long lsn, final long deadlineNanos, final Position out) {
         if (!frame.enter()) {
             return closed(out);
         }
         try {
-            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos), frame.positionAddress()), out);
+            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos),
+                frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -405,7 +421,8 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, Cold.deadline(deadlineNanos), frame.positionAddress()), out);
+            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, Cold.deadline(deadlineNanos),
+                frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -476,7 +493,8 @@ public final class Writer implements AutoCloseable {
      */
     public Counters counters() {
         final Cursors cursors = cursors();
-        return cursors == null ? null : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
+        return cursors == null ? null
+            : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
     }
 
     /**
@@ -502,9 +520,11 @@ public final class Writer implements AutoCloseable {
      * @param uri of the new ring
      * @param ringUuid its identity
      * @param token lets this writer in; null = none is needed
-     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer has one ring)
+     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer
+     * has one ring)
      */
-    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token) throws FarlogException {
+    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token)
+        throws FarlogException {
         if (!frame.enter()) {
             throw WriterMember.closed(member, uri);
         }
@@ -516,8 +536,8 @@ public final class Writer implements AutoCloseable {
     }
 
     /**
-     * Flushes what is staged and gives the lock back. Waits for the call under way in another thread; calls after it give
-     * {@link Result#CLOSED}. May be called twice and from any thread.
+     * Flushes what is staged and gives the lock back. Waits for the call under way in another thread; calls after it
+     * give {@link Result#CLOSED}. May be called twice and from any thread.
      */
     @Override
     public void close() {
@@ -549,7 +569,9 @@ public final class Writer implements AutoCloseable {
 
     private Result append(final long deadlineNanos, final Position out) {
         try {
-            return keep((int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(), Cold.deadline(deadlineNanos), frame.positionAddress()),
+            return keep(
+                (int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(), Cold.deadline(deadlineNanos),
+                    frame.positionAddress()),
                 out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);

@@ -11,7 +11,8 @@ import java.util.UUID;
 /**
  * One of a stream's rings as its writer has it now. Immutable; any thread.
  *
- * @param ringUuid that the writer was told to expect; all zero = none, or a new ring whose token seems to be of no use any more: ask for another
+ * @param ringUuid that the writer was told to expect; all zero = none, or a new ring whose token seems to be of no use
+ * any more: ask for another
  * @param state how it is
  */
 public record WriterMember(UUID ringUuid, MemberStatus.State state) {
@@ -32,7 +33,8 @@ public record WriterMember(UUID ringUuid, MemberStatus.State state) {
     }
 
     /** Tells an open writer, by one of the functions for that. */
-    static void replace(final long handle, final int member, final String uri, final UUID ringUuid, final GrantToken token, final MethodHandle function)
+    static void replace(final long handle, final int member, final String uri, final UUID ringUuid,
+        final GrantToken token, final MethodHandle function)
         throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment ring = arena.allocate(Structs.MEMBER_RING);
@@ -50,6 +52,7 @@ public record WriterMember(UUID ringUuid, MemberStatus.State state) {
     }
 
     static FarlogException closed(final int member, final String uri) {
-        return new FarlogException(Result.CLOSED, "ring \"" + uri + "\" in the place of member " + member + ": the writer is closed");
+        return new FarlogException(Result.CLOSED,
+            "ring \"" + uri + "\" in the place of member " + member + ": the writer is closed");
     }
 }

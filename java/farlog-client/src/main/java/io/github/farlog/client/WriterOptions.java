@@ -10,22 +10,27 @@ import java.util.UUID;
 /**
  * How a writer is opened. Immutable: each {@code with} gives a changed copy.
  *
- * @param level asked for; a region that cannot give it refuses at open; null = as the stream is declared, of a {@code farlog://} URI, also when that changes while the writer runs
+ * @param level asked for; a region that cannot give it refuses at open; null = as the stream is declared, of a
+ * {@code farlog://} URI, also when that changes while the writer runs
  * @param deadline of an append that names none; zero = the region's (memory 1 ms, msync 1 s)
  * @param policy when the ring is full
  * @param epoch from a grant; 0 = one more than the ring's last
  * @param spinning wait by spinning only: for a pinned thread on a core of its own
  * @param warnPercent of the ring in use; 0 = 70
  * @param alarmPercent of the ring in use; 0 = 85
- * @param name goes into the writer's identity, which others are told when they find the ring held; null = the program's name
- * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this process
- * @param ringUuids refuse any other ring, one for each member of a {@code members:} URI in its order, where null is any; none = take what is there
+ * @param name goes into the writer's identity, which others are told when they find the ring held; null = the program's
+ * name
+ * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this
+ * process
+ * @param ringUuids refuse any other ring, one for each member of a {@code members:} URI in its order, where null is
+ * any; none = take what is there
  * @param tokens let this writer into rings on other hosts, one for each member in the same way; none = no token
  */
-public record WriterOptions(Level level, Duration deadline, Policy policy, int epoch, boolean spinning, int warnPercent, int alarmPercent,
+public record WriterOptions(Level level, Duration deadline, Policy policy, int epoch, boolean spinning, int warnPercent,
+    int alarmPercent,
     String name, String countersDir, List<UUID> ringUuids, List<GrantToken> tokens) {
-    private static final WriterOptions DEFAULTS =
-        new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0, false, 0, 0, null, null, List.of(), List.of());
+    private static final WriterOptions DEFAULTS = new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0,
+        false, 0, 0, null, null, List.of(), List.of());
 
     /** Checks the values. */
     public WriterOptions {
@@ -54,12 +59,13 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withLevel(final Level value) {
-        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
+        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir,
+            ringUuids, tokens);
     }
 
     /**
-     * Leaves the level to the stream, of a {@code farlog://} URI: a writer that runs takes a change in with its next append, and each position says the level of its own record. Elsewhere it is
-     * {@link Level#PERSISTENT}.
+     * Leaves the level to the stream, of a {@code farlog://} URI: a writer that runs takes a change in with its next
+     * append, and each position says the level of its own record. Elsewhere it is {@link Level#PERSISTENT}.
      *
      * @return changed copy
      */
@@ -74,7 +80,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withDeadline(final Duration value) {
-        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
+        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir,
+            ringUuids, tokens);
     }
 
     /**
@@ -84,7 +91,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withPolicy(final Policy value) {
-        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
+        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir,
+            ringUuids, tokens);
     }
 
     /**
@@ -94,7 +102,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withEpoch(final int value) {
-        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
+        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir,
+            ringUuids, tokens);
     }
 
     /**
@@ -104,7 +113,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withSpinning(final boolean value) {
-        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
+        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir,
+            ringUuids, tokens);
     }
 
     /**
@@ -115,7 +125,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withMarks(final int warn, final int alarm) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuids, tokens);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuids,
+            tokens);
     }
 
     /**
@@ -125,7 +136,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withName(final String value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value, countersDir, ringUuids, tokens);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value,
+            countersDir, ringUuids, tokens);
     }
 
     /**
@@ -135,7 +147,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withCountersDir(final String value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value, ringUuids, tokens);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value,
+            ringUuids, tokens);
     }
 
     /**
@@ -155,7 +168,8 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withRingUuids(final List<UUID> values) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, values, tokens);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir,
+            values, tokens);
     }
 
     /**
@@ -175,6 +189,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withTokens(final List<GrantToken> values) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, values);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir,
+            ringUuids, values);
     }
 }

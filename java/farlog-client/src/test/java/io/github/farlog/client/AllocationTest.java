@@ -13,14 +13,17 @@ import java.util.function.IntFunction;
 import org.junit.jupiter.api.Test;
 
 /**
- * That appending allocates not one byte on the heap once it is warm: the JVM's own count for the thread over a million appends in three rounds, for each
- * form of the call.
+ * That appending allocates not one byte on the heap once it is warm: the JVM's own count for the thread over a million
+ * appends in three rounds, for each form of the call.
  */
 class AllocationTest {
     private static final int APPENDS = 350_000;
     private static final int WARM_UP = 100_000;
     private static final int CHUNK = 50_000;
-    /** Where compiling takes longer than the warm-up, a frame that is compiled anew makes, once, the objects it had done without. */
+    /**
+     * Where compiling takes longer than the warm-up, a frame that is compiled anew makes, once, the objects it had done
+     * without.
+     */
     private static final int ROUNDS = 100;
     private static final int LAST_ROUNDS = 3;
     private static final byte[] DATA = new byte[192];
@@ -40,7 +43,8 @@ class AllocationTest {
         assertEquals(LAST_ROUNDS, free, () -> "bytes allocated by " + APPENDS + " appends, round by round: " + bytes);
     }
 
-    private static long run(final TestRing ring, final IntFunction<Result> call, final int count) throws FarlogException {
+    private static long run(final TestRing ring, final IntFunction<Result> call, final int count)
+        throws FarlogException {
         long allocated = 0;
         for (int done = 0; done < count; done += CHUNK) {
             ring.empty();
@@ -59,7 +63,8 @@ class AllocationTest {
 
     @Test
     void shouldAllocateNothingWhenOneThreadAppends() throws Exception {
-        try (TestRing ring = TestRing.inMemory(64 << 20); Writer writer = ring.writer(); Arena arena = Arena.ofConfined()) {
+        try (TestRing ring = TestRing.inMemory(64 << 20); Writer writer = ring.writer();
+            Arena arena = Arena.ofConfined()) {
             final ByteBuffer heap = ByteBuffer.wrap(DATA);
             final ByteBuffer direct = ByteBuffer.allocateDirect(192);
             final ByteBuffer key = ByteBuffer.wrap(KEY).asReadOnlyBuffer();
@@ -87,7 +92,8 @@ class AllocationTest {
 
     @Test
     void shouldAllocateNothingWhenTheWriterIsShared() throws Exception {
-        try (TestRing ring = TestRing.inMemory(64 << 20); SharedWriter writer = ring.shared(); Arena arena = Arena.ofConfined()) {
+        try (TestRing ring = TestRing.inMemory(64 << 20); SharedWriter writer = ring.shared();
+            Arena arena = Arena.ofConfined()) {
             final ByteBuffer heap = ByteBuffer.wrap(DATA);
             final ByteBuffer direct = ByteBuffer.allocateDirect(192);
             final MemorySegment segment = arena.allocate(192);

@@ -56,7 +56,8 @@ class GoldenTest {
     @Test
     void shouldDecodeEveryGoldenRecord() throws Exception {
         final TreeSet<String> files = new TreeSet<>();
-        said.keySet().stream().map(key -> key.split(" ")[0]).filter(file -> file.startsWith("record_")).forEach(files::add);
+        said.keySet().stream().map(key -> key.split(" ")[0]).filter(file -> file.startsWith("record_"))
+            .forEach(files::add);
         assertTrue(files.size() >= 8, files.toString());
         for (final String file : files) {
             final byte[] raw = Files.readAllBytes(GOLDEN.resolve(file));

@@ -11,7 +11,10 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The jar as a user takes it: alone in a fresh folder, with the example of java/README.md, on the class path and as a module. */
+/**
+ * The jar as a user takes it: alone in a fresh folder, with the example of java/README.md, on the class path and as a
+ * module.
+ */
 class JarIT {
     private static final Pattern EXAMPLE = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);
     private static final Path JAR = Path.of(System.getProperty("farlog.jar"));
@@ -33,7 +36,8 @@ class JarIT {
         try {
             for (final List<String> expected : List.of(List.of("OK at VISIBLE", "buy 100"),
                 List.of("OK at VISIBLE", "buy 100", "buy 100"))) { // the second time the ring is there
-                final String text = run(folder, Programs.jdk("java"), "--enable-native-access=ALL-UNNAMED", "-cp", "farlog-client.jar:.",
+                final String text = run(folder, Programs.jdk("java"), "--enable-native-access=ALL-UNNAMED", "-cp",
+                    "farlog-client.jar:.",
                     "Append", "mem:" + ring);
                 assertEquals(expected, text.lines().toList());
             }
@@ -46,12 +50,15 @@ class JarIT {
     void shouldRunAsAModule(@TempDir final Path folder) throws Exception {
         example(folder);
         Files.writeString(folder.resolve("module-info.java"), "module user { requires io.github.farlog.client; }\n");
-        Files.writeString(folder.resolve("Append.java"), "package user;\n" + Files.readString(folder.resolve("Append.java")));
-        run(folder, Programs.jdk("javac"), "-d", "classes", "-p", "farlog-client.jar", "module-info.java", "Append.java");
+        Files.writeString(folder.resolve("Append.java"),
+            "package user;\n" + Files.readString(folder.resolve("Append.java")));
+        run(folder, Programs.jdk("javac"), "-d", "classes", "-p", "farlog-client.jar", "module-info.java",
+            "Append.java");
         final Path ring = Path.of("/dev/shm", "farlog-java-im-" + ProcessHandle.current().pid() + ".ring");
         try {
             final String text = run(folder, Programs.jdk("java"), "--enable-native-access=io.github.farlog.client",
-                "--illegal-native-access=deny", "-p", "farlog-client.jar:classes", "-m", "user/user.Append", "mem:" + ring);
+                "--illegal-native-access=deny", "-p", "farlog-client.jar:classes", "-m", "user/user.Append",
+                "mem:" + ring);
             assertEquals(List.of("OK at VISIBLE", "buy 100"), text.lines().toList());
         } finally {
             Files.deleteIfExists(ring);

@@ -6,7 +6,10 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 
-/** The process that {@link KillTest} kills: appends from three threads, and says so on its output after each acknowledgement. */
+/**
+ * The process that {@link KillTest} kills: appends from three threads, and says so on its output after each
+ * acknowledgement.
+ */
 final class KillChild {
     static final int THREADS = 3;
     static final int ACK_LEN = 20;
@@ -21,13 +24,14 @@ final class KillChild {
      * @param arguments uri, level, whether the writer is shared
      */
     public static void main(final String[] arguments) throws FarlogException {
-        final WriterOptions options =
-            WriterOptions.defaults().withLevel(Level.valueOf(arguments[1])).withCountersDir("").withDeadline(Duration.ofSeconds(10));
+        final WriterOptions options = WriterOptions.defaults().withLevel(Level.valueOf(arguments[1]))
+            .withCountersDir("").withDeadline(Duration.ofSeconds(10));
         if (Boolean.parseBoolean(arguments[2])) {
             final SharedWriter writer = SharedWriter.open(arguments[0], options);
             for (int t = 1; t < THREADS; t++) {
                 final int thread = t;
-                Thread.ofPlatform().start(() -> run(thread, (data, out) -> writer.append(data, 0, data.length, 1, null, 0, 0, 0, out)));
+                Thread.ofPlatform().start(
+                    () -> run(thread, (data, out) -> writer.append(data, 0, data.length, 1, null, 0, 0, 0, out)));
             }
             run(0, (data, out) -> writer.append(data, 0, data.length, 1, null, 0, 0, 0, out));
         } else {

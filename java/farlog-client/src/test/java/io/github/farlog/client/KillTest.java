@@ -20,10 +20,10 @@ import java.util.concurrent.Future;
 import org.junit.jupiter.api.Test;
 
 /**
- * A JVM that appends is killed by SIGKILL at a random moment, over and over on the same ring. After each kill the ring is read as another
- * process finds it: every record whose append had returned is there, whole, at the position that was named, each thread's in order and
- * without a hole; at most one more of each thread is there, the one that was under way. Repeat a run with
- * {@code -Dfarlog.kill.seed=N}, make it longer with {@code -Dfarlog.kills=N}.
+ * A JVM that appends is killed by SIGKILL at a random moment, over and over on the same ring. After each kill the ring
+ * is read as another process finds it: every record whose append had returned is there, whole, at the position that was
+ * named, each thread's in order and without a hole; at most one more of each thread is there, the one that was under
+ * way. Repeat a run with {@code -Dfarlog.kill.seed=N}, make it longer with {@code -Dfarlog.kills=N}.
  */
 class KillTest {
     private static final int KILLS = Integer.getInteger("farlog.kills", 40);
@@ -60,7 +60,8 @@ class KillTest {
     }
 
     private static int killOnce(final TestRing ring, final boolean isShared, final Random random) throws Exception {
-        final List<String> command = Programs.java("-cp", System.getProperty("java.class.path"), KillChild.class.getName(), ring.uri,
+        final List<String> command = Programs.java("-cp", System.getProperty("java.class.path"),
+            KillChild.class.getName(), ring.uri,
             ring.options().level().name(), Boolean.toString(isShared));
         command.add(1, "-D" + NativeLibrary.PATH_PROPERTY + "=" + System.getProperty(NativeLibrary.PATH_PROPERTY));
         final Process child = new ProcessBuilder(command).redirectError(Redirect.INHERIT).start();
@@ -88,8 +89,10 @@ class KillTest {
             final ByteBuffer data = ByteBuffer.wrap(record.payload());
             final int thread = data.getInt();
             final long number = data.getLong();
-            assertEquals(last[thread] + 1, number, "seed=" + SEED + ": thread " + thread + " is out of order or has a hole");
-            assertArrayEquals(TestRing.numbered(thread, number, KillChild.FILLER_MAX), record.payload(), "seed=" + SEED);
+            assertEquals(last[thread] + 1, number,
+                "seed=" + SEED + ": thread " + thread + " is out of order or has a hole");
+            assertArrayEquals(TestRing.numbered(thread, number, KillChild.FILLER_MAX), record.payload(),
+                "seed=" + SEED);
             last[thread] = number;
             byLsn.put(record.lsn(), record);
         }

@@ -27,7 +27,8 @@ class MembersTest {
     @BeforeEach
     void format() throws Exception {
         for (int i = 0; i < 3; i++) {
-            rings.add(TestRing.inMemory(RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7)));
+            rings.add(TestRing
+                .inMemory(RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7)));
         }
         uri = "members:2 " + String.join(" ", rings.stream().map(ring -> ring.uri).toList());
     }
@@ -101,7 +102,9 @@ class MembersTest {
     void shouldTakeAnotherRingInThePlaceOfOne() throws Exception {
         Writer.open(uri, options()).close(); // the first opening takes all
         Files.delete(rings.get(1).path);
-        try (TestRing blank = TestRing.inMemory(RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
+        try (
+            TestRing blank = TestRing
+                .inMemory(RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
             SharedWriter writer = SharedWriter.open(uri, options())) {
             final UUID uuid = Ring.inspect(blank.uri).ringUuid();
             assertEquals(3, writer.members().size());
@@ -112,15 +115,18 @@ class MembersTest {
                 assertEquals(Result.OK, writer.append(TestRing.numbered(0, 1, 100), 0, 12, 1, null, 0, 0, 0, null));
             }
             assertEquals(uuid, writer.members().get(1).ringUuid());
-            assertEquals(writer.cursors().appendedLsn(), Ring.inspect(blank.uri).appendedLsn(), "it has all that is not stored");
+            assertEquals(writer.cursors().appendedLsn(), Ring.inspect(blank.uri).appendedLsn(),
+                "it has all that is not stored");
             final var none = assertThrows(FarlogException.class, () -> writer.replaceMember(3, blank.uri, uuid, null));
             assertEquals(Result.INVALID, none.result(), none.getMessage());
             writer.closeAndTell();
-            assertEquals(Result.CLOSED, assertThrows(FarlogException.class, () -> writer.replaceMember(1, blank.uri, uuid, null)).result());
+            assertEquals(Result.CLOSED,
+                assertThrows(FarlogException.class, () -> writer.replaceMember(1, blank.uri, uuid, null)).result());
         }
         try (Writer writer = rings.getFirst().writer()) {
             assertTrue(writer.members().isEmpty());
-            final var one = assertThrows(FarlogException.class, () -> writer.replaceMember(0, "mem:/dev/shm/x", new UUID(1, 2), null));
+            final var one = assertThrows(FarlogException.class,
+                () -> writer.replaceMember(0, "mem:/dev/shm/x", new UUID(1, 2), null));
             assertEquals(Result.UNSUPPORTED, one.result(), one.getMessage());
         }
     }
@@ -137,7 +143,8 @@ class MembersTest {
         shouldRefuse(Result.INVALID, "ring UUIDs: 1, expected 3", options().withRingUuid(uuids.getFirst()));
         final GrantToken token = GrantToken.ofHex("00112233445566778899aabbccddeeff");
         shouldRefuse(Result.INVALID, "tokens: 2, expected 3", options().withTokens(List.of(token, token)));
-        final var reader = assertThrows(FarlogException.class, () -> Reader.open(uri, ReaderOptions.defaults().withRingUuid(uuids.getFirst())));
+        final var reader = assertThrows(FarlogException.class,
+            () -> Reader.open(uri, ReaderOptions.defaults().withRingUuid(uuids.getFirst())));
         assertEquals(Result.INVALID, reader.result());
     }
 

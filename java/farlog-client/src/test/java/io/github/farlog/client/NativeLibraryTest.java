@@ -21,7 +21,10 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Where the library is looked for, and what is refused: each in a JVM of its own, with the classes in a jar without a library. */
+/**
+ * Where the library is looked for, and what is refused: each in a JVM of its own, with the classes in a jar without a
+ * library.
+ */
 class NativeLibraryTest {
     private static final Path LIBRARY = Path.of(System.getProperty(NativeLibrary.PATH_PROPERTY));
 
@@ -40,7 +43,9 @@ class NativeLibraryTest {
         }
     }
 
-    /** The same from a jar inside a jar, as far as the classes can tell: arguments are the jar and where it says it is. */
+    /**
+     * The same from a jar inside a jar, as far as the classes can tell: arguments are the jar and where it says it is.
+     */
     static final class NestedProbing {
         private NestedProbing() {
         }
@@ -71,7 +76,8 @@ class NativeLibraryTest {
             };
             final Class<?> ring = loader.loadClass("io.github.farlog.client.Ring");
             System.out.println("from " + ring.getProtectionDomain().getCodeSource().getLocation());
-            System.out.println("probed " + ring.getMethod("probe", String.class).invoke(null, "mem:/dev/shm/none.ring"));
+            System.out
+                .println("probed " + ring.getMethod("probe", String.class).invoke(null, "mem:/dev/shm/none.ring"));
         }
     }
 
@@ -138,7 +144,8 @@ class NativeLibraryTest {
         pack();
         for (final String location : List.of("jar:file:" + folder + "/app.jar!/BOOT-INF/lib/client.jar!/",
             "jar:nested:" + folder + "/app.jar/!BOOT-INF/lib/client.jar!/", "http://somewhere/client.jar")) {
-            final List<String> command = new ArrayList<>(Programs.java("-cp", tests().toString(), NestedProbing.class.getName()));
+            final List<String> command = new ArrayList<>(
+                Programs.java("-cp", tests().toString(), NestedProbing.class.getName()));
             command.addAll(List.of(jar.toString(), location));
             final String text = run(0, command);
             assertTrue(text.contains("from " + location), text);
@@ -158,7 +165,8 @@ class NativeLibraryTest {
         assertTrue(command.remove("--enable-native-access=ALL-UNNAMED"));
         command.addAll(List.of("--illegal-native-access=deny", "-cp", jar + ":" + tests(), Probing.class.getName()));
         final String line = refusal(run(1, command));
-        assertTrue(line.contains("IllegalCallerException") && line.contains("--enable-native-access=ALL-UNNAMED"), line);
+        assertTrue(line.contains("IllegalCallerException") && line.contains("--enable-native-access=ALL-UNNAMED"),
+            line);
     }
 
     private static String refusal(final String text) {
@@ -175,8 +183,10 @@ class NativeLibraryTest {
     @Test
     void shouldNameEveryPlaceWhenThereIsNone() throws Exception {
         final String text = probe(1, "-Djava.library.path=/nowhere:/neither");
-        final String line = text.lines().filter(l -> l.contains("was not found")).findFirst().orElseThrow(() -> new AssertionError(text));
-        for (final String place : List.of(jar.resolveSibling("libfarlog.so").toString(), "inside the jar", "/nowhere/libfarlog.so",
+        final String line = text.lines().filter(l -> l.contains("was not found")).findFirst()
+            .orElseThrow(() -> new AssertionError(text));
+        for (final String place : List.of(jar.resolveSibling("libfarlog.so").toString(), "inside the jar",
+            "/nowhere/libfarlog.so",
             "/neither/libfarlog.so", "-Dfarlog.library.path")) {
             assertTrue(line.contains(place), "no " + place + " in: " + line);
         }
@@ -190,7 +200,9 @@ class NativeLibraryTest {
         final Path foreign = folder.resolve("foreign.so");
         Files.write(foreign, raw);
         final String text = probe(1, "-Dfarlog.library.path=" + foreign);
-        assertTrue(text.contains(foreign + " is for ") && text.contains("this JVM is for " + NativeLibrary.architecture()), text);
+        assertTrue(
+            text.contains(foreign + " is for ") && text.contains("this JVM is for " + NativeLibrary.architecture()),
+            text);
         Files.writeString(foreign, "not a library, but long enough to look at");
         assertTrue(probe(1, "-Dfarlog.library.path=" + foreign).contains("is no ELF library"));
     }

@@ -133,7 +133,8 @@ class OutcomeTest {
             Writer writer = ring.writer()) {
             final byte[] large = new byte[4097];
             assertEquals(Result.TOO_LARGE, writer.append(large, 0, large.length, 1, DATA, 0, 10, 0, position));
-            assertEquals(Result.TOO_LARGE, writer.append(ByteBuffer.wrap(large), 1, ByteBuffer.wrap(DATA), 0, position));
+            assertEquals(Result.TOO_LARGE,
+                writer.append(ByteBuffer.wrap(large), 1, ByteBuffer.wrap(DATA), 0, position));
             assertEquals(Result.TOO_LARGE, writer.append(MemorySegment.ofArray(large), 1, null, 0, position));
             assertNull(writer.claim(5000, 1, null, 0, 0));
             assertEquals(Result.TOO_LARGE, writer.lastResult());
@@ -262,7 +263,8 @@ class OutcomeTest {
         try (TestRing ring = TestRing.inMemory(1 << 20);
             Writer first = Writer.open(ring.uri, ring.options().withName("matching-engine-7"))) {
             assertEquals(Result.OK, append(first, 0));
-            final FarlogException held = assertThrows(FarlogException.class, () -> Writer.open(ring.uri, ring.options()));
+            final FarlogException held = assertThrows(FarlogException.class,
+                () -> Writer.open(ring.uri, ring.options()));
             assertEquals(Result.HELD, held.result());
             assertTrue(held.getMessage().contains("matching-engine-7"), held.getMessage());
             assertThrows(FarlogException.class, () -> SharedWriter.open(ring.uri, ring.options()));
@@ -281,15 +283,18 @@ class OutcomeTest {
                 () -> Ring.format(ring.uri, RingOptions.defaults().withSizeBytes(1 << 20))).result());
             assertEquals(Result.NOT_A_RING, assertThrows(FarlogException.class,
                 () -> Writer.open(ring.uri, ring.options().withRingUuid(new java.util.UUID(1, 2)))).result());
-            try (Writer writer = Writer.open(ring.uri, ring.options().withEpoch(5).withRingUuid(Ring.inspect(ring.uri).ringUuid()))) {
+            try (Writer writer = Writer.open(ring.uri,
+                ring.options().withEpoch(5).withRingUuid(Ring.inspect(ring.uri).ringUuid()))) {
                 assertEquals(5, writer.recovery().epoch());
             }
             assertEquals(Result.FENCED, assertThrows(FarlogException.class,
                 () -> Writer.open(ring.uri, ring.options().withEpoch(4))).result());
         }
-        final FarlogException missing = assertThrows(FarlogException.class, () -> Reader.open("mem:/dev/shm/none/at/all", ReaderOptions.defaults()));
+        final FarlogException missing = assertThrows(FarlogException.class,
+            () -> Reader.open("mem:/dev/shm/none/at/all", ReaderOptions.defaults()));
         assertEquals(Result.NOT_FOUND, missing.result());
-        assertTrue(missing.getMessage().endsWith("farlog ring format 'mem:/dev/shm/none/at/all' --size 64MiB"), missing.getMessage());
+        assertTrue(missing.getMessage().endsWith("farlog ring format 'mem:/dev/shm/none/at/all' --size 64MiB"),
+            missing.getMessage());
         assertEquals(Result.INVALID, assertThrows(FarlogException.class, () -> Ring.probe("nothing:here")).result());
     }
 
@@ -312,15 +317,18 @@ class OutcomeTest {
     void shouldRefuseATextWithANulByte() throws Exception {
         try (TestRing ring = TestRing.inMemory(SMALL)) {
             final String uri = ring.uri + "\0.old"; // C would open what is before it
-            final List<Executable> calls = List.of(() -> Ring.inspect(uri), () -> Ring.format(uri, RingOptions.defaults().withForce(true)),
+            final List<Executable> calls = List.of(() -> Ring.inspect(uri),
+                () -> Ring.format(uri, RingOptions.defaults().withForce(true)),
                 () -> Writer.open(uri, ring.options()), () -> SharedWriter.open(uri, ring.options()),
-                () -> Reader.open(uri, ReaderOptions.defaults()), () -> Writer.open(ring.uri, ring.options().withCountersDir("a\0b")));
+                () -> Reader.open(uri, ReaderOptions.defaults()),
+                () -> Writer.open(ring.uri, ring.options().withCountersDir("a\0b")));
             for (final Executable call : calls) {
                 final FarlogException refused = assertThrows(FarlogException.class, call);
                 assertEquals(Result.INVALID, refused.result());
                 assertTrue(refused.getMessage().contains("has a NUL byte at "), refused.getMessage());
             }
-            assertTrue(assertThrows(FarlogException.class, () -> Ring.inspect(uri)).getMessage().contains(ring.uri + "\\0.old"));
+            assertTrue(assertThrows(FarlogException.class, () -> Ring.inspect(uri)).getMessage()
+                .contains(ring.uri + "\\0.old"));
         }
     }
 

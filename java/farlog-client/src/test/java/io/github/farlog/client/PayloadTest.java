@@ -29,7 +29,8 @@ class PayloadTest {
             final MemorySegment segment = arena.allocateFrom(ValueLayout.JAVA_BYTE, wantData);
             final MemorySegment keySegment = MemorySegment.ofArray(wantKey);
             try (Writer writer = ring.writer()) {
-                assertEquals(Result.OK, writer.append(data, 2, wantData.length, 9, key, 2, wantKey.length, 0, position));
+                assertEquals(Result.OK,
+                    writer.append(data, 2, wantData.length, 9, key, 2, wantKey.length, 0, position));
                 assertEquals(Result.OK, writer.append(heap, 9, keyBuffer, 0, position));
                 assertEquals(Result.OK, writer.append(direct, 9, keyBuffer, 0, position));
                 assertEquals(Result.OK, writer.append(segment, 9, keySegment, 0, position));
@@ -40,7 +41,8 @@ class PayloadTest {
                 assertEquals(Result.OK, writer.commit(0, position));
             }
             try (SharedWriter writer = ring.shared()) {
-                assertEquals(Result.OK, writer.append(data, 2, wantData.length, 9, key, 2, wantKey.length, 0, position));
+                assertEquals(Result.OK,
+                    writer.append(data, 2, wantData.length, 9, key, 2, wantKey.length, 0, position));
                 assertEquals(Result.OK, writer.append(direct, 9, keyBuffer, 0, position));
                 assertEquals(Result.OK, writer.append(segment, 9, keySegment, 0, position));
             }
@@ -60,8 +62,10 @@ class PayloadTest {
     void shouldCarryAMebibyte() throws Exception {
         final byte[] data = new byte[1 << 20];
         new Random(7).nextBytes(data);
-        for (final TestRing made : List.of(TestRing.inMemory(RingOptions.defaults().withSizeBytes(16 << 20).withRecordLenMax(2 << 20)),
-            TestRing.inMemory(RingOptions.defaults().withSizeBytes(16 << 20).withRecordLenMax(2 << 20).withAlign(4096)))) {
+        for (final TestRing made : List.of(
+            TestRing.inMemory(RingOptions.defaults().withSizeBytes(16 << 20).withRecordLenMax(2 << 20)),
+            TestRing
+                .inMemory(RingOptions.defaults().withSizeBytes(16 << 20).withRecordLenMax(2 << 20).withAlign(4096)))) {
             try (TestRing ring = made) {
                 try (Writer writer = ring.writer()) {
                     assertEquals(Result.OK, writer.append(data, 0, data.length, 65535, data, 0, 65535, 0, position));
@@ -96,7 +100,10 @@ class PayloadTest {
         }
     }
 
-    /** Lengths at random over several turns of the ring, so that its end falls on every place; live tail and drain beside the writer. */
+    /**
+     * Lengths at random over several turns of the ring, so that its end falls on every place; live tail and drain
+     * beside the writer.
+     */
     @Test
     void shouldFollowTheWriterAroundTheRing() throws Exception {
         final long seed = System.nanoTime();

@@ -23,8 +23,9 @@ final class Programs {
 
     /** The command of a JVM that starts fast and is small. */
     static List<String> java(final String... arguments) {
-        final List<String> command = new ArrayList<>(List.of(jdk("java"), "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-            "-Xmx64m", "--enable-native-access=ALL-UNNAMED"));
+        final List<String> command = new ArrayList<>(
+            List.of(jdk("java"), "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                "-Xmx64m", "--enable-native-access=ALL-UNNAMED"));
         command.addAll(List.of(arguments));
         return command;
     }
@@ -44,12 +45,14 @@ final class Programs {
         }
     }
 
-    static int status(final Path out, final Path folder, final String... command) throws IOException, InterruptedException {
+    static int status(final Path out, final Path folder, final String... command)
+        throws IOException, InterruptedException {
         final Process process = new ProcessBuilder(command).directory(folder.toFile()).redirectErrorStream(true)
             .redirectOutput(out.toFile()).start();
         if (!process.waitFor(60, TimeUnit.SECONDS)) {
             process.destroyForcibly();
-            throw new AssertionError(String.join(" ", command) + ": still running after 60 s\n" + Files.readString(out));
+            throw new AssertionError(
+                String.join(" ", command) + ": still running after 60 s\n" + Files.readString(out));
         }
         return process.exitValue();
     }

@@ -12,7 +12,10 @@ import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
-/** A record that is filled in place: what lies in it arrives, however it grew, and its memory stays as long as C may read it. */
+/**
+ * A record that is filled in place: what lies in it arrives, however it grew, and its memory stays as long as C may
+ * read it.
+ */
 class RecordBufferTest {
     private static final int GC_MAX = 100;
     private final Position position = new Position();
@@ -24,7 +27,8 @@ class RecordBufferTest {
         final byte[] key = new byte[65535];
         new Random(7).nextBytes(data);
         new Random(8).nextBytes(key);
-        try (TestRing ring = TestRing.inMemory(RingOptions.defaults().withSizeBytes(16 << 20).withRecordLenMax(2 << 20))) {
+        try (TestRing ring = TestRing
+            .inMemory(RingOptions.defaults().withSizeBytes(16 << 20).withRecordLenMax(2 << 20))) {
             try (SharedWriter writer = ring.shared()) {
                 for (final int len : new int[] {0, 1, 200, data.length}) {
                     record.clear();
@@ -45,7 +49,8 @@ class RecordBufferTest {
         }
     }
 
-    private static void fill(final RecordBuffer record, final byte[] data, final int len, final byte[] key, final int keyLen) {
+    private static void fill(final RecordBuffer record, final byte[] data, final int len, final byte[] key,
+        final int keyLen) {
         for (int i = 0; i < len; i++) {
             final ByteBuffer room = record.payload();
             (room.hasRemaining() ? room : record.grow()).put(data[i]);
@@ -92,7 +97,9 @@ class RecordBufferTest {
         }
     }
 
-    /** A thread that grows a buffer which another thread is just appending must not take the memory away from under it. */
+    /**
+     * A thread that grows a buffer which another thread is just appending must not take the memory away from under it.
+     */
     @Test
     void shouldKeepMemoryThatACallHas() throws Exception {
         final CallFrame frame = new CallFrame(1 << 20);

@@ -23,7 +23,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Two real rings and one append: which takes what, what a ring that is away costs the other, and what is told of it. */
+/**
+ * Two real rings and one append: which takes what, what a ring that is away costs the other, and what is told of it.
+ */
 @Timeout(120)
 class RouteTest {
     private static final long LONG = TimeUnit.SECONDS.toNanos(30);
@@ -75,12 +77,15 @@ class RouteTest {
 
     @Test
     void shouldGoToTheLegsThatTakeClassAndCriticality() throws Exception {
-        final List<RouteLeg> legs = List.of(orders().withClasses(new RouteLeg.Classes(1, 3), new RouteLeg.Classes(9, 9)),
-            RouteLeg.required("audit", audit.uri, audit.options()).withCriticalityMin(2).withClasses(new RouteLeg.Classes(3, 9)));
+        final List<RouteLeg> legs = List.of(
+            orders().withClasses(new RouteLeg.Classes(1, 3), new RouteLeg.Classes(9, 9)),
+            RouteLeg.required("audit", audit.uri, audit.options()).withCriticalityMin(2)
+                .withClasses(new RouteLeg.Classes(3, 9)));
         final Position place = new Position();
         try (Route route = Route.open("desk7", legs)) {
             assertEquals(Result.OK, append(route, DATA, 1, 5));
-            assertTrue(position.isRequired(ORDERS) && !position.isRequired(AUDIT) && position.result(AUDIT) == Result.NOT_FOUND, position::toString);
+            assertTrue(position.isRequired(ORDERS) && !position.isRequired(AUDIT)
+                && position.result(AUDIT) == Result.NOT_FOUND, position::toString);
             assertEquals(Result.OK, append(route, DATA, 3, 2));
             assertEquals(Level.VISIBLE, position.level());
             assertEquals(Result.OK, position.result(AUDIT));
@@ -106,7 +111,8 @@ class RouteTest {
         try (Route route = Route.open("desk7", List.of(orders()))) {
             assertEquals(Result.OK, route.append(DATA, 0, DATA.length, 1, key, 0, 2, 0, LONG, null));
             assertEquals(Result.OK, route.append(ByteBuffer.wrap(DATA), 1, ByteBuffer.wrap(key), 0, LONG, position));
-            assertEquals(Result.OK, route.append(MemorySegment.ofArray(DATA), 1, MemorySegment.ofArray(key), 0, LONG, position));
+            assertEquals(Result.OK,
+                route.append(MemorySegment.ofArray(DATA), 1, MemorySegment.ofArray(key), 0, LONG, position));
             assertEquals(Result.OK, route.append(record, 1, 0, LONG, position));
             assertEquals(Result.INVALID, route.append(record, 65536, 0, LONG, position));
             assertEquals(Result.INVALID, route.append(DATA, 0, DATA.length, 1, null, 0, 0, -1, LONG, position));
@@ -118,8 +124,8 @@ class RouteTest {
     }
 
     /**
-     * The optional leg's ring is another writer's all the while: an append that waited for it would come back UNKNOWN at its deadline, if at all. What memory has no
-     * room for is counted, and told in the stream when the ring is free.
+     * The optional leg's ring is another writer's all the while: an append that waited for it would come back UNKNOWN
+     * at its deadline, if at all. What memory has no room for is counted, and told in the stream when the ring is free.
      */
     @Test
     void shouldNotWaitForAnOptionalLegAndCountItsGap() throws Exception {
@@ -130,11 +136,13 @@ class RouteTest {
             int droppedSeen = 0;
             for (int i = 0; i < count; i++) {
                 assertEquals(Result.OK, append(route, TestRing.numbered(0, i, 100), 1, 0));
-                assertTrue(position.isOptional(AUDIT) && position.hasRequired() && position.level() == Level.VISIBLE, position::toString);
+                assertTrue(position.isOptional(AUDIT) && position.hasRequired() && position.level() == Level.VISIBLE,
+                    position::toString);
                 droppedSeen += position.isDropped(AUDIT) ? 1 : 0;
             }
             await(route, LegStats.State.AWAY);
-            assertTrue(stats(route, AUDIT).text().contains("has a living writer"), () -> stats(route, AUDIT).toString());
+            assertTrue(stats(route, AUDIT).text().contains("has a living writer"),
+                () -> stats(route, AUDIT).toString());
             dropped = stats(route, AUDIT).dropped();
             assertEquals(droppedSeen, dropped);
             assertTrue(dropped > 0 && dropped < count, () -> stats(route, AUDIT).toString());
@@ -149,7 +157,10 @@ class RouteTest {
         assertEquals(dropped, gap(count - dropped));
     }
 
-    /** How many records the only GAP record tells of; behind so many of the application's, the first ones in their order. */
+    /**
+     * How many records the only GAP record tells of; behind so many of the application's, the first ones in their
+     * order.
+     */
     private long gap(final long before) throws Exception {
         final Batch batch = new Batch();
         long missing = 0;
@@ -161,7 +172,8 @@ class RouteTest {
                         assertEquals(before, seen);
                         missing += batch.payload().get(ValueLayout.JAVA_LONG_UNALIGNED, 8);
                     } else if (batch.flags() == 0) {
-                        assertEquals(-1, MemorySegment.ofArray(TestRing.numbered(0, seen++, 100)).mismatch(batch.payload()));
+                        assertEquals(-1,
+                            MemorySegment.ofArray(TestRing.numbered(0, seen++, 100)).mismatch(batch.payload()));
                     }
                 }
             }
@@ -170,10 +182,14 @@ class RouteTest {
         return missing;
     }
 
-    /** A required leg that spills goes on while its ring is away, and the next route with that spill carries what is left, once and in order. */
+    /**
+     * A required leg that spills goes on while its ring is away, and the next route with that spill carries what is
+     * left, once and in order.
+     */
     @Test
     void shouldSpillAndCarryOnInTheNextRoute(@TempDir final Path folder) throws Exception {
-        final RouteLeg spilling = RouteLeg.required("audit", audit.uri, audit.options().withDeadline(Duration.ofMillis(1)))
+        final RouteLeg spilling = RouteLeg
+            .required("audit", audit.uri, audit.options().withDeadline(Duration.ofMillis(1)))
             .withSpill("mem:/dev/shm/" + folder.getFileName() + ".spill", Level.VISIBLE).withBufferBytes(1 << 20);
         final Path spill = Path.of(spilling.spillUri().substring("mem:".length()));
         final List<String> expected = new ArrayList<>();
@@ -205,7 +221,8 @@ class RouteTest {
     @Test
     void shouldBeNowhereWhenARequiredLegRefuses() throws Exception {
         try (TestRing small = TestRing.inMemory(LITTLE);
-            Route route = Route.open("desk7", List.of(orders(), RouteLeg.required("small", small.uri, small.options().withPolicy(Policy.REJECT))))) {
+            Route route = Route.open("desk7",
+                List.of(orders(), RouteLeg.required("small", small.uri, small.options().withPolicy(Policy.REJECT))))) {
             int count = 0;
             Result result = Result.OK;
             while (result == Result.OK) {
@@ -223,7 +240,10 @@ class RouteTest {
         }
     }
 
-    /** They take turns; each one's records stay in its order, and what is acknowledged is there although the route is closed meanwhile. */
+    /**
+     * They take turns; each one's records stay in its order, and what is acknowledged is there although the route is
+     * closed meanwhile.
+     */
     @Test
     void shouldServeManyThreadsUntilItIsClosed() throws Exception {
         final int threads = 4;
@@ -264,7 +284,8 @@ class RouteTest {
         assertEquals(acked[0] + acked[1] + acked[2] + acked[3], next[0] + next[1] + next[2] + next[3]);
         for (int t = 0; t < threads; t++) {
             assertEquals(acked[t], next[t]);
-            assertTrue(lastOf[t] == Result.OK && acked[t] == 5000 || lastOf[t] == Result.CLOSED, lastOf[t] + " after " + acked[t]);
+            assertTrue(lastOf[t] == Result.OK && acked[t] == 5000 || lastOf[t] == Result.CLOSED,
+                lastOf[t] + " after " + acked[t]);
         }
         assertSame(route.stats(), route.stats());
         assertEquals(stats(route, ORDERS).acked(), stats(route, AUDIT).carried());
@@ -275,13 +296,16 @@ class RouteTest {
         shouldRefuse(Result.INVALID, "route \"desk7\" has 0 legs; expected 1 to 16");
         shouldRefuse(Result.INVALID, "route \"desk7\": leg \"orders\": another leg has this name", orders(), orders());
         final RouteLeg drops = orders();
-        shouldRefuse(Result.INVALID, "it is required, and drops: expected policy fail or spill", new RouteLeg(drops.name(), drops.uri(), true, RoutePolicy.DROP,
-            List.of(), 0, null, null, 0, drops.options()));
-        shouldRefuse(Result.NOT_FOUND, "mem:/dev/shm/no-such.ring", RouteLeg.required("orders", "mem:/dev/shm/no-such.ring", orders.options()));
+        shouldRefuse(Result.INVALID, "it is required, and drops: expected policy fail or spill",
+            new RouteLeg(drops.name(), drops.uri(), true, RoutePolicy.DROP,
+                List.of(), 0, null, null, 0, drops.options()));
+        shouldRefuse(Result.NOT_FOUND, "mem:/dev/shm/no-such.ring",
+            RouteLeg.required("orders", "mem:/dev/shm/no-such.ring", orders.options()));
         shouldRefuse(Result.INVALID, "NUL byte", RouteLeg.required("or\0ders", orders.uri, orders.options()));
         assertThrows(IllegalArgumentException.class, () -> new RouteLeg.Classes(7, 3));
         assertThrows(IllegalArgumentException.class, () -> orders().withCriticalityMin(-1));
-        final var absent = assertThrows(FarlogException.class, () -> Route.open("farlog://desk7/all?agent=/tmp/no-agent-here", RouteOptions.defaults()));
+        final var absent = assertThrows(FarlogException.class,
+            () -> Route.open("farlog://desk7/all?agent=/tmp/no-agent-here", RouteOptions.defaults()));
         assertEquals(Result.NOT_FOUND, absent.result());
         assertTrue(absent.getMessage().contains("/tmp/no-agent-here"), absent.getMessage());
     }

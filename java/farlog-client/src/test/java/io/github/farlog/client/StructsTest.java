@@ -16,8 +16,9 @@ class StructsTest {
     @Test
     void shouldHaveTheOffsetsOfTheCCompiler(@TempDir final Path folder) throws Exception {
         final Path source = folder.resolve("offsets.c");
-        Files.writeString(source, "#include <farlog/replace.h>\n#include <farlog/route_name.h>\n#include <stdio.h>\nint main(void)\n{\n"
-            + Structs.ALL.stream().map(StructsTest::printing).collect(Collectors.joining()) + "\treturn 0;\n}\n");
+        Files.writeString(source,
+            "#include <farlog/replace.h>\n#include <farlog/route_name.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                + Structs.ALL.stream().map(StructsTest::printing).collect(Collectors.joining()) + "\treturn 0;\n}\n");
         final Path program = folder.resolve("offsets");
         final Path include = Programs.repository().resolve("rdma/include");
         Programs.run("cc", "-I", include.toString(), "-o", program.toString(), source.toString());
@@ -28,7 +29,8 @@ class StructsTest {
     private static String printing(final StructLayout struct) {
         final String name = struct.name().orElseThrow();
         return struct.memberLayouts().stream().map(m -> m.name().orElseThrow())
-            .map(m -> "\tprintf(\"" + name + " " + m + " %zu %zu\\n\", offsetof(struct " + name + ", " + m + "), sizeof(((struct " + name
+            .map(m -> "\tprintf(\"" + name + " " + m + " %zu %zu\\n\", offsetof(struct " + name + ", " + m
+                + "), sizeof(((struct " + name
                 + " *)0)->" + m + "));\n")
             .collect(Collectors.joining()) + "\tprintf(\"" + name + " %zu\\n\", sizeof(struct " + name + "));\n";
     }
@@ -38,7 +40,8 @@ class StructsTest {
         final StringBuilder text = new StringBuilder();
         for (final MemoryLayout member : struct.memberLayouts()) {
             final String field = member.name().orElseThrow();
-            text.append(name).append(' ').append(field).append(' ').append(struct.byteOffset(PathElement.groupElement(field))).append(' ')
+            text.append(name).append(' ').append(field).append(' ')
+                .append(struct.byteOffset(PathElement.groupElement(field))).append(' ')
                 .append(member.byteSize()).append('\n');
         }
         return text.append(name).append(' ').append(struct.byteSize()).append('\n').toString();

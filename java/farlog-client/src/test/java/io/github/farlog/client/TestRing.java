@@ -21,7 +21,8 @@ final class TestRing implements AutoCloseable {
     final String uri;
     private final WriterOptions options;
 
-    private TestRing(final Path folder, final RingOptions ringOptions, final Level level) throws IOException, FarlogException {
+    private TestRing(final Path folder, final RingOptions ringOptions, final Level level)
+        throws IOException, FarlogException {
         path = Files.createTempFile(folder, "farlog-java-", ".ring");
         Files.delete(path);
         uri = "mem:" + path;

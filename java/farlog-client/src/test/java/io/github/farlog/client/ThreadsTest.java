@@ -18,7 +18,10 @@ import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Many threads on one writer: all that was acknowledged is there, each thread's records in the order of its calls; closing is safe. */
+/**
+ * Many threads on one writer: all that was acknowledged is there, each thread's records in the order of its calls;
+ * closing is safe.
+ */
 @Timeout(240)
 class ThreadsTest {
     /** Who is waited for may need this processor. */
@@ -29,7 +32,8 @@ class ThreadsTest {
         return append(writer, thread, number, DEADLINE_NANOS, out);
     }
 
-    private static Result append(final SharedWriter writer, final int thread, final long number, final long deadlineNanos,
+    private static Result append(final SharedWriter writer, final int thread, final long number,
+        final long deadlineNanos,
         final Position out) {
         final byte[] data = TestRing.numbered(thread, number, 200);
         return switch ((int) (number % 4)) {
@@ -44,7 +48,8 @@ class ThreadsTest {
         };
     }
 
-    private static void run(final TestRing ring, final Thread.Builder builder, final int threads, final int appends) throws Exception {
+    private static void run(final TestRing ring, final Thread.Builder builder, final int threads, final int appends)
+        throws Exception {
         final AtomicReference<Throwable> failed = new AtomicReference<>();
         try (SharedWriter writer = ring.shared()) {
             final List<Thread> all = new ArrayList<>();
@@ -126,7 +131,8 @@ class ThreadsTest {
             for (int t = 0; t < 4; t++) {
                 all.add(Thread.ofPlatform().start(() -> {
                     inside.countDown();
-                    if (writer.append(new byte[500], 0, 500, 1, null, 0, 0, DEADLINE_NANOS, new Position()) == Result.OK) {
+                    if (writer.append(new byte[500], 0, 500, 1, null, 0, 0, DEADLINE_NANOS, new Position())
+                        == Result.OK) {
                         acknowledged.incrementAndGet();
                     }
                 }));
@@ -145,7 +151,10 @@ class ThreadsTest {
         }
     }
 
-    /** Over and over: threads append, another closes in the middle. Each gets CLOSED, the JVM lives, and what was acknowledged is there. */
+    /**
+     * Over and over: threads append, another closes in the middle. Each gets CLOSED, the JVM lives, and what was
+     * acknowledged is there.
+     */
     @Test
     void shouldCloseWhileOthersAppend() throws Exception {
         for (int round = 0; round < 60; round++) {
@@ -156,7 +165,8 @@ class ThreadsTest {
         }
     }
 
-    private static void closeWhileOthersAppend(final TestRing ring, final Thread.Builder builder, final int round) throws Exception {
+    private static void closeWhileOthersAppend(final TestRing ring, final Thread.Builder builder, final int round)
+        throws Exception {
         final AtomicInteger acknowledged = new AtomicInteger();
         final AtomicInteger unknown = new AtomicInteger();
         final List<Result> ends = new ArrayList<>();
@@ -168,7 +178,8 @@ class ThreadsTest {
                 final Position position = new Position();
                 Result result = Result.OK;
                 // The ring may be full before it is closed, and a disk that others use may take longer than the deadline.
-                for (long number = 1; result == Result.OK || result == Result.FULL || result == Result.UNKNOWN; number++) {
+                for (long number = 1; result == Result.OK || result == Result.FULL
+                    || result == Result.UNKNOWN; number++) {
                     result = append(writer, thread, number, 0, position);
                     acknowledged.addAndGet(result == Result.OK ? 1 : 0);
                     unknown.addAndGet(result == Result.UNKNOWN ? 1 : 0);
@@ -222,8 +233,9 @@ class ThreadsTest {
     }
 
     /**
-     * Another thread asks something of a writer that is appended to without a break, on a machine whose every processor is wanted: it gets
-     * in between two calls or a few more, and not at some time by chance. What is counted is calls, however long each took.
+     * Another thread asks something of a writer that is appended to without a break, on a machine whose every processor
+     * is wanted: it gets in between two calls or a few more, and not at some time by chance. What is counted is calls,
+     * however long each took.
      */
     @Test
     void shouldLetAnotherThreadInWhenThereIsNoProcessorForBoth() throws Exception {
@@ -257,7 +269,8 @@ class ThreadsTest {
         for (final Thread thread : all) {
             thread.join();
         }
-        assertTrue(waitedFor < 100 * asks, waitedFor + " calls were made while another thread wanted to be let in " + asks + " times");
+        assertTrue(waitedFor < 100 * asks,
+            waitedFor + " calls were made while another thread wanted to be let in " + asks + " times");
     }
 
     private static void spinUntil(final BooleanSupplier isDone) {

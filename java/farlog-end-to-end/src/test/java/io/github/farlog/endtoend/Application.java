@@ -12,7 +12,10 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.slf4j.LoggerFactory;
 
-/** An application that logs from three threads, while its configuration is read again and again, until it is killed. Usage: Application log4j2|logback RUN NOTES. */
+/**
+ * An application that logs from three threads, while its configuration is read again and again, until it is killed.
+ * Usage: Application log4j2|logback RUN NOTES.
+ */
 final class Application {
     private static final int FILLER_MAX = 200;
     private static final long PAUSE_NANOS = 100_000;

@@ -38,7 +38,8 @@ final class Applications {
     private final String classPath;
 
     /**
-     * Writes the configurations, and an archive of each framework's classes, by which an application starts twice as fast.
+     * Writes the configurations, and an archive of each framework's classes, by which an application starts twice as
+     * fast.
      *
      * @param folder for everything they write
      */
@@ -48,7 +49,8 @@ final class Applications {
         Files.writeString(folder.resolve("log4j2.xml"), LOG4J2);
         Files.writeString(folder.resolve("logback.xml"), LOGBACK);
         for (final String framework : List.of("log4j2", "logback")) {
-            final Path ring = Path.of("/dev/shm", "farlog-java-" + ProcessHandle.current().pid() + '-' + framework + ".ring");
+            final Path ring = Path.of("/dev/shm",
+                "farlog-java-" + ProcessHandle.current().pid() + '-' + framework + ".ring");
             Ring.format("mem:" + ring, RingOptions.defaults().withSizeBytes(1 << 20));
             final List<String> command = command(framework, "mem:" + ring, "failStop", "1s");
             command.add(1, "-XX:ArchiveClassesAtExit=" + archive(framework));
@@ -63,7 +65,8 @@ final class Applications {
     }
 
     /** What it prints goes to {@link #output}. */
-    Process start(final String framework, final String uri, final String policy, final String deadline, final String run) throws IOException {
+    Process start(final String framework, final String uri, final String policy, final String deadline,
+        final String run) throws IOException {
         final List<String> command = command(framework, uri, policy, deadline);
         command.add(1, "-XX:SharedArchiveFile=" + archive(framework));
         command.add(2, "-Xlog:disable");
@@ -72,11 +75,14 @@ final class Applications {
     }
 
     private List<String> command(final String framework, final String uri, final String policy, final String deadline) {
-        return new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx64m", "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "--enable-native-access=ALL-UNNAMED",
-            "-Dfarlog.library.path=" + System.getProperty("farlog.library.path"), "-Dlog4j2.configurationFile=" + folder.resolve("log4j2.xml"),
-            "-Dlogback.configurationFile=" + folder.resolve("logback.xml"), "-Dfarlog.test.uri=" + uri, "-Dfarlog.test.policy=" + policy,
-            "-Dfarlog.test.deadline=" + deadline, "-cp", classPath, Application.class.getName(), framework));
+        return new ArrayList<>(
+            List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx64m", "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "--enable-native-access=ALL-UNNAMED",
+                "-Dfarlog.library.path=" + System.getProperty("farlog.library.path"),
+                "-Dlog4j2.configurationFile=" + folder.resolve("log4j2.xml"),
+                "-Dlogback.configurationFile=" + folder.resolve("logback.xml"), "-Dfarlog.test.uri=" + uri,
+                "-Dfarlog.test.policy=" + policy,
+                "-Dfarlog.test.deadline=" + deadline, "-cp", classPath, Application.class.getName(), framework));
     }
 
     Path output(final String run) {

@@ -18,7 +18,10 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 
-/** Control plane, target, drain and host agent, each a process of its own. The target can be reached from afar by libfabric. */
+/**
+ * Control plane, target, drain and host agent, each a process of its own. The target can be reached from afar by
+ * libfabric.
+ */
 final class Fabric implements AutoCloseable {
     static final String TARGET = "target";
     static final String DRAIN = "drain";
@@ -36,15 +39,18 @@ final class Fabric implements AutoCloseable {
     /**
      * Starts them all.
      *
-     * @param parent of the folder with their files: in memory, or on a disk, where a far ring is flushed by the target's processor; a socket's path is short
-     * @param agentHost name of the agent's host: rings are in its memory when it is "storage1", else on another host as far as it can tell
+     * @param parent of the folder with their files: in memory, or on a disk, where a far ring is flushed by the
+     * target's processor; a socket's path is short
+     * @param agentHost name of the agent's host: rings are in its memory when it is "storage1", else on another host as
+     * far as it can tell
      */
     Fabric(final Path parent, final String agentHost) throws Exception {
         folder = Files.createTempDirectory(parent, "farlog-fabric-");
         declare(CONTROL, "--listen", "127.0.0.1:0");
         control = start(CONTROL);
         addTarget(TARGET, "storage1");
-        declare(DRAIN, "--control", control, "--host-name", "storage1", "--store-dir", store().toString(), "--store-segment", "16MiB");
+        declare(DRAIN, "--control", control, "--host-name", "storage1", "--store-dir", store().toString(),
+            "--store-segment", "16MiB");
         start(DRAIN);
         declare(HOST, "--control", control, "--host-name", agentHost, "--host-socket", socket());
         start(HOST);
@@ -56,7 +62,10 @@ final class Fabric implements AutoCloseable {
         start(role);
     }
 
-    /** Finds a port at which nobody listens, of those that the kernel gives to nobody who names none: net.ipv4.ip_local_port_range begins at 32768. */
+    /**
+     * Finds a port at which nobody listens, of those that the kernel gives to nobody who names none:
+     * net.ipv4.ip_local_port_range begins at 32768.
+     */
     private static int freePort() throws IOException {
         while (true) {
             try (ServerSocket one = new ServerSocket(ThreadLocalRandom.current().nextInt(10_000, 12_000))) {
@@ -69,8 +78,9 @@ final class Fabric implements AutoCloseable {
 
     private void declare(final String role, final String... arguments) throws IOException {
         final Path data = Files.createDirectories(folder.resolve(role));
-        final List<String> command = new ArrayList<>(List.of(programs.resolve("farlogd").toString(), role.replaceAll("\\d", ""), "--data-dir", data.toString(),
-            "--metrics-listen", "off", "--ready-file", data.resolve("ready").toString()));
+        final List<String> command = new ArrayList<>(
+            List.of(programs.resolve("farlogd").toString(), role.replaceAll("\\d", ""), "--data-dir", data.toString(),
+                "--metrics-listen", "off", "--ready-file", data.resolve("ready").toString()));
         command.addAll(List.of(arguments));
         commands.put(role, command);
     }
@@ -124,7 +134,8 @@ final class Fabric implements AutoCloseable {
 
     /** Makes a stream and gives its URI for programs of the agent's host. */
     String stream(final String name, final String size, final String... more) throws Exception {
-        final List<String> command = new ArrayList<>(List.of("--control", control, "stream", "create", name, "--size", size, "--level", "visible"));
+        final List<String> command = new ArrayList<>(
+            List.of("--control", control, "stream", "create", name, "--size", size, "--level", "visible"));
         command.addAll(List.of(more));
         farlog(command.toArray(String[]::new));
         return "farlog://" + name + "?agent=" + socket();
@@ -143,14 +154,17 @@ final class Fabric implements AutoCloseable {
     /** Declares a stream anew. */
     void change(final String name, final String size, final String level, final String policy) throws Exception {
         final Path file = folder.resolve("fabric.yaml");
-        Files.writeString(file, "streams: [{name: " + name + ", size: " + size + ", level: " + level + ", policy: " + policy + "}]\n");
+        Files.writeString(file,
+            "streams: [{name: " + name + ", size: " + size + ", level: " + level + ", policy: " + policy + "}]\n");
         farlog("--control", control, "apply", "-f", file.toString());
     }
 
     /** The ring of a stream where it lies. */
     String near(final String name) throws IOException {
         try (Stream<Path> files = Files.walk(folder.resolve(TARGET))) {
-            return "mem:" + files.filter(file -> file.toString().endsWith(name.substring(name.indexOf('/') + 1) + ".ring")).findFirst().orElseThrow();
+            return "mem:"
+                + files.filter(file -> file.toString().endsWith(name.substring(name.indexOf('/') + 1) + ".ring"))
+                    .findFirst().orElseThrow();
         }
     }
 
@@ -160,7 +174,8 @@ final class Fabric implements AutoCloseable {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(READY_SECONDS);
         while (Ring.inspect(ring).lagBytes() > 0) {
             if (System.nanoTime() > end) {
-                throw new AssertionError(stream + " is not drained: " + Files.readString(folder.resolve(DRAIN).resolve("log")));
+                throw new AssertionError(
+                    stream + " is not drained: " + Files.readString(folder.resolve(DRAIN).resolve("log")));
             }
             Thread.sleep(POLL_MILLIS);
         }

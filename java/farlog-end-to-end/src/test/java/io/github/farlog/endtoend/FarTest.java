@@ -24,7 +24,9 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Rings on another host, by their streams' names: what was acknowledged is there although the target died in between. */
+/**
+ * Rings on another host, by their streams' names: what was acknowledged is there although the target died in between.
+ */
 @Timeout(240)
 class FarTest {
     private static final int COUNT = 2000;
@@ -52,15 +54,19 @@ class FarTest {
                 append(writer, acknowledged, COUNT);
             }
             assertEquals(2 * COUNT + 1, acknowledged.size());
-            final Set<Long> there = fabric.drained("desk7/orders").stream().map(Stored::lsn).collect(Collectors.toSet());
-            assertTrue(there.containsAll(acknowledged), () -> acknowledged.stream().filter(lsn -> !there.contains(lsn)).count() + " acknowledged records are lost");
+            final Set<Long> there = fabric.drained("desk7/orders").stream().map(Stored::lsn)
+                .collect(Collectors.toSet());
+            assertTrue(there.containsAll(acknowledged),
+                () -> acknowledged.stream().filter(lsn -> !there.contains(lsn)).count()
+                    + " acknowledged records are lost");
         }
     }
 
     @Test
     void shouldTakeChangesInWhenTheStreamIsDeclaredAnew() throws Exception {
         try (Fabric fabric = new Fabric(Path.of("/dev/shm"), "trading1")) {
-            final WriterOptions asDeclared = WriterOptions.defaults().withStreamLevel().withDeadline(Duration.ofSeconds(30));
+            final WriterOptions asDeclared = WriterOptions.defaults().withStreamLevel()
+                .withDeadline(Duration.ofSeconds(30));
             final String uri = fabric.stream("desk7/orders", "16MiB", "--policy", "reject");
             try (SharedWriter writer = SharedWriter.open(uri, asDeclared)) {
                 final Position position = new Position();
@@ -71,22 +77,27 @@ class FarTest {
                 while (position.level() != Level.POSTED && System.nanoTime() < end) {
                     assertEquals(Result.OK, writer.append(new byte[100], 0, 100, 1, null, 0, 0, 0, position));
                 }
-                assertEquals(Level.POSTED, position.level(), "a writer that runs goes on at the level that its stream has by now");
+                assertEquals(Level.POSTED, position.level(),
+                    "a writer that runs goes on at the level that its stream has by now");
             }
         }
     }
 
     @Test
     void shouldSayWhatIsWrong() {
-        final var absent = assertThrows(FarlogException.class, () -> Writer.open("farlog://desk7/orders?agent=/tmp/no-agent-here", options()));
+        final var absent = assertThrows(FarlogException.class,
+            () -> Writer.open("farlog://desk7/orders?agent=/tmp/no-agent-here", options()));
         assertEquals(Result.NOT_FOUND, absent.result());
-        assertTrue(absent.getMessage().contains("/tmp/no-agent-here") && absent.getMessage().contains("farlogd host"), absent.getMessage());
+        assertTrue(absent.getMessage().contains("/tmp/no-agent-here") && absent.getMessage().contains("farlogd host"),
+            absent.getMessage());
         final GrantToken token = GrantToken.ofHex("00112233445566778899aabbccddeeff");
-        final var given = assertThrows(FarlogException.class, () -> Writer.open("farlog://desk7/orders", options().withToken(token)));
+        final var given = assertThrows(FarlogException.class,
+            () -> Writer.open("farlog://desk7/orders", options().withToken(token)));
         assertEquals(Result.INVALID, given.result());
         assertFalse(options().withToken(token).toString().contains("00112233"), "a secret in a text");
         assertThrows(IllegalArgumentException.class, () -> GrantToken.of(new byte[15]));
-        final var bad = assertThrows(IllegalArgumentException.class, () -> GrantToken.ofHex("00112233445566778899aabbccddeefg"));
+        final var bad = assertThrows(IllegalArgumentException.class,
+            () -> GrantToken.ofHex("00112233445566778899aabbccddeefg"));
         assertFalse(bad.getMessage().contains("0011"), bad.getMessage());
     }
 

@@ -25,8 +25,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Both appenders on streams of the control plane with three targets, two of which an acknowledgement needs. One target is killed while they log and comes
- * back: no call throws, JMX tells of it, and everything is in the store, in order.
+ * Both appenders on streams of the control plane with three targets, two of which an acknowledgement needs. One target
+ * is killed while they log and comes back: no call throws, JMX tells of it, and everything is in the store, in order.
  */
 @Timeout(240)
 class MembersTest {
@@ -42,7 +42,8 @@ class MembersTest {
         /** As an operator's console shows them. */
         List<CompositeData> members() {
             try {
-                return Arrays.asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(counters, "Members"));
+                return Arrays.asList(
+                    (CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(counters, "Members"));
             } catch (final JMException e) {
                 throw new IllegalStateException(e);
             }
@@ -65,11 +66,14 @@ class MembersTest {
             try (LoggerContext first = log4j2(log4j2)) {
                 configure(second, logback);
                 final List<Lane> lanes = List.of(
-                    new Lane("desk7/log4j2", name("Log4j2,ring=", log4j2), first.getLogger("orders")::info, new ArrayList<>()),
-                    new Lane("desk7/logback", name("LogbackTarget,uri=", logback), second.getLogger("orders")::info, new ArrayList<>()));
+                    new Lane("desk7/log4j2", name("Log4j2,ring=", log4j2), first.getLogger("orders")::info,
+                        new ArrayList<>()),
+                    new Lane("desk7/logback", name("LogbackTarget,uri=", logback), second.getLogger("orders")::info,
+                        new ArrayList<>()));
                 logUntil(lanes, 3, state("UP"));
                 fabric.kill(SECOND);
-                logUntil(lanes, 1, state("UP").negate().and(member -> (long) member.get("evictions") + (long) member.get("demotions") > 0));
+                logUntil(lanes, 1, state("UP").negate()
+                    .and(member -> (long) member.get("evictions") + (long) member.get("demotions") > 0));
                 assertEquals(2, lanes.getFirst().count(state("UP")));
                 fabric.start(SECOND);
                 logUntil(lanes, 3, state("UP"));
@@ -88,11 +92,13 @@ class MembersTest {
     }
 
     /** Logs by both until so many members of each of them are as they should be. */
-    private static void logUntil(final List<Lane> lanes, final int count, final Predicate<CompositeData> wanted) throws Exception {
+    private static void logUntil(final List<Lane> lanes, final int count, final Predicate<CompositeData> wanted)
+        throws Exception {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         for (final Lane lane : lanes) {
             while (lane.count(wanted) < count) {
-                assertTrue(System.nanoTime() < end, () -> lane.stream + " after " + lane.logged.size() + " events: " + lane.members());
+                assertTrue(System.nanoTime() < end,
+                    () -> lane.stream + " after " + lane.logged.size() + " events: " + lane.members());
                 lanes.forEach(Lane::log);
                 Thread.sleep(1);
             }
@@ -120,7 +126,8 @@ class MembersTest {
         return context;
     }
 
-    private static void configure(final ch.qos.logback.classic.LoggerContext context, final String uri) throws Exception {
+    private static void configure(final ch.qos.logback.classic.LoggerContext context, final String uri)
+        throws Exception {
         final JoranConfigurator configurator = new JoranConfigurator();
         configurator.setContext(context);
         configurator.doConfigure(bytes("""

@@ -11,9 +11,14 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 
-/** Kills and stops drain and target, one after another in an order drawn from a seed, until it is told to end. Then all of them run. */
+/**
+ * Kills and stops drain and target, one after another in an order drawn from a seed, until it is told to end. Then all
+ * of them run.
+ */
 final class Misfortunes extends Thread {
-    private enum Kind { DRAIN_KILLED, DRAIN_STOPPED, TARGET_KILLED, TARGET_STOPPED }
+    private enum Kind {
+        DRAIN_KILLED, DRAIN_STOPPED, TARGET_KILLED, TARGET_STOPPED
+    }
 
     private static final long FULL_BYTES = 1024;
 

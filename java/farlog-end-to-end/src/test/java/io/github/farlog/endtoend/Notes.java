@@ -6,7 +6,10 @@ import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 
-/** What became of each logging call of an application: bytes in shared memory, which outlive its process. A byte has one writer. */
+/**
+ * What became of each logging call of an application: bytes in shared memory, which outlive its process. A byte has one
+ * writer.
+ */
 final class Notes {
     static final int THREADS = 3;
     static final int EVENTS_MAX = 1 << 18;

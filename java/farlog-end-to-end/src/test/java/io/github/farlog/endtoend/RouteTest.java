@@ -29,8 +29,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * A route by its name, from the host agent: a program's own, then that of each appender. Its optional leg is a ring on another host, whose target is stopped while records are
- * appended: a call that waited for it would come back at its deadline, and not with OK.
+ * A route by its name, from the host agent: a program's own, then that of each appender. Its optional leg is a ring on
+ * another host, whose target is stopped while records are appended: a call that waited for it would come back at its
+ * deadline, and not with OK.
  */
 @Timeout(240)
 class RouteTest {
@@ -48,15 +49,18 @@ class RouteTest {
             fabric.stream("desk7/orders", "16MiB", "--target", "storage1", "--wait", "30s");
             fabric.stream("desk7/alerts", "1MiB", "--target", "storage1", "--wait", "30s");
             fabric.stream("desk7/audit", "4MiB", "--target", "storage2", "--wait", "30s");
-            final String uri = fabric.route("desk7/all", "desk7/orders", "desk7/audit,optional,policy=drop,buffer=128KiB", "desk7/alerts,criticality=2");
+            final String uri = fabric.route("desk7/all", "desk7/orders",
+                "desk7/audit,optional,policy=drop,buffer=128KiB", "desk7/alerts,criticality=2");
             stopTheFarTarget(fabric, uri);
             logByLog4j2(uri);
             logByLogback(uri);
             assertEquals(orders, fabric.drained("desk7/orders").stream().map(Stored::text).toList());
             assertEquals(alerts, fabric.drained("desk7/alerts").stream().map(Stored::text).toList());
-            final var absent = assertThrows(FarlogException.class, () -> Route.open(uri.replace("desk7/all", "desk7/none"), RouteOptions.defaults()));
+            final var absent = assertThrows(FarlogException.class,
+                () -> Route.open(uri.replace("desk7/all", "desk7/none"), RouteOptions.defaults()));
             assertEquals(Result.NOT_FOUND, absent.result());
-            assertTrue(absent.getMessage().contains("there is none of that name; there is desk7/all"), absent.getMessage());
+            assertTrue(absent.getMessage().contains("there is none of that name; there is desk7/all"),
+                absent.getMessage());
         }
     }
 
@@ -76,7 +80,8 @@ class RouteTest {
             fabric.proceed(FAR);
             assertEquals(Result.OK, route.catchUp(LONG));
             assertEquals(1, route.stats().get(1).gaps());
-            assertEquals(COUNT, audit.dropped() + route.stats().get(1).carried() - route.stats().get(1).gaps(), () -> route.stats().toString());
+            assertEquals(COUNT, audit.dropped() + route.stats().get(1).carried() - route.stats().get(1).gaps(),
+                () -> route.stats().toString());
             assertEquals(COUNT, route.stats().get(0).acked());
         }
     }
@@ -84,7 +89,8 @@ class RouteTest {
     private void append(final Route route, final RoutePosition position, final int number) {
         final String text = "order " + number + "x".repeat(500);
         final byte[] data = text.getBytes(StandardCharsets.US_ASCII);
-        assertEquals(Result.OK, route.append(data, 0, data.length, 1, null, 0, 0, 1, LONG, position), position::toString);
+        assertEquals(Result.OK, route.append(data, 0, data.length, 1, null, 0, 0, 1, LONG, position),
+            position::toString);
         assertTrue(position.isRequired(0) && position.isOptional(1) && !position.isRequired(2), position::toString);
         orders.add(text);
     }
@@ -129,7 +135,8 @@ class RouteTest {
     }
 
     /** Critical events go to the leg for them as well. */
-    private void log(final String who, final java.util.function.Consumer<String> info, final java.util.function.Consumer<String> error) {
+    private void log(final String who, final java.util.function.Consumer<String> info,
+        final java.util.function.Consumer<String> error) {
         for (int i = 0; i < 10; i++) {
             info.accept(who + ' ' + i);
             orders.add(who + ' ' + i);
@@ -142,8 +149,10 @@ class RouteTest {
     /** As an operator's console shows them. */
     private static void assertLegs(final String type, final String uri) throws Exception {
         final ObjectName name = new ObjectName("io.github.farlog:type=" + type + ObjectName.quote("route:" + uri));
-        final CompositeData[] legs = (CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Legs");
-        assertEquals(List.of("desk7/orders", "desk7/audit", "desk7/alerts"), Arrays.stream(legs).map(leg -> leg.get("name")).toList());
+        final CompositeData[] legs = (CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name,
+            "Legs");
+        assertEquals(List.of("desk7/orders", "desk7/audit", "desk7/alerts"),
+            Arrays.stream(legs).map(leg -> leg.get("name")).toList());
         assertEquals(List.of(11L, 11L, 1L), Arrays.stream(legs).map(leg -> leg.get("offered")).toList());
     }
 

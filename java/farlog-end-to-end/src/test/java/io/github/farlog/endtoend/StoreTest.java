@@ -27,9 +27,10 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * From the logging call to the store: applications with Log4j and with Logback log into rings that a drain moves into its store, and everything on the
- * way is killed. Every event whose call returned is in the store, in the order of its thread, and the store proves itself. Afterwards no byte of the
- * rings is looked at: what is compared is what {@code farlog dump} prints of the store.
+ * From the logging call to the store: applications with Log4j and with Logback log into rings that a drain moves into
+ * its store, and everything on the way is killed. Every event whose call returned is in the store, in the order of its
+ * thread, and the store proves itself. Afterwards no byte of the rings is looked at: what is compared is what
+ * {@code farlog dump} prints of the store.
  */
 @Timeout(1800)
 class StoreTest {
@@ -86,7 +87,8 @@ class StoreTest {
                 await(process, run, Notes.RETURNED, 1 + random.nextInt(200));
                 Thread.sleep(random.nextInt(LIFE_MILLIS));
                 killAlive(process, run);
-                assertEquals(0, runs.get(run).count(Notes.REFUSED) + runs.get(run).count(Notes.UNKNOWN), () -> run + ": a call threw, " + uri);
+                assertEquals(0, runs.get(run).count(Notes.REFUSED) + runs.get(run).count(Notes.UNKNOWN),
+                    () -> run + ": a call threw, " + uri);
             }
             return null;
         }
@@ -95,7 +97,8 @@ class StoreTest {
     @Test
     void shouldHoldEveryEventWhoseCallReturnedWhateverIsKilled() throws Exception {
         final long seed = Long.getLong("farlog.seed", System.nanoTime());
-        System.out.println("end to end: seed " + seed + " (-Dfarlog.seed; -Dfarlog.kills=N of each framework, now " + KILLS + ')');
+        System.out.println(
+            "end to end: seed " + seed + " (-Dfarlog.seed; -Dfarlog.kills=N of each framework, now " + KILLS + ')');
         final Random random = new Random(seed);
         final List<Lane> lanes = new ArrayList<>();
         for (final String framework : FRAMEWORKS) {
@@ -111,7 +114,8 @@ class StoreTest {
         try (ExecutorService executor = Executors.newFixedThreadPool(lanes.size())) {
             final List<Future<Void>> all = new ArrayList<>();
             for (final Lane lane : lanes) {
-                all.add(executor.submit(() -> lane.killAgainAndAgain(Math.ceilDiv(KILLS, lanes.size() / FRAMEWORKS.size()))));
+                all.add(executor
+                    .submit(() -> lane.killAgainAndAgain(Math.ceilDiv(KILLS, lanes.size() / FRAMEWORKS.size()))));
             }
             for (final Future<Void> each : all) {
                 each.get();
@@ -122,23 +126,30 @@ class StoreTest {
         for (final Lane lane : lanes) {
             final List<Stored> stored = fabric.drained(lane.stream);
             assertEquals(List.of(), Stored.missing(stored, lane.runs), lane.stream);
-            happened.merge("RECONFIGURED", lane.runs.values().stream().mapToInt(Notes::reconfigurations).sum(), Integer::sum);
+            happened.merge("RECONFIGURED", lane.runs.values().stream().mapToInt(Notes::reconfigurations).sum(),
+                Integer::sum);
             events += stored.size();
         }
         verify();
-        System.out.println("end to end: " + KILLS + " applications of each framework killed, " + events + " events in the store, none missing; "
+        System.out.println("end to end: " + KILLS + " applications of each framework killed, " + events
+            + " events in the store, none missing; "
             + happened);
-        assertTrue(happened.values().stream().allMatch(count -> count > 0), () -> "not everything has happened: " + happened);
+        assertTrue(happened.values().stream().allMatch(count -> count > 0),
+            () -> "not everything has happened: " + happened);
         assertTrue(events > 100L * KILLS * FRAMEWORKS.size(), "too few events to tell anything: " + events);
     }
 
-    /** A target that stays away longer than the deadline: calls throw. What had returned is stored, and it goes on when the target is back. */
+    /**
+     * A target that stays away longer than the deadline: calls throw. What had returned is stored, and it goes on when
+     * the target is back.
+     */
     @ParameterizedTest
     @ValueSource(strings = {"log4j2", "logback"})
     void shouldThrowWhileTheTargetIsDownAndGoOnBehindIt(final String framework) throws Exception {
         final String stream = "desk8/" + framework;
         final String run = "down-" + framework;
-        final Process process = applications.start(framework, fabric.stream(stream, "1MiB") + "&transport=ofi", "block(200ms)", "200ms", run);
+        final Process process = applications.start(framework, fabric.stream(stream, "1MiB") + "&transport=ofi",
+            "block(200ms)", "200ms", run);
         final Notes notes = applications.notes(run);
         await(process, run, Notes.RETURNED, 100);
         fabric.kill(Fabric.TARGET);
@@ -150,7 +161,10 @@ class StoreTest {
         verify();
     }
 
-    /** A full ring: what was refused is not in the store; and what a policy drops is missing there, one for one as the gap records tell. */
+    /**
+     * A full ring: what was refused is not in the store; and what a policy drops is missing there, one for one as the
+     * gap records tell.
+     */
     @ParameterizedTest
     @CsvSource({"log4j2,block(50ms)", "logback,block(50ms)", "log4j2,dropAndGap", "logback,dropAndGap"})
     void shouldTellOfEveryEventThatAFullRingDidNotTake(final String framework, final String policy) throws Exception {
@@ -169,7 +183,8 @@ class StoreTest {
         await(process, run, Notes.RETURNED, notes.count(Notes.RETURNED) + 100);
         killAlive(process, run);
         final List<Stored> all = fabric.drained(stream);
-        final long dropped = all.stream().map(stored -> GAP.matcher(stored.text())).filter(Matcher::matches).mapToLong(gap -> Long.parseLong(gap.group(1))).sum();
+        final long dropped = all.stream().map(stored -> GAP.matcher(stored.text())).filter(Matcher::matches)
+            .mapToLong(gap -> Long.parseLong(gap.group(1))).sum();
         final List<Stored> events = all.stream().filter(stored -> stored.classId() == 0).toList();
         assertEquals(dropped, Stored.missing(events, Map.of(run, notes)).size());
         assertEquals(isDropping, dropped > 0);
@@ -185,12 +200,14 @@ class StoreTest {
         }
     }
 
-    private static void await(final Process process, final String run, final byte outcome, final int least) throws Exception {
+    private static void await(final Process process, final String run, final byte outcome, final int least)
+        throws Exception {
         final Notes notes = applications.notes(run);
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
         while (notes.count(outcome) < least) {
             assertTrue(process.isAlive(), () -> run + " ended by itself: " + read(run));
-            assertTrue(System.nanoTime() < end, () -> run + ": " + notes.count(outcome) + " of " + least + " calls with outcome " + outcome + ": " + read(run));
+            assertTrue(System.nanoTime() < end, () -> run + ": " + notes.count(outcome) + " of " + least
+                + " calls with outcome " + outcome + ": " + read(run));
             Thread.sleep(5);
         }
     }

@@ -22,6 +22,7 @@ import org.apache.logging.log4j.core.config.Property;
  * @param failoverRef appender that takes what the ring refuses; null = the application is told
  */
 record AppenderSettings(String name, Configuration configuration, Filter filter, Layout<? extends Serializable> layout,
-    boolean isIgnoringExceptions, Property[] properties, RingSettings ring, FullPolicy policy, EventClasses classes, String keyMdc,
+    boolean isIgnoringExceptions, Property[] properties, RingSettings ring, FullPolicy policy, EventClasses classes,
+    String keyMdc,
     String failoverRef) {
 }

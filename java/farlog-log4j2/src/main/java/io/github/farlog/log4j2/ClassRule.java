@@ -7,8 +7,9 @@ import org.apache.logging.log4j.core.config.plugins.PluginFactory;
 import org.apache.logging.log4j.core.config.plugins.PluginNode;
 
 /**
- * One {@code <Class marker="ORDER" level="WARN" id="1" criticality="critical"/>} of an appender: which events have the class.
- * Its values are checked by the appender, which refuses the configuration; a plugin of its own could only vanish from it.
+ * One {@code <Class marker="ORDER" level="WARN" id="1" criticality="critical"/>} of an appender: which events have the
+ * class. Its values are checked by the appender, which refuses the configuration; a plugin of its own could only vanish
+ * from it.
  *
  * @param marker name of a marker; events with it or a child of it match; null = any event
  * @param level events of this level and more severe ones match; null = any event
@@ -29,8 +30,10 @@ public record ClassRule(String marker, String level, String id, String criticali
      * @return the rule, not yet checked
      */
     @PluginFactory
-    public static ClassRule create(@PluginAttribute("marker") final String marker, @PluginAttribute("level") final String level,
-        @PluginAttribute("id") final String id, @PluginAttribute("criticality") final String criticality, @PluginNode final Node node) {
+    public static ClassRule create(@PluginAttribute("marker") final String marker,
+        @PluginAttribute("level") final String level,
+        @PluginAttribute("id") final String id, @PluginAttribute("criticality") final String criticality,
+        @PluginNode final Node node) {
         return new ClassRule(marker, level, id, criticality, String.join(", ", node.getAttributes().keySet()));
     }
 }

@@ -10,8 +10,8 @@ import org.apache.logging.log4j.core.layout.ByteBufferDestination;
 import org.apache.logging.log4j.core.layout.ByteBufferDestinationHelper;
 
 /**
- * One thread's record: the layout encodes into the memory from which it is appended. It grows by doubling up to the longest record and
- * keeps its size, so that a thread which has once logged its longest event allocates nothing more.
+ * One thread's record: the layout encodes into the memory from which it is appended. It grows by doubling up to the
+ * longest record and keeps its size, so that a thread which has once logged its longest event allocates nothing more.
  *
  * <p>Belongs to one thread.
  */
@@ -58,7 +58,10 @@ final class EventBuffer implements ByteBufferDestination {
         }
     }
 
-    /** OK, or why it cannot be a record: TOO_LARGE, its payload; INVALID, its key. What is in the buffer then is a part of it. */
+    /**
+     * OK, or why it cannot be a record: TOO_LARGE, its payload; INVALID, its key. What is in the buffer then is a part
+     * of it.
+     */
     Result refusal() {
         return refusal;
     }
@@ -102,7 +105,9 @@ final class EventBuffer implements ByteBufferDestination {
         ByteBufferDestinationHelper.writeToUnsynchronized(data, offset, length, this);
     }
 
-    /** UTF-8 without a garbage-making encoder; a lone surrogate becomes a question mark, as Java's own encoder has it. */
+    /**
+     * UTF-8 without a garbage-making encoder; a lone surrogate becomes a question mark, as Java's own encoder has it.
+     */
     private void putKey(final CharSequence text) {
         key = record.key();
         final int count = text.length();
@@ -131,7 +136,10 @@ final class EventBuffer implements ByteBufferDestination {
         }
     }
 
-    /** The first byte of a character, and room for all of them. A key that has none is refused as a whole, and what is in it counts no more. */
+    /**
+     * The first byte of a character, and room for all of them. A key that has none is refused as a whole, and what is
+     * in it counts no more.
+     */
     private void putHead(final int unit, final int count) {
         while (key.remaining() < count) {
             final ByteBuffer larger = record.growKey();

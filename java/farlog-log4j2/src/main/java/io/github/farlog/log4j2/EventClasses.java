@@ -10,8 +10,8 @@ import org.apache.logging.log4j.MarkerManager;
 import org.apache.logging.log4j.core.LogEvent;
 
 /**
- * Markers and levels to class and criticality. Rules with a marker are asked before those without, then the more severe level before
- * the less severe, then in the order written: so the answer is the same in formats that keep no order.
+ * Markers and levels to class and criticality. Rules with a marker are asked before those without, then the more severe
+ * level before the less severe, then in the order written: so the answer is the same in formats that keep no order.
  *
  * <p>Immutable; any thread; finding a class allocates nothing.
  */
@@ -105,7 +105,8 @@ final class EventClasses {
         try {
             return text == null ? Criticality.NORMAL : Criticality.valueOf(text.strip().toUpperCase(Locale.ROOT));
         } catch (final IllegalArgumentException e) {
-            throw new IllegalArgumentException("criticality=\"" + text + "\": expected droppable, normal or critical", e);
+            throw new IllegalArgumentException("criticality=\"" + text + "\": expected droppable, normal or critical",
+                e);
         }
     }
 
@@ -115,14 +116,17 @@ final class EventClasses {
                 + ": expected marker, level, id, criticality");
         }
         if (rule.id() == null || rule.marker() == null && rule.level() == null) {
-            throw new IllegalArgumentException("Class: expected an id and a marker or a level, got marker=\"" + rule.marker() + "\" level=\""
-                + rule.level() + "\" id=\"" + rule.id() + '"');
+            throw new IllegalArgumentException(
+                "Class: expected an id and a marker or a level, got marker=\"" + rule.marker() + "\" level=\""
+                    + rule.level() + "\" id=\"" + rule.id() + '"');
         }
         final Level level = rule.level() == null ? null : Level.getLevel(rule.level().strip().toUpperCase(Locale.ROOT));
         if (rule.level() != null && level == null) {
-            throw new IllegalArgumentException("Class: level=\"" + rule.level() + "\": expected a level of Log4j or a custom one");
+            throw new IllegalArgumentException(
+                "Class: level=\"" + rule.level() + "\": expected a level of Log4j or a custom one");
         }
         final Marker marker = rule.marker() == null ? null : MarkerManager.getMarker(rule.marker());
-        return new Rule(marker, level, new EventClass(parseId("Class id", rule.id()), parseCriticality(rule.criticality())));
+        return new Rule(marker, level,
+            new EventClass(parseId("Class id", rule.id()), parseCriticality(rule.criticality())));
     }
 }

@@ -21,17 +21,21 @@ import org.apache.logging.log4j.core.config.plugins.Plugin;
 import org.apache.logging.log4j.core.config.plugins.PluginBuilderFactory;
 
 /**
- * Records every event in a farlog ring: {@code <Farlog name="farlog" uri="mem:/dev/shm/orders"><PatternLayout pattern="%m"/></Farlog>}
- * in a {@code Configuration} with {@code shutdownHook="disable"}. The logging call returns when the record is at the level that was asked for; when it cannot be, the policy decides. All attributes are
- * in the module's README.
+ * Records every event in a farlog ring:
+ * {@code <Farlog name="farlog" uri="mem:/dev/shm/orders"><PatternLayout pattern="%m"/></Farlog>} in a
+ * {@code Configuration} with {@code shutdownHook="disable"}. The logging call returns when the record is at the level
+ * that was asked for; when it cannot be, the policy decides. All attributes are in the module's README.
  *
- * <p>A configuration that cannot work is refused when it is started: {@link #start} throws {@link ConfigurationException}, which the first
- * {@code LogManager.getLogger} passes on to the application; a reconfiguration leaves the running configuration in force.
+ * <p>A configuration that cannot work is refused when it is started: {@link #start} throws
+ * {@link ConfigurationException}, which the first {@code LogManager.getLogger} passes on to the application; a
+ * reconfiguration leaves the running configuration in force.
  *
- * <p>Threads: any, platform or virtual. Blocking: until the acknowledgement, the time to wait for room and the deadline. Once a thread has
- * logged its longest event, and Log4j itself is free of garbage, an event allocates nothing.
+ * <p>Threads: any, platform or virtual. Blocking: until the acknowledgement, the time to wait for room and the
+ * deadline. Once a thread has logged its longest event, and Log4j itself is free of garbage, an event allocates
+ * nothing.
  */
-@Plugin(name = FarlogAppender.PLUGIN_NAME, category = Core.CATEGORY_NAME, elementType = Appender.ELEMENT_TYPE, printObject = true,
+@Plugin(name = FarlogAppender.PLUGIN_NAME, category = Core.CATEGORY_NAME, elementType = Appender.ELEMENT_TYPE,
+    printObject = true,
     deferChildren = true)
 public final class FarlogAppender extends AbstractAppender {
     /** Name of the element. */
@@ -47,7 +51,8 @@ public final class FarlogAppender extends AbstractAppender {
 
     /** Of a configuration that cannot work; refused at {@link #start}. */
     FarlogAppender(final AppenderSettings settings, final String error) {
-        super(settings.name(), settings.filter(), settings.layout(), settings.isIgnoringExceptions(), settings.properties());
+        super(settings.name(), settings.filter(), settings.layout(), settings.isIgnoringExceptions(),
+            settings.properties());
         this.settings = settings;
         this.error = error;
         setHandler(new OneLine());
@@ -107,7 +112,8 @@ public final class FarlogAppender extends AbstractAppender {
             final String keyMdc = settings.keyMdc();
             buffer.encode(getLayout(), event, keyMdc == null ? null : event.getContextData().getValue(keyMdc));
             final EventClass eventClass = settings.classes().of(event);
-            final long waitNanos = eventClass.criticality() == Criticality.DROPPABLE ? 0 : settings.policy().waitNanos();
+            final long waitNanos = eventClass.criticality() == Criticality.DROPPABLE ? 0
+                : settings.policy().waitNanos();
             final Result result = target.append(buffer, eventClass.id(), eventClass.criticality(), waitNanos);
             if (result != Result.OK) {
                 tell(result);
@@ -136,9 +142,11 @@ public final class FarlogAppender extends AbstractAppender {
         return isStopped;
     }
 
-    private void giveUp(final FarlogManager target, final LogEvent event, final EventClass eventClass, final Result result) {
+    private void giveUp(final FarlogManager target, final LogEvent event, final EventClass eventClass,
+        final Result result) {
         final boolean mayDrop = eventClass.criticality() == Criticality.DROPPABLE
-            || eventClass.criticality() == Criticality.NORMAL && settings.policy().kind() == FullPolicy.Kind.DROP_AND_GAP;
+            || eventClass.criticality() == Criticality.NORMAL
+                && settings.policy().kind() == FullPolicy.Kind.DROP_AND_GAP;
         if (mayDrop) {
             target.drop(event, result);
         } else if (failover != null && eventClass.criticality() != Criticality.CRITICAL) {
@@ -160,11 +168,15 @@ public final class FarlogAppender extends AbstractAppender {
     private void tellTheEnd() {
         final long more = refusals.end();
         if (more >= 0) {
-            LOGGER.error("appender \"{}\", ring \"{}\": takes events again{}", getName(), settings.ring().uri(), Refusals.more(more));
+            LOGGER.error("appender \"{}\", ring \"{}\": takes events again{}", getName(), settings.ring().uri(),
+                Refusals.more(more));
         }
     }
 
-    /** What this appender throws it has told in its own one line, which comes once a second at most; of anything else, such as a layout that throws, Log4j tells. */
+    /**
+     * What this appender throws it has told in its own one line, which comes once a second at most; of anything else,
+     * such as a layout that throws, Log4j tells.
+     */
     private final class OneLine extends DefaultErrorHandler {
         private OneLine() {
             super(FarlogAppender.this);
@@ -181,9 +193,12 @@ public final class FarlogAppender extends AbstractAppender {
     private String describe(final Result result) {
         return "appender \"" + getName() + "\", ring \"" + settings.ring().uri() + "\": " + result + ": "
             + switch (result) {
-                case NOT_FOUND -> isOfRoute() ? "no leg of the route takes its class and criticality" : "the ring's file was removed or replaced";
-                case TOO_LARGE -> isOfRoute() ? result.text() : "the event and its key take more than the " + payloadMax + " bytes that a record of this ring may have";
-                case INVALID -> "the key, thread context value \"" + settings.keyMdc() + "\", takes more than 65535 bytes";
+                case NOT_FOUND -> isOfRoute() ? "no leg of the route takes its class and criticality"
+                    : "the ring's file was removed or replaced";
+                case TOO_LARGE -> isOfRoute() ? result.text() : "the event and its key take more than the " + payloadMax
+                    + " bytes that a record of this ring may have";
+                case INVALID ->
+                    "the key, thread context value \"" + settings.keyMdc() + "\", takes more than 65535 bytes";
                 default -> result.text();
             };
     }
@@ -210,9 +225,11 @@ public final class FarlogAppender extends AbstractAppender {
         for (final LoggerConfig logger : configuration.getLoggers().values()) {
             for (final AppenderRef ref : logger.getAppenderRefs()) {
                 if (configuration.getAppender(ref.getRef()) == null) {
-                    throw new ConfigurationException("logger \"" + (logger.getName().isEmpty() ? "root" : logger.getName())
-                        + "\" refers to appender \"" + ref.getRef() + "\", and there is none of that name: expected one of "
-                        + String.join(", ", configuration.getAppenders().keySet()));
+                    throw new ConfigurationException(
+                        "logger \"" + (logger.getName().isEmpty() ? "root" : logger.getName())
+                            + "\" refers to appender \"" + ref.getRef()
+                            + "\", and there is none of that name: expected one of "
+                            + String.join(", ", configuration.getAppenders().keySet()));
                 }
             }
         }
@@ -228,15 +245,16 @@ public final class FarlogAppender extends AbstractAppender {
             throw new ConfigurationException("failoverRef=\"" + ref + "\": expected the name of another appender");
         }
         if (target.ignoreExceptions()) {
-            throw new ConfigurationException("failoverRef=\"" + ref + "\": that appender hides its failures, and an event that it loses "
-                + "would be lost without a word: set ignoreExceptions=\"false\" on it");
+            throw new ConfigurationException(
+                "failoverRef=\"" + ref + "\": that appender hides its failures, and an event that it loses "
+                    + "would be lost without a word: set ignoreExceptions=\"false\" on it");
         }
         return new AppenderControl(target, null, null);
     }
 
     /**
-     * A configuration that is being started is stopped, so that nothing of it stays open, and not put in force. Appenders that Routing
-     * makes later belong to a configuration that goes on.
+     * A configuration that is being started is stopped, so that nothing of it stays open, and not put in force.
+     * Appenders that Routing makes later belong to a configuration that goes on.
      */
     private ConfigurationException refuse(final ConfigurationException cause) {
         final String text = "appender \"" + getName() + "\": " + cause.getMessage();

@@ -21,8 +21,8 @@ import org.apache.logging.log4j.core.layout.PatternLayout;
 import org.apache.logging.log4j.core.util.Builder;
 
 /**
- * Takes the attributes and elements of one {@code Farlog}. Log4j drops a plugin whose builder throws and goes on without it; so this one
- * takes everything as text and gives, for what cannot work, an appender that refuses to start.
+ * Takes the attributes and elements of one {@code Farlog}. Log4j drops a plugin whose builder throws and goes on
+ * without it; so this one takes everything as text and gives, for what cannot work, an appender that refuses to start.
  */
 public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
     private static final int GAP_CLASS = 65535;
@@ -101,8 +101,10 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
             takeChildren();
             return new FarlogAppender(check(), null);
         } catch (final IllegalArgumentException e) {
-            return new FarlogAppender(new AppenderSettings(shownName, configuration, filter, layout, false, null, null, null, null, null,
-                null), e.getMessage());
+            return new FarlogAppender(
+                new AppenderSettings(shownName, configuration, filter, layout, false, null, null, null, null, null,
+                    null),
+                e.getMessage());
         }
     }
 
@@ -112,16 +114,21 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
         require(node == null || node.getAttributes().isEmpty(), "unknown attribute or element "
             + (node == null ? "" : String.join(", ", node.getAttributes().keySet())));
         final boolean isRoute = RecordSink.isRoute(uri.strip());
-        require(!isRoute || level == null && "0".equals(epoch.strip()), "uri=\"" + uri + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
-        require(isRoute || spillDir == null, "spillDir=\"" + spillDir + "\" is for a route: expected uri=\"route:farlog://NAME\"");
+        require(!isRoute || level == null && "0".equals(epoch.strip()), "uri=\"" + uri
+            + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
+        require(isRoute || spillDir == null,
+            "spillDir=\"" + spillDir + "\" is for a route: expected uri=\"route:farlog://NAME\"");
         final FullPolicy fullPolicy = FullPolicy.parse(policy);
         final EventClasses classes = EventClasses.of(rules,
             new EventClass(EventClasses.parseId("classId", classId), EventClasses.parseCriticality(criticality)));
-        final RingSettings ring = new RingSettings(uri.strip(), isRoute ? null : RingSettings.parseLevel(level == null ? LEVEL : level),
-            Duration.ofNanos(Units.nanos("deadline", deadline)), RingSettings.parseEpoch(epoch), Units.bytes("createRing", createRing),
+        final RingSettings ring = new RingSettings(uri.strip(),
+            isRoute ? null : RingSettings.parseLevel(level == null ? LEVEL : level),
+            Duration.ofNanos(Units.nanos("deadline", deadline)), RingSettings.parseEpoch(epoch),
+            Units.bytes("createRing", createRing),
             writerName, EventClasses.parseId("gapClass", gapClass), spillDir);
         require(ring.createBytes() == 0 || RingFile.pathOf(ring.uri()) != null,
-            "createRing=\"" + createRing + "\": makes one ring in a file, and uri=\"" + uri + "\" is none: expected mem:PATH, or no createRing");
+            "createRing=\"" + createRing + "\": makes one ring in a file, and uri=\"" + uri
+                + "\" is none: expected mem:PATH, or no createRing");
         require(failoverRef == null || fullPolicy.kind() == FullPolicy.Kind.FAILOVER,
             "failoverRef=\"" + failoverRef + "\" needs policy=\"failover\", not \"" + policy + '"');
         return new AppenderSettings(name, configuration, filter, layoutOrMessage(), isIgnoring(fullPolicy, classes),
@@ -134,7 +141,8 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
             return false;
         }
         final String text = ignoreExceptions.strip().toLowerCase(Locale.ROOT);
-        require("true".equals(text) || "false".equals(text), "ignoreExceptions=\"" + ignoreExceptions + "\": expected true or false");
+        require("true".equals(text) || "false".equals(text),
+            "ignoreExceptions=\"" + ignoreExceptions + "\": expected true or false");
         final boolean isThrowing = switch (fullPolicy.kind()) {
             case FAIL_STOP, BLOCK, FAILOVER -> true;
             case DROP_AND_GAP -> classes.contains(Criticality.CRITICAL);
@@ -146,17 +154,21 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
 
     private Layout<? extends Serializable> layoutOrMessage() {
         return layout != null ? layout
-            : PatternLayout.newBuilder().setPattern("%m").setCharset(StandardCharsets.UTF_8).setConfiguration(configuration).build();
+            : PatternLayout.newBuilder().setPattern("%m").setCharset(StandardCharsets.UTF_8)
+                .setConfiguration(configuration).build();
     }
 
-    /** Builds the elements inside: the plugin defers them, so that an unknown or broken one is refused and not left out. */
+    /**
+     * Builds the elements inside: the plugin defers them, so that an unknown or broken one is refused and not left out.
+     */
     private void takeChildren() {
         final List<Node> children = node == null ? List.of() : List.copyOf(node.getChildren());
         for (final Node child : children) {
             require(child.getType() != null, "unknown element " + child.getName());
             try (StatusTrap errors = new StatusTrap()) {
                 configuration.createConfiguration(child, null);
-                require(errors.first() == null || child.getObject() instanceof ClassRule, "element " + child.getName() + ": " + errors.first());
+                require(errors.first() == null || child.getObject() instanceof ClassRule,
+                    "element " + child.getName() + ": " + errors.first());
             }
             take(child);
         }

@@ -4,8 +4,9 @@ import io.github.farlog.client.Result;
 import org.apache.logging.log4j.core.appender.AppenderLoggingException;
 
 /**
- * An event is not in its ring, or, with {@link Result#UNKNOWN}, it may or may not be. Thrown to the application by the logging call. It has
- * no stack trace: what there is to know is in its one line, and a ring that refuses a flood of events shall not be answered with twenty lines for each.
+ * An event is not in its ring, or, with {@link Result#UNKNOWN}, it may or may not be. Thrown to the application by the
+ * logging call. It has no stack trace: what there is to know is in its one line, and a ring that refuses a flood of
+ * events shall not be answered with twenty lines for each.
  */
 public final class FarlogLoggingException extends AppenderLoggingException {
     private static final long serialVersionUID = 1L;

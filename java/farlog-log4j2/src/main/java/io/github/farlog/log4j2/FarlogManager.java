@@ -20,10 +20,12 @@ import org.apache.logging.log4j.core.appender.AbstractManager;
 import org.apache.logging.log4j.core.config.ConfigurationException;
 
 /**
- * The one writer of a ring, or route, in this process, shared by all appenders with the same URI and kept over reconfigurations. It is opened by the
- * first appender that starts and closed, after the appends under way, by the last that stops.
+ * The one writer of a ring, or route, in this process, shared by all appenders with the same URI and kept over
+ * reconfigurations. It is opened by the first appender that starts and closed, after the appends under way, by the last
+ * that stops.
  *
- * <p>Threads: any. {@link #append} blocks until the record is at its level, or up to the time to wait for room and the deadline.
+ * <p>Threads: any. {@link #append} blocks until the record is at its level, or up to the time to wait for room and the
+ * deadline.
  */
 final class FarlogManager extends AbstractManager {
     private static final long WATCH_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1);
@@ -66,8 +68,9 @@ final class FarlogManager extends AbstractManager {
      * @throws ConfigurationException saying why the ring cannot be had
      */
     static FarlogManager of(final LoggerContext context, final RingSettings settings) {
-        return narrow(FarlogManager.class, AbstractManager.<AbstractManager, RingSettings>getManager("farlog:" + settings.uri(),
-            (name, asked) -> new FarlogManager(context, name, asked), settings));
+        return narrow(FarlogManager.class,
+            AbstractManager.<AbstractManager, RingSettings>getManager("farlog:" + settings.uri(),
+                (name, asked) -> new FarlogManager(context, name, asked), settings));
     }
 
     RingStats stats() {
@@ -80,8 +83,8 @@ final class FarlogManager extends AbstractManager {
     }
 
     /**
-     * Another appender wants the ring that is open. A writer that is at a lower level, or cannot write any more, is replaced; appends
-     * under way wait for the new one.
+     * Another appender wants the ring that is open. A writer that is at a lower level, or cannot write any more, is
+     * replaced; appends under way wait for the new one.
      */
     @Override
     public void updateData(final Object data) {
@@ -89,10 +92,12 @@ final class FarlogManager extends AbstractManager {
         final boolean isRaised = asked.level() != null && asked.level().compareTo(settings.level()) > 0; // a route has none
         final Level level = isRaised ? asked.level() : settings.level();
         if (isRaised && level.compareTo(ring.writer().levelMax()) > 0) {
-            throw new ConfigurationException("ring \"" + asked.uri() + "\": level " + level + " is above what its region gives, "
-                + ring.writer().levelMax());
+            throw new ConfigurationException(
+                "ring \"" + asked.uri() + "\": level " + level + " is above what its region gives, "
+                    + ring.writer().levelMax());
         }
-        final RingSettings wanted = new RingSettings(asked.uri(), level, asked.deadline(), asked.epoch(), asked.createBytes(),
+        final RingSettings wanted = new RingSettings(asked.uri(), level, asked.deadline(), asked.epoch(),
+            asked.createBytes(),
             asked.writerName(), asked.gapClass(), asked.spillDir());
         if (isRaised || isFenced || !ring.isInPlace()) {
             reopen(wanted);
@@ -141,11 +146,13 @@ final class FarlogManager extends AbstractManager {
     private void tellUntold() {
         final Gap untold = gaps.takeUntold();
         if (untold != null) {
-            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(), untold.text());
+            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(),
+                untold.text());
         }
     }
 
-    private Result waitForRoom(final EventBuffer buffer, final int classId, final Criticality criticality, final long start, final long waitNanos) {
+    private Result waitForRoom(final EventBuffer buffer, final int classId, final Criticality criticality,
+        final long start, final long waitNanos) {
         Result result = Result.FULL;
         for (int turn = 0; result == Result.FULL && System.nanoTime() - start < waitNanos; turn++) {
             pause(turn);
@@ -179,11 +186,13 @@ final class FarlogManager extends AbstractManager {
     }
 
     /**
-     * After UNKNOWN asks once more: the writer that was used, for behind a writer opened since there may be another ring or record.
+     * After UNKNOWN asks once more: the writer that was used, for behind a writer opened since there may be another
+     * ring or record.
      *
      * @param doubt notes the UNKNOWN; null = nobody asks a second time
      */
-    private Result write(final RecordBuffer record, final int classId, final Criticality criticality, final Position position, final Doubt doubt) {
+    private Result write(final RecordBuffer record, final int classId, final Criticality criticality,
+        final Position position, final Doubt doubt) {
         RecordSink writer = ring.writer();
         Result result = writer.append(record, classId, criticality.ordinal(), 0, position);
         while (result == Result.CLOSED) {
@@ -207,7 +216,10 @@ final class FarlogManager extends AbstractManager {
         return result == Result.FENCED && isGone ? Result.NOT_FOUND : result;
     }
 
-    /** The writer once no reopening is under way. CLOSED means that nothing was written, so that the same record may be given to it. */
+    /**
+     * The writer once no reopening is under way. CLOSED means that nothing was written, so that the same record may be
+     * given to it.
+     */
     private RecordSink writerAfter(final RecordSink closed) {
         reopening.lock();
         try {
@@ -222,7 +234,8 @@ final class FarlogManager extends AbstractManager {
      *
      * @param writer that was given the record
      * @param position that came with UNKNOWN; it is filled anew
-     * @return OK: this very record is at the writer's level. UNKNOWN: anything else, a writer that was closed since as well
+     * @return OK: this very record is at the writer's level. UNKNOWN: anything else, a writer that was closed since as
+     * well
      */
     static Result resolve(final RecordSink writer, final Position position) {
         return writer.resolve(position, 0) == Result.OK ? Result.OK : Result.UNKNOWN;
@@ -230,7 +243,8 @@ final class FarlogManager extends AbstractManager {
 
     private Result flushGap() {
         final long deadlineNanos = settings.deadline().toNanos();
-        return gaps.flush(gapSink, System.nanoTime() + (deadlineNanos == 0 ? REGION_DEADLINE_MAX_NANOS : deadlineNanos));
+        return gaps.flush(gapSink,
+            System.nanoTime() + (deadlineNanos == 0 ? REGION_DEADLINE_MAX_NANOS : deadlineNanos));
     }
 
     /** Used by one thread at a time: who tells. */
@@ -242,7 +256,8 @@ final class FarlogManager extends AbstractManager {
             final byte[] text = gap.text().getBytes(StandardCharsets.UTF_8);
             final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
             record.payload().put(text);
-            return count(FarlogManager.this.write(record, settings.gapClass(), Criticality.CRITICAL, new Position(), doubt));
+            return count(
+                FarlogManager.this.write(record, settings.gapClass(), Criticality.CRITICAL, new Position(), doubt));
         }
 
         @Override

@@ -37,7 +37,8 @@ record FullPolicy(Kind kind, long waitNanos) {
         final String word = text.strip();
         final String lower = word.toLowerCase(Locale.ROOT);
         if (lower.startsWith("block(") && lower.endsWith(")")) {
-            return new FullPolicy(Kind.BLOCK, Units.nanos("policy", word.substring("block(".length(), word.length() - 1)));
+            return new FullPolicy(Kind.BLOCK,
+                Units.nanos("policy", word.substring("block(".length(), word.length() - 1)));
         }
         return switch (lower) {
             case "failstop" -> new FullPolicy(Kind.FAIL_STOP, 0);

@@ -3,8 +3,9 @@ package io.github.farlog.log4j2;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * Latencies in nanoseconds, 16 buckets an octave: a quantile is at most 6.3 % above the true one. Threads: any; nothing allocates. Threads count in stripes of their
- * own, as far as there are so many: ten that log share no line of memory here.
+ * Latencies in nanoseconds, 16 buckets an octave: a quantile is at most 6.3 % above the true one. Threads: any; nothing
+ * allocates. Threads count in stripes of their own, as far as there are so many: ten that log share no line of memory
+ * here.
  */
 final class LatencyHistogram {
     private static final int SUB_BITS = 4;

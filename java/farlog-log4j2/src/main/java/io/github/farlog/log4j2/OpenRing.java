@@ -36,20 +36,24 @@ record OpenRing(RecordSink writer, int payloadMax, RingFile file) {
     static OpenRing open(final RingSettings settings) {
         try {
             createIfMissing(settings);
-            final WriterOptions options = WriterOptions.defaults().withLevel(settings.level()).withDeadline(settings.deadline())
+            final WriterOptions options = WriterOptions.defaults().withLevel(settings.level())
+                .withDeadline(settings.deadline())
                 .withPolicy(Policy.REJECT).withEpoch(settings.epoch()).withName(settings.writerName());
             final RecordSink writer = RecordSink.open(settings.uri(), options, settings.spillDir());
             return new OpenRing(writer, writer.recordLenMax() - RECORD_OVERHEAD, RingFile.of(settings.uri()));
         } catch (final FarlogException e) {
             final boolean isToBeMade = e.result() == Result.NOT_FOUND && RingFile.pathOf(settings.uri()) != null;
-            throw new ConfigurationException("ring \"" + settings.uri() + '"' + (settings.level() == null ? "" : " at level " + settings.level()) + ": " + e.getMessage()
+            throw new ConfigurationException("ring \"" + settings.uri() + '"'
+                + (settings.level() == null ? "" : " at level " + settings.level()) + ": " + e.getMessage()
                 + (isToBeMade ? "; or set createRing=\"64MiB\"" : ""), e);
         } catch (final IllegalArgumentException e) {
             throw new ConfigurationException("ring \"" + settings.uri() + "\": " + e.getMessage(), e);
         }
     }
 
-    /** Whether the ring's file is still the one that was opened. True when it is no file. Blocks for the file system. */
+    /**
+     * Whether the ring's file is still the one that was opened. True when it is no file. Blocks for the file system.
+     */
     boolean isInPlace() {
         return file.isInPlace();
     }
@@ -73,6 +77,7 @@ record OpenRing(RecordSink writer, int payloadMax, RingFile file) {
 
     private static String streamName(final Path path) {
         final String name = path.getFileName().toString();
-        return name.length() < PAGE / RECORD_OVERHEAD && name.chars().allMatch(unit -> unit > ' ' && unit < 0x7F) ? name : "log4j2";
+        return name.length() < PAGE / RECORD_OVERHEAD && name.chars().allMatch(unit -> unit > ' ' && unit < 0x7F) ? name
+            : "log4j2";
     }
 }

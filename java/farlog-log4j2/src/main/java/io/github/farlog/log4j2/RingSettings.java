@@ -16,7 +16,8 @@ import java.util.Locale;
  * @param gapClass class of gap records
  * @param spillDir of a route's legs that spill; null = the environment's FARLOG_SPILL_DIR
  */
-record RingSettings(String uri, Level level, Duration deadline, int epoch, long createBytes, String writerName, int gapClass,
+record RingSettings(String uri, Level level, Duration deadline, int epoch, long createBytes, String writerName,
+    int gapClass,
     String spillDir) {
     /**
      * Reads a durability level.

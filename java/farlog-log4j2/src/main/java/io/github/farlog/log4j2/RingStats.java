@@ -20,8 +20,8 @@ import javax.management.ObjectName;
 import org.apache.logging.log4j.status.StatusLogger;
 
 /**
- * The counters of one ring. They outlive a reconfiguration: the same URI counts on. Threads: any; counting allocates nothing but, once,
- * what a contended {@link LongAdder} grows to.
+ * The counters of one ring. They outlive a reconfiguration: the same URI counts on. Threads: any; counting allocates
+ * nothing but, once, what a contended {@link LongAdder} grows to.
  */
 final class RingStats implements RingStatsMXBean {
     private static final String JMX_PROPERTY = "farlog.jmx";

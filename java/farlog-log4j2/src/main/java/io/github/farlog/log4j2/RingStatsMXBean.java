@@ -4,7 +4,10 @@ import io.github.farlog.client.LegStats;
 import io.github.farlog.client.MemberStatus;
 import java.util.List;
 
-/** What the appenders of this process did with one ring. {@code io.github.farlog:type=Log4j2,ring="URI"}. Counts are since the start. */
+/**
+ * What the appenders of this process did with one ring. {@code io.github.farlog:type=Log4j2,ring="URI"}. Counts are
+ * since the start.
+ */
 public interface RingStatsMXBean {
     /**
      * The ring.

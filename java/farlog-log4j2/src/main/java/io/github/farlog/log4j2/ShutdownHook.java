@@ -8,8 +8,9 @@ import org.apache.logging.log4j.core.impl.Log4jContextFactory;
 import org.apache.logging.log4j.core.util.ShutdownCallbackRegistry;
 
 /**
- * Log4j's hook, on unless it is disabled, takes all appenders away when the process begins to end, by SIGTERM or System.exit, while the
- * application's threads run on: their logging calls return, and nobody has the events. No appender can prevent that once the hook is there.
+ * Log4j's hook, on unless it is disabled, takes all appenders away when the process begins to end, by SIGTERM or
+ * System.exit, while the application's threads run on: their logging calls return, and nobody has the events. No
+ * appender can prevent that once the hook is there.
  */
 final class ShutdownHook {
     private ShutdownHook() {
@@ -26,15 +27,17 @@ final class ShutdownHook {
             return;
         }
         if (configuration.isShutdownHookEnabled()) {
-            throw new ConfigurationException("Log4j's shutdown hook is on: when the process is told to end it takes the appender away while "
-                + "threads still log, and their events would be recorded nowhere, without a word; set shutdownHook=\"disable\" on "
-                + "Configuration (an event is recorded when its call returns, nothing waits to be flushed)");
+            throw new ConfigurationException(
+                "Log4j's shutdown hook is on: when the process is told to end it takes the appender away while "
+                    + "threads still log, and their events would be recorded nowhere, without a word; set shutdownHook=\"disable\" on "
+                    + "Configuration (an event is recorded when its call returns, nothing waits to be flushed)");
         }
         final LoggerContext context = configuration.getLoggerContext();
         if (context != null && context.isStarted() && context.getConfiguration().isShutdownHookEnabled()) {
-            throw new ConfigurationException("Log4j's shutdown hook was registered by the configuration that runs, and a later "
-                + "shutdownHook=\"disable\" does not take it away: start the process with this configuration, or with "
-                + "-Dlog4j2.shutdownHookEnabled=false");
+            throw new ConfigurationException(
+                "Log4j's shutdown hook was registered by the configuration that runs, and a later "
+                    + "shutdownHook=\"disable\" does not take it away: start the process with this configuration, or with "
+                    + "-Dlog4j2.shutdownHookEnabled=false");
         }
     }
 

@@ -6,8 +6,8 @@ import org.apache.logging.log4j.status.StatusListener;
 import org.apache.logging.log4j.status.StatusLogger;
 
 /**
- * Hears the errors that Log4j tells of on this thread while it makes something: it goes on with a default for a value that it cannot read, and
- * without an attribute that it does not know.
+ * Hears the errors that Log4j tells of on this thread while it makes something: it goes on with a default for a value
+ * that it cannot read, and without an attribute that it does not know.
  */
 final class StatusTrap implements AutoCloseable {
     /** How Log4j begins the warning of a value that it cannot read; other warnings change nothing of what it makes. */

@@ -14,10 +14,11 @@ import org.apache.logging.log4j.core.config.plugins.PluginConfiguration;
 import org.apache.logging.log4j.core.config.plugins.PluginFactory;
 
 /**
- * What a Java that is too old finds under the appender's name: in the jar the appender itself is of the classes for Java 22. Without this
- * one Log4j would print a status and go on without the appender, and no event would be recorded.
+ * What a Java that is too old finds under the appender's name: in the jar the appender itself is of the classes for
+ * Java 22. Without this one Log4j would print a status and go on without the appender, and no event would be recorded.
  */
-@Plugin(name = "Farlog", category = Core.CATEGORY_NAME, elementType = Appender.ELEMENT_TYPE, printObject = true, deferChildren = true)
+@Plugin(name = "Farlog", category = Core.CATEGORY_NAME, elementType = Appender.ELEMENT_TYPE, printObject = true,
+    deferChildren = true)
 public final class FarlogAppender extends AbstractAppender {
     private final Configuration configuration;
 
@@ -42,7 +43,8 @@ public final class FarlogAppender extends AbstractAppender {
     /** As the appender does with a configuration that cannot work. */
     @Override
     public void start() {
-        final String text = "farlog refuses the configuration: appender \"" + getName() + "\": " + reason() + "; nothing would be recorded";
+        final String text = "farlog refuses the configuration: appender \"" + getName() + "\": " + reason()
+            + "; nothing would be recorded";
         LOGGER.error(text);
         if (configuration != null && configuration.getState() == LifeCycle.State.STARTING) {
             configuration.stop();
@@ -54,7 +56,8 @@ public final class FarlogAppender extends AbstractAppender {
         if (Runtime.version().feature() >= 22) {
             return "the classes for Java 22 are not seen: the jar was unpacked, or packed into another one whose manifest lacks Multi-Release: true";
         }
-        return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in " + System.getProperty("java.home");
+        return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in "
+            + System.getProperty("java.home");
     }
 
     @Override

@@ -16,7 +16,10 @@ import org.apache.logging.log4j.core.test.junit.LoggerContextSource;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** With Log4j's garbage-free settings (log4j2.component.properties) an event allocates nothing: layout, class, key and append included. */
+/**
+ * With Log4j's garbage-free settings (log4j2.component.properties) an event allocates nothing: layout, class, key and
+ * append included.
+ */
 @ExtendWith(RingExtension.class)
 class AllocationTest {
     private static final int WARM_UP_COUNT = 30_000;
@@ -48,7 +51,8 @@ class AllocationTest {
 
     /** What some events allocate, and not only those before the compiler was done, shows in one of the last rounds. */
     private static boolean isSettled(final List<Long> bytes) {
-        return bytes.size() >= LAST_COUNT && bytes.subList(bytes.size() - LAST_COUNT, bytes.size()).stream().allMatch(each -> each == 0);
+        return bytes.size() >= LAST_COUNT
+            && bytes.subList(bytes.size() - LAST_COUNT, bytes.size()).stream().allMatch(each -> each == 0);
     }
 
     private static void log(final Logger logger, final Marker order, final int count) {

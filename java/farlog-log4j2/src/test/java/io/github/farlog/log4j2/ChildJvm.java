@@ -11,8 +11,9 @@ import java.util.jar.JarOutputStream;
 import java.util.stream.Stream;
 
 /**
- * Starts applications in a virtual machine of their own, on the classes of this module, its client and Log4j alone. A class archive, made
- * once, halves the time to the first event; it takes jars only, so the folders of classes are packed first.
+ * Starts applications in a virtual machine of their own, on the classes of this module, its client and Log4j alone. A
+ * class archive, made once, halves the time to the first event; it takes jars only, so the folders of classes are
+ * packed first.
  */
 final class ChildJvm {
     private static final String[] NEEDED = {"classes", "test-classes", "farlog-client", "log4j-core-2", "log4j-api-2"};
@@ -37,16 +38,20 @@ final class ChildJvm {
     }
 
     /** Runs until it ends, and leaves the archive of the classes that it used. */
-    int train(final Class<?> main, final List<String> options, final String... arguments) throws IOException, InterruptedException {
+    int train(final Class<?> main, final List<String> options, final String... arguments)
+        throws IOException, InterruptedException {
         final List<String> all = new ArrayList<>(options);
         all.add("-XX:ArchiveClassesAtExit=" + archive);
         return start("train", main, all, arguments).waitFor();
     }
 
     /** Starts an application; what it prints goes into a file. */
-    Process start(final String name, final Class<?> main, final List<String> options, final String... arguments) throws IOException {
-        final List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-            "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dfarlog.library.path=" + System.getProperty("farlog.library.path")));
+    Process start(final String name, final Class<?> main, final List<String> options, final String... arguments)
+        throws IOException {
+        final List<String> command = new ArrayList<>(
+            List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                "-Dfarlog.library.path=" + System.getProperty("farlog.library.path")));
         if (Files.exists(archive)) {
             command.add("-XX:SharedArchiveFile=" + archive);
         }
@@ -61,7 +66,8 @@ final class ChildJvm {
     }
 
     private static String pack(final Path dir, final Path jar) throws IOException {
-        try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(jar)); Stream<Path> files = Files.walk(dir)) {
+        try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(jar));
+            Stream<Path> files = Files.walk(dir)) {
             for (final Path file : files.filter(Files::isRegularFile).toList()) {
                 out.putNextEntry(new JarEntry(dir.relativize(file).toString()));
                 Files.copy(file, out);

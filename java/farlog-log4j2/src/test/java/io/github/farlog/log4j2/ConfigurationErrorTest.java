@@ -16,7 +16,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** What cannot work is refused when the context starts, with a text that names the setting, and nothing of it stays open. */
+/**
+ * What cannot work is refused when the context starts, with a text that names the setting, and nothing of it stays
+ * open.
+ */
 class ConfigurationErrorTest {
     private static final long SIZE_BYTES = 1 << 20;
     private final TestRing ring = TestRing.onTmpfs(SIZE_BYTES);
@@ -59,7 +62,8 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' spillDir='/tmp/x' | spillDir=\"/tmp/x\" is for a route",
         "name='farlog' uri='@' level='visible' createRing='big' | createRing=\"big\": expected a size"})
     void shouldRefuseAttribute(final String attributes, final String expected) {
-        shouldRefuse("<Farlog " + attributes.replace("@", ring.uri) + "><PatternLayout pattern='%m'/></Farlog>", expected);
+        shouldRefuse("<Farlog " + attributes.replace("@", ring.uri) + "><PatternLayout pattern='%m'/></Farlog>",
+            expected);
     }
 
     @ParameterizedTest
@@ -83,20 +87,23 @@ class ConfigurationErrorTest {
         "<Class marker='ORDER' id='1' criticality='so-so'/> | criticality=\"so-so\"",
         "<RegexFilter/> | element RegexFilter: A regular expression must be provided"})
     void shouldRefuseElement(final String elements, final String expected) {
-        shouldRefuse("<Farlog name='farlog' uri='" + ring.uri + "' level='visible'>" + elements + "</Farlog>", expected);
+        shouldRefuse("<Farlog name='farlog' uri='" + ring.uri + "' level='visible'>" + elements + "</Farlog>",
+            expected);
     }
 
     @Test
     void shouldRefuseToIgnoreExceptionsOfCriticalClasses() {
         final String elements = "<Class level='ERROR' id='9' criticality='critical'/>";
-        shouldRefuse(Contexts.farlog(ring, "policy='dropAndGap' ignoreExceptions='true'", elements), "contradicts policy=\"dropAndGap\"");
+        shouldRefuse(Contexts.farlog(ring, "policy='dropAndGap' ignoreExceptions='true'", elements),
+            "contradicts policy=\"dropAndGap\"");
     }
 
     @Test
     void shouldRefuseToFailOverToAnAppenderThatHidesItsFailures() {
         final String appenders = Contexts.farlog(ring, "policy='failover' failoverRef='spare'", "");
         shouldRefuse(appenders + "<File name='spare' fileName='/dev/full'/>", "set ignoreExceptions=\"false\" on it");
-        shouldRefuse(appenders + "<File name='spare' fileName='/dev/full' ignoreExceptions='true'/>", "failoverRef=\"spare\"");
+        shouldRefuse(appenders + "<File name='spare' fileName='/dev/full' ignoreExceptions='true'/>",
+            "failoverRef=\"spare\"");
     }
 
     @Test
@@ -122,7 +129,8 @@ class ConfigurationErrorTest {
 
     @Test
     void shouldMakeTheRingWhenAskedTo() {
-        try (TestRing fresh = TestRing.absent(); LoggerContext context = Contexts.of(Contexts.farlog(fresh, "createRing='8MiB'", ""))) {
+        try (TestRing fresh = TestRing.absent();
+            LoggerContext context = Contexts.of(Contexts.farlog(fresh, "createRing='8MiB'", ""))) {
             context.getLogger("orders").info("first");
             context.getLogger("orders").info("x".repeat(900_000));
             assertEquals("first", fresh.texts().getFirst());
@@ -144,6 +152,7 @@ class ConfigurationErrorTest {
     private static void shouldRefuse(final String appenders, final String expected) {
         final var refused = assertThrows(ConfigurationException.class, () -> Contexts.of(appenders));
         assertTrue(refused.getMessage().contains(expected), refused.getMessage());
-        assertTrue(refused.getMessage().startsWith("farlog refuses the configuration: appender \""), refused.getMessage());
+        assertTrue(refused.getMessage().startsWith("farlog refuses the configuration: appender \""),
+            refused.getMessage());
     }
 }

@@ -26,10 +26,12 @@ final class Contexts {
     }
 
     static Configuration configuration(final LoggerContext context, final String appenders, final String loggers) {
-        final String xml = "<Configuration status='off' shutdownHook='disable'><Appenders>" + appenders + "</Appenders><Loggers>" + loggers
+        final String xml = "<Configuration status='off' shutdownHook='disable'><Appenders>" + appenders
+            + "</Appenders><Loggers>" + loggers
             + "</Loggers></Configuration>";
         try {
-            return new XmlConfiguration(context, new ConfigurationSource(new ByteArrayInputStream(xml.getBytes(StandardCharsets.UTF_8))));
+            return new XmlConfiguration(context,
+                new ConfigurationSource(new ByteArrayInputStream(xml.getBytes(StandardCharsets.UTF_8))));
         } catch (final IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -37,12 +39,14 @@ final class Contexts {
 
     /** Reconfigures a running context. */
     static void reconfigure(final LoggerContext context, final String appenders) {
-        context.reconfigure(configuration(context, appenders, "<Root level='trace'><AppenderRef ref='farlog'/></Root>"));
+        context
+            .reconfigure(configuration(context, appenders, "<Root level='trace'><AppenderRef ref='farlog'/></Root>"));
     }
 
     /** One appender with these attributes and elements. */
     static String farlog(final TestRing ring, final String attributes, final String elements) {
-        return "<Farlog name='farlog' uri='" + ring.uri + "' level='visible' " + attributes + "><PatternLayout pattern='%m'/>" + elements
+        return "<Farlog name='farlog' uri='" + ring.uri + "' level='visible' " + attributes
+            + "><PatternLayout pattern='%m'/>" + elements
             + "</Farlog>";
     }
 }

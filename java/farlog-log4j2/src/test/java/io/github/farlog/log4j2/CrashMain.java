@@ -12,8 +12,8 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * An application that logs until it is killed. After each logging call has returned, the thread raises its count in a mapped file, which
- * survives the process. Without threads it logs one event and ends. Usage: CrashMain FILE THREADS
+ * An application that logs until it is killed. After each logging call has returned, the thread raises its count in a
+ * mapped file, which survives the process. Without threads it logs one event and ends. Usage: CrashMain FILE THREADS
  * [PAUSE_NANOS [virtual]].
  */
 final class CrashMain {
@@ -37,13 +37,16 @@ final class CrashMain {
      *
      * @param pauseNanos of each thread after each event
      */
-    static void log(final Path file, final int threadCount, final long pauseNanos, final boolean isVirtual) throws IOException {
+    static void log(final Path file, final int threadCount, final long pauseNanos, final boolean isVirtual)
+        throws IOException {
         final Logger logger = LogManager.getLogger("orders");
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
-            final MemorySegment counts = channel.map(FileChannel.MapMode.READ_WRITE, 0, (long) threadCount * STRIDE, Arena.global());
+            final MemorySegment counts = channel.map(FileChannel.MapMode.READ_WRITE, 0, (long) threadCount * STRIDE,
+                Arena.global());
             for (int t = 0; t < threadCount; t++) {
                 final int thread = t;
-                (isVirtual ? Thread.ofVirtual() : Thread.ofPlatform()).start(() -> log(logger, counts, thread, pauseNanos));
+                (isVirtual ? Thread.ofVirtual() : Thread.ofPlatform())
+                    .start(() -> log(logger, counts, thread, pauseNanos));
             }
             if (isVirtual) {
                 LockSupport.park(); // they keep no process alive

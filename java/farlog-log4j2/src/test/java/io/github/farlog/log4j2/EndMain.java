@@ -7,9 +7,9 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * An application that ends in order and in no haste: a hook of its own takes half a second, and its threads log on all the while. Usage:
- * EndMain FILE THREADS signal|exit, counting as {@link CrashMain} does; EndMain drop: drops events until there is a gap to tell, says so,
- * and waits for a signal.
+ * An application that ends in order and in no haste: a hook of its own takes half a second, and its threads log on all
+ * the while. Usage: EndMain FILE THREADS signal|exit, counting as {@link CrashMain} does; EndMain drop: drops events
+ * until there is a gap to tell, says so, and waits for a signal.
  */
 final class EndMain {
     private static final int HOOK_MILLIS = 500;

@@ -25,8 +25,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * Processes that end as they are asked to, while ten threads log: counted as {@link CrashTest} does, every event whose call returned is in
- * the ring. What would take the appender away before the threads are gone is refused at the start.
+ * Processes that end as they are asked to, while ten threads log: counted as {@link CrashTest} does, every event whose
+ * call returned is in the ring. What would take the appender away before the threads are gone is refused at the start.
  */
 class EndTest {
     private static final Path WORK = Path.of("target", "end").toAbsolutePath();
@@ -50,7 +50,8 @@ class EndTest {
             final long[] after = CrashTest.readCounts(counts, THREAD_COUNT);
             final long events = CrashTest.check(ring.drain(), after);
             assertTrue(events > Arrays.stream(before).sum() + THREAD_COUNT, "no thread logged while the process ended");
-            assertFalse(Files.readString(jvm.output(how)).contains("Exception"), () -> "a logging call threw, see " + jvm.output(how));
+            assertFalse(Files.readString(jvm.output(how)).contains("Exception"),
+                () -> "a logging call threw, see " + jvm.output(how));
         }
     }
 
@@ -58,11 +59,13 @@ class EndTest {
     void shouldTellAGapWhenTheProcessEnds() throws Exception {
         final ChildJvm jvm = new ChildJvm(WORK);
         try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
-            final List<String> options = List.of("-Dlog4j2.configurationFile=drop.xml", "-Dfarlog.test.uri=" + ring.uri);
+            final List<String> options = List.of("-Dlog4j2.configurationFile=drop.xml",
+                "-Dfarlog.test.uri=" + ring.uri);
             final Process process = jvm.start("drop", EndMain.class, options, "drop");
             final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
             while (!Files.readString(jvm.output("drop")).contains("dropped")) {
-                assertTrue(process.isAlive() && System.nanoTime() < end, () -> "nothing was dropped, see " + jvm.output("drop"));
+                assertTrue(process.isAlive() && System.nanoTime() < end,
+                    () -> "nothing was dropped, see " + jvm.output("drop"));
                 Thread.sleep(1);
             }
             final List<Entry> events = ring.drain();
@@ -78,8 +81,10 @@ class EndTest {
     @Test
     void shouldRefuseTheShutdownHookOfLog4j() {
         try (TestRing ring = TestRing.onTmpfs(1 << 20); LoggerContext context = new LoggerContext("test")) {
-            final var refused = assertThrows(ConfigurationException.class, () -> context.start(withHook(context, ring)));
-            assertTrue(refused.getMessage().contains("set shutdownHook=\"disable\" on Configuration"), refused.getMessage());
+            final var refused = assertThrows(ConfigurationException.class,
+                () -> context.start(withHook(context, ring)));
+            assertTrue(refused.getMessage().contains("set shutdownHook=\"disable\" on Configuration"),
+                refused.getMessage());
         }
     }
 
@@ -87,8 +92,10 @@ class EndTest {
     void shouldRefuseToJoinAContextWhoseShutdownHookIsThereAlready() {
         try (TestRing ring = TestRing.onTmpfs(1 << 20); LoggerContext context = new LoggerContext("test")) {
             context.start(new DefaultConfiguration());
-            final var refused = assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "")));
-            assertTrue(refused.getMessage().contains("was registered by the configuration that runs"), refused.getMessage());
+            final var refused = assertThrows(ConfigurationException.class,
+                () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "")));
+            assertTrue(refused.getMessage().contains("was registered by the configuration that runs"),
+                refused.getMessage());
         }
     }
 
@@ -97,14 +104,17 @@ class EndTest {
         final ChildJvm jvm = new ChildJvm(WORK);
         try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
             final Path xml = Files.writeString(WORK.resolve("hook.xml"), xml(ring));
-            final List<String> options = List.of("-Dlog4j2.configurationFile=" + xml, "-Dlog4j2.shutdownHookEnabled=false");
-            assertEquals(0, jvm.start("property", StartMain.class, options).waitFor(), () -> "see " + jvm.output("property"));
+            final List<String> options = List.of("-Dlog4j2.configurationFile=" + xml,
+                "-Dlog4j2.shutdownHookEnabled=false");
+            assertEquals(0, jvm.start("property", StartMain.class, options).waitFor(),
+                () -> "see " + jvm.output("property"));
             assertEquals(List.of("the first trade"), ring.texts());
         }
     }
 
     private static Configuration withHook(final LoggerContext context, final TestRing ring) throws IOException {
-        return new XmlConfiguration(context, new ConfigurationSource(new ByteArrayInputStream(xml(ring).getBytes(StandardCharsets.UTF_8))));
+        return new XmlConfiguration(context,
+            new ConfigurationSource(new ByteArrayInputStream(xml(ring).getBytes(StandardCharsets.UTF_8))));
     }
 
     private static String xml(final TestRing ring) {

@@ -27,7 +27,10 @@ import org.apache.logging.log4j.message.SimpleMessage;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** The appender in contexts that Log4j's test kit starts; what it wrote is read back from the ring, while the context runs. */
+/**
+ * The appender in contexts that Log4j's test kit starts; what it wrote is read back from the ring, while the context
+ * runs.
+ */
 @ExtendWith(RingExtension.class)
 class FarlogAppenderTest {
     private static final int MIB = 1 << 20;
@@ -88,7 +91,8 @@ class FarlogAppenderTest {
                 every.appendCodePoint(point);
             }
         }
-        final List<String> texts = List.of("Käse 買い \uD83D\uDCB0", "x".repeat(1023) + "\uD83D\uDCB0", "\uD83D\uDCB0".repeat(5000),
+        final List<String> texts = List.of("Käse 買い \uD83D\uDCB0", "x".repeat(1023) + "\uD83D\uDCB0",
+            "\uD83D\uDCB0".repeat(5000),
             every.toString());
         texts.forEach(context.getLogger("orders")::info);
         assertEquals(texts, ring.texts());
@@ -105,10 +109,12 @@ class FarlogAppenderTest {
         ThreadContext.put("ClOrdID", "lone \uD83D surrogate");
         context.getLogger("orders").info("x");
         ThreadContext.put("ClOrdID", "k".repeat(65536));
-        final var refused = assertThrows(FarlogLoggingException.class, () -> context.getLogger("orders").info("too long a key"));
+        final var refused = assertThrows(FarlogLoggingException.class,
+            () -> context.getLogger("orders").info("too long a key"));
         ThreadContext.clearAll();
         assertEquals(Result.INVALID, refused.result());
-        assertTrue(refused.getMessage().endsWith("thread context value \"ClOrdID\", takes more than 65535 bytes"), refused.getMessage());
+        assertTrue(refused.getMessage().endsWith("thread context value \"ClOrdID\", takes more than 65535 bytes"),
+            refused.getMessage());
         final List<String> written = ring.entries().stream().map(Entry::key).toList();
         assertEquals(keys, written.subList(0, keys.size()));
         assertEquals("lone ? surrogate", written.getLast());
@@ -140,7 +146,8 @@ class FarlogAppenderTest {
         shouldKeepOrder(context.getLogger("orders"), ring, Thread.ofVirtual().factory(), 500, 40);
     }
 
-    private static void shouldKeepOrder(final Logger logger, final TestRing ring, final ThreadFactory factory, final int threadCount,
+    private static void shouldKeepOrder(final Logger logger, final TestRing ring, final ThreadFactory factory,
+        final int threadCount,
         final int eventCount) throws Exception {
         try (ExecutorService executor = Executors.newThreadPerTaskExecutor(factory)) {
             final List<Future<?>> done = new ArrayList<>();

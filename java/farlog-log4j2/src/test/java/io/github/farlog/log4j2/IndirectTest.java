@@ -41,7 +41,8 @@ class IndirectTest {
 
     @Test
     void shouldRecordWhatAsyncLoggersHandOver() {
-        try (LoggerContext context = Contexts.start(new AsyncLoggerContext("async"), Contexts.farlog(ring, "keyMdc='ClOrdID'", ""))) {
+        try (LoggerContext context = Contexts.start(new AsyncLoggerContext("async"),
+            Contexts.farlog(ring, "keyMdc='ClOrdID'", ""))) {
             log(context.getLogger("orders"));
             context.stop();
             shouldHoldAllWithTheirKeys();

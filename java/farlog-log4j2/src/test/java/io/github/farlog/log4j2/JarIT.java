@@ -24,7 +24,10 @@ import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The jar as an application has it: the appender on a Java that is new enough, and on an older one an error in its place. */
+/**
+ * The jar as an application has it: the appender on a Java that is new enough, and on an older one an error in its
+ * place.
+ */
 class JarIT {
     private static final Path JAR = Path.of(System.getProperty("farlog.jar"));
     private static final String APPENDER = "io/github/farlog/log4j2/FarlogAppender.class";
@@ -70,13 +73,15 @@ class JarIT {
         assumeTrue(old.isPresent(), "no JDK of 11 to 21 in /usr/lib/jvm; install openjdk-17-jre-headless");
         try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
             final String text = run(JAR, folder, old.get(), xml(ring), 1);
-            assertTrue(Pattern.compile("^.*appender \"farlog\": farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
+            assertTrue(Pattern.compile(
+                "^.*appender \"farlog\": farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
                 Pattern.MULTILINE).matcher(text).find(), text);
         }
     }
 
     private static String xml(final TestRing ring) {
-        return "<Configuration shutdownHook='disable'><Appenders>" + Contexts.farlog(ring, "policy='failStop'", "<Class level='ERROR' id='9'/>")
+        return "<Configuration shutdownHook='disable'><Appenders>"
+            + Contexts.farlog(ring, "policy='failStop'", "<Class level='ERROR' id='9'/>")
             + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>";
     }
 
@@ -86,13 +91,16 @@ class JarIT {
         final Path repacked = folder.resolve("repacked.jar");
         try (TestRing ring = TestRing.onTmpfs(1 << 20); JarFile jar = new JarFile(JAR.toFile())) {
             try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(repacked))) {
-                for (final JarEntry entry : (Iterable<JarEntry>) jar.stream().filter(each -> !each.getName().endsWith("MANIFEST.MF"))::iterator) {
+                for (final JarEntry entry : (Iterable<JarEntry>) jar.stream()
+                    .filter(each -> !each.getName().endsWith("MANIFEST.MF"))::iterator) {
                     out.putNextEntry(new JarEntry(entry.getName()));
                     jar.getInputStream(entry).transferTo(out);
                 }
             }
             final String text = run(repacked, folder, Path.of(System.getProperty("java.home")), xml(ring), 1);
-            assertTrue(text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"), text);
+            assertTrue(
+                text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"),
+                text);
         }
     }
 
@@ -101,7 +109,8 @@ class JarIT {
             return homes.filter(home -> {
                 try {
                     final Matcher version = VERSION.matcher(Files.readString(home.resolve("release")));
-                    return Files.isExecutable(home.resolve("bin/java")) && version.find() && Integer.parseInt(version.group(1)) >= 11
+                    return Files.isExecutable(home.resolve("bin/java")) && version.find()
+                        && Integer.parseInt(version.group(1)) >= 11
                         && Integer.parseInt(version.group(1)) < 22;
                 } catch (final IOException e) {
                     return false;
@@ -110,18 +119,22 @@ class JarIT {
         }
     }
 
-    private static String run(final Path jar, final Path folder, final Path home, final String xml, final int expected) throws Exception {
+    private static String run(final Path jar, final Path folder, final Path home, final String xml, final int expected)
+        throws Exception {
         Files.writeString(folder.resolve("log4j2.xml"), xml);
         Files.writeString(folder.resolve("Main.java"), MAIN);
         final List<String> path = new ArrayList<>(List.of(jar.toString(), folder.toString()));
-        for (final String element : System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")).split(File.pathSeparator)) {
+        for (final String element : System
+            .getProperty("surefire.test.class.path", System.getProperty("java.class.path")).split(File.pathSeparator)) {
             if (element.matches(".*/(log4j-api-2|log4j-core-2|farlog-client)[^/]*(/target/classes)?")) {
                 path.add(element);
             }
         }
         final String classPath = String.join(File.pathSeparator, path);
-        assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, "--release", "11", "-proc:none", "-cp", classPath, "-d",
-            folder.toString(), folder.resolve("Main.java").toString()));
+        assertEquals(0,
+            ToolProvider.getSystemJavaCompiler().run(null, null, null, "--release", "11", "-proc:none", "-cp",
+                classPath, "-d",
+                folder.toString(), folder.resolve("Main.java").toString()));
         final List<String> words = new ArrayList<>(List.of(home.resolve("bin/java").toString()));
         if (expected == 0) {
             words.add("--enable-native-access=ALL-UNNAMED");
@@ -129,7 +142,8 @@ class JarIT {
         }
         words.addAll(List.of("-cp", classPath, "-Dlog4j2.configurationFile=" + folder.resolve("log4j2.xml"), "Main"));
         final Path out = folder.resolve("out.txt");
-        final Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(out.toFile()).start();
+        final Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(out.toFile())
+            .start();
         assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still runs");
         final String text = Files.readString(out, StandardCharsets.UTF_8);
         assertEquals(expected, process.exitValue(), text);

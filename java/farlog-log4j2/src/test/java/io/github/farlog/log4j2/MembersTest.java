@@ -30,7 +30,8 @@ class MembersTest {
     void format() throws Exception {
         for (int i = 0; i < 3; i++) {
             rings.add(TestRing.absent());
-            Ring.format(rings.getLast().uri, RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
+            Ring.format(rings.getLast().uri,
+                RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
         }
         uri = "members:2 " + String.join(" ", rings.stream().map(ring -> ring.uri).toList());
     }
@@ -53,9 +54,12 @@ class MembersTest {
             assertEquals(logged, rings.get(0).texts());
             assertEquals(logged, rings.get(2).texts());
             assertTrue(rings.get(1).texts().size() < logged.size());
-            assertEquals(5, registry.get("farlog.log4j2.member.state").tags("ring", uri, "member", "2").gauge().value());
-            assertEquals(1, registry.get("farlog.log4j2.member.state").tags("ring", uri, "member", "3").gauge().value());
-            assertEquals(0, registry.get("farlog.log4j2.member.evictions").tags("ring", uri, "member", "2").functionCounter().count());
+            assertEquals(5,
+                registry.get("farlog.log4j2.member.state").tags("ring", uri, "member", "2").gauge().value());
+            assertEquals(1,
+                registry.get("farlog.log4j2.member.state").tags("ring", uri, "member", "3").gauge().value());
+            assertEquals(0, registry.get("farlog.log4j2.member.evictions").tags("ring", uri, "member", "2")
+                .functionCounter().count());
             assertTrue(registry.get("farlog.log4j2.member.lag").tags("ring", uri, "member", "2").gauge().value() > 0);
         }
         assertEquals(List.of(), RingStats.of(uri).getMembers());
@@ -78,11 +82,13 @@ class MembersTest {
     }
 
     private String configuration(final String deadline) {
-        return Contexts.farlog(rings.getFirst(), "policy='failStop' deadline='" + deadline + "'", "").replace("'" + rings.getFirst().uri + "'", "'" + uri + "'");
+        return Contexts.farlog(rings.getFirst(), "policy='failStop' deadline='" + deadline + "'", "")
+            .replace("'" + rings.getFirst().uri + "'", "'" + uri + "'");
     }
 
     /** Logs on until JMX says so. */
-    private void awaitStates(final Logger logger, final List<String> logged, final String... expected) throws Exception {
+    private void awaitStates(final Logger logger, final List<String> logged, final String... expected)
+        throws Exception {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
         List<Object> states;
         do {
@@ -96,7 +102,8 @@ class MembersTest {
     /** As an operator's console gets them. */
     private List<CompositeData> members() throws Exception {
         final ObjectName name = new ObjectName("io.github.farlog:type=Log4j2,ring=" + ObjectName.quote(uri));
-        final List<CompositeData> members = Arrays.asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Members"));
+        final List<CompositeData> members = Arrays
+            .asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Members"));
         for (int i = 0; i < members.size(); i++) {
             assertEquals(i + 1, members.get(i).get("number"));
             MemberStatus.State.valueOf((String) members.get(i).get("state")); // throws when it is none; NONE until the writer has told

@@ -34,7 +34,8 @@ import org.junit.jupiter.api.Test;
 class PolicyTest {
     private static final long SIZE_BYTES = 1 << 18;
     private static final int GAP_CLASS = 65535;
-    private static final Pattern GAP = Pattern.compile("farlog\\.gap dropped=(\\d+) unknown=0 from=\\S+Z to=\\S+Z cause=FULL");
+    private static final Pattern GAP = Pattern
+        .compile("farlog\\.gap dropped=(\\d+) unknown=0 from=\\S+Z to=\\S+Z cause=FULL");
     private static final String PAYLOAD = "p".repeat(1000);
     private final TestRing ring = TestRing.onTmpfs(SIZE_BYTES);
 
@@ -112,17 +113,22 @@ class PolicyTest {
         }
     }
 
-    /** A flood of refused events is a few lines, each with the count of those before it, and an exception of one line each. */
+    /**
+     * A flood of refused events is a few lines, each with the count of those before it, and an exception of one line
+     * each.
+     */
     @Test
     void shouldTellOfAFloodInAFewLines() {
-        try (StatusErrors errors = new StatusErrors(); LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='failStop'", ""))) {
+        try (StatusErrors errors = new StatusErrors();
+            LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='failStop'", ""))) {
             final Logger logger = context.getLogger("orders");
             fill(logger);
             final int flood = 5000;
             for (int i = 0; i < flood; i++) {
                 final var refused = assertThrows(FarlogLoggingException.class, () -> logger.info(PAYLOAD));
                 assertEquals(0, refused.getStackTrace().length);
-                assertTrue(refused.getMessage().contains(ring.uri) && refused.getMessage().contains("FULL"), refused.getMessage());
+                assertTrue(refused.getMessage().contains(ring.uri) && refused.getMessage().contains("FULL"),
+                    refused.getMessage());
             }
             final List<String> lines = errors.with("FULL");
             assertTrue(!lines.isEmpty() && lines.size() < 10, lines::toString);
@@ -130,7 +136,8 @@ class PolicyTest {
             ring.drain();
             logger.info("room");
             assertEquals(flood + 1, RingStats.of(ring.uri).getRefused());
-            final long told = lines.size() + Stream.concat(lines.stream(), errors.with("takes events again").stream()).mapToLong(PolicyTest::moreOf).sum();
+            final long told = lines.size() + Stream.concat(lines.stream(), errors.with("takes events again").stream())
+                .mapToLong(PolicyTest::moreOf).sum();
             assertEquals(flood + 1, told);
         }
     }
@@ -157,7 +164,8 @@ class PolicyTest {
 
     @Test
     void shouldLetTheFailoverAppenderTakeOver() {
-        final String appenders = Contexts.farlog(ring, "policy='failover'", "").replace("name='farlog'", "name='primary'")
+        final String appenders = Contexts.farlog(ring, "policy='failover'", "").replace("name='farlog'",
+            "name='primary'")
             + "<List name='list'/><Failover name='farlog' primary='primary'><Failovers><AppenderRef ref='list'/></Failovers></Failover>";
         try (LoggerContext context = Contexts.of(appenders)) {
             final ListAppender list = context.getConfiguration().getAppender("list");
@@ -219,13 +227,15 @@ class PolicyTest {
 
     @Test
     void shouldTellTheStatusLogWhatIsDroppedWhileItCloses() {
-        final RingSettings settings = new RingSettings(ring.uri, Level.VISIBLE, Duration.ZERO, 0, 0, null, GAP_CLASS, null);
+        final RingSettings settings = new RingSettings(ring.uri, Level.VISIBLE, Duration.ZERO, 0, 0, null, GAP_CLASS,
+            null);
         try (StatusErrors errors = new StatusErrors()) {
             final FarlogManager manager = FarlogManager.of(null, settings);
             manager.stop(1, TimeUnit.SECONDS);
             // A thread that waited for room sees the writer closed, and drops its event after the last gap record.
             manager.drop(Log4jLogEvent.newBuilder().setMessage(new SimpleMessage("late")).build(), Result.CLOSED);
-            assertEquals(1, errors.with(ring.uri + "\" is closed with events dropped that no record tells: farlog.gap dropped=1").size());
+            assertEquals(1, errors
+                .with(ring.uri + "\" is closed with events dropped that no record tells: farlog.gap dropped=1").size());
         }
     }
 
@@ -242,7 +252,8 @@ class PolicyTest {
     @Test
     void shouldDropWhatIsDroppableWhateverThePolicy() {
         final String elements = "<Class level='ERROR' id='9'/>";
-        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='block(60s)' criticality='droppable'", elements))) {
+        try (LoggerContext context = Contexts
+            .of(Contexts.farlog(ring, "policy='block(60s)' criticality='droppable'", elements))) {
             final Logger logger = context.getLogger("orders");
             final long start = System.nanoTime();
             fillSilently(logger);
@@ -256,7 +267,8 @@ class PolicyTest {
     @Test
     void shouldSayThatItDoesNotKnowWhenTheDeadlinePasses() {
         try (TestRing file = TestRing.inFile(SIZE_BYTES);
-            LoggerContext context = Contexts.of(Contexts.farlog(file, "deadline='1ns'", "").replace("'visible'", "'persistent'"))) {
+            LoggerContext context = Contexts
+                .of(Contexts.farlog(file, "deadline='1ns'", "").replace("'visible'", "'persistent'"))) {
             final Logger logger = context.getLogger("orders");
             final List<String> acknowledged = new ArrayList<>();
             int unknownCount = 0;
@@ -295,7 +307,8 @@ class PolicyTest {
     }
 
     private String failingOverTo(final Path spare) {
-        return Contexts.farlog(ring, "policy='failover' failoverRef='spare'", "") + "<File name='spare' fileName='" + spare
+        return Contexts.farlog(ring, "policy='failover' failoverRef='spare'", "") + "<File name='spare' fileName='"
+            + spare
             + "' append='false' ignoreExceptions='false'><PatternLayout pattern='%m%n'/></File>";
     }
 

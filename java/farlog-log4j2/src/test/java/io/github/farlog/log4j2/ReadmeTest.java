@@ -23,7 +23,8 @@ class ReadmeTest {
             final String example = example(format).replace("/dev/shm/orders", ring.path.toString());
             final Path file = Files.createDirectories(Path.of("target", "readme")).resolve("log4j2." + format);
             Files.writeString(file, whole(format, example));
-            context.start(ConfigurationFactory.getInstance().getConfiguration(context, ConfigurationSource.fromUri(file.toUri())));
+            context.start(ConfigurationFactory.getInstance().getConfiguration(context,
+                ConfigurationSource.fromUri(file.toUri())));
             context.getLogger("orders").info("buy {}", 100);
             assertEquals(List.of("buy 100"), ring.texts());
         }
@@ -31,7 +32,8 @@ class ReadmeTest {
 
     /** The first block of that format. */
     private static String example(final String format) throws IOException {
-        final Matcher block = Pattern.compile("```" + format + "\n(.*?)```", Pattern.DOTALL).matcher(Files.readString(Path.of("README.md")));
+        final Matcher block = Pattern.compile("```" + format + "\n(.*?)```", Pattern.DOTALL)
+            .matcher(Files.readString(Path.of("README.md")));
         if (!block.find()) {
             throw new AssertionError("README.md has no example in " + format);
         }
@@ -42,7 +44,8 @@ class ReadmeTest {
         return switch (format) {
             case "xml" -> example.replace("</Configuration>",
                 "<Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>");
-            case "yaml" -> example + "  Loggers:\n    Root:\n      level: info\n      AppenderRef:\n        ref: farlog\n";
+            case "yaml" ->
+                example + "  Loggers:\n    Root:\n      level: info\n      AppenderRef:\n        ref: farlog\n";
             default -> example + "rootLogger.level = info\nrootLogger.appenderRef.farlog.ref = farlog\n";
         };
     }

@@ -40,7 +40,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Configurations that change while threads log: no event whose call returned is missing, in the order of its thread. */
+/**
+ * Configurations that change while threads log: no event whose call returned is missing, in the order of its thread.
+ */
 class ReconfigurationTest {
     private static final long SIZE_BYTES = 32 << 20;
     private static final int THREAD_COUNT = 4;
@@ -71,7 +73,8 @@ class ReconfigurationTest {
     @Test
     void shouldMoveToAnotherRingAfterTheEventsUnderWay() throws Exception {
         try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
-            final int[] counts = logWhile(context.getLogger("orders"), () -> Contexts.reconfigure(context, Contexts.farlog(other, "", "")));
+            final int[] counts = logWhile(context.getLogger("orders"),
+                () -> Contexts.reconfigure(context, Contexts.farlog(other, "", "")));
             assertFalse(AbstractManager.hasManager("farlog:" + ring.uri));
             assertFalse(other.entries().isEmpty());
             shouldHold(counts, ring.entries(), other.entries());
@@ -85,9 +88,11 @@ class ReconfigurationTest {
                 final String bad = Contexts.farlog(other, "", "").replace("name='farlog'", "name='started'")
                     + "<Farlog name='farlog' uri='mem:/no/ring'/>";
                 assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, bad));
-                assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "policy='what'", "")));
                 assertThrows(ConfigurationException.class,
-                    () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "").replace("'visible'", "'persistent'")));
+                    () -> Contexts.reconfigure(context, Contexts.farlog(ring, "policy='what'", "")));
+                assertThrows(ConfigurationException.class,
+                    () -> Contexts.reconfigure(context,
+                        Contexts.farlog(ring, "", "").replace("'visible'", "'persistent'")));
             });
             assertFalse(AbstractManager.hasManager("farlog:" + other.uri));
             shouldHold(counts, ring.entries(), List.of());
@@ -96,12 +101,14 @@ class ReconfigurationTest {
 
     @Test
     void shouldRaiseTheLevelOfARingThatIsOpen() throws Exception {
-        try (TestRing file = TestRing.inFile(SIZE_BYTES); LoggerContext context = Contexts.of(Contexts.farlog(file, "", ""))) {
+        try (TestRing file = TestRing.inFile(SIZE_BYTES);
+            LoggerContext context = Contexts.of(Contexts.farlog(file, "", ""))) {
             final Logger logger = context.getLogger("orders");
             logger.info("visible");
             assertEquals("VISIBLE", RingStats.of(file.uri).getLastLevel());
             final int[] counts = logWhile(logger,
-                () -> Contexts.reconfigure(context, Contexts.farlog(file, "", "").replace("'visible'", "'persistent'")));
+                () -> Contexts.reconfigure(context,
+                    Contexts.farlog(file, "", "").replace("'visible'", "'persistent'")));
             logger.info("persistent");
             assertEquals("PERSISTENT", RingStats.of(file.uri).getLastLevel());
             final List<Entry> entries = file.entries();
@@ -120,8 +127,10 @@ class ReconfigurationTest {
             Files.delete(ring.path);
             final FarlogLoggingException refused = firstRefusal(logger);
             assertEquals(Result.NOT_FOUND, refused.result());
-            assertTrue(refused.getMessage().endsWith("NOT_FOUND: the ring's file was removed or replaced"), refused.getMessage());
-            assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "")));
+            assertTrue(refused.getMessage().endsWith("NOT_FOUND: the ring's file was removed or replaced"),
+                refused.getMessage());
+            assertThrows(ConfigurationException.class,
+                () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "")));
             assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
             ring.format(SIZE_BYTES);
             Contexts.reconfigure(context, Contexts.farlog(ring, "policy='failStop'", ""));
@@ -149,7 +158,8 @@ class ReconfigurationTest {
                     return Result.NEUTRAL;
                 }
             });
-            final Thread late = (isVirtual ? Thread.ofVirtual() : Thread.ofPlatform()).uncaughtExceptionHandler((thread, e) -> thrown.set(e))
+            final Thread late = (isVirtual ? Thread.ofVirtual() : Thread.ofPlatform())
+                .uncaughtExceptionHandler((thread, e) -> thrown.set(e))
                 .start(() -> context.getLogger("orders").info("late"));
             inside.await();
             Contexts.reconfigure(context, Contexts.farlog(ring, "", ""));
@@ -188,7 +198,8 @@ class ReconfigurationTest {
         final Path file = Files.createDirectories(Path.of("target", "watched")).resolve("log4j2.xml");
         write(file, Contexts.farlog(ring, "", ""));
         try (LoggerContext context = new LoggerContext("watched")) {
-            context.start(ConfigurationFactory.getInstance().getConfiguration(context, ConfigurationSource.fromUri(file.toUri())));
+            context.start(ConfigurationFactory.getInstance().getConfiguration(context,
+                ConfigurationSource.fromUri(file.toUri())));
             final Logger logger = context.getLogger("orders");
             final var first = context.getConfiguration();
             try (StatusErrors errors = new StatusErrors()) {
@@ -209,8 +220,10 @@ class ReconfigurationTest {
     }
 
     private static void write(final Path file, final String appenders) throws IOException {
-        final long later = Files.exists(file) ? Files.getLastModifiedTime(file).toMillis() + 1000 : System.currentTimeMillis() - 10_000;
-        Files.writeString(file, "<Configuration status='off' shutdownHook='disable' monitorInterval='1'><Appenders>" + appenders
+        final long later = Files.exists(file) ? Files.getLastModifiedTime(file).toMillis() + 1000
+            : System.currentTimeMillis() - 10_000;
+        Files.writeString(file, "<Configuration status='off' shutdownHook='disable' monitorInterval='1'><Appenders>"
+            + appenders
             + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>");
         Files.setLastModifiedTime(file, FileTime.fromMillis(later));
     }
@@ -229,12 +242,16 @@ class ReconfigurationTest {
         throw new AssertionError("no event was refused");
     }
 
-    /** Lets threads log while something happens, and for a moment before and after it. Gives how many calls of each returned. */
+    /**
+     * Lets threads log while something happens, and for a moment before and after it. Gives how many calls of each
+     * returned.
+     */
     private static int[] logWhile(final Logger logger, final Runnable change) throws Exception {
         return logWhile(logger, change, Executors.newFixedThreadPool(THREAD_COUNT), THREAD_COUNT);
     }
 
-    private static int[] logWhile(final Logger logger, final Runnable change, final ExecutorService executor, final int threadCount)
+    private static int[] logWhile(final Logger logger, final Runnable change, final ExecutorService executor,
+        final int threadCount)
         throws Exception {
         final int[] counts = new int[threadCount];
         final AtomicBoolean isDone = new AtomicBoolean();

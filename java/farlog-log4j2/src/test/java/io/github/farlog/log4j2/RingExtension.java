@@ -6,7 +6,10 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
-/** A fresh ring for each test, before Log4j's test kit starts the context: configurations name it {@code ${sys:farlog.test.uri}}. */
+/**
+ * A fresh ring for each test, before Log4j's test kit starts the context: configurations name it
+ * {@code ${sys:farlog.test.uri}}.
+ */
 final class RingExtension implements BeforeEachCallback, AfterEachCallback, ParameterResolver {
     private static final long SIZE_BYTES = 32 << 20;
     private TestRing ring;

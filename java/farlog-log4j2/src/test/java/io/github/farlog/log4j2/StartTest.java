@@ -22,7 +22,9 @@ class StartTest {
             assertEquals(1, code, output);
             assertFalse(output.contains("main is reached"), output);
             assertTrue(output.contains("ExceptionInInitializerError"), output);
-            assertTrue(output.contains("farlog refuses the configuration: appender \"farlog\": ring \"" + ring.uri + '"'), output);
+            assertTrue(
+                output.contains("farlog refuses the configuration: appender \"farlog\": ring \"" + ring.uri + '"'),
+                output);
         }
     }
 
@@ -37,7 +39,8 @@ class StartTest {
     }
 
     private static int start(final ChildJvm jvm, final String name, final TestRing ring) throws Exception {
-        final List<String> options = List.of("-Dlog4j2.configurationFile=three-lines.xml", "-Dfarlog.test.uri=" + ring.uri);
+        final List<String> options = List.of("-Dlog4j2.configurationFile=three-lines.xml",
+            "-Dfarlog.test.uri=" + ring.uri);
         return jvm.start(name, StartMain.class, options).waitFor();
     }
 }

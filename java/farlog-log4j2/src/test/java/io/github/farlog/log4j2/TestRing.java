@@ -35,7 +35,8 @@ final class TestRing implements AutoCloseable {
 
     /** A name on tmpfs where no ring is yet. */
     static TestRing absent() {
-        return new TestRing(Path.of("/dev/shm", "farlog-log4j2-" + ProcessHandle.current().pid() + "-" + COUNT.incrementAndGet()));
+        return new TestRing(
+            Path.of("/dev/shm", "farlog-log4j2-" + ProcessHandle.current().pid() + "-" + COUNT.incrementAndGet()));
     }
 
     /** A ring on tmpfs: level visible. */
@@ -47,7 +48,8 @@ final class TestRing implements AutoCloseable {
     static TestRing inFile(final long sizeBytes) {
         try {
             final Path dir = Files.createDirectories(Path.of("target", "rings").toAbsolutePath());
-            return new TestRing(dir.resolve(ProcessHandle.current().pid() + "-" + COUNT.incrementAndGet())).format(sizeBytes);
+            return new TestRing(dir.resolve(ProcessHandle.current().pid() + "-" + COUNT.incrementAndGet()))
+                .format(sizeBytes);
         } catch (final IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -56,7 +58,8 @@ final class TestRing implements AutoCloseable {
     TestRing format(final long sizeBytes) {
         try {
             final int recordLenMax = (int) Math.min(4 << 20, sizeBytes / 8 / 4096 * 4096);
-            Ring.format(uri, RingOptions.defaults().withSizeBytes(sizeBytes).withRecordLenMax(recordLenMax).withForce(true));
+            Ring.format(uri,
+                RingOptions.defaults().withSizeBytes(sizeBytes).withRecordLenMax(recordLenMax).withForce(true));
             return this;
         } catch (final FarlogException e) {
             throw new IllegalStateException(e);
@@ -92,7 +95,8 @@ final class TestRing implements AutoCloseable {
             Result result = reader.read(batch);
             while (result == Result.OK) {
                 while (batch.nextPayload()) {
-                    entries.add(new Entry(batch.seq(), batch.epoch(), batch.classId(), text(batch.key()), text(batch.payload())));
+                    entries.add(new Entry(batch.seq(), batch.epoch(), batch.classId(), text(batch.key()),
+                        text(batch.payload())));
                 }
                 if (options.draining()) {
                     result = reader.release(batch);

@@ -21,7 +21,10 @@ import org.apache.logging.log4j.core.LoggerContext;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
-/** An acknowledgement that did not come becomes OK only by the word of the writer that was given the record, about that record. */
+/**
+ * An acknowledgement that did not come becomes OK only by the word of the writer that was given the record, about that
+ * record.
+ */
 class UnknownTest {
     private static final long SIZE_BYTES = 1 << 20;
     private static final byte[] TEXT = "buy 100".getBytes(StandardCharsets.UTF_8);
@@ -71,7 +74,10 @@ class UnknownTest {
         }
     }
 
-    /** The ring is replaced and opened anew between UNKNOWN and the question: there is another record at the same place, of the same epoch. */
+    /**
+     * The ring is replaced and opened anew between UNKNOWN and the question: there is another record at the same place,
+     * of the same epoch.
+     */
     @Test
     void shouldAskTheWriterThatWasGivenTheRecordWhenAnotherIsOpen() throws Exception {
         final FarlogManager manager = FarlogManager.of(null, settings(Duration.ofNanos(1)));
@@ -102,10 +108,14 @@ class UnknownTest {
         }
     }
 
-    /** With a deadline that hardly any record keeps: a gap that was written and may be there is asked for, and not told once more. */
+    /**
+     * With a deadline that hardly any record keeps: a gap that was written and may be there is asked for, and not told
+     * once more.
+     */
     @Test
     void shouldTellEveryDropOnceWhenGapsAreUnknown() throws Exception {
-        final String appender = Contexts.farlog(ring, "policy='dropAndGap' deadline='1us'", "").replace("'visible'", "'persistent'");
+        final String appender = Contexts.farlog(ring, "policy='dropAndGap' deadline='1us'", "").replace("'visible'",
+            "'persistent'");
         try (LoggerContext context = Contexts.of(appender)) {
             for (int i = 0; i < 300; i++) {
                 context.getLogger("orders").info("event");
@@ -148,7 +158,8 @@ class UnknownTest {
     }
 
     private SharedWriter open() throws FarlogException {
-        return SharedWriter.open(ring.uri, WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1)));
+        return SharedWriter.open(ring.uri,
+            WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1)));
     }
 
     private static Result append(final SharedWriter writer, final long deadlineNanos, final Position out) {

@@ -7,11 +7,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
 /**
- * The platform threads that are inside a logging call, by their stacks. What they are on their way to is not to be taken away before they
- * are there.
+ * The platform threads that are inside a logging call, by their stacks. What they are on their way to is not to be
+ * taken away before they are there.
  *
- * <p>The stacks of virtual threads are not to be had: these get {@link #GRACE_NANOS}, which every wait lasts at least. The stacks do not tell
- * which logger context a call belongs to, so calls of another one are waited for too.
+ * <p>The stacks of virtual threads are not to be had: these get {@link #GRACE_NANOS}, which every wait lasts at least.
+ * The stacks do not tell which logger context a call belongs to, so calls of another one are waited for too.
  */
 final class Callers {
     static final long SECONDS_MAX = UnderWay.SECONDS_MAX;
@@ -53,7 +53,10 @@ final class Callers {
         return false;
     }
 
-    /** Whether the thread is in a bridge, or may have found one among a logger's appenders and not come to its successor yet. */
+    /**
+     * Whether the thread is in a bridge, or may have found one among a logger's appenders and not come to its successor
+     * yet.
+     */
     static boolean isBeforeSuccessor(final StackTraceElement[] frames) {
         boolean isInAppender = false;
         for (final StackTraceElement frame : frames) {

@@ -9,10 +9,12 @@ import org.slf4j.Marker;
 import org.slf4j.event.KeyValuePair;
 
 /**
- * Gives an event its class and its criticality, as one number: the class in its lower 16 bits. Immutable after its rules are added; any
- * thread; allocates nothing for events without nested markers and with text or numbers as pairs' values.
+ * Gives an event its class and its criticality, as one number: the class in its lower 16 bits. Immutable after its
+ * rules are added; any thread; allocates nothing for events without nested markers and with text or numbers as pairs'
+ * values.
  *
- * <p>Key-value pairs decide before markers, markers before levels; among pairs and markers the first of the event that has a rule.
+ * <p>Key-value pairs decide before markers, markers before levels; among pairs and markers the first of the event that
+ * has a rule.
  */
 final class Classifier {
     static final int CLASS_MAX = 65535;

@@ -5,7 +5,8 @@ import io.github.farlog.client.Result;
 /**
  * Thrown out of a logging call whose event did not reach the ring, under the policies failStop and block.
  *
- * <p>It has no stack trace: what there is to know is in its one line, and a ring that refuses a flood of events shall not be answered with twenty lines for each.
+ * <p>It has no stack trace: what there is to know is in its one line, and a ring that refuses a flood of events shall
+ * not be answered with twenty lines for each.
  *
  * <p>{@link Result#UNKNOWN} means that it may be there nevertheless; with any other result it is not.
  */

@@ -26,17 +26,19 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Appends every event to a farlog ring, synchronously: when the logging call returns, the event is there at the appender's level.
+ * Appends every event to a farlog ring, synchronously: when the logging call returns, the event is there at the
+ * appender's level.
  *
- * <p>Threads: any, platform or virtual; an event's thread waits for its own event, and events of one thread stand in the ring in the order
- * in which it logged them. Blocking: until the level is reached, at most {@code deadline}; with {@code block(T)} until there is room, at
- * most T. Durability: {@code level}. Memory: the encoder's bytes and what Logback makes for an event; the appender itself allocates
- * nothing.
+ * <p>Threads: any, platform or virtual; an event's thread waits for its own event, and events of one thread stand in
+ * the ring in the order in which it logged them. Blocking: until the level is reached, at most {@code deadline}; with
+ * {@code block(T)} until there is room, at most T. Durability: {@code level}. Memory: the encoder's bytes and what
+ * Logback makes for an event; the appender itself allocates nothing.
  *
- * <p>Unlike Logback's own base classes it lets an exception out to the caller: an event that did not reach the ring is never lost without
- * a sound, see {@link AppenderPolicy}.
+ * <p>Unlike Logback's own base classes it lets an exception out to the caller: an event that did not reach the ring is
+ * never lost without a sound, see {@link AppenderPolicy}.
  */
-public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent> implements AppenderAttachable<ILoggingEvent> {
+public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent>
+    implements AppenderAttachable<ILoggingEvent> {
     private static final byte[] NOTHING = {};
 
     /** What the context told of last before this element was read. */
@@ -67,7 +69,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     /** Null before start and after the ring was let go. */
     private volatile Target target;
-    /** The ring that a successor has taken over: for a thread that was on its way here when this appender was let go. */
+    /**
+     * The ring that a successor has taken over: for a thread that was on its way here when this appender was let go.
+     */
     private volatile Target late;
     /** Shared with the one of the same name before and after this one, when it is the same ring. */
     private volatile Seen seen = new Seen();
@@ -90,7 +94,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     /**
      * Sets where the ring is, or which route takes the events. Required.
      *
-     * @param value as in {@code mem:/dev/shm/orders.ring}, {@code farlog://desk7/orders} or {@code route:farlog://desk7/all}
+     * @param value as in {@code mem:/dev/shm/orders.ring}, {@code farlog://desk7/orders} or
+     * {@code route:farlog://desk7/all}
      */
     public void setUri(final String value) {
         uri = value.trim();
@@ -142,10 +147,12 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     /**
-     * Adds a rule that gives events a class and, after a blank, their criticality: {@code droppable} (may be dropped with a gap record
-     * whatever the policy), {@code critical} (is not dropped even by policy dropAndGap: the logging call throws), none: as the policy says.
+     * Adds a rule that gives events a class and, after a blank, their criticality: {@code droppable} (may be dropped
+     * with a gap record whatever the policy), {@code critical} (is not dropped even by policy dropAndGap: the logging
+     * call throws), none: as the policy says.
      *
-     * @param value {@code marker:NAME=CLASS}, {@code level:NAME=CLASS}, {@code pair:KEY:VALUE=CLASS} or {@code pair:KEY=*}
+     * @param value {@code marker:NAME=CLASS}, {@code level:NAME=CLASS}, {@code pair:KEY:VALUE=CLASS} or
+     * {@code pair:KEY=*}
      */
     public void addClassOf(final String value) {
         classRules.add(value.trim());
@@ -208,12 +215,13 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     // ---------------------------------------------------------------- life
 
     /**
-     * Checks the configuration and opens the ring. Blocks as the opening of a ring does. What is wrong is said as a status and thrown, so
-     * that the application does not start without its log. In a reconfiguration at run time nothing is thrown: the appender of that name
-     * goes on as it was configured before; when there was none, the policy is applied to each event.
+     * Checks the configuration and opens the ring. Blocks as the opening of a ring does. What is wrong is said as a
+     * status and thrown, so that the application does not start without its log. In a reconfiguration at run time
+     * nothing is thrown: the appender of that name goes on as it was configured before; when there was none, the policy
+     * is applied to each event.
      *
-     * @throws FarlogConfigurationError an encoder, URI, level, policy or class is missing or wrong, a property is not known, there is no
-     *     ring, it is held by another process, or its region cannot give the level
+     * @throws FarlogConfigurationError an encoder, URI, level, policy or class is missing or wrong, a property is not
+     * known, there is no ring, it is held by another process, or its region cannot give the level
      */
     @Override
     public void start() {
@@ -256,19 +264,22 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         gapRecord = new GapEvent(getContext(), encoder);
         final boolean isFailover = policy.kind() == AppenderPolicy.Kind.FAILOVER;
         if (isFailover != fallbacks.iteratorForAppenders().hasNext()) {
-            throw new IllegalArgumentException(isFailover ? "policy failover: expected an appender-ref to what shall take the events"
-                : "an appender-ref inside is for policy failover; the policy is " + policyText);
+            throw new IllegalArgumentException(
+                isFailover ? "policy failover: expected an appender-ref to what shall take the events"
+                    : "an appender-ref inside is for policy failover; the policy is " + policyText);
         }
         fallbacks.iteratorForAppenders().forEachRemaining(fallback -> {
             if (!fallback.isStarted()) {
-                throw new IllegalArgumentException("policy failover: appender [" + fallback.getName() + "] is not started: see its own status");
+                throw new IllegalArgumentException(
+                    "policy failover: appender [" + fallback.getName() + "] is not started: see its own status");
             }
         });
     }
 
     /**
-     * Logback warns of what it does not know inside this element, or cannot make of it, and goes on; a misspelt policy would be another policy, a filter
-     * without its level another filter, and an encoder without its pattern gives events of no bytes.
+     * Logback warns of what it does not know inside this element, or cannot make of it, and goes on; a misspelt policy
+     * would be another policy, a filter without its level another filter, and an encoder without its pattern gives
+     * events of no bytes.
      */
     private void refuseWhatLogbackPassesOver() {
         if (getContext() == null) {
@@ -278,8 +289,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         for (final Status status : all.subList(all.indexOf(lastBefore) + 1, all.size())) {
             final String text = status.getMessage();
             if (text != null && !(status.getOrigin() instanceof Appender) && (status.getLevel() == Status.ERROR
-                || status.getOrigin() instanceof PropertySetter || text.startsWith(ImplicitModelHandler.IGNORING_UNKNOWN_PROP))) {
-                throw new IllegalArgumentException(text.replace(ImplicitModelHandler.IGNORING_UNKNOWN_PROP, "unknown property"));
+                || status.getOrigin() instanceof PropertySetter
+                || text.startsWith(ImplicitModelHandler.IGNORING_UNKNOWN_PROP))) {
+                throw new IllegalArgumentException(
+                    text.replace(ImplicitModelHandler.IGNORING_UNKNOWN_PROP, "unknown property"));
             }
         }
     }
@@ -296,7 +309,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final Level wanted;
         refuseWhatRoutesHaveOfTheirOwn();
         try {
-            wanted = RecordSink.isRoute(uri) ? null : Level.valueOf(level == null ? "PERSISTENT" : level.toUpperCase(Locale.ROOT));
+            wanted = RecordSink.isRoute(uri) ? null
+                : Level.valueOf(level == null ? "PERSISTENT" : level.toUpperCase(Locale.ROOT));
             epoch = Integer.parseInt(epochText);
         } catch (final NumberFormatException e) {
             throw new IllegalArgumentException("epoch \"" + epochText + "\": expected a number", e);
@@ -315,10 +329,12 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private void refuseWhatRoutesHaveOfTheirOwn() {
         final boolean isRoute = RecordSink.isRoute(uri);
         if (isRoute && (level != null || !"0".equals(epochText))) {
-            throw new IllegalArgumentException("uri \"" + uri + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
+            throw new IllegalArgumentException("uri \"" + uri
+                + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
         }
         if (!isRoute && spillDir != null) {
-            throw new IllegalArgumentException("spillDir \"" + spillDir + "\" is for a route: expected uri route:farlog://NAME");
+            throw new IllegalArgumentException(
+                "spillDir \"" + spillDir + "\" is for a route: expected uri route:farlog://NAME");
         }
     }
 
@@ -334,8 +350,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     /**
-     * Lets the ring go; the last appender of a ring closes it. What has been appended stays. In a reset of the context the ring is held
-     * until the new configuration is in place; in a stop of the context at the end of the process, until the process is no more.
+     * Lets the ring go; the last appender of a ring closes it. What has been appended stays. In a reset of the context
+     * the ring is held until the new configuration is in place; in a stop of the context at the end of the process,
+     * until the process is no more.
      */
     @Override
     public void stop() {
@@ -356,7 +373,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
     }
 
-    /** The ring that its events go to: its own, or that of the one that goes on in its place. Null when there is none. */
+    /**
+     * The ring that its events go to: its own, or that of the one that goes on in its place. Null when there is none.
+     */
     Target held() {
         final FarlogAppender delegate = former;
         return delegate == null ? target : delegate.held();
@@ -405,8 +424,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private void tellGapAtLast(final Target let) {
-        if (let.hasGap() && let.closeGap(gapRecord, gapClass, System.nanoTime() + deadlineNanos, deadlineNanos) != Result.OK) {
-            report("Appender [" + name + "] ends with " + let.getOpenGapEvents() + " dropped events that the ring could not be told of: "
+        if (let.hasGap()
+            && let.closeGap(gapRecord, gapClass, System.nanoTime() + deadlineNanos, deadlineNanos) != Result.OK) {
+            report("Appender [" + name + "] ends with " + let.getOpenGapEvents()
+                + " dropped events that the ring could not be told of: "
                 + let.getLastFailure(), null);
         }
     }
@@ -416,7 +437,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     /**
      * Appends one event and returns when it is at the level.
      *
-     * @throws FarlogAppendException it did not reach the ring (policies failStop and block; any policy when the appender is not running)
+     * @throws FarlogAppendException it did not reach the ring (policies failStop and block; any policy when the
+     * appender is not running)
      * @throws FarlogAppendError the same, below an appender that would swallow the exception
      */
     @Override
@@ -461,7 +483,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final Scratch scratch = Scratch.take();
         try {
             scratch.setKey(keySource.of(event));
-            return current.append(bytes, kind & Classifier.CLASS_MAX, Classifier.criticalityOf(kind), scratch, gapRecord, gapClass, patience, deadlineNanos);
+            return current.append(bytes, kind & Classifier.CLASS_MAX, Classifier.criticalityOf(kind), scratch,
+                gapRecord, gapClass, patience, deadlineNanos);
         } finally {
             scratch.giveBack();
         }
@@ -473,7 +496,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         if (delegate != null) {
             delegate.append(event);
         } else if (problem == null || classifier == null || !failOver(event, classifier.classOf(event))) {
-            throwOut("Appender [" + name + "] " + (problem == null ? "is not running" : "has no ring: " + problem), null, null);
+            throwOut("Appender [" + name + "] " + (problem == null ? "is not running" : "has no ring: " + problem),
+                null, null);
         }
     }
 
@@ -485,8 +509,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         if (more >= 0) {
             report(text + "; policy " + policyText + Refusals.more(more), null);
         }
-        final boolean isDroppable =
-            (kind & Classifier.DROPPABLE) != 0 || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
+        final boolean isDroppable = (kind & Classifier.DROPPABLE) != 0
+            || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
         if (failOver(event, kind)) {
             current.failedOver.increment();
             seen.put(event);
@@ -500,7 +524,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private String describe(final Result result) {
-        final String notFound = RecordSink.isRoute(uri) ? "no leg of the route takes its class and criticality" : "the ring's file was removed or replaced";
+        final String notFound = RecordSink.isRoute(uri) ? "no leg of the route takes its class and criticality"
+            : "the ring's file was removed or replaced";
         return result.name() + ": " + (result == Result.NOT_FOUND ? notFound : result.text());
     }
 
@@ -538,7 +563,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private static boolean isSwallowed() {
         return StackWalker.getInstance(StackWalker.Option.RETAIN_CLASS_REFERENCE).walk(frames -> frames.anyMatch(
             frame -> frame.getMethodName().equals("doAppend")
-                && (frame.getDeclaringClass() == AppenderBase.class || frame.getDeclaringClass() == UnsynchronizedAppenderBase.class)));
+                && (frame.getDeclaringClass() == AppenderBase.class
+                    || frame.getDeclaringClass() == UnsynchronizedAppenderBase.class)));
     }
 
     // ---------------------------------------------------------------- status

@@ -10,7 +10,8 @@ import io.github.farlog.client.gap.Gap;
 import java.util.Map;
 
 /**
- * The event that tells of dropped events, made into bytes by the application's own encoder, so that who reads the ring can read it too.
+ * The event that tells of dropped events, made into bytes by the application's own encoder, so that who reads the ring
+ * can read it too.
  *
  * @param context of the appender; may be null
  * @param encoder of the appender

@@ -24,21 +24,18 @@ import java.util.stream.Collectors;
 import org.slf4j.Marker;
 
 /**
- * Carries events past a reconfiguration of Logback, which takes all appenders away, reads the configuration, and puts the new ones in
- * place one by one; what is logged meanwhile it drops.
+ * Carries events past a reconfiguration of Logback, which takes all appenders away, reads the configuration, and puts
+ * the new ones in place one by one; what is logged meanwhile it drops.
  *
- * <ol>
- * <li>The reset stops our appender: a gate (a turbo filter) holds the threads that begin to log now; for those already past it the reset
- * waits ({@link Callers}).
- * <li>Logback takes the appenders away, then the turbo filters: when it takes the gate, the former appender is put back behind a
- * {@link Bridge}, and the threads go on.
- * <li>The configuration ends: the bridges are taken away, behind a gate once more, see {@link #detachBridges}, and the former appenders let
- * their rings go. Their successors hold them by then. A thread that meets both is heard once ({@link Seen}). Logback's list of a logger's
- * appenders is renewed once more, see {@link #renewLists}.
- * </ol>
+ * <ol> <li>The reset stops our appender: a gate (a turbo filter) holds the threads that begin to log now; for those
+ * already past it the reset waits ({@link Callers}). <li>Logback takes the appenders away, then the turbo filters: when
+ * it takes the gate, the former appender is put back behind a {@link Bridge}, and the threads go on. <li>The
+ * configuration ends: the bridges are taken away, behind a gate once more, see {@link #detachBridges}, and the former
+ * appenders let their rings go. Their successors hold them by then. A thread that meets both is heard once
+ * ({@link Seen}). Logback's list of a logger's appenders is renewed once more, see {@link #renewLists}. </ol>
  *
- * <p>A context that is stopped because the process ends, by Logback's shutdown hook or another, is handed over to nobody: the bridges stay, for
- * the application's threads log on until all hooks are done.
+ * <p>A context that is stopped because the process ends, by Logback's shutdown hook or another, is handed over to
+ * nobody: the bridges stay, for the application's threads log on until all hooks are done.
  *
  * <p>Cold: nothing of this is there while Logback is not being reconfigured.
  */
@@ -48,7 +45,7 @@ final class Handover implements ConfigurationEventListener {
     private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
     /** A reset that no configuration follows: then the former appenders stop. */
     private static final long MILLIS_MAX = 10_000;
-    private static final Thread NO_HOOK = new Thread(() -> { }, "farlog-no-hook");
+    private static final Thread NO_HOOK = new Thread(() -> {}, "farlog-no-hook");
     private static final Map<LoggerContext, Handover> UNDER_WAY = new WeakHashMap<>();
 
     private final LoggerContext context;
@@ -59,7 +56,10 @@ final class Handover implements ConfigurationEventListener {
     /** Guarded by this. */
     private boolean isEnded;
     private volatile Gate gate;
-    /** Those who reset the context last, or have begun to configure it since; it is not another one who is done with it. Guarded by UNDER_WAY. */
+    /**
+     * Those who reset the context last, or have begun to configure it since; it is not another one who is done with it.
+     * Guarded by UNDER_WAY.
+     */
     private final Set<Thread> configuring = new HashSet<>();
     /** Guarded by UNDER_WAY. */
     private boolean isEnding;
@@ -90,8 +90,8 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /**
-     * The one of this context, joined by a reset on this thread. One that is just ending is waited for: it takes its appenders and its gate
-     * away, and would let threads pass that this reset has to hold.
+     * The one of this context, joined by a reset on this thread. One that is just ending is waited for: it takes its
+     * appenders and its gate away, and would let threads pass that this reset has to hold.
      */
     private static Handover join(final LoggerContext loggers) {
         while (true) {
@@ -125,8 +125,8 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /**
-     * Called on the thread that stops an appender. True: a reset does it, and the appender is to go on until {@link #end}. False: it is
-     * to close now.
+     * Called on the thread that stops an appender. True: a reset does it, and the appender is to go on until
+     * {@link #end}. False: it is to close now.
      */
     static boolean suspend(final FarlogAppender appender, final Object context) {
         if (!(context instanceof final LoggerContext loggers) || !isReset()) {
@@ -144,7 +144,10 @@ final class Handover implements ConfigurationEventListener {
         return join(loggers).add(appender, attached);
     }
 
-    /** Whether this thread is in LoggerContext.reset, and not because the context is stopped for good in a process that goes on. */
+    /**
+     * Whether this thread is in LoggerContext.reset, and not because the context is stopped for good in a process that
+     * goes on.
+     */
     private static boolean isReset() {
         return StackWalker.getInstance(StackWalker.Option.RETAIN_CLASS_REFERENCE).walk(frames -> {
             boolean isReset = false;
@@ -196,7 +199,8 @@ final class Handover implements ConfigurationEventListener {
             gate = closed;
             stuck = closed.close(Set.of());
             if (!stuck.isEmpty()) {
-                report(stuck.size() + " threads are inside a logging call for " + Callers.SECONDS_MAX + " s, and the appenders are taken away: "
+                report(stuck.size() + " threads are inside a logging call for " + Callers.SECONDS_MAX
+                    + " s, and the appenders are taken away: "
                     + "the events of these calls may be lost: " + names(stuck));
             }
         }
@@ -211,11 +215,13 @@ final class Handover implements ConfigurationEventListener {
     }
 
     private static String names(final Set<Thread> threads) {
-        return threads.stream().limit(10).map(Thread::getName).collect(Collectors.joining(", ", "", threads.size() > 10 ? ", ..." : ""));
+        return threads.stream().limit(10).map(Thread::getName)
+            .collect(Collectors.joining(", ", "", threads.size() > 10 ? ", ..." : ""));
     }
 
     private void report(final String text) {
-        Reports.whileReporting(() -> context.getStatusManager().add(new ErrorStatus("farlog, while Logback is reconfigured: " + text, this)));
+        Reports.whileReporting(() -> context.getStatusManager()
+            .add(new ErrorStatus("farlog, while Logback is reconfigured: " + text, this)));
     }
 
     private synchronized void build(final Gate opened) {
@@ -294,9 +300,9 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /**
-     * While nobody looks for the appenders of a logger. Else a thread that is just copying the list (see {@link #renewLists}) could put the
-     * bridge back before one that has met the successor alone; when these have different rings, a later event of a thread would be in
-     * the former ring and an earlier one only in the new.
+     * While nobody looks for the appenders of a logger. Else a thread that is just copying the list (see
+     * {@link #renewLists}) could put the bridge back before one that has met the successor alone; when these have
+     * different rings, a later event of a thread would be in the former ring and an earlier one only in the new.
      */
     private void detachBridges() {
         final Gate last = new Gate();
@@ -311,9 +317,10 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /**
-     * Logback keeps a copy of each logger's list of appenders. A thread that makes one while the list is changed may mark the old copy as
-     * new, and then it stays: with the bridge for ever, or without the successor. Virtual threads and those that are stuck may do so all the
-     * same. Once the threads from before the change are gone, another change, even one that changes nothing, has the copy made again.
+     * Logback keeps a copy of each logger's list of appenders. A thread that makes one while the list is changed may
+     * mark the old copy as new, and then it stays: with the bridge for ever, or without the successor. Virtual threads
+     * and those that are stuck may do so all the same. Once the threads from before the change are gone, another
+     * change, even one that changes nothing, has the copy made again.
      */
     private void renewLists() {
         final Bridge nowhere = bridges.getFirst();
@@ -322,7 +329,9 @@ final class Handover implements ConfigurationEventListener {
         }
     }
 
-    /** The former appender of this name, taken over for good: it is not released at the end. Null when there was none. */
+    /**
+     * The former appender of this name, taken over for good: it is not released at the end. Null when there was none.
+     */
     synchronized FarlogAppender adopt(final String name) {
         for (final Bridge bridge : bridges) {
             if (bridge.appender.getName() != null && bridge.appender.getName().equals(name)) {
@@ -336,14 +345,18 @@ final class Handover implements ConfigurationEventListener {
     /** What the former appender of this name recorded, when it is this ring that it held. Null when there was none. */
     synchronized Seen seenBy(final String name, final Target target) {
         for (final Bridge bridge : bridges) {
-            if (bridge.appender.getName() != null && bridge.appender.getName().equals(name) && bridge.appender.held() == target) {
+            if (bridge.appender.getName() != null && bridge.appender.getName().equals(name)
+                && bridge.appender.held() == target) {
                 return bridge.appender.seen();
             }
         }
         return null;
     }
 
-    /** As the former configuration had it: level and additivity of the loggers between the event and where the appender was attached. */
+    /**
+     * As the former configuration had it: level and additivity of the loggers between the event and where the appender
+     * was attached.
+     */
     private boolean admits(final ILoggingEvent event, final Set<Logger> attached) {
         String name = event.getLoggerName();
         Level level = null;
@@ -375,7 +388,10 @@ final class Handover implements ConfigurationEventListener {
         private final Thread resetting = Thread.currentThread();
         private final CountDownLatch open = new CountDownLatch(1);
         private final AtomicLong expired = new AtomicLong();
-        /** In System.nanoTime; null while the reset waits for those who were before the gate, which has a bound of its own. */
+        /**
+         * In System.nanoTime; null while the reset waits for those who were before the gate, which has a bound of its
+         * own.
+         */
         private volatile Long end;
 
         /**
@@ -437,7 +453,8 @@ final class Handover implements ConfigurationEventListener {
             build(this);
             open.countDown();
             if (expired.get() > 0) {
-                report(expired + " logging calls were not held until the appenders were back; their events may be lost");
+                report(
+                    expired + " logging calls were not held until the appenders were back; their events may be lost");
             }
         }
     }
@@ -467,7 +484,9 @@ final class Handover implements ConfigurationEventListener {
             doAppend(event);
         }
 
-        /** Logback resets once more before it was done, to fall back to the former configuration; or it stops for good. */
+        /**
+         * Logback resets once more before it was done, to fall back to the former configuration; or it stops for good.
+         */
         @Override
         public void stop() {
             if (isReset()) {

@@ -5,8 +5,8 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What one append needs besides the encoder's bytes: a position to be filled and room for the key. Lent from a pool rather than kept per
- * thread, so that a million short virtual threads do not make a million of them.
+ * What one append needs besides the encoder's bytes: a position to be filled and room for the key. Lent from a pool
+ * rather than kept per thread, so that a million short virtual threads do not make a million of them.
  */
 final class Scratch {
     private static final int POOL_SIZE = 64;
@@ -41,7 +41,9 @@ final class Scratch {
         }
     }
 
-    /** Writes the key as UTF-8, a lone surrogate as '?', as String.getBytes would, but into the same bytes each time. */
+    /**
+     * Writes the key as UTF-8, a lone surrogate as '?', as String.getBytes would, but into the same bytes each time.
+     */
     void setKey(final CharSequence text) {
         keyLen = 0;
         final int len = text == null ? 0 : text.length();

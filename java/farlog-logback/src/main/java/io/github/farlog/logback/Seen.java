@@ -4,8 +4,9 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * What an appender and its successor of the same name and ring are done with, each thread's last event, recorded, dropped or given to another: while
- * Logback is reconfigured a thread may meet both with one event. Shared by these two and by nobody else: another appender of the same ring has its own record of it.
+ * What an appender and its successor of the same name and ring are done with, each thread's last event, recorded,
+ * dropped or given to another: while Logback is reconfigured a thread may meet both with one event. Shared by these two
+ * and by nobody else: another appender of the same ring has its own record of it.
  *
  * <p>Any thread; no lock and no allocation when nothing is being handed over.
  */

@@ -29,8 +29,9 @@ import javax.management.MBeanServerFactory;
 import javax.management.ObjectName;
 
 /**
- * One ring and its one writer, or one route, shared by all appenders of this class loader that name the same URI, and by an appender and its successor
- * while Logback is reconfigured: the ring is not closed and opened between them, so nobody else can take it.
+ * One ring and its one writer, or one route, shared by all appenders of this class loader that name the same URI, and
+ * by an appender and its successor while Logback is reconfigured: the ring is not closed and opened between them, so
+ * nobody else can take it.
  *
  * <p>Appending: any thread, no lock, no allocation. Opening and closing: under one lock.
  */
@@ -84,7 +85,10 @@ final class Target implements TargetMXBean {
         return acquire(uri, options, null);
     }
 
-    /** Opens the ring or route, or joins those who have it open, whose folder of spills stays. Blocks as RecordSink.open does. */
+    /**
+     * Opens the ring or route, or joins those who have it open, whose folder of spills stays. Blocks as RecordSink.open
+     * does.
+     */
     static Target acquire(final String uri, final WriterOptions options, final String spillDir) throws FarlogException {
         synchronized (TARGETS) {
             Target target = TARGETS.get(uri);
@@ -102,11 +106,15 @@ final class Target implements TargetMXBean {
         }
     }
 
-    /** A ring has one writer, at the highest level that was asked of it: a higher one replaces it, a lower one is served by it. Under TARGETS. */
+    /**
+     * A ring has one writer, at the highest level that was asked of it: a higher one replaces it, a lower one is served
+     * by it. Under TARGETS.
+     */
     private void join(final WriterOptions asked) throws FarlogException {
         final boolean isRaised = asked.level() != null && asked.level().compareTo(level) > 0; // a route has none
         if (isRaised && file.isInPlace() && asked.level().compareTo(writer.levelMax()) > 0) {
-            throw new IllegalArgumentException("level " + asked.level() + " is above what the region of " + uri + " gives, " + writer.levelMax());
+            throw new IllegalArgumentException(
+                "level " + asked.level() + " is above what the region of " + uri + " gives, " + writer.levelMax());
         }
         final WriterOptions wanted = isRaised ? asked : asked.withLevel(level);
         if (isRaised || !file.isInPlace() || references == suspended && !serves(wanted)) {
@@ -172,7 +180,8 @@ final class Target implements TargetMXBean {
     }
 
     private boolean serves(final WriterOptions wanted) {
-        return wanted.equals(options) && lastFailure != Result.FENCED && lastFailure != Result.CLOSED && file.isInPlace();
+        return wanted.equals(options) && lastFailure != Result.FENCED && lastFailure != Result.CLOSED
+            && file.isInPlace();
     }
 
     /** With what the new configuration asks for; with the former when that cannot be had. Appends wait meanwhile. */
@@ -226,13 +235,14 @@ final class Target implements TargetMXBean {
     // ---------------------------------------------------------------- appending
 
     /**
-     * Appends one record and waits until it is at the level; before it, the record of a gap when there is one. Full: tries both again until
-     * waitNanos have passed since the call.
+     * Appends one record and waits until it is at the level; before it, the record of a gap when there is one. Full:
+     * tries both again until waitNanos have passed since the call.
      *
      * @param criticality of the event, by which a route's legs choose
      * @param deadlineNanos for the level to be reached, once there was room
      */
-    Result append(final byte[] data, final int classId, final int criticality, final Scratch scratch, final GapRecord gap, final int gapClass,
+    Result append(final byte[] data, final int classId, final int criticality, final Scratch scratch,
+        final GapRecord gap, final int gapClass,
         final long waitNanos, final long deadlineNanos) {
         final long end = System.nanoTime() + waitNanos;
         Result result = closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
@@ -265,7 +275,8 @@ final class Target implements TargetMXBean {
     }
 
     /** With a doubt: notes there what was UNKNOWN. */
-    private Result once(final byte[] data, final int classId, final int criticality, final Scratch scratch, final long deadlineNanos, final Doubt doubt) {
+    private Result once(final byte[] data, final int classId, final int criticality, final Scratch scratch,
+        final long deadlineNanos, final Doubt doubt) {
         RecordSink current = writer;
         while (true) {
             if (current == null) {
@@ -274,8 +285,8 @@ final class Target implements TargetMXBean {
             if (isGone) {
                 return Result.NOT_FOUND;
             }
-            final Result result =
-                current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, criticality, deadlineNanos, scratch.position);
+            final Result result = current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen,
+                criticality, deadlineNanos, scratch.position);
             if (result == Result.UNKNOWN) {
                 if (doubt != null) {
                     doubt.note(current, scratch.position);
@@ -336,8 +347,8 @@ final class Target implements TargetMXBean {
      * Appends a record that tells of the gap, if there is one; does not wait for room.
      *
      * @param end in System.nanoTime: how long to wait for another thread that is just doing the same
-     * @return OK: there is no gap any more. FULL also when the other thread was not done by the end, and when the gap's record may or may not be in
-     *     the ring: the event behind it is not
+     * @return OK: there is no gap any more. FULL also when the other thread was not done by the end, and when the gap's
+     * record may or may not be in the ring: the event behind it is not
      */
     Result closeGap(final GapRecord record, final int classId, final long end, final long deadlineNanos) {
         final Result result = hasGap() ? gapLog.flush(new GapSink(record, classId, deadlineNanos), end) : Result.OK;

@@ -46,7 +46,8 @@ public interface TargetMXBean {
     long getFailedCount();
 
     /**
-     * Appends, of events and gaps, whose acknowledgement did not come before the deadline. What became of each was then asked for once more.
+     * Appends, of events and gaps, whose acknowledgement did not come before the deadline. What became of each was then
+     * asked for once more.
      *
      * @return since the ring was opened
      */

@@ -4,8 +4,9 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.UnsynchronizedAppenderBase;
 
 /**
- * What a Java that is too old finds under the appender's name: in the jar the appender itself is of the classes for Java 22. Without this
- * one Logback would print a status and go on without the appender, and no event would be recorded.
+ * What a Java that is too old finds under the appender's name: in the jar the appender itself is of the classes for
+ * Java 22. Without this one Logback would print a status and go on without the appender, and no event would be
+ * recorded.
  */
 public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent> {
     /** Made by Logback's configurator. */
@@ -22,7 +23,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         if (Runtime.version().feature() >= 22) {
             return "the classes for Java 22 are not seen: the jar was unpacked, or packed into another one whose manifest lacks Multi-Release: true";
         }
-        return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in " + System.getProperty("java.home");
+        return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in "
+            + System.getProperty("java.home");
     }
 
     @Override

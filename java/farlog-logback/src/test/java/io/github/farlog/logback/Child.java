@@ -19,11 +19,14 @@ final class Child {
         return command(xml, classPath(), main, arguments);
     }
 
-    static ProcessBuilder command(final Path xml, final String classPath, final Class<?> main, final String... arguments) {
-        final List<String> words = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx64m",
-            "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "--enable-native-access=ALL-UNNAMED", "-cp",
-            classPath, "-Dlogback.configurationFile=" + xml,
-            "-Dfarlog.library.path=" + System.getProperty("farlog.library.path")));
+    static ProcessBuilder command(final Path xml, final String classPath, final Class<?> main,
+        final String... arguments) {
+        final List<String> words = new ArrayList<>(
+            List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx64m",
+                "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto",
+                "--enable-native-access=ALL-UNNAMED", "-cp",
+                classPath, "-Dlogback.configurationFile=" + xml,
+                "-Dfarlog.library.path=" + System.getProperty("farlog.library.path")));
         words.add(main.getName());
         words.addAll(List.of(arguments));
         return new ProcessBuilder(words);
@@ -34,13 +37,15 @@ final class Child {
         final List<String> elements = new ArrayList<>();
         for (final String element : classPath().split(File.pathSeparator)) {
             final Path path = Path.of(element);
-            elements.add(Files.isDirectory(path) ? pack(path, folder.resolve("classes-" + elements.size() + ".jar")) : element);
+            elements.add(
+                Files.isDirectory(path) ? pack(path, folder.resolve("classes-" + elements.size() + ".jar")) : element);
         }
         return String.join(File.pathSeparator, elements);
     }
 
     private static String pack(final Path folder, final Path jar) throws IOException {
-        try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(jar)); Stream<Path> files = Files.walk(folder)) {
+        try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(jar));
+            Stream<Path> files = Files.walk(folder)) {
             for (final Path file : (Iterable<Path>) files.filter(Files::isRegularFile)::iterator) {
                 out.putNextEntry(new JarEntry(folder.relativize(file).toString()));
                 Files.copy(file, out);

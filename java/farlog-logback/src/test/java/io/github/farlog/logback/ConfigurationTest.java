@@ -44,9 +44,10 @@ class ConfigurationTest {
     })
     void shouldFailAtStartWhen(final String inside, final String expected) {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
-            final FarlogConfigurationError thrown =
-                assertThrows(FarlogConfigurationError.class, () -> test.configure(TestContext.xml(ring, inside)));
-            assertTrue(thrown.getMessage().contains("[FARLOG]") && thrown.getMessage().contains(expected), thrown.getMessage());
+            final FarlogConfigurationError thrown = assertThrows(FarlogConfigurationError.class,
+                () -> test.configure(TestContext.xml(ring, inside)));
+            assertTrue(thrown.getMessage().contains("[FARLOG]") && thrown.getMessage().contains(expected),
+                thrown.getMessage());
             assertEquals(thrown.getMessage(), test.errors().get(0));
         }
     }
@@ -68,9 +69,10 @@ class ConfigurationTest {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
             final String xml = TestContext.xml(ring, inside);
             final String own = xml.substring(xml.lastIndexOf("<encoder>"), xml.indexOf("</appender>"));
-            final FarlogConfigurationError thrown =
-                assertThrows(FarlogConfigurationError.class, () -> test.configure(xml.replace(own, "")));
-            assertTrue(thrown.getMessage().startsWith("Appender [FARLOG]: ") && thrown.getMessage().contains(expected), thrown.getMessage());
+            final FarlogConfigurationError thrown = assertThrows(FarlogConfigurationError.class,
+                () -> test.configure(xml.replace(own, "")));
+            assertTrue(thrown.getMessage().startsWith("Appender [FARLOG]: ") && thrown.getMessage().contains(expected),
+                thrown.getMessage());
         }
     }
 
@@ -98,17 +100,20 @@ class ConfigurationTest {
     void shouldFailAtStartWhenUriIsMissing() {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
             final String xml = TestContext.xml(ring, "").replaceAll("<uri>.*</uri>", "");
-            assertTrue(assertThrows(FarlogConfigurationError.class, () -> test.configure(xml)).getMessage().contains("uri is missing"));
+            assertTrue(assertThrows(FarlogConfigurationError.class, () -> test.configure(xml)).getMessage()
+                .contains("uri is missing"));
         }
     }
 
     @Test
     void shouldFailAtStartWhenAnotherHoldsTheRing() throws FarlogException {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext();
-            SharedWriter other = SharedWriter.open(ring.uri, WriterOptions.defaults().withLevel(io.github.farlog.client.Level.VISIBLE))) {
-            final FarlogConfigurationError thrown =
-                assertThrows(FarlogConfigurationError.class, () -> test.configure(TestContext.xml(ring, "")));
-            assertTrue(thrown.getMessage().contains(ring.uri) || thrown.getMessage().contains(ring.path.toString()), thrown.getMessage());
+            SharedWriter other = SharedWriter.open(ring.uri,
+                WriterOptions.defaults().withLevel(io.github.farlog.client.Level.VISIBLE))) {
+            final FarlogConfigurationError thrown = assertThrows(FarlogConfigurationError.class,
+                () -> test.configure(TestContext.xml(ring, "")));
+            assertTrue(thrown.getMessage().contains(ring.uri) || thrown.getMessage().contains(ring.path.toString()),
+                thrown.getMessage());
             assertFalse(other.contract().kind().isEmpty());
         }
     }
@@ -117,7 +122,8 @@ class ConfigurationTest {
     @ParameterizedTest
     @CsvSource({"posted,visible", "visible,posted"})
     void shouldServeTwoLevelsOfOneRingByTheHigher(final String one, final String other) {
-        try (TestRing ring = new TestRing(1 << 20); TestContext first = TestContext.of(TestContext.xml(ring, "<level>" + one + "</level>"));
+        try (TestRing ring = new TestRing(1 << 20);
+            TestContext first = TestContext.of(TestContext.xml(ring, "<level>" + one + "</level>"));
             TestContext second = TestContext.of(TestContext.xml(ring, "<level>" + other + "</level>"))) {
             assertEquals(java.util.List.of("VISIBLE"), Target.all().stream().map(Target::getLevel).toList());
             first.logger("x").info("one");
@@ -141,7 +147,8 @@ class ConfigurationTest {
     /** Logback passes nothing on of it. */
     @Test
     void shouldTakeAnEmptyElementForNone() {
-        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, "<classId>7</classId><classId/><policy></policy>"))) {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext
+            .of(TestContext.xml(ring, "<classId>7</classId><classId/><policy></policy>"))) {
             test.logger("x").info("one");
             assertEquals(7, ring.drain().getFirst().classId());
         }
@@ -168,7 +175,8 @@ class ConfigurationTest {
         try (TestRing ring = new TestRing(1 << 20)) {
             Files.writeString(xml, TestContext.xml(ring, "<policy>maybe</policy>"));
             final Path output = folder.resolve("output");
-            final Process child = Child.command(xml, Application.class).redirectErrorStream(true).redirectOutput(output.toFile()).start();
+            final Process child = Child.command(xml, Application.class).redirectErrorStream(true)
+                .redirectOutput(output.toFile()).start();
             assertNotEquals(0, child.waitFor());
             final String text = Files.readString(output);
             assertTrue(text.contains("FarlogConfigurationError: Appender [FARLOG]: policy \"maybe\""), text);

@@ -22,9 +22,9 @@ import org.slf4j.helpers.BasicMarkerFactory;
 /** The numbers that an appender tells, and the bytes that it does not allocate. */
 class CountersTest {
     /**
-     * Ten times as many as are measured. Each method that turns out to be hot is compiled at the request of the thread that calls it, and
-     * there the JVM looks up the classes in its signature by name: two strings for a class, and with some hundred bytes a method that was
-     * all that a shorter warm-up let through.
+     * Ten times as many as are measured. Each method that turns out to be hot is compiled at the request of the thread
+     * that calls it, and there the JVM looks up the classes in its signature by name: two strings for a class, and with
+     * some hundred bytes a method that was all that a shorter warm-up let through.
      */
     private static final int WARM_UP_ROUNDS = 10;
     private static final int MEASURED = 20_000;
@@ -32,12 +32,16 @@ class CountersTest {
     @Test
     void shouldTellCountersByJmx() throws JMException {
         final MBeanServer server = ManagementFactory.getPlatformMBeanServer();
-        try (TestRing ring = new TestRing(1 << 20, 4096); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
-            final ObjectName name = new ObjectName("io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(ring.uri));
+        try (TestRing ring = new TestRing(1 << 20, 4096);
+            TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final ObjectName name = new ObjectName(
+                "io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(ring.uri));
             test.logger("x").info("12345");
             assertThrows(FarlogAppendException.class, () -> test.logger("x").info("x".repeat(5000)));
-            final Map<String, Object> expected = Map.of("Uri", ring.uri, "Level", "VISIBLE", "AppendedCount", 1L, "AppendedBytes", 5L,
-                "FailedCount", 1L, "RefusedCount", 1L, "UnknownCount", 0L, "DroppedCount", 0L, "LastFailure", "TOO_LARGE", "Pressure", 0);
+            final Map<String, Object> expected = Map.of("Uri", ring.uri, "Level", "VISIBLE", "AppendedCount", 1L,
+                "AppendedBytes", 5L,
+                "FailedCount", 1L, "RefusedCount", 1L, "UnknownCount", 0L, "DroppedCount", 0L, "LastFailure",
+                "TOO_LARGE", "Pressure", 0);
             for (final Map.Entry<String, Object> attribute : expected.entrySet()) {
                 assertEquals(attribute.getValue(), server.getAttribute(name, attribute.getKey()), attribute.getKey());
             }
@@ -52,7 +56,8 @@ class CountersTest {
         System.setProperty("farlog.jmx", "false");
         try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             test.logger("x").info("12345");
-            final ObjectName name = new ObjectName("io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(ring.uri));
+            final ObjectName name = new ObjectName(
+                "io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(ring.uri));
             assertFalse(ManagementFactory.getPlatformMBeanServer().isRegistered(name));
         } finally {
             System.clearProperty("farlog.jmx");
@@ -66,7 +71,8 @@ class CountersTest {
             new FarlogMeterBinder().bindTo(registry);
             test.logger("x").info("12345");
             assertEquals(1, registry.get("farlog.logback.appended").tag("uri", ring.uri).functionCounter().count());
-            assertEquals(5, registry.get("farlog.logback.appended.bytes").tag("uri", ring.uri).functionCounter().count());
+            assertEquals(5,
+                registry.get("farlog.logback.appended.bytes").tag("uri", ring.uri).functionCounter().count());
             assertTrue(registry.get("farlog.logback.lag").tag("uri", ring.uri).gauge().value() > 0);
         }
     }
@@ -91,7 +97,9 @@ class CountersTest {
         }
     }
 
-    /** Everything but the encoder: filter chain, class by pair, marker and level, key from the MDC, append, counters. */
+    /**
+     * Everything but the encoder: filter chain, class by pair, marker and level, key from the MDC, append, counters.
+     */
     @Test
     void shouldAllocateNothingOfItsOwnForAnEvent() {
         final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
@@ -101,7 +109,8 @@ class CountersTest {
             .replaceAll("<pattern>.*</pattern>", ""))) {
             final Logger logger = test.logger("x");
             final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
-            final LoggingEvent event = new LoggingEvent("x", logger, ch.qos.logback.classic.Level.ERROR, "order", null, null);
+            final LoggingEvent event = new LoggingEvent("x", logger, ch.qos.logback.classic.Level.ERROR, "order", null,
+                null);
             event.addMarker(new BasicMarkerFactory().getMarker("OTHER"));
             event.setMDCPropertyMap(Map.of("ClOrdID", "ORDER-\u20ac-123456"));
             for (int round = 0; round < WARM_UP_ROUNDS; round++) {

@@ -20,8 +20,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Applications that end as they are asked to, in no haste, while ten threads log on: counted as {@link KillTest} does, every event whose call
- * returned is in the ring, whoever stops the context meanwhile.
+ * Applications that end as they are asked to, in no haste, while ten threads log on: counted as {@link KillTest} does,
+ * every event whose call returned is in the ring, whoever stops the context meanwhile.
  */
 class EndTest {
     private static final int THREADS = 10;
@@ -36,7 +36,8 @@ class EndTest {
             final Logger logger = LoggerFactory.getLogger("orders");
             Runtime.getRuntime().addShutdownHook(new Thread(() -> sleep(HOOK_MILLIS)));
             if (arguments[1].equals("application")) { // as Spring Boot does
-                Runtime.getRuntime().addShutdownHook(new Thread(((LoggerContext) LoggerFactory.getILoggerFactory())::stop));
+                Runtime.getRuntime()
+                    .addShutdownHook(new Thread(((LoggerContext) LoggerFactory.getILoggerFactory())::stop));
             }
             for (int t = 0; t < THREADS; t++) {
                 final int thread = t;
@@ -78,15 +79,18 @@ class EndTest {
 
     @ParameterizedTest
     @CsvSource({"nobody,signal", "logback,signal", "logback,exit", "application,signal"})
-    void shouldHaveEveryEventWhoseCallReturnedWhenTheProcessEnds(final String who, final String how, @TempDir final Path folder)
+    void shouldHaveEveryEventWhoseCallReturnedWhenTheProcessEnds(final String who, final String how,
+        @TempDir final Path folder)
         throws Exception {
         try (TestRing ring = new TestRing(64 << 20)) {
             final String hook = who.equals("logback") ? "<configuration><shutdownHook/>" : "<configuration>";
-            final Path xml = Files.writeString(folder.resolve("logback.xml"), TestContext.xml(ring, "").replace("<configuration>", hook));
+            final Path xml = Files.writeString(folder.resolve("logback.xml"),
+                TestContext.xml(ring, "").replace("<configuration>", hook));
             final Path notes = folder.resolve("notes");
             final MappedByteBuffer returned = KillTest.map(notes, THREADS);
             final Path output = folder.resolve("output");
-            final Process process = Child.command(xml, Application.class, notes.toString(), who, how).redirectErrorStream(true)
+            final Process process = Child.command(xml, Application.class, notes.toString(), who, how)
+                .redirectErrorStream(true)
                 .redirectOutput(output.toFile()).start();
             final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
             while (KillTest.sum(returned, THREADS) < 20 * THREADS) {
@@ -99,7 +103,8 @@ class EndTest {
             }
             assertEquals(how.equals("signal") ? TERM : 0, process.waitFor(), () -> KillTest.read(output));
             final long events = KillTest.check(ring, "run", returned, THREADS);
-            assertTrue(events > before + 10 * THREADS, () -> "hardly a thread logged while the process ended: " + before + ", " + events);
+            assertTrue(events > before + 10 * THREADS,
+                () -> "hardly a thread logged while the process ended: " + before + ", " + events);
             assertFalse(KillTest.read(output).contains("Exception"), () -> KillTest.read(output));
         }
     }
@@ -107,9 +112,11 @@ class EndTest {
     @Test
     void shouldTellAGapWhenTheProcessEnds(@TempDir final Path folder) throws IOException, InterruptedException {
         try (TestRing ring = new TestRing(1 << 20)) {
-            final Path xml = Files.writeString(folder.resolve("logback.xml"), TestContext.xml(ring, "<policy>dropAndGap</policy>"));
+            final Path xml = Files.writeString(folder.resolve("logback.xml"),
+                TestContext.xml(ring, "<policy>dropAndGap</policy>"));
             final Path output = folder.resolve("output");
-            final Process process = Child.command(xml, Dropping.class).redirectErrorStream(true).redirectOutput(output.toFile()).start();
+            final Process process = Child.command(xml, Dropping.class).redirectErrorStream(true)
+                .redirectOutput(output.toFile()).start();
             final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
             while (!KillTest.read(output).contains("dropped")) {
                 assertTrue(process.isAlive() && System.nanoTime() < end, () -> KillTest.read(output));

@@ -68,7 +68,9 @@ class FarlogAppenderTest {
             """.formatted(ring.uri))) {
             test.logger("x").info("fill {}", 5);
             final String text = ring.texts().get(0);
-            assertTrue(text.startsWith("{") && text.contains("\"message\":\"fill {}\"") && text.contains("\"level\":\"INFO\""), text);
+            assertTrue(
+                text.startsWith("{") && text.contains("\"message\":\"fill {}\"") && text.contains("\"level\":\"INFO\""),
+                text);
         }
     }
 
@@ -90,18 +92,21 @@ class FarlogAppenderTest {
             logger.info(outer, "nested");
             logger.error("level");
             logger.error(markers.getMarker("ORDER"), "marker before level");
-            logger.atInfo().addMarker(markers.getMarker("ORDER")).addKeyValue("event", "cancel").log("pair before marker");
+            logger.atInfo().addMarker(markers.getMarker("ORDER")).addKeyValue("event", "cancel")
+                .log("pair before marker");
             logger.atInfo().addKeyValue("class", 300).log("number");
             logger.atInfo().addKeyValue("class", "65535").log("digits");
             logger.atInfo().addKeyValue("class", 65536).log("no class");
-            assertEquals(List.of(1, 10, 11, 2, 10, 12, 300, 65535, 1), ring.records().stream().map(TestRing.Record::classId).toList());
+            assertEquals(List.of(1, 10, 11, 2, 10, 12, 300, 65535, 1),
+                ring.records().stream().map(TestRing.Record::classId).toList());
         }
     }
 
     @Test
     void shouldGiveKeyFromMdcThenFromPair() {
         try (TestRing ring = new TestRing(1 << 20);
-            TestContext test = TestContext.of(TestContext.xml(ring, "<keyMdc>ClOrdID</keyMdc><keyPair>order</keyPair>"))) {
+            TestContext test = TestContext
+                .of(TestContext.xml(ring, "<keyMdc>ClOrdID</keyMdc><keyPair>order</keyPair>"))) {
             final Logger logger = test.logger("x");
             logger.info("none");
             test.mdc.put("ClOrdID", "A-17");
@@ -118,7 +123,8 @@ class FarlogAppenderTest {
 
     @Test
     void shouldTakeMessageOfOneMebibyteAndWideCharacters() {
-        try (TestRing ring = new TestRing(16 << 20, 3 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+        try (TestRing ring = new TestRing(16 << 20, 3 << 20);
+            TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             final String big = "0123456789abcdef".repeat(1 << 16);
             final String wide = "\ud83d\ude80 \u65e5\u672c\u8a9e \u0439 \u00e9 \ud840\udc00";
             test.logger("x").info(big);
@@ -130,9 +136,10 @@ class FarlogAppenderTest {
 
     @Test
     void shouldRefuseRecordLongerThanTheRingTakes() {
-        try (TestRing ring = new TestRing(1 << 20, 4096); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
-            final FarlogAppendException thrown =
-                assertThrows(FarlogAppendException.class, () -> test.logger("x").info("x".repeat(5000)));
+        try (TestRing ring = new TestRing(1 << 20, 4096);
+            TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final FarlogAppendException thrown = assertThrows(FarlogAppendException.class,
+                () -> test.logger("x").info("x".repeat(5000)));
             assertEquals(Result.TOO_LARGE, thrown.result());
             test.logger("x").info("next");
             assertEquals(List.of("next"), ring.texts());
@@ -149,7 +156,8 @@ class FarlogAppenderTest {
             test.context.stop();
             assertFalse(Ring.inspect(ring.uri).writerHeld());
             logger.info("after: Logback has taken the appender away");
-            final ILoggingEvent late = new LoggingEvent("x", logger, ch.qos.logback.classic.Level.INFO, "late", null, null);
+            final ILoggingEvent late = new LoggingEvent("x", logger, ch.qos.logback.classic.Level.INFO, "late", null,
+                null);
             assertThrows(FarlogAppendException.class, () -> appender.doAppend(late));
             assertEquals(List.of("before"), ring.texts());
         }
@@ -206,7 +214,8 @@ class FarlogAppenderTest {
     void shouldRunTheExampleOfTheReadme() throws IOException {
         final String readme = Files.readString(Path.of("README.md"));
         final int start = readme.indexOf("<configuration>");
-        final String xml = readme.substring(start, readme.indexOf("</configuration>", start) + "</configuration>".length());
+        final String xml = readme.substring(start,
+            readme.indexOf("</configuration>", start) + "</configuration>".length());
         try (TestRing ring = new TestRing(1 << 20)) {
             final String here = xml.replace("mem:/dev/shm/orders.ring", ring.uri);
             assertFalse(Objects.equals(here, xml));

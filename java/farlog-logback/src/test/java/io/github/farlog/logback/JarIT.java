@@ -24,7 +24,10 @@ import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The jar as an application has it: the appender on a Java that is new enough, and on an older one an error in its place. */
+/**
+ * The jar as an application has it: the appender on a Java that is new enough, and on an older one an error in its
+ * place.
+ */
 class JarIT {
     private static final Path JAR = Path.of(System.getProperty("farlog.jar"));
     private static final String APPENDER = "io/github/farlog/logback/FarlogAppender.class";
@@ -58,7 +61,8 @@ class JarIT {
     @Test
     void shouldRecordWhenJavaIsNewEnough(@TempDir final Path folder) throws Exception {
         try (TestRing ring = new TestRing(1 << 20)) {
-            final String text = run(JAR, folder, Path.of(System.getProperty("java.home")), TestContext.xml(ring, ""), 0);
+            final String text = run(JAR, folder, Path.of(System.getProperty("java.home")), TestContext.xml(ring, ""),
+                0);
             assertEquals("went on", text.strip());
             assertEquals(List.of("buy 100"), ring.texts());
         }
@@ -70,7 +74,8 @@ class JarIT {
         assumeTrue(old.isPresent(), "no JDK of 11 to 21 in /usr/lib/jvm; install openjdk-17-jre-headless");
         try (TestRing ring = new TestRing(1 << 20)) {
             final String text = run(JAR, folder, old.get(), TestContext.xml(ring, ""), 1);
-            assertTrue(Pattern.compile("Appender \\[FARLOG\\]: farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
+            assertTrue(Pattern.compile(
+                "Appender \\[FARLOG\\]: farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
                 Pattern.MULTILINE).matcher(text).find(), text);
         }
     }
@@ -81,13 +86,17 @@ class JarIT {
         final Path repacked = folder.resolve("repacked.jar");
         try (TestRing ring = new TestRing(1 << 20); JarFile jar = new JarFile(JAR.toFile())) {
             try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(repacked))) {
-                for (final JarEntry entry : (Iterable<JarEntry>) jar.stream().filter(each -> !each.getName().endsWith("MANIFEST.MF"))::iterator) {
+                for (final JarEntry entry : (Iterable<JarEntry>) jar.stream()
+                    .filter(each -> !each.getName().endsWith("MANIFEST.MF"))::iterator) {
                     out.putNextEntry(new JarEntry(entry.getName()));
                     jar.getInputStream(entry).transferTo(out);
                 }
             }
-            final String text = run(repacked, folder, Path.of(System.getProperty("java.home")), TestContext.xml(ring, ""), 1);
-            assertTrue(text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"), text);
+            final String text = run(repacked, folder, Path.of(System.getProperty("java.home")),
+                TestContext.xml(ring, ""), 1);
+            assertTrue(
+                text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"),
+                text);
         }
     }
 
@@ -96,7 +105,8 @@ class JarIT {
             return homes.filter(home -> {
                 try {
                     final Matcher version = VERSION.matcher(Files.readString(home.resolve("release")));
-                    return Files.isExecutable(home.resolve("bin/java")) && version.find() && Integer.parseInt(version.group(1)) >= 11
+                    return Files.isExecutable(home.resolve("bin/java")) && version.find()
+                        && Integer.parseInt(version.group(1)) >= 11
                         && Integer.parseInt(version.group(1)) < 22;
                 } catch (final IOException e) {
                     return false;
@@ -105,7 +115,8 @@ class JarIT {
         }
     }
 
-    private static String run(final Path jar, final Path folder, final Path home, final String xml, final int expected) throws Exception {
+    private static String run(final Path jar, final Path folder, final Path home, final String xml, final int expected)
+        throws Exception {
         Files.writeString(folder.resolve("logback.xml"), xml);
         Files.writeString(folder.resolve("Main.java"), MAIN);
         final List<String> path = new ArrayList<>(List.of(jar.toString(), folder.toString()));
@@ -115,8 +126,10 @@ class JarIT {
             }
         }
         final String classPath = String.join(File.pathSeparator, path);
-        assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, "--release", "11", "-proc:none", "-cp", classPath, "-d",
-            folder.toString(), folder.resolve("Main.java").toString()));
+        assertEquals(0,
+            ToolProvider.getSystemJavaCompiler().run(null, null, null, "--release", "11", "-proc:none", "-cp",
+                classPath, "-d",
+                folder.toString(), folder.resolve("Main.java").toString()));
         final List<String> words = new ArrayList<>(List.of(home.resolve("bin/java").toString()));
         if (expected == 0) {
             words.add("--enable-native-access=ALL-UNNAMED");
@@ -124,7 +137,8 @@ class JarIT {
         }
         words.addAll(List.of("-cp", classPath, "-Dlogback.configurationFile=" + folder.resolve("logback.xml"), "Main"));
         final Path out = folder.resolve("out.txt");
-        final Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(out.toFile()).start();
+        final Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(out.toFile())
+            .start();
         assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still runs");
         final String text = Files.readString(out, StandardCharsets.UTF_8);
         assertEquals(expected, process.exitValue(), text);

@@ -19,15 +19,17 @@ import java.util.Random;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
 
 /**
- * Kills applications with SIGKILL at random moments, a hundred and more in all. Each logs from several threads by a real logback.xml, and
- * notes in shared memory, which outlives it, how many calls of each thread have returned. Afterwards every one of those events is in the
- * ring, and each thread's events, returned or not, are there in order without one missing before another. One ring serves all
- * applications of a lane: each recovers what the one before it left.
+ * Kills applications with SIGKILL at random moments, a hundred and more in all. Each logs from several threads by a
+ * real logback.xml, and notes in shared memory, which outlives it, how many calls of each thread have returned.
+ * Afterwards every one of those events is in the ring, and each thread's events, returned or not, are there in order
+ * without one missing before another. One ring serves all applications of a lane: each recovers what the one before it
+ * left.
  */
 class KillTest {
     private static final int KILLS = Integer.getInteger("farlog.kills", 40);
@@ -63,7 +65,8 @@ class KillTest {
     /** Where an application notes how many calls of each thread have returned. */
     static MappedByteBuffer map(final Path path, final int threadCount) throws IOException {
         try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "rw")) {
-            final MappedByteBuffer buffer = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, (long) threadCount * SLOT);
+            final MappedByteBuffer buffer = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0,
+                (long) threadCount * SLOT);
             buffer.order(ByteOrder.nativeOrder());
             return buffer;
         }
@@ -96,7 +99,8 @@ class KillTest {
 
         @Override
         public void run() {
-            final Path notes = Path.of("/dev/shm", "farlog-logback-" + ProcessHandle.current().pid() + "-notes-" + number);
+            final Path notes = Path.of("/dev/shm",
+                "farlog-logback-" + ProcessHandle.current().pid() + "-notes-" + number);
             try (TestRing ring = new TestRing(64 << 20)) {
                 final Path xml = folder.resolve("logback-" + number + ".xml");
                 Files.writeString(xml, TestContext.xml(ring, ""));
@@ -115,7 +119,8 @@ class KillTest {
             Files.deleteIfExists(notes);
             final MappedByteBuffer returned = map(notes, THREADS);
             final Path output = folder.resolve("output-" + number);
-            final Process child = child(xml, folder, classPath, notes.toString(), run).redirectErrorStream(true).redirectOutput(output.toFile())
+            final Process child = child(xml, folder, classPath, notes.toString(), run).redirectErrorStream(true)
+                .redirectOutput(output.toFile())
                 .start();
             final int least = random.nextInt(1500);
             final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
@@ -132,7 +137,10 @@ class KillTest {
         }
     }
 
-    /** Drains the ring. Gives how many events were there, after it has found every one whose call returned, in the order of its thread. */
+    /**
+     * Drains the ring. Gives how many events were there, after it has found every one whose call returned, in the order
+     * of its thread.
+     */
     static long check(final TestRing ring, final String run, final ByteBuffer returned, final int threadCount) {
         final Map<Integer, Integer> next = new HashMap<>();
         long events = 0;
@@ -154,7 +162,8 @@ class KillTest {
         return events;
     }
 
-    private static ProcessBuilder child(final Path xml, final Path folder, final String classPath, final String... arguments) {
+    private static ProcessBuilder child(final Path xml, final Path folder, final String classPath,
+        final String... arguments) {
         final ProcessBuilder builder = Child.command(xml, classPath, Application.class, arguments);
         builder.command().add(1, "-XX:SharedArchiveFile=" + folder.resolve("classes.jsa"));
         builder.command().add(2, "-Xlog:disable");
@@ -170,7 +179,8 @@ class KillTest {
     }
 
     @Test
-    void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilled(@TempDir final Path folder) throws IOException, InterruptedException {
+    void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilled(@TempDir final Path folder)
+        throws IOException, InterruptedException {
         final long seed = Long.getLong("farlog.seed", System.nanoTime());
         System.out.println("kill: seed " + seed + " (repeat with -Dfarlog.seed=" + seed + ")");
         final String classPath = Child.packedClassPath(folder);
@@ -203,9 +213,14 @@ class KillTest {
         assertTrue(kills > 0 && events >= 100L * kills, () -> "too few events to tell anything: " + events);
     }
 
-    /** The same with ten threads after so many events that the code is compiled as it stays: the test above kills what is still interpreted. */
+    /**
+     * The same with ten threads after so many events that the code is compiled as it stays: the test above kills what
+     * is still interpreted.
+     */
     @Test
-    void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilledInItsStride(@TempDir final Path folder) throws IOException, InterruptedException {
+    @Tag("once")
+    void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilledInItsStride(@TempDir final Path folder)
+        throws IOException, InterruptedException {
         final int threadCount = 10;
         try (TestRing ring = new TestRing(512 << 20)) {
             final Path xml = Files.writeString(folder.resolve("logback.xml"), TestContext.xml(ring, ""));
@@ -213,8 +228,8 @@ class KillTest {
                 final Path notes = folder.resolve("notes-" + kill);
                 final Path output = folder.resolve("output-" + kill);
                 final MappedByteBuffer returned = map(notes, threadCount);
-                final ProcessBuilder builder =
-                    Child.command(xml, Application.class, notes.toString(), "stride-" + kill, Integer.toString(threadCount));
+                final ProcessBuilder builder = Child.command(xml, Application.class, notes.toString(), "stride-" + kill,
+                    Integer.toString(threadCount));
                 builder.command().add(builder.command().indexOf("-cp"), "-XX:TieredStopAtLevel=4");
                 final Process child = builder.redirectErrorStream(true).redirectOutput(output.toFile()).start();
                 final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);

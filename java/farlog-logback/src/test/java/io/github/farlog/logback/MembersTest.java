@@ -19,6 +19,7 @@ import javax.management.ObjectName;
 import javax.management.openmbean.CompositeData;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** A stream with three rings, two of which an acknowledgement needs; one is lost while the application logs. */
@@ -29,8 +30,10 @@ class MembersTest {
     @BeforeEach
     void format() throws Exception {
         for (int i = 0; i < 3; i++) {
-            rings.add(new TestRing(Path.of("/dev/shm", "farlog-logback-" + ProcessHandle.current().pid() + "-member-" + i + ".ring")));
-            Ring.format(rings.getLast().uri, RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
+            rings.add(new TestRing(
+                Path.of("/dev/shm", "farlog-logback-" + ProcessHandle.current().pid() + "-member-" + i + ".ring")));
+            Ring.format(rings.getLast().uri,
+                RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
         }
         uri = "members:2 " + String.join(" ", rings.stream().map(ring -> ring.uri).toList());
     }
@@ -53,14 +56,18 @@ class MembersTest {
             assertEquals(logged, rings.get(0).texts());
             assertEquals(logged, rings.get(2).texts());
             assertTrue(rings.get(1).texts().size() < logged.size());
-            assertEquals(5, registry.get("farlog.logback.member.state").tags("uri", uri, "member", "2").gauge().value());
-            assertEquals(1, registry.get("farlog.logback.member.state").tags("uri", uri, "member", "3").gauge().value());
-            assertEquals(0, registry.get("farlog.logback.member.evictions").tags("uri", uri, "member", "2").functionCounter().count());
+            assertEquals(5,
+                registry.get("farlog.logback.member.state").tags("uri", uri, "member", "2").gauge().value());
+            assertEquals(1,
+                registry.get("farlog.logback.member.state").tags("uri", uri, "member", "3").gauge().value());
+            assertEquals(0, registry.get("farlog.logback.member.evictions").tags("uri", uri, "member", "2")
+                .functionCounter().count());
             assertTrue(registry.get("farlog.logback.member.lag").tags("uri", uri, "member", "2").gauge().value() > 0);
         }
     }
 
     @Test
+    @Tag("once")
     void shouldThrowWhenTooFewMembersAreLeft() throws Exception {
         try (TestContext test = TestContext.of(configuration("1s"))) {
             final Logger logger = test.logger("orders");
@@ -77,11 +84,13 @@ class MembersTest {
     }
 
     private String configuration(final String deadline) {
-        return TestContext.xml(rings.getFirst(), "<policy>failStop</policy><deadline>" + deadline + "</deadline>").replace(rings.getFirst().uri, uri);
+        return TestContext.xml(rings.getFirst(), "<policy>failStop</policy><deadline>" + deadline + "</deadline>")
+            .replace(rings.getFirst().uri, uri);
     }
 
     /** Logs on until JMX says so. */
-    private void awaitStates(final Logger logger, final List<String> logged, final String... expected) throws Exception {
+    private void awaitStates(final Logger logger, final List<String> logged, final String... expected)
+        throws Exception {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
         List<Object> states;
         do {
@@ -95,7 +104,8 @@ class MembersTest {
     /** As an operator's console gets them. */
     private List<CompositeData> members() throws Exception {
         final ObjectName name = new ObjectName("io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(uri));
-        final List<CompositeData> members = Arrays.asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Members"));
+        final List<CompositeData> members = Arrays
+            .asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Members"));
         for (int i = 0; i < members.size(); i++) {
             assertEquals(i + 1, members.get(i).get("number"));
             MemberStatus.State.valueOf((String) members.get(i).get("state")); // throws when it is none; NONE until the writer has told

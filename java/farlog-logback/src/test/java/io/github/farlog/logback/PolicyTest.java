@@ -20,11 +20,15 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.slf4j.helpers.BasicMarkerFactory;
 
-/** What becomes of an event that the ring does not take: ring full, writer fenced; below each kind of Logback's own appenders. */
+/**
+ * What becomes of an event that the ring does not take: ring full, writer fenced; below each kind of Logback's own
+ * appenders.
+ */
 class PolicyTest {
     private static final String FAILOVER = """
         <configuration>
@@ -100,10 +104,14 @@ class PolicyTest {
         }
     }
 
-    /** A flood of refused events is a few lines, each with the count of those before it, and an exception of one line each. */
+    /**
+     * A flood of refused events is a few lines, each with the count of those before it, and an exception of one line
+     * each.
+     */
     @Test
     void shouldTellOfAFloodInAFewLines() {
-        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
+        try (TestRing ring = new TestRing(1 << 20);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
             final ch.qos.logback.classic.Logger logger = test.logger("x");
             int refused = 0;
             for (int i = 0; i < 5000 || refused == 0; i++) {
@@ -137,7 +145,8 @@ class PolicyTest {
             final Logger logger = test.logger("x");
             logger.info("before");
             Ring.fence(ring.uri, 1000);
-            assertEquals(Result.FENCED, assertThrows(FarlogAppendException.class, () -> logger.info("fenced")).result());
+            assertEquals(Result.FENCED,
+                assertThrows(FarlogAppendException.class, () -> logger.info("fenced")).result());
             assertEquals(List.of("before"), ring.texts());
         }
     }
@@ -153,7 +162,8 @@ class PolicyTest {
                 logger.info("event {} {}", i, "x".repeat(100));
                 expected.add(Integer.toString(i));
             }
-            final List<String> found = new ArrayList<>(ring.drain().stream().map(record -> number(record.text())).toList());
+            final List<String> found = new ArrayList<>(
+                ring.drain().stream().map(record -> number(record.text())).toList());
             assertFalse(found.isEmpty());
             list.list.forEach(event -> found.add(number(event.getFormattedMessage())));
             assertEquals(expected, found);
@@ -175,7 +185,8 @@ class PolicyTest {
             final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
             final ListAppender<ILoggingEvent> list = (ListAppender<ILoggingEvent>) appender.getAppender("LIST");
             Ring.fence(ring.uri, 1000);
-            assertThrows(FarlogAppendException.class, () -> logger.info(new BasicMarkerFactory().getMarker("ORDER"), "order"));
+            assertThrows(FarlogAppendException.class,
+                () -> logger.info(new BasicMarkerFactory().getMarker("ORDER"), "order"));
             logger.info("plain");
             list.stop();
             assertThrows(FarlogAppendException.class, () -> logger.info("nowhere"));
@@ -187,7 +198,8 @@ class PolicyTest {
     void shouldRefuseToStartWithAnAppenderInsideThatIsMissingOrNotStarted() {
         try (TestRing ring = new TestRing(1 << 20)) {
             final String good = FAILOVER.formatted(ring.uri);
-            assertThrows(FarlogConfigurationError.class, () -> TestContext.of(good.replace("ref=\"LIST\"", "ref=\"LOST\"")));
+            assertThrows(FarlogConfigurationError.class,
+                () -> TestContext.of(good.replace("ref=\"LIST\"", "ref=\"LOST\"")));
             final String file = "<appender name=\"LIST\" class=\"ch.qos.logback.core.FileAppender\"/>"; // without a file it does not start
             assertThrows(FarlogConfigurationError.class,
                 () -> TestContext.of(good.replaceFirst("<appender name=\"LIST\"[^>]*/>", file)));
@@ -224,6 +236,7 @@ class PolicyTest {
     }
 
     @Test
+    @Tag("once")
     void shouldWaitNoLongerThanItsTimeWhenManyThreadsFindAGap() throws InterruptedException {
         final String rules = "<classOf>marker:NOISE=1 droppable</classOf><policy>block(2s)</policy>";
         try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, rules))) {
@@ -236,7 +249,8 @@ class PolicyTest {
                 final int thread = t;
                 threads.add(Thread.ofPlatform().start(() -> {
                     final long start = System.nanoTime();
-                    assertThrows(FarlogAppendException.class, () -> logger.info("event {} {}", thread, "x".repeat(100)));
+                    assertThrows(FarlogAppendException.class,
+                        () -> logger.info("event {} {}", thread, "x".repeat(100)));
                     millis[thread] = (System.nanoTime() - start) / 1_000_000;
                 }));
             }
@@ -250,16 +264,19 @@ class PolicyTest {
     }
 
     /**
-     * A thread waits for room with a gap to be told before its event; when three quarters of its time are over another one begins to write that
-     * gap and is stuck. The time is that of the call, not of each try.
+     * A thread waits for room with a gap to be told before its event; when three quarters of its time are over another
+     * one begins to write that gap and is stuck. The time is that of the call, not of each try.
      */
     @Test
+    @Tag("once")
     void shouldWaitNoLongerThanItsTimeWhenAnotherThreadHasTheGap() throws Exception {
         final long wait = TimeUnit.SECONDS.toNanos(4);
         final long deadline = TimeUnit.SECONDS.toNanos(10);
-        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
+        try (TestRing ring = new TestRing(256 << 10);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
             fill(test.logger("x"));
-            final Target target = Target.all().stream().filter(each -> each.getUri().equals(ring.uri)).findFirst().orElseThrow();
+            final Target target = Target.all().stream().filter(each -> each.getUri().equals(ring.uri)).findFirst()
+                .orElseThrow();
             target.drop(1, Result.FULL);
             final CountDownLatch isLate = new CountDownLatch(1);
             final CountDownLatch isStuck = new CountDownLatch(1);
@@ -300,7 +317,8 @@ class PolicyTest {
     @Test
     void shouldDropCountAndTellTheGap() {
         try (TestRing ring = new TestRing(256 << 10);
-            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>dropAndGap</policy><gapClass>99</gapClass>"))) {
+            TestContext test = TestContext
+                .of(TestContext.xml(ring, "<policy>dropAndGap</policy><gapClass>99</gapClass>"))) {
             final Logger logger = test.logger("x");
             for (int i = 0; i < 2000; i++) {
                 logger.info("event {} {}", i, "x".repeat(100));
@@ -309,7 +327,8 @@ class PolicyTest {
             assertTrue(first.size() < 2000);
             logger.info("again");
             final List<TestRing.Record> second = ring.records();
-            final Matcher gap = Pattern.compile("farlog\\.gap dropped=(\\d+) unknown=0 from=(20\\S+Z) to=(20\\S+Z) cause=FULL")
+            final Matcher gap = Pattern
+                .compile("farlog\\.gap dropped=(\\d+) unknown=0 from=(20\\S+Z) to=(20\\S+Z) cause=FULL")
                 .matcher(second.get(0).text());
             assertTrue(gap.matches(), second.get(0).text());
             assertEquals(2000 - first.size(), Integer.parseInt(gap.group(1)));
@@ -334,7 +353,8 @@ class PolicyTest {
     void shouldDropTheDroppableAndThrowForTheCriticalWhateverThePolicy() {
         final BasicMarkerFactory markers = new BasicMarkerFactory();
         final String rules = "<classOf>marker:NOISE=1 droppable</classOf><classOf>marker:ORDER=2 critical</classOf>";
-        try (TestRing strict = new TestRing(256 << 10); TestContext one = TestContext.of(TestContext.xml(strict, rules));
+        try (TestRing strict = new TestRing(256 << 10);
+            TestContext one = TestContext.of(TestContext.xml(strict, rules));
             TestRing loose = new TestRing(1 << 20, 4096);
             TestContext two = TestContext.of(TestContext.xml(loose, rules + "<policy>dropAndGap</policy>"))) {
             final String big = "x".repeat(5000);
@@ -355,7 +375,8 @@ class PolicyTest {
             final String desk = ring.uri.substring(ring.uri.length() - 1);
             final String stem = ring.uri.substring(0, ring.uri.length() - 1);
             // The last sign of the URI is the desk: what the discriminator finds is part of the ring's name.
-            try (TestContext test = TestContext.of(SIFT.formatted(stem).replace("<defaultValue>a", "<defaultValue>" + desk))) {
+            try (TestContext test = TestContext
+                .of(SIFT.formatted(stem).replace("<defaultValue>a", "<defaultValue>" + desk))) {
                 final Logger logger = test.logger("x");
                 int taken = 0;
                 FarlogAppendError thrown = null;
@@ -404,7 +425,8 @@ class PolicyTest {
     @Test
     @Timeout(120)
     void shouldHoldTheQueueOfAnAsyncAppenderUntilThereIsRoom() throws InterruptedException {
-        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "block(60s)"))) {
+        try (TestRing ring = new TestRing(256 << 10);
+            TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "block(60s)"))) {
             final AsyncAppender async = (AsyncAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("ASYNC");
             final List<String> found = new ArrayList<>();
             final Thread logging = Thread.ofPlatform().start(() -> {

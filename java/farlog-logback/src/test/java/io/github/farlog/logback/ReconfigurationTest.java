@@ -33,6 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Logback takes its appenders away and makes new ones while the application logs on. */
 @Timeout(180)
 class ReconfigurationTest {
+    private static final int RESETS = Integer.getInteger("farlog.resets", 20);
     private static final int THREADS = 4;
     private static final String UNWANTED = "unwanted";
 
@@ -82,8 +83,8 @@ class ReconfigurationTest {
     private static void shouldHaveAll(final TestRing ring, final Load load) {
         assertEquals(List.of(), load.thrown);
         // In the moment in which Logback has the root's level reset, it may let an event through that nobody asked for.
-        final Map<String, Integer> found =
-            ThreadsTest.count(ring.texts().stream().filter(text -> !text.equals(UNWANTED)).toList());
+        final Map<String, Integer> found = ThreadsTest
+            .count(ring.texts().stream().filter(text -> !text.equals(UNWANTED)).toList());
         for (int t = 0; t < THREADS; t++) {
             assertEquals(load.returned.get(t), found.get(Integer.toString(t)), "thread " + t);
         }
@@ -95,29 +96,29 @@ class ReconfigurationTest {
             final int epoch = Ring.inspect(ring.uri).writerEpoch();
             final Load load = new Load(test.logger("a.b"));
             try (load) {
-                for (int i = 0; i < 20; i++) {
+                for (int i = 0; i < RESETS; i++) {
                     test.reconfigure(TestContext.xml(ring, "<classId>" + i + "</classId>"));
                 }
             }
             test.logger("a.b").info("last 0");
             shouldHaveAll(ring, load);
             assertEquals(epoch, Ring.inspect(ring.uri).writerEpoch(), "the same writer all along");
-            assertTrue(ring.records().stream().anyMatch(record -> record.classId() == 19));
+            assertTrue(ring.records().stream().anyMatch(record -> record.classId() == RESETS - 1));
             assertEquals(List.of(), test.errors());
         }
     }
 
     /**
-     * Logback's watcher may see another change while the last one is being put in place: the new configuration has begun to watch before it
-     * was done. A thread that logs at the wrong moment then has Logback copy an empty list of appenders, and all threads lose what they log
-     * until it changes again.
+     * Logback's watcher may see another change while the last one is being put in place: the new configuration has
+     * begun to watch before it was done. A thread that logs at the wrong moment then has Logback copy an empty list of
+     * appenders, and all threads lose what they log until it changes again.
      */
     @Test
     void shouldLoseNothingWhenItIsResetBeforeTheLastResetIsOver() throws Exception {
         try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             final Load load = new Load(test.logger("a.b"));
             try (load) {
-                for (int i = 0; i < 10; i++) {
+                for (int i = 0; i < RESETS / 2; i++) {
                     final String xml = TestContext.xml(ring, "<classId>" + i + "</classId>");
                     final Thread first = Thread.ofPlatform().start(() -> test.reconfigure(xml));
                     awaitEnding(first);
@@ -157,19 +158,23 @@ class ReconfigurationTest {
     private static String two(final TestRing ring) {
         final String one = TestContext.xml(ring, "<classId>1</classId>");
         final String element = one.substring(one.indexOf("<appender "), one.indexOf("<root"));
-        return one.replace("<root level=\"info\">", element.replace("FARLOG", "OTHER").replace("<classId>1", "<classId>2")
-            + "<root level=\"info\">").replace("</root>", "<appender-ref ref=\"OTHER\"/></root>");
+        return one
+            .replace("<root level=\"info\">", element.replace("FARLOG", "OTHER").replace("<classId>1", "<classId>2")
+                + "<root level=\"info\">")
+            .replace("</root>", "<appender-ref ref=\"OTHER\"/></root>");
     }
 
     @Test
     void shouldRecordAnEventThatIsTriedAgainAfterItFailedWhenReset() {
-        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
+        try (TestRing ring = new TestRing(256 << 10);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
             test.reconfigure(TestContext.xml(ring, "<policy>failStop</policy>"));
             final Logger logger = test.logger("x");
             final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
             LoggingEvent refused = null;
             for (int i = 0; refused == null; i++) {
-                final LoggingEvent event = new LoggingEvent("x", logger, Level.INFO, "event " + i + "x".repeat(1000), null, null);
+                final LoggingEvent event = new LoggingEvent("x", logger, Level.INFO, "event " + i + "x".repeat(1000),
+                    null, null);
                 try {
                     appender.doAppend(event);
                 } catch (final FarlogAppendException e) {
@@ -203,7 +208,8 @@ class ReconfigurationTest {
             final Load load = new Load(test.logger("x"));
             try (load) {
                 test.reconfigure(TestContext.xml(ring, "<policy>maybe</policy>"));
-                assertTrue(test.errors().get(0).contains("goes on as it was configured before"), test.errors()::toString);
+                assertTrue(test.errors().get(0).contains("goes on as it was configured before"),
+                    test.errors()::toString);
                 Thread.sleep(20);
                 test.reconfigure(TestContext.xml(ring, "<level>stored</level>"));
                 Thread.sleep(20);
@@ -240,7 +246,8 @@ class ReconfigurationTest {
             final LinkedHashSet<String> both = new LinkedHashSet<>(one.texts());
             assertTrue(both.addAll(two.texts()));
             both.remove(UNWANTED);
-            ThreadsTest.count(new ArrayList<>(both)).forEach((thread, count) -> assertEquals(load.returned.get(Integer.parseInt(thread)), count));
+            ThreadsTest.count(new ArrayList<>(both))
+                .forEach((thread, count) -> assertEquals(load.returned.get(Integer.parseInt(thread)), count));
         }
     }
 
@@ -284,7 +291,8 @@ class ReconfigurationTest {
             final Logger logger = test.logger("x");
             logger.info("before");
             Files.delete(ring.path);
-            assertTrue(firstRefusal(logger).getMessage().endsWith("NOT_FOUND: the ring's file was removed or replaced"));
+            assertTrue(
+                firstRefusal(logger).getMessage().endsWith("NOT_FOUND: the ring's file was removed or replaced"));
             test.reconfigure(TestContext.xml(ring, failing));
             assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
             Ring.format(ring.uri, RingOptions.defaults().withSizeBytes(1 << 20));

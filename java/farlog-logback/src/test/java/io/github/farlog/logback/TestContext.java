@@ -61,7 +61,8 @@ final class TestContext implements AutoCloseable {
     }
 
     List<String> errors() {
-        return context.getStatusManager().getCopyOfStatusList().stream().filter(status -> status.getLevel() == Status.ERROR)
+        return context.getStatusManager().getCopyOfStatusList().stream()
+            .filter(status -> status.getLevel() == Status.ERROR)
             .map(Status::getMessage).toList();
     }
 

@@ -34,10 +34,12 @@ final class TestRing implements AutoCloseable {
     }
 
     TestRing(final long sizeBytes, final int recordLenMax) {
-        path = Path.of("/dev/shm", "farlog-logback-" + ProcessHandle.current().pid() + "-" + COUNT.incrementAndGet() + ".ring");
+        path = Path.of("/dev/shm",
+            "farlog-logback-" + ProcessHandle.current().pid() + "-" + COUNT.incrementAndGet() + ".ring");
         uri = "mem:" + path;
         try {
-            Ring.format(uri, RingOptions.defaults().withSizeBytes(sizeBytes).withRecordLenMax(recordLenMax).withStreamName("test"));
+            Ring.format(uri,
+                RingOptions.defaults().withSizeBytes(sizeBytes).withRecordLenMax(recordLenMax).withStreamName("test"));
         } catch (final FarlogException e) {
             throw new IllegalStateException(e);
         }

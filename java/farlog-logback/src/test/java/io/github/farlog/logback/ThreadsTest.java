@@ -42,7 +42,8 @@ class ThreadsTest {
         return next;
     }
 
-    private static void shouldKeepAll(final ThreadFactory factory, final int threads, final int events) throws InterruptedException {
+    private static void shouldKeepAll(final ThreadFactory factory, final int threads, final int events)
+        throws InterruptedException {
         try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             log(test.logger("x"), factory, threads, events);
             final Map<String, Integer> found = count(ring.texts());
@@ -65,10 +66,12 @@ class ThreadsTest {
     @Test
     void shouldKeepAllAtLevelPersistentOnAFile() throws Exception {
         final Path file = Path.of("target", "persistent-" + ProcessHandle.current().pid() + ".ring").toAbsolutePath();
-        io.github.farlog.client.Ring.format("mem:" + file, io.github.farlog.client.RingOptions.defaults().withSizeBytes(8 << 20));
+        io.github.farlog.client.Ring.format("mem:" + file,
+            io.github.farlog.client.RingOptions.defaults().withSizeBytes(8 << 20));
         try (TestRing ring = new TestRing(1 << 20);
             TestContext test = TestContext.of(
-                TestContext.xml(ring, "<uri>mem:" + file + "</uri><level>persistent</level><deadline>30s</deadline>"))) {
+                TestContext.xml(ring,
+                    "<uri>mem:" + file + "</uri><level>persistent</level><deadline>30s</deadline>"))) {
             log(test.logger("x"), Thread.ofPlatform().factory(), 10, 20);
             assertEquals(0, ring.texts().size());
             try (TestRing there = new TestRing(file)) {

@@ -24,7 +24,10 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** An acknowledgement that did not come becomes OK only by the word of the writer that was given the record, about that record. */
+/**
+ * An acknowledgement that did not come becomes OK only by the word of the writer that was given the record, about that
+ * record.
+ */
 class UnknownTest {
     private static final byte[] TEXT = "buy 100".getBytes(StandardCharsets.UTF_8);
     private static final long DEADLINE_NANOS = 1_000_000_000;
@@ -42,7 +45,8 @@ class UnknownTest {
     }
 
     private SharedWriter open() throws FarlogException {
-        return SharedWriter.open(uri(), WriterOptions.defaults().withLevel(Level.VISIBLE).withDeadline(Duration.ofSeconds(1)));
+        return SharedWriter.open(uri(),
+            WriterOptions.defaults().withLevel(Level.VISIBLE).withDeadline(Duration.ofSeconds(1)));
     }
 
     private static Result append(final SharedWriter writer, final Position out) {
@@ -82,10 +86,14 @@ class UnknownTest {
         }
     }
 
-    /** The ring is made and opened anew between UNKNOWN and the question: there is another record at the same place, of the same epoch. */
+    /**
+     * The ring is made and opened anew between UNKNOWN and the question: there is another record at the same place, of
+     * the same epoch.
+     */
     @Test
     void shouldAskTheWriterThatWasGivenTheRecordWhenAnotherIsOpen() throws Exception {
-        final WriterOptions options = WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1));
+        final WriterOptions options = WriterOptions.defaults().withLevel(Level.PERSISTENT)
+            .withDeadline(Duration.ofSeconds(1));
         final Target target = Target.acquire(uri(), options);
         try {
             final Scratch scratch = new Scratch();
@@ -113,10 +121,14 @@ class UnknownTest {
         }
     }
 
-    /** With a deadline that hardly any record keeps: a gap that was written and may be there is asked for, and not told once more. */
+    /**
+     * With a deadline that hardly any record keeps: a gap that was written and may be there is asked for, and not told
+     * once more.
+     */
     @Test
     void shouldTellEveryDropOnceWhenGapsAreUnknown() throws FarlogException {
-        final Target target = Target.acquire(uri(), WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1)));
+        final Target target = Target.acquire(uri(),
+            WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1)));
         try {
             final AtomicInteger told = new AtomicInteger();
             final Scratch scratch = new Scratch();

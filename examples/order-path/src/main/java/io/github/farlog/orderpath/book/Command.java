@@ -1,8 +1,8 @@
 package io.github.farlog.orderpath.book;
 
 /**
- * What comes in to the book: a new order, or the request to cancel one. Mutable and reused: commands live in the slots of a
- * Disruptor, so that nothing is allocated on the order path. Owned by whoever holds its slot.
+ * What comes in to the book: a new order, or the request to cancel one. Mutable and reused: commands live in the slots
+ * of a Disruptor, so that nothing is allocated on the order path. Owned by whoever holds its slot.
  */
 public final class Command {
     /** A limit order that rests until it is traded or cancelled. */
@@ -38,7 +38,8 @@ public final class Command {
     }
 
     /** Makes this a new order. */
-    public Command order(final byte newKind, final long newId, final byte newSide, final long newQuantity, final int newPrice) {
+    public Command order(final byte newKind, final long newId, final byte newSide, final long newQuantity,
+        final int newPrice) {
         kind = newKind;
         id = newId;
         targetId = 0;

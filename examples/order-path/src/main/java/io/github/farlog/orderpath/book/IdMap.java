@@ -3,8 +3,8 @@ package io.github.farlog.orderpath.book;
 import java.util.Arrays;
 
 /**
- * Order number to slot: open addressing without tombstones, so that a book that runs all day stays as fast as in its first
- * minute. Numbers are positive; 0 marks an empty place. Allocates nothing after its making. One thread.
+ * Order number to slot: open addressing without tombstones, so that a book that runs all day stays as fast as in its
+ * first minute. Numbers are positive; 0 marks an empty place. Allocates nothing after its making. One thread.
  */
 final class IdMap {
     static final int NONE = -1;

@@ -1,9 +1,9 @@
 package io.github.farlog.orderpath.book;
 
 /**
- * The order book of one instrument, with continuous matching in price-time priority. What it does depends on the commands and
- * their order alone: no clock, no random number, no hash order. So the same commands give the same book and the same reports,
- * which is what makes a journal of the commands a backup of the book.
+ * The order book of one instrument, with continuous matching in price-time priority. What it does depends on the
+ * commands and their order alone: no clock, no random number, no hash order. So the same commands give the same book
+ * and the same reports, which is what makes a journal of the commands a backup of the book.
  *
  * <p>One thread. Allocates nothing after its making.
  */
@@ -26,7 +26,7 @@ public final class OrderBook {
 
     /**
      * @param restingMax how many orders may rest at once; more are rejected
-     * @param priceMax   prices are 1 to this, in ticks
+     * @param priceMax prices are 1 to this, in ticks
      */
     public OrderBook(final int restingMax, final int priceMax) {
         this.priceMax = priceMax;
@@ -77,7 +77,10 @@ public final class OrderBook {
         return slots.get(orderId) != IdMap.NONE;
     }
 
-    /** Everything that the book will ever decide by, in priority order, as one number. Not for the order path: it walks all prices. */
+    /**
+     * Everything that the book will ever decide by, in priority order, as one number. Not for the order path: it walks
+     * all prices.
+     */
     public long checksum() {
         long sum = mix(mix(0, execId), appliedCount);
         for (byte side = Command.BUY; side <= Command.SELL; side++) {
@@ -98,9 +101,9 @@ public final class OrderBook {
 
     private boolean isAcceptable(final Command command) {
         return command.id > 0 && command.quantity > 0 && command.price >= 1 && command.price <= priceMax
-                && (command.side == Command.BUY || command.side == Command.SELL)
-                && (command.kind == Command.IMMEDIATE_OR_CANCEL || command.kind == Command.LIMIT && !resting.isFull())
-                && slots.get(command.id) == IdMap.NONE;
+            && (command.side == Command.BUY || command.side == Command.SELL)
+            && (command.kind == Command.IMMEDIATE_OR_CANCEL || command.kind == Command.LIMIT && !resting.isFull())
+            && slots.get(command.id) == IdMap.NONE;
     }
 
     private void place(final Command command) {
@@ -132,11 +135,13 @@ public final class OrderBook {
 
     private boolean isCrossing(final Command command) {
         return command.side == Command.BUY
-                ? resting.bestPrice(Command.SELL) <= Math.min(command.price, priceMax)
-                : resting.bestPrice(Command.BUY) >= Math.max(command.price, 1);
+            ? resting.bestPrice(Command.SELL) <= Math.min(command.price, priceMax)
+            : resting.bestPrice(Command.BUY) >= Math.max(command.price, 1);
     }
 
-    /** One trade with the oldest order at the best price of the other side, at that order's price. Resting side first. */
+    /**
+     * One trade with the oldest order at the best price of the other side, at that order's price. Resting side first.
+     */
     private void trade(final Command command) {
         final byte otherSide = command.side == Command.BUY ? Command.SELL : Command.BUY;
         final int slot = resting.bestSlot(otherSide);
@@ -189,7 +194,8 @@ public final class OrderBook {
         resting.remove(slot);
     }
 
-    private void reportIncoming(final Command command, final byte kind, final char status, final long leaves, final boolean isLast) {
+    private void reportIncoming(final Command command, final byte kind, final char status, final long leaves,
+        final boolean isLast) {
         report.orderId = command.id;
         report.side = command.side;
         report.orderKind = command.kind;
@@ -200,8 +206,9 @@ public final class OrderBook {
         emit(kind, status, leaves, 0, isLast);
     }
 
-    private void reportResting(final int slot, final byte kind, final char status, final long leaves, final long requestId,
-            final boolean isLast) {
+    private void reportResting(final int slot, final byte kind, final char status, final long leaves,
+        final long requestId,
+        final boolean isLast) {
         report.orderId = resting.id[slot];
         report.side = resting.side[slot];
         report.orderKind = Command.LIMIT;
@@ -212,7 +219,8 @@ public final class OrderBook {
         emit(kind, status, leaves, requestId, isLast);
     }
 
-    private void emit(final byte kind, final char status, final long leaves, final long requestId, final boolean isLast) {
+    private void emit(final byte kind, final char status, final long leaves, final long requestId,
+        final boolean isLast) {
         report.kind = kind;
         report.status = (byte) status;
         report.leavesQuantity = leaves;

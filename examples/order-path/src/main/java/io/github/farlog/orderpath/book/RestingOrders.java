@@ -1,8 +1,8 @@
 package io.github.farlog.orderpath.book;
 
 /**
- * The orders that rest, in price-time priority: for each side and price a first-in-first-out list, threaded through arrays
- * so that nothing is allocated. A slot is an index into them. One thread.
+ * The orders that rest, in price-time priority: for each side and price a first-in-first-out list, threaded through
+ * arrays so that nothing is allocated. A slot is an index into them. One thread.
  */
 final class RestingOrders {
     static final int NONE = -1;

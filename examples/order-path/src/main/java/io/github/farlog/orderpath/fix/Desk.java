@@ -15,8 +15,8 @@ import quickfix.SessionID;
 import quickfix.SessionNotFound;
 
 /**
- * The initiator's application: a desk that sends the order flow and keeps what it is told. {@link #send} is for one thread; what
- * is received comes on another.
+ * The initiator's application: a desk that sends the order flow and keeps what it is told. {@link #send} is for one
+ * thread; what is received comes on another.
  */
 final class Desk extends ApplicationAdapter {
     private static final int DIGITS = 3;
@@ -36,7 +36,9 @@ final class Desk extends ApplicationAdapter {
         this.session = session;
     }
 
-    /** Sends the next order or request of the flow. False: the session is not logged on, or it could not be recorded. */
+    /**
+     * Sends the next order or request of the flow. False: the session is not logged on, or it could not be recorded.
+     */
     boolean send() throws SessionNotFound {
         final Command command = new Command();
         flow.next(command);

@@ -5,8 +5,8 @@ import io.github.farlog.orderpath.record.RecordClass;
 import quickfix.Log;
 
 /**
- * A session's log in the same stream as its store. A received message is recorded before the engine looks at it; if that fails the
- * engine never sees it. A message that the store has just recorded is not recorded twice. Any thread.
+ * A session's log in the same stream as its store. A received message is recorded before the engine looks at it; if
+ * that fails the engine never sees it. A message that the store has just recorded is not recorded twice. Any thread.
  */
 final class FarlogLog implements Log {
     private final FixStream stream;

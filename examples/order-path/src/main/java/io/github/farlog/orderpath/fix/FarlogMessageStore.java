@@ -10,9 +10,9 @@ import java.util.Date;
 import quickfix.MessageStore;
 
 /**
- * A session's message store whose every change is a record of the stream before it counts: QuickFIX/J sends a message only when
- * {@link #set} has returned. A change that cannot be recorded is an {@link IOException}, upon which QuickFIX/J does not send.
- * Messages for resending are held in memory too, as in its own cached store. Any thread.
+ * A session's message store whose every change is a record of the stream before it counts: QuickFIX/J sends a message
+ * only when {@link #set} has returned. A change that cannot be recorded is an {@link IOException}, upon which
+ * QuickFIX/J does not send. Messages for resending are held in memory too, as in its own cached store. Any thread.
  */
 final class FarlogMessageStore implements MessageStore {
     private final FixStream stream;

@@ -3,8 +3,8 @@ package io.github.farlog.orderpath.fix;
 import io.github.farlog.orderpath.record.RecordClass;
 
 /**
- * The classes of a FIX engine's records: those of {@link RecordClass} for messages that the store keeps for resending, with a bit
- * added for those that are only logged; and the engine's own.
+ * The classes of a FIX engine's records: those of {@link RecordClass} for messages that the store keeps for resending,
+ * with a bit added for those that are only logged; and the engine's own.
  */
 final class FixClass {
     /** Added to the class of a message that was received. */

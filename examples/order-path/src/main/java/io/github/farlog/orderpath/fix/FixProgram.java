@@ -17,12 +17,14 @@ import quickfix.Session;
 import quickfix.SessionID;
 
 /**
- * A desk and a venue trade over FIX on loopback. Each is an engine with a stream of its own, as they would be on two hosts; started
- * again, both go on with the sequence numbers that their streams hold.
+ * A desk and a venue trade over FIX on loopback. Each is an engine with a stream of its own, as they would be on two
+ * hosts; started again, both go on with the sequence numbers that their streams hold.
  */
 public final class FixProgram {
     /** Which ends run in this process. */
-    private enum Side { BOTH, DESK, VENUE }
+    private enum Side {
+        BOTH, DESK, VENUE
+    }
 
     private static final long PATIENCE_NS = 60_000_000_000L;
     private static final long PAUSE_NS = 1_000_000;
@@ -37,18 +39,18 @@ public final class FixProgram {
 
     public static int run(final String[] words) throws Exception {
         final Arguments arguments = new Arguments("run fix [--NAME VALUE ...]")
-                .option("side", "both", "which engines run here: both, desk or venue")
-                .option("port", "0", "loopback port of the venue, 0 = a free one")
-                .option("orders", "5000", "orders and requests that the desk sends")
-                .option("window", "50", "orders without an answer before the desk waits")
-                .option("seed", "1", "seed of the flow")
-                .ring("ring", "farlog-fix-desk.ring", "URI of the desk's ring")
-                .ring("venue-ring", "farlog-fix-venue.ring", "URI of the venue's ring")
-                .option("size", "256MiB", "size of a ring that is formatted")
-                .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
-                .option("drain", "none", "none, or daemon when a daemon drains the desk's ring; then give --history")
-                .option("history", "", "directory of the daemon's store, for the desk's stream")
-                .option("farlog", "farlog", "the command line program, which reads --history").parse(words);
+            .option("side", "both", "which engines run here: both, desk or venue")
+            .option("port", "0", "loopback port of the venue, 0 = a free one")
+            .option("orders", "5000", "orders and requests that the desk sends")
+            .option("window", "50", "orders without an answer before the desk waits")
+            .option("seed", "1", "seed of the flow")
+            .ring("ring", "farlog-fix-desk.ring", "URI of the desk's ring")
+            .ring("venue-ring", "farlog-fix-venue.ring", "URI of the venue's ring")
+            .option("size", "256MiB", "size of a ring that is formatted")
+            .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
+            .option("drain", "none", "none, or daemon when a daemon drains the desk's ring; then give --history")
+            .option("history", "", "directory of the daemon's store, for the desk's stream")
+            .option("farlog", "farlog", "the command line program, which reads --history").parse(words);
         final FixProgram program = new FixProgram(arguments);
         switch (arguments.choice("side", Side.class)) {
             case VENUE -> program.serve(arguments.count("port"));
@@ -96,10 +98,11 @@ public final class FixProgram {
             printNext("desk", FixEngines.DESK);
             initiator.stop();
             final Histogram ns = desk.answerNs();
-            print("desk: %d orders and requests in %.2f s, %d reports, %d trades, last order %s-%d%n", arguments.count("orders"), seconds,
-                    desk.execIds().size(), desk.tradeCount(), runName, arguments.count("orders"));
+            print("desk: %d orders and requests in %.2f s, %d reports, %d trades, last order %s-%d%n",
+                arguments.count("orders"), seconds,
+                desk.execIds().size(), desk.tradeCount(), runName, arguments.count("orders"));
             print("desk: order to first answer, us: p50 %.0f, p99 %.0f, max %.0f%n", ns.getValueAtPercentile(50) / 1e3,
-                    ns.getValueAtPercentile(99) / 1e3, ns.getMaxValue() / 1e3);
+                ns.getValueAtPercentile(99) / 1e3, ns.getMaxValue() / 1e3);
         }
     }
 
@@ -108,7 +111,8 @@ public final class FixProgram {
         for (int i = 0; i < arguments.count("orders"); i++) {
             await("answers", () -> desk.waitingCount() < window);
             if (!desk.send()) {
-                throw new IllegalStateException("order " + (i + 1) + " was not sent: the session is down, or the stream refused it");
+                throw new IllegalStateException(
+                    "order " + (i + 1) + " was not sent: the session is down, or the stream refused it");
             }
         }
         await("the last answers", () -> desk.waitingCount() == 0);
@@ -123,13 +127,16 @@ public final class FixProgram {
         if (arguments.text("history").isEmpty()) {
             return new FixStream(stream, History.none());
         }
-        return new FixStream(stream, new StoreHistory(Path.of(arguments.text("farlog")), Path.of(arguments.text("history")),
+        return new FixStream(stream,
+            new StoreHistory(Path.of(arguments.text("farlog")), Path.of(arguments.text("history")),
                 Ring.inspect(stream.uri()).streamName()));
     }
 
     private FarlogStream formatted(final String option, final String name) throws Exception {
-        print("%s: message store and log in farlog, %s, level %s%n", name.substring(name.indexOf('/') + 1), arguments.uri(option), arguments.text("level"));
-        return new FarlogStream(arguments.uri(option), arguments.choice("level", Level.class)).formatted(name, arguments.bytes("size"));
+        print("%s: message store and log in farlog, %s, level %s%n", name.substring(name.indexOf('/') + 1),
+            arguments.uri(option), arguments.text("level"));
+        return new FarlogStream(arguments.uri(option), arguments.choice("level", Level.class)).formatted(name,
+            arguments.bytes("size"));
     }
 
     private static int freePort() throws Exception {
@@ -150,7 +157,8 @@ public final class FixProgram {
 
     private static void printNext(final String name, final SessionID id) throws Exception {
         final Session session = Session.lookupSession(id);
-        print("%s: next message sent is %d, next received %d%n", name, session.getExpectedSenderNum(), session.getExpectedTargetNum());
+        print("%s: next message sent is %d, next received %d%n", name, session.getExpectedSenderNum(),
+            session.getExpectedTargetNum());
     }
 
     private static void print(final String format, final Object... values) {

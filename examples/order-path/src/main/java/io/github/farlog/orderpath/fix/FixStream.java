@@ -19,8 +19,8 @@ import quickfix.MessageStoreFactory;
 import quickfix.SessionID;
 
 /**
- * One FIX engine's stream: message store and log of all its sessions. Opening it applies what the stream holds, so that sessions
- * go on with the sequence numbers that they had, however the engine ended. Any thread.
+ * One FIX engine's stream: message store and log of all its sessions. Opening it applies what the stream holds, so that
+ * sessions go on with the sequence numbers that they had, however the engine ended. Any thread.
  */
 public final class FixStream implements MessageStoreFactory, AutoCloseable {
     private static final int RECOVER_TRIES = 20;
@@ -35,7 +35,8 @@ public final class FixStream implements MessageStoreFactory, AutoCloseable {
      * Opens the stream and recovers its sessions.
      *
      * @param history what was drained from the ring and is in the store
-     * @throws IllegalStateException when records were drained and the history lacks them: sequence numbers would begin anew unseen
+     * @throws IllegalStateException when records were drained and the history lacks them: sequence numbers would begin
+     * anew unseen
      */
     public FixStream(final FarlogStream stream, final History history) throws FarlogException {
         writer = SharedWriter.open(stream.uri(), stream.writerOptions("fix"));
@@ -91,8 +92,8 @@ public final class FixStream implements MessageStoreFactory, AutoCloseable {
     }
 
     /**
-     * Applies all records from the stream's first to the writer's last. While a daemon drains, records may move from the ring to the
-     * store between the two looks: then they are looked at again.
+     * Applies all records from the stream's first to the writer's last. While a daemon drains, records may move from
+     * the ring to the store between the two looks: then they are looked at again.
      */
     private void recover(final String uri, final History history) throws FarlogException {
         final long wantedSeq = writer.cursors().nextSeq();
@@ -103,12 +104,15 @@ public final class FixStream implements MessageStoreFactory, AutoCloseable {
             foundSeq = replayRing(uri, history.replay(this::apply));
         }
         if (foundSeq != wantedSeq) {
-            throw new IllegalStateException("stream " + uri + " has " + wantedSeq + " records, found were the first " + foundSeq
+            throw new IllegalStateException(
+                "stream " + uri + " has " + wantedSeq + " records, found were the first " + foundSeq
                     + ": what a daemon drained is in its store, to be given with --history DIR");
         }
     }
 
-    /** The ring from its head on, without what was found already. Returns the number up to which no record is missing. */
+    /**
+     * The ring from its head on, without what was found already. Returns the number up to which no record is missing.
+     */
     private long replayRing(final String uri, final long fromSeq) throws FarlogException {
         final Batch batch = new Batch();
         long nextSeq = fromSeq;

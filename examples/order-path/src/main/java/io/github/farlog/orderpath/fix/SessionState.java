@@ -7,8 +7,9 @@ import java.util.TreeMap;
 import quickfix.SessionID;
 
 /**
- * What a session must know after a restart: its next sequence numbers, since when it counts, and the messages that it may be asked
- * to send again. The records of a stream, applied in their order, make it. Guarded by the store that owns it.
+ * What a session must know after a restart: its next sequence numbers, since when it counts, and the messages that it
+ * may be asked to send again. The records of a stream, applied in their order, make it. Guarded by the store that owns
+ * it.
  */
 final class SessionState {
     private final NavigableMap<Integer, String> messages = new TreeMap<>();
@@ -40,7 +41,8 @@ final class SessionState {
 
     /** The session that sent a message, in the form of {@link #keyOf}. */
     static String senderOf(final String message) {
-        return FixFields.valueOf(message, 8) + " " + FixFields.valueOf(message, 49) + ">" + FixFields.valueOf(message, 56);
+        return FixFields.valueOf(message, 8) + " " + FixFields.valueOf(message, 49) + ">"
+            + FixFields.valueOf(message, 56);
     }
 
     /** The payload of a record of class {@link FixClass#STATE}. */

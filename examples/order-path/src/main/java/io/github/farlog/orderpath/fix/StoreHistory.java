@@ -11,15 +11,17 @@ import java.util.regex.Pattern;
 
 /** The history in the store of a daemon, read by {@code farlog dump}, which checks every record on the way. */
 final class StoreHistory implements History {
-    private static final Pattern LINE = Pattern.compile("\"seq\":(\\d+),.*\"flags\":\"([^\"]*)\",(\"is_superseded\":true,)?\"class\":(\\d+),"
+    private static final Pattern LINE = Pattern
+        .compile("\"seq\":(\\d+),.*\"flags\":\"([^\"]*)\",(\"is_superseded\":true,)?\"class\":(\\d+),"
             + "(?:\"key\":\"([0-9a-f]*)\",)?\"len\":\\d+(?:,\"payload\":\"([0-9a-f]*)\")?");
 
     private final ProcessBuilder dump;
 
     /** @param farlog the command line program */
     StoreHistory(final Path farlog, final Path store, final String streamName) {
-        dump = new ProcessBuilder(farlog.toString(), "dump", store.toString(), "--stream", streamName, "--output", "json", "--payload", "hex")
-                .redirectError(ProcessBuilder.Redirect.INHERIT);
+        dump = new ProcessBuilder(farlog.toString(), "dump", store.toString(), "--stream", streamName, "--output",
+            "json", "--payload", "hex")
+            .redirectError(ProcessBuilder.Redirect.INHERIT);
     }
 
     @Override
@@ -33,7 +35,8 @@ final class StoreHistory implements History {
                 }
             }
             if (process.waitFor() != 0) {
-                throw new IllegalStateException(String.join(" ", dump.command()) + ": exit code " + process.exitValue());
+                throw new IllegalStateException(
+                    String.join(" ", dump.command()) + ": exit code " + process.exitValue());
             }
         } catch (final IOException e) {
             throw new UncheckedIOException("run " + String.join(" ", dump.command()), e);

@@ -13,9 +13,9 @@ import quickfix.SessionID;
 import quickfix.SessionNotFound;
 
 /**
- * The acceptor's application: the order book behind a FIX session. An order that arrives is in the venue's stream already, its
- * log being there; a report is in it before it is sent, its store being there. Its book is empty after a restart: what it owes
- * after that is told by resending. Called by one thread of the engine at a time.
+ * The acceptor's application: the order book behind a FIX session. An order that arrives is in the venue's stream
+ * already, its log being there; a report is in it before it is sent, its store being there. Its book is empty after a
+ * restart: what it owes after that is told by resending. Called by one thread of the engine at a time.
  */
 final class Venue extends ApplicationAdapter {
     private final OrderBook book = new OrderBook(2 * OrderFlow.QUOTE_COUNT_MAX, OrderFlow.PRICE_MAX);

@@ -53,8 +53,8 @@ final class Wire {
     }
 
     /**
-     * @param clOrdId  of the order, or of the request that this answers
-     * @param origId   of the order that a request was about; empty = this answers none
+     * @param clOrdId of the order, or of the request that this answers
+     * @param origId of the order that a request was about; empty = this answers none
      * @param idPrefix what the venue's own ids of this run begin with
      */
     static Message report(final Report report, final String clOrdId, final String origId, final String idPrefix) {
@@ -89,7 +89,7 @@ final class Wire {
         message.setString(151, Long.toString(report.leavesQuantity));
         message.setString(14, Long.toString(report.cumQuantity));
         message.setString(6, report.cumQuantity == 0 ? "0" : BigDecimal.valueOf(report.notional, PLACES)
-                .divide(BigDecimal.valueOf(report.cumQuantity), AVERAGE_PLACES, RoundingMode.HALF_UP).toPlainString());
+            .divide(BigDecimal.valueOf(report.cumQuantity), AVERAGE_PLACES, RoundingMode.HALF_UP).toPlainString());
     }
 
     private static String execTypeOf(final byte kind) {

@@ -18,10 +18,10 @@ import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
 /**
- * The journaller on a farlog stream: each command is submitted, and the end of a batch waits once for all of it. There is no torn
- * tail to think of: a record proves itself, and opening the writer has recovered the ring. The journal is what is in the ring, so
- * nobody may drain it, and it is full when the ring is. The ring's last sixteenth is kept for the epochs of writers that come
- * later, or nobody could open it to replay it.
+ * The journaller on a farlog stream: each command is submitted, and the end of a batch waits once for all of it. There
+ * is no torn tail to think of: a record proves itself, and opening the writer has recovered the ring. The journal is
+ * what is in the ring, so nobody may drain it, and it is full when the ring is. The ring's last sixteenth is kept for
+ * the epochs of writers that come later, or nobody could open it to replay it.
  */
 public final class FarlogJournal implements Journal {
     private static final long SYNC_DEADLINE_NS = 1_000_000_000L;
@@ -72,14 +72,17 @@ public final class FarlogJournal implements Journal {
     @Override
     public void append(final Command command) {
         if (submittedLsn >= limitLsn) {
-            throw new NotRecordedException("command " + command.id + ": journal " + stream.uri() + " is full; format a larger ring");
+            throw new NotRecordedException(
+                "command " + command.id + ": journal " + stream.uri() + " is full; format a larger ring");
         }
         CommandCodec.write(command, buffer.clear());
         keyView.putLong(0, command.id);
         final int recordClass = command.kind == Command.CANCEL ? RecordClass.REQUEST : RecordClass.ORDER;
-        final Result result = writer.submit(buffer.array(), 0, CommandCodec.LENGTH, recordClass, key, 0, key.length, position);
+        final Result result = writer.submit(buffer.array(), 0, CommandCodec.LENGTH, recordClass, key, 0, key.length,
+            position);
         if (result != Result.OK) {
-            throw new NotRecordedException("submit command " + command.id + " to " + stream.uri() + ": " + result + ", " + result.text());
+            throw new NotRecordedException(
+                "submit command " + command.id + " to " + stream.uri() + ": " + result + ", " + result.text());
         }
         submittedLsn = position.endLsn();
     }
@@ -94,7 +97,8 @@ public final class FarlogJournal implements Journal {
             result = writer.await(submittedLsn, SYNC_DEADLINE_NS);
         }
         if (result != Result.OK) {
-            throw new NotRecordedException("wait for " + stream.uri() + " up to lsn " + submittedLsn + ": " + result + ", " + result.text());
+            throw new NotRecordedException(
+                "wait for " + stream.uri() + " up to lsn " + submittedLsn + ": " + result + ", " + result.text());
         }
         durableLsn = submittedLsn;
     }

@@ -4,8 +4,8 @@ import io.github.farlog.orderpath.book.Command;
 import java.util.function.Consumer;
 
 /**
- * Where a matching engine's input is kept, so that its book can be made again. First {@link #replay} what is there, then append.
- * One thread at a time.
+ * Where a matching engine's input is kept, so that its book can be made again. First {@link #replay} what is there,
+ * then append. One thread at a time.
  */
 public interface Journal extends AutoCloseable {
     /**

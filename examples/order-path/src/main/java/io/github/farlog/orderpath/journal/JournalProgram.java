@@ -19,12 +19,15 @@ import java.util.function.LongConsumer;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Runs the journalled engine: makes the book from what the journal has, goes on with the flow from there, and at the end makes the
- * book once more from the journal alone and compares. Started again, or after it was killed, it goes on where it was.
+ * Runs the journalled engine: makes the book from what the journal has, goes on with the flow from there, and at the
+ * end makes the book once more from the journal alone and compares. Started again, or after it was killed, it goes on
+ * where it was.
  */
 public final class JournalProgram {
     /** What keeps the journal. */
-    private enum Kind { FARLOG, FILE, FORCED }
+    private enum Kind {
+        FARLOG, FILE, FORCED
+    }
 
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
@@ -33,20 +36,22 @@ public final class JournalProgram {
 
     public static int run(final String[] words) throws Exception {
         final Arguments arguments = new Arguments("run journal [--NAME VALUE ...]")
-                .option("journal", "farlog", "farlog, file (RandomAccessFile) or forced (the same, forced at each batch)")
-                .ring("ring", "farlog-journal.ring", "URI of the ring of --journal farlog")
-                .option("size", "256MiB", "size of a ring that is formatted")
-                .option("level", "visible", "durability level of --journal farlog: visible on tmpfs, persistent on a file")
-                .option("file", "order-path.journal", "file of --journal file and forced")
-                .option("orders", "200000", "orders and requests to place")
-                .option("rate", "0", "orders a second, 0 = as fast as they are taken")
-                .option("seed", "1", "seed of the flow; the same for a journal's whole life")
-                .option("acks", "", "file whose first 8 bytes are kept at the id that was acknowledged last").parse(words);
+            .option("journal", "farlog", "farlog, file (RandomAccessFile) or forced (the same, forced at each batch)")
+            .ring("ring", "farlog-journal.ring", "URI of the ring of --journal farlog")
+            .option("size", "256MiB", "size of a ring that is formatted")
+            .option("level", "visible", "durability level of --journal farlog: visible on tmpfs, persistent on a file")
+            .option("file", "order-path.journal", "file of --journal file and forced")
+            .option("orders", "200000", "orders and requests to place")
+            .option("rate", "0", "orders a second, 0 = as fast as they are taken")
+            .option("seed", "1", "seed of the flow; the same for a journal's whole life")
+            .option("acks", "", "file whose first 8 bytes are kept at the id that was acknowledged last").parse(words);
         final OrderBook book = newBook();
         try (Arena arena = Arena.ofShared(); Journal journal = open(arguments)) {
-            print("journal: %s%n", arguments.text("journal").equals("farlog") ? "farlog, " + arguments.uri("ring") + ", level " + arguments.text("level")
-                : arguments.text("journal") + ", " + arguments.text("file"));
-            final long replayed = journal.replay(command -> book.apply(command, report -> { }));
+            print("journal: %s%n",
+                arguments.text("journal").equals("farlog")
+                    ? "farlog, " + arguments.uri("ring") + ", level " + arguments.text("level")
+                    : arguments.text("journal") + ", " + arguments.text("file"));
+            final long replayed = journal.replay(command -> book.apply(command, report -> {}));
             print("replayed %d commands, checksum %016x%n", replayed, book.checksum());
             trade(arguments, book, journal, replayed, acknowledgements(arguments.text("acks"), arena));
         }
@@ -69,8 +74,9 @@ public final class JournalProgram {
         return flow;
     }
 
-    private static void trade(final Arguments arguments, final OrderBook book, final Journal journal, final long replayed,
-            final LongConsumer acknowledge) throws Exception {
+    private static void trade(final Arguments arguments, final OrderBook book, final Journal journal,
+        final long replayed,
+        final LongConsumer acknowledge) throws Exception {
         final OrderFlow flow = flowAfter(arguments.count("seed"), replayed);
         final int count = arguments.count("orders");
         final long startNs = System.nanoTime();
@@ -79,14 +85,15 @@ public final class JournalProgram {
             engine.drain();
         }
         final double seconds = (System.nanoTime() - startNs) / 1e9;
-        print("placed %d commands in %.2f s, %.0f a second, checksum %016x%n", count, seconds, count / seconds, book.checksum());
+        print("placed %d commands in %.2f s, %.0f a second, checksum %016x%n", count, seconds, count / seconds,
+            book.checksum());
     }
 
     /** The journal's use, shown: the book that it makes is the book that there is. */
     private static void prove(final Arguments arguments, final OrderBook book) throws Exception {
         final OrderBook remade = newBook();
         try (Journal again = open(arguments)) {
-            final long count = again.replay(command -> remade.apply(command, report -> { }));
+            final long count = again.replay(command -> remade.apply(command, report -> {}));
             print("remade from %d commands, checksum %016x%n", count, remade.checksum());
         }
         if (remade.checksum() != book.checksum()) {
@@ -116,12 +123,15 @@ public final class JournalProgram {
         return new FarlogJournal(stream.formatted("order-path/journal", arguments.bytes("size")));
     }
 
-    /** Writes each acknowledged id into a mapped file: there it survives the process, at once and without a system call. */
+    /**
+     * Writes each acknowledged id into a mapped file: there it survives the process, at once and without a system call.
+     */
     private static LongConsumer acknowledgements(final String path, final Arena arena) throws IOException {
         if (path.isEmpty()) {
-            return id -> { };
+            return id -> {};
         }
-        try (FileChannel file = FileChannel.open(Path.of(path), StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+        try (FileChannel file = FileChannel.open(Path.of(path), StandardOpenOption.CREATE, StandardOpenOption.READ,
+            StandardOpenOption.WRITE)) {
             final MemorySegment last = file.map(FileChannel.MapMode.READ_WRITE, 0, Long.BYTES, arena);
             return id -> LONG.setRelease(last, 0L, id);
         }

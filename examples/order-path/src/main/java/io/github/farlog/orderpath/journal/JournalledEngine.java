@@ -15,11 +15,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongConsumer;
 
 /**
- * The matching engine behind a journaller, both handlers of one Disruptor: the engine sees a command only when the journaller
- * has it safe, and a command is acknowledged only when the engine has answered it. What is acknowledged is in the journal.
+ * The matching engine behind a journaller, both handlers of one Disruptor: the engine sees a command only when the
+ * journaller has it safe, and a command is acknowledged only when the engine has answered it. What is acknowledged is
+ * in the journal.
  *
- * <p>{@link #place} is for one thread. The first failure of the journal stops everything; {@link #place} and {@link #drain} then
- * throw it.
+ * <p>{@link #place} is for one thread. The first failure of the journal stops everything; {@link #place} and
+ * {@link #drain} then throw it.
  */
 public final class JournalledEngine implements AutoCloseable {
     private static final int COMMAND_COUNT = 1 << 12;
@@ -42,7 +43,7 @@ public final class JournalledEngine implements AutoCloseable {
         this.acknowledge = acknowledge;
         replayedCount = book.appliedCount();
         disruptor = new Disruptor<>(Command::new, COMMAND_COUNT, JournalledEngine::newThread,
-                ProducerType.SINGLE, new BlockingWaitStrategy());
+            ProducerType.SINGLE, new BlockingWaitStrategy());
         disruptor.setDefaultExceptionHandler(new StopAtFirstFailure());
         final EventHandler<Command> journaller = this::writeDown;
         final EventHandler<Command> engine = this::match;
@@ -89,7 +90,7 @@ public final class JournalledEngine implements AutoCloseable {
 
     /** A thread that ends by a failure is silent: the failure is told by {@link #place}. */
     private static Thread newThread(final Runnable work) {
-        return Thread.ofPlatform().daemon().uncaughtExceptionHandler((thread, thrown) -> { }).unstarted(work);
+        return Thread.ofPlatform().daemon().uncaughtExceptionHandler((thread, thrown) -> {}).unstarted(work);
     }
 
     private void writeDown(final Command command, final long sequence, final boolean isEndOfBatch) {

@@ -12,8 +12,8 @@ import java.util.zip.CRC32C;
 
 /**
  * The journaller as it is usually built: commands gather in a buffer, and each batch of the Disruptor is one write to a
- * {@link RandomAccessFile}, and one force when it is to survive a power cut. Each entry has a check sum, because the last one may
- * be torn; what follows a torn one is cut off.
+ * {@link RandomAccessFile}, and one force when it is to survive a power cut. Each entry has a check sum, because the
+ * last one may be torn; what follows a torn one is cut off.
  */
 public final class RandomAccessFileJournal implements Journal {
     private static final int ENTRY_LENGTH = CommandCodec.LENGTH + Integer.BYTES;

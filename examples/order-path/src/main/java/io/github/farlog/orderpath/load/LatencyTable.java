@@ -7,8 +7,9 @@ import org.HdrHistogram.Histogram;
 /** Prints the latencies of a run's load steps in microseconds: total, process, and how many orders were answered. */
 public final class LatencyTable {
     private static final double[] PERCENTILES = {50, 90, 99, 99.9, 99.99};
-    private static final String HEADING = String.format("%-10s | %9s %9s %9s %9s %9s %9s %9s", "orders/s", "mean", "p50", "p90",
-            "p99", "p99.9", "p99.99", "max");
+    private static final String HEADING = String.format("%-10s | %9s %9s %9s %9s %9s %9s %9s", "orders/s", "mean",
+        "p50", "p90",
+        "p99", "p99.9", "p99.99", "max");
 
     private LatencyTable() {
     }
@@ -21,14 +22,16 @@ public final class LatencyTable {
         return out.toString();
     }
 
-    private static void printPart(final StringBuilder out, final String title, final Map<LoadStep, Latencies> steps, final boolean isTotal) {
+    private static void printPart(final StringBuilder out, final String title, final Map<LoadStep, Latencies> steps,
+        final boolean isTotal) {
         out.append(title).append('\n').append(HEADING).append(isTotal ? " | answered" : "").append('\n');
         steps.forEach((step, latencies) -> {
             out.append(String.format("%-10s |", step));
             appendNumbers(out, isTotal ? latencies.totalNs() : latencies.processNs());
             if (isTotal) {
                 final double percent = 100.0 * latencies.answeredCount() / latencies.wantedCount();
-                out.append(String.format(Locale.ROOT, " | %.0f %%%s", Math.floor(percent), percent < 100 ? " overload" : ""));
+                out.append(
+                    String.format(Locale.ROOT, " | %.0f %%%s", Math.floor(percent), percent < 100 ? " overload" : ""));
             }
             out.append('\n');
         });

@@ -11,8 +11,9 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * Runs load steps, each with new books. Latencies of the warm-up at the beginning of a step are not counted. A step whose orders
- * are not all answered when its time and a patience are over is given up: it is overloaded, and its table says so.
+ * Runs load steps, each with new books. Latencies of the warm-up at the beginning of a step are not counted. A step
+ * whose orders are not all answered when its time and a patience are over is given up: it is overloaded, and its table
+ * says so.
  */
 public final class LoadRun {
     private static final long START_DELAY_NS = 20_000_000;
@@ -25,7 +26,8 @@ public final class LoadRun {
     private int stepCount;
 
     /** @param runName part of every ClOrdID: unique over the runs that one stream ever sees; at most 8 characters */
-    public LoadRun(final Duration warmUp, final Duration measured, final Duration patience, final Idle idle, final String runName) {
+    public LoadRun(final Duration warmUp, final Duration measured, final Duration patience, final Idle idle,
+        final String runName) {
         this.warmUp = warmUp;
         this.measured = measured;
         this.patience = patience;
@@ -49,12 +51,13 @@ public final class LoadRun {
         final long stepNs = warmUp.plus(measured).toNanos();
         final long count = Math.max(1, (long) (stepNs / 1e9 * step.ratePerSecond()));
         final OrderSender.Schedule schedule = new OrderSender.Schedule(startNs, startNs + warmUp.toNanos(),
-                startNs + stepNs + patience.toNanos(), step.ratePerSecond(), count);
+            startNs + stepNs + patience.toNanos(), step.ratePerSecond(), count);
         final List<MarketPair> pairs = new ArrayList<>();
         for (int i = 0; i < step.pairCount(); i++) {
             final String name = runName + "-" + stepCount + (char) ('A' + i) + "-";
-            pairs.add(new MarketPair(new OrderFlow(i + 1), new OrderMessages(name, "FLG" + (char) ('A' + i)), recorders.get(i), idle,
-                    schedule));
+            pairs.add(new MarketPair(new OrderFlow(i + 1), new OrderMessages(name, "FLG" + (char) ('A' + i)),
+                recorders.get(i), idle,
+                schedule));
         }
         return pairs;
     }

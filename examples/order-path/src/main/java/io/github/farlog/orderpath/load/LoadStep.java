@@ -6,7 +6,7 @@ import java.util.List;
 /**
  * One step of a load: so many pairs of generator and engine, each with so many orders a second.
  *
- * @param pairCount     at least 1
+ * @param pairCount at least 1
  * @param ratePerSecond of each pair
  */
 public record LoadStep(int pairCount, int ratePerSecond) {
@@ -31,7 +31,8 @@ public record LoadStep(int pairCount, int ratePerSecond) {
         final String number = word.substring(times + 1).replace("k", "");
         final long rate = Long.parseLong(number) * (word.endsWith("k") ? 1000 : 1);
         if (pairCount < 1 || pairCount > PAIR_COUNT_MAX || rate < 1 || rate > RATE_MAX) {
-            throw new IllegalArgumentException("step \"" + word + "\": expected 1 to " + PAIR_COUNT_MAX + " pairs and 1 to "
+            throw new IllegalArgumentException(
+                "step \"" + word + "\": expected 1 to " + PAIR_COUNT_MAX + " pairs and 1 to "
                     + RATE_MAX + " orders a second");
         }
         return new LoadStep(pairCount, (int) rate);

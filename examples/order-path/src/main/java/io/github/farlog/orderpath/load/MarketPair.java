@@ -14,8 +14,8 @@ import java.time.Duration;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * One instrument: a sender and a matching engine, joined by two Disruptor rings. Two threads: whoever calls {@link #run}
- * sends and receives, one of the Disruptor's matches.
+ * One instrument: a sender and a matching engine, joined by two Disruptor rings. Two threads: whoever calls
+ * {@link #run} sends and receives, one of the Disruptor's matches.
  */
 final class MarketPair {
     private static final int COMMAND_COUNT = 1 << 14;
@@ -30,12 +30,14 @@ final class MarketPair {
     private Thread engineThread;
 
     MarketPair(final OrderFlow flow, final OrderMessages messages, final Recorder recorder, final Idle idle,
-            final OrderSender.Schedule schedule) {
+        final OrderSender.Schedule schedule) {
         this.schedule = schedule;
-        final RingBuffer<Report> reports = RingBuffer.createSingleProducer(Report::new, REPORT_COUNT, idle.waitStrategy());
+        final RingBuffer<Report> reports = RingBuffer.createSingleProducer(Report::new, REPORT_COUNT,
+            idle.waitStrategy());
         final EventPoller<Report> received = reports.newPoller();
         reports.addGatingSequences(received.getSequence());
-        disruptor = new Disruptor<>(Command::new, COMMAND_COUNT, this::newThread, ProducerType.SINGLE, idle.waitStrategy());
+        disruptor = new Disruptor<>(Command::new, COMMAND_COUNT, this::newThread, ProducerType.SINGLE,
+            idle.waitStrategy());
         final OrderBook book = new OrderBook(2 * OrderFlow.QUOTE_COUNT_MAX, OrderFlow.PRICE_MAX);
         engine = new MatchingEngine(book, messages, recorder, reports, schedule.measuredFromNs());
         disruptor.setDefaultExceptionHandler(new StopAtFirstFailure());
@@ -43,7 +45,9 @@ final class MarketPair {
         sender = new OrderSender(flow, disruptor.getRingBuffer(), received, idle);
     }
 
-    /** Blocks until the schedule is done; then the engine has stopped. What stopped the engine before that is thrown. */
+    /**
+     * Blocks until the schedule is done; then the engine has stopped. What stopped the engine before that is thrown.
+     */
     void run() throws Exception {
         disruptor.start();
         sender.run(schedule, () -> failure.get() != null);
@@ -63,7 +67,8 @@ final class MarketPair {
 
     /** A thread that ends by a failure is silent: the failure is told by {@link #run}. */
     private Thread newThread(final Runnable work) {
-        engineThread = Thread.ofPlatform().daemon().name("matching-engine").uncaughtExceptionHandler((thread, thrown) -> { }).unstarted(work);
+        engineThread = Thread.ofPlatform().daemon().name("matching-engine")
+            .uncaughtExceptionHandler((thread, thrown) -> {}).unstarted(work);
         return engineThread;
     }
 

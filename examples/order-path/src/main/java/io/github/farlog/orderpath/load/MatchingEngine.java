@@ -11,10 +11,11 @@ import io.github.farlog.orderpath.record.Recorder;
 import org.HdrHistogram.Histogram;
 
 /**
- * The matching engine: a Disruptor's one handler. Each command is recorded before it is matched, each report before it is given
- * out. A recorder that throws stops the engine with the message not given out.
+ * The matching engine: a Disruptor's one handler. Each command is recorded before it is matched, each report before it
+ * is given out. A recorder that throws stops the engine with the message not given out.
  *
- * <p>The process latency of a command is from the moment in which the engine takes it up to that in which its last report is out.
+ * <p>The process latency of a command is from the moment in which the engine takes it up to that in which its last
+ * report is out.
  */
 final class MatchingEngine implements EventHandler<Command> {
     private final OrderBook book;
@@ -27,8 +28,9 @@ final class MatchingEngine implements EventHandler<Command> {
     private volatile boolean isStopped; // set by the pair, read by the engine
 
     /** @param measuredFromNs what is taken up earlier is warm-up */
-    MatchingEngine(final OrderBook book, final OrderMessages messages, final Recorder recorder, final RingBuffer<Report> reports,
-            final long measuredFromNs) {
+    MatchingEngine(final OrderBook book, final OrderMessages messages, final Recorder recorder,
+        final RingBuffer<Report> reports,
+        final long measuredFromNs) {
         this.book = book;
         this.messages = messages;
         this.recorder = recorder;

@@ -4,9 +4,10 @@ import io.github.farlog.orderpath.book.Command;
 import java.util.SplittableRandom;
 
 /**
- * The order generator's flow: quotes that rest around a price that wanders, immediate-or-cancel orders that take them, and a
- * request to cancel each quote once it is old, whether it was traded meanwhile or not. So the book stays as deep as the quotes
- * that are kept, however long it runs. Drawn from the seed alone; allocates nothing after its making. One thread.
+ * The order generator's flow: quotes that rest around a price that wanders, immediate-or-cancel orders that take them,
+ * and a request to cancel each quote once it is old, whether it was traded meanwhile or not. So the book stays as deep
+ * as the quotes that are kept, however long it runs. Drawn from the seed alone; allocates nothing after its making. One
+ * thread.
  */
 public final class OrderFlow {
     /** Prices that the flow may use are below this. */

@@ -8,9 +8,9 @@ import java.util.function.BooleanSupplier;
 import org.HdrHistogram.Histogram;
 
 /**
- * Sends the flow open loop and receives the reports, on one thread. Order {@code i} is due at {@code start + i / rate} whatever
- * became of those before it, and its total latency counts from then: a system that stalls cannot hide the orders that it kept
- * waiting. What is due while the engine's queue is full is sent as soon as there is room.
+ * Sends the flow open loop and receives the reports, on one thread. Order {@code i} is due at {@code start + i / rate}
+ * whatever became of those before it, and its total latency counts from then: a system that stalls cannot hide the
+ * orders that it kept waiting. What is due while the engine's queue is full is sent as soon as there is room.
  */
 final class OrderSender {
     private final OrderFlow flow;
@@ -23,7 +23,8 @@ final class OrderSender {
     private long answeredCount;
     private long measuredFromNs;
 
-    OrderSender(final OrderFlow flow, final RingBuffer<Command> commands, final EventPoller<Report> reports, final Idle idle) {
+    OrderSender(final OrderFlow flow, final RingBuffer<Command> commands, final EventPoller<Report> reports,
+        final Idle idle) {
         this.flow = flow;
         this.commands = commands;
         this.reports = reports;
@@ -38,8 +39,8 @@ final class OrderSender {
     }
 
     /**
-     * Runs until every order is answered, the schedule's time is over, or the engine has failed. An order without an answer then
-     * counts with the time that it has waited: its latency is at least that.
+     * Runs until every order is answered, the schedule's time is over, or the engine has failed. An order without an
+     * answer then counts with the time that it has waited: its latency is at least that.
      */
     void run(final Schedule schedule, final BooleanSupplier hasFailed) throws Exception {
         measuredFromNs = schedule.measuredFromNs();

@@ -6,8 +6,9 @@ import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.Writer;
 
 /**
- * Appends until it is known what became of the record: OK returns, everything else is settled or thrown. This is the whole of
- * what a program has to do about farlog's results. Each object belongs to one thread; several may be on one shared writer.
+ * Appends until it is known what became of the record: OK returns, everything else is settled or thrown. This is the
+ * whole of what a program has to do about farlog's results. Each object belongs to one thread; several may be on one
+ * shared writer.
  */
 public final class Acknowledged {
     private static final long DEFAULT_DEADLINE = 0;
@@ -18,7 +19,8 @@ public final class Acknowledged {
     private final Position position = new Position();
 
     private interface Append {
-        Result append(byte[] data, int off, int len, int classId, byte[] key, int keyOff, int keyLen, long deadlineNanos, Position out);
+        Result append(byte[] data, int off, int len, int classId, byte[] key, int keyOff, int keyLen,
+            long deadlineNanos, Position out);
     }
 
     private interface Resolve {
@@ -38,10 +40,12 @@ public final class Acknowledged {
     /**
      * Appends a record; when it returns, the record is at the writer's level.
      *
-     * @throws NotRecordedException FULL: nobody drains; FENCED: somebody else writes now; UNKNOWN three times: the region has failed
+     * @throws NotRecordedException FULL: nobody drains; FENCED: somebody else writes now; UNKNOWN three times: the
+     * region has failed
      */
-    public Position append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff,
-            final int keyLen) {
+    public Position append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
+        final int keyOff,
+        final int keyLen) {
         Result result = Result.UNKNOWN;
         for (int i = 0; i < TRY_COUNT; i++) {
             result = append.append(data, off, len, classId, key, keyOff, keyLen, DEFAULT_DEADLINE, position);

@@ -23,7 +23,7 @@ public final class FarlogRecorder implements Recorder {
     @Override
     public void record(final OrderMessages message) {
         stream.append(message.bytes(), 0, message.length(), message.recordClass(), message.bytes(), message.keyOffset(),
-                message.keyLength());
+            message.keyLength());
     }
 
     @Override

@@ -11,7 +11,7 @@ import java.time.Duration;
 /**
  * The farlog stream that a program records in.
  *
- * @param uri   of its ring: {@code mem:/path}
+ * @param uri of its ring: {@code mem:/path}
  * @param level that an acknowledgement must have; a region that cannot give it refuses when it is opened
  */
 public record FarlogStream(String uri, Level level) {

@@ -3,8 +3,8 @@ package io.github.farlog.orderpath.record;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Writes one FIX message at a time into a buffer that is reused, without allocating. BodyLength has a fixed width with leading
- * zeros, as FIX allows, so that it can be put in when the body is there. One thread.
+ * Writes one FIX message at a time into a buffer that is reused, without allocating. BodyLength has a fixed width with
+ * leading zeros, as FIX allows, so that it can be put in when the body is there. One thread.
  */
 final class FixText {
     private static final byte SOH = 1;

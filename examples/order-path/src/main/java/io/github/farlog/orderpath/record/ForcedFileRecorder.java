@@ -8,9 +8,9 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * What is done without farlog: each message is appended to a file, and the file forced to the disk, before the message goes on.
- * The file's length is set beforehand and it is written round, so that a force writes data alone and not the file's growth: the
- * kindest case for a file. One thread.
+ * What is done without farlog: each message is appended to a file, and the file forced to the disk, before the message
+ * goes on. The file's length is set beforehand and it is written round, so that a force writes data alone and not the
+ * file's growth: the kindest case for a file. One thread.
  */
 public final class ForcedFileRecorder implements Recorder {
     private static final int LENGTH_BYTES = 4;
@@ -23,7 +23,8 @@ public final class ForcedFileRecorder implements Recorder {
     public ForcedFileRecorder(final Path path, final long sizeBytes) {
         this.sizeBytes = sizeBytes;
         try {
-            file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING);
+            file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
+                StandardOpenOption.TRUNCATE_EXISTING);
             final ByteBuffer zeros = ByteBuffer.allocateDirect(1 << 20);
             for (long at = 0; at < sizeBytes; at += file.write(zeros.clear(), at)) {
                 // Written, not only reserved: so the blocks are there.

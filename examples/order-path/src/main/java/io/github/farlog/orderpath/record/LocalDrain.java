@@ -8,9 +8,9 @@ import io.github.farlog.client.Result;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * What stands in for {@code farlogd drain} where no daemon runs: a thread that reads the ring, checks that no record is missing,
- * counts, and frees the space. It keeps nothing: a ring alone holds only what was recorded last. One thread of its own; the
- * results are to be read after {@link #close}.
+ * What stands in for {@code farlogd drain} where no daemon runs: a thread that reads the ring, checks that no record is
+ * missing, counts, and frees the space. It keeps nothing: a ring alone holds only what was recorded last. One thread of
+ * its own; the results are to be read after {@link #close}.
  */
 public final class LocalDrain implements AutoCloseable {
     private static final long PAUSE_NS = 1_000_000;

@@ -4,9 +4,9 @@ import io.github.farlog.orderpath.book.Command;
 import io.github.farlog.orderpath.book.Report;
 
 /**
- * Commands and reports as FIX 4.4 messages: what a venue's gateway would have on the wire, in the form that {@code farlog order}
- * reads. The last message and where its ClOrdID (the record's key) lies are held until the next one. One thread; allocates
- * nothing after its making.
+ * Commands and reports as FIX 4.4 messages: what a venue's gateway would have on the wire, in the form that
+ * {@code farlog order} reads. The last message and where its ClOrdID (the record's key) lies are held until the next
+ * one. One thread; allocates nothing after its making.
  */
 public final class OrderMessages {
     private static final int LENGTH_MAX = 512;
@@ -47,7 +47,7 @@ public final class OrderMessages {
 
     /**
      * @param idPrefix what the ids of this book begin with; unique over all that is ever recorded in the stream
-     * @param symbol   the book's instrument
+     * @param symbol the book's instrument
      */
     public OrderMessages(final String idPrefix, final String symbol) {
         this.idPrefix = FixText.ascii(idPrefix);

@@ -1,6 +1,9 @@
 package io.github.farlog.orderpath.record;
 
-/** The record classes of the order path: those that farlog gives to FIX messages, so that its tools and routes know them. */
+/**
+ * The record classes of the order path: those that farlog gives to FIX messages, so that its tools and routes know
+ * them.
+ */
 public final class RecordClass {
     public static final int SESSION = 1;
     public static final int ORDER = 2;

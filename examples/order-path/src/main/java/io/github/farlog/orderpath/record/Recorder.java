@@ -1,8 +1,8 @@
 package io.github.farlog.orderpath.record;
 
 /**
- * Where orders and reports are recorded before they go on. {@link #record} returns when the message is as safe as the recorder
- * promises, or throws; there is nothing in between. One thread, unless a recorder says otherwise.
+ * Where orders and reports are recorded before they go on. {@link #record} returns when the message is as safe as the
+ * recorder promises, or throws; there is nothing in between. One thread, unless a recorder says otherwise.
  */
 public interface Recorder extends AutoCloseable {
     /** @throws NotRecordedException when the message is not known to be recorded: the order path must stop */

@@ -12,9 +12,9 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 
 /**
- * Random commands against the plain book: each trade must be the one that price-time priority gives; and whatever the trades,
- * quantities are conserved, no price is worse than the limit, nothing immediate rests, and each life of an order is one that
- * FIX allows.
+ * Random commands against the plain book: each trade must be the one that price-time priority gives; and whatever the
+ * trades, quantities are conserved, no price is worse than the limit, nothing immediate rests, and each life of an
+ * order is one that FIX allows.
  */
 final class OrderBookTest {
     private static final int PRICE_MAX = 40; // few prices: much matching, many orders at one price
@@ -63,7 +63,8 @@ final class OrderBookTest {
         send(new Command().order(Command.LIMIT, 1, Command.SELL, 100, 10));
         answers.clear();
         send(new Command().order(Command.IMMEDIATE_OR_CANCEL, 2, Command.BUY, 250, 12));
-        assertEquals(List.of(Report.NEW, Report.TRADE, Report.TRADE, Report.CANCELED), answers.stream().map(r -> r.kind).toList());
+        assertEquals(List.of(Report.NEW, Report.TRADE, Report.TRADE, Report.CANCELED),
+            answers.stream().map(r -> r.kind).toList());
         assertEquals(100, answers.getLast().cumQuantity);
         assertEquals(0, answers.getLast().leavesQuantity);
         assertEquals(10, answers.get(1).lastPrice, "a trade is at the resting order's price");
@@ -84,8 +85,10 @@ final class OrderBookTest {
 
     @Test
     void shouldRejectWhenTermsAreOutOfRangeOrBookIsFull() {
-        final Command[] bad = {new Command().order(Command.LIMIT, 1, Command.BUY, 0, 5), new Command().order(Command.LIMIT, 2, Command.BUY, 1, 0),
-            new Command().order(Command.LIMIT, 3, Command.BUY, 1, PRICE_MAX + 1), new Command().order(Command.LIMIT, 4, (byte) 3, 1, 5),
+        final Command[] bad = {new Command().order(Command.LIMIT, 1, Command.BUY, 0, 5),
+            new Command().order(Command.LIMIT, 2, Command.BUY, 1, 0),
+            new Command().order(Command.LIMIT, 3, Command.BUY, 1, PRICE_MAX + 1),
+            new Command().order(Command.LIMIT, 4, (byte) 3, 1, 5),
             new Command().order((byte) 9, 5, Command.BUY, 1, 5)};
         for (final Command command : bad) {
             send(command);
@@ -165,7 +168,8 @@ final class OrderBookTest {
             final Report incoming = trades.get(i + 1);
             assertEquals(resting.lastQuantity, incoming.lastQuantity, "what one side gains the other loses");
             assertEquals(resting.lastPrice, incoming.lastPrice);
-            found.add(new PlainBook.Trade(resting.orderId, incoming.orderId, incoming.lastQuantity, incoming.lastPrice));
+            found
+                .add(new PlainBook.Trade(resting.orderId, incoming.orderId, incoming.lastQuantity, incoming.lastPrice));
         }
         assertEquals(expected, found, "trades of command " + command.id);
         if (command.kind == Command.IMMEDIATE_OR_CANCEL) {
@@ -180,11 +184,13 @@ final class OrderBookTest {
         }
         final Life life = lives.get(report.orderId);
         assertFalse(life.isOver, "order " + report.orderId + " comes back to life");
-        assertEquals(report.kind != Report.NEW && report.kind != Report.REJECTED, life.isNew, "New comes first, and once");
+        assertEquals(report.kind != Report.NEW && report.kind != Report.REJECTED, life.isNew,
+            "New comes first, and once");
         life.isNew = true;
         if (report.kind == Report.TRADE) {
             final boolean isBuy = report.side == Command.BUY;
-            assertTrue(isBuy ? report.lastPrice <= life.order.price : report.lastPrice >= life.order.price, "worse than the limit");
+            assertTrue(isBuy ? report.lastPrice <= life.order.price : report.lastPrice >= life.order.price,
+                "worse than the limit");
             life.cumQuantity += report.lastQuantity;
             life.notional += report.lastQuantity * report.lastPrice;
         }

@@ -40,8 +40,9 @@ final class PlainBook {
         final boolean isBuy = command.side == Command.BUY;
         final Comparator<Resting> byPrice = Comparator.comparingInt(order -> isBuy ? order.price : -order.price);
         final List<Resting> others = new ArrayList<>(resting.stream()
-                .filter(order -> order.side != command.side && (isBuy ? order.price <= command.price : order.price >= command.price))
-                .sorted(byPrice.thenComparingLong(order -> order.arrival)).toList());
+            .filter(order -> order.side != command.side
+                && (isBuy ? order.price <= command.price : order.price >= command.price))
+            .sorted(byPrice.thenComparingLong(order -> order.arrival)).toList());
         long left = command.quantity;
         for (final Resting other : others) {
             final long traded = Math.min(left, other.left);

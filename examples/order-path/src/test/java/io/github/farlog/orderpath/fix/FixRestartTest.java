@@ -21,8 +21,9 @@ import quickfix.Initiator;
 import quickfix.Session;
 
 /**
- * A venue in a process of its own is killed and started again on its stream, and the desk asks it for everything from the second
- * message on. It must log on with the next sequence number, and send again each report that the desk had received, in their order.
+ * A venue in a process of its own is killed and started again on its stream, and the desk asks it for everything from
+ * the second message on. It must log on with the next sequence number, and send again each report that the desk had
+ * received, in their order.
  */
 final class FixRestartTest {
     private static final int ORDER_COUNT = 60;
@@ -52,7 +53,8 @@ final class FixRestartTest {
         final Desk desk = new Desk(1, "T1-", FixEngines.DESK);
         final List<String> reports;
         Process venue = startVenue();
-        try (FixStream stream = new FixStream(new FarlogStream("mem:" + deskRing, Level.VISIBLE).formatted("test/desk", 8 << 20), History.none())) {
+        try (FixStream stream = new FixStream(
+            new FarlogStream("mem:" + deskRing, Level.VISIBLE).formatted("test/desk", 8 << 20), History.none())) {
             final Initiator initiator = FixEngines.desk(desk, stream, port);
             initiator.start();
             trade(desk);
@@ -65,7 +67,8 @@ final class FixRestartTest {
             await("the last report again", () -> desk.resentExecIds().size() >= reports.size());
             assertEquals(reports, desk.resentExecIds());
             trade(desk);
-            assertTrue(Session.lookupSession(FixEngines.DESK).getExpectedTargetNum() > nextFromVenue, "the venue counts on");
+            assertTrue(Session.lookupSession(FixEngines.DESK).getExpectedTargetNum() > nextFromVenue,
+                "the venue counts on");
             initiator.stop();
         } finally {
             venue.destroyForcibly().waitFor();
@@ -129,7 +132,8 @@ final class FixRestartTest {
             final FarlogMessageStore store = (FarlogMessageStore) stream.create(FixEngines.VENUE);
             final List<String> stored = messages(store);
             assertEquals(store.getNextSenderMsgSeqNum() - 1, stored.size(), "each number has its message");
-            assertTrue(stored.stream().filter(message -> !FixFields.valueOf(message, 17).isEmpty()).count() > reportCount);
+            assertTrue(
+                stored.stream().filter(message -> !FixFields.valueOf(message, 17).isEmpty()).count() > reportCount);
         }
     }
 
@@ -140,12 +144,14 @@ final class FixRestartTest {
     }
 
     private static String message(final int sequence) {
-        return "8=FIX.4.4|9=5|35=0|34=".replace('|', (char) 1) + sequence + "|49=DESK7|56=XVEN|10=000|".replace('|', (char) 1);
+        return "8=FIX.4.4|9=5|35=0|34=".replace('|', (char) 1) + sequence
+            + "|49=DESK7|56=XVEN|10=000|".replace('|', (char) 1);
     }
 
     private Process startVenue() throws Exception {
-        return Child.start(folder.resolve("venue.log"), "fix", "--side", "venue", "--port", Integer.toString(port), "--venue-ring",
-                "mem:" + venueRing, "--size", "8MiB");
+        return Child.start(folder.resolve("venue.log"), "fix", "--side", "venue", "--port", Integer.toString(port),
+            "--venue-ring",
+            "mem:" + venueRing, "--size", "8MiB");
     }
 
     private static void await(final String what, final BooleanSupplier condition) throws InterruptedException {

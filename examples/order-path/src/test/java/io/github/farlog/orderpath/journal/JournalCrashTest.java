@@ -21,13 +21,14 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * The journal program is killed at random moments and started again, over and over. After each kill the journal must hold every
- * acknowledged command, and the book that it makes must be the one of the flow's first so many commands: nothing missing in the
- * middle, nothing twice, nothing torn. That acknowledgements lie in a mapped file lets them survive the kill by themselves.
+ * The journal program is killed at random moments and started again, over and over. After each kill the journal must
+ * hold every acknowledged command, and the book that it makes must be the one of the flow's first so many commands:
+ * nothing missing in the middle, nothing twice, nothing torn. That acknowledgements lie in a mapped file lets them
+ * survive the kill by themselves.
  */
 final class JournalCrashTest {
-    private static final int FARLOG_KILLS = 24;
-    private static final int FILE_KILLS = 6;
+    private static final int FARLOG_KILLS = Integer.getInteger("farlog.kills", 40);
+    private static final int FILE_KILLS = FARLOG_KILLS / 4;
     private static final int LANES = 2;
     private static final int KILL_WITHIN_MS = 250;
     private static final long PATIENCE_MS = 20_000;
@@ -45,7 +46,8 @@ final class JournalCrashTest {
             final List<Throwable> failures = java.util.Collections.synchronizedList(new ArrayList<>());
             for (int lane = 0; lane < LANES; lane++) {
                 final Path own = rings.get(lane);
-                lanes.add(Thread.ofPlatform().start(() -> run(new Lane("farlog", own), FARLOG_KILLS / LANES, failures)));
+                lanes
+                    .add(Thread.ofPlatform().start(() -> run(new Lane("farlog", own), FARLOG_KILLS / LANES, failures)));
             }
             for (final Thread lane : lanes) {
                 lane.join();
@@ -70,8 +72,10 @@ final class JournalCrashTest {
             for (int i = 0; i < kills; i++) {
                 lane.killOnce();
             }
-            System.out.printf("%s: seed %d, %d kills, %d commands acknowledged; after %d kills the journal was ahead of that%n", lane.kind,
-                    lane.seed, kills, lane.acknowledged(), lane.aheadCount);
+            System.out.printf(
+                "%s: seed %d, %d kills, %d commands acknowledged; after %d kills the journal was ahead of that%n",
+                lane.kind,
+                lane.seed, kills, lane.acknowledged(), lane.aheadCount);
         } catch (final Exception | AssertionError e) {
             failures.add(new AssertionError(lane.kind + " seed " + lane.seed + ": " + e.getMessage(), e));
         }
@@ -97,7 +101,8 @@ final class JournalCrashTest {
             try {
                 awaitMore(child, before);
                 Thread.sleep(random.nextInt(KILL_WITHIN_MS)); // the moment of the kill is what is drawn, not what is waited for
-                assertTrue(child.isAlive(), () -> "the child ended by itself: " + read(folder.resolve(acks.getFileName() + ".log")));
+                assertTrue(child.isAlive(),
+                    () -> "the child ended by itself: " + read(folder.resolve(acks.getFileName() + ".log")));
             } finally {
                 child.destroyForcibly().waitFor(10, TimeUnit.SECONDS);
             }
@@ -105,8 +110,10 @@ final class JournalCrashTest {
         }
 
         private Process start() throws Exception {
-            return Child.start(folder.resolve(acks.getFileName() + ".log"), "journal", "--journal", kind, "--ring", "mem:" + journal,
-                    "--size", "64MiB", "--file", journal.toString(), "--acks", acks.toString(), "--orders", "100000000", "--rate", RATE);
+            return Child.start(folder.resolve(acks.getFileName() + ".log"), "journal", "--journal", kind, "--ring",
+                "mem:" + journal,
+                "--size", "64MiB", "--file", journal.toString(), "--acks", acks.toString(), "--orders", "100000000",
+                "--rate", RATE);
         }
 
         private void awaitMore(final Process child, final long before) throws Exception {
@@ -121,7 +128,7 @@ final class JournalCrashTest {
             final OrderBook remade = JournalProgram.newBook();
             final long found;
             try (Journal open = open()) {
-                found = open.replay(command -> remade.apply(command, report -> { }));
+                found = open.replay(command -> remade.apply(command, report -> {}));
             }
             assertTrue(found >= acknowledged, "acknowledged " + acknowledged + ", the journal has " + found);
             aheadCount += found > acknowledged ? 1 : 0;
@@ -130,14 +137,14 @@ final class JournalCrashTest {
             final Command command = new Command();
             for (long i = 0; i < found; i++) {
                 flow.next(command);
-                expected.apply(command, report -> { });
+                expected.apply(command, report -> {});
             }
             assertEquals(expected.checksum(), remade.checksum());
         }
 
         private Journal open() throws Exception {
             return "farlog".equals(kind) ? new FarlogJournal(new FarlogStream("mem:" + journal, Level.VISIBLE))
-                    : new RandomAccessFileJournal(journal, false);
+                : new RandomAccessFileJournal(journal, false);
         }
 
         long acknowledged() throws Exception {

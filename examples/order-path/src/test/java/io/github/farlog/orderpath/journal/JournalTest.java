@@ -22,7 +22,8 @@ final class JournalTest {
 
     @Test
     void shouldMakeTheSameBookWhenFarlogJournalIsReplayed() throws Exception {
-        final FarlogStream stream = new FarlogStream("mem:" + folder.resolve("ring"), Level.PERSISTENT).formatted("test/journal", 16 << 20);
+        final FarlogStream stream = new FarlogStream("mem:" + folder.resolve("ring"), Level.PERSISTENT)
+            .formatted("test/journal", 16 << 20);
         checkReplay(() -> new FarlogJournal(stream));
     }
 
@@ -39,26 +40,29 @@ final class JournalTest {
         }
         Files.write(path, new byte[] {1, 2, 3}, StandardOpenOption.APPEND);
         try (Journal journal = new RandomAccessFileJournal(path, false)) {
-            assertEquals(10, journal.replay(command -> { }));
+            assertEquals(10, journal.replay(command -> {}));
             append(journal, new OrderFlow(2), 1);
         }
         try (Journal journal = new RandomAccessFileJournal(path, false)) {
-            assertEquals(11, journal.replay(command -> { }));
+            assertEquals(11, journal.replay(command -> {}));
         }
     }
 
     @Test
     void shouldStopTheEngineWhenTheJournalIsFull() throws Exception {
-        final FarlogStream stream = new FarlogStream("mem:" + folder.resolve("small"), Level.VISIBLE).formatted("test/journal", 64 << 10);
+        final FarlogStream stream = new FarlogStream("mem:" + folder.resolve("small"), Level.VISIBLE)
+            .formatted("test/journal", 64 << 10);
         final long[] acknowledged = new long[1];
         try (Journal journal = new FarlogJournal(stream)) {
-            final JournalledEngine engine = new JournalledEngine(JournalProgram.newBook(), journal, id -> acknowledged[0] = id);
+            final JournalledEngine engine = new JournalledEngine(JournalProgram.newBook(), journal,
+                id -> acknowledged[0] = id);
             assertThrows(IllegalStateException.class, () -> place(engine, COUNT));
             engine.close();
         }
         try (Journal journal = new FarlogJournal(stream)) {
-            final long found = journal.replay(command -> { });
-            assertEquals(true, found >= acknowledged[0] && found > 100, found + " found, " + acknowledged[0] + " acknowledged");
+            final long found = journal.replay(command -> {});
+            assertEquals(true, found >= acknowledged[0] && found > 100,
+                found + " found, " + acknowledged[0] + " acknowledged");
         }
     }
 
@@ -69,12 +73,12 @@ final class JournalTest {
 
     private static void checkReplay(final Opener opener) throws Exception {
         final OrderBook book = JournalProgram.newBook();
-        try (Journal journal = opener.open(); JournalledEngine engine = new JournalledEngine(book, journal, id -> { })) {
+        try (Journal journal = opener.open(); JournalledEngine engine = new JournalledEngine(book, journal, id -> {})) {
             place(engine, COUNT);
         }
         final OrderBook remade = JournalProgram.newBook();
         try (Journal journal = opener.open()) {
-            assertEquals(COUNT, journal.replay(command -> remade.apply(command, report -> { })));
+            assertEquals(COUNT, journal.replay(command -> remade.apply(command, report -> {})));
         }
         assertEquals(book.checksum(), remade.checksum());
     }

@@ -47,7 +47,8 @@ final class LoadRunTest {
         final LocalDrain drain = new LocalDrain(stream.uri());
         final Latencies latencies;
         try (drain) {
-            latencies = load.run(LoadStep.parse("4k"), pairs -> List.of(new FarlogRecorder(Writer.open(stream.uri(), stream.writerOptions("test")))));
+            latencies = load.run(LoadStep.parse("4k"),
+                pairs -> List.of(new FarlogRecorder(Writer.open(stream.uri(), stream.writerOptions("test")))));
         }
         assertEquals("", drain.failure());
         assertEquals(2000, latencies.answeredCount());
@@ -73,16 +74,18 @@ final class LoadRunTest {
     @Test
     void shouldStopWhenAMessageIsNotRecorded() {
         final Throwable stopped = assertThrows(ExecutionException.class,
-                () -> load.run(LoadStep.parse("4k"), pairs -> List.of(new RefusingAfter(100)))).getCause();
+            () -> load.run(LoadStep.parse("4k"), pairs -> List.of(new RefusingAfter(100)))).getCause();
         assertInstanceOf(NotRecordedException.class, stopped.getCause());
     }
 
     @Test
     void shouldCountWaitingTimeWhenTheEngineIsOverloaded() throws Exception {
-        final Latencies latencies = loadRun(Duration.ofMillis(500)).run(LoadStep.parse("20k"), pairs -> List.of(new Slow()));
+        final Latencies latencies = loadRun(Duration.ofMillis(500)).run(LoadStep.parse("20k"),
+            pairs -> List.of(new Slow()));
         assertTrue(latencies.answeredCount() < latencies.wantedCount());
         assertEquals(8000, latencies.totalNs().getTotalCount(), "orders without an answer count too");
-        assertTrue(latencies.totalNs().getValueAtPercentile(50) > 100_000_000, "an order that was due waits, whoever holds it up");
+        assertTrue(latencies.totalNs().getValueAtPercentile(50) > 100_000_000,
+            "an order that was due waits, whoever holds it up");
     }
 
     @Test

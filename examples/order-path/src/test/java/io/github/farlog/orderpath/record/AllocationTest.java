@@ -15,7 +15,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
-/** Flow, book, messages and recording allocate nothing once they are warm: there is nothing to collect while orders wait. */
+/**
+ * Flow, book, messages and recording allocate nothing once they are warm: there is nothing to collect while orders
+ * wait.
+ */
 final class AllocationTest {
     private static final int WARM_COUNT = 20_000;
     private static final int COUNT = 5_000;

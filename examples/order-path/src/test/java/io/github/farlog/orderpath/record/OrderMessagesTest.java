@@ -18,8 +18,10 @@ final class OrderMessagesTest {
         final DataDictionary dictionary = new DataDictionary("FIX44.xml");
         final OrderBook book = new OrderBook(16, 20_000);
         final Command[] commands = {new Command().order(Command.LIMIT, 1, Command.SELL, 300, 10_050),
-            new Command().order(Command.LIMIT, 2, Command.SELL, 300, 10_051), new Command().order(Command.IMMEDIATE_OR_CANCEL, 3, Command.BUY, 700, 10_060),
-            new Command().order(Command.LIMIT, 4, Command.BUY, 100, 1), new Command().cancel(5, 4), new Command().cancel(6, 3), new Command().cancel(7, 99)};
+            new Command().order(Command.LIMIT, 2, Command.SELL, 300, 10_051),
+            new Command().order(Command.IMMEDIATE_OR_CANCEL, 3, Command.BUY, 700, 10_060),
+            new Command().order(Command.LIMIT, 4, Command.BUY, 100, 1), new Command().cancel(5, 4),
+            new Command().cancel(6, 3), new Command().cancel(7, 99)};
         for (final Command command : commands) {
             messages.write(command);
             assertEquals(String.format("RUN-1A-%09d", command.id), parse(dictionary).getString(11));
@@ -27,7 +29,9 @@ final class OrderMessagesTest {
                 messages.write(report);
                 try {
                     final Message parsed = parse(dictionary);
-                    assertEquals(String.format("RUN-1A-%09d", report.requestId == 0 ? report.orderId : report.requestId), parsed.getString(11));
+                    assertEquals(
+                        String.format("RUN-1A-%09d", report.requestId == 0 ? report.orderId : report.requestId),
+                        parsed.getString(11));
                 } catch (final Exception e) {
                     throw new AssertionError(text(), e);
                 }
@@ -38,8 +42,8 @@ final class OrderMessagesTest {
     @Test
     void shouldGiveAveragePriceToSixPlacesWhenPricesDiffer() throws Exception {
         final OrderBook book = new OrderBook(16, 20_000);
-        book.apply(new Command().order(Command.LIMIT, 1, Command.SELL, 100, 10_050), report -> { });
-        book.apply(new Command().order(Command.LIMIT, 2, Command.SELL, 200, 10_051), report -> { });
+        book.apply(new Command().order(Command.LIMIT, 1, Command.SELL, 100, 10_050), report -> {});
+        book.apply(new Command().order(Command.LIMIT, 2, Command.SELL, 200, 10_051), report -> {});
         final String[] last = new String[1];
         book.apply(new Command().order(Command.IMMEDIATE_OR_CANCEL, 3, Command.BUY, 300, 10_060), report -> {
             messages.write(report);
@@ -50,7 +54,8 @@ final class OrderMessagesTest {
 
     private Message parse(final DataDictionary dictionary) throws Exception {
         final Message message = new Message(text(), dictionary, true);
-        final String key = new String(messages.bytes(), messages.keyOffset(), messages.keyLength(), StandardCharsets.US_ASCII);
+        final String key = new String(messages.bytes(), messages.keyOffset(), messages.keyLength(),
+            StandardCharsets.US_ASCII);
         assertEquals(message.getString(11), key);
         assertEquals(RecordClass.ofMsgType(message.getHeader().getString(35)), messages.recordClass());
         return message;

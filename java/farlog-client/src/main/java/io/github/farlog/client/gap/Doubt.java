@@ -28,8 +28,8 @@ public final class Doubt {
      * Asks the writer what became of it. Blocks up to the deadline.
      *
      * @param deadlineNanos from now; 0 = the writer's default
-     * @return OK: this very record is at the writer's level. UNKNOWN: it is not known yet. NOT_FOUND: it is not there, or the writer is closed
-     *     and cannot tell any more
+     * @return OK: this very record is at the writer's level. UNKNOWN: it is not known yet. NOT_FOUND: it is not there,
+     * or the writer is closed and cannot tell any more
      */
     public Result resolve(final long deadlineNanos) {
         final Result result = writer.resolve(asked, deadlineNanos);

@@ -40,6 +40,7 @@ public record Gap(long dropped, long unknown, Instant from, Instant to, Result c
      * @return such as {@code farlog.gap dropped=3 unknown=0 from=2026-01-01T00:00:00.000000001Z to=... cause=FULL}
      */
     public String text() {
-        return "farlog.gap dropped=" + dropped + " unknown=" + unknown + " from=" + from + " to=" + to + " cause=" + cause;
+        return "farlog.gap dropped=" + dropped + " unknown=" + unknown + " from=" + from + " to=" + to + " cause="
+            + cause;
     }
 }

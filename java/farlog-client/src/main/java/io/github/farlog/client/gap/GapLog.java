@@ -6,8 +6,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * What was dropped since the last gap record. A gap stands in the ring before every event that a thread which saw the drop logs afterwards:
- * who appends calls {@link #flush} first.
+ * What was dropped since the last gap record. A gap stands in the ring before every event that a thread which saw the
+ * drop logs afterwards: who appends calls {@link #flush} first.
  *
  * <p>Threads: any. {@link #add} waits for no record; the others wait while another thread writes the gap's.
  */
@@ -24,7 +24,10 @@ public final class GapLog {
     private Gap noted = Gap.NONE;
     /** What is being told. Guarded by lock. */
     private Gap taken = Gap.NONE;
-    /** Of either kind there is one. Written under lock: read from two fields, a gap that moves from one to the other could be missed. */
+    /**
+     * Of either kind there is one. Written under lock: read from two fields, a gap that moves from one to the other
+     * could be missed.
+     */
     private volatile boolean isPending;
 
     /** Makes one without a gap. */
@@ -38,7 +41,8 @@ public final class GapLog {
          * Writes the record of a gap.
          *
          * @param gap what it tells
-         * @return OK when it is in the ring; UNKNOWN when it may be: it is not written again before {@link #resolve} has told
+         * @return OK when it is in the ring; UNKNOWN when it may be: it is not written again before {@link #resolve}
+         * has told
          */
         Result write(Gap gap);
 
@@ -96,8 +100,8 @@ public final class GapLog {
      *
      * @param sink writes it
      * @param end in {@link System#nanoTime}: how long to wait for another thread that is just doing the same
-     * @return OK: what was noted before the call is told. FULL: the other thread was not done by the end. Anything else comes from the sink,
-     *     and the gap is kept and told again later
+     * @return OK: what was noted before the call is told. FULL: the other thread was not done by the end. Anything else
+     * comes from the sink, and the gap is kept and told again later
      */
     public Result flush(final Sink sink, final long end) {
         if (!isPending) {
@@ -153,8 +157,8 @@ public final class GapLog {
     }
 
     /**
-     * The gap, when it can be told no other way; it is not told again. Waits while another thread writes its record. One that was written and may be
-     * in the ring is part of it.
+     * The gap, when it can be told no other way; it is not told again. Waits while another thread writes its record.
+     * One that was written and may be in the ring is part of it.
      *
      * @return null: there is none
      */

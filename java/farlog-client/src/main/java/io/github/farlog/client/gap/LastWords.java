@@ -1,8 +1,8 @@
 package io.github.farlog.client.gap;
 
 /**
- * Tells what is still to be told when the process begins to end and nobody stops the appender. The ring itself needs nothing: it is as after
- * a kill. Threads: any.
+ * Tells what is still to be told when the process begins to end and nobody stops the appender. The ring itself needs
+ * nothing: it is as after a kill. Threads: any.
  */
 public final class LastWords implements AutoCloseable {
     private final Thread hook;

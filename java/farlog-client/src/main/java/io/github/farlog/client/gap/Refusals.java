@@ -4,8 +4,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Which of an appender's refused events is told to its operator: the first, another after a second, two, four and so on up to a minute, each with the count of those
- * before it that were not told. Threads: any; nothing blocks or allocates.
+ * Which of an appender's refused events is told to its operator: the first, another after a second, two, four and so on
+ * up to a minute, each with the count of those before it that were not told. Threads: any; nothing blocks or allocates.
  */
 public final class Refusals {
     private static final long INTERVAL_MIN_NANOS = TimeUnit.SECONDS.toNanos(1);
@@ -23,7 +23,8 @@ public final class Refusals {
     /**
      * One more event was refused.
      *
-     * @return how many before it were not told, if this one is to be told now; -1 = it is counted, and told with a later one
+     * @return how many before it were not told, if this one is to be told now; -1 = it is counted, and told with a
+     * later one
      */
     public long add() {
         final long due = dueNanos.get();

@@ -22,14 +22,16 @@ public final class UnderWay {
     }
 
     /**
-     * Waits until each platform thread of which this is true now has been seen otherwise; also on a thread that is interrupted.
+     * Waits until each platform thread of which this is true now has been seen otherwise; also on a thread that is
+     * interrupted.
      *
      * @param isInside asked about a stack, innermost frame first
      * @param except threads that are not waited for
      * @param leastNanos to wait in any case
      * @return those of which it is still true after {@link #SECONDS_MAX}
      */
-    public static Set<Thread> await(final Predicate<StackTraceElement[]> isInside, final Set<Thread> except, final long leastNanos) {
+    public static Set<Thread> await(final Predicate<StackTraceElement[]> isInside, final Set<Thread> except,
+        final long leastNanos) {
         final long start = System.nanoTime();
         final boolean isInterrupted = Thread.interrupted();
         final Set<Thread> left = new HashSet<>();

@@ -31,7 +31,8 @@ class GapLogTest {
     }
 
     private static String text(final int dropped, final int unknown, final int from, final int to, final Result cause) {
-        return "farlog.gap dropped=" + dropped + " unknown=" + unknown + " from=1970-01-01T00:00:0" + from + "Z to=1970-01-01T00:00:0" + to
+        return "farlog.gap dropped=" + dropped + " unknown=" + unknown + " from=1970-01-01T00:00:0" + from
+            + "Z to=1970-01-01T00:00:0" + to
             + "Z cause=" + cause;
     }
 
@@ -42,7 +43,9 @@ class GapLogTest {
         assertEquals(List.of(), told);
     }
 
-    /** The medium may take its whole deadline: who drops meanwhile must not wait for it, and its event is the next gap. */
+    /**
+     * The medium may take its whole deadline: who drops meanwhile must not wait for it, and its event is the next gap.
+     */
     @Test
     void shouldNoteADropWhileAGapIsBeingTold() throws Exception {
         gaps.add(Instant.ofEpochSecond(3), Result.FULL);
@@ -94,7 +97,8 @@ class GapLogTest {
         assertEquals(1, gaps.pendingEvents());
         gaps.add(Instant.ofEpochSecond(7), Result.FULL);
         assertEquals(Result.OK, flush(unsure), "the second is not there");
-        assertEquals(List.of(text(1, 0, 3, 3, Result.FULL), text(1, 0, 5, 5, Result.FULL), text(2, 0, 5, 7, Result.FULL)), told);
+        assertEquals(
+            List.of(text(1, 0, 3, 3, Result.FULL), text(1, 0, 5, 5, Result.FULL), text(2, 0, 5, 7, Result.FULL)), told);
         assertFalse(gaps.isPending());
     }
 

@@ -1,0 +1,243 @@
+/* agent/agent.c -- one question to the host agent. */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/stream_uri.h"
+
+#define NS_PER_MS 1000000u
+#define OK_WORD "ok\n"
+#define AGAIN_FIRST_NS 10000000u /* before the second attempt; doubled for each further one */
+#define AGAIN_LAST_NS 400000000u
+
+const char *agent_socket(const char *given)
+{
+	const char *told = secure_getenv(AGENT_SOCKET_VARIABLE);
+
+	if (given != NULL && given[0] != '\0')
+		return given;
+	return told != NULL && told[0] != '\0' ? told : AGENT_SOCKET_DEFAULT;
+}
+
+/* is_passing -- errno of an agent that is away, or has too many at its door. */
+static bool is_passing(int os_errno)
+{
+	return os_errno == ENOENT || os_errno == ECONNREFUSED || os_errno == ECONNRESET || os_errno == EPIPE || os_errno == EAGAIN;
+}
+
+static int refuse_connect(const char *path, const char *what, int os_errno, struct farlog_error *error)
+{
+	if (os_errno == ENOENT || os_errno == ECONNREFUSED)
+		return error_set(error, FARLOG_NOT_FOUND, os_errno,
+			"%s: no host agent at \"%s\": start farlogd host, or say where it is by ?agent=PATH or " AGENT_SOCKET_VARIABLE, what, path);
+	return error_set(error, FARLOG_IO, os_errno, "%s: connect to the host agent at \"%s\"", what, path);
+}
+
+static int connect_to(const char *path, const char *what, int *fd, struct farlog_error *error)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int failure;
+	int result;
+
+	if (strlen(path) > AGENT_SOCKET_LEN_MAX)
+		return error_set(error, FARLOG_INVALID, 0, "%s: host agent at \"%s\": expected a path of at most %u bytes", what, path, AGENT_SOCKET_LEN_MAX);
+	strcpy(address.sun_path, path);
+	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (*fd < 0)
+		return error_set(error, FARLOG_IO, errno, "%s: make a socket for the host agent", what);
+	if (connect(*fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return FARLOG_OK;
+	failure = errno;
+	close(*fd);
+	result = refuse_connect(path, what, failure, error);
+	errno = failure; /* for who tries again */
+	return result;
+}
+
+/* wait_until -- false when the time came first, or the bell rang. */
+static bool wait_until(int fd, int bell, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t now_ns = clock_monotonic_ns();
+		struct pollfd wanted[2] = {{.fd = fd, .events = POLLIN}, {.fd = bell, .events = POLLIN}};
+		int count;
+
+		if (now_ns >= until_ns)
+			return false;
+		count = poll(wanted, 2, (int)((until_ns - now_ns) / NS_PER_MS + 1));
+		if (count > 0)
+			return wanted[1].revents == 0;
+		if (count < 0 && errno != EINTR)
+			return true; /* what it is the receiving says */
+	}
+}
+
+/* receive -- the answer, and the descriptor that may come with it. The number of bytes, or -1. */
+static ssize_t receive(int fd, struct agent_reply *reply)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr header;
+	} control;
+	struct iovec room = {.iov_base = reply->text, .iov_len = AGENT_PACKET_LEN_MAX};
+	struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	ssize_t len = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *first = len > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+
+	if (first != NULL && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS && first->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&reply->fd, CMSG_DATA(first), sizeof(reply->fd));
+	if (len > 0 && (message.msg_flags & MSG_TRUNC) != 0)
+		len = -1;
+	return len;
+}
+
+static int result_named(const char *name)
+{
+#define RESULT_IS(word, value, text) if (strcmp(name, #word) == 0) return value;
+	FARLOG_RESULT_TABLE(RESULT_IS)
+#undef RESULT_IS
+	return FARLOG_IO;
+}
+
+/* judge -- OK, or what the agent says is wrong, in its words. */
+static int judge(const char *path, const char *what, const struct agent_reply *reply, struct farlog_error *error)
+{
+	char name[32];
+	char text[AGENT_VALUE_LEN_MAX];
+
+	if (strncmp(reply->text, OK_WORD, strlen(OK_WORD)) == 0)
+		return FARLOG_OK;
+	if (!agent_value(reply, "error", name, sizeof(name)) || !agent_value(reply, "text", text, sizeof(text)) || result_named(name) == FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "%s: what is at \"%s\" does not answer as a host agent does", what, path);
+	return error_set(error, result_named(name), 0, "%s: %s", what, text);
+}
+
+/* ask_once -- *is_away: nobody listens there, or who did has gone without an answer. */
+static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply,
+	bool *is_away, struct farlog_error *error)
+{
+	size_t len = strlen(request);
+	ssize_t got = -1;
+	int result;
+	int fd = -1;
+
+	memset(reply, 0, sizeof(*reply));
+	reply->fd = -1;
+	result = connect_to(socket_path, what, &fd, error);
+	*is_away = result != FARLOG_OK && result != FARLOG_INVALID && is_passing(errno);
+	if (result != FARLOG_OK)
+		return result;
+	errno = EINPROGRESS; /* of a wait that was in vain */
+	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, bell, until_ns))
+		got = receive(fd, reply);
+	*is_away = got == 0 || (got < 0 && is_passing(errno));
+	if (got <= 0)
+		result = error_set(error, FARLOG_IO, errno, "%s: no answer of the host agent at \"%s\"", what, socket_path);
+	close(fd);
+	if (result == FARLOG_OK)
+		result = judge(socket_path, what, reply, error);
+	if (result != FARLOG_OK && reply->fd >= 0) {
+		close(reply->fd);
+		reply->fd = -1;
+	}
+	return result;
+}
+
+int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error)
+{
+	bool is_away;
+
+	return ask_once(socket_path, what, request, until_ns, -1, reply, &is_away, error);
+}
+
+/* has_directory -- whether an agent may come to listen at a path. */
+static bool has_directory(const char *socket_path)
+{
+	char directory[AGENT_SOCKET_LEN_MAX + 1];
+	const char *slash = strrchr(socket_path, '/');
+
+	if (slash == NULL || slash == socket_path)
+		return true;
+	memcpy(directory, socket_path, (size_t)(slash - socket_path));
+	directory[slash - socket_path] = '\0';
+	return access(directory, F_OK) == 0;
+}
+
+/* rest -- about so long, and not as long as others. False: the bell rang. */
+static bool rest(uint64_t pause_ns, int bell)
+{
+	uint64_t random = (clock_monotonic_ns() ^ (uint64_t)getpid() << 20) * 0x9E3779B97F4A7C15ull >> 32;
+	struct pollfd wanted = {.fd = bell, .events = POLLIN};
+
+	pause_ns = pause_ns / 2 + random % pause_ns;
+	return poll(&wanted, 1, (int)(pause_ns / NS_PER_MS)) <= 0;
+}
+
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error)
+{
+	uint64_t away_until_ns = clock_after_ns(AGENT_AWAY_NS);
+	uint64_t pause_ns = AGAIN_FIRST_NS;
+
+	for (;;) {
+		bool is_away;
+		int result = ask_once(socket_path, what, request, until_ns, bell, reply, &is_away, error);
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (!is_away || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= away_until_ns || !has_directory(socket_path) ||
+			!rest(pause_ns, bell))
+			return result;
+		pause_ns = 2 * pause_ns < AGAIN_LAST_NS ? 2 * pause_ns : AGAIN_LAST_NS;
+	}
+}
+
+void agent_tell(const char *socket_path, const char *note)
+{
+	int fd = -1;
+
+	if (connect_to(socket_path, "note", &fd, NULL) != FARLOG_OK)
+		return;
+	(void)!send(fd, note, strlen(note), MSG_NOSIGNAL);
+	close(fd);
+}
+
+bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number)
+{
+	char text[24];
+	char *end;
+
+	if (!agent_value(reply, word, text, sizeof(text)) || strspn(text, "0123456789") != strlen(text))
+		return false;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return errno == 0 && *end == '\0';
+}
+
+bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room)
+{
+	size_t word_len = strlen(word);
+	const char *line = reply->text;
+
+	while (*line != '\0') {
+		size_t len = strcspn(line, "\n");
+
+		if (len > word_len && memcmp(line, word, word_len) == 0 && line[word_len] == ' ') {
+			size_t value_len = len - word_len - 1;
+
+			if (value_len >= room)
+				return false;
+			memcpy(value, line + word_len + 1, value_len);
+			value[value_len] = '\0';
+			return true;
+		}
+		line += len + (line[len] == '\n');
+	}
+	return false;
+}

@@ -1,0 +1,133 @@
+/* blocks/foreign.c -- whose are the bytes of a device that is about to be formatted? libblkid knows what mount and fdisk know; it is loaded when it is
+ * needed. */
+#include <blkid/blkid.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "blocks/nvme.h"
+#include "blocks/uring.h"
+
+#define SONAME "libblkid.so.1"
+
+/* name, type of what it returns, parameters */
+#define BLKID_TABLE(X)                                                                                \
+	X(new_probe, blkid_probe, (void))                                                                 \
+	X(free_probe, void, (blkid_probe probe))                                                          \
+	X(probe_set_device, int, (blkid_probe probe, int fd, blkid_loff_t off, blkid_loff_t len))         \
+	X(probe_enable_superblocks, int, (blkid_probe probe, int enable))                                 \
+	X(probe_set_superblocks_flags, int, (blkid_probe probe, int flags))                               \
+	X(probe_enable_partitions, int, (blkid_probe probe, int enable))                                  \
+	X(do_safeprobe, int, (blkid_probe probe))                                                         \
+	X(probe_lookup_value, int, (blkid_probe probe, const char *name, const char **value, size_t *len))
+
+struct lib_blkid {
+#define BLKID_FIELD(name, type, parameters) type(*name) parameters;
+	BLKID_TABLE(BLKID_FIELD)
+#undef BLKID_FIELD
+};
+
+static bool load(void **handle, struct lib_blkid *lib)
+{
+	bool is_whole;
+
+	*handle = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
+	is_whole = *handle != NULL;
+#define BLKID_LOAD(name, type, parameters)                                                            \
+	if (is_whole) {                                                                                   \
+		*(void **)&lib->name = dlsym(*handle, "blkid_" #name);                                        \
+		is_whole = lib->name != NULL;                                                                 \
+	}
+	BLKID_TABLE(BLKID_LOAD)
+#undef BLKID_LOAD
+	return is_whole;
+}
+
+static const char *value_of(const struct lib_blkid *lib, blkid_probe probe, const char *name)
+{
+	const char *value;
+
+	return lib->probe_lookup_value(probe, name, &value, NULL) == 0 ? value : NULL;
+}
+
+/* describe -- "ext4 file system (label data, uuid ...)". */
+static void describe(const struct lib_blkid *lib, blkid_probe probe, char *text, size_t room)
+{
+	const char *type = value_of(lib, probe, "TYPE");
+	const char *table = value_of(lib, probe, "PTTYPE");
+	const char *usage = value_of(lib, probe, "USAGE");
+	const char *label = value_of(lib, probe, "LABEL");
+	const char *uuid = value_of(lib, probe, "UUID");
+
+	if (type == NULL && table != NULL)
+		snprintf(text, room, "a partition table (%s)", table);
+	else
+		snprintf(text, room, "%s%s%s%s%s%s%s", type != NULL ? type : "something that was recognized",
+			usage != NULL && strcmp(usage, "filesystem") == 0 ? ", a file system" : "", label != NULL ? ", label " : "", label != NULL ? label : "",
+			uuid != NULL ? ", uuid " : "", uuid != NULL ? uuid : "", table != NULL ? ", and a partition table" : "");
+}
+
+static int ask_blkid(const struct lib_blkid *lib, int fd, char *text, size_t room)
+{
+	blkid_probe probe = lib->new_probe();
+	int found = -1;
+
+	if (probe != NULL && lib->probe_set_device(probe, fd, 0, 0) == 0) {
+		lib->probe_enable_superblocks(probe, 1);
+		lib->probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_UUID | BLKID_SUBLKS_USAGE);
+		lib->probe_enable_partitions(probe, 1);
+		found = lib->do_safeprobe(probe);
+	}
+	if (found == 0)
+		describe(lib, probe, text, room);
+	else if (found == -2)
+		snprintf(text, room, "signatures of several file systems or partition tables");
+	if (probe != NULL)
+		lib->free_probe(probe);
+	return found == -1 ? FARLOG_IO : FARLOG_OK;
+}
+
+/* look_for_bytes -- where the header goes: what nobody knows is still somebody's. */
+static int look_for_bytes(int fd, char *text, size_t room)
+{
+	static const uint8_t zeros[LAYOUT_BLOCK_LEN];
+	uint8_t block[LAYOUT_BLOCK_LEN];
+
+	for (uint64_t off = 0; off < NVME_CONTROL_LEN; off += sizeof(block)) {
+		ssize_t len = pread(fd, block, sizeof(block), (off_t)off);
+
+		if (len < 0)
+			return FARLOG_IO;
+		if (memcmp(block, zeros, (size_t)len) == 0)
+			continue;
+		snprintf(text, room, "bytes that are not zero (first at block %lu), of no kind that is known here", off / LAYOUT_BLOCK_LEN);
+		break;
+	}
+	return FARLOG_OK;
+}
+
+int block_name_foreign(const char *path, char *text, size_t room)
+{
+	struct lib_blkid lib;
+	void *handle;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int result = fd >= 0 ? FARLOG_OK : FARLOG_IO;
+
+	text[0] = '\0';
+	if (result == FARLOG_OK) {
+		result = load(&handle, &lib) ? ask_blkid(&lib, fd, text, room) : FARLOG_UNSUPPORTED;
+		if (handle != NULL)
+			dlclose(handle);
+	}
+	if (result == FARLOG_OK && text[0] == '\0')
+		result = look_for_bytes(fd, text, room);
+	if (result == FARLOG_UNSUPPORTED)
+		snprintf(text, room, "nothing that could be told: the library " SONAME " (Debian package libblkid1), which knows file systems, is missing");
+	if (fd >= 0)
+		close(fd);
+	return result;
+}

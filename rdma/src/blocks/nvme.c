@@ -1,0 +1,592 @@
+/* blocks/nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See blocks/nvme.h.
+ *
+ * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has come back, in whatever order.
+ * Nothing that was acknowledged is written again: a commit begins where an LBA does, because a PAD ends the one before there. persist only prepares;
+ * the waiting that follows sends and waits by one system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look
+ * at fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
+ * would need it is refused until then. */
+#include "base/err.h"
+#include "blocks/nvme.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/mutant.h"
+
+#define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
+#define OPEN_PATIENCE_NS 100000000u  /* of an open writer that asks for the header: resolve has a deadline */
+#define LOOK_INTERVAL_NS 2000000u
+#define ASIDE_INTERVAL_NS 5000000u
+#define CLOSE_PATIENCE_NS 1000000000u
+#define LOCK_PATIENCE_NS 1000000000u
+
+enum command_id { ID_PIECE = 1, ID_HINTS = 2, ID_LOOK = 3 };
+
+/* ---------------------------------------------------------------- commits: the queue is taken */
+
+static bool is_all_out(const struct region_nvme *nvme)
+{
+	return nvme->span_at == nvme->span_count;
+}
+
+static bool is_under_way(const struct region_nvme *nvme)
+{
+	return nvme->flying_count > 0 || !is_all_out(nvme);
+}
+
+static void put_commit(struct region_nvme *nvme, uint64_t off, uint8_t *bytes, uint64_t len)
+{
+	struct block_command command = {
+		.verb = MUTANT(NO_FUA) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ID_PIECE};
+
+	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
+	nvme->flying_count++;
+}
+
+/* put_items -- those of the header that the span covers. */
+static void put_items(struct region_nvme *nvme, const struct region_span *span)
+{
+	for (size_t i = 0; i < NVME_ITEM_COUNT; i++) {
+		uint8_t *block = nvme_block_of(nvme->controls, nvme_items[i].control);
+
+		if (span->off >= nvme_items[i].off + nvme_items[i].len || span->off + span->len <= nvme_items[i].off)
+			continue;
+		memset(block, 0, nvme->device->lba_len);
+		memcpy(block, nvme->copy + nvme_items[i].off, nvme_items[i].len);
+		put_commit(nvme, nvme_control_at(nvme, nvme_items[i].control), block, nvme->device->lba_len);
+	}
+}
+
+/* put_pieces -- as many as the queue takes, from where the last ones ended. */
+static void put_pieces(struct region_nvme *nvme)
+{
+	while (!is_all_out(nvme) && nvme->flying_count < PIECE_COUNT_MAX) {
+		const struct region_span *span = &nvme->spans[nvme->span_at];
+		uint64_t off = span->off + nvme->span_done;
+		uint64_t len = span->len - nvme->span_done;
+		uint64_t left = BLOCK_BUFFER_LEN - off % BLOCK_BUFFER_LEN;
+
+		if (off < LAYOUT_DATA_OFF) {
+			put_items(nvme, span);
+			nvme->span_at++;
+			continue;
+		}
+		if (len > nvme->device->command_len_max)
+			len = nvme->device->command_len_max;
+		if (len > left)
+			len = left;
+		put_commit(nvme, nvme_data_at(nvme, off), nvme->copy + off, len);
+		nvme->span_done += len;
+		if (nvme->span_done < span->len)
+			continue;
+		nvme->span_at++;
+		nvme->span_done = 0;
+	}
+}
+
+static void put_hints(struct region_nvme *nvme)
+{
+	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
+	struct block_command command = {
+		.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block,
+			.len = nvme->device->lba_len,
+		.id = ID_HINTS};
+
+	/* Before the words are read: what is stored from here on is due again. */
+	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
+	nvme_make_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
+	nvme->is_hints_flying = true;
+	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
+}
+
+static void put_look(struct region_nvme *nvme)
+{
+	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_FENCE_A), .bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
+		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, .id = ID_LOOK};
+
+	nvme->is_look_flying = true;
+	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
+}
+
+/* put_aside -- what goes along with a commit of the writer, and is not waited for. The device has to do it all the same, and the commit beside it takes
+ * longer: hints and look go with one commit, and there are few of those. Who runs out of room looks by himself. */
+static void put_aside(struct region_nvme *nvme)
+{
+	uint64_t now_ns;
+
+	if (nvme->role != REGION_ROLE_WRITER)
+		return;
+	now_ns = nvme->device->is_clockless ? UINT64_MAX : clock_monotonic_ns();
+	if (nvme->is_look_flying || now_ns - nvme->aside_ns < ASIDE_INTERVAL_NS)
+		return;
+	nvme->aside_ns = nvme->device->is_clockless ? 0 : now_ns;
+	nvme->looked_ns = nvme->aside_ns;
+	if (atomic_load_acquire(&nvme->are_hints_due) && !nvme->is_hints_flying)
+		put_hints(nvme);
+	put_look(nvme);
+}
+
+static void note_answer(struct region_nvme *nvme, const struct block_answer *answer)
+{
+	switch (answer->id) {
+	case ID_HINTS: nvme->is_hints_flying = false; break;
+	case ID_LOOK:
+		nvme->is_look_flying = false;
+		if (answer->failure == 0)
+			nvme_take_words(nvme, nvme->looked);
+		break;
+	case NVME_ID_FIRST: nvme_take_first(nvme, answer->failure); break;
+	case NVME_ID_FOLLOW: nvme_take_follow(nvme, answer->failure); break;
+	default:
+		nvme->flying_count--;
+		if (MUTANT(ACKED_OUT_OF_ORDER))
+			atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
+		if (answer->failure == 0)
+			break;
+		nvme->failure = answer->failure;
+		nvme_note_trouble(nvme, answer->failure);
+		if (answer->failure == EBADE)
+			nvme_begin_shut(nvme);
+		break;
+	}
+}
+
+/* collect -- what has come back; the rest of a long commit goes out. */
+static void collect(struct region_nvme *nvme)
+{
+	struct block_device *device = nvme->device;
+	struct block_answer answers[16];
+	unsigned count;
+
+	while ((count = device->ops->take(device, BLOCK_COMMITS, answers, 16)) > 0)
+		for (unsigned i = 0; i < count; i++)
+			note_answer(nvme, &answers[i]);
+	if (!is_all_out(nvme) && !nvme->is_held && nvme->failure == 0 && nvme->flying_count < PIECE_COUNT_MAX / 2) {
+		put_pieces(nvme);
+		if (device->ops->send(device, BLOCK_COMMITS) != FARLOG_OK)
+			nvme->failure = nvme_note_errno(nvme);
+	}
+	if (!is_under_way(nvme) && nvme->failure == 0)
+		atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
+}
+
+/* ---------------------------------------------------------------- the region */
+
+static void nvme_write(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	memcpy(nvme_of(region)->copy + off, src, len);
+}
+
+static void nvme_gather(struct region *region, uint64_t off, struct gather *gather)
+{
+	gather_build(nvme_of(region)->copy + off, gather);
+}
+
+/* take_spans -- widened to whole LBAs: what else lies in them was never acknowledged. */
+static void take_spans(struct region_nvme *nvme, const struct region_span *spans, unsigned span_count)
+{
+	uint64_t mask = nvme->device->lba_len - 1;
+
+	for (unsigned i = 0; i < span_count; i++) {
+		uint64_t off = spans[i].off < LAYOUT_DATA_OFF ? spans[i].off : spans[i].off & ~mask;
+		uint64_t end = spans[i].off + spans[i].len;
+
+		nvme->spans[i] = (struct region_span){off, (spans[i].off < LAYOUT_DATA_OFF ? end : (end + mask) & ~mask) - off};
+	}
+	nvme->span_count = span_count;
+	nvme->span_at = 0;
+	nvme->span_done = 0;
+}
+
+static int nvme_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	int result = FARLOG_OK;
+
+	nvme_take(&nvme->is_busy);
+	if (region->is_shut) {
+		nvme->failure = EBADE; /* nothing goes out any more */
+	} else if ((nvme->flying_count > 0 || nvme->is_held) && !MUTANT(ACKED_OUT_OF_ORDER)) {
+		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
+	} else {
+		take_spans(nvme, spans, span_count);
+		nvme->failure = 0;
+		nvme->tag_asked = tag;
+		if (MUTANT(LBA_WRITTEN_AGAIN) && spans[0].off > LAYOUT_DATA_OFF) {
+			nvme->spans[0].off -= nvme->device->lba_len;
+			nvme->spans[0].len += nvme->device->lba_len;
+		}
+		nvme_hold(nvme);
+		if (!nvme->is_held)
+			put_pieces(nvme);
+		put_aside(nvme);
+	}
+	nvme_give(&nvme->is_busy);
+	return result;
+}
+
+static int nvme_poll(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	int failure;
+	int result;
+
+	if (!nvme_try_take(&nvme->is_busy))
+		return FARLOG_OK; /* who has it sees to it */
+	collect(nvme);
+	failure = nvme->failure;
+	result = failure != 0 ? FARLOG_IO : FARLOG_OK;
+	if (region->is_shut)
+		result = nvme_follow(nvme); /* what waits goes on to wait: for where the log ended */
+	nvme_give(&nvme->is_busy);
+	return result;
+}
+
+static void nvme_wait(struct region *region, uint64_t timeout_ns)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	struct block_device *device = nvme->device;
+
+	if (!nvme_try_take(&nvme->is_busy)) {
+		nvme_nap(timeout_ns);
+		return;
+	}
+	if (region->is_shut && nvme->flying_count == 0 && !nvme->is_follow_flying)
+		nvme_nap(timeout_ns);
+	else if ((is_under_way(nvme) || nvme->is_follow_flying) && device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
+		nvme->failure = nvme_note_errno(nvme);
+	nvme_give(&nvme->is_busy);
+}
+
+static void nvme_push(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	if (!nvme_try_take(&nvme->is_busy))
+		return;
+	if (nvme->device->ops->send(nvme->device, BLOCK_COMMITS) != FARLOG_OK)
+		nvme->failure = nvme_note_errno(nvme);
+	nvme_give(&nvme->is_busy);
+}
+
+/* wait_all -- until nothing is under way. False: it still is. */
+static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
+{
+	struct block_device *device = nvme->device;
+
+	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
+			return false;
+		collect(nvme);
+		if (nvme->failure != 0)
+			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
+	}
+	return true;
+}
+
+/* settle_hints -- those that went beside a commit have landed: what is written now is not older than they. */
+static int settle_hints(struct region_nvme *nvme)
+{
+	bool is_settled;
+
+	nvme_take(&nvme->is_busy);
+	is_settled = !nvme->is_hints_flying || wait_all(nvme, clock_after_ns(CLOSE_PATIENCE_NS));
+	nvme_give(&nvme->is_busy);
+	return is_settled ? FARLOG_OK : FARLOG_IO;
+}
+
+static int nvme_flush(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	bool has_hints = nvme->role == REGION_ROLE_WRITER && atomic_load_acquire(&nvme->are_hints_due) &&
+		off <= LAYOUT_TAIL_HINT_OFF && off + len > LAYOUT_DURABLE_HINT_OFF;
+	int result = has_hints ? settle_hints(nvme) : FARLOG_OK;
+
+	nvme_take(&nvme->are_calls_busy);
+	if (has_hints && result == FARLOG_OK)
+		result = nvme_write_hints(nvme);
+	if (result == FARLOG_OK && nvme->is_fence_due && off <= LAYOUT_FENCE_OFF && off + len > LAYOUT_FENCE_OFF)
+		result = nvme_write_fence(nvme);
+	if (result == FARLOG_OK)
+		result = nvme_call(nvme, BLOCK_FLUSH, 0, NULL, 0, NVME_PATIENCE_NS);
+	nvme_give(&nvme->are_calls_busy);
+	return result;
+}
+
+static void nvme_seal(struct region *region)
+{
+	(void)region; /* commands take their bytes from the copy as this processor does */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+/* read_window -- a piece of the ring's data that lies inside one window. */
+static int read_window(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len)
+{
+	uint64_t mask = nvme->device->lba_len - 1;
+	uint64_t from = nvme_data_at(nvme, off) & ~mask;
+	uint64_t to = (nvme_data_at(nvme, off) + len + mask) & ~mask;
+	int result;
+
+	nvme_take(&nvme->are_calls_busy);
+	nvme->region.read_count++;
+	result = nvme_call(nvme, BLOCK_READ, from, nvme->window, to - from, NVME_PATIENCE_NS);
+	if (result == FARLOG_OK)
+		memcpy(dst, nvme->window + (nvme_data_at(nvme, off) - from), len);
+	nvme_give(&nvme->are_calls_busy);
+	return result;
+}
+
+/* copy_ahead -- what has been read ahead, from the first byte on. */
+static size_t copy_ahead(struct region_nvme *nvme, uint64_t off, uint8_t *dst, size_t len)
+{
+	size_t done = 0;
+	size_t copied;
+
+	if (nvme->ahead.bytes == NULL)
+		return 0;
+	nvme_take(&nvme->are_calls_busy);
+	nvme_ahead_begin(nvme, off);
+	do {
+		copied = nvme_ahead_copy(nvme, off + done, dst + done, len - done);
+		done += copied;
+	} while (copied > 0 && done < len);
+	nvme_give(&nvme->are_calls_busy);
+	return done;
+}
+
+static int nvme_read(struct region *region, uint64_t off, void *dst, size_t len)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	uint64_t piece_max = nvme_window_len(nvme) - 2 * LAYOUT_BLOCK_LEN;
+	size_t copied;
+	int result = FARLOG_OK;
+
+	if (nvme->role == REGION_ROLE_WRITER || off < LAYOUT_DATA_OFF) {
+		if (nvme->role != REGION_ROLE_WRITER)
+			result = nvme_load(nvme);
+		memcpy(dst, nvme->copy + off, len);
+		return result;
+	}
+	copied = copy_ahead(nvme, off, dst, len);
+	for (size_t done = copied; done < len && result == FARLOG_OK; done += piece_max)
+		result = read_window(nvme, off + done, (uint8_t *)dst + done, len - done < piece_max ? len - done : piece_max);
+	return result;
+}
+
+static int fetch_data(struct region_nvme *nvme, uint64_t off, uint64_t len)
+{
+	uint64_t mask = nvme->device->lba_len - 1;
+	uint64_t to = (off + len + mask) & ~mask;
+	uint64_t window_len = nvme_window_len(nvme);
+	int result = FARLOG_OK;
+
+	nvme_take(&nvme->are_calls_busy);
+	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += window_len)
+		result = nvme_call(nvme, BLOCK_READ, nvme_data_at(nvme, at), nvme->copy + at, to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
+	nvme_give(&nvme->are_calls_busy);
+	return result;
+}
+
+static int nvme_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	return off < LAYOUT_DATA_OFF ? nvme_load(nvme) : fetch_data(nvme, off, len);
+}
+
+/* nvme_look -- the words that others store. */
+static void nvme_look(struct region *region, bool is_urgent)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!is_urgent && !nvme->device->is_clockless && now_ns - nvme->looked_ns < LOOK_INTERVAL_NS)
+		return;
+	if (!nvme_try_take(&nvme->are_calls_busy))
+		return;
+	nvme_call_look(nvme);
+	if (!nvme->device->is_clockless)
+		nvme->looked_ns = now_ns;
+	nvme_give(&nvme->are_calls_busy);
+}
+
+static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	atomic_store_release(nvme_word_at(nvme, off), value);
+	if (off == LAYOUT_TAIL_HINT_OFF || off == LAYOUT_DURABLE_HINT_OFF)
+		atomic_store_release(&nvme->are_hints_due, 1);
+	if (off == LAYOUT_FENCE_OFF)
+		nvme->is_fence_due = true;
+	if (off != LAYOUT_CREDIT_OFF || nvme->role != REGION_ROLE_DRAIN)
+		return;
+	nvme_take(&nvme->are_calls_busy);
+	nvme->is_credit_due = true;
+	may_fail(nvme_write_credit(nvme)); /* what fails is done again when the header is fetched */
+	nvme_give(&nvme->are_calls_busy);
+}
+
+/* nvme_tell -- a command of its own: no commit comes with which the hints could go. */
+static bool nvme_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	bool is_told = false;
+
+	if (nvme->device->is_clockless)
+		return true;
+	if (!nvme_try_take(&nvme->is_busy))
+		return false;
+	collect(nvme);
+	if (!is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 && !region->is_shut) {
+		atomic_store_release(nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), tail_lsn);
+		atomic_store_release(nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF), durable_lsn);
+		put_hints(nvme);
+		is_told = nvme->device->ops->send(nvme->device, BLOCK_COMMITS) == FARLOG_OK;
+	}
+	nvme_give(&nvme->is_busy);
+	return is_told;
+}
+
+static int nvme_zero(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	struct block_device *device = nvme->device;
+	int result;
+
+	if (!wait_all(nvme, clock_after_ns(CLOSE_PATIENCE_NS)))
+		return FARLOG_IO; /* what a failed call left would land on the zeros */
+	/* The header first, and durably: a crash in the middle leaves no ring rather than a damaged one. */
+	result = device->ops->zero(device, device->ring_off, NVME_DATA_OFF);
+	if (result == FARLOG_OK)
+		result = device->ops->zero(device, device->ring_off + NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
+	if (result == FARLOG_IO)
+		may_fail(nvme_note_errno(nvme)); /* the result is said already */
+	madvise(nvme->copy, nvme->copy_len, MADV_DONTNEED);
+	nvme->fence_slot = 0;
+	return result;
+}
+
+static int nvme_name_foreign(struct region *region, char *text, size_t room)
+{
+	struct block_device *device = nvme_of(region)->device;
+
+	text[0] = '\0';
+	return device->ops->name_foreign != NULL ? device->ops->name_foreign(device, text, room) : FARLOG_OK;
+}
+
+/* nvme_populate -- the writer's copy, which its commands take their bytes from. */
+static void nvme_populate(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	struct farlog_contract *contract = &region->contract;
+	size_t used = strlen(contract->probe);
+
+	if (nvme->role != REGION_ROLE_WRITER)
+		return;
+	nvme->patience_ns = OPEN_PATIENCE_NS;
+	madvise(nvme->copy, nvme->copy_len, MADV_POPULATE_WRITE);
+	if (nvme->device->ops->use_buffer != NULL && !nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own,
+		NVME_CONTROL_LEN * 2))
+		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; buffers not registered: more than this process may lock");
+}
+
+static void nvme_forget(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region; /* a writer's commands need their pages, and others have only what an inspection has fetched */
+	(void)off;
+	(void)len;
+}
+
+static int nvme_lock(struct region *region, enum region_role role)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	uint64_t until_ns = clock_after_ns(LOCK_PATIENCE_NS);
+	int result = nvme->device->ops->lock(nvme->device, role);
+
+	/* Of a process that has just died the kernel holds it until its last command is back and its queues are gone. */
+	while (result == FARLOG_HELD && !nvme->device->is_clockless && clock_monotonic_ns() < until_ns) {
+		nvme_nap(LOCK_PATIENCE_NS);
+		result = nvme->device->ops->lock(nvme->device, role);
+	}
+	if (result == FARLOG_OK && role == REGION_ROLE_WRITER && region->directory == NULL) {
+		int has_parts = nvme->device->ops->has_parts(nvme->device);
+
+		result = has_parts > 0 ? FARLOG_HELD : has_parts;
+		if (result != FARLOG_OK)
+			nvme->device->ops->unlock(nvme->device, role); /* who writes to all of a device has no others in it */
+	}
+	if (result == FARLOG_IO)
+		may_fail(nvme_note_errno(nvme)); /* the result is said already */
+	/* What whoever held it before has stored since we opened. */
+	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
+		nvme->device->ops->unlock(nvme->device, role);
+		result = FARLOG_IO;
+	}
+	return result;
+}
+
+static void nvme_unlock(struct region *region, enum region_role role)
+{
+	nvme_of(region)->device->ops->unlock(nvme_of(region)->device, role);
+}
+
+static int nvme_is_locked(struct region *region, enum region_role role)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	int result = nvme->device->ops->is_locked(nvme->device, role);
+
+	if (result < 0)
+		may_fail(nvme_note_errno(nvme)); /* the result is said already */
+	return result;
+}
+
+/* let_go -- what is under way may come back, and the last hints go out: where it matters that this writer is gone, behind all else, and durably. */
+static void let_go(struct region_nvme *nvme)
+{
+	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
+	bool is_closable;
+
+	nvme_ahead_end(nvme, CLOSE_PATIENCE_NS);
+	nvme_share_end(nvme);
+	collect(nvme);
+	is_closable = nvme_is_closable(nvme);
+	if (is_closable && !wait_all(nvme, until_ns))
+		return;
+	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_shut;
+	if (nvme->role == REGION_ROLE_WRITER && (atomic_load_acquire(&nvme->are_hints_due) || nvme->is_closing) && !nvme->is_hints_flying && nvme->failure == 0)
+		put_hints(nvme);
+	(void)wait_all(nvme, until_ns);
+}
+
+void nvme_close(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	if (nvme->copy != NULL && nvme->own != NULL)
+		let_go(nvme);
+	nvme->device->ops->close(nvme->device);
+	if (nvme->copy != NULL)
+		munmap(nvme->copy, nvme->copy_len);
+	if (nvme->own != NULL)
+		munmap(nvme->own, 3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
+	if (nvme->ahead.bytes != NULL)
+		munmap(nvme->ahead.bytes, (uint64_t)NVME_AHEAD_COUNT * NVME_AHEAD_LEN);
+	free(nvme->directory);
+	free(nvme);
+}
+
+const struct region_ops nvme_ops = {
+	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
+	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word, .tell = nvme_tell,
+		.zero = nvme_zero,
+	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .narrow = nvme_narrow, .fetch_directory = nvme_fetch_directory,
+	.store_directory = nvme_store_directory, .lock = nvme_lock, .unlock = nvme_unlock,
+	.is_locked = nvme_is_locked, .claim = nvme_claim, .close = nvme_close,
+};

@@ -1,0 +1,21 @@
+/* far/open.h -- opening a ring on another host as a region. */
+#ifndef FARLOG_REGION_FAR_H
+#define FARLOG_REGION_FAR_H
+
+#include "base/uri.h"
+#include "far/far.h"
+#include "region/region.h"
+
+/* region_far_open -- connect with the grant of `ask`, choose the flush method, fetch the ring. Errors: INVALID (no ring or grant named), UNSUPPORTED,
+ * NOT_FOUND (nobody answers), LEVEL (the URI's flush method is not offered), IO, or what the target refused with. Blocks for the network. */
+int region_far_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
+
+#ifdef FARLOG_FAULT
+/* region_far_link -- what carries it: a benchmark looks at its account. */
+struct far_link *region_far_link(struct region *region) FARLOG_MUST_CHECK;
+/* region_far_doze_ns -- how long the thread that connects again waits between finding nothing to do and its sleep. */
+extern uint64_t region_far_doze_ns;
+#endif
+
+#endif

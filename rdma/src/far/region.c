@@ -1,0 +1,514 @@
+/* far/region.c -- a ring on another host, as a region: a copy of it here, and a link that carries bytes both ways.
+ *
+ * The writer stages records in the copy and persist sends them; a drain reads through a window behind its copy of the header. When the link
+ * breaks, a thread of the region connects again (far/open.c), and what was not acknowledged is sent again from the copy: the same bytes
+ * to the same places. The caller sees only time go by, and its own deadline decides. A target that knows a higher epoch refuses the
+ * reconnection, and that is how a writer that was stopped for a while learns that it has been fenced. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mutant.h"
+#include "far/region.h"
+
+#define MISS_COUNT 1024u /* fruitless polls between two looks at how long a persist has been on its way */
+
+static bool take_link(struct region_far *far)
+{
+	return __atomic_exchange_n(&far->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void hold_link(struct region_far *far)
+{
+	for (unsigned spins = 1; __builtin_expect(!take_link(far), 0); spins++)
+		clock_pause(spins);
+}
+
+static void give_link(struct region_far *far)
+{
+	atomic_store_release(&far->is_busy, 0);
+}
+
+/* break_off -- the caller's last act on a broken link. */
+static void break_off(struct region_far *far)
+{
+	atomic_store_relaxed(&far->is_torn, 0);
+	atomic_store_release(&far->state, FAR_BROKEN);
+	far_ring_bell(far);
+}
+
+/* resume -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its credit are right only while nobody else
+ * has drained, which it has to look for first. */
+static void resume(struct region_far *far)
+{
+	struct far_link *link = far->link;
+	int result = FARLOG_OK;
+
+	atomic_store_release(&far->state, FAR_UP);
+	far->region.comeback_count++;
+	if (MUTANT(NOT_SENT_AGAIN)) /* but for its last line */
+		far->spans[0] = (struct region_span){far->spans[0].off + far->spans[0].len - LAYOUT_LINE_LEN, LAYOUT_LINE_LEN};
+	if (far->tag_asked != link->done.persist_tag && far->role == REGION_ROLE_DRAIN)
+		far->region.tag_lost = far->tag_asked;
+	else if (far->tag_asked != link->done.persist_tag)
+		result = link->ops->persist(link, far->spans, far->span_count, far->tag_asked);
+	if (result != FARLOG_OK)
+		break_off(far);
+}
+
+/* look -- what has come back by a link that is up. The caller has taken it. */
+static inline __attribute__((always_inline)) void look(struct region_far *far)
+{
+	if (__builtin_expect(far->link->ops->poll(far->link) != FARLOG_OK, 0))
+		break_off(far);
+	atomic_store_relaxed(&far->region.tag_done, far->link->done.persist_tag);
+}
+
+/* turn -- progress of whatever state the link is in. The caller has taken it. */
+static inline __attribute__((always_inline)) void turn(struct region_far *far)
+{
+	uint64_t state = atomic_load_acquire(&far->state);
+
+	if (__builtin_expect(state != FAR_UP, 0)) {
+		if (state != FAR_BACK)
+			return;
+		resume(far);
+		if (atomic_load_relaxed(&far->state) != FAR_UP)
+			return;
+	}
+	look(far);
+}
+
+static void far_write(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	memcpy(far_of(region)->link->copy + off, src, len);
+}
+
+static void far_gather(struct region *region, uint64_t off, struct gather *gather)
+{
+	gather_build(far_of(region)->link->copy + off, gather);
+}
+
+static int far_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct region_far *far = far_of(region);
+
+	hold_link(far);
+	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
+	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && far->tag_asked != far->region.tag_lost &&
+		atomic_load_acquire(&far->state) == FAR_UP)
+		break_off(far);
+	for (unsigned i = 0; i < span_count; i++)
+		far->spans[i] = spans[i];
+	far->span_count = span_count;
+	far->tag_asked = tag;
+	/* A link that is not up sends it when it is back. The first look is taken while we have the link. */
+	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_UP, 1)) {
+		if (__builtin_expect(far->link->ops->persist(far->link, spans, span_count, tag) != FARLOG_OK, 0))
+			break_off(far);
+		else if (!far->region.is_member)
+			look(far);
+	}
+	give_link(far);
+	return FARLOG_OK;
+}
+
+/* break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none itself: no transport ever finds
+ * that out. The link is taken, and a persist is on its way. */
+__attribute__((noinline, cold)) static void break_off_if_silent(struct region_far *far)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (atomic_load_relaxed(&far->state) != FAR_UP || far->tag_watched != far->tag_asked) {
+		far->tag_watched = far->tag_asked;
+		far->watched_ns = now_ns;
+	} else if (now_ns - far->watched_ns >= PATIENCE_NS) {
+		far->watched_ns = now_ns;
+		break_off(far);
+	}
+}
+
+static int far_poll(struct region *region)
+{
+	struct region_far *far = far_of(region);
+	bool is_lost = false;
+
+	if (take_link(far)) {
+		turn(far);
+		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0)) {
+			is_lost = far->tag_asked == far->region.tag_lost;
+			if (!is_lost && ++far->miss_count % MISS_COUNT == 0)
+				break_off_if_silent(far);
+		}
+		give_link(far);
+	}
+	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0))
+		return far->verdict;
+	return __builtin_expect(is_lost, 0) ? FARLOG_IO : FARLOG_OK;
+}
+
+/* wait_link -- the caller has taken the link, has found with it that what it waits for is not there, and the link is up:
+ * a turn of another thread may have brought it since an earlier check, and nothing would end the sleep. True: all of
+ * timeout_ns went by. */
+static bool wait_link(struct region_far *far, uint64_t timeout_ns)
+{
+	bool has_expired = far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
+
+	if (far->tag_asked != far->link->done.persist_tag)
+		break_off_if_silent(far);
+	return has_expired;
+}
+
+/* far_wait -- for the persist under way. Without one there is nothing to wait for: poll says so. */
+static void far_wait(struct region *region, uint64_t timeout_ns)
+{
+	struct region_far *far = far_of(region);
+	uint64_t a_while_ns = timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS;
+	bool is_up = false;
+
+	if (take_link(far)) {
+		is_up = atomic_load_acquire(&far->state) == FAR_UP; /* another thread may just have broken it off */
+		if (is_up && far->tag_asked != far->link->done.persist_tag) {
+			far->region.waits.count++;
+			far->region.waits.expired_count += wait_link(far, timeout_ns);
+		}
+		give_link(far);
+	}
+	if (!is_up)
+		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);
+}
+
+/* await -- for cold calls: turn until `is_done` says so. OK, or IO when the link broke or patience ran out. */
+static int await(struct region_far *far, bool (*is_done)(const struct region_far *far, uint64_t tag), uint64_t tag)
+{
+	uint64_t until_ns = clock_after_ns(far->region.patience_ns);
+	bool has_come = false;
+
+	if (far->region.until_ns != 0 && far->region.until_ns < until_ns)
+		until_ns = far->region.until_ns;
+	while (!has_come) {
+		bool is_over;
+
+		hold_link(far);
+		turn(far);
+		has_come = is_done(far, tag);
+		is_over = atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns ||
+			far_is_given_up(far->link);
+		if (!has_come && !is_over && far->link->ops->wait != NULL)
+			(void)wait_link(far, RETRY_FIRST_NS);
+		give_link(far);
+		if (!has_come && is_over)
+			return FARLOG_IO;
+		cpu_relax();
+	}
+	return FARLOG_OK;
+}
+
+static bool is_read(const struct region_far *far, uint64_t tag)
+{
+	return far->link->done.read_tag == tag;
+}
+
+static bool is_answered(const struct region_far *far, uint64_t tag)
+{
+	return region_load_word(&far->region, FAR_ANSWER_OFF) >> 32 == tag;
+}
+
+/* away -- what a call says that finds the link not up: try again, or that there is no use. */
+static int away(const struct region_far *far)
+{
+	return atomic_load_acquire(&far->state) == FAR_FAILED ? far->verdict : FARLOG_IO;
+}
+
+/* begin -- take the link for a cold call. False: it is not up. */
+static bool begin(struct region_far *far)
+{
+	hold_link(far);
+	if (atomic_load_acquire(&far->state) == FAR_BACK)
+		resume(far);
+	if (atomic_load_acquire(&far->state) == FAR_UP)
+		return true;
+	give_link(far);
+	return false;
+}
+
+/* has_come_back -- after a cold call failed: may it be tried again? A writer's are those of its opening, which can be repeated, and a connection in
+ * place of the broken one lets the same writer in: nobody else wrote meanwhile. Waits until it is there. */
+static bool has_come_back(struct region_far *far)
+{
+	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns && !far_is_given_up(far->link)) {
+		enum far_state state = atomic_load_acquire(&far->state);
+
+		if (state != FAR_BROKEN)
+			return state == FAR_UP || state == FAR_BACK;
+		nanosleep(&(struct timespec){0, RETRY_FIRST_NS}, NULL);
+	}
+	return false;
+}
+
+static int fetch_once(struct region_far *far, struct region_span span)
+{
+	int result;
+
+	if (!begin(far))
+		return away(far);
+	far->region.read_count++;
+	result = far->link->ops->read(far->link, span, ++far->read_tag);
+	if (result != FARLOG_OK)
+		break_off(far);
+	give_link(far);
+	if (result != FARLOG_OK)
+		return FARLOG_IO;
+	result = await(far, is_read, far->read_tag);
+	/* Given up on: with a new connection, what comes of it late lands in no one's way. */
+	if (result != FARLOG_OK && atomic_load_acquire(&far->state) == FAR_UP)
+		break_off(far);
+	return result;
+}
+
+static int fetch_piece(struct region_far *far, struct region_span span)
+{
+	int result;
+
+	do
+		result = fetch_once(far, span);
+	while (result != FARLOG_OK && has_come_back(far));
+	return result;
+}
+
+static int far_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	int result = FARLOG_OK;
+
+	if (off >= LAYOUT_DATA_OFF && far_of(region)->link->window_len != 0)
+		return FARLOG_UNSUPPORTED; /* the copy has no place for it; read has */
+	/* What lies behind the header's words in the copy is not the target's. */
+	if (off < LAYOUT_DATA_OFF && off + len > FAR_HEADER_LEN)
+		len = FAR_HEADER_LEN - off;
+	for (uint64_t done = 0; done < len && result == FARLOG_OK; done += FETCH_LEN_MAX)
+		result = fetch_piece(far_of(region),
+			(struct region_span){off + done, len - done < FETCH_LEN_MAX ? len - done : FETCH_LEN_MAX});
+	return result;
+}
+
+static int ask_once(struct region_far *far, struct far_request *request, uint32_t *answer)
+{
+	int result;
+
+	if (!begin(far))
+		return away(far);
+	request->tag = far->request_tag = far->request_tag + 1 == FAR_LINK_TAG ? 1 : far->request_tag + 1;
+	result = far->link->ops->send(far->link, request);
+	if (result != FARLOG_OK)
+		break_off(far);
+	give_link(far);
+	if (result == FARLOG_OK)
+		result = await(far, is_answered, request->tag);
+	if (result == FARLOG_OK)
+		*answer = (uint32_t)region_load_word(&far->region, FAR_ANSWER_OFF);
+	return result;
+}
+
+static int ask(struct region_far *far, struct far_request *request, uint32_t *answer)
+{
+	int result;
+
+	do
+		result = ask_once(far, request, answer);
+	while (result != FARLOG_OK && has_come_back(far));
+	return result;
+}
+
+/* far_cut -- the connector tears the connection down, and connects again. What lands late of the old one does so before the target lets us in anew. */
+static int far_cut(struct region *region)
+{
+	struct region_far *far = far_of(region);
+	enum far_state state;
+
+	if (!take_link(far))
+		return FARLOG_NOT_YET;
+	state = atomic_load_acquire(&far->state);
+	if (state == FAR_UP)
+		break_off(far);
+	give_link(far);
+	return state != FAR_UP && atomic_load_acquire(&far->is_torn) ? FARLOG_OK : FARLOG_NOT_YET;
+}
+
+static unsigned far_sleepers(struct region *region, int *fds, unsigned room)
+{
+	struct region_far *far = far_of(region);
+	unsigned count = 0;
+
+	if (!take_link(far))
+		return 0;
+	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->sleepers != NULL)
+		count = far->link->ops->sleepers(far->link, fds, room);
+	give_link(far);
+	return count;
+}
+
+static int far_flush(struct region *region, uint64_t off, uint64_t len)
+{
+	struct far_request request = {.operation = FAR_FLUSH, .span_count = 1, .spans = {{off, len}}};
+	uint32_t answer;
+	int result = ask(far_of(region), &request, &answer);
+
+	return result == FARLOG_OK ? -(int)answer : result;
+}
+
+static void far_seal(struct region *region)
+{
+	(void)region; /* the link reads the copy as this processor does; the leader's persist sends it */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static int far_read(struct region *region, uint64_t off, void *dst, size_t len)
+{
+	struct region_far *far = far_of(region);
+	struct far_link *link = far->link;
+	int result = FARLOG_OK;
+
+	/* A writer's copy is the ring: nobody else stores records. */
+	if (link->window_len == 0 || off < LAYOUT_DATA_OFF) {
+		if (link->window_len != 0)
+			result = far_fetch(region, off, len);
+		memcpy(dst, link->copy + off, len);
+		return result;
+	}
+	for (size_t done = 0; done < len && result == FARLOG_OK; done += link->window_len) {
+		size_t piece_len = len - done < link->window_len ? len - done : link->window_len;
+
+		link->window_off = off + done - LAYOUT_DATA_OFF;
+		result = fetch_piece(far, (struct region_span){off + done, piece_len});
+		if (result == FARLOG_OK)
+			memcpy((uint8_t *)dst + done, far_place(link, off + done), piece_len);
+	}
+	return result;
+}
+
+static void far_store_word(struct region *region, uint64_t off, uint64_t value)
+{
+	struct region_far *far = far_of(region);
+
+	atomic_store_release((uint64_t *)(far->link->copy + off), value);
+	hold_link(far);
+	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->write(far->link, off, 8) != FARLOG_OK)
+		break_off(far);
+	give_link(far);
+}
+
+static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	struct region_far *far = far_of(region);
+	bool is_up;
+
+	if (!take_link(far))
+		return false;
+	is_up = atomic_load_acquire(&far->state) == FAR_UP;
+	if (is_up) {
+		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_TAIL_HINT_OFF), tail_lsn);
+		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_DURABLE_HINT_OFF), durable_lsn);
+		if (far->link->ops->write(far->link, LAYOUT_TAIL_HINT_OFF, sizeof(tail_lsn)) != FARLOG_OK ||
+			far->link->ops->write(far->link, LAYOUT_DURABLE_HINT_OFF, sizeof(durable_lsn)) != FARLOG_OK)
+			break_off(far);
+	}
+	give_link(far);
+	return is_up;
+}
+
+/* far_propose -- from a place that a writer has a key to, the target stores it where the writer has none. */
+static int far_propose(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct far_request request = {.operation = FAR_EPOCH, .span_count = 1, .spans = {{off, len}}};
+	struct region_span span = {LAYOUT_PROPOSAL_OFF, len};
+	uint32_t answer;
+	int result;
+
+	far_write(region, span.off, src, len);
+	result = region_persist_wait(region, &span, 1);
+	if (result == FARLOG_OK)
+		result = ask(far_of(region), &request, &answer);
+	if (result == FARLOG_OK)
+		result = -(int)answer;
+	if (result == FARLOG_OK)
+		far_write(region, off, src, len);
+	return result;
+}
+
+static void far_populate(struct region *region)
+{
+	struct region_far *far = far_of(region);
+
+	madvise(far->link->copy, far->link->copy_len, MADV_POPULATE_WRITE);
+}
+
+static void far_forget(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region; /* pages that a device has registered must stay */
+	(void)off;
+	(void)len;
+}
+
+static int far_lock(struct region *region, enum region_role role)
+{
+	return role == far_of(region)->role ? FARLOG_OK : FARLOG_UNSUPPORTED; /* who was let in holds it */
+}
+
+static void far_unlock(struct region *region, enum region_role role)
+{
+	(void)region; /* the connection holds it */
+	(void)role;
+}
+
+static int far_is_locked(struct region *region, enum region_role role)
+{
+	struct far_request request = {.operation = FAR_LOCKED};
+	uint32_t answer;
+	int result = ask(far_of(region), &request, &answer);
+
+	return result == FARLOG_OK ? (int)(answer >> role & 1) : result;
+}
+
+void far_close(struct region *region)
+{
+	struct region_far *far = far_of(region);
+
+	if (far->is_connecting) {
+		atomic_store_release(&far->is_closing, 1);
+		atomic_store_release(&far->link->is_given_up, 1);
+		far_ring_bell(far);
+		pthread_join(far->connector, NULL);
+	}
+	if (far->link != NULL) {
+		uint8_t *copy = far->link->copy;
+		uint64_t copy_len = far->link->copy_len;
+
+		if (far->is_let_in && (far->state == FAR_UP || far->state == FAR_BACK))
+			far_leave(far->link);
+		far->link->ops->disconnect(far->link);
+		far->link->ops->close(far->link);
+		if (copy != NULL)
+			munmap(copy, copy_len);
+	}
+	free(far);
+}
+
+#define FAR_OPS(wait_op, sleepers_op)                                                                              \
+	{                                                                                                 \
+		.write = far_write, .gather = far_gather, .persist = far_persist, .poll = far_poll, .wait = wait_op, .flush = far_flush,      \
+		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .tell = far_tell, .propose = far_propose, .populate = far_populate, \
+		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .cut = far_cut, .sleepers = sleepers_op, .close = far_close                                      \
+	}
+
+const struct region_ops far_spinning_ops = FAR_OPS(NULL, NULL);
+const struct region_ops far_waiting_ops = FAR_OPS(far_wait, far_sleepers);
+
+#ifdef FARLOG_FAULT
+struct far_link *region_far_link(struct region *region)
+{
+	return far_of(region)->link;
+}
+#endif

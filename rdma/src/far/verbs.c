@@ -1,0 +1,556 @@
+/* far/verbs.c -- a client's link over verbs: the data path. Connecting is in far/verbs_connect.c.
+ *
+ * A persist is its WRITEs and a flush under one doorbell; only the flush is signalled. What finds no room in the send queue is posted by poll, when slots
+ * have come back. */
+#include "far/verbs.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "wire/verbs_address.h"
+
+#define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
+#define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */
+#define IDLE_COUNT_LOOK 4096u    /* polls without an answer before events are looked at: a system call, off the usual path */
+#define ANSWER_NAP_NS 50000u     /* of a target whose device cannot announce an answer that it writes into memory, or has not yet */
+#define NAP_NS 1000000u
+
+int verbs_link_fail(struct verbs_link *link, const char *format, ...)
+{
+	va_list args;
+
+	if (!link->is_broken) {
+		va_start(args, format);
+		vsnprintf(link->link.broken, sizeof(link->link.broken), format, args);
+		va_end(args);
+	}
+	link->is_broken = true;
+	return FARLOG_IO;
+}
+
+/* ---------------------------------------------------------------- posting */
+
+/* write_key -- there is one piece that a role writes. */
+static uint32_t write_key(const struct verbs_link *link)
+{
+	return (uint32_t)link->link.welcome.keys[link->written];
+}
+
+static uint64_t target_address(const struct verbs_link *link, uint64_t off)
+{
+	return link->link.welcome.data_addr + off;
+}
+
+/* piece -- the next piece of a job's span, and step past it. */
+static struct region_span piece(struct verbs_job *job, uint64_t len_max)
+{
+	struct region_span span = job->spans[job->span];
+	struct region_span next = {span.off + job->at, span.len - job->at < len_max ? span.len - job->at : len_max};
+
+	job->at += next.len;
+	if (job->at == span.len) {
+		job->span++;
+		job->at = 0;
+	}
+	return next;
+}
+
+static bool is_last(const struct verbs_job *job)
+{
+	return job->span == job->span_count;
+}
+
+static void rewind_job(struct verbs_job *job)
+{
+	job->span = 0;
+	job->at = 0;
+}
+
+static void post_write(struct verbs_link *link, struct region_span span)
+{
+	verbs_post_write(&link->queue, 0, link->link.copy + span.off, link->copy_mr->lkey, (uint32_t)span.len,
+		write_key(link), target_address(link, span.off));
+}
+
+/* post_answered -- the request to the target's processor. The answer ends the persist, not this completion. */
+static void post_answered(struct verbs_link *link)
+{
+	struct verbs_job *job = &link->persist;
+	struct far_request *request = (struct far_request *)verbs_slot(&link->queue);
+
+	link->answer_tag = FAR_LINK_TAG | (uint32_t)job->tag;
+	link->left |= VERBS_LEFT_ANSWER;
+	*request = (struct far_request){.operation = FAR_FLUSH, .tag = link->answer_tag, .span_count = job->span_count};
+	for (unsigned i = 0; i < job->span_count; i++) {
+		request->spans[i].off = job->spans[i].off;
+		request->spans[i].len = job->spans[i].len;
+	}
+	verbs_post_send(&link->queue, VERBS_SIGNALLED, request, sizeof(*request));
+	job->span = job->span_count;
+}
+
+/* read_back -- behind the WRITEs on the same queue pair: what the contract names, which is the credit as well, or else the span's last bytes. */
+static inline void read_back(struct verbs_link *link, unsigned marks, const struct region_span *span)
+{
+	uint64_t named = link->link.welcome.flush_addr;
+
+	if (named != 0)
+		verbs_post_read(&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, link->read_back_key, named);
+	else
+		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, write_key(link),
+			target_address(link, span->off + span->len - READ_BACK_LEN));
+}
+
+static void post_read_back(struct verbs_link *link)
+{
+	struct verbs_job *job = &link->persist;
+	struct region_span span = job->spans[job->span++];
+
+	if (link->link.welcome.flush_addr != 0)
+		job->span = job->span_count; /* once is enough */
+	read_back(link, is_last(job) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0, &span);
+}
+
+static void post_flush(struct verbs_link *link)
+{
+	bool is_persistent = link->link.welcome.level >= FARLOG_LEVEL_PERSISTENT;
+	struct region_span span = piece(&link->persist, FLUSH_LEN_MAX);
+
+	verbs_post_flush(&link->queue, is_last(&link->persist) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0,
+		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link), target_address(link, span.off));
+}
+
+static void post_a_flush(struct verbs_link *link)
+{
+	switch (link->link.method) {
+	case FARLOG_FLUSH_RDMA_FLUSH: post_flush(link); break;
+	case FARLOG_FLUSH_RDMA_READ: post_read_back(link); break;
+	default: post_answered(link); break;
+	}
+}
+
+/* continue_persist -- post what there is room for. */
+static void continue_persist(struct verbs_link *link)
+{
+	struct verbs_job *job = &link->persist;
+
+	for (; !job->is_flushing && verbs_room(&link->queue) > 0; job->is_flushing = is_last(job))
+		post_write(link, piece(job, link->device.message_len_max));
+	if (!job->is_flushing)
+		return;
+	if (is_last(job))
+		rewind_job(job);
+	while (verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
+		post_a_flush(link);
+		if (is_last(job)) {
+			link->left &= ~(unsigned)VERBS_LEFT_PERSIST;
+			return;
+		}
+	}
+}
+
+static void continue_read(struct verbs_link *link)
+{
+	struct verbs_job *job = &link->read;
+
+	while (!is_last(job) && verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
+		struct region_span span = piece(job, link->device.message_len_max);
+
+		verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_READ_ENDS : 0, far_place(&link->link, span.off), link->copy_mr->lkey,
+			(uint32_t)span.len, (uint32_t)far_read_key(&link->link, span), target_address(link, span.off));
+	}
+	if (is_last(job))
+		link->left &= ~(unsigned)VERBS_LEFT_READ;
+}
+
+static void continue_words(struct verbs_link *link)
+{
+	while (link->word_count > 0 && verbs_room(&link->queue) > 0)
+		post_write(link, link->words[--link->word_count]);
+	if (link->word_count == 0)
+		link->left &= ~(unsigned)VERBS_LEFT_WORDS;
+}
+
+/* advance -- post all that is wanted and fits, under one doorbell. */
+static int advance(struct verbs_link *link)
+{
+	uint64_t posted = link->queue.posted;
+	int failure;
+
+	if (verbs_room(&link->queue) == 0)
+		return FARLOG_OK;
+	verbs_begin(&link->queue);
+	if (link->left & VERBS_LEFT_PERSIST)
+		continue_persist(link);
+	if (link->left & VERBS_LEFT_READ)
+		continue_read(link);
+	if (link->left & VERBS_LEFT_WORDS)
+		continue_words(link);
+	if (posted == link->queue.posted) {
+		ibv_wr_abort(link->queue.qpx);
+		return FARLOG_OK;
+	}
+	failure = verbs_ring(&link->queue);
+	if (failure != 0)
+		return verbs_link_fail(link, "posting work requests: %s", strerror(failure));
+	return FARLOG_OK;
+}
+
+static int start_job(struct verbs_link *link, struct verbs_job *job, enum verbs_left left, const struct region_span *spans, unsigned span_count,
+	uint64_t tag)
+{
+	if (link->is_broken)
+		return FARLOG_IO;
+	link->left |= left;
+	*job = (struct verbs_job){.span_count = span_count, .tag = tag};
+	for (unsigned i = 0; i < span_count; i++)
+		job->spans[i] = spans[i];
+	return advance(link);
+}
+
+/* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with room for both, and nothing that waits? */
+static bool is_plain(const struct verbs_link *link, const struct region_span *span, unsigned span_count)
+{
+	return span_count == 1 && !link->is_broken && link->left == 0 && link->link.method != FARLOG_FLUSH_TARGET_CPU &&
+		span->len <= link->device.message_len_max && span->len <= FLUSH_LEN_MAX && verbs_room(&link->queue) >= 2 &&
+		verbs_has_read_room(&link->queue);
+}
+
+/* persist_pair -- what nearly every append is; the way by jobs takes more instructions. */
+static int persist_pair(struct verbs_link *link, const struct region_span *span, uint64_t tag)
+{
+	const struct far_welcome *welcome = &link->link.welcome;
+	uint64_t address = target_address(link, span->off);
+	uint32_t key = write_key(link);
+	int failure;
+
+	link->persist.tag = tag;
+	verbs_begin(&link->queue);
+	verbs_post_write(&link->queue, VERBS_FOLLOWED, link->link.copy + span->off, link->copy_mr->lkey, (uint32_t)span->len, key, address);
+	if (link->link.method == FARLOG_FLUSH_RDMA_FLUSH)
+		verbs_post_flush(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS,
+			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key, address);
+	else
+		read_back(link, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, span);
+	failure = verbs_ring(&link->queue);
+	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting work requests: %s", strerror(failure));
+}
+
+static int verbs_persist(struct far_link *far, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct verbs_link *link = verbs_link_of(far);
+
+	if (__builtin_expect(is_plain(link, spans, span_count), 1))
+		return persist_pair(link, spans, tag);
+	return start_job(link, &link->persist, VERBS_LEFT_PERSIST, spans, span_count, tag);
+}
+
+static int verbs_read(struct far_link *far, struct region_span span, uint64_t tag)
+{
+	return start_job(verbs_link_of(far), &verbs_link_of(far)->read, VERBS_LEFT_READ, &span, 1, tag);
+}
+
+static int progress(struct verbs_link *link);
+
+static int verbs_write(struct far_link *far, uint64_t off, uint32_t len)
+{
+	struct verbs_link *link = verbs_link_of(far);
+
+	if (link->is_broken)
+		return FARLOG_IO;
+	/* A word that waits already is sent with what it is then. */
+	for (unsigned i = 0; i < link->word_count; i++)
+		if (link->words[i].off == off && link->words[i].len == len)
+			return FARLOG_OK;
+	if (verbs_room(&link->queue) == 0 && progress(link) != FARLOG_OK)
+		return FARLOG_IO;
+	if (link->word_count == VERBS_WORD_COUNT_MAX)
+		return verbs_link_fail(link, "the target takes nothing in: %u words wait", link->word_count);
+	link->words[link->word_count++] = (struct region_span){off, len};
+	link->left |= VERBS_LEFT_WORDS;
+	return advance(link);
+}
+
+static int verbs_send(struct far_link *far, const struct far_request *request)
+{
+	struct verbs_link *link = verbs_link_of(far);
+	uint8_t *slot = verbs_slot(&link->queue);
+	int failure;
+
+	if (link->is_broken)
+		return FARLOG_IO;
+	if (verbs_room(&link->queue) == 0)
+		return verbs_link_fail(link, "the target takes nothing in: the send queue is full");
+	memcpy(slot, request, sizeof(*request));
+	verbs_begin(&link->queue);
+	verbs_post_send(&link->queue, VERBS_SIGNALLED, slot, sizeof(*request));
+	failure = verbs_ring(&link->queue);
+	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting a request: %s", strerror(failure));
+}
+
+/* ---------------------------------------------------------------- what comes back */
+
+__attribute__((noinline, cold)) static int fail_by_completion(struct verbs_link *link, const struct ibv_wc *wc)
+{
+	return verbs_link_fail(link, "%s failed: %s (status %d, vendor %#x)", verbs_kind_name((unsigned)wc->wr_id),
+		link->lib->wc_status_str(wc->status), (int)wc->status, wc->vendor_err);
+}
+
+static int look_around(struct verbs_link *link);
+
+/* take_event -- the target has written an answer, which lies where answers do. */
+__attribute__((noinline)) static int take_event(struct verbs_link *link, const struct ibv_wc *wc)
+{
+	int failure = verbs_queue_receive(&link->queue, (uint32_t)(wc->wr_id >> 8));
+
+	VERBS_COUNT(&link->queue, event_count, 1);
+	link->is_announced = true;
+	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting a receive: %s", strerror(failure));
+}
+
+/* take_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait for the next look. */
+static int take_completions(struct verbs_link *link)
+{
+	struct ibv_wc wc;
+	int count;
+
+	while ((count = ibv_poll_cq(link->queue.cq, 1, &wc)) == 1) {
+		link->idle_count = 0;
+		if (__builtin_expect(wc.status != IBV_WC_SUCCESS, 0))
+			return fail_by_completion(link, &wc);
+		if (wc.wr_id & VERBS_PERSIST_ENDS) {
+			verbs_retire(&link->queue, &wc);
+			atomic_store_relaxed(&link->link.done.persist_tag, link->persist.tag);
+			return FARLOG_OK;
+		}
+		if ((wc.wr_id & VERBS_KIND_MASK) != VERBS_RECV)
+			verbs_retire(&link->queue, &wc);
+		else if (take_event(link, &wc) != FARLOG_OK)
+			return FARLOG_IO;
+		if (wc.wr_id & VERBS_READ_ENDS)
+			link->link.done.read_tag = link->read.tag;
+	}
+	if (__builtin_expect(count < 0, 0))
+		return verbs_link_fail(link, "polling the completion queue: %d", count);
+	return __builtin_expect(++link->idle_count >= IDLE_COUNT_LOOK, 0) ? look_around(link) : FARLOG_OK;
+}
+
+static int take_answer(struct verbs_link *link)
+{
+	uint64_t answer = atomic_load_acquire((const uint64_t *)(link->link.copy + FAR_FLUSHED_OFF));
+
+	if (answer >> 32 != link->answer_tag)
+		return FARLOG_OK;
+	link->left &= ~(unsigned)VERBS_LEFT_ANSWER;
+	if ((uint32_t)answer != 0)
+		return verbs_link_fail(link, "the target's flush failed: %s", farlog_result_name(-(int)(uint32_t)answer));
+	atomic_store_relaxed(&link->link.done.persist_tag, link->persist.tag);
+	return FARLOG_OK;
+}
+
+/* fail_by_disconnect -- what made the target end the connection may have come as a completion after the last look at them, and says more. */
+static int fail_by_disconnect(struct verbs_link *link)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(link->queue.cq, 1, &wc) == 1)
+		if (wc.status != IBV_WC_SUCCESS)
+			return fail_by_completion(link, &wc);
+	return verbs_link_fail(link, "the target closed the connection");
+}
+
+static int look_at_connection(struct verbs_link *link)
+{
+	struct rdma_cm_event *event;
+	int result = FARLOG_OK;
+
+	while (result == FARLOG_OK && link->lib->get_cm_event(link->channel, &event) == 0) {
+		enum rdma_cm_event_type type = event->event;
+
+		link->lib->ack_cm_event(event);
+		if (type == RDMA_CM_EVENT_DISCONNECTED)
+			result = fail_by_disconnect(link);
+		else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+			link->device.is_dead = true;
+			result = verbs_link_fail(link, "RDMA device %s was removed", link->device.name);
+		}
+	}
+	return result;
+}
+
+/* look_around -- events that no completion tells of. */
+__attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
+{
+	struct verbs_device_event event;
+
+	link->idle_count = 0;
+	while (verbs_device_event(&link->device, &event))
+		if (verbs_is_fatal(event.type) && verbs_is_of(&event, link->queue.qp->qp_num, link->queue.cq, link->queue.port_num))
+			return verbs_link_fail(link, "RDMA device %s: %s", link->device.name, link->lib->event_type_str(event.type));
+	return look_at_connection(link);
+}
+
+/* go_on -- with what is left. */
+__attribute__((noinline)) static int go_on(struct verbs_link *link)
+{
+	int result = link->left & VERBS_LEFT_ANSWER ? take_answer(link) : FARLOG_OK;
+
+	return result == FARLOG_OK && (link->left & VERBS_LEFT_POSTS) ? advance(link) : result;
+}
+
+__attribute__((noinline)) static int progress(struct verbs_link *link)
+{
+	int result = link->is_broken ? FARLOG_IO : take_completions(link);
+
+	if (result == FARLOG_OK && __builtin_expect(link->left != 0, 0))
+		result = go_on(link);
+	return result;
+}
+
+static int verbs_poll(struct far_link *far)
+{
+	return progress(verbs_link_of(far));
+}
+
+/* ---------------------------------------------------------------- waiting */
+
+static void take_completion_events(struct verbs_link *link)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	while (link->lib->get_cq_event(link->completions, &cq, &context) == 0)
+		link->lib->ack_cq_events(cq, 1);
+}
+
+/* has_missed_event -- after a nap that no event has ended: is there what should have ended it? */
+static bool has_missed_event(struct verbs_link *link, const struct far_glance *before)
+{
+	struct far_glance now;
+
+	if (progress(link) != FARLOG_OK)
+		return false;
+	now = far_glance(&link->link);
+	return !far_glance_is_same(before, &now);
+}
+
+static bool verbs_wait(struct far_link *far, uint64_t timeout_ns)
+{
+	struct verbs_link *link = verbs_link_of(far);
+	uint64_t nap_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
+	struct far_glance before;
+	struct far_glance after;
+	struct timespec timeout;
+	struct pollfd fds[3];
+	int ready;
+
+	if (link->is_broken || link->completions == NULL)
+		return false;
+	before = far_glance(far);
+	/* Ask for an event first, then look: what came before the asking makes none. An answer that is a word is among what
+	 * is looked at: the look takes its announcement from the queue. */
+	take_completion_events(link);
+	ibv_req_notify_cq(link->queue.cq, 0);
+	if (progress(link) != FARLOG_OK)
+		return false;
+	after = far_glance(far);
+	if (!far_glance_is_same(&before, &after))
+		return false;
+	nap_ns = timeout_ns < nap_ns ? timeout_ns : nap_ns;
+	timeout = (struct timespec){0, (long)nap_ns};
+	fds[0] = (struct pollfd){.fd = link->completions->fd, .events = POLLIN};
+	fds[1] = (struct pollfd){.fd = link->channel->fd, .events = POLLIN};
+	fds[2] = (struct pollfd){.fd = link->device.context->async_fd, .events = POLLIN};
+	ready = ppoll(fds, 3, &timeout, NULL);
+	if (ready > 0 && (fds[1].revents | fds[2].revents) != 0)
+		may_fail(look_around(link)); /* what it finds ends the link, and the next poll says so */
+	return ready == 0 && (nap_ns == timeout_ns || has_missed_event(link, &after));
+}
+
+/* ---------------------------------------------------------------- opening and closing */
+
+static void verbs_close(struct far_link *far)
+{
+	struct verbs_link *link = verbs_link_of(far);
+
+	verbs_link_disconnect(far);
+	verbs_link_release(link);
+	free(link);
+}
+
+#define LINK_OPS(wait_op)                                                                             \
+	{                                                                                                 \
+		.connect = verbs_link_connect, .persist = verbs_persist, .read = verbs_read, .write = verbs_write, .send = verbs_send,        \
+		.poll = verbs_poll, .wait = wait_op, .disconnect = verbs_link_disconnect, .close = verbs_close                               \
+	}
+
+static const struct far_link_ops spinning_ops = LINK_OPS(NULL);
+static const struct far_link_ops blocking_ops = LINK_OPS(verbs_wait);
+
+/* find_address -- once: what comes later has a deadline, and names are looked up without one. */
+static int find_address(const char *text, const struct uri *uri, struct sockaddr_storage *address, struct farlog_error *error)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *found;
+	const struct addrinfo *picked;
+	struct sockaddr_storage from;
+	int failure;
+
+	if (uri_from(uri, &from) != 0)
+		hints.ai_family = from.ss_family;
+	failure = getaddrinfo(uri->host, uri->port, &hints, &found);
+
+	if (failure != 0)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" is not known: %s", text, uri->host, gai_strerror(failure));
+	picked = verbs_address_pick(found);
+	memcpy(address, picked->ai_addr, picked->ai_addrlen);
+	freeaddrinfo(found);
+	return FARLOG_OK;
+}
+
+static int open_link(const char *text, const struct uri *uri, struct far_link **far, struct farlog_error *error)
+{
+	struct verbs_link *link = calloc(1, sizeof(*link));
+	int result;
+
+	if (link == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open \"%s\": out of memory", text);
+	snprintf(link->text, sizeof(link->text), "%s", text);
+	link->is_blocking = strcmp(uri->wait, "block") == 0;
+	link->tos = uri->tos;
+	link->has_from = uri_from(uri, &link->from) != 0;
+	link->link.ops = link->is_blocking ? &blocking_ops : &spinning_ops;
+	result = lib_verbs_load(&link->lib, error);
+	if (result == FARLOG_OK)
+		result = find_address(text, uri, &link->address, error);
+	if (result != FARLOG_OK) {
+		free(link);
+		return result;
+	}
+	*far = &link->link;
+	return FARLOG_OK;
+}
+
+#ifdef FARLOG_FAULT
+const struct verbs_counts *verbs_link_counts(const struct far_link *link)
+{
+	return &((const struct verbs_link *)link)->queue.counts;
+}
+
+uint64_t *verbs_link_key(struct far_link *link)
+{
+	return &link->welcome.keys[verbs_link_of(link)->written];
+}
+#endif
+
+const struct far_transport far_verbs = {
+	.scheme = "verbs",
+	.methods = {FARLOG_FLUSH_RDMA_FLUSH, FARLOG_FLUSH_RDMA_READ, FARLOG_FLUSH_TARGET_CPU, FARLOG_FLUSH_NONE},
+	.open = open_link,
+};

@@ -1,0 +1,555 @@
+/* log/writer_open.c -- becoming a ring's one writer, and ceasing to be it. */
+#include "farlog/host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "base/stream_uri.h"
+#include "log/openers.h"
+#include "log/writer.h"
+#include "region/superblock.h"
+#include "scan/recover.h"
+
+#define WARN_PERCENT 70u
+#define ALARM_PERCENT 85u
+#define HINT_INTERVAL_NS 100000u
+#define FAR_HINT_INTERVAL_NS 5000000u /* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
+#define HEADER_LEN LAYOUT_DATA_OFF
+#define CLAIM_COUNT_MAX 8u
+#define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
+
+static int check_level(const struct farlog_writer *writer, const char *uri, uint32_t level, struct farlog_error *error)
+{
+	const struct farlog_contract *contract = &writer->region->contract;
+
+	if (level > FARLOG_LEVEL_PERSISTENT)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": level %u is not one a ring can give; expected posted, visible "
+			"or persistent", uri, level);
+	if (level <= contract->level)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_LEVEL, 0,
+		"ring \"%s\": asked for level %s, but this region gives %s at most (%s, flush %s: %s)", uri, farlog_level_name((int)level),
+		farlog_level_name((int)contract->level), contract->kind_name, contract->flush_name, contract->probe);
+}
+
+static int check_held(const struct farlog_writer *writer, const char *uri, int result, struct farlog_error *error)
+{
+	const char *holder = writer->superblock.writer_id;
+
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
+			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN, holder[0] != '\0' ? holder : "which has not yet opened its epoch");
+	return region_refuse_lock(writer->region, result, uri, error);
+}
+
+static int check_uuid(const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
+{
+	if (uuid == NULL || writer->region->are_members || memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_NOT_A_RING, 0,
+		"region \"%s\" holds another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)", uri,
+		writer->superblock.ring_uuid[0], writer->superblock.ring_uuid[1], writer->superblock.ring_uuid[2],
+		writer->superblock.ring_uuid[3], uuid[0], uuid[1], uuid[2], uuid[3]);
+}
+
+/* refuse_io -- what did not work on the way to the media; of a ring on another host also why. */
+static int refuse_io(const struct farlog_writer *writer, const char *what, const char *uri, struct farlog_error *error)
+{
+	return region_refuse(writer->region, FARLOG_IO, what, uri, error);
+}
+
+/* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It is
+ * going to be built upon, so it is made durable first: otherwise a power cut could take a record from below an
+ * acknowledged one. */
+static int settle_media(struct farlog_writer *writer, const char *uri, struct farlog_error *error)
+{
+	if (MUTANT(RECOVERY_NO_FLUSH) || writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
+		return FARLOG_OK;
+	return refuse_io(writer, "flush header of ring", uri, error);
+}
+
+static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, struct farlog_error *error)
+{
+	struct region_span spans[2];
+	unsigned span_count = from_lsn == writer->ring.appended_lsn
+		? 0
+		: writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
+
+	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
+		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
+			return refuse_io(writer, "flush undrained records of ring", uri, error);
+	return FARLOG_OK;
+}
+
+static void start_ring(struct farlog_writer *writer, const struct farlog_writer_config *config,
+	const struct recover_scan *scan, uint64_t head_lsn)
+{
+	uint64_t capacity = writer->identity.capacity;
+
+	writer->ring = (struct ring){
+		.capacity = capacity,
+		.appended_lsn = scan->tail.lsn,
+		.appended_off = scan->tail.lsn % capacity,
+		.credit_lsn = writer->is_packed ? head_lsn & ~((uint64_t)writer->identity.block_len - 1) : head_lsn,
+		.next_seq = scan->tail.seq,
+		.warn_bytes = capacity / 100 * (config->warn_percent ? config->warn_percent : WARN_PERCENT),
+		.alarm_bytes = capacity / 100 * (config->alarm_percent ? config->alarm_percent : ALARM_PERCENT),
+	};
+	writer->durable_lsn = scan->tail.lsn;
+	writer_choose_way(writer);
+}
+
+/* is_place -- may the log have ended there? What cannot be says nothing: a far writer has a key to the hint, and
+ * proposes superblocks. */
+static bool is_place(const struct farlog_writer *writer, const struct head_slot *head, uint64_t lsn)
+{
+	return lsn % writer->identity.align == 0 && lsn - head->head_lsn <= writer->identity.capacity;
+}
+
+/* find_loss -- has the log once gone further than it does now, as far as what is on the media can say
+ * (docs/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it. "" = what
+ * lies behind the tail may never have been acknowledged. */
+static void find_loss(const struct farlog_writer *writer, const struct head_slot *head, uint64_t tail_lsn,
+	const struct recover_orphans *orphans, uint64_t hint_lsn, char *why, size_t room)
+{
+	const struct superblock *superblock = &writer->superblock;
+	uint64_t start_lsn = superblock->epoch_start_lsn;
+	bool is_one = !writer->region->are_members; /* each member is judged for itself */
+	bool was_member = superblock->floor_lsn != 0; /* which is sent several commits at once when it was behind */
+
+	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
+		snprintf(why, room, "everything below lsn %lu was acknowledged", hint_lsn);
+	else if (is_one && tail_lsn < start_lsn && is_place(writer, head, start_lsn) && !MUTANT(START_UNSEEN))
+		snprintf(why, room, "epoch %u was begun at lsn %lu, behind it", superblock->writer_epoch, start_lsn);
+	else if (is_one && !was_member && orphans->later_lsn != UINT64_MAX && !MUTANT(LATER_UNSEEN))
+		snprintf(why, room, "the record at lsn %lu was written when that was durable", orphans->later_lsn);
+}
+
+/* check_loss -- refuse when acknowledged bytes are gone; and an operator's word that they may be, where they are
+ * not, or at another place. */
+static int check_loss(const struct farlog_writer *writer, const char *uri, uint64_t tail_lsn, const char *why,
+	const struct writer_watch *watch, struct farlog_error *error)
+{
+	bool is_cutting = watch != NULL && watch->is_cutting;
+
+	if (is_cutting && why[0] == '\0')
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\" has lost nothing that is known of: its log ends at lsn %lu; open it as usual", uri, tail_lsn);
+	if (is_cutting && watch->cut_lsn != tail_lsn)
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": asked to accept the loss from lsn %lu on, and the record at lsn %lu is the first that is unreadable",
+			uri, watch->cut_lsn, tail_lsn);
+	if (is_cutting || why[0] == '\0')
+		return FARLOG_OK;
+	return error_set(error, FARLOG_CORRUPT, 0,
+		"ring \"%s\": the record at lsn %lu is unreadable although %s; the media has lost bytes; run" REGION_DUMP
+		"; to go on without what lies from there on: farlog ring cut '%s' --at %lu",
+		uri, tail_lsn, why, REGION_DUMP_OF(writer->region, uri),
+		region_is_elsewhere(writer->region) ? "REGION" : uri, tail_lsn);
+}
+
+/* recover -- find the tail; refuse when acknowledged bytes are gone. */
+static int recover(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	const struct writer_watch *watch, struct farlog_error *error)
+{
+	uint64_t start_ns = clock_monotonic_ns();
+	uint64_t durable_hint_lsn;
+	struct recover_orphans orphans;
+	struct recover_scan scan;
+	char why[120] = "";
+	struct head_slot head;
+	int result;
+
+	result = writer->region->ops->recover != NULL ? writer->region->ops->recover(writer->region, error) : FARLOG_OK;
+	if (result != FARLOG_OK)
+		return result;
+	durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
+	if (!head_load(writer->region, &writer->superblock, &head))
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run" REGION_DUMP, uri,
+			REGION_DUMP_OF(writer->region, uri));
+	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be written, so it is
+	 * made durable now: after it was read, for a flush before would miss it. Should the drain have gone on meanwhile, then by way of a
+	 * higher head that it did flush. */
+	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
+		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
+		return refuse_io(writer, "flush head of ring", uri, error);
+	head_start(&writer->superblock, &head);
+	if (head.last_epoch > writer->superblock.writer_epoch)
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
+			"damaged; run" REGION_DUMP,
+			uri, head.last_epoch, writer->superblock.writer_epoch, REGION_DUMP_OF(writer->region, uri));
+	result = recover_scan(writer->region, &writer->superblock, &head, &scan);
+	if (result == FARLOG_OK)
+		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphans);
+	if (result != FARLOG_OK)
+		return refuse_io(writer, "read undrained records of ring", uri, error);
+	find_loss(writer, &head, scan.tail.lsn, &orphans, durable_hint_lsn, why, sizeof(why));
+	result = check_loss(writer, uri, scan.tail.lsn, why, watch, error);
+	if (result != FARLOG_OK)
+		return result;
+	start_ring(writer, config, &scan, head.head_lsn);
+	result = settle_records(writer, uri, head.head_lsn, error);
+	writer->recovery = (struct farlog_recovery){
+		.prev_epoch = writer->superblock.writer_epoch,
+		.head_lsn = head.head_lsn,
+		.tail_lsn = scan.tail.lsn,
+		.next_seq = scan.tail.seq,
+		.record_count = scan.record_count,
+		.orphan_count = orphans.count,
+		.scanned_bytes = scan.tail.lsn - head.head_lsn,
+		.duration_ns = clock_monotonic_ns() - start_ns,
+	};
+	return result;
+}
+
+static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t granted, struct farlog_error *error)
+{
+	uint64_t epoch_min = region_load_word(writer->region, LAYOUT_FENCE_OFF);
+	uint32_t last = writer->superblock.writer_epoch;
+
+	if (granted != 0 && (granted <= last || granted < epoch_min))
+		return error_set(error, FARLOG_FENCED, 0,
+			"ring \"%s\": epoch %u was granted, but the ring has seen epoch %u and demands at least %lu; acquire a new grant", uri,
+			granted, last, epoch_min);
+	if (last == UINT32_MAX || epoch_min > UINT32_MAX)
+		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": epochs are used up (last %u, fence %lu)", uri, last, epoch_min);
+	writer->epoch = granted != 0 ? granted : last + 1;
+	if (writer->epoch < epoch_min)
+		writer->epoch = (uint32_t)epoch_min;
+	return FARLOG_OK;
+}
+
+/* shut_others -- writers of other hosts, by the device and before anything is built on what they left: what they still had under way has landed then, or never
+ * will. The fence word is for those that the device does not hold back, because it cannot or has forgotten. */
+static int shut_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config, enum region_claim_kind kind,
+	struct farlog_error *error)
+{
+	struct region *region = writer->region;
+	struct region_claim claim = {.kind = kind, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
+	int result = FARLOG_OK;
+
+	for (unsigned turn = 0; turn < CLAIM_COUNT_MAX && region->is_block && result == FARLOG_OK; turn++) {
+		uint32_t last = writer->superblock.writer_epoch;
+
+		result = choose_epoch(writer, uri, config->epoch, error);
+		claim.epoch = writer->epoch;
+		if (result == FARLOG_OK)
+			result = region_claim(region, &claim, error);
+		if (result == FARLOG_OK && region_fetch(region, 0, HEADER_LEN) != FARLOG_OK)
+			result = refuse_io(writer, "read header of ring", uri, error);
+		if (result == FARLOG_OK)
+			result = superblock_load(region, uri, &writer->superblock, error); /* it may have opened an epoch in the last moment */
+		if (result != FARLOG_OK || writer->superblock.writer_epoch != last)
+			continue;
+		if (region_load_word(region, LAYOUT_FENCE_OFF) < writer->epoch)
+			region->ops->store_word(region, LAYOUT_FENCE_OFF, writer->epoch);
+		return FARLOG_OK;
+	}
+	return result != FARLOG_OK || !region->is_block ? result : error_set(error, FARLOG_HELD, 0, "ring \"%s\": others are opening it at the same time; try again", uri);
+}
+
+static void write_identity(const struct farlog_writer_config *config, char id[FARLOG_WRITER_ID_LEN])
+{
+	char host[64] = "?";
+
+	gethostname(host, sizeof(host) - 1);
+	memset(id, 0, FARLOG_WRITER_ID_LEN);
+	snprintf(id, FARLOG_WRITER_ID_LEN, "host=%s pid=%ld name=%.40s", host, (long)getpid(),
+		config->writer_name != NULL ? config->writer_name : program_invocation_short_name);
+	for (char *c = id; *c != '\0'; c++)
+		if ((uint8_t)*c < ' ' || *c == 0x7F)
+			*c = '?'; /* it is shown to people, and a target takes no other */
+}
+
+static int refuse_full(const struct farlog_writer *writer, const char *uri, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_FULL, 0, "ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri, ring_used(&writer->ring),
+		writer->identity.capacity);
+}
+
+/* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash could make forget. Where too few members for
+ * their drain know the newest epoch, and the ring has no room, they are told this one all the same: then it can be drained, and the next opening finds room. */
+static int open_epoch(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	struct farlog_error *error)
+{
+	struct clock_reading now;
+	struct record_epoch_payload payload = {.prev_epoch = writer->superblock.writer_epoch};
+	struct farlog_entry entry = {.data = &payload, .len = sizeof(payload)};
+	struct deadline deadline = {.duration_ns = 1000000000u + 10 * writer->deadline_ns};
+	struct farlog_position position;
+	struct ring_place place;
+	uint64_t extent = record_extent(writer->identity.align, 0, sizeof(payload));
+	bool is_full;
+	int result;
+
+	is_full = writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) != FARLOG_OK;
+	if (is_full && !writer->region->are_few_told)
+		return refuse_full(writer, uri, error);
+	clock_read(clock_ticks(), &now);
+	writer->superblock.writer_epoch = writer->epoch;
+	writer->superblock.epoch_start_lsn = writer->ring.appended_lsn;
+	writer->superblock.epoch_start_seq = writer->ring.next_seq;
+	writer->superblock.epoch_opened_ns = now.utc_ns;
+	write_identity(config, writer->superblock.writer_id);
+	memcpy(writer->superblock.writer_host, &writer->region->host, sizeof(writer->superblock.writer_host));
+	result = superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED));
+	if (result == FARLOG_FENCED)
+		return error_set(error, result, 0, "ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
+	if (result != FARLOG_OK)
+		return refuse_io(writer, "persist superblock of ring", uri, error);
+	/* Takes back the announcement of this opening: one that stays only makes the next opener wait. */
+	may_fail(region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL));
+	if (is_full)
+		return refuse_full(writer, uri, error);
+	payload.start_lsn = writer->ring.appended_lsn;
+	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
+	if (writer->is_packed)
+		writer_end_commit(writer);
+	errno = ETIMEDOUT; /* of what has not failed, but is not done in time */
+	if (writer_settle(writer, writer->ring.appended_lsn, &deadline) != FARLOG_OK ||
+		writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
+		writer_settle(writer, position.end_lsn, &deadline) != FARLOG_OK)
+		return refuse_io(writer, "append EPOCH record to ring", uri, error);
+	return FARLOG_OK;
+}
+
+/* keep_room -- a drain of several members moves heads over what as many as are needed have who know the newest epoch. When too few are left of those, only the next
+ * writer's epoch makes them enough again: a full ring has room for that, or neither the drain nor a writer could ever go on. With what fills the ring's end, and on blocks the LBA, before and behind it. */
+static void keep_room(struct farlog_writer *writer)
+{
+	uint64_t len = 2 * (record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
+
+	if (writer->region->are_members && !MUTANT(NO_ROOM_FOR_EPOCH))
+		writer->ring.kept_bytes = len < writer->identity.capacity / 4 ? len : writer->identity.capacity / 4;
+	writer->plain_limit_lsn = 0; /* the EPOCH record moved it, before this was kept: the next record does again */
+}
+
+static void publish_constants(struct farlog_writer *writer)
+{
+	struct farlog_counters *counters = writer->counters;
+	struct clock_reading now;
+
+	clock_read(clock_ticks(), &now);
+	atomic_store_relaxed(&counters->capacity_bytes, writer->identity.capacity);
+	atomic_store_relaxed(&counters->epoch, writer->epoch);
+	atomic_store_relaxed(&counters->level, writer->level);
+	atomic_store_relaxed(&counters->pid, (uint64_t)getpid());
+	atomic_store_relaxed(&counters->clock_err_ns, now.error_ns);
+	atomic_store_relaxed(&counters->orphan_count, writer->recovery.orphan_count);
+	atomic_store_relaxed(&counters->credit_lsn, writer->ring.credit_lsn);
+}
+
+static int take_resources(struct farlog_writer *writer, const struct farlog_writer_config *config,
+	struct farlog_error *error)
+{
+	int failure = clock_start();
+	int result;
+
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "start clock sampler");
+	writer->has_clock = true;
+	writer->region->ops->populate(writer->region);
+	writer->hint_interval_ticks = clock_ticks_of(writer->region->is_far ? FAR_HINT_INTERVAL_NS : HINT_INTERVAL_NS);
+	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
+		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
+	if (writer->staging == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "allocate %u bytes of staging", writer->identity.record_len_max);
+	writer->counters_dir = config->counters_dir != NULL ? strdup(config->counters_dir) : NULL;
+	if (config->counters_dir != NULL && writer->counters_dir == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "keep the counters' directory");
+	result = stats_open(writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, &writer->counters_lock_fd, error);
+	if (result == FARLOG_OK && writer->region->are_members)
+		writer->region->member_counters = stats_members(writer->counters, writer->region->member_count);
+	return result;
+}
+
+static int check_config(const char *uri, const struct farlog_writer_config *config, struct farlog_error *error)
+{
+	uint32_t warn_percent = config->warn_percent ? config->warn_percent : WARN_PERCENT;
+	uint32_t alarm_percent = config->alarm_percent ? config->alarm_percent : ALARM_PERCENT;
+
+	if (config->policy > FARLOG_POLICY_REJECT || config->wait > FARLOG_WAIT_SPIN)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": policy %u or wait %u is not one of those in farlog.h", uri,
+			config->policy, config->wait);
+	if (warn_percent > alarm_percent || alarm_percent > 100)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": warn %u%% and alarm %u%%: expected warn <= alarm <= 100", uri,
+			warn_percent, alarm_percent);
+	return FARLOG_OK;
+}
+
+/* open_steps -- in this order: who may (lock), what is there (superblock, after a flush), what is asked (level, epoch), where
+ * the log ends (recover), and only then the first write. */
+static int open_steps(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
+	struct farlog_error *error)
+{
+	int locked;
+	int result = superblock_load(writer->region, uri, &writer->superblock, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	result = check_uuid(writer, uri, config->ring_uuid, error);
+	if (result != FARLOG_OK)
+		return result;
+	locked = region_lock(writer->region, REGION_ROLE_WRITER);
+	if (locked != FARLOG_OK)
+		return check_held(writer, uri, locked, error);
+	result = shut_others(writer, uri, config, MUTANT(RECOVERED_FIRST) ? REGION_CLAIM_BESIDE : REGION_CLAIM_ALONE, error);
+	if (result == FARLOG_OK)
+		result = settle_media(writer, uri, error);
+	if (result == FARLOG_OK)
+		result = superblock_load(writer->region, uri, &writer->superblock, error); /* the last holder may have raised it */
+	if (result == FARLOG_OK)
+		result = check_level(writer, uri, writer->level, error);
+	if (result != FARLOG_OK)
+		return result;
+	writer->identity = superblock_identity(&writer->superblock);
+	writer->is_packed = writer->identity.block_len != 0;
+	result = choose_epoch(writer, uri, config->epoch, error);
+	if (result == FARLOG_OK)
+		result = take_resources(writer, config, error);
+	if (result == FARLOG_OK)
+		result = recover(writer, uri, config, watch, error);
+	if (result == FARLOG_OK && MUTANT(RECOVERED_FIRST))
+		result = shut_others(writer, uri, config, REGION_CLAIM_ALONE, error);
+	if (result == FARLOG_OK && watch != NULL && watch->recovered != NULL)
+		result = watch->recovered(watch->context, writer, error);
+	if (result == FARLOG_OK)
+		result = open_epoch(writer, uri, config, error);
+	if (result != FARLOG_OK)
+		return result;
+	keep_room(writer);
+	writer->recovery.epoch = writer->epoch;
+	return FARLOG_OK;
+}
+
+void writer_unfollow(struct farlog_writer *writer, bool is_ended)
+{
+	struct writer_follower *follower = writer->follower;
+
+	writer->follower = NULL;
+	if (follower != NULL)
+		follower->end(follower, is_ended);
+}
+
+static void release(struct farlog_writer *writer)
+{
+	writer_unfollow(writer, false);
+	clock_leave(&writer->guest);
+	writer_end_terms(writer);
+	if (writer->has_clock)
+		clock_stop();
+	if (writer->region != NULL)
+		writer->region->ops->close(writer->region); /* which still tells counters of its members */
+	stats_close(writer->counters, writer->counters_lock_fd);
+	free(writer->counters_dir);
+	free(writer->staging);
+	free(writer);
+}
+
+int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch, farlog_writer **opened,
+	struct farlog_error *error)
+{
+	static const struct farlog_writer_config defaults;
+	const struct farlog_writer_config *config = asked != NULL ? asked : &defaults;
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .token = config->grant_token, .epoch = config->epoch,
+		.level = config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT, .ring_uuid = config->ring_uuid};
+	struct farlog_writer *writer;
+	int result = check_config(uri, config, error);
+
+	*opened = NULL;
+	if (result != FARLOG_OK)
+		return result;
+	writer = aligned_alloc(LAYOUT_LINE_LEN, (sizeof(*writer) + LAYOUT_LINE_LEN - 1) / LAYOUT_LINE_LEN * LAYOUT_LINE_LEN);
+	if (writer == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open ring \"%s\": out of memory", uri);
+	memset(writer, 0, sizeof(*writer));
+	writer->level = (uint8_t)(config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT);
+	writer->policy = (uint8_t)config->policy;
+	writer->wait = (uint8_t)config->wait;
+	result = region_open(uri, &ask, &writer->region, error);
+	if (result == FARLOG_OK) {
+		writer->deadline_ns =
+			config->deadline_ns != 0 ? config->deadline_ns : writer->region->contract.deadline_default_ns;
+		result = open_steps(writer, uri, config, watch, error);
+	}
+	if (result != FARLOG_OK) {
+		release(writer);
+		return result;
+	}
+	publish_constants(writer);
+	writer_begin_terms(writer);
+	writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	writer_follow_hint(writer);
+	*opened = writer;
+	return FARLOG_OK;
+}
+
+int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
+	struct farlog_error *error)
+{
+	return stream_uri_is(uri) ? log_openers.writer_by_name(uri, config, watch, writer, error) : writer_open_ring(uri, config, watch, writer, error);
+}
+
+int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error)
+{
+	return writer_open(uri, config, NULL, writer, error);
+}
+
+int farlog_writer_close(farlog_writer *writer)
+{
+	struct deadline deadline = {0};
+	int result;
+
+	if (writer == NULL)
+		return FARLOG_OK;
+	clock_leave(&writer->guest); /* the last word is ours */
+	deadline.duration_ns = writer->deadline_ns;
+	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
+	if (result == FARLOG_OK && writer->region->ops->finish != NULL)
+		writer->region->ops->finish(writer->region, writer->deadline_ns);
+	if (result == FARLOG_OK)
+		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	writer_unfollow(writer, result == FARLOG_OK);
+	release(writer);
+	return result;
+}
+
+const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *writer)
+{
+	return &writer->recovery;
+}
+
+const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer)
+{
+	return &writer->region->contract;
+}
+
+uint32_t farlog_writer_policy(const farlog_writer *writer)
+{
+	return __atomic_load_n(&writer->policy, __ATOMIC_RELAXED);
+}
+
+const char *farlog_writer_trouble(const farlog_writer *writer)
+{
+	return writer->region->trouble != NULL ? writer->region->trouble : "";
+}
+
+void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status)
+{
+	memset(status, 0, sizeof(*status));
+	superblock_describe(&writer->superblock, status);
+	status->is_writer_held = 1;
+	status->head_lsn = writer->recovery.head_lsn;
+	status->appended_lsn = writer->recovery.tail_lsn;
+	status->durable_lsn = writer->recovery.tail_lsn;
+	status->lag_bytes = status->appended_lsn - status->head_lsn;
+	status->lag_records = writer->recovery.record_count;
+	status->contract = writer->region->contract;
+}

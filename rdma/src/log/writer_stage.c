@@ -1,0 +1,458 @@
+/* log/writer_stage.c -- a record's way into the ring, before any flush: may it be taken, where does it go, what is it, and its bytes.
+ *
+ * Nothing here waits and nothing is durable when it returns. */
+#include "base/err.h"
+#include "log/writer.h"
+
+#include <string.h>
+
+#include "ring/stream.h"
+
+bool writer_is_fenced(struct farlog_writer *writer)
+{
+	uint64_t epoch_min = writer->region->is_load_slow ? atomic_load_relaxed(&writer->region->fence_seen)
+													   : region_load_word(writer->region, LAYOUT_FENCE_OFF);
+
+	if (__builtin_expect(epoch_min <= writer->epoch, 1))
+		return false;
+	atomic_store_relaxed(&writer->fenced_epoch, epoch_min);
+	return true;
+}
+
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent)
+{
+	*extent = record_extent(writer->identity.align, entry->key_len, entry->len);
+	if (*extent > writer->identity.record_len_max)
+		return FARLOG_TOO_LARGE;
+	if ((entry->len > 0 && entry->data == NULL) || (entry->key_len > 0 && entry->key == NULL))
+		return FARLOG_INVALID;
+	return FARLOG_OK;
+}
+
+/* take_block_credit -- a drain may have read what a command is still writing. Until that is back its place is not used again: the command takes its bytes from
+ * there. And an LBA of which the drain has read a part is written as a whole. */
+static uint64_t take_block_credit(const struct farlog_writer *writer, uint64_t credit_lsn)
+{
+	uint64_t durable_lsn = atomic_load_relaxed(&writer->durable_lsn);
+
+	return (credit_lsn > durable_lsn ? durable_lsn : credit_lsn) & ~((uint64_t)writer->identity.block_len - 1);
+}
+
+/* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
+void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
+{
+	uint64_t credit_lsn;
+
+	if (writer->region->ops->look != NULL)
+		writer->region->ops->look(writer->region, is_urgent);
+	else if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
+		may_fail(writer->region->ops->poll(writer->region)); /* who waits for the persist sees it fail */
+	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
+	if (writer->region->is_block)
+		credit_lsn = take_block_credit(writer, credit_lsn);
+	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
+		writer->ring.credit_lsn = credit_lsn;
+	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
+}
+
+int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place)
+{
+	ring_place(&writer->ring, extent, place);
+	if (__builtin_expect(ring_has_room(&writer->ring, place), 1))
+		return FARLOG_OK;
+	writer_take_credit(writer, true);
+	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
+}
+
+int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
+{
+	struct farlog_counters *counters = writer->counters;
+
+	memset(position, 0, sizeof(*position));
+	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
+	switch (result) {
+	case FARLOG_FULL: atomic_bump(&counters->full_count, 1); break;
+	case FARLOG_FENCED: atomic_bump(&counters->fenced_count, 1); break;
+	case FARLOG_TOO_LARGE: atomic_bump(&counters->too_large_count, 1); break;
+	default: break;
+	}
+	return result;
+}
+
+/* gather_entry -- the record of `entry` for `place`. */
+static inline __attribute__((always_inline)) void gather_entry(const struct farlog_writer *writer, const struct ring_place *place,
+	const struct farlog_entry *entry, uint64_t flags, const struct clock_reading *now, struct gather *gather)
+{
+	struct record_header header = {
+		.flags = (uint16_t)flags,
+		.lsn = place->record_lsn,
+		.epoch = writer->epoch,
+		.payload_len = entry->len,
+		.seq = writer->ring.next_seq,
+		.ts_ns = now->utc_ns,
+		.clock_err_ns = now->error_ns,
+		.class_id = entry->class_id,
+		.key_len = entry->key_len,
+		.stream_id = writer->identity.stream_id,
+	};
+
+	record_gather(&writer->identity, &header, entry->key, entry->data, place->end_lsn - place->record_lsn, gather);
+}
+
+void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t ticks, struct gather *gather)
+{
+	struct clock_reading now;
+
+	clock_read(ticks, &now);
+	gather_entry(writer, place, entry, flags, &now, gather);
+}
+
+void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
+{
+	uint8_t bytes[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	uint64_t said_len = MUTANT(PAD_SHORT) && pad->len > LAYOUT_LINE_LEN && pad->off + pad->len < writer->identity.capacity ? pad->len - LAYOUT_LINE_LEN : pad->len;
+
+	record_build_pad(&writer->identity, &pad->header, said_len, bytes);
+	writer->region->ops->write(writer->region, LAYOUT_DATA_OFF + pad->off, bytes, sizeof(bytes));
+}
+
+/* write_pad -- out of line: it happens once a lap. */
+__attribute__((noinline, cold)) static void write_pad(const struct farlog_writer *writer, uint64_t pad_len, const struct gather *next)
+{
+	struct writer_pad pad = {.off = writer->identity.capacity - pad_len, .len = pad_len};
+
+	memcpy(&pad.header, next->head, sizeof(pad.header));
+	pad.header.lsn -= pad_len;
+	writer_put_pad(writer, &pad);
+}
+
+bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad)
+{
+	struct clock_reading now;
+
+	pad->len = MUTANT(PACKED_ON) ? 0 : record_pad_len(&writer->identity, writer->ring.appended_lsn);
+	if (pad->len == 0)
+		return false;
+	clock_read(ticks, &now);
+	pad->off = writer->ring.appended_off;
+	pad->header = (struct record_header){.lsn = writer->ring.appended_lsn, .epoch = writer->epoch, .seq = writer->ring.next_seq, .ts_ns = now.utc_ns,
+		.clock_err_ns = now.error_ns, .stream_id = writer->identity.stream_id};
+	ring_skip(&writer->ring, pad->len); /* there is room: the credit is where an LBA begins, and so where room ends is one, too */
+	writer_account(writer, 0, 0);
+	return true;
+}
+
+void writer_end_commit(struct farlog_writer *writer)
+{
+	struct writer_pad pad;
+
+	if (writer_take_pad(writer, clock_ticks(), &pad) && !MUTANT(PAD_MISSING))
+		writer_put_pad(writer, &pad);
+}
+
+__attribute__((noinline)) void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
+{
+	struct region *region = writer->region;
+	uint8_t small[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+
+	if (__builtin_expect(place->pad_len > 0, 0))
+		write_pad(writer, place->pad_len, gather);
+	gather->scratch = gather->len <= sizeof(small) ? small : writer->staging;
+	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
+}
+
+/* mark_pressure -- the ring is or was filled to where somebody should know. */
+__attribute__((noinline, cold)) static void mark_pressure(struct farlog_writer *writer)
+{
+	unsigned pressure;
+
+	writer_take_credit(writer, false);
+	pressure = ring_pressure(&writer->ring);
+	if (pressure == writer->pressure)
+		return;
+	if (pressure >= 1 && writer->pressure < 1)
+		atomic_bump(&writer->counters->warn_count, 1);
+	if (pressure == 2)
+		atomic_bump(&writer->counters->alarm_count, 1);
+	writer->pressure = pressure;
+	atomic_store_relaxed(&writer->counters->pressure, pressure);
+}
+
+static inline __attribute__((always_inline)) void account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
+{
+	struct farlog_counters *counters = writer->counters;
+
+	atomic_bump(&counters->record_count, record_count);
+	atomic_bump(&counters->payload_bytes, payload_bytes);
+	atomic_store_relaxed(&counters->appended_lsn, writer->ring.appended_lsn);
+}
+
+void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
+{
+	account(writer, record_count, payload_bytes);
+	if (__builtin_expect(ring_used(&writer->ring) >= writer->ring.warn_bytes || writer->pressure != 0, 0))
+		mark_pressure(writer);
+}
+
+void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
+	struct farlog_position *position)
+{
+	position->lsn = place->record_lsn;
+	position->seq = seq;
+	position->epoch = writer->epoch;
+	position->level = FARLOG_LEVEL_POSTED;
+	position->copies = 1;
+	position->reserved = 0;
+	position->end_lsn = place->end_lsn;
+}
+
+/* move_limit -- how far records may go the short way from here. It may lag behind the credit; it never passes what room and pressure allow. */
+static void move_limit(struct farlog_writer *writer)
+{
+	const struct ring *ring = &writer->ring;
+	uint64_t lap_end_lsn = ring->appended_lsn + (ring->capacity - ring->appended_off);
+	uint64_t free_bytes = ring->capacity - ring->kept_bytes;
+	uint64_t limit_lsn = ring->credit_lsn + (ring->warn_bytes < free_bytes ? ring->warn_bytes : free_bytes);
+
+	writer->plain_limit_lsn = limit_lsn < lap_end_lsn ? limit_lsn : lap_end_lsn;
+}
+
+int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct farlog_position *position)
+{
+	struct ring_place place;
+	struct gather gather;
+	uint64_t extent;
+	int result;
+
+	if (writer->is_failed)
+		return FARLOG_CLOSED;
+	if (writer_is_fenced(writer))
+		return FARLOG_FENCED;
+	result = writer_check_entry(writer, entry, &extent);
+	if (result == FARLOG_OK)
+		result = writer_find_room(writer, extent, &place);
+	if (result != FARLOG_OK)
+		return result;
+	writer_gather(writer, &place, entry, flags, ticks, &gather);
+	writer_write(writer, &place, &gather);
+	writer_position(writer, &place, writer->ring.next_seq, position);
+	writer->last_lsn = place.record_lsn;
+	ring_advance(&writer->ring, &place);
+	writer_account(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
+	move_limit(writer);
+	return FARLOG_OK;
+}
+
+#define IN_LINE static inline __attribute__((always_inline))
+
+/* find_plain_place -- of a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of it lives in registers.
+ * False: it must go by writer_stage_generally, which knows why. */
+IN_LINE bool find_plain_place(const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
+{
+	uint64_t extent = record_extent(writer->identity.align, entry->key_len, entry->len);
+
+	*place = (struct ring_place){.record_lsn = writer->ring.appended_lsn, .record_off = writer->ring.appended_off};
+	place->end_lsn = place->record_lsn + extent;
+	return __builtin_expect(extent <= writer->plain_len_max && place->end_lsn < writer->plain_limit_lsn && entry->data != NULL &&
+		(entry->key_len == 0 || entry->key != NULL) && atomic_load_acquire(writer->plain_fence) <= writer->epoch, 1);
+}
+
+/* take_plain_place -- all but the record's bytes, which are the caller's next step. */
+IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
+	const struct clock_reading *now, struct gather *gather, struct farlog_position *position)
+{
+	gather_entry(writer, place, entry, 0, now, gather);
+	writer_position(writer, place, writer->ring.next_seq, position);
+	writer->last_lsn = place->record_lsn;
+	writer->ring.appended_lsn = place->end_lsn;
+	writer->ring.appended_off = place->record_off + gather->len; /* below the limit no record ends with the lap */
+	writer->ring.next_seq++;
+}
+
+/* stage_general -- the short way by the region's own way of taking bytes. */
+static int stage_general(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	uint8_t scratch[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	struct ring_place place;
+	struct clock_reading now;
+	struct gather gather;
+
+	if (!find_plain_place(writer, entry, &place))
+		return writer_stage_generally(writer, entry, 0, ticks, position);
+	clock_read(ticks, &now);
+	take_plain_place(writer, entry, &place, &now, &gather, position);
+	gather.scratch = scratch;
+	writer->region->ops->gather(writer->region, LAYOUT_DATA_OFF + place.record_off, &gather);
+	account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	return FARLOG_OK;
+}
+
+/* stage_built -- the short way to where a record may be put together, where ring/stream.h has no way. */
+static int stage_built(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	struct ring_place place;
+	struct clock_reading now;
+	struct gather gather;
+
+	if (!find_plain_place(writer, entry, &place))
+		return writer_stage_generally(writer, entry, 0, ticks, position);
+	clock_read(ticks, &now);
+	take_plain_place(writer, entry, &place, &now, &gather, position);
+	account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	gather_build(writer->region->built + LAYOUT_DATA_OFF + place.record_off, &gather);
+	return FARLOG_OK;
+}
+
+static int submit_general(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	int result;
+
+	writer->has_claim = false;
+	result = writer_stage(writer, entry, 0, clock_ticks(), position);
+	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+}
+
+int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return __atomic_load_n(&writer->submit, __ATOMIC_RELAXED)(writer, entry, position); /* as writer_stage */
+}
+
+static void choose_general_way(struct farlog_writer *writer)
+{
+	const struct region *region = writer->region;
+
+	writer->stage = region->built != NULL ? stage_built : stage_general;
+	writer->submit = submit_general;
+	writer->plain_len_max = writer->identity.record_len_max < WRITER_SMALL_LEN ? writer->identity.record_len_max : WRITER_SMALL_LEN;
+	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
+	writer->plain_fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->base + LAYOUT_FENCE_OFF);
+}
+
+#if defined(__x86_64__)
+__attribute__((noinline)) static int submit_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
+	struct farlog_position *position)
+{
+	int result = writer_stage_generally(writer, entry, 0, ticks, position);
+
+	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+}
+
+/* put_plainly -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over them: each store of ours, to the
+ * stack too, leaves the core in order with theirs. */
+STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
+	const struct clock_reading *now, bool is_past_cache, struct farlog_position *position)
+{
+	struct gather gather;
+
+	take_plain_place(writer, entry, place, now, &gather, position);
+	stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place->record_off, &gather, is_past_cache);
+}
+
+STREAM_INLINE bool stage_one(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, bool is_past_cache,
+	struct farlog_position *position)
+{
+	uint64_t payload_bytes = (uint64_t)entry->len + entry->key_len;
+	struct ring_place place;
+	struct clock_reading now;
+
+	if (!find_plain_place(writer, entry, &place))
+		return false;
+	clock_read(ticks, &now);
+	put_plainly(writer, entry, &place, &now, is_past_cache, position);
+	account(writer, 1, payload_bytes);
+	return true;
+}
+
+STREAM_INLINE int submit_one(struct farlog_writer *writer, const struct farlog_entry *entry, bool is_past_cache, struct farlog_position *position)
+{
+	uint64_t ticks = clock_ticks();
+
+	if (__builtin_expect(writer->has_claim, 0))
+		writer->has_claim = false;
+	return stage_one(writer, entry, ticks, is_past_cache, position) ? FARLOG_OK : submit_generally(writer, entry, ticks, position);
+}
+
+STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	bool is_past_cache, struct farlog_position *positions)
+{
+	uint64_t payload_bytes = 0;
+	struct clock_reading now;
+	struct ring_place place;
+	size_t taken;
+
+	clock_read(ticks, &now);
+	for (taken = 0; taken < count && find_plain_place(writer, &entries[taken], &place); taken++) {
+		payload_bytes += (uint64_t)entries[taken].len + entries[taken].key_len;
+		put_plainly(writer, &entries[taken], &place, &now, is_past_cache, &positions[taken]);
+	}
+	account(writer, taken, payload_bytes);
+	return taken;
+}
+
+STREAM_TARGET static int submit_near(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return submit_one(writer, entry, true, position);
+}
+
+STREAM_TARGET static int submit_far(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return submit_one(writer, entry, false, position);
+}
+
+STREAM_TARGET static int stage_near(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK : writer_stage_generally(writer, entry, 0, ticks, position);
+}
+
+STREAM_TARGET static int stage_far(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK : writer_stage_generally(writer, entry, 0, ticks, position);
+}
+
+STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	return stage_many(writer, entries, count, ticks, true, positions);
+}
+
+STREAM_TARGET static size_t stage_many_far(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	return stage_many(writer, entries, count, ticks, false, positions);
+}
+
+size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	if (writer->region->streamed == NULL)
+		return 0;
+	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) : stage_many_near(writer, entries, count, ticks, positions);
+}
+
+_Static_assert(STREAM_LEN_MAX == WRITER_SMALL_LEN, "the short ways take the same records");
+
+void writer_choose_way(struct farlog_writer *writer)
+{
+	const struct region *region = writer->region;
+
+	choose_general_way(writer);
+	if (region->streamed == NULL)
+		return;
+	writer->stage = region->is_far ? stage_far : stage_near;
+	writer->submit = region->is_far ? submit_far : submit_near;
+}
+#else
+size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	(void)writer, (void)entries, (void)count, (void)ticks, (void)positions;
+	return 0;
+}
+
+void writer_choose_way(struct farlog_writer *writer)
+{
+	choose_general_way(writer);
+}
+#endif

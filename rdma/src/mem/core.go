@@ -1,0 +1,24 @@
+// Package core compiles one room of the C core, rings in memory that the processor maps, for pkg/farlog.
+//
+// It imports the rooms whose headers it includes, and each room embeds its own: so Go compiles this one again when one of
+// them changes.
+package core
+
+/*
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -fno-plt -Wall -I${SRCDIR}/../../include -I${SRCDIR}/..
+#cgo farlog_fault CFLAGS: -DFARLOG_FAULT
+#cgo LDFLAGS: -lpthread
+*/
+import "C"
+
+import (
+	"embed"
+
+	_ "github.com/farlog/farlog/rdma/include/farlog"
+	_ "github.com/farlog/farlog/rdma/src/base"
+	_ "github.com/farlog/farlog/rdma/src/region"
+	_ "github.com/farlog/farlog/rdma/src/ring"
+)
+
+//go:embed *.h
+var _ embed.FS

@@ -1,0 +1,260 @@
+/* mem/watch.c -- see mem/watch.h. */
+#include "mem/watch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "region/superblock.h"
+#include "ring/layout.h"
+
+#define LOOK_INTERVAL_NS 100000000
+
+/* The thread that looks at the names on one file system: one that hangs there holds up nobody who is elsewhere, nor the clock. */
+struct name_looker {
+	struct name_looker *next;
+	dev_t device;
+	pthread_t thread;
+	bool is_stopping;
+	struct name_watch *watches;
+	const struct name_watch *looking; /* without the mutex; NULL: at none. It stays in the list for as long */
+	bool is_awaited;                  /* somebody waits for that look to end */
+};
+
+static struct {
+	pthread_mutex_t mutex;  /* guards all of this, the lookers and the lists of watches; never held while a file system is asked */
+	pthread_cond_t changed; /* on CLOCK_MONOTONIC: a looker is to end, or has looked at one */
+	struct name_looker *lookers;
+} room = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+#ifdef FARLOG_FAULT
+const char *name_watch_hung_path; /* a look at this name does not come back before it is another one */
+uint64_t name_watch_look_count;   /* looks that have come back */
+
+static void hang(const struct name_watch *watch)
+{
+	const char *hung;
+
+	while ((hung = __atomic_load_n(&name_watch_hung_path, __ATOMIC_ACQUIRE)) != NULL && watch->path != NULL && strcmp(hung, watch->path) == 0)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static void count_look(void)
+{
+	__atomic_add_fetch(&name_watch_look_count, 1, __ATOMIC_RELEASE);
+}
+#else
+#define hang(watch) ((void)(watch))
+#define count_look() ((void)0)
+#endif
+
+static bool is_same(const struct stat *one, const struct stat *other)
+{
+	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+static bool is_gone(const struct name_watch *watch)
+{
+	struct stat now;
+
+	hang(watch);
+	if (fstat(watch->fd, &now) == 0 && now.st_nlink == 0)
+		return true;
+	return watch->path != NULL && stat(watch->path, &now) == 0 && !is_same(&now, &watch->opened);
+}
+
+/* look -- again each time: an epoch that is opened in such a file lies above the fence that was there. */
+static void look(struct name_watch *watch)
+{
+	struct region *region = watch->region;
+	struct superblock superblock;
+
+	if (!is_gone(watch) || superblock_load(region, "", &superblock, NULL) != FARLOG_OK)
+		return;
+	if (region_load_word(region, LAYOUT_FENCE_OFF) <= superblock.writer_epoch)
+		region->ops->store_word(region, LAYOUT_FENCE_OFF, (uint64_t)superblock.writer_epoch + 1);
+}
+
+/* ---------------------------------------------------------------- the threads */
+
+/* look_around -- at each watch once, under the mutex but for the look itself: others come and go meanwhile. */
+static void look_around(struct name_looker *looker)
+{
+	for (struct name_watch *watch = looker->watches; watch != NULL; watch = watch->next) {
+		looker->looking = watch;
+		pthread_mutex_unlock(&room.mutex);
+		look(watch);
+		pthread_mutex_lock(&room.mutex);
+		looker->looking = NULL;
+		count_look();
+		if (looker->is_awaited)
+			pthread_cond_broadcast(&room.changed);
+		looker->is_awaited = false;
+	}
+}
+
+static void *look_again_and_again(void *of)
+{
+	struct name_looker *looker = of;
+
+	pthread_mutex_lock(&room.mutex);
+	while (!looker->is_stopping) {
+		struct timespec until;
+		int result = 0;
+
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += LOOK_INTERVAL_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		while (!looker->is_stopping && result == 0)
+			result = pthread_cond_timedwait(&room.changed, &room.mutex, &until);
+		look_around(looker);
+	}
+	pthread_mutex_unlock(&room.mutex);
+	return NULL;
+}
+
+static void make_condition(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&room.changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&room.mutex);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&room.mutex);
+}
+
+/* begin_child -- it has none of the threads, and watches nothing that its parent had open. */
+static void begin_child(void)
+{
+	pthread_mutex_init(&room.mutex, NULL);
+	make_condition();
+	room.lookers = NULL;
+}
+
+static void make_once(void)
+{
+	make_condition();
+	pthread_atfork(before_fork, after_fork, begin_child);
+}
+
+static struct name_looker *find_looker(dev_t device)
+{
+	struct name_looker *looker = room.lookers;
+
+	while (looker != NULL && looker->device != device)
+		looker = looker->next;
+	return looker;
+}
+
+/* start_looker -- a thread that takes no signal: those are the program's. NULL: there is none to be had. */
+static struct name_looker *start_looker(dev_t device)
+{
+	struct name_looker *looker = calloc(1, sizeof(*looker));
+	sigset_t all, before;
+	int failure;
+
+	if (looker == NULL)
+		return NULL;
+	looker->device = device;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	failure = pthread_create(&looker->thread, NULL, look_again_and_again, looker);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failure != 0) {
+		free(looker);
+		return NULL;
+	}
+	looker->next = room.lookers;
+	room.lookers = looker;
+	return looker;
+}
+
+/* take_out -- the watch, once nobody looks at it, and the looker that has no other one. NULL: that goes on, or the watch is its parent's. */
+static struct name_looker *take_out(struct name_watch *watch)
+{
+	struct name_looker *looker = find_looker(watch->opened.st_dev);
+	struct name_watch **at;
+
+	if (looker == NULL)
+		return NULL;
+	while (looker->looking == watch) {
+		looker->is_awaited = true;
+		pthread_cond_wait(&room.changed, &room.mutex);
+	}
+	for (at = &looker->watches; *at != NULL && *at != watch; at = &(*at)->next)
+		;
+	if (*at == NULL)
+		return NULL;
+	*at = watch->next;
+	if (looker->watches != NULL)
+		return NULL;
+	for (struct name_looker **link = &room.lookers; *link != NULL; link = &(*link)->next)
+		if (*link == looker) {
+			*link = looker->next;
+			break;
+		}
+	looker->is_stopping = true;
+	pthread_cond_broadcast(&room.changed);
+	return looker;
+}
+
+/* ---------------------------------------------------------------- of a region */
+
+void name_watch_prepare(struct name_watch *watch, int fd, const char *path)
+{
+	struct stat named;
+
+	watch->fd = fd;
+	watch->is_prepared = fstat(fd, &watch->opened) == 0 && S_ISREG(watch->opened.st_mode);
+	if (watch->is_prepared && stat(path, &named) == 0 && is_same(&named, &watch->opened))
+		watch->path = realpath(path, NULL); /* the process may go to another directory */
+}
+
+void name_watch_start(struct name_watch *watch, struct region *region)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct name_looker *looker;
+
+	if (!watch->is_prepared || watch->region != NULL)
+		return;
+	pthread_once(&once, make_once);
+	pthread_mutex_lock(&room.mutex);
+	looker = find_looker(watch->opened.st_dev);
+	if (looker == NULL)
+		looker = start_looker(watch->opened.st_dev);
+	if (looker != NULL) {
+		watch->region = region;
+		watch->next = looker->watches;
+		looker->watches = watch;
+	}
+	pthread_mutex_unlock(&room.mutex);
+}
+
+void name_watch_stop(struct name_watch *watch)
+{
+	struct name_looker *ending = NULL;
+
+	if (watch->region != NULL) {
+		pthread_mutex_lock(&room.mutex);
+		ending = take_out(watch);
+		pthread_mutex_unlock(&room.mutex);
+	}
+	if (ending != NULL) {
+		pthread_join(ending->thread, NULL);
+		free(ending);
+	}
+	free(watch->path);
+}

@@ -1,0 +1,407 @@
+/* members/join.c -- a thread for each member, which opens it, closes it when it failed, and opens it again.
+ *
+ * Who comes when the epoch is open joins: it is told the epoch, and sent what it lacks. Where threads would make a run unrepeatable (tests), members_tend does
+ * their work. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mutant.h"
+#include "members/members.h"
+#include "region/superblock.h"
+
+#define PAUSE_FIRST_NS 5000000u
+#define PAUSE_LAST_NS 500000000u
+#define TICK_NS 10000000u /* between two looks at an idle writer's members */
+
+#ifdef FARLOG_FAULT
+bool members_are_tended;
+#endif
+
+/* ---------------------------------------------------------------- one member */
+
+static unsigned number_of(const struct member *member)
+{
+	return (unsigned)(member - member->whole->members) + 1;
+}
+
+#define REFUSE_OTHER(field, format)                                                                                                              \
+	if (own->field != first->field)                                                                                                          \
+	return error_set(error, FARLOG_NOT_A_RING, 0,                                                                                            \
+		"members \"%s\": member %u, \"%s\", has " #field " " format ", and the others have " format "; format the members of a stream alike", \
+		whole->text, number_of(member), member->uri, own->field, first->field)
+
+int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error)
+{
+	const struct superblock *own = &member->superblock;
+	const struct superblock *first = &whole->superblock;
+	static const uint8_t any[16];
+	const uint8_t *uuid = member->ring.uuid;
+
+	if (memcmp(uuid, any, 16) != 0 && memcmp(uuid, own->ring_uuid, 16) != 0)
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"members \"%s\": member %u, \"%s\", is another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)",
+			whole->text, number_of(member), member->uri, own->ring_uuid[0], own->ring_uuid[1], own->ring_uuid[2], own->ring_uuid[3], uuid[0], uuid[1],
+			uuid[2], uuid[3]);
+	REFUSE_OTHER(salt, "%lx");
+	REFUSE_OTHER(stream_id, "%u");
+	REFUSE_OTHER(capacity, "%lu");
+	REFUSE_OTHER(align, "%u");
+	REFUSE_OTHER(record_len_max, "%u");
+	/* On blocks a commit ends with an LBA, by a PAD that a ring in memory does not know. Where every record does, there is none. */
+	if (own->block_len != first->block_len && (own->align < own->block_len || own->align < first->block_len))
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"members \"%s\": member %u, \"%s\", has blocks of %u bytes, and others of %u (0: memory); that needs rings with an align of that many at least, and "
+			"this has %u",
+			whole->text, number_of(member), member->uri, own->block_len, first->block_len, own->align);
+	return FARLOG_OK;
+}
+
+int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error)
+{
+	int result = FARLOG_OK;
+
+	pthread_mutex_lock(&whole->mutex);
+	for (unsigned i = 0; i < whole->count && result == FARLOG_OK; i++) {
+		const struct member *other = &whole->members[i];
+
+		if (other != member && memcmp(other->known_uuid, member->superblock.ring_uuid, sizeof(other->known_uuid)) == 0)
+			result = error_set(error, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, number_of(other), other->uri, number_of(member), member->uri);
+	}
+	if (result == FARLOG_OK)
+		memcpy(member->known_uuid, member->superblock.ring_uuid, sizeof(member->known_uuid));
+	pthread_mutex_unlock(&whole->mutex);
+	return result;
+}
+
+static void note(struct member *member, const struct farlog_error *why)
+{
+	uint64_t own = atomic_load_relaxed(&member->whole->epoch);
+	uint64_t epoch = own != 0 ? own : member->whole->epoch_asked;
+
+	if (why != &member->error)
+		member->error = *why;
+	if (why->result == FARLOG_FENCED && member->fence <= epoch)
+		member->fence = epoch + 1;
+	pthread_mutex_lock(&member->whole->mutex);
+	member->told = member->error;
+	pthread_mutex_unlock(&member->whole->mutex);
+}
+
+void member_shut(struct member *member)
+{
+	if (member->region != NULL)
+		member->region->ops->close(member->region);
+	member->region = NULL;
+}
+
+void members_drop(struct region_members *whole, struct member *member, const struct farlog_error *why)
+{
+	(void)whole;
+	member_shut(member);
+	note(member, why);
+	member->is_sound = false;
+	atomic_store_release(&member->state, why->result == FARLOG_FENCED ? MEMBER_FENCED : MEMBER_AWAY);
+}
+
+/* open_ring -- the region, and the ring in it. */
+static int open_ring(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .is_unwanted = &member->is_unwanted, .client_id = member->client_id,
+		.token = member->ring.has_token ? member->ring.token : NULL};
+	int result = region_open(member->uri, &ask, &member->region, &member->error);
+
+	if (result != FARLOG_OK) {
+		member->region = NULL;
+		return result;
+	}
+	member->region->is_member = true;
+	result = members_load_one(member, &member->error);
+	member->deadline_ns = member->region->contract.deadline_default_ns;
+	return result;
+}
+
+/* take_roles -- as the opener does: the lock, and the device. */
+static int take_roles(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	struct region *region = member->region;
+	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .epoch = (uint32_t)whole->epoch, .ring_uuid = member->superblock.ring_uuid, .uri = member->uri};
+	int result = region_lock(region, REGION_ROLE_WRITER);
+
+	if (result == FARLOG_HELD)
+		return error_set(&member->error, result, 0, "it has another living writer");
+	if (result != FARLOG_OK)
+		return region_refuse_lock(region, result, member->uri, &member->error);
+	if (region->is_block)
+		result = region_claim(region, &claim, &member->error);
+	return result == FARLOG_OK ? members_settle_one(member, &member->error) : result;
+}
+
+/* is_own_epoch -- it was told by this writer, perhaps without an answer. */
+static bool is_own_epoch(const struct region_members *whole, const struct superblock *superblock)
+{
+	if (MUTANT(EPOCH_BY_NUMBER))
+		return superblock->writer_epoch == whole->epoch;
+	return superblock->writer_epoch == whole->epoch && superblock->epoch_opened_ns == whole->superblock.epoch_opened_ns &&
+		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
+}
+
+/* check_blank -- before anything of ours is in it. The ring that this one replaces, say, knows epochs, and would count without the records of after. */
+static int check_blank(struct member *member)
+{
+	if (member->superblock.writer_epoch == 0 || MUTANT(NEW_RING_USED))
+		atomic_store_release(&member->was_blank, 1);
+	return member->was_blank ? FARLOG_OK : error_set(&member->error, FARLOG_NOT_A_RING, 0, "it stands in the place of another ring, and is not new: it knows epoch %u", member->superblock.writer_epoch);
+}
+
+/* check_successor -- has nobody come after us? */
+static int check_successor(struct member *member)
+{
+	const struct region_members *whole = member->whole;
+	bool is_told = member->superblock.writer_epoch >= whole->epoch && !is_own_epoch(whole, &member->superblock);
+
+	return is_told || member->fence > whole->epoch
+		? error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence)
+		: FARLOG_OK;
+}
+
+/* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it since. Another one is told when it has caught up:
+ * until then it looks to everybody like what it is. One that knew it and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell
+ * what the stream still has. */
+static int join(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	int result = members_check_ring(whole, member, &member->error);
+
+	if (result == FARLOG_OK)
+		result = members_claim_ring(whole, member, &member->error);
+	if (result == FARLOG_OK && member->is_new)
+		result = check_blank(member);
+	if (result == FARLOG_OK && !MUTANT(ROLES_TAKEN_FIRST))
+		result = check_successor(member); /* or a device were taken away from whoever that is */
+	if (result == FARLOG_OK)
+		result = take_roles(member);
+	if (result == FARLOG_OK)
+		result = check_successor(member); /* in the last moment */
+	if (result != FARLOG_OK)
+		return result;
+	if (is_own_epoch(whole, &member->superblock)) {
+		member->is_of_epoch = true;
+		atomic_store_release(&member->has_epoch, 1);
+		return FARLOG_OK;
+	}
+	if (member->is_of_epoch)
+		return error_set(&member->error, FARLOG_NOT_A_RING, 0, "it has lost the epoch that it knew: it is no longer the ring that it was");
+	member->done_lsn = 0;
+	return FARLOG_OK;
+}
+
+void member_tell(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	int result = members_tell_epoch(whole, member);
+
+	if (result != FARLOG_OK)
+		error_set(&member->error, result, 0, "it did not store the epoch");
+	pthread_mutex_lock(&whole->mutex);
+	atomic_store_release(&member->state, result == FARLOG_OK && !member->is_replaced ? MEMBER_JOINED : MEMBER_LEAVING);
+	pthread_mutex_unlock(&whole->mutex);
+}
+
+/* wait_for_epoch -- of an opening that goes on without us. False: it is over. */
+static bool wait_for_epoch(struct region_members *whole)
+{
+	while (!whole->is_opened && !whole->is_closing && !MEMBERS_ARE_TENDED)
+		pthread_cond_wait(&whole->bell, &whole->mutex);
+	return whole->is_opened && !whole->is_closing;
+}
+
+void member_try(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	enum member_state state = MEMBER_AWAY;
+	bool is_joining;
+	int result;
+
+	if (clock_monotonic_ns() < member->rests_until_ns)
+		return;
+	result = open_ring(member);
+
+	pthread_mutex_lock(&whole->mutex);
+	if (result == FARLOG_OK && !whole->is_gathered)
+		state = MEMBER_READY;
+	is_joining = result == FARLOG_OK && whole->is_gathered && wait_for_epoch(whole);
+	pthread_mutex_unlock(&whole->mutex);
+	if (is_joining) {
+		result = join(member);
+		state = result == FARLOG_OK ? MEMBER_JOINED : MEMBER_AWAY;
+	}
+	if (result == FARLOG_FENCED && is_joining)
+		state = MEMBER_FENCED;
+	if (result == FARLOG_NOT_A_RING && is_joining) {
+		state = MEMBER_OTHER;
+		atomic_store_release(&member->has_epoch, 0);
+		member->credit_lsn = 0; /* what was known of its head is gone as well */
+	}
+	if (state != MEMBER_READY && state != MEMBER_JOINED) {
+		member_shut(member);
+		member->error.result = result;
+		note(member, &member->error);
+	}
+	pthread_mutex_lock(&whole->mutex);
+	member->has_tried = true;
+	if ((state == MEMBER_READY && whole->is_gathered) || member->is_replaced) { /* in the last moment: the opening has gone on; or it is another ring by now */
+		member_shut(member);
+		state = MEMBER_AWAY;
+	}
+	atomic_store_release(&member->state, state);
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+}
+
+bool member_leave(struct member *member)
+{
+	struct region *region = member->region;
+
+	if (atomic_load_acquire(&member->pin_count) > 0)
+		return false;
+	if (region->ops->cut != NULL && !MUTANT(REUSED_EARLY) && region->ops->cut(region) != FARLOG_OK)
+		return false;
+	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because a connection broke may have reached the target, and lands
+	 * whenever that likes: it must not find a place that has been written anew. */
+	if (region->is_block && member->is_going && !MUTANT(REUSED_EARLY))
+		member->rests_until_ns = clock_monotonic_ns() + region->rest_ns;
+	member_shut(member);
+	atomic_store_release(&member->state, MEMBER_AWAY);
+	return true;
+}
+
+/* ---------------------------------------------------------------- threads */
+
+void members_pause(struct region_members *whole, uint64_t pause_ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(pause_ns % 1000000000u);
+	until.tv_sec += (time_t)(pause_ns / 1000000000u) + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&whole->bell, &whole->mutex, &until);
+}
+
+static void *member_loop(void *context)
+{
+	struct member *member = context;
+	struct region_members *whole = member->whole;
+	uint64_t pause_ns = PAUSE_FIRST_NS;
+
+	pthread_mutex_lock(&whole->mutex);
+	while (!whole->is_closing) {
+		enum member_state state;
+
+		if (member_adopt(member))
+			pause_ns = PAUSE_FIRST_NS;
+		state = member_state(member);
+		if (state == MEMBER_AWAY) {
+			pthread_mutex_unlock(&whole->mutex);
+			member_try(member);
+			pthread_mutex_lock(&whole->mutex);
+			if (member_state(member) == MEMBER_AWAY && !whole->is_closing && !member->is_replaced)
+				members_pause(whole, pause_ns);
+			pause_ns = 2 * pause_ns < PAUSE_LAST_NS ? 2 * pause_ns : PAUSE_LAST_NS;
+		} else if (state == MEMBER_LEAVING) {
+			pause_ns = PAUSE_FIRST_NS;
+			pthread_mutex_unlock(&whole->mutex);
+			if (!member_leave(member))
+				nanosleep(&(struct timespec){0, 1000000}, NULL);
+			pthread_mutex_lock(&whole->mutex);
+		} else if (state == MEMBER_TOLD) {
+			pthread_mutex_unlock(&whole->mutex);
+			member_tell(member);
+			pthread_mutex_lock(&whole->mutex);
+		} else {
+			pause_ns = PAUSE_FIRST_NS;
+			pthread_cond_wait(&whole->bell, &whole->mutex);
+		}
+	}
+	pthread_mutex_unlock(&whole->mutex);
+	return NULL;
+}
+
+/* tick_loop -- an idle writer looks at nothing: what a slow member still lacks is sent all the same, and who has joined is taken in. */
+static void *tick_loop(void *context)
+{
+	struct region_members *whole = context;
+	uint64_t poll_count = 0;
+
+	pthread_mutex_lock(&whole->mutex);
+	while (!whole->is_closing) {
+		members_pause(whole, TICK_NS);
+		pthread_mutex_unlock(&whole->mutex);
+		if (atomic_load_acquire(&whole->is_opened) && atomic_load_relaxed(&whole->poll_count) == poll_count)
+			members_tick(whole);
+		poll_count = atomic_load_relaxed(&whole->poll_count);
+		pthread_mutex_lock(&whole->mutex);
+	}
+	pthread_mutex_unlock(&whole->mutex);
+	return NULL;
+}
+
+int members_start_threads(struct region_members *whole, struct farlog_error *error)
+{
+	int failure = pthread_create(&whole->ticker, NULL, tick_loop, whole);
+
+	whole->is_ticking = failure == 0;
+	for (unsigned i = 0; i < whole->count && failure == 0; i++) {
+		failure = pthread_create(&whole->members[i].thread, NULL, member_loop, &whole->members[i]);
+		whole->members[i].is_threaded = failure == 0;
+	}
+	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "start a thread for each member of \"%s\"", whole->text);
+}
+
+void members_tell_closing(struct region_members *whole)
+{
+	pthread_mutex_lock(&whole->mutex);
+	atomic_store_release(&whole->is_closing, 1);
+	for (unsigned i = 0; i < whole->count; i++)
+		atomic_store_release(&whole->members[i].is_unwanted, 1);
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+}
+
+void members_stop_threads(struct region_members *whole)
+{
+	for (unsigned i = 0; i < whole->count; i++)
+		if (whole->members[i].is_threaded)
+			pthread_join(whole->members[i].thread, NULL);
+	if (whole->is_ticking)
+		pthread_join(whole->ticker, NULL);
+	if (whole->is_populating)
+		pthread_join(whole->populator, NULL);
+}
+
+#ifdef FARLOG_FAULT
+void members_tend(struct region *region)
+{
+	struct region_members *whole = members_of(region);
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
+		pthread_mutex_lock(&whole->mutex);
+		(void)member_adopt(member);
+		pthread_mutex_unlock(&whole->mutex);
+		if (member_state(member) == MEMBER_LEAVING)
+			(void)member_leave(member);
+		else if (member_state(member) == MEMBER_TOLD)
+			member_tell(member);
+		else if (member_state(member) == MEMBER_AWAY)
+			member_try(member);
+	}
+}
+#endif

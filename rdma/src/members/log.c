@@ -1,0 +1,466 @@
+/* members/log.c -- which of the members' logs is the stream's, and how all come to hold it (docs/members.md).
+ *
+ * Each record that was acknowledged is on k members, so that among any n - k + 1 of them one has it; and a member counted only while its log had no hole. So
+ * the log with the highest last epoch, and of those the longest, has all of them. It is copied to the others, durably, before they are told of the new epoch; and
+ * that epoch is on k members before its first record is written, so that no two writers ever have the same. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "members/members.h"
+#include "region/superblock.h"
+
+#define HEADS_LEN (2 * LAYOUT_LINE_LEN)
+
+static uint32_t epoch_of(const struct member *member)
+{
+	return member->superblock.writer_epoch;
+}
+
+/* ---------------------------------------------------------------- the header that the writer sees */
+
+int members_load_one(struct member *member, struct farlog_error *error)
+{
+	int result = superblock_load(member->region, member->uri, &member->superblock, error);
+	uint64_t fence = region_load_word(member->region, LAYOUT_FENCE_OFF);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (!head_load(member->region, &member->superblock, &member->head))
+		return error_set(error, FARLOG_CORRUPT, 0, "both head slots fail their check");
+	head_start(&member->superblock, &member->head);
+	if (fence > member->fence)
+		member->fence = fence;
+	return FARLOG_OK;
+}
+
+static void put_header(struct region_members *whole, const struct head_slot *start)
+{
+	struct superblock *superblock = &whole->superblock;
+	struct head_slot slot = *start;
+
+	superblock_seal(superblock);
+	memcpy(whole->copy + LAYOUT_SUPERBLOCK_A_OFF, superblock, sizeof(*superblock));
+	head_seal(superblock, &slot);
+	memcpy(whole->copy + LAYOUT_HEAD_A_OFF, &slot, sizeof(slot));
+}
+
+void members_show_header(struct region_members *whole)
+{
+	const struct member *newest = NULL;
+	const struct member *highest = NULL;
+	static const uint8_t any[16];
+	uint8_t ring_uuid[16];
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
+		if (!member_is_open(member) || members_load_one(member, NULL) != FARLOG_OK)
+			continue;
+		if (newest == NULL)
+			memcpy(ring_uuid, member->superblock.ring_uuid, sizeof(ring_uuid));
+		if (newest == NULL || epoch_of(member) > epoch_of(newest))
+			newest = member;
+		if (highest == NULL || member->head.head_lsn > highest->head.head_lsn)
+			highest = member;
+	}
+	if (newest == NULL)
+		return;
+	if (memcmp(whole->first_uuid, any, sizeof(any)) != 0)
+		memcpy(ring_uuid, whole->first_uuid, sizeof(ring_uuid)); /* the first member's, also while that is away: counters are looked for by it */
+	if (!whole->is_opened) {
+		uint32_t block_len = whole->superblock.block_len;
+
+		whole->superblock = newest->superblock;
+		whole->superblock.block_len = block_len;
+		memcpy(whole->superblock.ring_uuid, ring_uuid, sizeof(ring_uuid));
+		/* Without a grant the epoch is our choice, and none that any member refuses. */
+		atomic_store_release((uint64_t *)(whole->copy + LAYOUT_FENCE_OFF),
+			members_fence(whole, whole->epoch_asked != 0 ? whole->count - whole->needed + 1 : 1));
+	}
+	put_header(whole, &highest->head);
+}
+
+/* ---------------------------------------------------------------- the logs */
+
+int members_settle_one(struct member *member, struct farlog_error *error)
+{
+	struct region *region = member->region;
+	int result = region->ops->flush(region, 0, LAYOUT_DATA_OFF);
+
+	if (result == FARLOG_OK)
+		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
+	if (result != FARLOG_OK)
+		return region_refuse(region, result, "flush and read header of ring", member->uri, error);
+	result = members_load_one(member, error);
+	if (result == FARLOG_OK && region->ops->flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
+		result = region_refuse(region, FARLOG_IO, "flush head of ring", member->uri, error);
+	return result;
+}
+
+/* is_short_of -- was a member's log once durable up to there, and ends before? Foreign bytes are not believed: not a place
+ * that cannot be in the ring. */
+static bool is_short_of(const struct region_members *whole, const struct member *member, uint64_t lsn)
+{
+	uint64_t start_lsn = whole->start.head_lsn;
+	bool is_place = lsn % whole->superblock.align == 0 && lsn > start_lsn && lsn - start_lsn <= whole->capacity;
+
+	return is_place && member->scan.tail.lsn < lsn;
+}
+
+/* has_lost -- what it had. Its own hint says how far it once was durable, and below what was acknowledged. Where a power cut
+ * took that word, its superblock says as much: a member is told of an epoch when it has, durably, all that lies below its
+ * beginning. One that knows only an earlier epoch need not be asked that: who knows the newest has all that it had. */
+static bool has_lost(const struct region_members *whole, const struct member *member)
+{
+	uint64_t hint_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
+	bool is_newest = epoch_of(member) == whole->epoch_last;
+
+	if (is_short_of(whole, member, hint_lsn) && !MUTANT(LOST_TELLS))
+		return true;
+	return is_newest && is_short_of(whole, member, member->superblock.epoch_start_lsn) && !MUTANT(LOST_START_TELLS);
+}
+
+/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of may
+ * have had the only copy. Nor one that lost what it had. */
+static void judge(struct region_members *whole, struct member *member)
+{
+	member->is_fresh = epoch_of(member) == 0 && whole->epoch_last != 0;
+	member->is_damaged = has_lost(whole, member);
+	member->is_sound = !member->is_fresh && !member->is_damaged;
+}
+
+/* is_better -- of logs that are equally good the one that was scanned last: of two far ones that one's records are in the copy already. */
+static bool is_better(const struct member *member, const struct member *best)
+{
+	uint32_t epoch = member->scan.tail.epoch;
+
+	if (best == NULL)
+		return true;
+	if (epoch != best->scan.tail.epoch && !MUTANT(LONGEST_LOG))
+		return epoch > best->scan.tail.epoch;
+	if (member->scan.tail.lsn != best->scan.tail.lsn)
+		return member->scan.tail.lsn > best->scan.tail.lsn;
+	return member->region->is_far;
+}
+
+/* scan_member -- a far one's records come into the copy, where the next one's will come. */
+static int scan_member(struct region_members *whole, struct member *member, struct farlog_error *error)
+{
+	struct superblock superblock = member->superblock;
+
+	superblock.writer_epoch = whole->epoch_last;
+	superblock.epoch_start_lsn = whole->epoch_last_start_lsn;
+	superblock.block_len = whole->superblock.block_len;
+	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
+		return region_refuse(member->region, FARLOG_IO, "read undrained records of ring", member->uri, error);
+	judge(whole, member);
+	return FARLOG_OK;
+}
+
+static void find_start(struct region_members *whole)
+{
+	const struct member *highest = NULL;
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
+		if (member_state(member) != MEMBER_READY)
+			continue;
+		if (highest == NULL || member->head.head_lsn > highest->head.head_lsn)
+			highest = member;
+		if (epoch_of(member) > whole->epoch_last) {
+			whole->epoch_last = epoch_of(member);
+			whole->epoch_last_start_lsn = member->superblock.epoch_start_lsn;
+		}
+	}
+	if (highest != NULL)
+		whole->start = highest->head;
+}
+
+/* find_best -- scan all; near ones last, because they leave in the copy what a far one brought there. *last_far: the one of which that is. */
+static struct member *find_best(struct region_members *whole, struct member **last_far)
+{
+	struct member *best = NULL;
+
+	*last_far = NULL;
+	for (unsigned turn = 0; turn < 2 * whole->count; turn++) {
+		struct member *member = &whole->members[turn % whole->count];
+		bool is_far_turn = turn < whole->count;
+		struct farlog_error why = {0};
+
+		if (member_state(member) != MEMBER_READY || member->region->is_far != is_far_turn)
+			continue;
+		if (is_far_turn)
+			*last_far = member; /* also of a scan that fails midway */
+		if (scan_member(whole, member, &why) != FARLOG_OK) {
+			members_drop(whole, member, &why);
+			continue;
+		}
+		if (member->is_sound && is_better(member, best))
+			best = member;
+	}
+	return best;
+}
+
+/* end_copy -- what a far member brought there beyond the best log, before it failed or was found unsound, is not part of the copy. */
+static void end_copy(struct region_members *whole, uint64_t tail_lsn)
+{
+	if (tail_lsn - whole->start.head_lsn < whole->capacity)
+		memset(whole->copy + LAYOUT_DATA_OFF + tail_lsn % whole->capacity, 0, RECORD_HEADER_LEN);
+}
+
+/* check_copy -- it is sent to all, and appended to: it is walked once more. The writer that walks it next must come to the same end. */
+static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
+{
+	struct superblock superblock = whole->superblock;
+	struct recover_scan scan;
+
+	superblock.writer_epoch = whole->epoch_last;
+	if (recover_scan(&whole->region, &superblock, &whole->start, &scan) == FARLOG_OK && scan.tail.lsn == tail_lsn)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": the longest log was read up to lsn %lu, and came up to lsn %lu; try again", whole->text, tail_lsn,
+		scan.tail.lsn);
+}
+
+/* bring -- the best log into the copy. */
+static int bring(struct region_members *whole, struct member *best, const struct member *last_far, struct farlog_error *error)
+{
+	struct region_span spans[2];
+	unsigned span_count = members_spans(whole, whole->start.head_lsn, best->scan.tail.lsn, spans);
+	uint64_t tail_lsn = best->scan.tail.lsn;
+
+	if (best->region->is_far && best != last_far) {
+		if (scan_member(whole, best, error) != FARLOG_OK)
+			return FARLOG_IO;
+		if (best->scan.tail.lsn != tail_lsn)
+			return error_set(error, FARLOG_CORRUPT, 0, "its log ended at lsn %lu and then at lsn %lu", tail_lsn, best->scan.tail.lsn);
+	}
+	for (unsigned i = 0; i < span_count && !best->region->is_far; i++)
+		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
+	end_copy(whole, tail_lsn);
+	return check_copy(whole, tail_lsn, error);
+}
+
+/* send_lacking -- from where its log parts from the best one. The LBA in which that is holds records of both: it goes by itself, so that it is never torn. */
+static int send_lacking(struct region_members *whole, struct member *member, uint64_t from_lsn, uint64_t to_lsn)
+{
+	uint64_t unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 1;
+	int result = FARLOG_OK;
+
+	while (from_lsn < to_lsn && result == FARLOG_OK) {
+		uint64_t end_lsn = from_lsn % unit != 0 ? (from_lsn + unit) & ~(unit - 1) : to_lsn;
+		struct region_span spans[2];
+		unsigned span_count = members_spans(whole, from_lsn, end_lsn < to_lsn ? end_lsn : to_lsn, spans);
+
+		members_write(whole, member, spans, span_count);
+		result = region_persist_wait(member->region, spans, span_count);
+		from_lsn = end_lsn;
+	}
+	return result;
+}
+
+/* mend -- a member has, durably, what the best one has. */
+static int mend(struct region_members *whole, struct member *member, const struct member *best, struct farlog_error *error)
+{
+	uint64_t tail_lsn = best->scan.tail.lsn;
+	uint64_t from_lsn = member == best ? tail_lsn : recover_common_lsn(&member->scan, &best->scan);
+	struct region_span spans[2];
+	unsigned span_count = members_spans(whole, whole->start.head_lsn, from_lsn, spans);
+	int result = FARLOG_OK;
+
+	for (unsigned i = 0; i < span_count && result == FARLOG_OK && !MUTANT(RECOVERY_NO_FLUSH); i++)
+		result = member->region->ops->flush(member->region, spans[i].off, spans[i].len);
+	if (result == FARLOG_OK)
+		result = send_lacking(whole, member, from_lsn, tail_lsn);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "copy undrained records to it");
+	member->done_lsn = tail_lsn;
+	return FARLOG_OK;
+}
+
+/* check_first -- where nobody who is reached knows an epoch, it is the stream's first only when all are reached: a ring may stand where another one was, and the
+ * one that is away may know better. */
+static int check_first(struct region_members *whole, struct farlog_error *error)
+{
+	char text[440];
+	unsigned open_count = 0;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		open_count += member_state(&whole->members[i]) == MEMBER_READY;
+	if (whole->epoch_last != 0 || open_count == whole->count || MUTANT(FIRST_ON_FEW))
+		return FARLOG_OK;
+	members_describe(whole, text, sizeof(text));
+	return error_set(error, FARLOG_IO, 0, "%u of %u members are reached, and all of these are new: the others may know records of the stream; expected all %u at its first opening%s",
+		open_count, whole->count, whole->count, text);
+}
+
+/* Each step is for every member that is open; one that cannot take it is open no more. */
+
+static void settle_all(struct region_members *whole)
+{
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct farlog_error why = {0};
+
+		if (member_state(&whole->members[i]) == MEMBER_READY && members_settle_one(&whole->members[i], &why) != FARLOG_OK)
+			members_drop(whole, &whole->members[i], &why);
+	}
+}
+
+static void mend_all(struct region_members *whole, const struct member *best)
+{
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct farlog_error why = {0};
+
+		if (member_state(&whole->members[i]) == MEMBER_READY && mend(whole, &whole->members[i], best, &why) != FARLOG_OK)
+			members_drop(whole, &whole->members[i], &why);
+	}
+}
+
+/* are_few_told -- that is: of those that have the best log now. */
+static bool are_few_told(const struct region_members *whole)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		count += member_state(&whole->members[i]) == MEMBER_READY && epoch_of(&whole->members[i]) == whole->epoch_last;
+	return count < whole->needed && !MUTANT(FULL_UNTOLD);
+}
+
+/* show_log -- the writer finds in the copy a ring at rest. */
+static void show_log(struct region_members *whole, const struct member *best)
+{
+	whole->asked_lsn = best->scan.tail.lsn;
+	whole->region.are_few_told = are_few_told(whole);
+	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_CREDIT_OFF), whole->start.head_lsn);
+	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0); /* they have been judged, each by its own */
+	put_header(whole, &whole->start);
+}
+
+int members_recover(struct region *region, struct farlog_error *error)
+{
+	struct region_members *whole = members_of(region);
+	struct member *last_far;
+	struct member *best;
+	int result;
+
+	settle_all(whole);
+	find_start(whole);
+	if (MUTANT(OPENING_REFUSES) && whole->epoch_last != 0)
+		return error_set(error, FARLOG_IO, 0, "a mutant");
+	whole->capacity = whole->superblock.capacity;
+	best = find_best(whole, &last_far);
+	result = members_check_count(whole, error);
+	if (result == FARLOG_OK)
+		result = check_first(whole, error);
+	if (result != FARLOG_OK)
+		return result;
+	if (whole->start.last_epoch > whole->epoch_last)
+		return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": records of epoch %u were drained, but no member knows an epoch above %u", whole->text,
+			whole->start.last_epoch, whole->epoch_last);
+	result = bring(whole, best, last_far, error);
+	if (result != FARLOG_OK)
+		return result;
+	mend_all(whole, best);
+	result = members_check_count(whole, error);
+	if (result == FARLOG_OK)
+		show_log(whole, best);
+	return result;
+}
+
+/* ---------------------------------------------------------------- the epoch */
+
+int members_tell_epoch(struct region_members *whole, struct member *member)
+{
+	struct superblock superblock = member->superblock;
+	const struct superblock *epoch = &whole->superblock;
+	const struct head_slot *floor = member->is_new && !MUTANT(NEW_RING_FLOOR_LOW) ? &member->floor : &whole->start;
+	int result;
+
+	superblock.writer_epoch = epoch->writer_epoch;
+	superblock.epoch_start_lsn = epoch->epoch_start_lsn > member->head.head_lsn ? epoch->epoch_start_lsn : member->head.head_lsn;
+	superblock.epoch_start_seq = epoch->epoch_start_seq;
+	if (member->is_new && superblock.epoch_start_lsn < floor->head_lsn) { /* an epoch never begins below the head */
+		superblock.epoch_start_lsn = floor->head_lsn;
+		superblock.epoch_start_seq = floor->head_seq;
+	}
+	superblock.epoch_opened_ns = epoch->epoch_opened_ns;
+	memcpy(superblock.writer_id, epoch->writer_id, sizeof(superblock.writer_id));
+	if (floor->head_lsn > superblock.floor_lsn && !MUTANT(NO_FLOOR)) {
+		superblock.floor_lsn = floor->head_lsn;
+		superblock.floor_seq = floor->head_seq;
+		superblock.floor_epoch = floor->last_epoch;
+	}
+	memcpy(superblock.writer_host, &member->region->host, sizeof(superblock.writer_host));
+	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
+	if (result != FARLOG_OK)
+		return result;
+	/* It ends what an opening tells other hosts on the device, takes nothing, and cannot fail: who finds that still said
+	 * replaces it. */
+	may_fail(region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL));
+	member->superblock = superblock;
+	member->is_of_epoch = true;
+	atomic_store_release(&member->has_epoch, 1);
+	if (member->credit_lsn < superblock.floor_lsn)
+		member->credit_lsn = superblock.floor_lsn;
+	if (member->credit_lsn < member->head.head_lsn)
+		member->credit_lsn = member->head.head_lsn;
+	return FARLOG_OK;
+}
+
+/* propose_to -- the new epoch, to all that are open and know the log, or to those that are new. How many know it now. */
+static unsigned propose_to(struct region_members *whole, bool are_fresh, unsigned limit, bool *is_fenced)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < whole->count && count < limit; i++) {
+		struct member *member = &whole->members[i];
+		struct farlog_error why = {.result = FARLOG_IO, .text = "it did not store the new epoch"};
+
+		if (member_state(member) != MEMBER_READY || member->is_fresh != are_fresh)
+			continue;
+		why.result = members_tell_epoch(whole, member);
+		*is_fenced |= why.result == FARLOG_FENCED;
+		if (why.result != FARLOG_OK) {
+			members_drop(whole, member, &why);
+			continue;
+		}
+		count++;
+	}
+	return count;
+}
+
+/* members_propose -- the new epoch, to all that are open. Those that are new come last, when so many others know it that the epoch before is over wherever its
+ * writer might still write: also in the ring that one of them stands for. From then on they are asked like the others. */
+int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct region_members *whole = members_of(region);
+	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : member_quorum(whole->count, whole->needed);
+	unsigned limit = MUTANT(EPOCH_ON_FEW) ? 1 : MEMBER_COUNT_MAX;
+	bool is_fenced = false;
+	unsigned count;
+
+	memcpy(&whole->superblock, src, sizeof(whole->superblock));
+	memcpy(whole->copy + off, src, len);
+	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);
+	if (MUTANT(NEW_RING_FIRST))
+		count = propose_to(whole, true, limit, &is_fenced);
+	count = propose_to(whole, false, limit, &is_fenced);
+	if (count >= members_quorum(whole) && count < limit)
+		count += propose_to(whole, true, limit - count, &is_fenced);
+	for (unsigned i = 0; i < whole->count; i++) /* of a mutant: those that do not know it take part as well */
+		if (member_state(&whole->members[i]) == MEMBER_READY) {
+			whole->members[i].is_of_epoch = true;
+			atomic_store_release(&whole->members[i].state, MEMBER_IN);
+		}
+	if (count < needed)
+		return is_fenced ? FARLOG_FENCED : FARLOG_IO;
+	pthread_mutex_lock(&whole->mutex);
+	atomic_store_release(&whole->is_opened, 1);
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+	if (!MEMBERS_ARE_TENDED)
+		members_start_populator(whole);
+	return FARLOG_OK;
+}

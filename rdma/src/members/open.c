@@ -1,0 +1,306 @@
+/* members/open.c -- opening several rings as one: when enough are there and the rest has had a moment. See members/members.h. */
+#include <stdio.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mutant.h"
+#include "members/members.h"
+#include "region/superblock.h"
+#include "ring/stream.h"
+
+#define MOMENT_NS 200000000u  /* for the rest, when enough are there */
+#define STEP_NS 10000000u
+
+/* ---------------------------------------------------------------- opening */
+
+static void count_open(const struct region_members *whole, unsigned *open_count, unsigned *sound_count)
+{
+	*open_count = 0;
+	*sound_count = 0;
+	for (unsigned i = 0; i < whole->count; i++) {
+		*open_count += member_is_open(&whole->members[i]);
+		*sound_count += member_is_open(&whole->members[i]) && whole->members[i].is_sound;
+	}
+}
+
+void members_describe(struct region_members *whole, char *text, size_t room)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	pthread_mutex_lock(&whole->mutex);
+	for (unsigned i = 0; i < whole->count && used < room; i++) {
+		const struct member *member = &whole->members[i];
+
+		if (member_is_open(member) && member->is_sound)
+			continue;
+		used += (size_t)snprintf(text + used, room - used, "; member %u, \"%.100s\": %.160s", i + 1, member->uri,
+			member->told.text[0] != '\0' ? member->told.text : member->is_fresh ? "it is new and does not know the log"
+				: member->is_damaged ? "it has lost records that it had" : "no answer yet");
+	}
+	pthread_mutex_unlock(&whole->mutex);
+}
+
+int members_check_count(struct region_members *whole, struct farlog_error *error)
+{
+	char text[440];
+	unsigned open_count;
+	unsigned sound_count;
+	int result = FARLOG_IO;
+
+	count_open(whole, &open_count, &sound_count);
+	if (open_count >= whole->needed && open_count >= members_quorum(whole) && sound_count >= members_quorum(whole))
+		return FARLOG_OK;
+	pthread_mutex_lock(&whole->mutex);
+	for (unsigned i = 0; i < whole->count; i++) {
+		int own = whole->members[i].told.result;
+
+		if (!member_is_open(&whole->members[i]) && (own == FARLOG_HELD || own == FARLOG_FENCED || own == FARLOG_NOT_A_RING || own == FARLOG_INVALID))
+			result = own;
+	}
+	pthread_mutex_unlock(&whole->mutex);
+	members_describe(whole, text, sizeof(text));
+	return error_set(error, result, 0, "%u of %u members can be used to find the log; expected %u, and %u to go on with%s", sound_count, whole->count,
+		members_quorum(whole), whole->needed, text);
+}
+
+/* gather -- until all have tried, or enough are there and the rest had a moment. That is not enough where none that is there knows an epoch: the first opening needs
+ * all of them, so that the slowest gets the time that it takes. */
+static void gather(struct region_members *whole)
+{
+	uint64_t moment_ns = 0;
+
+	pthread_mutex_lock(&whole->mutex);
+	for (;;) {
+		unsigned tried_count = 0;
+		unsigned open_count = 0;
+		bool is_first = true;
+
+		for (unsigned i = 0; i < whole->count; i++) {
+			const struct member *member = &whole->members[i];
+
+			tried_count += member->has_tried;
+			open_count += member_is_open(member);
+			is_first &= !member_is_open(member) || member->superblock.writer_epoch == 0;
+		}
+		if (!is_first && open_count >= whole->needed && open_count >= members_quorum(whole) && moment_ns == 0)
+			moment_ns = clock_after_ns(MOMENT_NS);
+		if (tried_count == whole->count || (moment_ns != 0 && clock_monotonic_ns() >= moment_ns))
+			break;
+		members_pause(whole, STEP_NS);
+	}
+	whole->is_gathered = true;
+	pthread_mutex_unlock(&whole->mutex);
+}
+
+/* check_rings -- all that are there are of one stream, and each is another ring. */
+static int check_rings(struct region_members *whole, struct farlog_error *error)
+{
+	const struct member *first = NULL;
+	uint32_t block_len = 0;
+	int result = FARLOG_OK;
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		const struct member *member = &whole->members[i];
+
+		if (member_state(member) != MEMBER_READY)
+			continue;
+		if (first == NULL)
+			first = member;
+		if (member->superblock.block_len > block_len)
+			block_len = member->superblock.block_len;
+	}
+	if (first == NULL)
+		return FARLOG_OK;
+	whole->superblock = first->superblock;
+	whole->superblock.block_len = block_len;
+	for (unsigned i = 0; i < whole->count && result == FARLOG_OK; i++)
+		if (member_state(&whole->members[i]) == MEMBER_READY) {
+			result = members_check_ring(whole, &whole->members[i], error);
+			if (result == FARLOG_OK)
+				result = members_claim_ring(whole, &whole->members[i], error);
+		}
+	return result;
+}
+
+/* fill_contract -- the level that so many as are needed give; of all else what the weakest of them gives. */
+static void fill_contract(struct region_members *whole)
+{
+	struct farlog_contract *contract = &whole->region.contract;
+	unsigned level;
+	size_t used = 0;
+
+	for (level = FARLOG_LEVEL_ARCHIVED; level > FARLOG_LEVEL_POSTED; level--) {
+		unsigned count = 0;
+
+		for (unsigned i = 0; i < whole->count; i++)
+			count += member_is_open(&whole->members[i]) && whole->members[i].region->contract.level >= level;
+		if (count >= whole->needed)
+			break;
+	}
+	*contract = (struct farlog_contract){.kind = FARLOG_REGION_MEMBERS, .level = level, .size_bytes = LAYOUT_DATA_OFF + whole->superblock.capacity,
+		.granularity = LAYOUT_LINE_LEN, .atomic_unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 8, .kind_name = "members"};
+	snprintf(contract->flush_name, sizeof(contract->flush_name), "%u of %u", whole->needed, whole->count);
+	for (unsigned i = 0; i < whole->count; i++) {
+		const struct member *member = &whole->members[i];
+		const struct farlog_contract *own = member_is_open(member) ? &member->region->contract : NULL;
+
+		if (used < sizeof(contract->probe))
+			used += (size_t)snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%u: %s", i > 0 ? "; " : "", i + 1,
+				own == NULL ? "away" : own->kind_name);
+		if (own != NULL && used < sizeof(contract->probe))
+			used += (size_t)snprintf(contract->probe + used, sizeof(contract->probe) - used, ", %s, %s", own->flush_name, farlog_level_name((int)own->level));
+		if (own != NULL && own->granularity > contract->granularity)
+			contract->granularity = own->granularity;
+		if (own != NULL && own->deadline_default_ns > contract->deadline_default_ns)
+			contract->deadline_default_ns = own->deadline_default_ns;
+	}
+}
+
+/* make_copy -- as large as the ring, with the members' header in it. */
+static int make_copy(struct region_members *whole, struct farlog_error *error)
+{
+	struct region *region = &whole->region;
+
+	whole->capacity = whole->superblock.capacity;
+	whole->copy_len = LAYOUT_DATA_OFF + whole->capacity;
+	whole->copy = staging_map(&whole->staging, whole->copy_len);
+	if (whole->copy == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, errno, "members \"%s\": no room for a copy of %lu bytes", whole->text, whole->copy_len);
+	region->base = whole->copy;
+	region->built = whole->copy;
+	if (stream_is_supported())
+		region->streamed = whole->copy;
+	for (unsigned i = 0; i < whole->count; i++)
+		region->is_block |= member_is_open(&whole->members[i]) && whole->members[i].region->is_block;
+	members_show_header(whole);
+	return FARLOG_OK;
+}
+
+static int open_all(struct region_members *whole, struct farlog_error *error)
+{
+	int result = FARLOG_OK;
+
+	if (!MEMBERS_ARE_TENDED)
+		result = members_start_threads(whole, error);
+	for (unsigned i = 0; i < whole->count && MEMBERS_ARE_TENDED; i++)
+		member_try(&whole->members[i]);
+	if (result != FARLOG_OK)
+		return result;
+	gather(whole);
+	for (unsigned i = 0; i < whole->count; i++)
+		whole->members[i].is_sound = true; /* until its log is looked at */
+	result = check_rings(whole, error);
+	if (result == FARLOG_OK)
+		result = members_check_count(whole, error);
+	if (result == FARLOG_OK)
+		result = make_copy(whole, error);
+	if (result == FARLOG_OK)
+		fill_contract(whole);
+	return result;
+}
+
+static void keep_secrets(struct region_members *whole, const struct region_ask *ask)
+{
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member_ring *ring = &whole->members[i].ring;
+
+		ring->has_token = ask->token != NULL;
+		ring->has_uuid = ask->ring_uuid != NULL;
+		if (ring->has_token)
+			memcpy(ring->token, ask->token + FARLOG_TOKEN_LEN * i, FARLOG_TOKEN_LEN);
+		if (ring->has_uuid)
+			memcpy(ring->uuid, ask->ring_uuid + 16 * i, 16);
+	}
+	memcpy(whole->first_uuid, whole->members[0].ring.uuid, sizeof(whole->first_uuid));
+}
+
+static int take_uri(struct region_members *whole, struct farlog_error *error)
+{
+	int result = member_uri_parse(whole->text, &whole->uri, error);
+
+	whole->count = result == FARLOG_OK ? whole->uri.count : 0;
+	whole->needed = whole->uri.needed;
+	whole->region.member_count = whole->count;
+	for (unsigned i = 0; i < whole->count; i++)
+		whole->members[i].uri = strcpy(whole->members[i].ring.uri, whole->uri.uris[i]);
+	return result;
+}
+
+static void make_bell(struct region_members *whole)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&whole->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&whole->bell, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+int region_members_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
+{
+	struct region_members *whole = calloc(1, sizeof(*whole));
+	int result;
+
+	(void)uri; /* there are several */
+	if (whole == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open members \"%s\": out of memory", text);
+	whole->region = (struct region){.ops = &members_ops, .is_far = true, .are_members = true, .fence_lsn = UINT64_MAX, .tag_lost = UINT64_MAX,
+		.trouble = whole->trouble};
+	whole->level = ask->level;
+	whole->epoch_asked = ask->epoch;
+	make_bell(whole);
+	if ((size_t)snprintf(whole->text, sizeof(whole->text), "%s", text) >= sizeof(whole->text))
+		result = error_set(error, FARLOG_INVALID, 0, "uri \"%.60s...\" is longer than %zu bytes", text, sizeof(whole->text) - 1);
+	else if (ask->role != REGION_ROLE_WRITER && member_uri_parse(text, &whole->uri, error) != FARLOG_OK)
+		result = FARLOG_INVALID;
+	else if (ask->role != REGION_ROLE_WRITER)
+		result = error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\" names members; only writers and readers take them together: name one of them", text);
+	else
+		result = take_uri(whole, error);
+	if (result == FARLOG_OK && staging_open(&whole->staging) != FARLOG_OK)
+		result = error_set(error, FARLOG_NO_MEMORY, 0, "members \"%s\": no memory for what they share", text);
+	else
+		whole->has_staging = result == FARLOG_OK;
+	for (unsigned i = 0; i < MEMBER_COUNT_MAX; i++) {
+		whole->members[i].whole = whole;
+		(void)!getrandom(&whole->members[i].client_id, sizeof(whole->members[i].client_id), 0); /* 0: each connection draws its own */
+	}
+	if (result == FARLOG_OK) {
+		keep_secrets(whole, ask);
+		result = open_all(whole, error);
+	}
+	if (result != FARLOG_OK) {
+		members_close(&whole->region);
+		return result;
+	}
+	*region = &whole->region;
+	return FARLOG_OK;
+}
+
+void members_close(struct region *region)
+{
+	struct region_members *whole = members_of(region);
+
+	members_tell_closing(whole);
+	members_stop_threads(whole);
+	members_tell_counters(whole);
+	for (unsigned i = 0; i < whole->count; i++)
+		member_shut(&whole->members[i]);
+	if (whole->copy != NULL)
+		munmap(whole->copy, whole->copy_len);
+	if (whole->has_staging)
+		staging_close(&whole->staging);
+	pthread_cond_destroy(&whole->bell);
+	pthread_mutex_destroy(&whole->mutex);
+	explicit_bzero(whole->members, sizeof(whole->members)); /* with their tokens */
+	free(whole);
+}

@@ -1,0 +1,142 @@
+/* members/replace_member.c -- a ring that takes the place of a member's while the writer runs (docs/members.md, R6). See members/members.h.
+ *
+ * The former ring is given up first: it is evicted, and when its connection is down its thread goes on as that of the new one. That comes in as one that was away does, but
+ * nobody has known it: it is sent what lies behind a head that is above all that was ever written over, which its superblock says; and it is told the epoch only when none
+ * below that can be opened any more, wherever the former ring is. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mutant.h"
+#include "members/members.h"
+#include "ring/record.h"
+
+#define UNREACHED_NS 60000000000u /* a token that was not used for so long may be over */
+
+static bool is_same_uuid(const struct member_ring *one, const struct member_ring *other)
+{
+	return one->has_uuid && other->has_uuid && memcmp(one->uuid, other->uuid, sizeof(one->uuid)) == 0;
+}
+
+/* give_up -- what is open of the former ring. What is its thread's that one gives up when it next looks. */
+static void give_up(struct region_members *whole, struct member *member)
+{
+	enum member_state state;
+
+	members_take(whole);
+	state = member_state(member);
+	if ((state == MEMBER_IN || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced) && !MUTANT(OLD_RING_COUNTED))
+		members_evict(whole, member);
+	members_give(whole);
+}
+
+int members_replace(struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error)
+{
+	struct member *member = &whole->members[index < whole->count ? index : 0];
+	const struct member_ring *present;
+	bool is_news;
+
+	if (index >= whole->count || !whole->is_opened)
+		return error_set(error, FARLOG_INVALID, 0, "members \"%s\": member %u is replaced: expected one of %u, of a stream that is open", whole->text, index + 1, whole->count);
+	pthread_mutex_lock(&whole->mutex);
+	present = member->is_replaced ? &member->next : &member->ring;
+	is_news = !is_same_uuid(present, ring) || (member_state(member) == MEMBER_AWAY && (strcmp(present->uri, ring->uri) != 0 || memcmp(present->token, ring->token, sizeof(ring->token)) != 0));
+	if (is_news) {
+		member->next = *ring;
+		member->replaced_ns = clock_monotonic_ns();
+		atomic_store_release(&member->is_replaced, 1);
+		atomic_store_release(&member->is_unwanted, 1);
+	}
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+	if (is_news)
+		give_up(whole, member);
+	return FARLOG_OK;
+}
+
+/* forget -- all that was known of the former ring. Its records, whatever it has of them, are of no log that is ever asked for any more. */
+static void forget(struct member *member)
+{
+	member->is_new = true;
+	atomic_store_release(&member->was_blank, 0);
+	member->done_lsn = 0;
+	member->rests_until_ns = 0;
+	atomic_store_relaxed(&member->credit_lsn, 0); /* these two are looked at of all members */
+	atomic_store_relaxed(&member->fence, 0);
+	member->is_going = member->is_cut = member->is_late = false;
+	member->has_been_in = member->is_of_epoch = false;
+	atomic_store_release(&member->has_epoch, 0);
+	memset(&member->floor, 0, sizeof(member->floor));
+	memset(member->known_uuid, 0, sizeof(member->known_uuid)); /* the caller holds the mutex */
+}
+
+bool member_adopt(struct member *member)
+{
+	enum member_state state = member_state(member);
+
+	if (!member->is_replaced || (state != MEMBER_AWAY && state != MEMBER_OTHER && state != MEMBER_FENCED))
+		return false;
+	if (!is_same_uuid(&member->ring, &member->next))
+		forget(member);
+	member->ring = member->next;
+	explicit_bzero(&member->next.token, sizeof(member->next.token));
+	atomic_store_release(&member->is_unwanted, atomic_load_acquire(&member->whole->is_closing));
+	atomic_store_release(&member->is_replaced, 0);
+	atomic_store_release(&member->state, MEMBER_AWAY);
+	return true;
+}
+
+/* What was written over may have been released by the former ring's head. So the highest head of the others is asked for, and waited for: it is a place where a record begins, so
+ * that what continues it is in the copy. */
+bool member_find_floor(struct region_members *whole, struct member *member)
+{
+	struct record_header header;
+	uint64_t lsn = 0;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		if (&whole->members[i] != member && whole->members[i].credit_lsn > lsn)
+			lsn = whole->members[i].credit_lsn;
+	if (lsn < members_word(whole, LAYOUT_CREDIT_OFF) || lsn >= whole->asked_lsn)
+		return false;
+	memcpy(&header, whole->copy + LAYOUT_DATA_OFF + lsn % whole->capacity, sizeof(header));
+	if (header.magic != RECORD_MAGIC || header.lsn != lsn)
+		return false;
+	member->floor = (struct head_slot){.head_lsn = lsn, .head_seq = header.seq, .last_epoch = header.epoch};
+	return true;
+}
+
+bool member_may_know(const struct region_members *whole, const struct member *member)
+{
+	unsigned wanted = whole->count - whole->needed + 1;
+	unsigned count = 0;
+
+	if (!member->is_new || MUTANT(NEW_RING_ALONE))
+		return true;
+	if (wanted > whole->count - 1)
+		wanted = whole->count - 1;
+	for (unsigned i = 0; i < whole->count; i++)
+		count += &whole->members[i] != member && atomic_load_acquire(&whole->members[i].has_epoch);
+	return count >= wanted;
+}
+
+unsigned members_view(struct region_members *whole, struct farlog_writer_member *members, unsigned room)
+{
+	unsigned count = room < whole->count ? room : whole->count;
+
+	memset(members, 0, count * sizeof(*members));
+	pthread_mutex_lock(&whole->mutex);
+	for (unsigned i = 0; i < count; i++) {
+		const struct member *member = &whole->members[i];
+		const struct member_ring *ring = member->is_replaced ? &member->next : &member->ring;
+		bool is_useless = (member->is_new || member->is_replaced) && !atomic_load_acquire(&member->was_blank) && clock_monotonic_ns() - member->replaced_ns > UNREACHED_NS;
+
+		if (ring->has_uuid && !is_useless)
+			memcpy(members[i].ring_uuid, ring->uuid, sizeof(ring->uuid));
+	}
+	pthread_mutex_unlock(&whole->mutex);
+	members_take(whole);
+	for (unsigned i = 0; i < count; i++)
+		members[i].state = atomic_load_acquire(&whole->members[i].is_replaced) ? FARLOG_MEMBER_AWAY : members_tell_state(whole, &whole->members[i]);
+	members_give(whole);
+	return whole->count;
+}

@@ -1,0 +1,154 @@
+/* region/region.c -- opening regions by scheme, and what all kinds have in common. */
+#include "region/region.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/member_uri.h"
+#include "base/uri.h"
+#include "region/directory.h"
+#include "region/kinds.h"
+
+static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., members:K URI URI..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
+}
+
+/* find_kind -- NULL: there is none. */
+static const struct region_kind *find_kind(const char *scheme)
+{
+	const struct region_kind *kind = region_kinds;
+
+	while (kind->scheme != NULL && strcmp(kind->scheme, scheme) != 0)
+		kind++;
+	return kind->scheme != NULL ? kind : NULL;
+}
+
+static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
+{
+	const struct region_kind *kind = find_kind(uri->scheme);
+
+	return kind != NULL ? kind->open(text, uri, ask, region, error) : unknown_scheme(text, uri, error);
+}
+
+int region_open(const char *text, const struct region_ask *asked, struct region **region, struct farlog_error *error)
+{
+	const struct region_ask *ask = asked;
+	struct region_ask parted = *asked;
+	struct uri uri;
+	int result;
+
+	if (member_uri_is(text))
+		return find_kind("members")->open(text, NULL, ask, region, error);
+	result = uri_parse(text, &uri, error);
+	if (result == FARLOG_OK && !uri_is_far(&uri) && (uri.ring[0] != '\0' || ask->is_whole)) {
+		parted.has_directory = true;
+		ask = &parted;
+	}
+	if (result == FARLOG_OK)
+		result = open_by_scheme(text, &uri, ask, region, error);
+	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || ask->is_whole)
+		return result;
+	result = directory_open(*region, text, uri.ring, ask->access != REGION_READ, error);
+	if (result != FARLOG_OK) {
+		(*region)->ops->close(*region);
+		*region = NULL;
+	}
+	return result;
+}
+
+const char *region_kind_name(uint32_t kind)
+{
+	switch (kind) {
+	case FARLOG_REGION_FILE: return "file";
+	case FARLOG_REGION_TMPFS: return "tmpfs";
+	case FARLOG_REGION_FSDAX: return "fsdax";
+	case FARLOG_REGION_DEVDAX: return "devdax";
+	case FARLOG_REGION_BAR: return "bar";
+	case FARLOG_REGION_FAULT: return "fault";
+	case FARLOG_REGION_MEMBERS: return "members";
+	default: return "?";
+	}
+}
+
+int region_lock(struct region *region, enum region_role role)
+{
+	int result = region->ops->lock(region, role);
+	int has;
+
+	if (result != FARLOG_OK || region->directory == NULL)
+		return result;
+	/* Who removes a ring holds its locks: once we have one, its entry stays. */
+	has = directory_has(region);
+	if (has > 0)
+		return FARLOG_OK;
+	region->ops->unlock(region, role);
+	return has == 0 ? FARLOG_NOT_FOUND : has;
+}
+
+int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
+{
+	if (result == FARLOG_NO_MEMORY)
+		return error_set(error, result, ENOMEM, "%s \"%s\"", what, uri);
+	if (!region->is_far)
+		return error_set(error, result, errno, "%s \"%s\"", what, uri);
+	return error_set(error, result, 0, "%s \"%s\": %s", what, uri,
+		region->trouble != NULL && region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
+}
+
+int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error)
+{
+	if (result == FARLOG_NOT_FOUND)
+		return error_set(error, result, 0, "ring \"%s\" has just been removed from its region", uri);
+	return region_refuse(region, result, "lock ring", uri, error);
+}
+
+int farlog_region_probe(const char *text, struct farlog_contract *contract, struct farlog_error *error)
+{
+	const struct region_kind *kind;
+	struct uri uri;
+	int result = uri_parse(text, &uri, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	kind = find_kind(uri.scheme);
+	if (kind != NULL && kind->probe != NULL)
+		return kind->probe(text, &uri, contract, error);
+	if (uri_is_far(&uri))
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its target", text);
+	return unknown_scheme(text, &uri, error);
+}
+
+int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count)
+{
+	int result = region->ops->persist(region, spans, span_count, ++region->tag);
+
+	return result == FARLOG_OK ? region_settle(region) : result;
+}
+
+int region_settle(struct region *region)
+{
+	uint64_t now_ns;
+	uint64_t until_ns = region->patience_ns != 0 ? clock_after_ns(region->patience_ns) : UINT64_MAX;
+	int result = FARLOG_OK;
+
+	while (result == FARLOG_OK) {
+		result = region->ops->poll(region);
+		if (result != FARLOG_OK || region_is_done(region, region->tag))
+			break;
+		if (region->is_shut)
+			return FARLOG_FENCED;
+		now_ns = until_ns != UINT64_MAX ? clock_monotonic_ns() : 0;
+		if (now_ns >= until_ns)
+			return FARLOG_IO;
+		if (region->ops->wait != NULL)
+			region->ops->wait(region, until_ns != UINT64_MAX ? until_ns - now_ns : UINT64_MAX);
+		else
+			cpu_relax();
+	}
+	return result;
+}

@@ -1,0 +1,118 @@
+/* route/leg.c -- the appending thread's side of a leg: into its buffer, and the turn between straight on and by way of it. */
+#include "route/route.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mutant.h"
+
+int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes)
+{
+	struct farlog_writer *writer = shared_writer(leg->buffer);
+	uint64_t kept = writer->identity.capacity / 16 < ROUTE_KEPT_LEN_MAX ? writer->identity.capacity / 16 : ROUTE_KEPT_LEN_MAX;
+	struct ring_place place;
+	uint64_t extent;
+	int result = writer_check_entry(writer, entry, &extent);
+
+	if (writer->is_failed)
+		return FARLOG_CLOSED;
+	return result == FARLOG_OK ? writer_find_room(writer, before_bytes + extent + kept, &place) : result;
+}
+
+void route_say(struct route_leg *leg, const char *text)
+{
+	pthread_mutex_lock(&leg->text_lock);
+	snprintf(leg->text, sizeof(leg->text), "%s", text != NULL ? text : "");
+	pthread_mutex_unlock(&leg->text_lock);
+}
+
+bool route_take_turn(struct route_leg *leg)
+{
+	uint64_t turn = atomic_load_acquire(&leg->turn);
+
+	if (turn == ROUTE_TURN_APPENDER)
+		return true;
+	if (turn != ROUTE_TURN_OFFERED || shared_published_lsn(leg->buffer) != atomic_load_acquire(&leg->carried_lsn) ||
+		!atomic_swap_if(&leg->turn, ROUTE_TURN_OFFERED, ROUTE_TURN_APPENDER))
+		return false;
+	atomic_store_release(&leg->state, FARLOG_LEG_DIRECT);
+	return true;
+}
+
+int route_turn_to_spill(struct route_leg *leg, uint64_t far_seq)
+{
+	struct head_slot slot = leg->reader->released;
+	int result = FARLOG_OK;
+
+	slot.far_epoch = leg->far->epoch;
+	slot.far_seq = (uint32_t)far_seq;
+	if (!MUTANT(SPILL_PLACE_UNSAID))
+		result = reader_release_spill(leg->reader, &slot);
+	if (result != FARLOG_OK)
+		return FARLOG_IO;
+	leg->head_far_seq = far_seq;
+	leg->next_far_seq = far_seq;
+	return FARLOG_OK;
+}
+
+void route_give_turn(struct route_leg *leg)
+{
+	atomic_store_release(&leg->state, FARLOG_LEG_CARRYING);
+	atomic_store_release(&leg->turn, ROUTE_TURN_CARRIER);
+}
+
+static void drop(struct route_leg *leg, const struct clock_reading *now)
+{
+	struct route_gap *gap = &leg->gap;
+
+	atomic_add(&leg->counters.dropped_count, 1);
+	if (MUTANT(GAP_UNCOUNTED))
+		return;
+	if (gap->count++ == 0) {
+		gap->from_number = leg->offered_number;
+		gap->from_ts_ns = now->utc_ns;
+	}
+	gap->to_ts_ns = now->utc_ns;
+}
+
+bool route_tell_gap(struct route_leg *leg)
+{
+	const struct route_gap *open = &leg->gap;
+	struct farlog_gap gap = {.reason = FARLOG_GAP_FULL, .count = open->count, .from_number = open->from_number,
+		.to_number = open->from_number + open->count - 1, .from_ts_ns = open->from_ts_ns, .to_ts_ns = open->to_ts_ns,
+		.dropped_count = atomic_load_relaxed(&leg->counters.dropped_count)};
+	struct farlog_entry entry = {.data = &gap, .len = sizeof(gap)};
+	struct farlog_position position;
+
+	if (open->count == 0)
+		return true;
+	if (route_ask_buffer(leg, &entry, 0) != FARLOG_OK || shared_submit(leg->buffer, &entry, RECORD_FLAG_GAP, &position) != FARLOG_OK)
+		return false;
+	leg->gap = (struct route_gap){0};
+	atomic_add(&leg->counters.gap_count, 1);
+	return true;
+}
+
+int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct farlog_route_result *result)
+{
+	struct clock_reading now;
+
+	leg->offered_number++;
+	atomic_add(&leg->counters.offered_count, 1);
+	memset(result, 0, sizeof(*result));
+	result->result = route_tell_gap(leg) ? route_ask_buffer(leg, entry, 0) : FARLOG_FULL;
+	if (result->result == FARLOG_OK)
+		result->result = shared_submit(leg->buffer, entry, 0, &result->position);
+	if (result->result != FARLOG_OK) {
+		clock_read(clock_ticks(), &now);
+		drop(leg, &now);
+		return result->result;
+	}
+	result->is_buffered = 1;
+	if (leg->has_spill) {
+		atomic_add(&leg->counters.spilled_count, 1);
+		if (shared_durable_lsn(leg->buffer) >= result->position.end_lsn)
+			result->position.level = shared_writer(leg->buffer)->level;
+	}
+	return FARLOG_OK;
+}

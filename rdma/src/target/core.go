@@ -1,0 +1,27 @@
+// Package core compiles one room of the C core, rings served to other hosts, for pkg/farlog.
+//
+// It imports the rooms whose headers it includes, and each room embeds its own: so Go compiles this one again when one of
+// them changes.
+package core
+
+/*
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -fno-plt -Wall -I${SRCDIR}/../../include -I${SRCDIR}/..
+#cgo farlog_fault CFLAGS: -DFARLOG_FAULT
+#cgo LDFLAGS: -lpthread
+*/
+import "C"
+
+import (
+	"embed"
+
+	_ "github.com/farlog/farlog/rdma/include/farlog"
+	_ "github.com/farlog/farlog/rdma/src/base"
+	_ "github.com/farlog/farlog/rdma/src/mem"
+	_ "github.com/farlog/farlog/rdma/src/region"
+	_ "github.com/farlog/farlog/rdma/src/ring"
+	_ "github.com/farlog/farlog/rdma/src/scan"
+	_ "github.com/farlog/farlog/rdma/src/wire"
+)
+
+//go:embed *.h
+var _ embed.FS

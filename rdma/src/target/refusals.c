@@ -1,0 +1,68 @@
+/* target/refusals.c -- what a target refused last: who asked, for which ring, and why not. Its daemon writes it down. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "target/target.h"
+
+static void write_peer(const struct sockaddr *peer, char *text, size_t room)
+{
+	const struct sockaddr_in *in = (const void *)peer;
+	const struct sockaddr_in6 *in6 = (const void *)peer;
+	char host[INET6_ADDRSTRLEN] = "";
+
+	if (peer != NULL && peer->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host)) != NULL)
+		snprintf(text, room, "%s:%u", host, ntohs(in->sin_port));
+	else if (peer != NULL && peer->sa_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host)) != NULL)
+		snprintf(text, room, "[%s]:%u", host, ntohs(in6->sin6_port));
+	else
+		snprintf(text, room, "unknown");
+}
+
+/* write_ring -- a client names a ring by the checksum of its name. */
+static void write_ring(const struct farlog_target *target, const struct far_hello *hello, char *text, size_t room)
+{
+	const struct target_ring *ring = target->rings;
+
+	if (hello == NULL || hello->magic != FAR_HELLO_MAGIC || hello->version != FAR_VERSION)
+		return;
+	while (ring != NULL && ring->hash != hello->ring_hash)
+		ring = ring->next;
+	if (ring != NULL)
+		snprintf(text, room, "%s", ring->name);
+	else
+		snprintf(text, room, "not served here (name's CRC32C %08x)", hello->ring_hash);
+}
+
+void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal)
+{
+	struct target_refusals *refusals = &target->refusals;
+	struct farlog_target_refusal *last;
+	struct target_ring *ring;
+	bool is_stranger = hello == NULL || hello->magic != FAR_HELLO_MAGIC || hello->version != FAR_VERSION;
+
+	pthread_mutex_lock(&target->mutex);
+	is_stranger = is_stranger || target_find_grant(target, hello->token, &ring) == NULL;
+	last = &refusals->last[refusals->count++ % FARLOG_TARGET_REFUSALS_KEPT];
+	refusals->stranger_count += is_stranger;
+	*last = (struct farlog_target_refusal){.sequence = refusals->count, .result = refusal->result, .is_stranger = is_stranger};
+	write_peer(peer, last->peer, sizeof(last->peer));
+	write_ring(target, hello, last->ring, sizeof(last->ring));
+	snprintf(last->text, sizeof(last->text), "%.*s", (int)sizeof(refusal->text), refusal->text);
+	pthread_mutex_unlock(&target->mutex);
+}
+
+size_t farlog_target_refusals_read(farlog_target *target, uint64_t after, struct farlog_target_refusal *refusals, size_t room, uint64_t *stranger_count)
+{
+	const struct target_refusals *kept = &target->refusals;
+	size_t count = 0;
+
+	pthread_mutex_lock(&target->mutex);
+	if (after + FARLOG_TARGET_REFUSALS_KEPT < kept->count)
+		after = kept->count - FARLOG_TARGET_REFUSALS_KEPT;
+	for (; after < kept->count && count < room; after++)
+		refusals[count++] = kept->last[after % FARLOG_TARGET_REFUSALS_KEPT];
+	*stranger_count = kept->stranger_count;
+	pthread_mutex_unlock(&target->mutex);
+	return count;
+}
