@@ -3,9 +3,9 @@
 package farlog
 
 /*
-#cgo CFLAGS: -DFARLOG_FAULT -I${SRCDIR}/../../rdma/src
+#cgo CFLAGS: -DFARLOG_FAULT -I${SRCDIR}/../../rdma/src -I${SRCDIR}/../../rdma/test
 #include <stdlib.h>
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "target/verbs.h"
 */
 import "C"
@@ -13,9 +13,11 @@ import "C"
 import (
 	"time"
 	"unsafe"
+
+	_ "github.com/farlog/farlog/rdma/test/adversary"
 )
 
-// The adversarial memory of rdma/src/mem/fault.h, for the crash tests of other packages. URIs: fault:name.
+// The adversarial memory of rdma/test/adversary/memory.h, for the crash tests of other packages. URIs: fault:name.
 
 func withFaultName(name string, call func(*C.char)) {
 	text := C.CString(name)

@@ -181,7 +181,7 @@ func TestImports_CAndUnsafeLiveInOneRoom(t *testing.T) {
 			if name == "C" || name == "unsafe" {
 				t.Errorf("%s imports %q: only pkg/farlog may; add what you need to its Go surface", f.path, name)
 			}
-			if strings.HasPrefix(name, module+"rdma/") {
+			if strings.HasPrefix(name, module+"rdma/") && path.Dir(f.path) != "pkg/farlog" {
 				t.Errorf("%s imports %q: the C core is pkg/farlog's; import that", f.path, name)
 			}
 		}
@@ -190,8 +190,11 @@ func TestImports_CAndUnsafeLiveInOneRoom(t *testing.T) {
 
 // isCoreStub tells of the files that make a Go package of a folder of the C core.
 func isCoreStub(name string) bool {
-	return name == "rdma/include/farlog/headers.go" || (path.Base(name) == "core.go" && strings.HasPrefix(name, coreFolder))
+	return name == "rdma/include/farlog/headers.go" || name == adversaryStub || (path.Base(name) == "core.go" && strings.HasPrefix(name, coreFolder))
 }
+
+// adversaryStub makes a Go package of the test equipment in C; it stands on rooms as open/kinds.c does.
+const adversaryStub = "rdma/test/adversary/core.go"
 
 // libraryRoom is a library of its own, which no Go program calls.
 const libraryRoom = "history"
@@ -251,6 +254,8 @@ func TestImports_RoomsOfTheCoreAreSeenByTheBuildCache(t *testing.T) {
 	}
 	check("rdma/include/farlog/headers.go", true, nil)
 	check("pkg/farlog/core.go", false, all)
+	check(adversaryStub, true, []string{"C", module + "rdma/include/farlog", module + "rdma/src/base", module + "rdma/src/blocks",
+		module + "rdma/src/mem", module + "rdma/src/region", module + "rdma/src/ring"})
 	for name := range stubs {
 		t.Errorf("%s: expected no other Go below rdma", name)
 	}

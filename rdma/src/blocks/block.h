@@ -1,5 +1,5 @@
 /* blocks/block.h -- the seam between an nvme region and what carries its blocks: io_uring on a device (blocks/uring.c), or the adversarial blocks of the
- * crash tests (blocks/fault.c).
+ * crash tests (adversary/blocks.c).
  *
  * A command reads or writes whole LBAs. A power cut leaves each LBA of a write as it was or as it was to be, in any subset; of a write of
  * more than one LBA that had not come back it may even leave neither (NVM Express: nothing is said of what a write beyond AWUPF leaves). Commands

@@ -1,11 +1,8 @@
 /* open/kinds.c -- every kind of region, and every way to open a log: the one place that knows them all. */
 #include "agent/agent.h"
-#include "blocks/fault.h"
 #include "blocks/nvme.h"
 #include "far/open.h"
 #include "log/openers.h"
-#include "mem/fault.h"
-#include "mem/fault_file.h"
 #include "mem/mem.h"
 #include "members/members.h"
 #include "members/reader.h"
@@ -17,11 +14,6 @@ const struct region_kind region_kinds[] = {
 	{.scheme = "members", .open = region_members_open},
 	{.scheme = "verbs", .open = region_far_open},
 	{.scheme = "ofi", .open = region_far_open},
-#ifdef FARLOG_FAULT
-	{.scheme = "fault", .open = region_fault_open},
-	{.scheme = "file-fault", .open = region_fault_file_open},
-	{.scheme = "block-fault", .open = block_fault_open},
-#endif
 	{.scheme = NULL},
 };
 

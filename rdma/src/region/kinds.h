@@ -17,6 +17,10 @@ struct region_kind {
 
 extern const struct region_kind region_kinds[]; /* the last one has no scheme */
 
+/* region_kinds_more -- further ones, for programs that are linked to media of their own, such as tests: set before the first region is opened, and not
+ * changed. NULL: none. */
+extern const struct region_kind *region_kinds_more;
+
 /* region_open_device -- who opens a block device, with O_DIRECT, that the kernel does not let this process open: the host agent, which looks who asks.
  * *fd is the caller's; nobody else has it. */
 extern int (*const region_open_device)(const char *path, bool is_writing, int *fd, struct farlog_error *error) FARLOG_MUST_CHECK;

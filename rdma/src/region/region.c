@@ -16,14 +16,21 @@ static int unknown_scheme(const char *text, const struct uri *uri, struct farlog
 	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., members:K URI URI..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
 }
 
-/* find_kind -- NULL: there is none. */
+const struct region_kind *region_kinds_more;
+
+/* find_in -- NULL: there is none. */
+static const struct region_kind *find_in(const struct region_kind *kind, const char *scheme)
+{
+	while (kind != NULL && kind->scheme != NULL && strcmp(kind->scheme, scheme) != 0)
+		kind++;
+	return kind != NULL && kind->scheme != NULL ? kind : NULL;
+}
+
 static const struct region_kind *find_kind(const char *scheme)
 {
-	const struct region_kind *kind = region_kinds;
+	const struct region_kind *kind = find_in(region_kinds, scheme);
 
-	while (kind->scheme != NULL && strcmp(kind->scheme, scheme) != 0)
-		kind++;
-	return kind->scheme != NULL ? kind : NULL;
+	return kind != NULL ? kind : find_in(region_kinds_more, scheme);
 }
 
 static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,

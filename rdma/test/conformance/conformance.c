@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "far/ofi.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "mem/persist.h"
 
 /* run_methods -- at each flush method that fits. Returns how many. */

@@ -15,7 +15,7 @@
 
 #include "wire/wire.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 
 #define MEMORY "far-crash"
 #define URI "fault:" MEMORY

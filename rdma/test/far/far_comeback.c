@@ -15,7 +15,7 @@
 #include "base/mutant.h"
 #include "members/reader.h"
 #include "ring/record.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 
 #define COUNT 2u
 #define RECORD_COUNT 40u

@@ -12,7 +12,7 @@
 #include "held_wire.h"
 #include "base/mutant.h"
 #include "ring/record.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "members/members.h"
 #include "log/writer.h"
 

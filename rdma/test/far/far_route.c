@@ -11,7 +11,7 @@
 #include "ring/layout.h"
 #include "base/mutant.h"
 #include "ring/record.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 
 #define BLOCK_COUNT 8u
 #define BLOCK_LEN 100u

@@ -14,7 +14,7 @@
 
 #include "base/atomics.h"
 #include "farlog/refusals.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "target/ofi.h"
 
 bool host_start(struct host *host, const char *listen_uri)

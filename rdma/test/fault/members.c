@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "members_world.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "runs.h"
 #include "region/superblock.h"
 #include "log/writer.h"

@@ -4,7 +4,7 @@
  * and another one open, while the drain goes on. Its host has its own time. */
 #include "base/clock.h"
 #include "members_world.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "region/superblock.h"
 
 #define LOOK_NS 25000000u     /* a little longer than a reader waits before it looks at all members again */

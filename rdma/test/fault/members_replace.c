@@ -2,7 +2,7 @@
 #include "farlog/replace.h"
 #include "base/err.h"
 #include "members_world.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "region/superblock.h"
 #include "log/writer.h"
 

@@ -5,7 +5,7 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "log/writer.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "region/superblock.h"
 
 struct members_world world;

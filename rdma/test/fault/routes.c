@@ -14,7 +14,7 @@
 #include "farlog/heartbeat.h"
 #include "base/mutant.h"
 #include "ring/record.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "route/route.h"
 #include "runs.h"
 

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 
 uint64_t runs_number(const char *name, uint64_t otherwise)
 {

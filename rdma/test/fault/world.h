@@ -2,11 +2,11 @@
 #ifndef FARLOG_TEST_WORLD_H
 #define FARLOG_TEST_WORLD_H
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "base/mutant.h"
 #include "oracle.h"
-#include "mem/fault.h"
-#include "mem/fault_file.h"
+#include "adversary/memory.h"
+#include "adversary/file.h"
 #include "log/writer.h"
 
 #define WORLD_NAME "crash"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "region/directory.h"
 #include "base/mutant.h"
 #include "ring/record.h"

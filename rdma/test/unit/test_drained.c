@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "region/directory.h"
 #include "ring/layout.h"
 #include "blocks/nvme.h"

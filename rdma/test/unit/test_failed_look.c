@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "blocks/reserve.h"
 #include "region/directory.h"
 #include "mem/mem.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "base/clock.h"
 #include "base/mutant.h"
 #include "blocks/nvme.h"

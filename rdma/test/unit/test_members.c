@@ -8,7 +8,7 @@
 
 #include "ring/layout.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "members/members.h"
 #include "unit.h"
 #include "log/writer.h"

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "base/clock.h"
 #include "ring/layout.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "members/members.h"
 #include "unit.h"
 #include "log/writer.h"

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "ring/layout.h"
 #include "members/reader.h"
 #include "members/members.h"

@@ -2,7 +2,7 @@
  * adversarial memories, in time that the test makes. */
 #include "base/err.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "ring/layout.h"

@@ -3,7 +3,7 @@
 
 #include "ring/layout.h"
 #include "base/mutant.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "unit.h"

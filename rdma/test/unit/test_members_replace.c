@@ -11,7 +11,7 @@
 #include "ring/layout.h"
 #include "base/mutant.h"
 #include "ring/record.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "unit.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "blocks/name.h"
 #include "base/clock.h"
 #include "farlog/host.h"

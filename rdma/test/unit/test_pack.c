@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "blocks/nvme.h"
 #include "region/superblock.h"
 #include "unit.h"

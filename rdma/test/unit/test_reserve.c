@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "blocks/reserve.h"
 #include "base/clock.h"
 #include "base/mutant.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 #include "farlog/former.h"
 #include "region/directory.h"
 #include "base/mutant.h"

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "farlog/farlog.h"
-#include "mem/fault.h"
+#include "adversary/memory.h"
 
 #define FAULT_NAME "unit"
 #define FAULT_URI "fault:" FAULT_NAME

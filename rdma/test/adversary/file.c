@@ -1,7 +1,5 @@
-/* mem/fault_file.c -- see mem/fault_file.h. */
-#include "mem/fault_file.h"
-
-#ifdef FARLOG_FAULT
+/* adversary/file.c -- see adversary/file.h. */
+#include "adversary/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +62,7 @@ static struct handle *handles;
 static struct region_ops file_ops;
 static const struct region_ops *real; /* of mem/mem.c */
 
-/* xorshift64*, as in mem/fault.c. */
+/* xorshift64*, as in adversary/memory.c. */
 static uint64_t draw(struct file *file)
 {
 	file->random ^= file->random >> 12;
@@ -497,5 +495,3 @@ void farlog_file_call(const char *name, uint64_t operation_count, void (*call)(v
 	}
 	pthread_mutex_unlock(&mutex);
 }
-
-#endif

@@ -1,4 +1,4 @@
-/* blocks/fault.h -- adversarial blocks, for the crash tests (built only with FARLOG_FAULT): the sibling of mem/fault.h below a real nvme region.
+/* adversary/blocks.h -- adversarial blocks, for the crash tests: the sibling of adversary/memory.h below a real nvme region.
  *
  * A command that has been sent lands LBA by LBA at any moment, and comes back when all of it has landed, in any order. What landed lies in a cache
  * until a flush,
@@ -9,8 +9,6 @@
 
 #include "base/uri.h"
 #include "region/region.h"
-
-#ifdef FARLOG_FAULT
 
 int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
@@ -55,5 +53,4 @@ FARLOG_API void farlog_block_rest(uint64_t rest_ns);
  * nobody takes their answers. failure: every command fails with this errno; 0 = none does. */
 FARLOG_API void farlog_block_trouble(const char *name, int is_stuck, int failure);
 
-#endif
 #endif

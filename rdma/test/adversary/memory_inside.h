@@ -1,12 +1,10 @@
-/* mem/fault_memory.h -- the inside of adversarial memory, for its two files. */
+/* adversary/memory_inside.h -- the inside of adversarial memory, for its two files. */
 #ifndef FARLOG_REGION_FAULT_MEMORY_H
 #define FARLOG_REGION_FAULT_MEMORY_H
 
 #include <pthread.h>
 
-#include "mem/fault.h"
-
-#ifdef FARLOG_FAULT
+#include "adversary/memory.h"
 
 #define FAULT_SPAN_COUNT_MAX 2
 #define FAULT_LOCK_COUNT_MAX 32
@@ -100,5 +98,4 @@ void fault_haunt(struct fault_memory *memory);
 void fault_forget_ghosts(struct fault_memory *memory);
 int fault_cut(struct region *region) FARLOG_MUST_CHECK;
 
-#endif
 #endif

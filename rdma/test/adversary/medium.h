@@ -1,10 +1,8 @@
-/* blocks/medium.h -- the medium of adversarial blocks: what is on it, and what lies in the cache before it (built only with FARLOG_FAULT). */
+/* adversary/medium.h -- the medium of adversarial blocks: what is on it, and what lies in the cache before it. */
 #ifndef FARLOG_BLOCK_MEDIUM_H
 #define FARLOG_BLOCK_MEDIUM_H
 
 #include <stdint.h>
-
-#ifdef FARLOG_FAULT
 
 /* What landed on an LBA and no flush has covered yet. */
 struct medium_cached {
@@ -50,5 +48,4 @@ void medium_wipe(struct block_medium *medium, uint64_t off, uint64_t len);
 /* medium_garble -- what a longer write that had not come back may leave of an LBA: half of it, zeros, or noise. */
 void medium_garble(struct block_medium *medium, uint64_t lba, const uint8_t *wanted);
 
-#endif
 #endif

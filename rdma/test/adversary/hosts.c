@@ -1,14 +1,12 @@
-/* blocks/fault_hosts.c -- see blocks/fault_hosts.h. As the kernel's target does it (drivers/nvme/target/pr.c). */
-#include "blocks/fault_hosts.h"
-
-#ifdef FARLOG_FAULT
+/* adversary/hosts.c -- see adversary/hosts.h. As the kernel's target does it (drivers/nvme/target/pr.c). */
+#include "adversary/hosts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "blocks/fault.h"
+#include "adversary/blocks.h"
 
 bool fault_hosts_next_has_reservations;
 int fault_hosts_next;
@@ -142,5 +140,3 @@ void fault_locks_give(struct fault_locks *locks, const void *holder, enum region
 		if (locks->taken[i].holder == holder && (role == REGION_ROLE_READER || locks->taken[i].role == role))
 			locks->taken[i].holder = NULL;
 }
-
-#endif

@@ -1,7 +1,5 @@
-/* blocks/medium.c -- see blocks/medium.h. */
-#include "blocks/medium.h"
-
-#ifdef FARLOG_FAULT
+/* adversary/medium.c -- see adversary/medium.h. */
+#include "adversary/medium.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -26,7 +24,7 @@ void medium_free(struct block_medium *medium)
 	free(medium->is_stopped);
 }
 
-/* xorshift64*, as in mem/fault.c. */
+/* xorshift64*, as in adversary/memory.c. */
 uint64_t medium_draw(struct block_medium *medium)
 {
 	medium->random ^= medium->random >> 12;
@@ -140,5 +138,3 @@ void medium_garble(struct block_medium *medium, uint64_t lba, const uint8_t *wan
 		break;
 	}
 }
-
-#endif

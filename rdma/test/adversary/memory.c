@@ -1,7 +1,5 @@
-/* mem/fault.c -- adversarial memory. See mem/fault.h. */
-#include "mem/fault_memory.h"
-
-#ifdef FARLOG_FAULT
+/* adversary/memory.c -- adversarial memory. See adversary/memory.h. */
+#include "adversary/memory_inside.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,8 +11,6 @@
 #include "ring/layout.h"
 
 #define REMOTE_PATIENCE_NS 200000u
-
-int farlog_mutant;
 
 /* Readers, writers and the crash come from several threads in the tests of the drain. */
 pthread_mutex_t fault_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -591,10 +587,3 @@ void farlog_fault_expose(const char *name)
 		memory->is_exposed = true;
 	pthread_mutex_unlock(&fault_mutex);
 }
-
-void farlog_fault_set_mutant(int mutant)
-{
-	farlog_mutant = mutant;
-}
-
-#endif

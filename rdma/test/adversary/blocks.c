@@ -1,7 +1,5 @@
-/* blocks/fault.c -- adversarial blocks. See blocks/fault.h. */
-#include "blocks/fault.h"
-
-#ifdef FARLOG_FAULT
+/* adversary/blocks.c -- adversarial blocks. See adversary/blocks.h. */
+#include "adversary/blocks.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adversary/hosts.h"
+#include "adversary/medium.h"
 #include "base/err.h"
-#include "blocks/fault_hosts.h"
-#include "blocks/medium.h"
 #include "blocks/nvme.h"
 
 #define FLYING_COUNT_MAX 256u
@@ -596,5 +594,3 @@ void farlog_block_trouble(const char *name, int is_stuck, int failure)
 	}
 	leave();
 }
-
-#endif

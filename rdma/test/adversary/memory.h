@@ -1,4 +1,4 @@
-/* mem/fault.h -- adversarial memory, for the crash tests (built only with FARLOG_FAULT).
+/* adversary/memory.h -- adversarial memory, for the crash tests.
  *
  * Every store stays pending until a flush covers it, or a persist by the handle that wrote it; a single word until a flush does. At a crash an arbitrary subset of the pending 8-byte words is kept
  * (of several stores to one word, any prefix), all else is forgotten, and every handle that was open is dead. */
@@ -8,8 +8,6 @@
 #include "base/clock.h"
 #include "base/uri.h"
 #include "region/region.h"
-
-#ifdef FARLOG_FAULT
 
 int region_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
@@ -59,5 +57,4 @@ FARLOG_API void farlog_fault_media(const char *name, uint64_t off, void *dst, ui
 /* farlog_fault_set_mutant -- break the protocol in one way (base/mutant.h); 0 mends it. */
 FARLOG_API void farlog_fault_set_mutant(int mutant);
 
-#endif
 #endif

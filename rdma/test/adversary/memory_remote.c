@@ -1,7 +1,5 @@
-/* mem/fault_remote.c -- adversarial memory across a network: records that land late, hosts that are away, media that are slow. See mem/fault.h. */
-#include "mem/fault_memory.h"
-
-#ifdef FARLOG_FAULT
+/* adversary/memory_remote.c -- adversarial memory across a network: records that land late, hosts that are away, media that are slow. See adversary/memory.h. */
+#include "adversary/memory_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,5 +130,3 @@ void farlog_fault_media(const char *name, uint64_t off, void *dst, uint64_t len)
 	memcpy(dst, (const uint8_t *)fault_find(name)->durable + off, len);
 	pthread_mutex_unlock(&fault_mutex);
 }
-
-#endif

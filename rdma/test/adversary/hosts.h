@@ -1,11 +1,9 @@
-/* blocks/fault_hosts.h -- the hosts of adversarial blocks: who is registered, and who holds the reservation, as a target keeps it (built only with
+/* adversary/hosts.h -- the hosts of adversarial blocks: who is registered, and who holds the reservation, as a target keeps it (built only with
  * FARLOG_FAULT). */
 #ifndef FARLOG_BLOCK_FAULT_HOSTS_H
 #define FARLOG_BLOCK_FAULT_HOSTS_H
 
 #include "blocks/block.h"
-
-#ifdef FARLOG_FAULT
 
 #define FAULT_HOST_COUNT 4
 
@@ -51,5 +49,4 @@ static inline bool fault_host_may_write(const struct fault_hosts *hosts, int hos
 int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view,
 	int *preempted) FARLOG_MUST_CHECK;
 
-#endif
 #endif
