@@ -70,7 +70,7 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 		level = slog.LevelInfo // cannot be: the setting was checked
 	}
 	d := &daemon{
-		settings: s, stdout: stdout, stderr: stderr, controlAddress: s.control,
+		settings: s, stdout: stdout, stderr: stderr, controlAddress: s.control, ready: readyFile{path: s.readyFile},
 		logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		registry: metrics.NewRegistry(version()),
 	}
@@ -81,7 +81,6 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 
 func (d *daemon) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
-	d.ready.path = d.settings.readyFile
 	if err := d.ready.clear(); err != nil {
 		return err
 	}

@@ -70,15 +70,15 @@ static void finish(struct fault_memory *memory)
 		memory->call(memory->call_context);
 }
 
-/* let_come_first -- a lock is no operation; but what is to happen right after the next one may happen before the lock. The
- * mutex is held, and let go meanwhile. */
+/* let_come_first -- a lock is no operation: what is to happen before this lock happens now. The mutex is held, and let go
+ * meanwhile. */
 static void let_come_first(struct fault_memory *memory)
 {
-	if (memory->call_in != 0)
+	if (memory->lock_call_in == UINT64_MAX || memory->lock_call_in-- != 0)
 		return;
-	memory->call_in = UINT64_MAX;
+	memory->lock_call_in = UINT64_MAX;
 	pthread_mutex_unlock(&fault_mutex);
-	memory->call(memory->call_context);
+	memory->lock_call(memory->lock_call_context);
 	pthread_mutex_lock(&fault_mutex);
 }
 
@@ -379,7 +379,7 @@ static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_byt
 		abort();
 	memset(memory->visible, 0, size_bytes);
 	memory->armed = UINT64_MAX;
-	memory->call_in = UINT64_MAX;
+	memory->call_in = memory->lock_call_in = UINT64_MAX;
 	memory->slowness = 128;
 	memory->random = uri->seed != 0 ? uri->seed : 1;
 	memory->next = memories;
@@ -473,6 +473,20 @@ void farlog_fault_call(const char *name, uint64_t operation_count, void (*call)(
 		memory->call_in = operation_count;
 		memory->call = call;
 		memory->call_context = context;
+	}
+	pthread_mutex_unlock(&fault_mutex);
+}
+
+void farlog_fault_call_at_lock(const char *name, uint64_t lock_count, void (*call)(void *context), void *context)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
+	if (memory != NULL) {
+		memory->lock_call_in = lock_count;
+		memory->lock_call = call;
+		memory->lock_call_context = context;
 	}
 	pthread_mutex_unlock(&fault_mutex);
 }

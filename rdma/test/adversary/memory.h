@@ -25,6 +25,10 @@ FARLOG_API int farlog_fault_is_dead(const char *name) FARLOG_MUST_CHECK;
  * that moment. */
 FARLOG_API void farlog_fault_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context);
 
+/* farlog_fault_call_at_lock -- run `call` once, before the lock that is asked for after lock_count more. */
+FARLOG_API void farlog_fault_call_at_lock(const char *name, uint64_t lock_count, void (*call)(void *context),
+	void *context);
+
 /* farlog_fault_crash -- the power cut: choose what survives, kill all handles, make the memory usable again. */
 FARLOG_API void farlog_fault_crash(const char *name);
 

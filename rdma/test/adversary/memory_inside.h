@@ -53,6 +53,9 @@ struct fault_memory {
 	uint64_t drain_generation; /* and drains' handles of older ones of this */
 	uint64_t armed;
 	uint64_t call_in; /* operations until `call`; UINT64_MAX = none */
+	uint64_t lock_call_in; /* locks until `lock_call`; UINT64_MAX = none */
+	void (*lock_call)(void *context);
+	void *lock_call_context;
 	void (*call)(void *context);
 	void *call_context;
 	uint64_t random;

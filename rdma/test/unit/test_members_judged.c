@@ -19,7 +19,7 @@
 #define EPOCH_LEN 128u
 #define UNDONE_LSN (CAPACITY - EPOCH_LEN - 192u) /* behind an EPOCH record here a record finds no room before the end */
 #define STEPS_MAX 400u
-#define OPENING_LEN 60u /* operations of a member in an opening, and more */
+#define LOCKS_MAX 4u /* that an opening asks of a member, and more */
 #define ACKED_EPOCH 2u
 #define REFUSED (-1)
 
@@ -422,7 +422,7 @@ static void come_between(void *context)
 	(void)farlog_writer_close(other->writer);
 }
 
-/* open_around -- an opening, with a whole other one before that operation of a member ends. True: that one came in. */
+/* open_around -- an opening, with a whole other one before that lock of a member. True: that one came in. */
 static bool open_around(unsigned member, unsigned step, uint32_t epoch, uint32_t other_epoch)
 {
 	struct farlog_writer_config config = {.counters_dir = "", .deadline_ns = 50000000, .epoch = epoch};
@@ -435,17 +435,17 @@ static bool open_around(unsigned member, unsigned step, uint32_t epoch, uint32_t
 	writer = must_open();
 	(void)must_append(writer, PAYLOAD_LEN);
 	(void)farlog_writer_close(writer);
-	farlog_fault_call(names[member], step, come_between, &other);
+	farlog_fault_call_at_lock(names[member], step, come_between, &other);
 	if (farlog_writer_open(WHOLE, &config, &writer, &error) == FARLOG_OK) {
 		assert_int_not_equal(writer->epoch, other.own_epoch);
 		(void)farlog_writer_close(writer);
 	}
-	farlog_fault_call(names[member], UINT64_MAX, NULL, NULL);
+	farlog_fault_call_at_lock(names[member], UINT64_MAX, NULL, NULL);
 	if (other.own_epoch == 0)
 		return false;
 	writer = must_open();
 	if (farlog_resolve(writer, other.position.lsn, 50000000, &found) != FARLOG_OK || found.epoch != other.own_epoch)
-		fail_msg("another writer came at operation %u of member %u: its record at lsn %lu of epoch %u is lost (%s)", step,
+		fail_msg("another writer came before lock %u of member %u: its record at lsn %lu of epoch %u is lost (%s)", step,
 			member + 1, other.position.lsn, other.own_epoch, error.text);
 	(void)farlog_writer_close(writer);
 	return true;
@@ -462,7 +462,7 @@ static void open__another_one_comes_first(void **state)
 		unsigned came_count = 0;
 
 		for (unsigned member = 0; member < COUNT; member++)
-			for (unsigned step = 0; step < OPENING_LEN; step++)
+			for (unsigned step = 0; step < LOCKS_MAX; step++)
 				came_count += open_around(member, step, grants[i][0], grants[i][1]);
 		assert_in_range(came_count, 1, COUNT);
 	}
