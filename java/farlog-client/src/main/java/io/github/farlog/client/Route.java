@@ -12,7 +12,7 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * Appends one record to several streams, chosen by its class and criticality: docs/routes.md. Each stream is a leg. Required legs are written side by
+ * Appends one record to several streams, chosen by its class and criticality: docs/explanation/routes.md. Each stream is a leg. Required legs are written side by
  * side and waited for together; optional ones are never waited for: a thread of the leg carries to its ring what was offered, and what it cannot carry is
  * counted and told by a record with the flag GAP in its stream.
  *
