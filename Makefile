@@ -64,6 +64,7 @@ generate:
 	@pkg/api/v1/generate.sh
 	@go generate ./pkg/farlog
 	@go run ./pkg/internal/gen/dashboards deploy/grafana
+	@go run ./pkg/internal/gen/pages .
 	@FARLOG_CONFIG= go run ./cmd/farlog reference >build/reference && mv build/reference docs/reference/farlog.md
 	@FARLOG_CONFIG= go run ./cmd/farlogd reference >build/reference && mv build/reference docs/reference/farlogd.md
 
