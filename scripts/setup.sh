@@ -11,6 +11,7 @@
 #   model   spin, which checks the protocol of members
 #   strace  strace, by which tests see the system calls of a child and let the kernel refuse one
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
+#   docs    what scripts/docs.sh needs: the same
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -181,8 +182,8 @@ for part in "$@"; do
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
 	strace) need strace strace ;;
-	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model or proto" ;;
+	proto | docs) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, proto or docs" ;;
 	esac
 done
 install_missing
