@@ -18,6 +18,7 @@ var arrows = map[string][]string{
 	"config":    {},
 	"doctor":    {},
 	"identity":  {"replace"},
+	"markdown":  {},
 	"metrics":   {},
 	"replace":   {},
 	"plan":      {"api", "control"},

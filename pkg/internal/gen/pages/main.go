@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/farlog/farlog/pkg/markdown"
 )
 
 func main() {
@@ -73,7 +75,7 @@ func alerts(root string) ([]byte, error) {
 	}
 	var page bytes.Buffer
 	page.WriteString("# Alerts\n\nGenerated from deploy/prometheus/farlog.rules.yml by `make generate`; do not edit.\n\n" +
-		wrap("How to load them: [monitor](../how-to/monitor.md). How to act on one: [read an alert](../how-to/read-an-alert.md).", "", ""))
+		markdown.Fill("How to load them: [monitor](../how-to/monitor.md). How to act on one: [read an alert](../how-to/read-an-alert.md).", "", ""))
 	for _, group := range rules.Groups {
 		isFirst := true
 		for _, rule := range group.Rules {
@@ -88,9 +90,9 @@ func alerts(root string) ([]byte, error) {
 			if rule.For != "" {
 				held = "for " + rule.For
 			}
-			page.WriteString(wrap(fmt.Sprintf("**%s** (%s, %s): `%s`", rule.Alert, rule.Labels["severity"], held,
+			page.WriteString(markdown.Fill(fmt.Sprintf("**%s** (%s, %s): `%s`", rule.Alert, rule.Labels["severity"], held,
 				strings.Join(strings.Fields(rule.Expr), " ")), "- ", "  "))
-			page.WriteString(wrap(rule.Annotations["summary"]+". "+rule.Annotations["description"], "  - ", "    "))
+			page.WriteString(markdown.Fill(rule.Annotations["summary"]+". "+rule.Annotations["description"], "  - ", "    "))
 		}
 	}
 	return page.Bytes(), nil
@@ -138,7 +140,7 @@ func measurements(root string) ([]byte, error) {
 		}
 		if this := fmt.Sprintf("`%s`, %s, on %s.", one.Command, one.Date, one.Machine); this != run {
 			run = this
-			fmt.Fprintf(made, "\n%s\n| case | ours | floor | ratio | wanted |\n|---|---|---|---|---|\n", wrap(run, "", ""))
+			fmt.Fprintf(made, "\n%s\n| case | ours | floor | ratio | wanted |\n|---|---|---|---|---|\n", markdown.Fill(run, "", ""))
 		}
 		made.WriteString(row(one))
 	}
@@ -151,25 +153,4 @@ func row(one measured) string {
 		floor, ratio = fmt.Sprintf("%g %s", *one.Floor, one.Unit), fmt.Sprintf("%.2f", one.Ours / *one.Floor)
 	}
 	return fmt.Sprintf("| `%s` | %g %s | %s | %s | %s |\n", one.Name, one.Ours, one.Unit, floor, ratio, one.Wanted)
-}
-
-// lineLenMax leaves a page's line within the 120 columns that all pages keep to.
-const lineLenMax = 118
-
-// wrap breaks a text into lines, the first one behind first, the others behind rest.
-func wrap(text, first, rest string) string {
-	var made strings.Builder
-	line := first
-	for i, word := range strings.Fields(text) {
-		if i > 0 && len([]rune(line))+1+len([]rune(word)) > lineLenMax {
-			made.WriteString(line + "\n")
-			line = rest + word
-			continue
-		}
-		if i > 0 {
-			line += " "
-		}
-		line += word
-	}
-	return made.String() + line + "\n"
 }
