@@ -12,6 +12,7 @@
 #   strace  strace, by which tests see the system calls of a child and let the kernel refuse one
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 #   docs    what scripts/docs.sh needs: the same
+#   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -182,8 +183,9 @@ for part in "$@"; do
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
 	strace) need strace strace ;;
+	pages) need ip iproute2 && need curl curl ;;
 	proto | docs) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, proto or docs" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, proto, docs or pages" ;;
 	esac
 done
 install_missing
