@@ -12,5 +12,9 @@ if ! cmp -s scripts/docs-requirements.txt build/venv/requirements.txt; then
 	build/venv/bin/pip install --quiet --disable-pip-version-check -r scripts/docs-requirements.txt
 	cp scripts/docs-requirements.txt build/venv/requirements.txt
 fi
-NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true build/venv/bin/mkdocs build --quiet --strict
+# Not --quiet: mkdocs counts as warnings only what it prints.
+if ! NO_MKDOCS_2_WARNING=1 build/venv/bin/mkdocs build --strict >build/docs.log 2>&1; then
+	grep -v '^INFO' build/docs.log >&2
+	exit 1
+fi
 echo "docs: build/site/index.html"

@@ -168,3 +168,27 @@ func TestDocs_GeneratedPagesAreFresh(t *testing.T) {
 		t.Errorf("%s", strings.TrimSpace(string(out)))
 	}
 }
+
+var adrParts = regexp.MustCompile(`(?s)^# (\d+)\. .*\n## Status\n\n(?:Accepted|Superseded).*\n## Context\n.*\n## Decision\n.*\n## Consequences\n`)
+
+// A decision has the parts that its reader looks for, a number that is its file's, and a place in the index.
+func TestDocs_DecisionsHaveTheirParts(t *testing.T) {
+	index, err := os.ReadFile(filepath.Join(root(t), "docs", "adr", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range tracked(t, ".md") {
+		name := filepath.Base(f.path)
+		if filepath.Dir(f.path) != "docs/adr" || name == "README.md" {
+			continue
+		}
+		match := adrParts.FindStringSubmatch(string(f.content))
+		if match == nil || strings.TrimLeft(name[:4], "0") != match[1] {
+			t.Errorf("%s: expected # NUMBER. TITLE with the file's number, then Status (Accepted or Superseded), Context, Decision, "+
+				"Consequences", f.path)
+		}
+		if !strings.Contains(string(index), "]("+name+")") {
+			t.Errorf("%s is not in docs/adr/README.md: add it there", f.path)
+		}
+	}
+}
