@@ -21,6 +21,7 @@ var arrows = map[string][]string{
 	"config":    {},
 	"doctor":    {},
 	"identity":  {"replace"},
+	"markdown":  {},
 	"metrics":   {},
 	"replace":   {},
 	"plan":      {"api", "control"},
