@@ -3,7 +3,7 @@ SHELL := /bin/bash
 CRASHES ?= 1000000
 SEED ?=
 
-.PHONY: help build demo test check model bench bench-java soak fuzz testbed testbed-shell generate clean
+.PHONY: help build demo test check model bench bench-java soak fuzz testbed testbed-shell generate docs clean
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
 	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
+	@echo "make docs      the site of docs/, into build/site"
 	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables"
 
 build:
@@ -64,8 +65,12 @@ generate:
 	@pkg/api/v1/generate.sh
 	@go generate ./pkg/farlog
 	@go run ./pkg/internal/gen/dashboards deploy/grafana
+	@go run ./pkg/internal/gen/pages .
 	@FARLOG_CONFIG= go run ./cmd/farlog reference >build/reference && mv build/reference docs/reference/farlog.md
 	@FARLOG_CONFIG= go run ./cmd/farlogd reference >build/reference && mv build/reference docs/reference/farlogd.md
+
+docs:
+	@scripts/docs.sh
 
 clean:
 	@rm -rf build bin

@@ -1,4 +1,4 @@
-/* replace.pml -- a member's ring is replaced for good (docs/members.md, R1 to R8), with -DREPLACE. Part of members.pml.
+/* replace.pml -- a member's ring is replaced for good (docs/explanation/members.md, R1 to R8), with -DREPLACE. Part of members.pml.
  *
  * Ring 0 is A, and ring NEW, which is blank, is put in its place at any time. Which member it is makes no difference.
  * Grants come in order, from the control plane's counter: those of before the change name A, those of after it NEW. A

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh -- check the protocol of members (docs/members.md) by exhaustion within bounds, and that each of its mutants
-# fails. Prints a table.
+# run.sh -- check the protocol of members (docs/explanation/members.md) by exhaustion within bounds, and that each of its
+# mutants fails. Prints a table.
 #   model/run.sh              all of it: about four minutes of one core, and 2 GiB of memory
 #   MODEL_SKIP=NAME model/run.sh   but this run
 #   model/run.sh NAME         that run alone, also one of those that are too large for all of it

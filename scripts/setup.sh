@@ -15,6 +15,8 @@
 #   strace  strace, by which tests see the system calls of a child and let the kernel refuse one
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 #   format  what scripts/format.sh needs: Python with venv, which fetches clang-format
+#   docs    what scripts/docs.sh needs: Python with venv, which fetches mkdocs
+#   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -196,9 +198,10 @@ for part in "$@"; do
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
 	strace) need strace strace ;;
-	proto | format) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
+	pages) need ip iproute2 && need curl curl ;;
+	proto | format | docs) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
 	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, strace," \
-		"proto or format" ;;
+		"proto, format, docs or pages" ;;
 	esac
 done
 install_missing

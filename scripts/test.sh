@@ -120,7 +120,7 @@ else
 	done
 	exit "$failed"
 fi
-scripts/setup.sh build ctest shm java net prometheus chrony strace
+scripts/setup.sh build ctest shm java net prometheus chrony strace pages
 failed=0
 printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1
 echo "$name: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"

@@ -247,7 +247,7 @@ func (m *mixed) takenOver(ctx context.Context) (string, error) {
 }
 
 // isOut judges how a writer ended that was taken over. Its own memory, which no target serves, still takes its records, and the namespace does not tell where its log there ends: so of what
-// it had under way it may be left in the dark (docs/members.md), but nothing of it is acknowledged.
+// it had under way it may be left in the dark (docs/explanation/members.md), but nothing of it is acknowledged.
 func (m *mixed) isOut(ctx context.Context, end error) (string, error) {
 	if errors.Is(end, errFenced) {
 		return m.isTold(ctx, end)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // patientConn makes a call again while there is no control plane that takes it, until the call's own timeout. A call
@@ -79,10 +80,15 @@ func (p *patientConn) tell(ctx context.Context) {
 }
 
 // isForGood tells a control plane and a client that do not accept each other, which no second call mends, from a control
-// plane that is not there or is stopping.
+// plane that is not there, is starting or is stopping.
 func (c *controlClient) isForGood(err error) bool {
 	refusal := c.refusal(status.Convert(err))
-	return refusal != nil && !strings.Contains(refusal.Error(), hungUp)
+	return refusal != nil && !strings.Contains(refusal.Error(), hungUp) && !c.isStarting(refusal)
+}
+
+// isStarting: a control plane on this host listens a moment before it has announced its certificates.
+func (c *controlClient) isStarting(refusal error) bool {
+	return identity.IsLoopback(c.address) && strings.Contains(refusal.Error(), identity.ErrNoCertificates.Error())
 }
 
 // isReading tells the calls that change nothing.

@@ -142,3 +142,18 @@ func TestCommand_WaitsForTheControlPlane(t *testing.T) {
 		})
 	}
 }
+
+// A control plane on this host listens before it has announced its certificates: that is waited for, and said when the time is over.
+func TestCommand_WaitsForTheCertificatesOfThisHost(t *testing.T) {
+	t.Setenv("FARLOG_CONFIG", "")
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	address, listen := bind(t)
+	defer listen().Close()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"stream", "list", "--control", address, "--timeout", "300ms"}, nil, &stdout, &stderr)
+	said := stderr.String()
+	if code != exitFailure || !strings.HasPrefix(said, "waiting: ") || !strings.Contains(said, "no certificates for control plane") {
+		t.Errorf("exit code %d, said %q; expected 1, that it waits, and what was missing", code, said)
+	}
+}

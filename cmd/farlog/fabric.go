@@ -26,7 +26,7 @@ func newApplyCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Create and change targets, drains, streams and routes until they are as a file declares them",
-		Long: `Reads a file of targets, drains, streams and routes (docs/operating.md has its keys), shows what
+		Long: `Reads a file of targets, drains, streams and routes (docs/reference/fabric.md has its keys), shows what
 differs, and makes it so. The same again changes nothing. What the file does not declare stays as it is, unless
 --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes nothing; all of
 them are told, each with its line and column.

@@ -234,7 +234,7 @@ func TestMembers_NewOnesAloneDoNotTellWhatTheOthersKnow(t *testing.T) {
 	}
 }
 
-// Each of the three has another record damaged: none can be used, and the bytes that another one has at the same place mend it, as docs/operating.md says.
+// Each of the three has another record damaged: none can be used, and the bytes that another one has at the same place mend it, as docs/how-to/repair-damaged-members.md says.
 func TestMembers_EachDamagedElsewhereIsMendedByHand(t *testing.T) {
 	m := newMemberRings(t)
 	m.append(5, -1)

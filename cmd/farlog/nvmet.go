@@ -34,7 +34,7 @@ func newNVMeTCommand(env *environment) *cobra.Command {
 		Short: "Set up the kernel's NVMe target on this host: subsystems, namespaces, hosts and their keys, ports",
 		Long: `Brings the kernel's NVMe target to what a file declares, through configfs, as root. What others have
 made there, such as nvmetcli, is named and stays. Keys for DH-HMAC-CHAP are drawn, kept in --state (mode 0600), and
-never shown. docs/nvmeof.md has the file's keys.`,
+never shown. docs/reference/nvmet.md has the file's keys.`,
 		Args: groupArgs,
 		RunE: runGroup,
 	}
@@ -78,7 +78,7 @@ Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it d
 				return err
 			}
 			if mistake := config.Syntax(raw); mistake != nil {
-				return tellMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in YAML, as docs/nvmeof.md has them", mistake))
+				return tellMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in YAML, as docs/reference/nvmet.md has them", mistake))
 			}
 			declared, err := nvmet.ReadDeclaration(raw)
 			if err != nil {

@@ -17,15 +17,15 @@ func newPlanCommand(env *environment) *cobra.Command {
 		Long: `Work out, for a fabric.yaml with a section plan (what is appended where, sites, links, media): the ring
 that an outage needs, the load of each link and card, the wear of media in a year, the least that an append to each
 stream and route can take on its way with fibre and gear, and how long drains need to catch up. Rings are where the
-control plane would put them in a fabric that is empty. It asks no daemon and measures nothing; docs/planning.md has
-the keys and the formulas.
+control plane would put them in a fabric that is empty. It asks no daemon and measures nothing;
+docs/reference/plan.md has the keys and the formulas.
 
 Exit code 0: it holds. 1: it does not, and all reasons are told. 2: the file has mistakes, and all of them are told.
 Each with its line and column.`,
 		Args: exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
-				return usageErrorf("plan: expected -f FILE, a fabric.yaml with a section plan, as docs/planning.md has it (- for standard input)")
+				return usageErrorf("plan: expected -f FILE, a fabric.yaml with a section plan, as docs/reference/plan.md has it (- for standard input)")
 			}
 			return runPlan(env, path)
 		},
@@ -44,7 +44,7 @@ func runPlan(env *environment, path string) error {
 		return err
 	}
 	if len(file.problems) == 0 && !file.hasPlan {
-		return usageErrorf("%s has no section plan: docs/planning.md has its keys", path)
+		return usageErrorf("%s has no section plan: docs/reference/plan.md has its keys", path)
 	}
 	if len(file.problems) > 0 {
 		return tellProblems(env, path, file, "planned")

@@ -9,9 +9,9 @@ import (
 	"github.com/farlog/farlog/pkg/plan"
 )
 
-// The example of docs/planning.md is a file without mistakes, and holds; what it makes fits a screen.
+// The example of docs/reference/plan.md is a file without mistakes, and holds; what it makes fits a screen.
 func TestPlan_TheDocumentedOneHolds(t *testing.T) {
-	text, err := os.ReadFile("../../docs/planning.md")
+	text, err := os.ReadFile("../../docs/reference/plan.md")
 	if err != nil {
 		t.Fatal(err)
 	}

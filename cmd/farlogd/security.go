@@ -42,7 +42,7 @@ func (s *security) declare(set *config.Set, hasControl bool) {
 	s.given = set.Given
 	set.Bool(&s.isInsecure, "insecure", false, "speak without TLS and without identity; loopback addresses only")
 	if hasControl {
-		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which streams; docs/security.md has its keys")
+		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which streams; docs/reference/access.md has its keys")
 	}
 }
 

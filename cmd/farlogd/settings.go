@@ -183,8 +183,8 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	set.String(&s.targetAdvertise, "target.advertise", "",
 		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: --advertise)")
 	set.String(&s.targetAttestation, "target.attestation", "",
-		"YAML `file` in which this host's operator attests what of its regions no program can find out; docs/operating.md has its keys (also: --attestation)")
-	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, which is then kept so; docs/nvmeof.md has its keys")
+		"YAML `file` in which this host's operator attests what of its regions no program can find out; docs/how-to/attest-media.md has its keys (also: --attestation)")
+	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, which is then kept so; docs/reference/nvmet.md has its keys")
 	set.String(&s.nvmetState, "nvmet.state", nvmet.StateFile, "`file` with the keys of its hosts and what was declared before")
 }
 

@@ -80,12 +80,12 @@ func (h Host) memory() []Finding {
 		default:
 			findings = append(findings, Finding{name, Warn,
 				fmt.Sprintf("persistence domain %q: no more than visible is promised of it", domain),
-				"ask the vendor, then farlogd target --attestation FILE or, without a target, ?attest=DOMAIN (docs/operating.md)"})
+				"ask the vendor, then farlogd target --attestation FILE or, without a target, ?attest=DOMAIN (docs/how-to/attest-media.md)"})
 		}
 	}
 	if h.hasCard() {
 		findings = append(findings, Finding{"ddio", Warn, "no process can see whether a card's writes stay in the processor's cache: READ does not flush unless it is attested",
-			"docs/operating.md, Attesting what a READ flushes"})
+			"docs/how-to/attest-media.md, Attesting what a READ flushes"})
 	}
 	return findings
 }

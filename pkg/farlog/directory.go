@@ -66,7 +66,7 @@ func ListRegion(uri string) (RegionStatus, error) {
 	return listed, nil
 }
 
-const regionRingCountMax = 511 // docs/format.md
+const regionRingCountMax = 511 // docs/reference/format.md
 
 // RemoveRing takes a ring (?ring=) out of its directory, or removes the file that is all its own. Errors: ErrNotFound, ErrHeld, ErrExists (records are not drained, and it is not
 // forced), ErrCorrupt, ErrIO.

@@ -15,7 +15,7 @@ import (
 	"unsafe"
 )
 
-// Route appends one record to several streams, chosen by class and criticality; docs/routes.md. Append, Resolve, CatchUp and Close are used by one goroutine at a
+// Route appends one record to several streams, chosen by class and criticality; docs/explanation/routes.md. Append, Resolve, CatchUp and Close are used by one goroutine at a
 // time, Stats by any.
 type Route struct {
 	closing sync.RWMutex // held for reading by Stats: Close must not free what it uses

@@ -8,7 +8,7 @@ import (
 // Level is a durability level: posted < visible < persistent < stored < archived.
 type Level uint8
 
-// The levels; docs/durability.md says what each means on each kind of region.
+// The levels; docs/explanation/durability.md says what each means on each kind of region.
 const (
 	LevelNone Level = iota
 	LevelPosted

@@ -12,7 +12,7 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// Layout of an order file (docs/format.md section 8).
+// Layout of an order file (docs/reference/format.md section 8).
 const (
 	orderMagic     = "FARLOGMO"
 	orderVersion   = 1

@@ -3,7 +3,7 @@
 // A record goes out when every stream has come past its time: the watermark. Heartbeats of idle writers move it. A stream that is silent for longer
 // than declared is not waited for; if it then brings a record from before the watermark, that record's place in the order is decided once, by a
 // clock, and written down. The order is a pure function of the records in the store and of these decisions, and nothing else: it is derived
-// and can be made again. What a decision was about is marked late. Bytes, and every crash case, are in docs/format.md section 8.
+// and can be made again. What a decision was about is marked late. Bytes, and every crash case, are in docs/reference/format.md section 8.
 package merge
 
 import (

@@ -83,11 +83,11 @@ func ReadDeclaration(raw []byte) (*Declaration, error) {
 	if err := decoder.Decode(d); err != nil && !errors.Is(err, io.EOF) {
 		text := goType.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "")
 		text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "unmarshal errors: ")
-		return nil, fmt.Errorf("%s: expected the keys subsystems, ports and hosts as docs/nvmeof.md has them", text)
+		return nil, fmt.Errorf("%s: expected the keys subsystems, ports and hosts as docs/reference/nvmet.md has them", text)
 	}
 	if d.Subsystems == nil && d.Ports == nil && d.Hosts == nil {
 		// A file that was cut off by a crash would otherwise take everything away, keys and all.
-		return nil, errors.New("it declares nothing: expected the keys subsystems, ports and hosts as docs/nvmeof.md has them; farlog target nvmet remove takes away what was declared")
+		return nil, errors.New("it declares nothing: expected the keys subsystems, ports and hosts as docs/reference/nvmet.md has them; farlog target nvmet remove takes away what was declared")
 	}
 	d.fillIn()
 	return d, d.check()

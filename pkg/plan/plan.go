@@ -1,5 +1,5 @@
 // Package plan works out what declared rates ask of rings, links, media and drains, and refuses what cannot hold. It is arithmetic: it asks nobody, and
-// measures nothing. docs/planning.md has the formulas with their sources.
+// measures nothing. docs/reference/plan.md has the formulas with their sources.
 package plan
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/check"
 )
 
-// Fixed numbers. docs/format.md has the record's; the headers are those of RoCE version 2 over IPv4.
+// Fixed numbers. docs/reference/format.md has the record's; the headers are those of RoCE version 2 over IPv4.
 const (
 	recordOverhead = 56 + 8 // header and trailer
 	ringHeader     = 0x3000
@@ -233,7 +233,7 @@ func ringOf(spec *api.StreamSpec) uint64 {
 	return spec.RingSizeBytes
 }
 
-// RecordBytes is what a record takes in a ring: docs/format.md, section 2.
+// RecordBytes is what a record takes in a ring: docs/reference/format.md, section 2.
 func RecordBytes(payload, key, align int) uint64 {
 	size := uint64(recordOverhead + payload + key)
 	return (size + uint64(align) - 1) / uint64(align) * uint64(align)

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// The golden files bind this package and the C core to docs/format.md. They are made here:
+// The golden files bind this package and the C core to docs/reference/format.md. They are made here:
 //
 //	go test ./pkg/record -run TestGolden -update
 //

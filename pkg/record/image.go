@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// ErrLost tells that acknowledged records are gone: the log ends below the durable hint (docs/format.md section 4, step 3).
+// ErrLost tells that acknowledged records are gone: the log ends below the durable hint (docs/reference/format.md section 4, step 3).
 var ErrLost = errors.New("acknowledged records are gone from the ring")
 
 // Image is a region with one ring, read without changing it: a file that was copied from a region, or the region's own file.

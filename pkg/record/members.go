@@ -2,7 +2,7 @@ package record
 
 import "errors"
 
-// ErrCut tells that a record is no longer of the log: a later epoch began at or below its place (docs/members.md).
+// ErrCut tells that a record is no longer of the log: a later epoch began at or below its place (docs/explanation/members.md).
 var ErrCut = errors.New("the log is cut")
 
 // Start is where undrained records begin, as one of several members knows it: at its head, or where its superblock says that they began when the epoch was opened.

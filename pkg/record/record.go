@@ -1,4 +1,4 @@
-// Package record decodes and encodes the bytes of docs/format.md: records, EPOCH payloads, superblocks, head slots,
+// Package record decodes and encodes the bytes of docs/reference/format.md: records, EPOCH payloads, superblocks, head slots,
 // and the walk over a ring image. It is pure Go, does no I/O of its own and never panics on foreign bytes.
 //
 // The C core holds the same format in rdma/src/ring/record.h and layout.h; the golden files in rdma/test/golden bind both.
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Sizes and constants of a record (docs/format.md section 2).
+// Sizes and constants of a record (docs/reference/format.md section 2).
 const (
 	Magic           = 0x31474C46 // "FLG1" as a little-endian word
 	Version         = 1

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Offsets and sizes of a region with one ring (docs/format.md section 3).
+// Offsets and sizes of a region with one ring (docs/reference/format.md section 3).
 const (
 	SuperblockAOffset   = 0x0000
 	SuperblockBOffset   = 0x1000

@@ -16,7 +16,7 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestCrash_* prove the order of syncs in docs/format.md section 6. A drain feeds a store on a file system that at a crash loses any
+// TestCrash_* prove the order of syncs in docs/reference/format.md section 6. A drain feeds a store on a file system that at a crash loses any
 // subset of what was not synced. After each crash the store is opened again and must hold exactly a prefix of what it had accepted, not
 // shorter than what it had synced: nothing lost, torn, twice or invented. Then the drain goes on from there, sometimes after the
 // ring lost its unacknowledged end as well, sometimes with another ring. The mutants show that the test would notice.

@@ -9,7 +9,7 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// Layout of an index file (docs/format.md section 5).
+// Layout of an index file (docs/reference/format.md section 5).
 const (
 	indexMagic      = "FARLOGIX"
 	indexHeaderLen  = 56

@@ -11,7 +11,7 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// Names in a store (docs/format.md section 5).
+// Names in a store (docs/reference/format.md section 5).
 const (
 	identityName   = "store.json"
 	privateKeyName = "signing.key"

@@ -19,7 +19,7 @@ const (
 	manifestBytesMax = 64 << 20
 )
 
-// Manifest is the signed word on a sealed segment (docs/format.md section 5).
+// Manifest is the signed word on a sealed segment (docs/reference/format.md section 5).
 type Manifest struct {
 	Format         string      `json:"format"`
 	Version        int         `json:"version"`

@@ -11,7 +11,7 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// OpenStream takes the stream's lock, recovers what a crash left (docs/format.md section 6), and stands ready to append. The stream
+// OpenStream takes the stream's lock, recovers what a crash left (docs/reference/format.md section 6), and stands ready to append. The stream
 // is made when the store has none of that name. When source names another ring than the last one, the stream begins a new generation.
 // Errors: ErrLocked (the text says who holds it), ErrGone, ErrCorrupt, ErrInvalid, ErrNoSpace.
 func (s *Store) OpenStream(source Source) (*Appender, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// Places and sizes of a segment (docs/format.md section 5).
+// Places and sizes of a segment (docs/reference/format.md section 5).
 const (
 	segmentMagic      = "FARLOGSG"
 	segmentVersion    = 1
@@ -195,7 +195,7 @@ type chain struct {
 	isBegun bool
 }
 
-// check tells whether a record continues the log, and whether it does so by going back (docs/format.md section 5, Order).
+// check tells whether a record continues the log, and whether it does so by going back (docs/reference/format.md section 5, Order).
 func (c *chain) check(h *record.Header) (isRewind bool, err error) {
 	if c.isBegun && h.LSN == c.LSN && h.Seq == c.Seq && h.Epoch == c.Epoch {
 		return false, nil // nearly all; the rest is for what is rare

@@ -1,5 +1,5 @@
 // Package store keeps streams of records on a file system: append-only segments of verbatim records, with a sparse index,
-// sealed by signed manifests that form a chain. The bytes, the order of syncs and every crash case are in docs/format.md,
+// sealed by signed manifests that form a chain. The bytes, the order of syncs and every crash case are in docs/reference/format.md,
 // sections 5 and 6.
 //
 // An Appender puts the batches of one ring into one stream; a Reader goes along a stream, also while an appender in another

@@ -1,4 +1,4 @@
-/* bare.c -- a client of a target that uses no function of farlog: librdmacm, libibverbs, and the greeting of docs/format.md section 7. With a grant of its
+/* bare.c -- a client of a target that uses no function of farlog: librdmacm, libibverbs, and the greeting of docs/reference/format.md section 7. With a grant of its
  * own it is let in like any other; then it posts one WRITE or READ to whatever address and by whatever key it is told, and says what the device
  * there made of it. What a target's own client would refuse to post is refused by nobody here.
  *

@@ -7,7 +7,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-// Defaults of a stream. Limits are rules in farlog.proto; docs/format.md §2 and §3 say where they come from.
+// Defaults of a stream. Limits are rules in farlog.proto; docs/reference/format.md §2 and §3 say where they come from.
 const (
 	RingHeaderBytes     = 0x3000
 	RingSizeDefault     = 64 << 20

@@ -68,7 +68,7 @@ func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 	return stream, value, err
 }
 
-// newSalt is 64 random bits, not zero in the low half (docs/format.md §1).
+// newSalt is 64 random bits, not zero in the low half (docs/reference/format.md §1).
 func newSalt() (uint64, error) {
 	var raw [8]byte
 	for {

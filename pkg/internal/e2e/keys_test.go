@@ -67,7 +67,7 @@ func (e *eavesdropper) Write(raw []byte) (int, error) {
 	return e.heard.Write(raw)
 }
 
-// keys are those in the welcomes that went by: docs/format.md, section 7.
+// keys are those in the welcomes that went by: docs/reference/format.md, section 7.
 func (e *eavesdropper) keys() (keys []uint64) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()

@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"doctor":    {},
 	"filelock":  {},
 	"identity":  {"replace"},
+	"markdown":  {},
 	"metrics":   {},
 	"replace":   {},
 	"retry":     {},

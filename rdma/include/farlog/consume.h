@@ -77,7 +77,7 @@ struct farlog_consumed {
 	uint32_t payload_len;
 	uint16_t class_id;
 	uint16_t key_len;
-	uint16_t flags;   /* not 0: farlog's own (docs/format.md) */
+	uint16_t flags;   /* not 0: farlog's own (docs/reference/format.md) */
 	uint16_t is_live; /* 1: it came from the ring */
 	const void *key;
 	const void *payload;

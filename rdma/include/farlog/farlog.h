@@ -2,7 +2,7 @@
  *
  * A process formats a ring in a region, opens it as its one writer, and appends records. When append returns
  * FARLOG_OK the record is at the durability level that the position names. A drain reads whole records from the
- * ring, puts them into a store, and releases their space. docs/format.md holds the bytes, docs/durability.md what
+ * ring, puts them into a store, and releases their space. docs/reference/format.md holds the bytes, docs/explanation/durability.md what
  * each level means on each kind of region.
  *
  * Conventions
@@ -13,7 +13,7 @@
  *   Threads   A handle is used by one thread at a time, except farlog_shared, whose append may be called by many.
  *   Fork      Handles stay with the parent; a child opens its own, and closes none of those.
  *   Blocking  Stated at each function. No append, wait or resolve waits beyond its deadline ("What a deadline
- *             bounds" in docs/durability.md).
+ *             bounds" in docs/explanation/durability.md).
  *   Memory    No function keeps a pointer that it was given beyond its return. The bytes of an entry are read once; one that
  *             changes meanwhile gives a record of mixed bytes, but a valid one. (A claim of more than 4096 bytes is used in
  *             place: it must not change during farlog_commit.) append, try_append, submit, poll,

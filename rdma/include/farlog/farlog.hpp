@@ -10,7 +10,7 @@
  *   Blocking  Stated at each function. No hot call waits beyond its deadline.
  *   Memory    Hot calls allocate nothing, lock nothing of ours and keep no pointer beyond their return. Only opening allocates.
  *   Durability  result::ok from append, wait or commit means: the record is at the writer's level, which outcome.position.level names.
- *             docs/durability.md says what a level survives on which region.
+ *             docs/explanation/durability.md says what a level survives on which region.
  *
  * A closed, moved-from or default-made handle answers result::closed, and opening what it was is no error of the language. */
 #ifndef FARLOG_FARLOG_HPP

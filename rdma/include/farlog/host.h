@@ -7,7 +7,7 @@
  * farlog_reader_open takes it as well, for a reader and not for a drain, also of a stream with several members: the grant is a reader's (role replay). When a ring
  * on another host does not take the grant any more (ten minutes after it, once its target was started again), a thread of the library's asks the agent for
  * another one; until then the ring is away (IO), as any other that does not answer.
- * Who may: the agent looks at the user of the calling process (docs/host.md). Errors beside those of the opening: NOT_FOUND (no agent,
+ * Who may: the agent looks at the user of the calling process (docs/reference/host-agent.md). Errors beside those of the opening: NOT_FOUND (no agent,
  * no such stream), INVALID (this user may not; an epoch or token was given), IO (agent or control plane does not answer). Blocks up to 15 s for
  * the control plane, and for the opening. Appends ask nobody: agent and control plane may be gone. */
 #ifndef FARLOG_HOST_H

@@ -19,7 +19,7 @@ struct record {
 	std::uint32_t epoch;
 	std::uint32_t stream_id;
 	std::uint16_t class_id;
-	std::uint16_t flags;         /* not 0: farlog's own, EPOCH or HEARTBEAT (docs/format.md) */
+	std::uint16_t flags;         /* not 0: farlog's own, EPOCH or HEARTBEAT (docs/reference/format.md) */
 	bytes key;
 	bytes payload;
 
@@ -52,7 +52,7 @@ public:
 		using iterator_category = std::input_iterator_tag;
 
 		iterator() noexcept = default;
-		/* docs/format.md, section 2. */
+		/* docs/reference/format.md, section 2. */
 		record operator*() const noexcept
 		{
 			const std::size_t key_len = detail::field<std::uint16_t>(at_, 46);

@@ -1,4 +1,4 @@
-/* route.h -- libfarlog: one append to several streams, chosen by class and criticality. On top of farlog.h; docs/routes.md.
+/* route.h -- libfarlog: one append to several streams, chosen by class and criticality. On top of farlog.h; docs/explanation/routes.md.
  *
  * A route has legs. A leg is a stream's ring (or rings: members) with a selection, a level, and what becomes of a record that the ring cannot take.
  *   required   decides the result: farlog_route_append returns when each required leg that takes the record has it at the leg's level, or when

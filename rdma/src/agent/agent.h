@@ -1,4 +1,4 @@
-/* agent/agent.h -- asking the host agent (farlogd host) over its Unix socket. The protocol is that of docs/host.md: one packet to ask, one to answer, each of
+/* agent/agent.h -- asking the host agent (farlogd host) over its Unix socket. The protocol is that of docs/reference/host-agent.md: one packet to ask, one to answer, each of
  * lines "word value". */
 #ifndef FARLOG_AGENT_H
 #define FARLOG_AGENT_H

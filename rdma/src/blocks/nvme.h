@@ -1,7 +1,7 @@
 /* blocks/nvme.h -- a ring on raw blocks, as a region: what its two files share, blocks/nvme.c, what it does while it is open, and blocks/nvme_open.c.
  *
  * On the device the header is spread: whatever is stored whole has an LBA of its own, at the beginning of one of the first eight blocks of 4096
- * bytes, and the ring's data follows (docs/format.md section 3). To the rest of the core it looks as every ring does: `base` is a copy,
+ * bytes, and the ring's data follows (docs/reference/format.md section 3). To the rest of the core it looks as every ring does: `base` is a copy,
  * with everything where ring/layout.h says. A writer's copy is all of the ring, and where its commands take their bytes from; a drain
  * or reader has the header and reads through a window. */
 #ifndef FARLOG_REGION_NVME_H

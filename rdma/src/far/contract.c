@@ -28,11 +28,11 @@ static const char *cure(const struct far_link *link, const struct uri *uri)
 
 	if (is_dax && strcmp(uri->flush, method_name(FARLOG_FLUSH_OFI_COMMIT)) == 0)
 		return "; whether the provider's commit flushes is not a thing that it tells: its operator can attest that (farlogd target --attestation FILE, "
-			"docs/operating.md)";
+			"docs/how-to/attest-media.md)";
 	if (!is_dax || strcmp(uri->flush, method_name(FARLOG_FLUSH_RDMA_READ)) != 0)
 		return "";
 	return "; a READ flushes only where writes pass the caches by or the caches survive: its operator can attest that (farlogd target "
-		"--attestation FILE, docs/operating.md)";
+		"--attestation FILE, docs/how-to/attest-media.md)";
 }
 
 int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,

@@ -1,4 +1,4 @@
-/* history/store_segment.h -- a segment of a store, as a reader sees it: its header, its mark, where epochs begin in it (docs/format.md section 5). */
+/* history/store_segment.h -- a segment of a store, as a reader sees it: its header, its mark, where epochs begin in it (docs/reference/format.md section 5). */
 #ifndef FARLOG_STORE_SEGMENT_H
 #define FARLOG_STORE_SEGMENT_H
 

@@ -112,7 +112,7 @@ static bool is_place(const struct farlog_writer *writer, const struct head_slot 
 }
 
 /* find_loss -- has the log once gone further than it does now, as far as what is on the media can say
- * (docs/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it. "" = what
+ * (docs/explanation/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it. "" = what
  * lies behind the tail may never have been acknowledged. */
 static void find_loss(const struct farlog_writer *writer, const struct head_slot *head, uint64_t tail_lsn,
 	const struct recover_orphans *orphans, uint64_t hint_lsn, char *why, size_t room)

@@ -1,4 +1,4 @@
-/* members/log.c -- which of the members' logs is the stream's, and how all come to hold it (docs/members.md).
+/* members/log.c -- which of the members' logs is the stream's, and how all come to hold it (docs/explanation/members.md).
  *
  * Each record that was acknowledged is on k members, so that among any n - k + 1 of them one has it; and a member counted only while its log had no hole. So
  * the log with the highest last epoch, and of those the longest, has all of them. It is copied to the others, durably, before they are told of the new epoch; and

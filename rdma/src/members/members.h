@@ -1,6 +1,6 @@
 /* members/members.h -- several rings that hold the same records, as one region: what its files share. members/members.c: what it does while it is open;
  * members/send.c: what each of them is sent; members/open.c: opening; members/join.c: members that come back; members/replace_member.c: rings in the place of others;
- * members/log.c: which of their logs is the stream's (docs/members.md).
+ * members/log.c: which of their logs is the stream's (docs/explanation/members.md).
  *
  * To the writer it is a region with a copy, as a far one. Each member is a region of its own, of any kind, and has a position of its own: one persist under
  * way, and when it is back the next takes all that has come since. A persist of the whole is complete when k members that count have it.

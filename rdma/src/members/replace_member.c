@@ -1,4 +1,4 @@
-/* members/replace_member.c -- a ring that takes the place of a member's while the writer runs (docs/members.md, R6). See members/members.h.
+/* members/replace_member.c -- a ring that takes the place of a member's while the writer runs (docs/explanation/members.md, R6). See members/members.h.
  *
  * The former ring is given up first: it is evicted, and when its connection is down its thread goes on as that of the new one. That comes in as one that was away does, but
  * nobody has known it: it is sent what lies behind a head that is above all that was ever written over, which its superblock says; and it is told the epoch only when none

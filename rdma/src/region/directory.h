@@ -1,4 +1,4 @@
-/* region/directory.h -- many rings in one region: which lies where (docs/format.md section 3).
+/* region/directory.h -- many rings in one region: which lies where (docs/reference/format.md section 3).
  *
  * Two copies of the directory are kept, and both are written at every change, one after the other: a crash in the middle leaves the old or
  * the new one, and damage to either copy loses nothing. Whoever changes it holds REGION_ROLE_FORMAT of the whole region. */

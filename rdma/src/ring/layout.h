@@ -1,4 +1,4 @@
-/* ring/layout.h -- where things lie in a region with one ring (docs/format.md section 3). */
+/* ring/layout.h -- where things lie in a region with one ring (docs/reference/format.md section 3). */
 #ifndef FARLOG_LAYOUT_H
 #define FARLOG_LAYOUT_H
 

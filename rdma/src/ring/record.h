@@ -1,4 +1,4 @@
-/* ring/record.h -- the record: its bytes, its making and its check (docs/format.md section 2). No input or output. */
+/* ring/record.h -- the record: its bytes, its making and its check (docs/reference/format.md section 2). No input or output. */
 #ifndef FARLOG_RECORD_H
 #define FARLOG_RECORD_H
 

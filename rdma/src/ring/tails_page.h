@@ -1,4 +1,4 @@
-/* ring/tails_page.h -- the page of tails: what a target last saw of each ring of a tenant, for a drain that has many there (docs/format.md section 7).
+/* ring/tails_page.h -- the page of tails: what a target last saw of each ring of a tenant, for a drain that has many there (docs/reference/format.md section 7).
  *
  * A page is a region of the target's memory, never of media, in the shape of a ring's: its lines lie where a ring's records would, so that a client comes
  * to it by the same links. The first line is of the page itself. The target stores a line word by word while clients READ it: only a line whose

@@ -1,4 +1,4 @@
-/* scan/recover.h -- the walk over a ring's undrained records (docs/format.md section 4). */
+/* scan/recover.h -- the walk over a ring's undrained records (docs/reference/format.md section 4). */
 #ifndef FARLOG_RECOVER_H
 #define FARLOG_RECOVER_H
 

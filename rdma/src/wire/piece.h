@@ -1,4 +1,4 @@
-/* wire/piece.h -- the pieces of a ring, each of which has a key of its own (docs/format.md section 7).
+/* wire/piece.h -- the pieces of a ring, each of which has a key of its own (docs/reference/format.md section 7).
  *
  * What a client may not write it has no key to: a writer reaches its records and the line of its hints, a drain the head slots and the credit, nobody
  * the superblocks and the fence. Those its target stores. */

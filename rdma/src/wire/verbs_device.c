@@ -151,7 +151,7 @@ static const char *advice(int failure, int kind)
 {
 	if (kind == FARLOG_REGION_BAR)
 		return "a PCI BAR mapped through sysfs has no pages that a device could write to: use a device DAX or tmpfs region here, or what it takes for a "
-			   "dma-buf (docs/operating.md)";
+			   "dma-buf (docs/how-to/use-a-pci-bar.md)";
 	if (kind == FARLOG_REGION_FSDAX || failure == EOPNOTSUPP)
 		return "a file on a DAX file system cannot be pinned for a device: make the namespace device DAX (ndctl create-namespace --mode=devdax) and name "
 			   "/dev/daxX.Y";

@@ -1,4 +1,4 @@
-/* wire/wire.h -- what a client and a target say to each other (docs/format.md section 7). Little endian.
+/* wire/wire.h -- what a client and a target say to each other (docs/reference/format.md section 7). Little endian.
  *
  * The connection's private data carry the grant one way and the region's contract the other: there is no other handshake, and a
  * connection that was accepted may write. After that the data path is one-sided. Requests are for what one-sided operations cannot do, and for a few

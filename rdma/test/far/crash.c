@@ -145,7 +145,7 @@ static const char *check_payload(const uint8_t *payload, uint32_t len, uint64_t 
 	return NULL;
 }
 
-/* drain -- all there is, by a reader on the target's host. A release that fails met a power cut. The header's fields: docs/format.md section 2. */
+/* drain -- all there is, by a reader on the target's host. A release that fails met a power cut. The header's fields: docs/reference/format.md section 2. */
 static const char *drain(farlog_reader *reader)
 {
 	static uint8_t buf[SIZE];

@@ -8,7 +8,7 @@
 #define FLAG_PAD 1u
 #define FLAG_EPOCH 2u
 
-/* The fields of a record's header that are looked at, taken from the bytes by their offsets in docs/format.md. */
+/* The fields of a record's header that are looked at, taken from the bytes by their offsets in docs/reference/format.md. */
 struct header {
 	uint16_t flags;
 	uint64_t lsn;

@@ -1,7 +1,7 @@
 /* oracle.h -- what a crash test knows to be true, kept apart from the core and made from the public answers alone.
  *
  * It remembers every record that was ever submitted, which of them were acknowledged, and a model of the store with a synced and
- * an unsynced part. It decodes the bytes that readers return by docs/format.md, not by the core's code. */
+ * an unsynced part. It decodes the bytes that readers return by docs/reference/format.md, not by the core's code. */
 #ifndef FARLOG_TEST_ORACLE_H
 #define FARLOG_TEST_ORACLE_H
 

@@ -1,4 +1,4 @@
-/* segments.c -- segments written byte by byte, by what docs/format.md says and not by the code that reads them. */
+/* segments.c -- segments written byte by byte, by what docs/reference/format.md says and not by the code that reads them. */
 #include "segments.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* segments.h -- a store for tests, made as docs/format.md section 5 says, by a drain that stops where a test wants it to. */
+/* segments.h -- a store for tests, made as docs/reference/format.md section 5 says, by a drain that stops where a test wants it to. */
 #ifndef FARLOG_TEST_SEGMENTS_H
 #define FARLOG_TEST_SEGMENTS_H
 

@@ -1,7 +1,7 @@
 /* test_methods.c -- what a writer puts into a ring is the same, whichever way its bytes take there.
  *
  * Each test plays one script over every flush method of this processor: the default method of tmpfs takes a plain copy, and would leave the
- * ways of persistent memory untried. Beside the ring stands an image of it that is built here, field by field as docs/format.md has it.
+ * ways of persistent memory untried. Beside the ring stands an image of it that is built here, field by field as docs/reference/format.md has it.
  * Every record must equal its image in the ring, and so must the lines behind it, which no method may touch; after each drain the
  * whole ring must, and what the reader gave. The image takes over from the ring only what is not known before: EPOCH record, timestamp,
  * clock error, and the CRC, which must be that of the table. So the rings of two methods cannot differ in anything else either. */

@@ -62,7 +62,7 @@ static void expect_format(int host, bool is_forced, int result, const char *text
 		fail_msg("\"%s\" does not say \"%s\"", error.text, text);
 }
 
-/* The formula is in docs/format.md; no key is 0, and one that differs in any part is another. */
+/* The formula is in docs/reference/format.md; no key is 0, and one that differs in any part is another. */
 static void key__by_its_formula(void **state)
 {
 	static const uint8_t uuid[16] = {1, 2, 3};

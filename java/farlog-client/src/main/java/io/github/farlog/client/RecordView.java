@@ -8,8 +8,8 @@ import java.nio.ByteOrder;
 import java.util.zip.CRC32C;
 
 /**
- * One record as its bytes are on media (docs/format.md), read in place in pure Java. Reused: {@link #wrap} moves it to
- * other bytes.
+ * One record as its bytes are on media (docs/reference/format.md), read in place in pure Java. Reused: {@link #wrap}
+ * moves it to other bytes.
  *
  * <p>Belongs to one thread at a time. Allocates only the views of key and payload.
  */
@@ -238,7 +238,7 @@ public final class RecordView {
             && bytes.get(U32, off + CRC_OFF) == crc((int) salt);
     }
 
-    /** The checksum of docs/format.md, begun with the salt's low half. */
+    /** The checksum of docs/reference/format.md, begun with the salt's low half. */
     private int crc(final int salt) {
         final long tail = isPad() ? 0 : keyLen() + Integer.toUnsignedLong(payloadLen());
         final CRC32C plain = new CRC32C();

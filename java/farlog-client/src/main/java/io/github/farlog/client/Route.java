@@ -12,10 +12,10 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * Appends one record to several streams, chosen by its class and criticality: docs/routes.md. Each stream is a leg.
- * Required legs are written side by side and waited for together; optional ones are never waited for: a thread of the
- * leg carries to its ring what was offered, and what it cannot carry is counted and told by a record with the flag GAP
- * in its stream.
+ * Appends one record to several streams, chosen by its class and criticality: docs/explanation/routes.md. Each stream
+ * is a leg. Required legs are written side by side and waited for together; optional ones are never waited for: a
+ * thread of the leg carries to its ring what was offered, and what it cannot carry is counted and told by a record with
+ * the flag GAP in its stream.
  *
  * <p><b>Threads.</b> Any, platform or virtual. One at a time is inside an append, {@link #resolve} or {@link #catchUp};
  * the others wait for their turn, which counts towards their deadline. {@link #stats} waits for none of them. Between
