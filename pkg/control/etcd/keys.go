@@ -71,9 +71,8 @@ const (
 // Prefixes are those of the keys that a view shows. None begins another one.
 var Prefixes = []string{
 	KeyStreams, KeyTargetSpecs, KeyDrainSpecs, KeyTenants, KeyRoutes, KeyRings, KeyAssignments, KeyAdmissions,
-	KeyDeletions,
-	KeyEpochs, KeyGrants, KeyTargets, KeyDrains, KeyTargetRings, KeyDrainStreams, KeyHosts, KeyLiveTargets,
-	KeyLiveDrains, KeySlow,
+	KeyDeletions, KeyEpochs, KeyGrants, KeyTargets, KeyDrains, KeyTargetRings, KeyDrainStreams, KeyHosts, KeySlow,
+	KeyLiveTargets, KeyLiveDrains,
 }
 
 // Encode makes the text of a value.

@@ -11,11 +11,9 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-const (
-
-	// hostKept is how old a host's measurements in etcd become while they do not move: placement goes by them for reconcile.MeasuredMax.
-	hostKept = reconcile.MeasuredMax / 3
-)
+// hostKept is how old a host's measurements in etcd become while they do not move: placement goes by them for
+// reconcile.MeasuredMax.
+const hostKept = reconcile.MeasuredMax / 3
 
 // KeepHost shows what a host measured to those who ask this instance. What is in etcd, by which every instance places, is what it was while it differs by little: so a way that drifts slowly is
 // compared with what is decided by, and not with the report before.
@@ -25,7 +23,9 @@ func (r *Keeper) KeepHost(ctx context.Context, state *api.HostState) error {
 	r.mutex.Unlock()
 	now, _ := r.mirror.Load()
 	before := now.Hosts[state.Host]
-	if len(state.Stalled)+len(before.GetStalled()) == 0 && !reconcile.IsMoved(before, state) && state.Reported.AsTime().Sub(before.Reported.AsTime()) < hostKept {
+	isStalled := len(state.Stalled)+len(before.GetStalled()) > 0
+	age := state.Reported.AsTime().Sub(before.GetReported().AsTime())
+	if !isStalled && !reconcile.IsMoved(before, state) && age < hostKept {
 		return nil
 	}
 	value, err := etcd.Encode(state)

@@ -246,9 +246,3 @@ func drainGoneText(status *api.StreamStatus, ring *api.RingState) string {
 
 // ClockTime is a time of day as texts for people give it.
 func ClockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }
-
-// hostInterval is how often host agents measure and report.
-const HostInterval = 5 * time.Second
-
-// hostMissed is after how many intervals without a report what a host says of its writers is too old.
-const hostMissed = 3

@@ -2,9 +2,16 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
+
+// HostInterval is how often host agents measure and report.
+const HostInterval = 5 * time.Second
+
+// hostMissed is after how many intervals without a report what a host says of its writers is too old.
+const hostMissed = 3
 
 // AgentsByHost are the ids of the agents of each host, in order: those that live and those that have reported. A host of which only something is declared has none.
 type AgentsByHost map[string][]string
