@@ -27,7 +27,7 @@ const char *agent_socket(const char *given)
 	return told != NULL && told[0] != '\0' ? told : AGENT_SOCKET_DEFAULT;
 }
 
-/* is_passing -- errno of an agent that is away, or has too many at its door. */
+/* is_passing -- errno of an agent that is away, or whose connection queue is full. */
 static bool is_passing(int os_errno)
 {
 	return os_errno == ENOENT || os_errno == ECONNREFUSED || os_errno == ECONNRESET || os_errno == EPIPE || os_errno == EAGAIN;
@@ -62,12 +62,12 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 	return result;
 }
 
-/* wait_until -- false when the time came first, or the bell rang. */
-static bool wait_until(int fd, int bell, uint64_t until_ns)
+/* wait_until -- false when the time came first, or stop_fd can be read. */
+static bool wait_until(int fd, int stop_fd, uint64_t until_ns)
 {
 	for (;;) {
 		uint64_t now_ns = clock_monotonic_ns();
-		struct pollfd wanted[2] = {{.fd = fd, .events = POLLIN}, {.fd = bell, .events = POLLIN}};
+		struct pollfd wanted[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
 		int count;
 
 		if (now_ns >= until_ns)
@@ -121,7 +121,7 @@ static int judge(const char *path, const char *what, const struct agent_reply *r
 }
 
 /* ask_once -- *is_away: nobody listens there, or who did has gone without an answer. */
-static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply,
+static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd, struct agent_reply *reply,
 	bool *is_away, struct farlog_error *error)
 {
 	size_t len = strlen(request);
@@ -136,7 +136,7 @@ static int ask_once(const char *socket_path, const char *what, const char *reque
 	if (result != FARLOG_OK)
 		return result;
 	errno = EINPROGRESS; /* of a wait that was in vain */
-	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, bell, until_ns))
+	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, stop_fd, until_ns))
 		got = receive(fd, reply);
 	*is_away = got == 0 || (got < 0 && is_passing(errno));
 	if (got <= 0)
@@ -171,28 +171,28 @@ static bool has_directory(const char *socket_path)
 	return access(directory, F_OK) == 0;
 }
 
-/* rest -- about so long, and not as long as others. False: the bell rang. */
-static bool rest(uint64_t pause_ns, int bell)
+/* rest -- about so long, and not as long as others. False: stop_fd can be read. */
+static bool rest(uint64_t pause_ns, int stop_fd)
 {
 	uint64_t random = (clock_monotonic_ns() ^ (uint64_t)getpid() << 20) * 0x9E3779B97F4A7C15ull >> 32;
-	struct pollfd wanted = {.fd = bell, .events = POLLIN};
+	struct pollfd wanted = {.fd = stop_fd, .events = POLLIN};
 
 	pause_ns = pause_ns / 2 + random % pause_ns;
 	return poll(&wanted, 1, (int)(pause_ns / NS_PER_MS)) <= 0;
 }
 
-int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error)
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd, struct agent_reply *reply, struct farlog_error *error)
 {
 	uint64_t away_until_ns = clock_after_ns(AGENT_AWAY_NS);
 	uint64_t pause_ns = AGAIN_FIRST_NS;
 
 	for (;;) {
 		bool is_away;
-		int result = ask_once(socket_path, what, request, until_ns, bell, reply, &is_away, error);
+		int result = ask_once(socket_path, what, request, until_ns, stop_fd, reply, &is_away, error);
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (!is_away || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= away_until_ns || !has_directory(socket_path) ||
-			!rest(pause_ns, bell))
+			!rest(pause_ns, stop_fd))
 			return result;
 		pause_ns = 2 * pause_ns < AGAIN_LAST_NS ? 2 * pause_ns : AGAIN_LAST_NS;
 	}

@@ -22,11 +22,11 @@ const char *agent_socket(const char *given);
  * IO: it did not answer in time or not in these words; anything else is what it said. The error names the socket and `what`. */
 int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* agent_call_until -- the same, and give up (IO) as soon as `bell` can be read; -1 = none. An agent that is away, as while it is
+/* agent_call_until -- the same, and give up (IO) as soon as `stop_fd` can be read; -1 = none. An agent that is away, as while it is
  * started anew, is asked again until until_ns, at most for AGENT_AWAY_NS, after pauses that differ from process to process: so it
  * is only for what may be asked twice. Where not even the socket's directory is there, no agent is waited for. */
 #define AGENT_AWAY_NS 10000000000u
-int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_take_number -- a line's value that is a number. False: there is none, or it is no number. */
 bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number);

@@ -30,7 +30,7 @@ struct agent_follower {
 	bool is_level_given; /* by the program, whose word goes before the stream's; and the next two */
 	bool is_policy_given;
 	bool is_deadline_given;
-	int bell; /* an eventfd: rung when it shall end */
+	int stop_fd; /* eventfd: written when the thread is to end */
 	pthread_t thread;
 };
 
@@ -121,7 +121,7 @@ static uint64_t ask_once(struct agent_follower *follower, const struct farlog_wr
 	int result;
 
 	write_request(follower, members, count, request, sizeof(request));
-	result = agent_call_until(agent_socket(follower->place.socket_path), "members", request, clock_after_ns(ASK_NS), follower->bell, &reply, NULL);
+	result = agent_call_until(agent_socket(follower->place.socket_path), "members", request, clock_after_ns(ASK_NS), follower->stop_fd, &reply, NULL);
 	if (result == FARLOG_OK) {
 		take_all(follower, &reply, count);
 		take_terms(follower, &reply);
@@ -130,12 +130,12 @@ static uint64_t ask_once(struct agent_follower *follower, const struct farlog_wr
 	return result == FARLOG_INVALID || result == FARLOG_UNSUPPORTED ? PAUSE_REFUSED_NS : 0;
 }
 
-/* is_over -- after a pause, which the bell ends. */
+/* is_over -- after a pause, which stop_fd ends. */
 static bool is_over(struct agent_follower *follower, uint64_t pause_ns)
 {
-	struct pollfd bell = {.fd = follower->bell, .events = POLLIN};
+	struct pollfd stop_fd = {.fd = follower->stop_fd, .events = POLLIN};
 
-	return poll(&bell, 1, (int)(pause_ns / NS_PER_MS)) > 0;
+	return poll(&stop_fd, 1, (int)(pause_ns / NS_PER_MS)) > 0;
 }
 
 static void *follow_loop(void *context)
@@ -187,11 +187,11 @@ static void end(struct writer_follower *base, bool is_ended)
 {
 	struct agent_follower *follower = (struct agent_follower *)base;
 
-	(void)eventfd_write(follower->bell, 1);
+	(void)eventfd_write(follower->stop_fd, 1);
 	pthread_join(follower->thread, NULL);
 	if (is_ended)
 		tell_end(follower);
-	close(follower->bell);
+	close(follower->stop_fd);
 	free(follower);
 }
 
@@ -206,10 +206,10 @@ void agent_follow(farlog_writer *writer, const struct farlog_writer_config *aske
 	follower->is_level_given = asked->level != 0;
 	follower->is_policy_given = asked->policy != 0;
 	follower->is_deadline_given = asked->deadline_ns != 0;
-	follower->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (follower->bell < 0 || !start(follower)) {
-		if (follower->bell >= 0)
-			close(follower->bell);
+	follower->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (follower->stop_fd < 0 || !start(follower)) {
+		if (follower->stop_fd >= 0)
+			close(follower->stop_fd);
 		free(follower);
 		return;
 	}

@@ -60,7 +60,7 @@ int agent_ask(const struct stream_uri *place, const char *verb, const char *name
 	return agent_ask_until(place, verb, name, epoch_seen, -1, reply, error);
 }
 
-int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error)
+int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int stop_fd, struct agent_reply *reply, struct farlog_error *error)
 {
 	char what[FARLOG_STREAM_NAME_LEN + 32];
 	char request[512];
@@ -76,7 +76,7 @@ int agent_ask_until(const struct stream_uri *place, const char *verb, const char
 		len += snprintf(request + len, sizeof(request) - len, "transport %s\n", place->transport);
 	if (place->is_takeover && strcmp(verb, "writer") == 0)
 		snprintf(request + len, sizeof(request) - len, "takeover yes\n");
-	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), bell, reply, error);
+	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), stop_fd, reply, error);
 }
 
 int agent_refuse_reply(const char *uri, const struct stream_uri *place, struct farlog_error *error)

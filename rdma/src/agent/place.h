@@ -20,8 +20,8 @@ struct agent_rings {
 /* agent_ask -- for a grant of the stream, by the verb `writer` or `reader`. The reply is the caller's to wipe. Errors as agent_call. */
 int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* agent_ask_until -- the same, and give up (IO) as soon as `bell` can be read. */
-int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* agent_ask_until -- the same, and give up (IO) as soon as `stop_fd` can be read. */
+int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int stop_fd, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_take_rings -- false: this is no grant. */
 bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings);

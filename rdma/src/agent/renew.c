@@ -18,7 +18,7 @@
 struct agent_renewer {
 	struct region_renewal renewal;
 	struct stream_uri place;
-	int bell; /* an eventfd: rung when it shall end */
+	int stop_fd; /* eventfd: written when the thread is to end */
 
 	pthread_mutex_t mutex;
 	struct agent_rings rings; /* as granted last */
@@ -67,7 +67,7 @@ static void *ask_once(void *of)
 	struct agent_renewer *renewer = of;
 	struct agent_rings rings = {0};
 	struct agent_reply reply;
-	bool is_granted = agent_ask_until(&renewer->place, "reader", NULL, 0, renewer->bell, &reply, NULL) == FARLOG_OK && agent_take_rings(&reply, &rings);
+	bool is_granted = agent_ask_until(&renewer->place, "reader", NULL, 0, renewer->stop_fd, &reply, NULL) == FARLOG_OK && agent_take_rings(&reply, &rings);
 
 	pthread_mutex_lock(&renewer->mutex);
 	if (is_granted)
@@ -119,11 +119,11 @@ static void free_renewer(struct region_renewal *renewal)
 {
 	struct agent_renewer *renewer = renewer_of(renewal);
 
-	(void)eventfd_write(renewer->bell, 1);
+	(void)eventfd_write(renewer->stop_fd, 1);
 	if (renewer->has_asker)
 		pthread_join(renewer->asker, NULL);
 	pthread_mutex_destroy(&renewer->mutex);
-	close(renewer->bell);
+	close(renewer->stop_fd);
 	explicit_bzero(&renewer->rings, sizeof(renewer->rings));
 	free(renewer);
 }
@@ -134,8 +134,8 @@ struct agent_renewer *agent_renewer_new(const struct stream_uri *place)
 
 	if (renewer == NULL)
 		return NULL;
-	renewer->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (renewer->bell < 0) {
+	renewer->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (renewer->stop_fd < 0) {
 		free(renewer);
 		return NULL;
 	}

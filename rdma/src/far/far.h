@@ -134,9 +134,9 @@ int far_copy(struct far_link *link, uint64_t size_bytes) FARLOG_MUST_CHECK;
  * answer. The last call before disconnect. */
 void far_leave(struct far_link *link);
 
-/* far_knock -- after an attempt to connect that no target answered: if something takes connections at this address all the same, *error says so, with what it
- * answered, instead of that nobody is there. Blocks at most half a second; not at all where error is NULL. */
-void far_knock(const char *text, const struct uri *uri, const struct sockaddr *address, size_t address_len, const char *answer,
+/* far_probe_listener -- after an attempt to connect that no target answered: if something else accepts connections at
+ * this address, *error says so and quotes its answer, instead of saying that nobody listens. Blocks at most half a second; not at all where error is NULL. */
+void far_probe_listener(const char *text, const struct uri *uri, const struct sockaddr *address, size_t address_len, const char *answer,
 	struct farlog_error *error);
 
 /* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one that was named: LEVEL. */

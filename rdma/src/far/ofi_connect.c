@@ -221,7 +221,7 @@ int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struc
 		if ((result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
 			far_is_given_up(link)) {
 			if (ofi->answer != NULL)
-				far_knock(ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);
+				far_probe_listener(ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);
 			return result;
 		}
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);

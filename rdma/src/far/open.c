@@ -24,10 +24,10 @@
 
 static const struct far_transport *const transports[] = {&far_verbs, &far_ofi};
 
-void far_ring_bell(struct region_far *far)
+void far_wake_connector(struct region_far *far)
 {
-	__atomic_add_fetch(&far->bell, 1, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &far->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	__atomic_add_fetch(&far->wakeup, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &far->wakeup, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 static void futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
@@ -121,7 +121,7 @@ static void *connector_loop(void *context)
 	uint64_t pause_ns = RETRY_FIRST_NS;
 
 	for (;;) {
-		uint32_t seen = __atomic_load_n(&far->bell, __ATOMIC_ACQUIRE); /* before what it announces is looked at */
+		uint32_t seen = __atomic_load_n(&far->wakeup, __ATOMIC_ACQUIRE); /* before what it announces is looked at */
 		enum far_state state;
 
 		if (atomic_load_acquire(&far->is_closing))
@@ -129,7 +129,7 @@ static void *connector_loop(void *context)
 		if (atomic_load_acquire(&far->state) != FAR_BROKEN) {
 			pause_ns = RETRY_FIRST_NS;
 			doze();
-			futex_wait(&far->bell, seen, UINT64_MAX);
+			futex_wait(&far->wakeup, seen, UINT64_MAX);
 			continue;
 		}
 		state = try_again(far);
@@ -137,7 +137,7 @@ static void *connector_loop(void *context)
 			atomic_store_release(&far->state, state);
 			continue;
 		}
-		futex_wait(&far->bell, seen, pause_ns);
+		futex_wait(&far->wakeup, seen, pause_ns);
 		pause_ns = pause_ns * 2 < RETRY_LAST_NS ? pause_ns * 2 : RETRY_LAST_NS;
 	}
 }

@@ -37,7 +37,7 @@ static void break_off(struct region_far *far)
 {
 	atomic_store_relaxed(&far->is_torn, 0);
 	atomic_store_release(&far->state, FAR_BROKEN);
-	far_ring_bell(far);
+	far_wake_connector(far);
 }
 
 /* resume -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its credit are right only while nobody else
@@ -479,7 +479,7 @@ void far_close(struct region *region)
 	if (far->is_connecting) {
 		atomic_store_release(&far->is_closing, 1);
 		atomic_store_release(&far->link->is_given_up, 1);
-		far_ring_bell(far);
+		far_wake_connector(far);
 		pthread_join(far->connector, NULL);
 	}
 	if (far->link != NULL) {

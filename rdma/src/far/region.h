@@ -47,7 +47,7 @@ struct region_far {
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
 	pthread_t connector;
-	uint32_t bell; /* futex word of the connector */
+	uint32_t wakeup; /* futex word of the connector */
 	uint64_t is_closing;
 	char text[URI_PATH_LEN_MAX];
 };
@@ -64,7 +64,7 @@ static inline struct region_far *far_of(struct region *region)
 /* far_close -- at any step of opening, too. */
 void far_close(struct region *region);
 
-/* far_ring_bell -- the connector looks at the state again. */
-void far_ring_bell(struct region_far *far);
+/* far_wake_connector -- the connector looks at the state again. */
+void far_wake_connector(struct region_far *far);
 
 #endif

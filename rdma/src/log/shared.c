@@ -74,11 +74,11 @@ bool shared_lock(uint64_t *word, struct deadline *deadline)
 	}
 }
 
-void shared_ring_bell(struct farlog_shared *shared)
+void shared_wake_waiters(struct farlog_shared *shared)
 {
-	__atomic_add_fetch(&shared->bell, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&shared->wakeup, 1, __ATOMIC_RELEASE);
 	if (!shared->writer->region->is_seal_durable)
-		syscall(SYS_futex, &shared->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+		syscall(SYS_futex, &shared->wakeup, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 struct reservation {
@@ -311,7 +311,7 @@ static void lead(struct farlog_shared *shared, uint64_t until_ns)
 		result = writer->region->ops->poll(writer->region);
 	if (result != FARLOG_OK) {
 		atomic_store_release(&shared->is_failed, 1);
-		shared_ring_bell(shared);
+		shared_wake_waiters(shared);
 		return;
 	}
 	if (!writer->is_persisting || !region_is_done(writer->region, writer->persist_tag))
@@ -324,14 +324,14 @@ static void lead(struct farlog_shared *shared, uint64_t until_ns)
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
 	atomic_store_release(&shared->durable_lsn, writer->durable_lsn);
-	shared_ring_bell(shared);
+	shared_wake_waiters(shared);
 }
 
 static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout_ns)
 {
 	struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
 
-	syscall(SYS_futex, &shared->bell, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
+	syscall(SYS_futex, &shared->wakeup, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
 }
 
 /* wait until end_lsn is durable, leading the flush when nobody else does. */
@@ -340,7 +340,7 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	struct region *region = shared->writer->region;
 
 	while (atomic_load_acquire(&shared->durable_lsn) < end_lsn) {
-		uint32_t seen = __atomic_load_n(&shared->bell, __ATOMIC_ACQUIRE);
+		uint32_t seen = __atomic_load_n(&shared->wakeup, __ATOMIC_ACQUIRE);
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (atomic_load_acquire(&shared->is_failed) || now_ns >= until_ns)
@@ -364,7 +364,7 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 		}
 		region_push(region); /* the next leader may be asleep, too */
 		shared_unlock(&shared->flush);
-		shared_ring_bell(shared); /* the next leader may be asleep */
+		shared_wake_waiters(shared); /* the next leader may be asleep */
 	}
 	return FARLOG_OK;
 }
@@ -391,7 +391,7 @@ static void tell_when_full(struct farlog_shared *shared)
 	region_push(writer->region);
 	shared_unlock(lock);
 	if (!writer->region->is_seal_durable)
-		shared_ring_bell(shared); /* who wanted to lead may be asleep */
+		shared_wake_waiters(shared); /* who wanted to lead may be asleep */
 }
 
 static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)

@@ -28,7 +28,7 @@ struct farlog_shared {
 	uint64_t left_count;
 	struct left_turn left[LEFT_COUNT_MAX];
 	struct shared_beat *beat; /* NULL = no heartbeats by themselves */
-	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
+	uint32_t wakeup; /* futex word: raised when durable_lsn moves or the region fails */
 };
 
 /* shared_lock -- false: the deadline has passed. */
@@ -39,8 +39,8 @@ static inline void shared_unlock(uint64_t *word)
 	atomic_store_release(word, 0);
 }
 
-/* shared_ring_bell -- wake who waits for durable_lsn or for `flush`. */
-void shared_ring_bell(struct farlog_shared *shared);
+/* shared_wake_waiters -- wake who waits for durable_lsn or for `flush`. */
+void shared_wake_waiters(struct farlog_shared *shared);
 
 /* shared_publish_left -- the turns that were left and have come. */
 void shared_publish_left(struct farlog_shared *shared);

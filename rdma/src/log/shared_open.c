@@ -121,7 +121,7 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 		result = lsn % writer->identity.align == 0 && lsn < writer->recovery.tail_lsn ?
 			resolve_inherited(shared, &deadline, position) : resolve_own(shared, &deadline, position);
 	shared_unlock(&shared->flush);
-	shared_ring_bell(shared);
+	shared_wake_waiters(shared);
 	shared_leave(shared);
 	return result;
 }

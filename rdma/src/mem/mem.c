@@ -37,7 +37,7 @@ struct msync_helper {
 	uint64_t done;
 	uint64_t failure; /* errno of an msync, 0 = none has failed */
 	uint64_t is_stopping;
-	uint32_t bell; /* futex word of the helper; raised by the writer */
+	uint32_t wakeup; /* futex word of the helper; raised by the writer */
 	uint32_t echo; /* futex word of the waiting writer; raised by the helper */
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
@@ -101,7 +101,7 @@ static void *msync_loop(void *context)
 	struct msync_helper *helper = &mem->helper;
 
 	for (;;) {
-		uint32_t seen = __atomic_load_n(&helper->bell, __ATOMIC_ACQUIRE);
+		uint32_t seen = __atomic_load_n(&helper->wakeup, __ATOMIC_ACQUIRE);
 		uint64_t asked = atomic_load_acquire(&helper->asked);
 
 		if (asked != helper->done) {
@@ -113,7 +113,7 @@ static void *msync_loop(void *context)
 		} else if (atomic_load_acquire(&helper->is_stopping)) {
 			return NULL;
 		} else {
-			futex_wait(&helper->bell, seen, UINT64_MAX);
+			futex_wait(&helper->wakeup, seen, UINT64_MAX);
 		}
 	}
 }
@@ -183,7 +183,7 @@ static int msync_persist(struct region *region, const struct region_span *spans,
 	memcpy(helper->spans, spans, span_count * sizeof(spans[0]));
 	helper->span_count = span_count;
 	atomic_store_release(&helper->asked, tag);
-	futex_ring(&helper->bell);
+	futex_ring(&helper->wakeup);
 	return FARLOG_OK;
 }
 
@@ -356,7 +356,7 @@ static void mem_close(struct region *region)
 	name_watch_stop(&mem->watch);
 	if (mem->helper.is_running) {
 		atomic_store_release(&mem->helper.is_stopping, 1);
-		futex_ring(&mem->helper.bell);
+		futex_ring(&mem->helper.wakeup);
 		pthread_join(mem->helper.thread, NULL);
 	}
 	if (mem->map != NULL)

@@ -217,7 +217,7 @@ void member_tell(struct member *member)
 static bool wait_for_epoch(struct region_members *whole)
 {
 	while (!whole->is_opened && !whole->is_closing && !MEMBERS_ARE_TENDED)
-		pthread_cond_wait(&whole->bell, &whole->mutex);
+		pthread_cond_wait(&whole->changed, &whole->mutex);
 	return whole->is_opened && !whole->is_closing;
 }
 
@@ -260,7 +260,7 @@ void member_try(struct member *member)
 		state = MEMBER_AWAY;
 	}
 	atomic_store_release(&member->state, state);
-	pthread_cond_broadcast(&whole->bell);
+	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 }
 
@@ -291,7 +291,7 @@ void members_pause(struct region_members *whole, uint64_t pause_ns)
 	until.tv_nsec += (long)(pause_ns % 1000000000u);
 	until.tv_sec += (time_t)(pause_ns / 1000000000u) + until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&whole->bell, &whole->mutex, &until);
+	pthread_cond_timedwait(&whole->changed, &whole->mutex, &until);
 }
 
 static void *member_loop(void *context)
@@ -326,7 +326,7 @@ static void *member_loop(void *context)
 			pthread_mutex_lock(&whole->mutex);
 		} else {
 			pause_ns = PAUSE_FIRST_NS;
-			pthread_cond_wait(&whole->bell, &whole->mutex);
+			pthread_cond_wait(&whole->changed, &whole->mutex);
 		}
 	}
 	pthread_mutex_unlock(&whole->mutex);
@@ -370,7 +370,7 @@ void members_tell_closing(struct region_members *whole)
 	atomic_store_release(&whole->is_closing, 1);
 	for (unsigned i = 0; i < whole->count; i++)
 		atomic_store_release(&whole->members[i].is_unwanted, 1);
-	pthread_cond_broadcast(&whole->bell);
+	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 }
 

@@ -458,7 +458,7 @@ int members_propose(struct region *region, uint64_t off, const void *src, size_t
 		return is_fenced ? FARLOG_FENCED : FARLOG_IO;
 	pthread_mutex_lock(&whole->mutex);
 	atomic_store_release(&whole->is_opened, 1);
-	pthread_cond_broadcast(&whole->bell);
+	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 	if (!MEMBERS_ARE_TENDED)
 		members_start_populator(whole);

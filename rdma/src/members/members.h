@@ -122,7 +122,7 @@ struct region_members {
 	bool has_staging;
 	uint8_t first_uuid[16]; /* of the first member, as it was asked for; all zero = any */
 	pthread_mutex_t mutex;
-	pthread_cond_t bell;
+	pthread_cond_t changed;
 	char trouble[200];
 	struct member_uri uri;
 	char text[URI_PATH_LEN_MAX * 2];
@@ -270,7 +270,7 @@ void members_tick(struct region_members *whole);
 /* member_shut -- close it, when it is open. */
 void member_shut(struct member *member);
 
-/* members_start_threads, members_stop_threads -- one for each member. members_pause -- until the bell rings, or so long; the mutex is held.
+/* members_start_threads, members_stop_threads -- one for each member. members_pause -- until `changed` is signalled, or so long; the mutex is held.
  * members_start_populator -- the epoch is open: one that makes the copy's pages, and ends. members_tell_closing -- before they are stopped. */
 int members_start_threads(struct region_members *whole, struct farlog_error *error) FARLOG_MUST_CHECK;
 void members_start_populator(struct region_members *whole);

@@ -233,14 +233,14 @@ static int take_uri(struct region_members *whole, struct farlog_error *error)
 	return result;
 }
 
-static void make_bell(struct region_members *whole)
+static void init_changed(struct region_members *whole)
 {
 	pthread_condattr_t attributes;
 
 	pthread_mutex_init(&whole->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&whole->bell, &attributes);
+	pthread_cond_init(&whole->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 }
 
@@ -257,7 +257,7 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 		.trouble = whole->trouble};
 	whole->level = ask->level;
 	whole->epoch_asked = ask->epoch;
-	make_bell(whole);
+	init_changed(whole);
 	if ((size_t)snprintf(whole->text, sizeof(whole->text), "%s", text) >= sizeof(whole->text))
 		result = error_set(error, FARLOG_INVALID, 0, "uri \"%.60s...\" is longer than %zu bytes", text, sizeof(whole->text) - 1);
 	else if (ask->role != REGION_ROLE_WRITER && member_uri_parse(text, &whole->uri, error) != FARLOG_OK)
@@ -299,7 +299,7 @@ void members_close(struct region *region)
 		munmap(whole->copy, whole->copy_len);
 	if (whole->has_staging)
 		staging_close(&whole->staging);
-	pthread_cond_destroy(&whole->bell);
+	pthread_cond_destroy(&whole->changed);
 	pthread_mutex_destroy(&whole->mutex);
 	explicit_bzero(whole->members, sizeof(whole->members)); /* with their tokens */
 	free(whole);

@@ -47,7 +47,7 @@ int members_replace(struct region_members *whole, unsigned index, const struct m
 		atomic_store_release(&member->is_replaced, 1);
 		atomic_store_release(&member->is_unwanted, 1);
 	}
-	pthread_cond_broadcast(&whole->bell);
+	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 	if (is_news)
 		give_up(whole, member);

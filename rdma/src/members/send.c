@@ -77,7 +77,7 @@ void members_evict(struct region_members *whole, struct member *member)
 	pthread_mutex_lock(&whole->mutex);
 	member->eviction_count++;
 	atomic_store_release(&member->state, MEMBER_LEAVING);
-	pthread_cond_broadcast(&whole->bell);
+	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 }
 
@@ -108,7 +108,7 @@ static void let_tell(struct region_members *whole, struct member *member)
 {
 	pthread_mutex_lock(&whole->mutex);
 	atomic_store_release(&member->state, MEMBER_TOLD);
-	pthread_cond_broadcast(&whole->bell);
+	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 }
 

@@ -1,5 +1,5 @@
 /* target/ofi.c -- the target's end of connections by libfabric: one thread that makes progress, lets in and revokes; who comes is heard by another
- * (target/ofi_door.c).
+ * (target/ofi_acceptor.c).
  *
  * The provider makes progress only inside this thread's calls (manual progress): bytes of a client land in a ring only while it is at
  * work here. A revocation therefore is an order to this thread: it closes the memory region, so that the key opens nothing, and the
@@ -22,7 +22,7 @@
 #define SPIN_FIRST_NS 50000u /* after something happened: the next append is near */
 #define SPIN_LAST_NS 1000000u
 #define DOZE_NS 1000000u
-#define LAST_LOOKS 3u    /* without an event, before the door is shut */
+#define LAST_POLLS 3u    /* without an event, before the listener is closed */
 #define LAST_COUNT 1000u /* whoever comes */
 #define EVENT_EVERY 64u  /* turns between two looks for connections that come and go, while there is no sleep between */
 
@@ -80,12 +80,12 @@ uint64_t ofi_idle_ns;
 #define OR_IDLE(usual_ns) (usual_ns)
 #endif
 
-/* doze -- true: bytes have come, or the bell has rung. *is_rung: the bell has: a worker may have an answer to send. */
-static bool doze(struct ofi_listener *listener, bool *is_rung)
+/* doze -- true: bytes have come, or wakeup_fd was signalled. *is_signalled: wakeup_fd was: a worker may have an answer to send. */
+static bool doze(struct ofi_listener *listener, bool *is_signalled)
 {
 	const struct timespec timeout = {(time_t)(OR_IDLE(DOZE_NS) / 1000000000u), (long)(OR_IDLE(DOZE_NS) % 1000000000u)};
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
-	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {{.fd = listener->bell, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
+	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
 	struct fid *fids[DOMAIN_COUNT_MAX + 1] = {&listener->eq->fid};
 	eventfd_t rings;
 
@@ -97,9 +97,9 @@ static bool doze(struct ofi_listener *listener, bool *is_rung)
 		return true;
 	if (ppoll(fds, domain_count + 2, &timeout, NULL) <= 0)
 		return false;
-	*is_rung = (fds[0].revents & POLLIN) != 0;
-	if (*is_rung)
-		(void)eventfd_read(listener->bell, &rings);
+	*is_signalled = (fds[0].revents & POLLIN) != 0;
+	if (*is_signalled)
+		(void)eventfd_read(listener->wakeup_fd, &rings);
 	return true;
 }
 
@@ -107,7 +107,7 @@ static bool doze(struct ofi_listener *listener, bool *is_rung)
 static bool turn(struct ofi_listener *listener, bool is_event_due)
 {
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
-	bool is_busy = ofi_look_for_orders(listener) | ofi_take_visitor(listener);
+	bool is_busy = ofi_look_for_orders(listener) | ofi_accept_request(listener);
 	bool is_drained = true;
 
 	for (uint64_t i = 0; i < domain_count; i++)
@@ -137,7 +137,7 @@ static void *serve_loop(void *context)
 	uint64_t tick_at_ns = 0;
 	uint64_t spin_ns = SPIN_FIRST_NS;
 	bool is_event_due = true;
-	bool is_rung = false;
+	bool is_signalled = false;
 
 	while (!atomic_load_acquire(&listener->is_stopping)) {
 		bool is_busy = turn(listener, is_event_due);
@@ -145,14 +145,14 @@ static void *serve_loop(void *context)
 
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (is_rung || now_ns - tick_at_ns >= OR_IDLE(TICK_NS)) {
+		if (is_signalled || now_ns - tick_at_ns >= OR_IDLE(TICK_NS)) {
 			tick_at_ns = now_ns;
-			is_rung = false;
+			is_signalled = false;
 			target_tick(listener->target);
 		}
 		is_event_due = !listener->is_spinning && now_ns - busy_at_ns >= spin_ns;
 		if (is_event_due) {
-			bool is_woken = doze(listener, &is_rung);
+			bool is_woken = doze(listener, &is_signalled);
 			uint64_t awake_ns = clock_monotonic_ns();
 
 			spin_ns = next_spin_ns(spin_ns, is_woken, awake_ns - now_ns);
@@ -164,12 +164,12 @@ static void *serve_loop(void *context)
 
 /* ---------------------------------------------------------------- the listener */
 
-/* turn_away -- who is at the door as it shuts: a connection request belongs to whoever reads it, and the provider frees none that nobody has. It
+/* reject_pending -- connection requests left as the listener closes. A request belongs to whoever reads it, and the provider frees none that nobody has. It
  * takes a turn to accept a socket and another to read what it asks for. */
-static void turn_away(struct ofi_listener *listener)
+static void reject_pending(struct ofi_listener *listener)
 {
-	for (unsigned count = 0, fruitless = 0; count < LAST_COUNT && fruitless < LAST_LOOKS; count++)
-		fruitless = ofi_door_look(&listener->door) | ofi_take_visitor(listener) ? 0 : fruitless + 1;
+	for (unsigned count = 0, fruitless = 0; count < LAST_COUNT && fruitless < LAST_POLLS; count++)
+		fruitless = ofi_acceptor_poll(&listener->acceptor) | ofi_accept_request(listener) ? 0 : fruitless + 1;
 }
 
 static void ofi_close(void *context)
@@ -178,16 +178,16 @@ static void ofi_close(void *context)
 
 	if (listener->is_running) {
 		atomic_store_release(&listener->is_stopping, 1);
-		(void)eventfd_write(listener->bell, 1);
+		(void)eventfd_write(listener->wakeup_fd, 1);
 		pthread_join(listener->thread, NULL);
 		listener->thread = pthread_self(); /* what is left to do is done here */
 	}
-	ofi_door_stop(&listener->door);
+	ofi_acceptor_stop(&listener->acceptor);
 	if (listener->is_running)
-		turn_away(listener);
+		reject_pending(listener);
 	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		may_fail(ofi_conn_end(conn, false, NULL));
-	OFI_CLOSE(listener->door.pep);
+	OFI_CLOSE(listener->acceptor.pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
 		while (take_completions(&listener->domains[i]))
 			;
@@ -203,15 +203,15 @@ static void ofi_close(void *context)
 		OFI_CLOSE(listener->domains[i].cq);
 		OFI_CLOSE(listener->domains[i].domain);
 	}
-	OFI_CLOSE(listener->door.eq);
+	OFI_CLOSE(listener->acceptor.eq);
 	OFI_CLOSE(listener->eq);
 	OFI_CLOSE(listener->fabric);
 	if (listener->info != NULL)
 		listener->lib->freeinfo(listener->info);
-	if (listener->bell >= 0)
-		close(listener->bell);
-	if (listener->door.bell >= 0)
-		close(listener->door.bell);
+	if (listener->wakeup_fd >= 0)
+		close(listener->wakeup_fd);
+	if (listener->acceptor.wakeup_fd >= 0)
+		close(listener->acceptor.wakeup_fd);
 	pthread_cond_destroy(&listener->done);
 	pthread_mutex_destroy(&listener->lock);
 	free(listener);
@@ -228,7 +228,7 @@ static int start_listening(struct ofi_listener *listener, const struct uri *uri)
 	if (failure == 0)
 		failure = fi_control(&listener->eq->fid, FI_GETWAIT, &listener->eq_fd);
 	if (failure == 0)
-		failure = ofi_door_open(&listener->door, &port);
+		failure = ofi_acceptor_open(&listener->acceptor, &port);
 	if (failure != 0)
 		return failure;
 	snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u",
@@ -249,21 +249,21 @@ static int ofi_open(struct farlog_target *target, const char *text, const struct
 	listener->is_spinning = strcmp(uri->wait, "spin") == 0;
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->done, NULL);
-	listener->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	listener->door.listener = listener;
-	listener->door.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	listener->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	listener->acceptor.listener = listener;
+	listener->acceptor.wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	result = lib_ofi_load(&listener->lib, error);
 	if (result == FARLOG_OK)
 		result = ofi_info(listener->lib, text, uri, FI_SOURCE, &listener->info, error);
 	if (result == FARLOG_OK) {
-		failure = listener->bell < 0 || listener->door.bell < 0 ? -FI_EMFILE : start_listening(listener, uri);
+		failure = listener->wakeup_fd < 0 || listener->acceptor.wakeup_fd < 0 ? -FI_EMFILE : start_listening(listener, uri);
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, 0, "listen at \"%s\": %s", text, listener->lib->strerror(-failure));
 	}
 	if (result == FARLOG_OK) {
 		failure = pthread_create(&listener->thread, NULL, serve_loop, listener);
 		listener->is_running = failure == 0;
-		failure = failure == 0 ? ofi_door_start(&listener->door) : failure;
+		failure = failure == 0 ? ofi_acceptor_start(&listener->acceptor) : failure;
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, failure, "start the thread that listens at \"%s\"", text);
 	}

@@ -1,4 +1,4 @@
-/* target/ofi.h -- what the parts of the target's end by libfabric share: the thread that makes progress, its connections, and the door. */
+/* target/ofi.h -- what the parts of the target's end by libfabric share: the thread that makes progress, its connections, and the acceptor. */
 #ifndef FARLOG_TARGET_OFI_H
 #define FARLOG_TARGET_OFI_H
 
@@ -58,26 +58,27 @@ struct order {
 	struct farlog_error *error;
 };
 
-/* Who asks to come in, as the provider told it. */
-struct ofi_visitor {
-	struct ofi_visitor *next;
+/* A connection request, as the provider reported it. */
+struct ofi_conn_request {
+	struct ofi_conn_request *next;
 	struct fi_info *info;
 	size_t len;
 	uint8_t data[CM_DATA_LEN_MAX];
 };
 
-/* The passive endpoint, with a queue of events and a thread of its own: while a stranger's handshake holds that thread up, data go on. */
-struct ofi_door {
+/* The passive endpoint, with an event queue and a thread of its own: while the handshake of an unauthenticated
+ * connection blocks that thread, data go on. */
+struct ofi_acceptor {
 	struct ofi_listener *listener;
 	struct fid_pep *pep;
 	struct fid_eq *eq;
 	int eq_fd;
-	int bell; /* eventfd that ends its wait */
+	int wakeup_fd; /* eventfd that ends its wait */
 	bool is_running;
 	pthread_t thread;
-	struct ofi_visitor *first; /* under the listener's lock, as is the count */
-	struct ofi_visitor **last;
-	uint64_t visitor_count; /* looked at without the lock */
+	struct ofi_conn_request *first; /* under the listener's lock, as is the count */
+	struct ofi_conn_request **last;
+	uint64_t request_count; /* looked at without the lock */
 };
 
 struct ofi_listener {
@@ -87,13 +88,13 @@ struct ofi_listener {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_eq *eq;
-	struct ofi_door door;
+	struct ofi_acceptor acceptor;
 	int eq_fd;
-	int bell; /* eventfd that ends a doze */
+	int wakeup_fd; /* eventfd that ends a doze */
 	bool is_spinning;
 	bool is_running;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of orders, of visitors, and of who adds a domain; never held across a call to target/target.c */
+	pthread_mutex_t lock; /* of orders, of connection requests, and of who adds a domain; never held across a call to target/target.c */
 	pthread_cond_t done;
 	struct order *orders;
 	uint64_t order_count; /* looked at without the lock */
@@ -130,19 +131,19 @@ bool ofi_look_for_orders(struct ofi_listener *listener);
 /* ofi_take_events -- who has gone. True: something happened. */
 bool ofi_take_events(struct ofi_listener *listener);
 
-/* ofi_take_visitor -- let one in, or send it away, by the thread. True: there was one. */
-bool ofi_take_visitor(struct ofi_listener *listener);
+/* ofi_accept_request -- accept or reject the oldest connection request, by the progress thread. True: there was one. */
+bool ofi_accept_request(struct ofi_listener *listener);
 
-/* ofi_door_open -- listen at the listener's address, *port is the one that it got; 0 or -FI_E... ofi_door_start -- its thread; 0 or errno.
- * ofi_door_stop -- end that, where it runs. is_stopping is set already. */
-int ofi_door_open(struct ofi_door *door, uint16_t *port) FARLOG_MUST_CHECK;
-int ofi_door_start(struct ofi_door *door) FARLOG_MUST_CHECK;
-void ofi_door_stop(struct ofi_door *door);
+/* ofi_acceptor_open -- listen at the listener's address, *port is the one that it got; 0 or -FI_E... ofi_acceptor_start -- its thread; 0 or errno.
+ * ofi_acceptor_stop -- end that, where it runs. is_stopping is set already. */
+int ofi_acceptor_open(struct ofi_acceptor *acceptor, uint16_t *port) FARLOG_MUST_CHECK;
+int ofi_acceptor_start(struct ofi_acceptor *acceptor) FARLOG_MUST_CHECK;
+void ofi_acceptor_stop(struct ofi_acceptor *acceptor);
 
-/* ofi_door_look -- by the door's thread, or when that has ended. True: something happened. */
-bool ofi_door_look(struct ofi_door *door);
+/* ofi_acceptor_poll -- by the acceptor's thread, or when that has ended. True: something happened. */
+bool ofi_acceptor_poll(struct ofi_acceptor *acceptor);
 
-/* ofi_door_visitor -- the one that has waited longest, to be freed; its info is the caller's. NULL: there is none. */
-struct ofi_visitor *ofi_door_visitor(struct ofi_door *door) FARLOG_MUST_CHECK;
+/* ofi_acceptor_pop_request -- the oldest connection request, to be freed; its info is the caller's. NULL: there is none. */
+struct ofi_conn_request *ofi_acceptor_pop_request(struct ofi_acceptor *acceptor) FARLOG_MUST_CHECK;
 
 #endif

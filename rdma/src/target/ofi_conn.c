@@ -50,7 +50,7 @@ static int close_endpoint(struct ofi_conn *conn)
 	return failure;
 }
 
-/* close_conn -- the keys first: what is still in the endpoint finds the door shut. */
+/* close_conn -- the keys first: what is still in the endpoint is rejected. */
 static int close_conn(struct ofi_conn *conn, struct farlog_error *error)
 {
 	int key = close_keys(conn);
@@ -89,7 +89,7 @@ static int ofi_revoke(struct target_conn *base, struct farlog_error *error)
 		order.next = listener->orders;
 		listener->orders = &order;
 		atomic_store_release(&listener->order_count, listener->order_count + 1);
-		(void)eventfd_write(listener->bell, 1);
+		(void)eventfd_write(listener->wakeup_fd, 1);
 	}
 	while (!order.is_done)
 		pthread_cond_wait(&listener->done, &listener->lock);
@@ -163,7 +163,7 @@ void ofi_conn_send_words(struct ofi_conn *conn)
 
 static void ofi_wake(struct target_conn *base)
 {
-	(void)eventfd_write(((struct ofi_conn *)base)->listener->bell, 1);
+	(void)eventfd_write(((struct ofi_conn *)base)->listener->wakeup_fd, 1);
 }
 
 static const struct target_conn_ops conn_ops = {.revoke = ofi_revoke, .write_word = ofi_write_word, .wake = ofi_wake};
@@ -347,20 +347,20 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	if (result != FARLOG_OK)
 		target_refused(listener->target, info->dest_addr, &hello, &refusal);
 	if (result != FARLOG_OK && !has_endpoint)
-		(void)fi_reject(listener->door.pep, info->handle, &refusal, sizeof(refusal));
+		(void)fi_reject(listener->acceptor.pep, info->handle, &refusal, sizeof(refusal));
 	else if (has_endpoint && fi_accept(conn->ep, &welcome, sizeof(welcome)) != 0)
 		may_fail(close_conn(conn, NULL)); /* what is not closed stays listed until the listener ends */
 	listener->lib->freeinfo(info);
 }
 
-bool ofi_take_visitor(struct ofi_listener *listener)
+bool ofi_accept_request(struct ofi_listener *listener)
 {
-	struct ofi_visitor *visitor = ofi_door_visitor(&listener->door);
+	struct ofi_conn_request *request = ofi_acceptor_pop_request(&listener->acceptor);
 
-	if (visitor == NULL)
+	if (request == NULL)
 		return false;
-	take_connection(listener, visitor->info, visitor->data, visitor->len);
-	free(visitor);
+	take_connection(listener, request->info, request->data, request->len);
+	free(request);
 	return true;
 }
 

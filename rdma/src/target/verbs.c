@@ -160,10 +160,10 @@ static bool take_all(struct verbs_listener *listener)
 }
 
 /* doze -- until an event, or until credits are due. Completion events are asked for first, and then looked for once more: what came before
- * the asking makes none. True: the bell has rung: a worker may have an answer to send. */
+ * the asking makes none. True: wakeup_fd was signalled: a worker may have an answer to send. */
 static bool doze(struct verbs_listener *listener)
 {
-	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {{.fd = listener->bell, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
+	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
 	struct timespec timeout = {0, listener->conns != NULL ? DOZE_NS : SLEEP_NS};
 	nfds_t count = 2;
 	eventfd_t rings;
@@ -178,7 +178,7 @@ static bool doze(struct verbs_listener *listener)
 	}
 	(void)ppoll(fds, count, &timeout, NULL);
 	if (fds[0].revents & POLLIN)
-		(void)eventfd_read(listener->bell, &rings);
+		(void)eventfd_read(listener->wakeup_fd, &rings);
 	take_completion_events(listener);
 	return (fds[0].revents & POLLIN) != 0;
 }
@@ -189,7 +189,7 @@ static void *serve_loop(void *context)
 	uint64_t busy_at_ns = 0;
 	uint64_t tick_at_ns = 0;
 	bool is_look_due = true;
-	bool is_rung = false;
+	bool is_signalled = false;
 
 	for (unsigned turns = 0; !atomic_load_acquire(&listener->is_stopping); turns++) {
 		bool is_busy = take_all(listener);
@@ -203,16 +203,16 @@ static void *serve_loop(void *context)
 		bury(listener);
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (listener->conns != NULL && (is_rung || now_ns - tick_at_ns >= TICK_NS)) {
+		if (listener->conns != NULL && (is_signalled || now_ns - tick_at_ns >= TICK_NS)) {
 			tick_at_ns = now_ns;
-			is_rung = false;
+			is_signalled = false;
 			target_tick(listener->target);
 			for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 				verbs_conn_ask_alive(conn, now_ns);
 		}
 		is_look_due = now_ns - busy_at_ns >= SPIN_NS && (!listener->is_spinning || listener->conns == NULL);
 		if (is_look_due)
-			is_rung = doze(listener);
+			is_signalled = doze(listener);
 	}
 	return NULL;
 }
@@ -226,7 +226,7 @@ static void verbs_listener_close(void *context)
 
 	if (listener->is_running) {
 		atomic_store_release(&listener->is_stopping, 1);
-		(void)eventfd_write(listener->bell, 1);
+		(void)eventfd_write(listener->wakeup_fd, 1);
 		pthread_join(listener->thread, NULL);
 	}
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
@@ -241,8 +241,8 @@ static void verbs_listener_close(void *context)
 			lib->destroy_comp_channel(listener->hosts[i].completions);
 		verbs_device_close(&listener->hosts[i].device);
 	}
-	if (listener->bell >= 0)
-		close(listener->bell);
+	if (listener->wakeup_fd >= 0)
+		close(listener->wakeup_fd);
 	pthread_cond_destroy(&listener->moved);
 	pthread_mutex_destroy(&listener->lock);
 	free(listener);
@@ -321,7 +321,7 @@ static int verbs_listener_open(struct farlog_target *target, const char *text, c
 	listener->tos = uri->tos;
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->moved, NULL);
-	listener->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	listener->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	result = lib_verbs_load(&listener->lib, error);
 	if (result == FARLOG_OK)
 		result = verbs_channel_open(listener->lib, text, &listener->channel, error);
@@ -330,7 +330,7 @@ static int verbs_listener_open(struct farlog_target *target, const char *text, c
 	if (result == FARLOG_OK)
 		result = find_hosts(listener, text, error);
 	if (result == FARLOG_OK) {
-		failure = listener->bell < 0 ? EMFILE : pthread_create(&listener->thread, NULL, serve_loop, listener);
+		failure = listener->wakeup_fd < 0 ? EMFILE : pthread_create(&listener->thread, NULL, serve_loop, listener);
 		listener->is_running = failure == 0;
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, failure, "start the thread that listens at \"%s\"", text);

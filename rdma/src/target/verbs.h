@@ -65,7 +65,7 @@ struct verbs_listener {
 	pthread_cond_t moved; /* a connection is dead, or an order has been tried */
 	struct verbs_domain *domains;
 	uint16_t tos; /* as struct uri has it */
-	int bell; /* eventfd: there are orders, or it is time to stop */
+	int wakeup_fd; /* eventfd: there are orders, or it is time to stop */
 	uint64_t has_orders;
 	uint64_t is_stopping;
 	bool is_running;

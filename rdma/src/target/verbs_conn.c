@@ -146,7 +146,7 @@ static int revoke(struct target_conn *base, struct farlog_error *error)
 	if (!conn->is_dead && !pthread_equal(pthread_self(), listener->thread)) {
 		conn->is_ordered = true;
 		atomic_store_release(&listener->has_orders, 1);
-		(void)eventfd_write(listener->bell, 1);
+		(void)eventfd_write(listener->wakeup_fd, 1);
 	}
 	while (!conn->is_dead && conn->is_ordered)
 		pthread_cond_wait(&listener->moved, &listener->lock);
@@ -233,7 +233,7 @@ void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns)
 
 static void wake(struct target_conn *base)
 {
-	(void)eventfd_write(((struct verbs_conn *)base)->listener->bell, 1);
+	(void)eventfd_write(((struct verbs_conn *)base)->listener->wakeup_fd, 1);
 }
 
 static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word, .wake = wake};

@@ -545,7 +545,7 @@ static const struct {
 	{"signals", test_signals}, {"append", test_append}, {"level", test_level}, {"fence", test_fence}, {"restart", test_restart},
 	{"drain", test_drain}, {"refusals", test_refusals}, {"killed_client", test_killed_client}, {"hostile", test_hostile}, {"header", test_header},
 	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
-	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
+	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"handshake", test_handshake}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
 	{"formatted_anew", test_formatted_anew}, {"slow_member", test_slow_member}, {"fenced_members", test_fenced_members},
 	{"fenced_under_way", test_fenced_under_way}, {"kept_by_one", test_kept_by_one},
 	{"comeback_members", test_comeback_members}, {"comeback_head", test_comeback_head}, {"comeback_ring", test_comeback_ring},

@@ -77,7 +77,7 @@ void test_carried(void);  /* far_carried.c */
 void test_route(void);    /* far_route.c */
 void test_route_mutant(void);
 void test_stub(void);     /* far_stub.c */
-void test_door(void);     /* far_door.c */
+void test_handshake(void);     /* far_handshake.c */
 void test_wakeup_late(void);      /* far_wakeup.c */
 void test_wakeup_taken(void);     /* far_wakeup.c */
 void test_wakeup_sleepers(void);  /* far_wakeup.c */

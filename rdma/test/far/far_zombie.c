@@ -212,7 +212,8 @@ done:
 	bed_free(&bed);
 }
 
-/* An opening that fails behind the door leaves its token for another attempt; one that succeeded has used it up, also when it is over. */
+/* An opening that fails after its token was accepted leaves the token for another attempt; an opening that succeeded
+ * has used the token up, also when its connection has ended. */
 void test_token(void)
 {
 	struct farlog_error error = {0};
@@ -235,7 +236,8 @@ done:
 	bed_free(&bed);
 }
 
-/* A grant's time is up: nobody gets in by it any more, also if one came with it before and failed behind the door. Who is in stays. */
+/* A grant has expired: its token opens no more connections, also if an opening with it failed before. Open connections
+ * stay. */
 static void expired(void)
 {
 	struct farlog_error error = {0};

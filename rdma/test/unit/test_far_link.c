@@ -19,7 +19,7 @@
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
-#define KNOCK_COUNT 200u
+#define REQUEST_COUNT 200u
 #define IN_TIME_NS 20000000000ull
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = "a reader's token";
@@ -313,10 +313,10 @@ static void far_link__release_that_failed(void **state)
 }
 
 /* A connection that comes as its target is closed, at whatever step of it, leaves nothing behind: the leak checker looks. */
-static void far_link__knock_as_the_door_shuts(void **state)
+static void far_link__connect_while_listener_closes(void **state)
 {
 	(void)state;
-	for (unsigned i = 0; i < KNOCK_COUNT; i++) {
+	for (unsigned i = 0; i < REQUEST_COUNT; i++) {
 		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 		struct farlog_error error = {0};
 		farlog_target *target;
@@ -431,7 +431,7 @@ static void far_link__closed_before_the_connector_sleeps(void **state)
 
 		atomic_store_relaxed(&region_far_doze_ns, DOZE_NS);
 		assert_int_equal(open_far(&bed, &reader), FARLOG_OK);
-		far_ring_bell(far_of(region_of(reader)));
+		far_wake_connector(far_of(region_of(reader)));
 		nanosleep(&(struct timespec){0, DOZE_NS / 2 + (long)i * DOZE_NS / 4}, NULL);
 		assert_int_equal(pthread_create(&closer, NULL, close_reader, reader), 0);
 		clock_gettime(CLOCK_REALTIME, &until);
@@ -448,7 +448,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_link__overtaken_between_reads),
 	cmocka_unit_test(far_link__damage_is_told),
 	cmocka_unit_test(far_link__release_that_failed),
-	cmocka_unit_test(far_link__knock_as_the_door_shuts),
+	cmocka_unit_test(far_link__connect_while_listener_closes),
 	cmocka_unit_test(far_link__forged_hint_is_doubted),
 	cmocka_unit_test(far_link__resolves_what_it_inherited),
 	cmocka_unit_test(far_link__closed_before_the_connector_sleeps),

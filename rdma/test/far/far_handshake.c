@@ -1,4 +1,5 @@
-/* far_door.c -- who comes to a target's port and stops in the middle of libfabric's handshake, before any token: whoever is connected does not notice. */
+/* far_handshake.c -- a client that stops in the middle of libfabric's handshake, before any token, does not slow the
+ * connections that are open. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #define ROUNDS 3u
 #define SAMPLES 600u    /* of either kind in a round */
 #define PACE_NS 1000000 /* between two appends */
-#define CALL_NS 50000000u /* between two strangers: 20 a second */
+#define CALL_NS 50000000u /* between two handshakes: 20 a second */
 #define CALLS_MAX 600u
 #define SHORT 63u /* a multiple of it makes the shortest payload: nobody drains the ring */
 #define NOISE_NS 10000000u /* what a busy machine adds by itself to one append in a hundred */
@@ -105,13 +106,13 @@ static void measure(struct bed *bed, farlog_writer *writer)
 	}
 	limit_ns = p99(calm_ns);
 	limit_ns = RATIO * (limit_ns > NOISE_NS ? limit_ns : NOISE_NS);
-	printf("far: door: p99 of an append %lu us, with 20 half handshakes a second %lu us; %lu of those\n",
+	printf("far: handshake: p99 of an append %lu us, with 20 half handshakes a second %lu us; %lu of those\n",
 		calm_ns[ROUNDS * SAMPLES * 99 / 100] / 1000, p99(called_ns) / 1000, call_count);
 	CHECK(p99(called_ns) <= limit_ns);
 	CHECK(call_count >= ROUNDS * 10);
 }
 
-void test_door(void)
+void test_handshake(void)
 {
 	struct farlog_error error = {0};
 	struct bed bed;
