@@ -36,7 +36,7 @@ func (d *daemon) openTarget(context.Context) error {
 	d.sweepCounters()
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
 	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
-	metrics.NewStrangers(d.registry, d.agent(dir).Id, one.Strangers)
+	metrics.NewUnauthenticated(d.registry, d.agent(dir).Id, one.Unauthenticated)
 	metrics.NewMedia(d.registry, d.agent(dir).Id, func() []metrics.MediaSample { return mediaSamples(one.Media()) }, one.Written)
 	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
 	d.parts = append(d.parts, part{

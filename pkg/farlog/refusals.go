@@ -7,26 +7,28 @@ import "C"
 
 // TargetRefusal is a connection that was not let in.
 type TargetRefusal struct {
-	Sequence   uint64 // 1, 2, 3 ... since the target was opened
-	Result     Result // what the client was told, and as text below
-	IsStranger bool   // by no grant that is known here, so that no ring's counters have it
-	Peer       string // "10.0.0.7:51234"
-	Ring       string // that was asked for; "" = none
-	Text       string
+	Sequence          uint64 // 1, 2, 3 ... since the target was opened
+	Result            Result // what the client was told, and as text below
+	IsUnauthenticated bool   // by no grant that is known here, so that no ring's counters have it
+	Peer              string // "10.0.0.7:51234"
+	Ring              string // that was asked for; "" = none
+	Text              string
 }
 
-// Refusals gives those with a sequence above after, the oldest first; of more than 64 the older ones are gone. strangers: how many there were of all by no
+// Refusals gives those with a sequence above after, the oldest first; of more than 64 the older ones are gone.
+// unauthenticated: how many there were of all by no
 // grant that is known here.
 //
 // Implements: size_t farlog_target_refusals_read(farlog_target *, uint64_t, struct farlog_target_refusal *, size_t, uint64_t *)
-func (t *Target) Refusals(after uint64) (list []TargetRefusal, strangers uint64) {
+func (t *Target) Refusals(after uint64) (list []TargetRefusal, unauthenticated uint64) {
 	raw := make([]C.struct_farlog_target_refusal, C.FARLOG_TARGET_REFUSALS_KEPT)
 	var count C.uint64_t
 	got := C.farlog_target_refusals_read(t.c, C.uint64_t(after), &raw[0], C.size_t(len(raw)), &count)
 	for i := range raw[:got] {
 		one := &raw[i]
 		list = append(list, TargetRefusal{
-			Sequence: uint64(one.sequence), Result: Result(one.result), IsStranger: one.is_stranger != 0, Peer: C.GoString(&one.peer[0]),
+			Sequence: uint64(one.sequence), Result: Result(one.result),
+			IsUnauthenticated: one.is_unauthenticated != 0, Peer: C.GoString(&one.peer[0]),
 			Ring: C.GoString(&one.ring[0]), Text: C.GoString(&one.text[0]),
 		})
 	}

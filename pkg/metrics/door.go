@@ -25,23 +25,27 @@ func NewDoors(registry prometheus.Registerer, target string, samples func() []Do
 	registry.MustRegister(doorCollector{target, samples})
 }
 
-// NewStrangers registers what a target refused because it came by no grant that is known there: no ring's counters have that. counts: by transport.
-func NewStrangers(registry prometheus.Registerer, target string, counts func() map[string]uint64) {
-	registry.MustRegister(strangerCollector{target, counts})
+// NewUnauthenticated registers what a target refused because it came by no grant that is known there:
+// no ring's counters have that. counts: by transport.
+func NewUnauthenticated(registry prometheus.Registerer, target string, counts func() map[string]uint64) {
+	registry.MustRegister(unauthenticatedCollector{target, counts})
 }
 
-type strangerCollector struct {
+type unauthenticatedCollector struct {
 	target string
 	counts func() map[string]uint64
 }
 
-var strangerDesc = desc("target", "stranger_total", "Connections refused that came by no grant known here, or in no version of farlog.", "target", "transport")
+var unauthenticatedDesc = desc("target", "stranger_total",
+	"Connections refused that came by no grant known here, or in no version of farlog.", "target", "transport")
 
-func (c strangerCollector) Describe(descs chan<- *prometheus.Desc) { descs <- strangerDesc }
+func (c unauthenticatedCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- unauthenticatedDesc
+}
 
-func (c strangerCollector) Collect(metrics chan<- prometheus.Metric) {
+func (c unauthenticatedCollector) Collect(metrics chan<- prometheus.Metric) {
 	for transport, count := range c.counts() {
-		metrics <- prometheus.MustNewConstMetric(strangerDesc, prometheus.CounterValue, float64(count), c.target, transport)
+		metrics <- prometheus.MustNewConstMetric(unauthenticatedDesc, prometheus.CounterValue, float64(count), c.target, transport)
 	}
 }
 

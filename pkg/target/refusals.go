@@ -82,8 +82,9 @@ func (d *doors) logRefusals(logger *slog.Logger, now time.Time) {
 	}
 }
 
-// Strangers counts, by transport, the connections that were refused because they came by no grant that is known here.
-func (t *Target) Strangers() map[string]uint64 {
+// Unauthenticated counts, by transport, the connections that were refused because they came
+// by no grant that is known here.
+func (t *Target) Unauthenticated() map[string]uint64 {
 	counts := make(map[string]uint64)
 	for _, listener := range t.doors.listeners {
 		transport, _, _ := strings.Cut(listener.URI(), ":")

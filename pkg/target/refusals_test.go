@@ -16,7 +16,7 @@ import (
 type book struct{ all []farlog.TargetRefusal }
 
 func (b *book) refuse(peer, ring, text string) {
-	b.all = append(b.all, farlog.TargetRefusal{Sequence: uint64(len(b.all) + 1), Peer: peer, Ring: ring, Text: text, IsStranger: true})
+	b.all = append(b.all, farlog.TargetRefusal{Sequence: uint64(len(b.all) + 1), Peer: peer, Ring: ring, Text: text, IsUnauthenticated: true})
 }
 
 func (b *book) read(after uint64) ([]farlog.TargetRefusal, uint64) {
@@ -98,7 +98,7 @@ func TestRefusals_OfAListener(t *testing.T) {
 			t.Errorf("the log has %q, expected %q in it", out.String(), want)
 		}
 	}
-	if one.Strangers()["ofi"] == 0 {
+	if one.Unauthenticated()["ofi"] == 0 {
 		t.Error("nobody was counted")
 	}
 }

@@ -39,20 +39,22 @@ void target_refused(struct farlog_target *target, const struct sockaddr *peer, c
 	struct target_refusals *refusals = &target->refusals;
 	struct farlog_target_refusal *last;
 	struct target_ring *ring;
-	bool is_stranger = hello == NULL || hello->magic != FAR_HELLO_MAGIC || hello->version != FAR_VERSION;
+	bool is_unauthenticated = hello == NULL || hello->magic != FAR_HELLO_MAGIC || hello->version != FAR_VERSION;
 
 	pthread_mutex_lock(&target->mutex);
-	is_stranger = is_stranger || target_find_grant(target, hello->token, &ring) == NULL;
+	is_unauthenticated = is_unauthenticated || target_find_grant(target, hello->token, &ring) == NULL;
 	last = &refusals->last[refusals->count++ % FARLOG_TARGET_REFUSALS_KEPT];
-	refusals->stranger_count += is_stranger;
-	*last = (struct farlog_target_refusal){.sequence = refusals->count, .result = refusal->result, .is_stranger = is_stranger};
+	refusals->unauthenticated_count += is_unauthenticated;
+	*last = (struct farlog_target_refusal){.sequence = refusals->count, .result = refusal->result,
+		.is_unauthenticated = is_unauthenticated};
 	write_peer(peer, last->peer, sizeof(last->peer));
 	write_ring(target, hello, last->ring, sizeof(last->ring));
 	snprintf(last->text, sizeof(last->text), "%.*s", (int)sizeof(refusal->text), refusal->text);
 	pthread_mutex_unlock(&target->mutex);
 }
 
-size_t farlog_target_refusals_read(farlog_target *target, uint64_t after, struct farlog_target_refusal *refusals, size_t room, uint64_t *stranger_count)
+size_t farlog_target_refusals_read(farlog_target *target, uint64_t after, struct farlog_target_refusal *refusals,
+	size_t room, uint64_t *unauthenticated_count)
 {
 	const struct target_refusals *kept = &target->refusals;
 	size_t count = 0;
@@ -62,7 +64,7 @@ size_t farlog_target_refusals_read(farlog_target *target, uint64_t after, struct
 		after = kept->count - FARLOG_TARGET_REFUSALS_KEPT;
 	for (; after < kept->count && count < room; after++)
 		refusals[count++] = kept->last[after % FARLOG_TARGET_REFUSALS_KEPT];
-	*stranger_count = kept->stranger_count;
+	*unauthenticated_count = kept->unauthenticated_count;
 	pthread_mutex_unlock(&target->mutex);
 	return count;
 }

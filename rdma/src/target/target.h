@@ -119,7 +119,7 @@ struct target_ring {
 
 struct target_refusals {
 	uint64_t count;
-	uint64_t stranger_count;
+	uint64_t unauthenticated_count;
 	struct farlog_target_refusal last[FARLOG_TARGET_REFUSALS_KEPT]; /* the one of sequence n at (n - 1) % KEPT */
 };
 

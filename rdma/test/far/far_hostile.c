@@ -17,14 +17,14 @@
 #include "far_links.h"
 #include "wire/lib_ofi.h"
 
-#define STRANGER_COUNT 40u
+#define CLIENT_COUNT 40u
 
 static unsigned port_of(const char *uri)
 {
 	return (unsigned)atoi(strrchr(uri, ':') + 1);
 }
 
-static int connect_stranger(unsigned port, const void *bytes, size_t len)
+static int connect_unauthenticated(unsigned port, const void *bytes, size_t len)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -36,13 +36,13 @@ static int connect_stranger(unsigned port, const void *bytes, size_t len)
 	return fd;
 }
 
-/* Strangers of all sorts at the target's port, among them one that stops in the middle of each kind of handshake that there might be: whoever is
+/* Clients of other protocols at the target's port, among them one that stops in the middle of each kind of handshake that there might be: whoever is
  * connected goes on, and others still get in. */
-static void strangers_at_target(struct bed *bed)
+static void clients_of_other_protocols(struct bed *bed)
 {
 	static const char request[] = "GET / HTTP/1.0\r\n\r\n";
 	uint8_t head[32] = {0};
-	int fds[STRANGER_COUNT];
+	int fds[CLIENT_COUNT];
 	unsigned count = 0;
 	unsigned port = port_of(bed->host.uri);
 	farlog_writer *writer;
@@ -52,20 +52,20 @@ static void strangers_at_target(struct bed *bed)
 	struct farlog_position position;
 	struct farlog_error error = {0};
 
-	snprintf(now_testing, sizeof(now_testing), "hostile: strangers");
+	snprintf(now_testing, sizeof(now_testing), "hostile: clients of other protocols");
 	writer = open_far_writer(bed, "", 2, 'a', &error);
 	CHECK_OK(error.result);
-	fds[count++] = connect_stranger(port, "", 0);
-	fds[count++] = connect_stranger(port, "G", 1);
-	fds[count++] = connect_stranger(port, request, sizeof(request));
-	fds[count++] = connect_stranger(port, head, sizeof(head));
+	fds[count++] = connect_unauthenticated(port, "", 0);
+	fds[count++] = connect_unauthenticated(port, "G", 1);
+	fds[count++] = connect_unauthenticated(port, request, sizeof(request));
+	fds[count++] = connect_unauthenticated(port, head, sizeof(head));
 	/* A complete head of libfabric's handshake that announces more than comes: version, kind, length. */
 	for (uint8_t version = 1; version <= 6; version++)
 		for (uint8_t kind = 0; kind < 4; kind++) {
 			head[0] = version;
 			head[1] = kind;
 			head[3] = 40;
-			fds[count++] = connect_stranger(port, head, sizeof(head));
+			fds[count++] = connect_unauthenticated(port, head, sizeof(head));
 		}
 	for (uint64_t i = 0; i < 50 && writer != NULL; i++)
 		CHECK(append_number(writer, i, LONG_NS, &position) == FARLOG_OK);
@@ -241,7 +241,7 @@ static void short_hello(struct bed *bed)
 
 /* ---------------------------------------------------------------- what a client may find at the port that it was told */
 
-struct stranger {
+struct other_server {
 	int listener;
 	unsigned port;
 	const char *bytes; /* that it says to who connects; NULL: it hangs up */
@@ -249,14 +249,14 @@ struct stranger {
 	pthread_t thread;
 };
 
-static void *serve_stranger(void *context)
+static void *serve_other(void *context)
 {
-	struct stranger *stranger = context;
-	int fd = accept(stranger->listener, NULL, NULL);
+	struct other_server *server = context;
+	int fd = accept(server->listener, NULL, NULL);
 	char drop[256];
 
-	if (fd >= 0 && stranger->bytes != NULL) {
-		if (stranger->len > 0 && write(fd, stranger->bytes, stranger->len) < 0)
+	if (fd >= 0 && server->bytes != NULL) {
+		if (server->len > 0 && write(fd, server->bytes, server->len) < 0)
 			close(fd);
 		while (read(fd, drop, sizeof(drop)) > 0)
 			; /* until the client goes */
@@ -267,7 +267,7 @@ static void *serve_stranger(void *context)
 
 static void client_meets(const char *what, const char *bytes, size_t len)
 {
-	struct stranger stranger = {.listener = socket(AF_INET, SOCK_STREAM, 0), .bytes = bytes, .len = len};
+	struct other_server server = {.listener = socket(AF_INET, SOCK_STREAM, 0), .bytes = bytes, .len = len};
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t address_len = sizeof(address);
 	struct far_link_bed made;
@@ -275,21 +275,21 @@ static void client_meets(const char *what, const char *bytes, size_t len)
 	int result;
 
 	snprintf(now_testing, sizeof(now_testing), "hostile: client meets %s", what);
-	CHECK(bind(stranger.listener, (struct sockaddr *)&address, address_len) == 0 && listen(stranger.listener, 4) == 0);
-	CHECK(getsockname(stranger.listener, (struct sockaddr *)&address, &address_len) == 0);
+	CHECK(bind(server.listener, (struct sockaddr *)&address, address_len) == 0 && listen(server.listener, 4) == 0);
+	CHECK(getsockname(server.listener, (struct sockaddr *)&address, &address_len) == 0);
 	snprintf(uri, sizeof(uri), "ofi:tcp://127.0.0.1:%u/ring", ntohs(address.sin_port));
-	CHECK(pthread_create(&stranger.thread, NULL, serve_stranger, &stranger) == 0);
+	CHECK(pthread_create(&server.thread, NULL, serve_other, &server) == 0);
 	result = link_try(&made, uri, "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS);
 	CHECK(result == FARLOG_IO || result == FARLOG_NOT_FOUND);
 	CHECK(made.refusal.magic == 0 && strstr(made.error.text, uri) != NULL);
 	CHECK(strstr(made.error.text, "accepted the connection but is not a farlog target") != NULL);
 	CHECK(made.took_ns < IN_TIME_NS);
 	link_free(&made);
-	pthread_join(stranger.thread, NULL);
-	close(stranger.listener);
+	pthread_join(server.thread, NULL);
+	close(server.listener);
 }
 
-static void strangers_at_client(void)
+static void servers_of_other_protocols(void)
 {
 	static const char zeros[4096];
 	/* A head of libfabric's handshake that accepts, and announces a welcome that does not come. */
@@ -349,23 +349,25 @@ static void missing_library(void)
 	rmdir(directory);
 }
 
-/* who_was_refused -- a client comes to a ring by a token, in a version, and is not let in: the target knows who it was, and counts it, as a stranger or at
+/* who_was_refused -- a client comes to a ring by a token, in a version, and is not let in: the target knows who it was, and counts it, as unauthenticated or at
  * its ring. */
-static void who_was_refused(struct bed *bed, const char *ring, char letter, uint16_t version, bool is_stranger, const char *expected)
+static void who_was_refused(struct bed *bed, const char *ring, char letter, uint16_t version, bool is_unauthenticated,
+	const char *expected)
 {
-	unsigned strangers[2] = {0, 0};
+	unsigned unauthenticated[2] = {0, 0};
 	unsigned refused[2] = {0, 0};
 	unsigned all[2] = {0, 0};
 	struct far_link_bed made;
 
-	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &strangers[0], &all[0]) == 2);
+	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &unauthenticated[0], &all[0]) == 2);
 	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %u", &refused[0]) == 1);
 	CHECK(link_try(&made, bed->uri, ring, letter, REGION_ROLE_READER, 0, version, LONG_NS) != FARLOG_OK && made.refusal.magic == FAR_REFUSAL_MAGIC);
 	link_free(&made);
 	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %u", &refused[1]) == 1);
-	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &strangers[1], &all[1]) == 2);
+	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &unauthenticated[1], &all[1]) == 2);
 	all[1] -= all[0]; /* more than one where libfabric lost an answer, and the link asked again */
-	CHECK(all[1] > 0 && strangers[1] == strangers[0] + is_stranger * all[1] && refused[1] == refused[0] + !is_stranger * all[1]);
+	CHECK(all[1] > 0 && unauthenticated[1] == unauthenticated[0] + is_unauthenticated * all[1]);
+	CHECK(refused[1] == refused[0] + !is_unauthenticated * all[1]);
 	if (strstr(bed->host.reply, " peer=127.0.0.1:") == NULL || strstr(bed->host.reply, expected) == NULL) {
 		printf("far: %s: expected a peer and \"%s\", got \"%s\"\n", now_testing, expected, bed->host.reply);
 		failed++;
@@ -396,7 +398,7 @@ void test_hostile(void)
 		snprintf(other_uri, sizeof(other_uri), "mem:%s", other_path);
 		CHECK(farlog_ring_format(other_uri, &config, NULL) == FARLOG_OK);
 		CHECK(host_ask(&bed.host, "serve other %s other-tenant", other_uri) && host_ask(&bed.host, "grant other 3 0 o"));
-		strangers_at_target(&bed);
+		clients_of_other_protocols(&bed);
 		keys(&bed);
 		left(&bed);
 		requests(&bed);
@@ -408,6 +410,6 @@ void test_hostile(void)
 		unlink(other_path);
 	}
 	bed_free(&bed);
-	strangers_at_client();
+	servers_of_other_protocols();
 	missing_library();
 }

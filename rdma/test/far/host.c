@@ -122,19 +122,19 @@ static uint64_t utc_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* tell_refusals -- how many were of strangers, and the last one, whosever. */
+/* tell_refusals -- how many were unauthenticated, and the last one, whosever. */
 static void tell_refusals(farlog_target *target)
 {
 	struct farlog_target_refusal refusals[FARLOG_TARGET_REFUSALS_KEPT];
 	struct farlog_error error = {0};
-	uint64_t stranger_count;
-	size_t count = farlog_target_refusals_read(target, 0, refusals, FARLOG_TARGET_REFUSALS_KEPT, &stranger_count);
+	uint64_t unauthenticated_count;
+	size_t count = farlog_target_refusals_read(target, 0, refusals, FARLOG_TARGET_REFUSALS_KEPT, &unauthenticated_count);
 	const struct farlog_target_refusal *last = &refusals[count - 1];
 
 	if (count == 0)
 		reply(FARLOG_OK, &error, "0 0");
 	else
-		reply(FARLOG_OK, &error, "%lu %lu peer=%s ring=%s result=%s %s", stranger_count, last->sequence, last->peer, last->ring,
+		reply(FARLOG_OK, &error, "%lu %lu peer=%s ring=%s result=%s %s", unauthenticated_count, last->sequence, last->peer, last->ring,
 			farlog_result_name(last->result), last->text);
 }
 
