@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "ring/layout.h"
+#include "mem/mem.h"
 #include "mem/persist.h"
 #include "unit.h"
 
@@ -350,6 +351,96 @@ static void acknowledged_lines__have_left_the_caches(void **state)
 	sched_setaffinity(0, sizeof(before), &before);
 #endif
 }
+
+#define BAR_CALL_COUNT 3u
+
+/* push_calls -- a BAR's ways to make stores durable, each a load behind a fence. A file stands for the device: the instructions
+ * are the same. What each call loaded is told. */
+static int push_calls(int fd, volatile uint64_t *seen)
+{
+	struct farlog_contract contract = {.kind = FARLOG_REGION_BAR, .is_read_back = 1, .size_bytes = RING_LEN, .granularity = 64,
+		.flush_method = FARLOG_FLUSH_NONE};
+	struct region_span span = {LAYOUT_DATA_OFF, LAYOUT_LINE_LEN};
+	struct region *region;
+	int results[BAR_CALL_COUNT] = {0};
+
+	if (region_mem_make("bar", fd, NULL, &contract, &(struct region_ask){.access = REGION_WRITE}, &region, NULL) != FARLOG_OK)
+		return 1;
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+		return 77;
+	raise(SIGSTOP);
+	results[0] = region->ops->persist(region, &span, 1, 1);
+	seen[0] = region->fence_seen;
+	region->ops->seal(region);
+	seen[1] = region->fence_seen;
+	results[2] = region->ops->flush(region, span.off, span.len);
+	seen[2] = region->fence_seen;
+	raise(SIGSTOP);
+	return results[0] != FARLOG_OK || results[2] != FARLOG_OK;
+}
+
+/* raise_at_full_fences -- the fence word is raised whenever the child is about to execute mfence: a load that is made before it does not
+ * see that. False: it may not be traced here. */
+static bool raise_at_full_fences(pid_t pid, volatile uint64_t *word)
+{
+	static const uint8_t mfence[] = {0x0F, 0xAE, 0xF0};
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		return false;
+	for (unsigned i = 0; WIFSTOPPED(status) && i < STEP_COUNT_MAX; i++) {
+		struct user_regs_struct regs;
+		long code;
+
+		assert_int_equal(ptrace(PTRACE_GETREGS, pid, NULL, &regs), 0);
+		code = ptrace(PTRACE_PEEKTEXT, pid, (void *)regs.rip, NULL);
+		if (memcmp(&code, mfence, sizeof(mfence)) == 0)
+			(*word)++;
+		assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP)
+			return true;
+		assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+	}
+	fail_msg("the child did not come to its end");
+	return false;
+}
+
+/* sfence would not do: it holds back no load, and of a BAR that is mapped write-combining the stores would follow the load that is to
+ * push them. */
+static void bar_load__stands_behind_a_full_fence(void **state)
+{
+	static const char *const calls[BAR_CALL_COUNT] = {"persist", "seal", "flush"};
+	const char *uri = unit_tmpfs_uri("bar");
+	uint64_t *seen = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fd = open(unit_path(uri), O_RDWR | O_CREAT, 0600);
+	uint8_t *bar;
+	bool is_traced;
+	pid_t pid;
+
+	(void)state;
+	assert_true(fd >= 0 && ftruncate(fd, RING_LEN) == 0 && seen != MAP_FAILED);
+	bar = mmap(NULL, RING_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(bar != MAP_FAILED);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		_exit(push_calls(fd, seen));
+	is_traced = raise_at_full_fences(pid, (uint64_t *)(bar + LAYOUT_FENCE_OFF));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	for (unsigned i = 0; is_traced && i < BAR_CALL_COUNT; i++)
+		if (seen[i] != i + 1)
+			fail_msg("%s of a BAR: its load saw %lu; expected %u, as stored before the mfence of this call", calls[i], seen[i], i + 1);
+	munmap(bar, RING_LEN);
+	munmap(seen, 4096);
+	close(fd);
+	if (!is_traced) {
+		print_message("stores: skipped: this kernel or container permits no ptrace(2)\n");
+		skip();
+	}
+}
 #else
 static void acknowledged_lines__have_left_the_caches(void **state)
 {
@@ -357,10 +448,16 @@ static void acknowledged_lines__have_left_the_caches(void **state)
 	print_message("stores: skipped: this processor is no x86-64, whose instructions alone are known here\n");
 	skip();
 }
+
+static void bar_load__stands_behind_a_full_fence(void **state)
+{
+	acknowledged_lines__have_left_the_caches(state);
+}
 #endif
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(acknowledged_lines__have_left_the_caches),
+	cmocka_unit_test(bar_load__stands_behind_a_full_fence),
 };
 
 RUN_GROUP(stores, tests)
