@@ -104,7 +104,9 @@ uint64_t clock_monotonic_ns(void);
 #define CLOCK_NAP_NS 10000
 
 /* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Whoever has it may have
- * lost its core to us, and at a real-time priority gets it back only when we sleep. */
+ * lost its core to us, and at a real-time priority gets it back only when we sleep. No priority-inheriting futex: its word is the
+ * holder's thread id, to be kept right over fork and in each language's threads, and it takes a second locked instruction, to give
+ * the lock back, on each append; without it a thread of a priority between the two can keep the holder from its core. */
 void clock_pause(unsigned spins);
 
 /* clock_after_ns -- the monotonic time that is duration_ns from now; UINT64_MAX, never, where the sum does not fit. */

@@ -16,22 +16,6 @@
 
 #define MISS_COUNT 1024u /* fruitless polls between two looks at how long a persist has been on its way */
 
-static bool take_link(struct region_far *far)
-{
-	return __atomic_exchange_n(&far->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
-}
-
-static inline void hold_link(struct region_far *far)
-{
-	for (unsigned spins = 1; __builtin_expect(!take_link(far), 0); spins++)
-		clock_pause(spins);
-}
-
-static void give_link(struct region_far *far)
-{
-	atomic_store_release(&far->is_busy, 0);
-}
-
 /* break_off -- the caller's last act on a broken link. */
 static void break_off(struct region_far *far)
 {
@@ -96,7 +80,7 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 {
 	struct region_far *far = far_of(region);
 
-	hold_link(far);
+	far_take_link(far);
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
 	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && far->tag_asked != far->region.tag_lost &&
 		atomic_load_acquire(&far->state) == FAR_UP)
@@ -112,7 +96,7 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 		else if (!far->region.is_member)
 			look(far);
 	}
-	give_link(far);
+	far_give_link(far);
 	return FARLOG_OK;
 }
 
@@ -136,14 +120,14 @@ static int far_poll(struct region *region)
 	struct region_far *far = far_of(region);
 	bool is_lost = false;
 
-	if (take_link(far)) {
+	if (far_try_take_link(far)) {
 		turn(far);
 		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0)) {
 			is_lost = far->tag_asked == far->region.tag_lost;
 			if (!is_lost && ++far->miss_count % MISS_COUNT == 0)
 				break_off_if_silent(far);
 		}
-		give_link(far);
+		far_give_link(far);
 	}
 	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0))
 		return far->verdict;
@@ -169,13 +153,13 @@ static void far_wait(struct region *region, uint64_t timeout_ns)
 	uint64_t a_while_ns = timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS;
 	bool is_up = false;
 
-	if (take_link(far)) {
+	if (far_try_take_link(far)) {
 		is_up = atomic_load_acquire(&far->state) == FAR_UP; /* another thread may just have broken it off */
 		if (is_up && far->tag_asked != far->link->done.persist_tag) {
 			far->region.waits.count++;
 			far->region.waits.expired_count += wait_link(far, timeout_ns);
 		}
-		give_link(far);
+		far_give_link(far);
 	}
 	if (!is_up)
 		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);
@@ -192,14 +176,14 @@ static int await(struct region_far *far, bool (*is_done)(const struct region_far
 	while (!has_come) {
 		bool is_over;
 
-		hold_link(far);
+		far_take_link(far);
 		turn(far);
 		has_come = is_done(far, tag);
 		is_over = atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns ||
 			far_is_given_up(far->link);
 		if (!has_come && !is_over && far->link->ops->wait != NULL)
 			(void)wait_link(far, RETRY_FIRST_NS);
-		give_link(far);
+		far_give_link(far);
 		if (!has_come && is_over)
 			return FARLOG_IO;
 		cpu_relax();
@@ -226,12 +210,12 @@ static int away(const struct region_far *far)
 /* begin -- take the link for a cold call. False: it is not up. */
 static bool begin(struct region_far *far)
 {
-	hold_link(far);
+	far_take_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_BACK)
 		resume(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP)
 		return true;
-	give_link(far);
+	far_give_link(far);
 	return false;
 }
 
@@ -259,7 +243,7 @@ static int fetch_once(struct region_far *far, struct region_span span)
 	result = far->link->ops->read(far->link, span, ++far->read_tag);
 	if (result != FARLOG_OK)
 		break_off(far);
-	give_link(far);
+	far_give_link(far);
 	if (result != FARLOG_OK)
 		return FARLOG_IO;
 	result = await(far, is_read, far->read_tag);
@@ -304,7 +288,7 @@ static int ask_once(struct region_far *far, struct far_request *request, uint32_
 	result = far->link->ops->send(far->link, request);
 	if (result != FARLOG_OK)
 		break_off(far);
-	give_link(far);
+	far_give_link(far);
 	if (result == FARLOG_OK)
 		result = await(far, is_answered, request->tag);
 	if (result == FARLOG_OK)
@@ -328,12 +312,12 @@ static int far_cut(struct region *region)
 	struct region_far *far = far_of(region);
 	enum far_state state;
 
-	if (!take_link(far))
+	if (!far_try_take_link(far))
 		return FARLOG_NOT_YET;
 	state = atomic_load_acquire(&far->state);
 	if (state == FAR_UP)
 		break_off(far);
-	give_link(far);
+	far_give_link(far);
 	return state != FAR_UP && atomic_load_acquire(&far->is_torn) ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
@@ -342,11 +326,11 @@ static unsigned far_sleepers(struct region *region, int *fds, unsigned room)
 	struct region_far *far = far_of(region);
 	unsigned count = 0;
 
-	if (!take_link(far))
+	if (!far_try_take_link(far))
 		return 0;
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->sleepers != NULL)
 		count = far->link->ops->sleepers(far->link, fds, room);
-	give_link(far);
+	far_give_link(far);
 	return count;
 }
 
@@ -394,10 +378,10 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	struct region_far *far = far_of(region);
 
 	atomic_store_release((uint64_t *)(far->link->copy + off), value);
-	hold_link(far);
+	far_take_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->write(far->link, off, 8) != FARLOG_OK)
 		break_off(far);
-	give_link(far);
+	far_give_link(far);
 }
 
 static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
@@ -405,7 +389,7 @@ static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 	struct region_far *far = far_of(region);
 	bool is_up;
 
-	if (!take_link(far))
+	if (!far_try_take_link(far))
 		return false;
 	is_up = atomic_load_acquire(&far->state) == FAR_UP;
 	if (is_up) {
@@ -415,7 +399,7 @@ static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 			far->link->ops->write(far->link, LAYOUT_DURABLE_HINT_OFF, sizeof(durable_lsn)) != FARLOG_OK)
 			break_off(far);
 	}
-	give_link(far);
+	far_give_link(far);
 	return is_up;
 }
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "far/open.h"
 
 #define SPAN_COUNT_MAX 2
@@ -63,6 +64,23 @@ static inline struct region_far *far_of(struct region *region)
 
 /* far_close -- at any step of opening, too. */
 void far_close(struct region *region);
+
+/* far_try_take_link, far_take_link, far_give_link -- is_busy: nobody holds it longer than for a turn or a wait. */
+static inline bool far_try_take_link(struct region_far *far)
+{
+	return __atomic_exchange_n(&far->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void far_take_link(struct region_far *far)
+{
+	for (unsigned spins = 1; __builtin_expect(!far_try_take_link(far), 0); spins++)
+		clock_pause(spins);
+}
+
+static inline void far_give_link(struct region_far *far)
+{
+	atomic_store_release(&far->is_busy, 0);
+}
 
 /* far_wake_connector -- the connector looks at the state again. */
 void far_wake_connector(struct region_far *far);

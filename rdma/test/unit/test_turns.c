@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "far/region.h"
 #include "ring/layout.h"
 #include "ring/record.h"
 #include "members/members.h"
@@ -235,6 +236,7 @@ struct contest {
 	void (*take)(struct contest *contest);
 	void (*give)(struct contest *contest);
 	struct region_members *whole;
+	struct region_far *far;
 	uint64_t word;
 	uint64_t is_taken;
 	uint64_t is_asked;
@@ -249,6 +251,16 @@ static void take_members(struct contest *contest)
 static void give_members(struct contest *contest)
 {
 	members_give(contest->whole);
+}
+
+static void take_far(struct contest *contest)
+{
+	far_take_link(contest->far);
+}
+
+static void give_far(struct contest *contest)
+{
+	far_give_link(contest->far);
 }
 
 static void take_shared(struct contest *contest)
@@ -331,10 +343,13 @@ static void contend(struct contest *contest)
 static void turns__lock_asked_for_at_a_real_time_priority(void **state)
 {
 	static struct region_members whole;
+	static struct region_far link;
+	struct contest far = {.take = take_far, .give = give_far, .far = &link};
 	struct contest members = {.take = take_members, .give = give_members, .whole = &whole};
 	struct contest shared = {.take = take_shared, .give = give_shared};
 
 	(void)state;
+	contend(&far);
 	contend(&members);
 	contend(&shared);
 }
