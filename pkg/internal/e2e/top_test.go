@@ -22,17 +22,17 @@ func TestTop_OnATerminal(t *testing.T) {
 	cluster.CreateStream(streamName, "--size", "16MiB", "--level", "visible")
 	w := startWriter(t, newLedger(t, "T"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "8")
 	defer w.kill()
-	terminal := testenv.StartOnTerminal(t, 130, 24, "farlog", "top", "--control", cluster.ControlAddress, "--interval", "100ms", "--sort", "rate")
+	terminal := testenv.StartOnTerminal(t, 140, 24, "farlog", "top", "--control", cluster.ControlAddress, "--interval", "100ms", "--sort", "rate")
 	defer func() {
 		if t.Failed() {
 			t.Logf("%q", lastFrame(t, terminal, 0, 0))
 		}
 	}()
 	testenv.Until(t, "a picture shows the rate of the writer", func() (bool, error) {
-		frame := lastFrame(t, terminal, 130, 24)
+		frame := lastFrame(t, terminal, 140, 24)
 		return len(frame) > 3 && regexp.MustCompile(`^desk7/orders +OK +[0-9.]+k? .*visible.* 1/1`).MatchString(frame[2]), nil
 	})
-	if head := lastFrame(t, terminal, 130, 24)[1]; !regexp.MustCompile(`STREAM.*STATE.*REC/S.*P50.*P99.*P99\.9.*MAX.*LEVEL.*LAG.*RECORDS.*OLDEST.*FULL IN.*RINGS`).MatchString(head) {
+	if head := lastFrame(t, terminal, 140, 24)[1]; !regexp.MustCompile(`STREAM.*STATE.*REC/S.*P50.*P99.*P99\.9.*MAX.*STALLED.*LEVEL.*LAG.*RECORDS.*OLDEST.*FULL IN.*RINGS`).MatchString(head) {
 		t.Errorf("heads: %q", head)
 	}
 	terminal.Resize(60, 6)
