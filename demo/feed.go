@@ -44,8 +44,8 @@ type acknowledgement struct {
 	hash  uint64
 }
 
-// feed makes records, gives them to writers, and notes what they acknowledge. A record that a killed writer did not acknowledge is
-// given to the next one again: it may come to be stored twice, but it is acknowledged once.
+// feed makes records, gives them to writers, and notes what they acknowledge. A record that a killed writer did not
+// acknowledge is given to the next one again: it may come to be stored twice, but it is acknowledged once.
 type feed struct {
 	options   options
 	generator *fixlog.Generator
@@ -68,8 +68,11 @@ func newFeed(o options) (*feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &feed{options: o, generator: generator, seed: maphash.MakeSeed(), acknowledged: make([]acknowledgement, 0, o.records),
-		lives: map[string]*life{}}, nil
+	return &feed{
+		options: o, generator: generator, seed: maphash.MakeSeed(),
+		acknowledged: make([]acknowledgement, 0, o.records),
+		lives:        map[string]*life{},
+	}, nil
 }
 
 func (f *feed) acknowledgedCount() uint64 {
@@ -92,7 +95,8 @@ func (f *feed) run(ctx context.Context, s *site, in phase) error {
 		f.mu.Lock()
 		again := len(f.pending)
 		f.mu.Unlock()
-		say("writer was killed: a new one takes over; %d records in flight without an acknowledgement are fed again", again)
+		say("writer was killed: a new one takes over; %d records in flight without an acknowledgement are fed again",
+			again)
 	}
 }
 
@@ -121,10 +125,12 @@ func (f *feed) serve(ctx context.Context, s *site, source *source) (isKilled boo
 	case process.cmd.ProcessState.ExitCode() == -1: // by a signal
 		return true, nil
 	}
-	return false, fmt.Errorf("farlog append ended with %v (%v); what it said is in %s", process.err, sendErr, s.dir("writer.log"))
+	return false, fmt.Errorf("farlog append ended with %v (%v); what it said is in %s", process.err, sendErr,
+		s.dir("writer.log"))
 }
 
-// readAcknowledgements matches each line with the oldest record that has none: a writer acknowledges in the order of its input.
+// readAcknowledgements matches each line with the oldest record that has none: a writer acknowledges in the order of
+// its input.
 func (f *feed) readAcknowledgements(stdout io.Reader) error {
 	lines := bufio.NewReaderSize(stdout, 256<<10)
 	for {
@@ -146,7 +152,10 @@ func (f *feed) readAcknowledgements(stdout io.Reader) error {
 			f.mu.Unlock()
 			return fmt.Errorf("acknowledgement %q is for no record that was fed", line)
 		}
-		f.acknowledged = append(f.acknowledged, acknowledgement{uint32(epoch), lsn, maphash.Bytes(f.seed, f.pending[0])})
+		f.acknowledged = append(f.acknowledged, acknowledgement{
+			uint32(epoch), lsn,
+			maphash.Bytes(f.seed, f.pending[0]),
+		})
 		f.pending = f.pending[1:]
 		f.mu.Unlock()
 	}

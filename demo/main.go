@@ -1,6 +1,6 @@
-// Command demo shows farlog at work, and proves what it shows: real order messages go through `farlog append` into a ring, a
-// drain stores them, drain and writer are killed in mid-flow, and at the end every acknowledged record is looked
-// up in the store. `make demo` builds the programs and runs it. Linux only, as farlog is.
+// Command demo shows farlog at work, and proves what it shows: real order messages go through `farlog append` into a
+// ring, a drain stores them, drain and writer are killed in mid-flow, and at the end every acknowledged record is
+// looked up in the store. `make demo` builds the programs and runs it. Linux only, as farlog is.
 package main
 
 import (
@@ -40,11 +40,14 @@ type options struct {
 func main() {
 	var o options
 	flag.Uint64Var(&o.records, "records", 1_000_000, "records to append, at least")
-	flag.Float64Var(&o.burstSeconds, "burst-seconds", 20, "seconds at the burst shape of the published capture, before full speed")
-	flag.StringVar(&o.dataDir, "data-dir", "build/demo", "directory of ring, store and daemons; emptied at the start, kept at the end")
+	flag.Float64Var(&o.burstSeconds, "burst-seconds", 20,
+		"seconds at the burst shape of the published capture, before full speed")
+	flag.StringVar(&o.dataDir, "data-dir", "build/demo",
+		"directory of ring, store and daemons; emptied at the start, kept at the end")
 	flag.StringVar(&o.level, "level", "persistent", "durability level of acknowledgements: visible or persistent")
 	flag.StringVar(&o.binDir, "bin-dir", "bin", "directory of farlog and farlogd")
-	flag.StringVar(&o.recording, "recording", "testdata/fix/orders.fixlog.zst", "recording that the messages are made from")
+	flag.StringVar(&o.recording, "recording", "testdata/fix/orders.fixlog.zst",
+		"recording that the messages are made from")
 	flag.Uint64Var(&o.paceSeed, "pace-seed", 1, "seed of the burst shape")
 	flag.Parse()
 	o.burst = time.Duration(o.burstSeconds * float64(time.Second))
@@ -85,7 +88,8 @@ func clearDataDir(dir string) error {
 	}
 	marker := filepath.Join(dir, markerName)
 	if _, err := os.Stat(marker); err != nil && len(entries) > 0 {
-		return fmt.Errorf("--data-dir %s: it holds something else than an earlier demo; expected an empty or a new directory", dir)
+		return fmt.Errorf("--data-dir %s: it holds something else than an earlier demo; expected an empty or a new "+
+			"directory", dir)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -93,7 +97,8 @@ func clearDataDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(marker, []byte("made by the demo of farlog, which empties this directory when it starts\n"), 0o644)
+	return os.WriteFile(marker, []byte("made by the demo of farlog, which empties this directory when it starts\n"),
+		0o644)
 }
 
 func run(ctx context.Context, o options) error {
@@ -174,7 +179,8 @@ func conclude(ctx context.Context, o options, site *site, feed *feed, began time
 	say("  %s verify %s", farlogPath, storeDir)
 	say("  %s dump %s | less", farlogPath, storeDir)
 	say("  %s order %s --store %s --stream %s", farlogPath, feed.orderKey(), storeDir, streamName)
-	fmt.Printf("acknowledged=%d stored=%d missing=%d duplicated=%d torn=%d\n", result.acknowledged, result.stored, result.missing,
+	fmt.Printf("acknowledged=%d stored=%d missing=%d duplicated=%d torn=%d\n", result.acknowledged, result.stored,
+		result.missing,
 		result.duplicated, result.torn)
 	switch {
 	case verifyErr != nil:

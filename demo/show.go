@@ -60,8 +60,8 @@ func (s *show) enter(in phase, duration time.Duration) {
 	s.phase, s.began, s.duration, s.base = in, time.Now(), duration, s.feed.acknowledgedCount()
 }
 
-// run ticks until all is fed or ctx is done. A drain that it killed it starts again in any case. Its error is a drain that did not
-// come up.
+// run ticks until all is fed or ctx is done. A drain that it killed it starts again in any case. Its error is a drain
+// that did not come up.
 func (s *show) run(ctx context.Context, fed <-chan struct{}) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -107,7 +107,8 @@ func (s *show) strike(ctx context.Context) error {
 	if victim == nil || victim.hasEnded() {
 		return nil
 	}
-	say("SIGKILL to the %s (pid %d) after %s acknowledged records", part, victim.cmd.Process.Pid, grouped(s.feed.acknowledgedCount()))
+	say("SIGKILL to the %s (pid %d) after %s acknowledged records", part, victim.cmd.Process.Pid,
+		grouped(s.feed.acknowledgedCount()))
 	victim.kill()
 	if part == partWriter {
 		return nil // the feed starts another
@@ -141,7 +142,8 @@ func (s *show) draw() {
 	s.drawnAt = now
 	done := int(barWidth * count / max(s.records, 1))
 	line := fmt.Sprintf("[%s%s] %s of %s acknowledged  %s/s  lag %s", strings.Repeat("=", min(done, barWidth)),
-		strings.Repeat(" ", max(barWidth-done, 0)), grouped(count), grouped(s.records), grouped(uint64(s.rate)), s.lag())
+		strings.Repeat(" ", max(barWidth-done, 0)), grouped(count), grouped(s.records), grouped(uint64(s.rate)),
+		s.lag())
 	if isTerminal {
 		fmt.Print(clearLine + line)
 		return
@@ -167,8 +169,10 @@ func (s *show) latencies(when string) {
 	if err != nil || counters.LatencyCount() == 0 {
 		return
 	}
-	say("append latency %s, level %s on %s by %s: p50 %s  p99 %s  p99.9 %s  max %s (%s group commits)", when, s.site.options.level,
-		status.Contract.Kind, status.Contract.FlushMethod, counters.Quantile(0.5), counters.Quantile(0.99), counters.Quantile(0.999),
+	say("append latency %s, level %s on %s by %s: p50 %s  p99 %s  p99.9 %s  max %s (%s group commits)", when,
+		s.site.options.level,
+		status.Contract.Kind, status.Contract.FlushMethod, counters.Quantile(0.5), counters.Quantile(0.99),
+		counters.Quantile(0.999),
 		counters.Quantile(1), grouped(counters.LatencyCount()))
 }
 

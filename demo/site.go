@@ -28,7 +28,8 @@ type child struct {
 }
 
 func startChild(name string, cmd *exec.Cmd) (*child, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the demo alone, which then ends them in order
+	// Ctrl-C reaches the demo alone, which then ends them in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -100,7 +101,8 @@ func (s *site) dir(parts ...string) string {
 func (s *site) storeDir() string { return s.dir("store") }
 
 func (s *site) start(ctx context.Context) error {
-	ready, err := s.daemon(ctx, partControl, "dev", "--roles", "control,target", "--data-dir", s.dir("dev"), "--listen", "127.0.0.1:0")
+	ready, err := s.daemon(ctx, partControl, "dev", "--roles", "control,target", "--data-dir", s.dir("dev"), "--listen",
+		"127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,8 @@ func (s *site) start(ctx context.Context) error {
 	}
 	s.ringURI = ring.GetUri()
 	say("control plane and target at %s, drain beside them, ring %s", s.control, s.ringURI)
-	say("look from another terminal: %s status --watch --control %s", filepath.Join(s.options.binDir, "farlog"), s.control)
+	say("look from another terminal: %s status --watch --control %s", filepath.Join(s.options.binDir, "farlog"),
+		s.control)
 	for _, part := range []string{partControl, partDrain} {
 		say("metrics of %s: http://%s/metrics", part, s.metrics[part])
 	}
@@ -126,7 +129,8 @@ func (s *site) start(ctx context.Context) error {
 }
 
 func (s *site) startDrain(ctx context.Context) error {
-	_, err := s.daemon(ctx, partDrain, "drain", "--data-dir", s.dir("drain"), "--store-dir", s.storeDir(), "--control", s.control)
+	_, err := s.daemon(ctx, partDrain, "drain", "--data-dir", s.dir("drain"), "--store-dir", s.storeDir(), "--control",
+		s.control)
 	return err
 }
 
@@ -145,7 +149,8 @@ func (s *site) daemon(ctx context.Context, part string, args ...string) (readyFi
 		return readyFile{}, err
 	}
 	defer log.Close() // the child has its own
-	cmd := exec.Command(filepath.Join(s.options.binDir, "farlogd"), append(args, "--ready-file", path, "--metrics-listen", listen)...)
+	cmd := exec.Command(filepath.Join(s.options.binDir, "farlogd"),
+		append(args, "--ready-file", path, "--metrics-listen", listen)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	started, err := startChild(part, cmd)
 	if err != nil {
@@ -215,8 +220,8 @@ func (s *site) show(ctx context.Context, args ...string) error {
 	return cmd.Run()
 }
 
-// printStatus shows the streams as an operator sees them, once the target has reported the empty ring, which it does each second.
-// The exit code of status speaks of the writer, which has just ended.
+// printStatus shows the streams as an operator sees them, once the target has reported the empty ring, which it does
+// each second. The exit code of status speaks of the writer, which has just ended.
 func (s *site) printStatus(ctx context.Context) {
 	for range reportWaitSteps {
 		ring, err := s.ring(ctx)
@@ -250,7 +255,8 @@ func (s *site) ring(ctx context.Context) (*apiv1.RingState, error) {
 
 // writer starts farlog append and gives both ends of it.
 func (s *site) writer(window int) (c *child, stdin io.WriteCloser, stdout io.ReadCloser, err error) {
-	cmd := s.farlog(context.Background(), "append", "--stream", streamName, "--format", "length-prefixed", "--fix", "--ack", "text",
+	cmd := s.farlog(context.Background(), "append", "--stream", streamName, "--format", "length-prefixed", "--fix",
+		"--ack", "text",
 		"--window", fmt.Sprint(window))
 	log, err := os.OpenFile(s.dir("writer.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -1,17 +1,18 @@
-/* canon.h -- fewer states of the same behaviour. First what no step can tell apart any more is forgotten (each time it is said why);
- * then, of all states that differ only in which member and which writer is who, the least stands for them.
- * Built with -DPLAIN the model does without all of this; run.sh checks a part so. */
+/* canon.h -- fewer states of the same behaviour. First what no step can tell apart any more is forgotten (each time it
+ * is said why); then, of all states that differ only in which member and which writer is who, the least stands for
+ * them. Built with -DPLAIN the model does without all of this; run.sh checks a part so. */
 #include <string.h>
 
 #define MEMBERS 3
-#define RINGS CANON_RINGS /* with -DREPLACE one more than members: 0 is the one that is replaced, and the last one takes its place */
+/* with -DREPLACE one more than members: 0 is the one that is replaced, and the last one takes its place */
+#define RINGS CANON_RINGS
 #define LINK(w, m) now.link[(w) * RINGS + (m)]
 #define SENT(w, m) now.sent[(w) * RINGS + (m)]
 
 #ifdef CANON_REPLACE
 #define KNOWS(w) now.knows[w]
 #define MAY_FORGET(m) ((m) == 0) /* its fence, so that it can be fenced once more */
-#define ORDERS 2 /* the other two members are alike */
+#define ORDERS 2                 /* the other two members are alike */
 #else
 #define KNOWS(w) 0
 #define MAY_FORGET(m) 0
@@ -51,7 +52,8 @@ static int is_used(void)
 	return !now.swapped;
 }
 
-/* forget_replaced -- a ring that nobody asks for any more, and what was kept for the writer that was told of the other one. */
+/* forget_replaced -- a ring that nobody asks for any more, and what was kept for the writer that was told of the other
+ * one. */
 static void forget_replaced(void)
 {
 	int is_told = 0;
@@ -101,8 +103,8 @@ static int is_to_come(unsigned e)
 	return 0;
 }
 
-/* forget_past -- what was told and stored below the credit is the same, and only the epoch of the last one is ever looked at; an
- * epoch that nobody can open any more may have been used or not. */
+/* forget_past -- what was told and stored below the credit is the same, and only the epoch of the last one is ever
+ * looked at; an epoch that nobody can open any more may have been used or not. */
 static void forget_past(void)
 {
 	unsigned credit = credit_least();
@@ -115,8 +117,8 @@ static void forget_past(void)
 			now.used[e] = 0;
 }
 
-/* forget_slots -- records below the credit were released, and nobody looks for them there. When no power cut is left, it does not matter
- * what one would leave. */
+/* forget_slots -- records below the credit were released, and nobody looks for them there. When no power cut is left,
+ * it does not matter what one would leave. */
 static void forget_slots(void)
 {
 	unsigned credit = credit_least();
@@ -152,8 +154,8 @@ static void forget_writer(int w)
 #endif
 }
 
-/* forget_writers -- who can never begin, because too many members have been fenced by others. Of who has been fenced: what was on
- * its way, and where it stands on members that can bring it no acknowledgement any more. */
+/* forget_writers -- who can never begin, because too many members have been fenced by others. Of who has been fenced:
+ * what was on its way, and where it stands on members that can bring it no acknowledgement any more. */
 static void forget_writers(void)
 {
 	for (int w = 0; w < CANON_WRITERS; w++) {
@@ -180,7 +182,8 @@ static void forget_writers(void)
 				if (kth(possible) <= now.acked[w])
 					LINK(w, m) = SENT(w, m) = 0;
 			}
-		if ((now.phase[w] == 1 && fenced < CANON_FENCED_MIN) || (now.phase[w] == 2 && copied < CANON_K) || (now.phase[w] == 3 && live == 0))
+		if ((now.phase[w] == 1 && fenced < CANON_FENCED_MIN) || (now.phase[w] == 2 && copied < CANON_K) ||
+			(now.phase[w] == 3 && live == 0))
 			forget_writer(w);
 	}
 }
@@ -190,7 +193,8 @@ struct view {
 	unsigned char members[RINGS][2 * CANON_CAPACITY + 6];
 };
 
-static const unsigned char orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 2, 3}, {1, 2, 0, 3}, {2, 0, 1, 3}, {2, 1, 0, 3}};
+static const unsigned char orders[6][4] = {
+	{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 2, 3}, {1, 2, 0, 3}, {2, 0, 1, 3}, {2, 1, 0, 3}};
 
 static void look(struct view *view, const unsigned char *writers, const unsigned char *members)
 {
@@ -271,15 +275,18 @@ static int writer_key(int w)
 
 static int member_key(int m)
 {
-	return now.sealed[m] << 28 | now.fence[m] << 24 | now.head[m] << 16 | now.seen[m * CANON_CAPACITY] << 8 | now.seen[m * CANON_CAPACITY + 1];
+	return now.sealed[m] << 28 | now.fence[m] << 24 | now.head[m] << 16 | now.seen[m * CANON_CAPACITY] << 8 |
+		now.seen[m * CANON_CAPACITY + 1];
 }
 
 /* is_needless -- writers in this order are not the least, or the same as in another order. */
 static int is_needless(const unsigned char *order)
 {
 	for (int i = 0; i + 1 < CANON_WRITERS; i++)
-		if (order[i] >= CANON_WRITERS || order[i + 1] >= CANON_WRITERS || writer_key(order[i]) < writer_key(order[i + 1]) ||
-			(order[i] > order[i + 1] && (now.phase[order[i]] == 0 || now.phase[order[i]] == 4) && now.phase[order[i]] == now.phase[order[i + 1]]))
+		if (order[i] >= CANON_WRITERS || order[i + 1] >= CANON_WRITERS ||
+			writer_key(order[i]) < writer_key(order[i + 1]) ||
+			(order[i] > order[i + 1] && (now.phase[order[i]] == 0 || now.phase[order[i]] == 4) &&
+				now.phase[order[i]] == now.phase[order[i + 1]]))
 			return 1;
 	return 0;
 }
@@ -302,7 +309,8 @@ static void canon(void)
 		for (int m = 0; m < ORDERS; m++) {
 			const unsigned char *order = orders[m];
 
-			if ((ORDERS == 6 && member_key(order[0]) < member_key(order[1])) || member_key(order[1]) < member_key(order[2]))
+			if ((ORDERS == 6 && member_key(order[0]) < member_key(order[1])) ||
+				member_key(order[1]) < member_key(order[2]))
 				continue;
 			look(&view, orders[w], orders[m]);
 			if (is_first || memcmp(&view, &least, sizeof(view)) < 0)

@@ -26,7 +26,7 @@ go_tests() {
 	go test -v -timeout 10m "$@"
 }
 
-stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
+stage_tidy() { scripts/format.sh --check c go && go_tests -count=1 ./pkg/internal/tidy; }
 stage_vet() { go mod tidy -diff && go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain ./pkg/merge &&
 	echo "--- PASS: vet"; }
 stage_go() {

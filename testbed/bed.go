@@ -35,7 +35,8 @@ const (
 	bootsMax     = 3
 
 	guestsMost = 5 // of one scenario
-	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that where it has the processors for itself.
+	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that where it has the
+	// processors for itself.
 	hung = 15 * time.Minute
 	// lastMost is what QEMU takes to end when its guest has.
 	lastMost = 30 * time.Second
@@ -85,7 +86,10 @@ type machine struct {
 }
 
 // addresses of the guests that are on the wire.
-var addresses = map[string]string{"host": "10.7.0.1", "target": "10.7.0.2", "central": "10.7.0.3", "second": "10.7.0.4", "third": "10.7.0.5"}
+var addresses = map[string]string{
+	"host": "10.7.0.1", "target": "10.7.0.2", "central": "10.7.0.3", "second": "10.7.0.4",
+	"third": "10.7.0.5",
+}
 
 func newBed(dir, name string, image vm.Image, accel vm.Accel, seed uint64) (*bed, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -94,8 +98,11 @@ func newBed(dir, name string, image vm.Image, accel vm.Accel, seed uint64) (*bed
 	// Each scenario draws from a seed of its own: run alone, it draws as it did among the others.
 	own := fnv.New64a()
 	fmt.Fprint(own, name)
-	return &bed{dir: dir, name: name, began: time.Now(), image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed), rail: vm.NewWire(dir, seed),
-		guests: map[string]*vm.Guest{}, said: map[*vm.Guest]int{}, ports: map[string]*vm.Port{}}, nil
+	return &bed{
+		dir: dir, name: name, began: time.Now(), image: image, accel: accel,
+		random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed), rail: vm.NewWire(dir, seed),
+		guests: map[string]*vm.Guest{}, said: map[*vm.Guest]int{}, ports: map[string]*vm.Port{},
+	}, nil
 }
 
 // run ends all guests, whatever happens.
@@ -131,15 +138,17 @@ func (l *guestLost) Error() string {
 	return fmt.Sprintf("%s has ended by itself: %s", l.name, l.words)
 }
 
-// traps are what a kernel says before it falls over a breakpoint or a debug exception that nobody has set: QEMU's TCG on several threads now and then executes a
-// breakpoint with which the kernel patches its own code when it is gone, and no program of ours can have the kernel take one. Nor a double fault, which is one in the handling of another.
+// traps are what a kernel says before it falls over a breakpoint or a debug exception that nobody has set: QEMU's TCG
+// on several threads now and then executes a breakpoint with which the kernel patches its own code when it is gone, and
+// no program of ours can have the kernel take one. Nor a double fault, which is one in the handling of another.
 var traps = []string{"Oops: int3", "exc_debug_kernel", "PANIC: double fault"}
 
 func hasTrap(console string) bool {
 	return slices.ContainsFunc(traps, func(trap string) bool { return strings.Contains(console, trap) })
 }
 
-// guard ends the run when a guest is gone that was to stay: whoever waits for what it is to bring about would wait until the scenario is given up.
+// guard ends the run when a guest is gone that was to stay: whoever waits for what it is to bring about would wait
+// until the scenario is given up.
 func (b *bed) guard(g *vm.Guest) {
 	<-g.Ended() // at the latest when the bed ends
 	if !g.WasAsked() {
@@ -168,7 +177,8 @@ func (b *bed) lost() error {
 	return nil
 }
 
-// draw gives a number from 0 to below n. What is drawn by two goroutines at a time is drawn in the order in which they come.
+// draw gives a number from 0 to below n. What is drawn by two goroutines at a time is drawn in the order in which they
+// come.
 func (b *bed) draw(n int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +208,8 @@ func (b *bed) processorTime() time.Duration {
 
 // say tells how the scenario goes on, and what it has taken so far.
 func (b *bed) say(format string, args ...any) {
-	took := fmt.Sprintf("  %s at %.0f s, %.0f of a processor: ", b.name, time.Since(b.began).Seconds(), b.processorTime().Seconds())
+	took := fmt.Sprintf("  %s at %.0f s, %.0f of a processor: ", b.name, time.Since(b.began).Seconds(),
+		b.processorTime().Seconds())
 	say("%s", took+fmt.Sprintf(format, args...))
 }
 
@@ -208,8 +219,10 @@ func (b *bed) remove() {
 
 // boot starts a machine, or starts it again with the memory that it had.
 func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
-	o := vm.Options{Name: m.name, Image: b.image, Dir: b.dir, Accel: b.accel, CPUs: m.cpus, MemoryMiB: m.memoryMiB,
-		IsCounting: m.isCounting}
+	o := vm.Options{
+		Name: m.name, Image: b.image, Dir: b.dir, Accel: b.accel, CPUs: m.cpus, MemoryMiB: m.memoryMiB,
+		IsCounting: m.isCounting,
+	}
 	if m.hasNVDIMM {
 		o.NVDIMM = vm.Memory{Path: filepath.Join(b.dir, m.name+".nvdimm"), SizeBytes: nvdimmLen}
 	}
@@ -268,7 +281,8 @@ func (b *bed) namespace(machine string, number int) string {
 	return filepath.Join(b.dir, fmt.Sprintf("%s.namespace%d", machine, number))
 }
 
-// bootPatiently starts a machine again whose kernel fell over a trap of the emulator's before anything of ours ran in it. Any other end of a boot is a failure.
+// bootPatiently starts a machine again whose kernel fell over a trap of the emulator's before anything of ours ran in
+// it. Any other end of a boot is a failure.
 func (b *bed) bootPatiently(ctx context.Context, o vm.Options) (*vm.Guest, error) {
 	for attempt := 1; ; attempt++ {
 		before, _ := os.Stat(filepath.Join(b.dir, o.Name+".console")) // of boots before this one
@@ -387,7 +401,8 @@ func (b *bed) keep(to string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, n := range b.notes {
-		if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("%02d-%s", i, n.name)), []byte(n.text()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("%02d-%s", i, n.name)), []byte(n.text()),
+			0o644); err != nil {
 			return "", err
 		}
 	}

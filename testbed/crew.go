@@ -14,7 +14,8 @@ import (
 const (
 	controlPort  = 7070
 	daemonStream = "desk/orders"
-	// goOnLimit tells a writer that hangs from one on a busy machine; that an append keeps its deadline is looked at apart.
+	// goOnLimit tells a writer that hangs from one on a busy machine; that an append keeps its deadline is looked at
+	// apart.
 	goOnLimit = 5 * time.Minute
 
 	targetMetrics = "127.0.0.1:9465"
@@ -24,8 +25,8 @@ const (
 	openedByFlush = "flush rdma-flush, acknowledges persistent"
 )
 
-// crew is the daemons as they would be installed: a control plane, a target whose rings lie on devdax and are reached by verbs, and drains, each of
-// which has a store of its own. The writers are farlog append's.
+// crew is the daemons as they would be installed: a control plane, a target whose rings lie on devdax and are reached
+// by verbs, and drains, each of which has a store of its own. The writers are farlog append's.
 type crew struct {
 	bed     *bed
 	guests  map[string]*vm.Guest
@@ -43,7 +44,10 @@ type duty struct{ name, guest, command string }
 // newCrew tells the daemons' command lines, in the order in which they are started. drains are guests.
 func (b *bed) newCrew(guests map[string]*vm.Guest, controlOn string, drains ...string) *crew {
 	control := fmt.Sprintf("--control %s:%d", addresses[controlOn], controlPort)
-	c := &crew{bed: b, guests: guests, control: control, parts: map[string]*vm.Process{}, duties: []duty{controlDuty(controlOn), targetDuty("target", "target", addresses["target"], control)}}
+	c := &crew{
+		bed: b, guests: guests, control: control, parts: map[string]*vm.Process{},
+		duties: []duty{controlDuty(controlOn), targetDuty("target", "target", addresses["target"], control)},
+	}
 	for _, guest := range drains {
 		c.duties = append(c.duties, drainDuty(guest, control))
 	}
@@ -51,17 +55,20 @@ func (b *bed) newCrew(guests map[string]*vm.Guest, controlOn string, drains ...s
 }
 
 func controlDuty(guest string) duty {
-	return duty{"control", guest, fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name %s --metrics-listen off --audit-stream off",
+	return duty{"control", guest, fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name %s "+
+		"--metrics-listen off --audit-stream off",
 		addresses[guest], controlPort, guest)}
 }
 
 func targetDuty(name, guest, address, control string) duty {
-	return duty{name, guest, fmt.Sprintf("farlogd target %s --data-dir %s --host-name %s --metrics-listen %s --region %s --listen verbs://%s:%d", control,
+	return duty{name, guest, fmt.Sprintf("farlogd target %s --data-dir %s --host-name %s --metrics-listen %s "+
+		"--region %s --listen verbs://%s:%d", control,
 		targetDir, guest, targetMetrics, devdax, address, farPort)}
 }
 
 func drainDuty(guest, control string) duty {
-	return duty{"drain-" + guest, guest, fmt.Sprintf("farlogd drain %s --data-dir /var/drain --store-dir %s --host-name %s --metrics-listen off", control, storeDir, guest)}
+	return duty{"drain-" + guest, guest, fmt.Sprintf("farlogd drain %s --data-dir /var/drain --store-dir %s "+
+		"--host-name %s --metrics-listen off", control, storeDir, guest)}
 }
 
 // startAll prepares the target's memory and starts these daemons.
@@ -142,7 +149,8 @@ func (c *crew) stop(ctx context.Context, name string) error {
 func (c *crew) serve(ctx context.Context, stream, size string) error {
 	host := c.guests["host"]
 	// Once more where a control plane on a busy machine did not answer in time: it may have made the stream.
-	create := fmt.Sprintf("farlog stream show %[1]s %[3]s || farlog stream create %[1]s --size %[2]s --wait 180s %[3]s", stream, size, c.control)
+	create := fmt.Sprintf("farlog stream show %[1]s %[3]s || farlog stream create %[1]s --size %[2]s --wait 180s %[3]s",
+		stream, size, c.control)
 	if _, err := host.Run(ctx, "wait-for sh -c '"+create+"'"); err != nil {
 		return err
 	}
@@ -153,7 +161,8 @@ func (c *crew) serve(ctx context.Context, stream, size string) error {
 // startWriter starts a writer of a stream on the trading host. It opens the ring when it has a record.
 func (c *crew) startWriter(stream string, window int) (*vm.Process, error) {
 	p, err := c.bed.start(c.guests["host"], "append", fmt.Sprintf(
-		"exec farlog append %s --stream %s --takeover --transport verbs --format length-prefixed --ack text --window %d --acquire-timeout 180s",
+		"exec farlog append %s --stream %s --takeover --transport verbs --format length-prefixed --ack text --window "+
+			"%d --acquire-timeout 180s",
 		c.control, stream, window))
 	if err != nil {
 		return nil, err
@@ -177,7 +186,8 @@ func checkWriter(p *vm.Process) error {
 // Of others, further streams in that store, too.
 func (c *crew) drained(ctx context.Context, stream, guest string, l *ledger, others ...streamLedger) (proof, error) {
 	for _, one := range append(others, streamLedger{stream, l}) {
-		if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", one.stream, one.lastLSN, c.control)); err != nil {
+		if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", one.stream, one.lastLSN,
+			c.control)); err != nil {
 			return proof{}, fmt.Errorf("%w: %s", err, c.part("drain-"+guest).Stderr())
 		}
 	}

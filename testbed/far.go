@@ -124,10 +124,12 @@ func (b *bed) serveDevdax(ctx context.Context, g *vm.Guest, isNew bool, grants .
 	return t, nil
 }
 
-// writeFar starts a writer in a guest to ring "orders" of the target guest, and returns once it is open. options follow the URI: "?flush=...".
+// writeFar starts a writer in a guest to ring "orders" of the target guest, and returns once it is open. options follow
+// the URI: "?flush=...".
 func (b *bed) writeFar(ctx context.Context, g *vm.Guest, by grant, options, flags string) (*vm.Process, error) {
 	uri := fmt.Sprintf("verbs://%s:%d/orders%s", addresses["target"], farPort, options)
-	p, err := b.start(g, "write", fmt.Sprintf("exec far write -token %s -epoch %d %s '%s'", by.token, by.epoch, flags, uri))
+	p, err := b.start(g, "write", fmt.Sprintf("exec far write -token %s -epoch %d %s '%s'", by.token, by.epoch, flags,
+		uri))
 	if err != nil {
 		return nil, err
 	}

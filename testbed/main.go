@@ -1,6 +1,7 @@
-// Command testbed boots virtual machines with SoftRoCE, persistent memory and PCI memory, joins them by a wire, and runs farlog's own
-// programs in them through kills, cuts, loss and fencing: what cannot be proved in one process on one machine. `make testbed` makes
-// what it needs and runs it; README.md tells how to run one scenario and how to get a shell in a guest.
+// Command testbed boots virtual machines with SoftRoCE, persistent memory and PCI memory, joins them by a wire, and
+// runs farlog's own programs in them through kills, cuts, loss and fencing: what cannot be proved in one process on one
+// machine. `make testbed` makes what it needs and runs it; README.md tells how to run one scenario and how to get a
+// shell in a guest.
 package main
 
 import (
@@ -39,7 +40,8 @@ func main() {
 	flag.StringVar(&o.failed, "failed", "build/testbed/failed", "`folder` for the consoles and logs of what failed")
 	flag.StringVar(&o.accel, "accel", "", "tcg or kvm (default: kvm where a probe guest boots)")
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of everything random (default: a new one, printed)")
-	flag.IntVar(&o.room, "room", max(2*runtime.NumCPU(), guestsMost), "`guests` that may run at a time: scenarios run side by side as far as that goes")
+	flag.IntVar(&o.room, "room", max(2*runtime.NumCPU(), guestsMost),
+		"`guests` that may run at a time: scenarios run side by side as far as that goes")
 	flag.BoolVar(&o.isList, "list", false, "print the scenarios and end")
 	flag.BoolVar(&o.isShell, "shell", false, "boot a guest and give a shell in it")
 	flag.Parse()

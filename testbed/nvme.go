@@ -8,7 +8,8 @@ import (
 	"github.com/farlog/farlog/testbed/vm"
 )
 
-// What the guests of the NVMe scenarios are called. The subsystem has one namespace, the target's disk, and is reached over rdma and over tcp.
+// What the guests of the NVMe scenarios are called. The subsystem has one namespace, the target's disk, and is reached
+// over rdma and over tcp.
 const (
 	nvmeSubsystem = "nqn.2026-01.com.example:desk"
 	nvmeRing      = "nvme:" + nvmeSubsystem + "/1"
@@ -18,7 +19,8 @@ const (
 	nvmetFile     = "/var/lib/farlog/nvmet.yaml"
 )
 
-// The machines have a kernel whose NVMe target has reservations. A target's disk is the namespace; what it was told is kept in its NVDIMM, over its end.
+// The machines have a kernel whose NVMe target has reservations. A target's disk is the namespace; what it was told is
+// kept in its NVDIMM, over its end.
 var (
 	nvmeTarget  = machine{name: "target", cpus: 2, hasNVDIMM: true, hasDisk: true, isOnWire: true, isNewer: true}
 	nvmeHost    = machine{name: "host", cpus: 2, isOnWire: true, isNewer: true}
@@ -33,7 +35,8 @@ func nvmeHostID(guest string) string {
 	return fmt.Sprintf("f81d4fae-7dec-11d0-a765-%012x", strings.IndexByte("hcs", guest[0])+1)
 }
 
-// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is more lines of the subsystem, which end with further namespaces.
+// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is more lines of
+// the subsystem, which end with further namespaces.
 func nvmetDeclaration(extra string, hosts ...string) string {
 	var names []string
 	for _, host := range hosts {
@@ -50,18 +53,21 @@ func nvmetDeclaration(extra string, hosts ...string) string {
 `, nvmeSubsystem, strings.Join(names, ", "), nvmeDevice, extra, addresses["target"], nvmeRDMAPort, addresses["target"], nvmeTCPPort)
 }
 
-// serveNVMe sets up the target for these hosts, by what its operator would run. What it was told is in memory that outlives the guest.
+// serveNVMe sets up the target for these hosts, by what its operator would run. What it was told is in memory that
+// outlives the guest.
 func (b *bed) serveNVMe(ctx context.Context, target *vm.Guest, extra string, hosts ...string) error {
 	if _, err := target.Run(ctx, "nvmet-up"); err != nil {
 		return err
 	}
-	_, err := target.Run(ctx, fmt.Sprintf("cat >%s <<'END'\n%sEND\nfarlog target nvmet apply -f %s && sync", nvmetFile, nvmetDeclaration(extra, hosts...), nvmetFile))
+	_, err := target.Run(ctx, fmt.Sprintf("cat >%s <<'END'\n%sEND\nfarlog target nvmet apply -f %s && sync", nvmetFile,
+		nvmetDeclaration(extra, hosts...), nvmetFile))
 	return err
 }
 
 // giveKey brings a host its key from the target.
 func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest) error {
-	text, err := target.Run(ctx, fmt.Sprintf("farlog target nvmet key %s /run/host.key && cat /run/host.key && rm /run/host.key", nvmeHostNQN(host.Name)))
+	text, err := target.Run(ctx, fmt.Sprintf("farlog target nvmet key %s /run/host.key && cat /run/host.key && rm "+
+		"/run/host.key", nvmeHostNQN(host.Name)))
 	if err != nil {
 		return err
 	}
@@ -69,16 +75,19 @@ func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest) error {
 	return err
 }
 
-// connectNVMe connects a guest that has its key by farlog host connect, and returns the device. A connection that breaks takes its device along.
-// On a machine that is busy enough the target gives a connection up while its host still shows the key, which the host takes for a key that is refused: once more then.
+// connectNVMe connects a guest that has its key by farlog host connect, and returns the device. A connection that
+// breaks takes its device along. On a machine that is busy enough the target gives a connection up while its host still
+// shows the key, which the host takes for a key that is refused: once more then.
 func (b *bed) connectNVMe(ctx context.Context, host *vm.Guest, transport string) (device string, err error) {
-	text, err := host.Run(ctx, "wait-for "+nvmeConnectCommand(host.Name, transport, nvmeHostNQN(host.Name))+" && nvme-device "+nvmeSubsystem+" 1")
+	text, err := host.Run(ctx, "wait-for "+nvmeConnectCommand(host.Name, transport,
+		nvmeHostNQN(host.Name))+" && nvme-device "+nvmeSubsystem+" 1")
 	return strings.TrimSpace(text), err
 }
 
 func nvmeConnectCommand(guest, transport, hostNQN string) string {
 	port := map[string]int{"rdma": nvmeRDMAPort, "tcp": nvmeTCPPort}[transport]
-	return fmt.Sprintf("nvme-up %s %s %d %s %s %s", transport, addresses["target"], port, nvmeSubsystem, hostNQN, nvmeHostID(guest))
+	return fmt.Sprintf("nvme-up %s %s %d %s %s %s", transport, addresses["target"], port, nvmeSubsystem, hostNQN,
+		nvmeHostID(guest))
 }
 
 // disconnectNVMe ends a guest's connections.
@@ -93,7 +102,9 @@ func (b *bed) nvmeBed(ctx context.Context, hosts ...machine) (map[string]*vm.Gue
 }
 
 // nvmeBedOn is the same on a target of another kind, with more lines of its subsystem.
-func (b *bed) nvmeBedOn(ctx context.Context, target machine, extra string, hosts ...machine) (map[string]*vm.Guest, error) {
+func (b *bed) nvmeBedOn(ctx context.Context, target machine, extra string, hosts ...machine) (map[string]*vm.Guest,
+	error,
+) {
 	guests, err := b.bootAll(ctx, append([]machine{target}, hosts...)...)
 	if err != nil {
 		return nil, err

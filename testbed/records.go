@@ -64,18 +64,19 @@ type place struct {
 	lsn   uint64
 }
 
-// ledger is what writers said: of each place, which record they were told is there, or that none is. It is filled by one writer after
-// another; what they said may be proved meanwhile.
+// ledger is what writers said: of each place, which record they were told is there, or that none is. It is filled by
+// one writer after another; what they said may be proved meanwhile.
 type ledger struct {
 	records *records
 
 	mu      sync.Mutex
 	wanted  map[place]int
-	absent  map[place]bool  // said not to be there
-	next    int             // number of the first record that no writer acknowledged
-	lastLSN uint64          // of the last acknowledged record
-	unknown int             // outcomes that had to be resolved
-	slowest time.Duration   // of all calls of append, without what a processor of the writer's machine stood still meanwhile
+	absent  map[place]bool // said not to be there
+	next    int            // number of the first record that no writer acknowledged
+	lastLSN uint64         // of the last acknowledged record
+	unknown int            // outcomes that had to be resolved
+	// of all calls of append, without what a processor of the writer's machine stood still meanwhile
+	slowest time.Duration
 	took    []time.Duration // by each append that was acknowledged, where that was printed
 	copies  []string        // members that had it then, of the same appends
 	asides  []string        // what was said beside plain acknowledgements
@@ -92,8 +93,8 @@ const acknowledgedTookAt = 4 // in the line of an acknowledgement
 // errFenced: the writer said that it is fenced, and will append no more.
 var errFenced = errors.New("the writer is fenced")
 
-// hear takes one line of farlog append --ack text, or of far write: the outcome of the oldest record that has none. False: more is to
-// come about that record.
+// hear takes one line of farlog append --ack text, or of far write: the outcome of the oldest record that has none.
+// False: more is to come about that record.
 func (l *ledger) hear(line string) (isDone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +122,8 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 	}
 }
 
-// time takes the microseconds that an append took, and for how many of them a processor stood still, where they were printed.
+// time takes the microseconds that an append took, and for how many of them a processor stood still, where they were
+// printed.
 func (l *ledger) time(fields []string, at int) error {
 	if at >= len(fields) || strings.HasPrefix(fields[at], "#") { // the record's number in the input of farlog append
 		return nil
@@ -159,7 +161,8 @@ func (l *ledger) acknowledge(line string, fields []string) error {
 	if err != nil {
 		return err
 	}
-	// "stored" is more than was asked for: whose outcome was not known at first may have learned from the drain's credit that the record is in the store.
+	// "stored" is more than was asked for: whose outcome was not known at first may have learned from the drain's
+	// credit that the record is in the store.
 	if len(fields) < 4 || fields[3] != "persistent" && fields[3] != "stored" {
 		return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn and \"persistent\" or \"stored\"", line)
 	}
@@ -193,8 +196,9 @@ func (l *ledger) last() uint64 {
 	return l.lastLSN
 }
 
-// feed gives a writer records in batches of 1 to 64, each once the outcomes of the one before are known, until isEnough says so after
-// a batch, the writer is fenced or it ends. So what was acknowledged last is known, whenever the writer is killed.
+// feed gives a writer records in batches of 1 to 64, each once the outcomes of the one before are known, until isEnough
+// says so after a batch, the writer is fenced or it ends. So what was acknowledged last is known, whenever the writer
+// is killed.
 func (l *ledger) feed(ctx context.Context, b *bed, writer *vm.Process, isEnough func(acknowledged int) bool) error {
 	for l.next < len(l.records.payloads) {
 		count := min(1+b.draw(64), len(l.records.payloads)-l.next)
@@ -214,7 +218,8 @@ func (l *ledger) feed(ctx context.Context, b *bed, writer *vm.Process, isEnough 
 // calmPause is what lies between two batches while something else is waited for.
 const calmPause = 150 * time.Millisecond
 
-// calmly does something that no record is waited for, such as a boot: who feeds goes on, with pauses, since on a machine that emulates processors an append takes what the boot would.
+// calmly does something that no record is waited for, such as a boot: who feeds goes on, with pauses, since on a
+// machine that emulates processors an append takes what the boot would.
 func (l *ledger) calmly(do func() error) error {
 	l.isCalm.Store(true)
 	defer l.isCalm.Store(false)
@@ -256,8 +261,8 @@ func (p proof) String() string {
 	return fmt.Sprintf("%d acknowledged, all found, %d more that were not acknowledged", p.acknowledged, p.others)
 }
 
-// prove looks up every acknowledged record among those that next gives, until io.EOF. Each must be there once, with its bytes; none may
-// be there that was never fed, or that a writer said is not there.
+// prove looks up every acknowledged record among those that next gives, until io.EOF. Each must be there once, with its
+// bytes; none may be there that was never fed, or that a writer said is not there.
 func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,7 +290,8 @@ func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
 		case !isFed:
 			return result, fmt.Errorf("the record at lsn %d of epoch %d was never fed", at.lsn, at.epoch)
 		case isWanted && wanted != number:
-			return result, fmt.Errorf("at lsn %d of epoch %d is record %d, and record %d was acknowledged", at.lsn, at.epoch, number, wanted)
+			return result, fmt.Errorf("at lsn %d of epoch %d is record %d, and record %d was acknowledged", at.lsn,
+				at.epoch, number, wanted)
 		case isWanted:
 			result.found++
 		default:
@@ -295,14 +301,16 @@ func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
 	}
 	for at, number := range l.wanted {
 		if !seen[at] {
-			return result, fmt.Errorf("LOST: record %d was acknowledged at lsn %d of epoch %d and is not there (%d of %d are)", number, at.lsn,
+			return result, fmt.Errorf("LOST: record %d was acknowledged at lsn %d of epoch %d and is not there (%d "+
+				"of %d are)", number, at.lsn,
 				at.epoch, result.found, result.acknowledged)
 		}
 	}
 	return result, nil
 }
 
-// devdaxOffset is where a namespace's data begin in the memory of the NVDIMM: behind its information block, at the alignment.
+// devdaxOffset is where a namespace's data begin in the memory of the NVDIMM: behind its information block, at the
+// alignment.
 const devdaxOffset = 2 << 20
 
 // proveMemory looks for the records in an NVDIMM's backing file: what the media has.

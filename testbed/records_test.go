@@ -69,7 +69,12 @@ func TestProve_TakesAWriterAtItsWord(t *testing.T) {
 	for _, c := range []struct {
 		line   string
 		isDone bool
-	}{{"unknown 1 192 2000", false}, {"resolved 1 3 192 persistent", true}, {"unknown 1 256 3000000", false}, {"absent 1 256", true}} {
+	}{
+		{"unknown 1 192 2000", false},
+		{"resolved 1 3 192 persistent", true},
+		{"unknown 1 256 3000000", false},
+		{"absent 1 256", true},
+	} {
 		if isDone, err := l.hear(c.line); err != nil || isDone != c.isDone {
 			t.Errorf("%q: %v, %v", c.line, isDone, err)
 		}
@@ -83,7 +88,8 @@ func TestProve_TakesAWriterAtItsWord(t *testing.T) {
 	if _, err := l.prove(given("0 a", "64 b", "128 c", "192 d")); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.prove(given("0 a", "64 b", "128 c", "192 d", "256 e")); err == nil || !strings.Contains(err.Error(), "said not to be") {
+	if _, err := l.prove(given("0 a", "64 b", "128 c", "192 d", "256 e")); err == nil ||
+		!strings.Contains(err.Error(), "said not to be") {
 		t.Errorf("a record that was said to be absent is there: %v", err)
 	}
 }
@@ -95,10 +101,16 @@ func TestJudgeFenced(t *testing.T) {
 		lines      []string
 	}{
 		{"fenced at once", "", []string{"fenced 1 20000"}},
-		{"unknown first", "", []string{"unknown 1 64 2000100", "absent 1 64", "unknown 1 128 2000100", "resolved 1 2 128 persistent", "fenced 1 30"}},
+		{"unknown first", "", []string{
+			"unknown 1 64 2000100", "absent 1 64", "unknown 1 128 2000100",
+			"resolved 1 2 128 persistent", "fenced 1 30",
+		}},
 		{"never", "nothing but", nil},
 		{"fenced too late", "of a deadline", []string{"fenced 1 2000001"}},
-		{"fenced too late behind an unknown one", "of a deadline", []string{"unknown 1 64 2000100", "absent 1 64", "fenced 1 2000001"}},
+		{
+			"fenced too late behind an unknown one", "of a deadline",
+			[]string{"unknown 1 64 2000100", "absent 1 64", "fenced 1 2000001"},
+		},
 		{"unknown too late", "more than its deadline", []string{"unknown 1 64 3000001", "absent 1 64", "fenced 1 30"}},
 		{"unknown for ever", "each unknown record", []string{"unknown 1 64 2000100", "fenced 1 30"}},
 		{"not fenced", "its last word", []string{"unknown 1 64 2000100", "absent 1 64"}},
@@ -115,7 +127,10 @@ func TestJudgeFenced(t *testing.T) {
 }
 
 func TestHear_RefusesWhatIsNoOutcome(t *testing.T) {
-	for _, line := range []string{"", "1 0", "1 0 192 visible", "1 0 x persistent", "1 9 64 persistent", "absent 1", "unknown 1 2 x"} {
+	for _, line := range []string{
+		"", "1 0", "1 0 192 visible", "1 0 x persistent", "1 9 64 persistent", "absent 1",
+		"unknown 1 2 x",
+	} {
 		if _, err := newTestLedger(t).hear(line); err == nil {
 			t.Errorf("%q was taken", line)
 		}
@@ -126,7 +141,8 @@ func TestScenarios_NamesAreTold(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range scenarios {
 		if s.name == "" || s.what == "" || s.guests == 0 || s.guests > guestsMost || s.run == nil || seen[s.name] {
-			t.Errorf("scenario %+v: expected a name of its own, what it proves, how many guests it has and a function", s)
+			t.Errorf("scenario %+v: expected a name of its own, what it proves, how many guests it has and a function",
+				s)
 		}
 		seen[s.name] = true
 	}

@@ -14,7 +14,8 @@ import (
 
 const benchResult = "build/testbed-bench.json"
 
-// benchTries: when the guest's kernel schedules what is not quite the same each time, and an average shows it. What is slower is so every time.
+// benchTries: when the guest's kernel schedules what is not quite the same each time, and an average shows it. What is
+// slower is so every time.
 const benchTries = 5
 
 // benchLimits are ratios of ours to the bare program that may not be passed. The others are only told.
@@ -30,19 +31,27 @@ var benchLimits = map[string]float64{
 
 // benchCounts are what an append posts.
 var benchCounts = map[string]float64{
-	"verbs.append.256.rdma-flush.requests": 2, "verbs.append.256.rdma-flush.doorbells": 1, "verbs.append.256.rdma-flush.completions": 1,
-	"verbs.append.256.rdma-read.requests": 2, "verbs.append.256.rdma-read.doorbells": 1, "verbs.append.256.rdma-read.completions": 1,
+	"verbs.append.256.rdma-flush.requests": 2, "verbs.append.256.rdma-flush.doorbells": 1,
+	"verbs.append.256.rdma-flush.completions": 1,
+	"verbs.append.256.rdma-read.requests":     2, "verbs.append.256.rdma-read.doorbells": 1,
+	"verbs.append.256.rdma-read.completions": 1,
 }
 
-// benchMost are counts that may not be passed. Instructions of ours in an append, on a processor without AVX-512, TCG's: more than that is a change to look at.
-// READs of a drain per MB of a backlog, in batches of 1 MiB: with a look at the header for each batch there would be two.
+// benchMost are counts that may not be passed. Instructions of ours in an append, on a processor without AVX-512,
+// TCG's: more than that is a change to look at. READs of a drain per MB of a backlog, in batches of 1 MiB: with a look
+// at the header for each batch there would be two.
 var benchMost = map[string]float64{"verbs.append.256.rdma-flush.instructions": 599, "verbs.drain.reads": 1.5}
 
-// benchModes are measured one after the other, each by a run of its own, and again by itself when a figure of it is above its mark.
-var benchModes = []string{"bench_verbs_counts %s", "bench_verbs %s single", "bench_verbs %s queue", "bench_verbs %s persistent /dev/dax0.0", "bench_verbs %s drain",
-	"bench_verbs %s instructions"}
+// benchModes are measured one after the other, each by a run of its own, and again by itself when a figure of it is
+// above its mark.
+var benchModes = []string{
+	"bench_verbs_counts %s", "bench_verbs %s single", "bench_verbs %s queue",
+	"bench_verbs %s persistent /dev/dax0.0", "bench_verbs %s drain",
+	"bench_verbs %s instructions",
+}
 
-// verbsBench compares an append over verbs: with a bare program that posts the same work requests, by a clock that counts instructions.
+// verbsBench compares an append over verbs: with a bare program that posts the same work requests, by a clock that
+// counts instructions.
 func verbsBench(ctx context.Context, b *bed) (string, error) {
 	const address = "10.7.0.1"
 	guest, err := b.boot(ctx, machine{name: "counting", isCounting: true, hasNVDIMM: true})
@@ -52,7 +61,8 @@ func verbsBench(ctx context.Context, b *bed) (string, error) {
 	if _, err := guest.Run(ctx, fmt.Sprintf("rxe-alone %s/24 %d && dax-up", address, mtu)); err != nil {
 		return "", err
 	}
-	environment := fmt.Sprintf("ulimit -l unlimited; export FARLOG_BENCH_MACHINE='QEMU TCG -icount, one processor, SoftRoCE' FARLOG_BENCH_DATE=%s; ",
+	environment := fmt.Sprintf("ulimit -l unlimited; export FARLOG_BENCH_MACHINE='QEMU TCG -icount, one processor, "+
+		"SoftRoCE' FARLOG_BENCH_DATE=%s; ",
 		time.Now().UTC().Format(time.DateOnly))
 	var seen []string
 	var output strings.Builder
@@ -135,7 +145,8 @@ func (j *judgement) judge(c *benchCase) {
 		j.count++
 		j.seen = append(j.seen, fmt.Sprintf("%s %.3f", c.Name, c.Ratio))
 		if c.Ratio > limit {
-			j.failed = append(j.failed, fmt.Sprintf("%s: %.0f ns against %.0f, ratio %.3f; at most %.2f is wanted", c.Name, c.Ours, c.Floor, c.Ratio, limit))
+			j.failed = append(j.failed, fmt.Sprintf("%s: %.0f ns against %.0f, ratio %.3f; at most %.2f is wanted",
+				c.Name, c.Ours, c.Floor, c.Ratio, limit))
 		}
 	}
 	if count, is := benchCounts[c.Name]; is {

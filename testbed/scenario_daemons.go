@@ -26,15 +26,17 @@ const (
 	exitKilled        = 128 + 9
 )
 
-// clockJumps are made between kills, one behind each quarter of them: the trading host's clock and that of the control plane go an hour ahead, and come back.
+// clockJumps are made between kills, one behind each quarter of them: the trading host's clock and that of the control
+// plane go an hour ahead, and come back.
 var clockJumps = []struct {
 	guest string
 	by    time.Duration
 }{{"host", time.Hour}, {"central", time.Hour}, {"host", -time.Hour}, {"central", -time.Hour}}
 
-// daemonsKilled kills the target's daemon, the drain, the writer and the control plane at random, and starts them again. The writer is on the trading
-// host, the ring on the target's NVDIMM, drain and control plane on the central host; all that lies between them is SoftRoCE and the
-// control plane's connections. The clocks of trading host and control plane jump meanwhile. At the end every acknowledged record is in the store.
+// daemonsKilled kills the target's daemon, the drain, the writer and the control plane at random, and starts them
+// again. The writer is on the trading host, the ring on the target's NVDIMM, drain and control plane on the central
+// host; all that lies between them is SoftRoCE and the control plane's connections. The clocks of trading host and
+// control plane jump meanwhile. At the end every acknowledged record is in the store.
 func daemonsKilled(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.bootAll(ctx, targetMachine, hostMachine, centralMachine)
 	if err != nil {
@@ -73,7 +75,8 @@ func daemonsKilled(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("kills %v and %d jumps of clocks by an hour, %d writers: %s; %s", kills, len(clockJumps), c.writers, proved, wire), nil
+	return fmt.Sprintf("kills %v and %d jumps of clocks by an hour, %d writers: %s; %s", kills, len(clockJumps),
+		c.writers, proved, wire), nil
 }
 
 // killAll kills in an order that is drawn, most of them after some records, some at once after the one before.
@@ -111,7 +114,8 @@ func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (ma
 
 // jump sets a guest's clock; whoever measures time there has to do without it.
 func (c *crew) jump(ctx context.Context, guest string, by time.Duration) error {
-	text, err := c.guests[guest].Run(ctx, fmt.Sprintf("from=$(date +%%s); date -s @$((from + %d)) >/dev/null && echo $(($(date +%%s) - from))", int(by.Seconds())))
+	text, err := c.guests[guest].Run(ctx, fmt.Sprintf("from=$(date +%%s); date -s @$((from + %d)) >/dev/null && echo "+
+		"$(($(date +%%s) - from))", int(by.Seconds())))
 	if err != nil {
 		return err
 	}
@@ -135,8 +139,8 @@ func (c *crew) pileUp(ctx context.Context, l *ledger, writing <-chan error) erro
 	return drain.Signal(syscall.SIGCONT)
 }
 
-// killOne kills a part and starts it again; a writer is followed by the next one without this. A writer may have just ended because of a kill before:
-// then the next one is meant. A daemon that ended by itself is a failure.
+// killOne kills a part and starts it again; a writer is followed by the next one without this. A writer may have just
+// ended because of a kill before: then the next one is meant. A daemon that ended by itself is a failure.
 func (c *crew) killOne(ctx context.Context, name string, writing <-chan error) error {
 	isKilled, err := c.kill(ctx, name)
 	for err == nil && !isKilled && name == "writer" {
@@ -174,7 +178,8 @@ func (b *bed) drawKills() []string {
 	return order
 }
 
-// crossed proves by the wire that the writer flushed by native FLUSH and that the drain came by RDMA READ, and tells how often.
+// crossed proves by the wire that the writer flushed by native FLUSH and that the drain came by RDMA READ, and tells
+// how often.
 func (b *bed) crossed() (string, error) {
 	host, err := b.rdma("host")
 	if err != nil {
@@ -185,13 +190,15 @@ func (b *bed) crossed() (string, error) {
 		return "", err
 	}
 	if host.Writes == 0 || host.Flushes == 0 || central.Reads == 0 {
-		return "", fmt.Errorf("on the wire: the writer %+v, the drain %+v; want WRITEs and FLUSHes of the one, READs of the other", host, central)
+		return "", fmt.Errorf("on the wire: the writer %+v, the drain %+v; want WRITEs and FLUSHes of the one, READs "+
+			"of the other", host, central)
 	}
-	return fmt.Sprintf("on the wire %d WRITEs and %d FLUSHes of the writer, %d READs of the drain", host.Writes, host.Flushes, central.Reads), nil
+	return fmt.Sprintf("on the wire %d WRITEs and %d FLUSHes of the writer, %d READs of the drain", host.Writes,
+		host.Flushes, central.Reads), nil
 }
 
-// isMeant tells an end that a writer may have: killed here, or without the control plane when it asked for its grant. One that has opened its ring
-// goes on through whatever else is killed.
+// isMeant tells an end that a writer may have: killed here, or without the control plane when it asked for its grant.
+// One that has opened its ring goes on through whatever else is killed.
 func isMeant(end error, said string) error {
 	var exit *vm.ExitError
 	isKilled := errors.As(end, &exit) && exit.Code == exitKilled
@@ -201,7 +208,8 @@ func isMeant(end error, said string) error {
 	return fmt.Errorf("a writer ended by itself: %w", end)
 }
 
-// writeOn starts one writer after another, and feeds each until it ends. A record that no writer acknowledged goes to the next one.
+// writeOn starts one writer after another, and feeds each until it ends. A record that no writer acknowledged goes to
+// the next one.
 func (c *crew) writeOn(ctx context.Context, l *ledger, stop <-chan struct{}) error {
 	for idle := 0; idle < idleWritersMax; idle++ {
 		before := l.acknowledged()
@@ -230,5 +238,6 @@ func (c *crew) writeOn(ctx context.Context, l *ledger, stop <-chan struct{}) err
 			return err
 		}
 	}
-	return fmt.Errorf("%d writers in a row ended without an acknowledgement: %s", idleWritersMax, c.part("writer").Stderr())
+	return fmt.Errorf("%d writers in a row ended without an acknowledgement: %s", idleWritersMax,
+		c.part("writer").Stderr())
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/farlog/farlog/testbed/vm"
 )
 
-// doctored is a host that is everything at once: trading host, target and drain host, with SoftRoCE, an NVDIMM and an NVMe device of QEMU's. Its namespaces 1 and 2 are rings,
-// 3 has a file system for what its daemons have.
+// doctored is a host that is everything at once: trading host, target and drain host, with SoftRoCE, an NVDIMM and an
+// NVMe device of QEMU's. Its namespaces 1 and 2 are rings, 3 has a file system for what its daemons have.
 var doctored = machine{name: "host", cpus: 2, hasNVDIMM: true, namespaces: 3, isOnWire: true}
 
 const (
@@ -21,8 +21,9 @@ const (
 	doctorAsks  = "farlog doctor --output json --control 10.7.0.1:7070 --dir " + doctorStore
 )
 
-// doctorLooks proves, on a host with an NVMe device: rings in its namespaces have all that was acknowledged when the machine was killed; its wear is told as it tells it; farlog doctor
-// is right about the host as it is, and finds each thing that is then made bad, with its cure, and nothing else.
+// doctorLooks proves, on a host with an NVMe device: rings in its namespaces have all that was acknowledged when the
+// machine was killed; its wear is told as it tells it; farlog doctor is right about the host as it is, and finds each
+// thing that is then made bad, with its cure, and nothing else.
 func doctorLooks(ctx context.Context, b *bed) (string, error) {
 	d := &patient{bed: b}
 	rings, err := d.killed(ctx)
@@ -71,7 +72,8 @@ func (e expectation) is(f finding) bool {
 	return hasState && strings.Contains(f.Reason, e.reason) && strings.Contains(f.Cure, e.cure)
 }
 
-// look runs farlog doctor, and compares what it finds: each expectation holds, and whatever is not expected is ok. Its exit code is 1 when something fails, and 0 otherwise.
+// look runs farlog doctor, and compares what it finds: each expectation holds, and whatever is not expected is ok. Its
+// exit code is 1 when something fails, and 0 otherwise.
 func (d *patient) look(ctx context.Context, command string, expected ...expectation) error {
 	text, err := d.host.Run(ctx, "("+command+"); echo $?")
 	if err != nil {
@@ -109,7 +111,8 @@ func (d *patient) look(ctx context.Context, command string, expected ...expectat
 	return nil
 }
 
-// always is what no guest can be rid of, and what its kernel decides. How long a device takes is a matter of the machine below.
+// always is what no guest can be rid of, and what its kernel decides. How long a device takes is a matter of the
+// machine below.
 func (d *patient) always(ctx context.Context) ([]expectation, error) {
 	text, err := d.host.Run(ctx, "cat /sys/devices/system/clocksource/clocksource0/current_clocksource")
 	if err != nil {
@@ -131,7 +134,8 @@ func (d *patient) always(ctx context.Context) ([]expectation, error) {
 	}
 	for n := range doctored.namespaces {
 		name := fmt.Sprintf("nvme nvme0n%d", n+1)
-		all = append(all, expectation{name, "ok", "QEMU NVMe Ctrl, pcie, LBA 512", ""}, expectation{name + " cache", "ok", "volatile; it takes writes past it (FUA)", ""},
+		all = append(all, expectation{name, "ok", "QEMU NVMe Ctrl, pcie, LBA 512", ""},
+			expectation{name + " cache", "ok", "volatile; it takes writes past it (FUA)", ""},
 			expectation{name + " times", "", "the median of 21 reads of 4 KiB is", ""})
 	}
 	return all, nil
@@ -152,7 +156,8 @@ func (d *patient) mtu(ctx context.Context) (string, error) {
 	return "RoCE " + strings.TrimSpace(text), err
 }
 
-// asItIs: with a control plane and its etcd, as root, all that can be well is well. Once as whoever has every certificate, once as a target that has its own alone.
+// asItIs: with a control plane and its etcd, as root, all that can be well is well. Once as whoever has every
+// certificate, once as a target that has its own alone.
 func (d *patient) asItIs(ctx context.Context) error {
 	err := d.startControl(ctx)
 	if err != nil {
@@ -180,13 +185,15 @@ func (d *patient) asItIs(ctx context.Context) error {
 	if err := d.lookAgain(ctx, doctorAsks, expected...); err != nil {
 		return err
 	}
-	if _, err := d.host.Run(ctx, "mkdir /run/alone && cp -p /mnt/tls/ca.crt /mnt/tls/crl.pem /mnt/tls/target.* /run/alone"); err != nil {
+	if _, err := d.host.Run(ctx,
+		"mkdir /run/alone && cp -p /mnt/tls/ca.crt /mnt/tls/crl.pem /mnt/tls/target.* /run/alone"); err != nil {
 		return err
 	}
 	return d.lookAgain(ctx, doctorAsks+" --tls-dir /run/alone", expected...)
 }
 
-// lookAgain looks until it is as expected: a control plane on a busy machine does not always answer in time, and is then told to be away.
+// lookAgain looks until it is as expected: a control plane on a busy machine does not always answer in time, and is
+// then told to be away.
 func (d *patient) lookAgain(ctx context.Context, command string, expected ...expectation) (err error) {
 	for range looksMost {
 		if err = d.look(ctx, command, expected...); err == nil || ctx.Err() != nil {
@@ -198,23 +205,30 @@ func (d *patient) lookAgain(ctx context.Context, command string, expected ...exp
 
 func (d *patient) startControl(ctx context.Context) (err error) {
 	const ready = "/run/control.ready"
-	text, err := d.host.Run(ctx, fmt.Sprintf("device=$(basename $(dirname $(grep -lx 3 /sys/block/nvme0n*/nsid))) && mkfs.ext4 -q -F /dev/$device && "+
-		"mkdir -p %[1]s && mount /dev/$device %[1]s && dd if=/dev/zero of=%[1]s/fill bs=1M count=4 oflag=direct 2>/dev/null && echo $device", doctorStore))
+	text, err := d.host.Run(ctx, fmt.Sprintf("device=$(basename $(dirname $(grep -lx 3 /sys/block/nvme0n*/nsid))) && "+
+		"mkfs.ext4 -q -F /dev/$device && "+
+		"mkdir -p %[1]s && mount /dev/$device %[1]s && dd if=/dev/zero of=%[1]s/fill bs=1M count=4 oflag=direct "+
+		"2>/dev/null && echo $device", doctorStore))
 	if err != nil {
 		return err
 	}
 	d.disk = strings.TrimSpace(text)
-	if d.control, err = d.bed.start(d.host, "control", "exec "+controlDuty("host").command+" --ready-file "+ready); err != nil {
+	if d.control, err = d.bed.start(d.host, "control",
+		"exec "+controlDuty("host").command+" --ready-file "+ready); err != nil {
 		return err
 	}
 	_, err = d.host.Run(ctx, "wait-for test -s "+ready)
 	return err
 }
 
-// madeBad: each thing that a command can make bad here is found, without the right to lock memory without bound. The device gives a warning by now.
+// madeBad: each thing that a command can make bad here is found, without the right to lock memory without bound. The
+// device gives a warning by now.
 func (d *patient) madeBad(ctx context.Context) error {
-	_, err := d.host.Run(ctx, `ip link set eth0 mtu 1500 && echo never >/sys/kernel/mm/transparent_hugepage/enabled && echo 2 >/proc/sys/kernel/io_uring_disabled &&
-		farlog ca init /run/old --validity 1s && sleep 1`)
+	_, err := d.host.Run(
+		ctx,
+		`ip link set eth0 mtu 1500 && echo never >/sys/kernel/mm/transparent_hugepage/enabled && echo 2 >/proc/sys/kernel/io_uring_disabled &&
+		farlog ca init /run/old --validity 1s && sleep 1`,
+	)
 	if err != nil {
 		return err
 	}
@@ -228,7 +242,10 @@ func (d *patient) madeBad(ctx context.Context) error {
 	}
 	expected = slices.Concat(expected, d.ofStore(), []expectation{
 		{"rdma rxe0/1 gid", "ok", "RoCE v2, 10.7.0.1, index 1", ""},
-		{"rdma rxe0/1 mtu", "warn", "has MTU 1500, so that " + strings.Replace(mtu, "RoCE ", "RoCE has ", 1), "ip link set eth0 mtu 4200"},
+		{
+			"rdma rxe0/1 mtu", "warn", "has MTU 1500, so that " + strings.Replace(mtu, "RoCE ", "RoCE has ", 1),
+			"ip link set eth0 mtu 4200",
+		},
 		{"locked memory", "warn", "65536 bytes", "ulimit -l unlimited"},
 		{"huge pages", "warn", "never", "echo madvise"},
 		{"nvme nvme0n3 health", "fail", "its reliability is degraded", "replace it"},
@@ -237,14 +254,21 @@ func (d *patient) madeBad(ctx context.Context) error {
 		{"control plane", "fail", "", "farlog ca renew"},
 	})
 	for n := range doctored.namespaces - 1 { // their controller is the same
-		expected = append(expected, expectation{fmt.Sprintf("nvme nvme0n%d health", n+1), "fail", "its reliability is degraded", "replace it"})
+		expected = append(expected, expectation{
+			fmt.Sprintf("nvme nvme0n%d health", n+1), "fail",
+			"its reliability is degraded", "replace it",
+		})
 	}
 	for _, kind := range []string{"control", "target", "drain", "host", "admin"} {
-		expected = append(expected, expectation{"certificate spiffe://farlog/farlog/" + kind + "/any", "fail", "/run/old/" + kind + ".crt: expired on 20",
-			"farlog ca renew AUTHORITY-DIR /run/old"})
+		expected = append(expected, expectation{
+			"certificate spiffe://farlog/farlog/" + kind + "/any", "fail",
+			"/run/old/" + kind + ".crt: expired on 20",
+			"farlog ca renew AUTHORITY-DIR /run/old",
+		})
 	}
 	// As whoever trades has it: root, too, is bound by the limit without CAP_IPC_LOCK.
-	return d.look(ctx, "ulimit -l 64; exec setpriv --bounding-set=-ipc_lock "+doctorAsks+" --tls-dir /run/old", expected...)
+	return d.look(ctx, "ulimit -l 64; exec setpriv --bounding-set=-ipc_lock "+doctorAsks+" --tls-dir /run/old",
+		expected...)
 }
 
 // cutOff: a link that is down, and a control plane that is gone.
@@ -252,7 +276,8 @@ func (d *patient) cutOff(ctx context.Context) error {
 	if err := crash(ctx, d.control); err != nil {
 		return err
 	}
-	_, err := d.host.Run(ctx, "ip link set eth0 down && echo 0 >/proc/sys/kernel/io_uring_disabled && echo madvise >/sys/kernel/mm/transparent_hugepage/enabled")
+	_, err := d.host.Run(ctx, "ip link set eth0 down && echo 0 >/proc/sys/kernel/io_uring_disabled && echo madvise "+
+		">/sys/kernel/mm/transparent_hugepage/enabled")
 	if err != nil {
 		return err
 	}
@@ -261,7 +286,10 @@ func (d *patient) cutOff(ctx context.Context) error {
 		return err
 	}
 	for n := range doctored.namespaces {
-		expected = append(expected, expectation{fmt.Sprintf("nvme nvme0n%d health", n+1), "fail", "its reliability is degraded", "replace it"})
+		expected = append(expected, expectation{
+			fmt.Sprintf("nvme nvme0n%d health", n+1), "fail",
+			"its reliability is degraded", "replace it",
+		})
 	}
 	expected = slices.Concat(expected, d.ofStore(), []expectation{
 		{"rdma rxe0/1", "fail", "port is down", "ip link set eth0 up"},

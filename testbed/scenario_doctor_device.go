@@ -29,7 +29,8 @@ type deviceRing struct {
 	writer *vm.Process
 }
 
-// killed makes a ring in each of two namespaces, by the block layer and by bare commands, and kills the machine while both are written to.
+// killed makes a ring in each of two namespaces, by the block layer and by bare commands, and kills the machine while
+// both are written to.
 func (d *patient) killed(ctx context.Context) ([]*deviceRing, error) {
 	host, err := d.bed.boot(ctx, doctored)
 	if err != nil {
@@ -42,7 +43,10 @@ func (d *patient) killed(ctx context.Context) ([]*deviceRing, error) {
 		if err != nil {
 			return nil, err
 		}
-		rings = append(rings, &deviceRing{uri: fmt.Sprintf("nvme:%s/%d%s", deviceSubsystem, n+1, options), image: d.bed.namespace(host.Name, n+1), ledger: newLedger(records)})
+		rings = append(rings, &deviceRing{
+			uri:   fmt.Sprintf("nvme:%s/%d%s", deviceSubsystem, n+1, options),
+			image: d.bed.namespace(host.Name, n+1), ledger: newLedger(records),
+		})
 	}
 	script := doctorUp
 	for _, ring := range rings {
@@ -55,11 +59,13 @@ func (d *patient) killed(ctx context.Context) ([]*deviceRing, error) {
 		return nil, err
 	}
 	for _, ring := range rings {
-		if _, err := ring.writer.Write(ring.ledger.records.framed(ring.ledger.next, ring.ledger.next+4000)); err != nil {
+		if _, err := ring.writer.Write(ring.ledger.records.framed(ring.ledger.next,
+			ring.ledger.next+4000)); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := rings[d.bed.draw(len(rings))].writer.ReadLine(ctx); err != nil { // an answer that no ledger has: the machine is killed among them
+	// an answer that no ledger has: the machine is killed among them
+	if _, err := rings[d.bed.draw(len(rings))].writer.ReadLine(ctx); err != nil {
 		return nil, err
 	}
 	host.Kill()
@@ -74,11 +80,14 @@ func (d *patient) killed(ctx context.Context) ([]*deviceRing, error) {
 // write opens a writer of each ring, and has so many records acknowledged by each.
 func (d *patient) write(ctx context.Context, rings []*deviceRing, count int) (err error) {
 	for _, ring := range rings {
-		if ring.writer, err = d.bed.start(d.host, "append", fmt.Sprintf("exec farlog append --ring '%s' --format length-prefixed --ack text --window 16", ring.uri)); err != nil {
+		if ring.writer, err = d.bed.start(d.host, "append",
+			fmt.Sprintf("exec farlog append --ring '%s' --format length-prefixed --ack text --window 16",
+				ring.uri)); err != nil {
 			return err
 		}
 		enough := ring.ledger.next + count
-		if err := ring.ledger.feed(ctx, d.bed, ring.writer, func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
+		if err := ring.ledger.feed(ctx, d.bed, ring.writer,
+			func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
 			return fmt.Errorf("%s: %w: %s", ring.uri, err, ring.writer.Stderr())
 		}
 	}
@@ -134,7 +143,8 @@ func (d *patient) smart(ctx context.Context) (said smart, err error) {
 	return said, json.Unmarshal([]byte(text), &said)
 }
 
-// wear: a target whose rings lie on the device tells its wear as the device does, in its metrics and to the control plane; a warning that the device gives from now on as well.
+// wear: a target whose rings lie on the device tells its wear as the device does, in its metrics and to the control
+// plane; a warning that the device gives from now on as well.
 func (d *patient) wear(ctx context.Context) (string, error) {
 	if err := d.host.SetHealthWarning(ctx, isDegraded); err != nil {
 		return "", err
@@ -143,17 +153,20 @@ func (d *patient) wear(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	target, err := d.bed.start(d.host, "target", fmt.Sprintf("exec farlogd target --control 10.7.0.1:%d --data-dir %s/target --host-name host --metrics-listen %s",
+	target, err := d.bed.start(d.host, "target", fmt.Sprintf("exec farlogd target --control 10.7.0.1:%d --data-dir "+
+		"%s/target --host-name host --metrics-listen %s",
 		controlPort, doctorStore, targetMetrics))
 	if err != nil {
 		return "", err
 	}
 	const listed = "farlog target list --control 10.7.0.1:7070"
-	text, err := d.host.Run(ctx, "wait-for sh -c '"+listed+" --output json | grep /dev/"+d.disk+"' >&2 && "+listed+" --output json")
+	text, err := d.host.Run(ctx,
+		"wait-for sh -c '"+listed+" --output json | grep /dev/"+d.disk+"' >&2 && "+listed+" --output json")
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, target.Stderr())
 	}
-	metrics, err := d.host.Run(ctx, "busybox wget -qO- http://"+targetMetrics+"/metrics | grep 'device=\"/dev/"+d.disk+"\"'")
+	metrics, err := d.host.Run(ctx,
+		"busybox wget -qO- http://"+targetMetrics+"/metrics | grep 'device=\"/dev/"+d.disk+"\"'")
 	if err != nil {
 		return "", err
 	}
@@ -173,13 +186,15 @@ func (d *patient) wear(ctx context.Context) (string, error) {
 
 func isListed(table string) error {
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	if len(lines) != 2 || !strings.HasSuffix(strings.TrimSpace(lines[0]), "WORN") || !strings.HasSuffix(strings.TrimSpace(lines[1]), " 0%") {
+	if len(lines) != 2 || !strings.HasSuffix(strings.TrimSpace(lines[0]), "WORN") ||
+		!strings.HasSuffix(strings.TrimSpace(lines[1]), " 0%") {
 		return fmt.Errorf("the list of targets: %q, want WORN 0%%", table)
 	}
 	return nil
 }
 
-// isWornAs compares what the control plane and the metrics have with what the device said before and after they were made.
+// isWornAs compares what the control plane and the metrics have with what the device said before and after they were
+// made.
 func isWornAs(disk string, before, after smart, text, metrics string) error {
 	var list struct {
 		Targets []struct {
@@ -194,17 +209,23 @@ func isWornAs(disk string, before, after smart, text, metrics string) error {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Targets) != 1 || len(list.Targets[0].Agents) != 1 || len(list.Targets[0].Agents[0].Media) != 1 {
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Targets) != 1 ||
+		len(list.Targets[0].Agents) != 1 || len(list.Targets[0].Agents[0].Media) != 1 {
 		return fmt.Errorf("the list of targets has not one with one device: %w: %s", err, text)
 	}
 	one := list.Targets[0].Agents[0].Media[0]
-	if one.Device != "/dev/"+disk || one.Used != float64(after.Used)/100 || one.Spare != float64(after.Spare)/100 || one.Critical != isDegraded || after.Critical != isDegraded {
+	if one.Device != "/dev/"+disk || one.Used != float64(after.Used)/100 || one.Spare != float64(after.Spare)/100 ||
+		one.Critical != isDegraded || after.Critical != isDegraded {
 		return fmt.Errorf("the control plane says %+v, the device %+v", one, after)
 	}
 	if before.Written < 8 || one.Written < before.Written*dataUnit || one.Written > after.Written*dataUnit {
-		return fmt.Errorf("the control plane says %d bytes were written, the device %d to %d units", one.Written, before.Written, after.Written)
+		return fmt.Errorf("the control plane says %d bytes were written, the device %d to %d units", one.Written,
+			before.Written, after.Written)
 	}
-	for name, want := range map[string]float64{"wear_ratio": one.Used, "spare_ratio": one.Spare, "device_critical": 1, "device_written_bytes_total": float64(one.Written)} {
+	for name, want := range map[string]float64{
+		"wear_ratio": one.Used, "spare_ratio": one.Spare, "device_critical": 1,
+		"device_written_bytes_total": float64(one.Written),
+	} {
 		got, err := metricOf(metrics, "farlog_target_"+name)
 		// Another minute may have begun.
 		isLater := name == "device_written_bytes_total" && got > want && got <= float64(after.Written*dataUnit)

@@ -12,8 +12,8 @@ import (
 
 const (
 	appendDeadline = 2 * time.Second
-	// deadlineSlack is what may come on top beside the time for which the writer's machine stood still (far/stall.go), which is counted: the emulator's other threads wait for
-	// the host's processors, too.
+	// deadlineSlack is what may come on top beside the time for which the writer's machine stood still (far/stall.go),
+	// which is counted: the emulator's other threads wait for the host's processors, too.
 	deadlineSlack = time.Second
 )
 
@@ -85,7 +85,8 @@ func (s *stage) more(ctx context.Context, count int) error {
 		case <-s.writer.Ended():
 			return fmt.Errorf("the writer ended: %w: %s", s.writer.Wait(ctx), s.writer.Stderr())
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %d records were acknowledged, then %d", context.Cause(ctx), from, s.ledger.acknowledged())
+			return fmt.Errorf("%w: %d records were acknowledged, then %d", context.Cause(ctx), from,
+				s.ledger.acknowledged())
 		}
 	}
 	return nil
@@ -103,7 +104,8 @@ func (s *stage) conclude(ctx context.Context) (proof, error) {
 }
 
 func (s *stage) tell(p proof) string {
-	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s", p, s.ledger.unknown,
+	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s", p,
+		s.ledger.unknown,
 		s.ledger.slowest.Round(time.Millisecond), appendDeadline)
 }
 
@@ -122,7 +124,8 @@ func (s *stage) linkDown(ctx context.Context, guest *vm.Guest) error {
 	return nil
 }
 
-// verbsFaults: a cut of 3 seconds, 5 % loss and 20 ms of delay, one after another, while a writer appends; then the links of both machines go down, and the target's machine is killed.
+// verbsFaults: a cut of 3 seconds, 5 % loss and 20 ms of delay, one after another, while a writer appends; then the
+// links of both machines go down, and the target's machine is killed.
 func verbsFaults(ctx context.Context, b *bed) (string, error) {
 	s, err := b.verbsBed(ctx, 60000)
 	if err != nil {
@@ -176,7 +179,8 @@ func verbsFaults(ctx context.Context, b *bed) (string, error) {
 	return s.tell(proved), nil
 }
 
-// targetKilled kills the target's whole machine at a random moment, looks what its memory has by then, and boots it again on that. The writer finds it again by itself.
+// targetKilled kills the target's whole machine at a random moment, looks what its memory has by then, and boots it
+// again on that. The writer finds it again by itself.
 func (s *stage) targetKilled(ctx context.Context) (err error) {
 	if err := s.more(ctx, 300+s.bed.draw(1500)); err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 	"github.com/farlog/farlog/testbed/vm"
 )
 
-// memConformance runs the suite that every kind of region must pass on memory that only a guest has here: on it, and on a target's ring in it over libfabric.
+// memConformance runs the suite that every kind of region must pass on memory that only a guest has here: on it, and on
+// a target's ring in it over libfabric.
 func memConformance(ctx context.Context, b *bed) (string, error) {
 	target, err := b.boot(ctx, machine{name: "target", cpus: 2, hasNVDIMM: true, hasBAR: true})
 	if err != nil {
@@ -28,7 +29,10 @@ func memConformance(ctx context.Context, b *bed) (string, error) {
 		{"file", `conformance file`, nil},
 		{"fsdax", `fsdax-mount /media/pmem; FARLOG_TEST_FSDAX=/media/pmem conformance fsdax`, nil},
 		// Not on what the suite before has left there: rings alone and several ones do not mix.
-		{"ofi-devdax", `umount /media/pmem; dd if=/dev/zero of=/dev/pmem0 bs=1M count=1 2>/dev/null; device=$(dax-up); FARLOG_TEST_DEVDAX=$device conformance ofi-devdax`, ofiAttested},
+		{
+			"ofi-devdax",
+			`umount /media/pmem; dd if=/dev/zero of=/dev/pmem0 bs=1M count=1 2>/dev/null; device=$(dax-up); FARLOG_TEST_DEVDAX=$device conformance ofi-devdax`, ofiAttested,
+		},
 	} {
 		text, err := b.conformance(ctx, target, kind.name, kind.script)
 		if err == nil && kind.check != nil {
@@ -42,7 +46,8 @@ func memConformance(ctx context.Context, b *bed) (string, error) {
 	return strings.Join(seen, ", "), target.PowerOff(ctx)
 }
 
-// ofiAttested: on a target's ring in such memory, among others in a directory, over libfabric: by the target's processor, and by the commit that is attested.
+// ofiAttested: on a target's ring in such memory, among others in a directory, over libfabric: by the target's
+// processor, and by the commit that is attested.
 func ofiAttested(text string) error {
 	for _, method := range []string{"ofi-commit", "target-cpu"} {
 		if !strings.Contains(text, "flush="+method+" (level persistent): conforms\n") {
@@ -69,8 +74,9 @@ func (b *bed) conformance(ctx context.Context, guest *vm.Guest, name, script str
 
 const memKills = 3
 
-// memKilled proves that what a writer on persistent memory acknowledged is there after its machine was killed, with no program left
-// to tidy up: first in the memory itself, then for the recovery of the next writer, which appends behind it.
+// memKilled proves that what a writer on persistent memory acknowledged is there after its machine was killed, with no
+// program left to tidy up: first in the memory itself, then for the recovery of the next writer, which appends behind
+// it.
 func memKilled(ctx context.Context, b *bed) (string, error) {
 	records, err := newRecords("M", 60000)
 	if err != nil {
@@ -92,7 +98,8 @@ func memKilled(ctx context.Context, b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		writer, err := b.start(target, "append", "farlog append --ring mem:/dev/dax0.0 --format length-prefixed --ack text --window 16")
+		writer, err := b.start(target, "append",
+			"farlog append --ring mem:/dev/dax0.0 --format length-prefixed --ack text --window 16")
 		if err != nil {
 			return "", err
 		}

@@ -37,9 +37,11 @@ type memberCrew struct {
 	spread []streamLedger // streams of one ring, one on each rail
 }
 
-// membersVerbs proves a stream with members over SoftRoCE, by the daemons: while a writer appends to persistent memory of three hosts, the link of one of these is slow, then dark, and its
-// machine is killed and booted again on its memory, and joins. Then the writer is stopped, and another host takes the stream over; when the first one goes on, it is told that it is fenced.
-// The next one goes on when another member's daemon is killed. Each record that any writer was told is acknowledged is in the store.
+// membersVerbs proves a stream with members over SoftRoCE, by the daemons: while a writer appends to persistent memory
+// of three hosts, the link of one of these is slow, then dark, and its machine is killed and booted again on its
+// memory, and joins. Then the writer is stopped, and another host takes the stream over; when the first one goes on, it
+// is told that it is fenced. The next one goes on when another member's daemon is killed. Each record that any writer
+// was told is acknowledged is in the store.
 func membersVerbs(ctx context.Context, b *bed) (string, error) {
 	machines := []machine{hostMachine}
 	for _, name := range memberTargets {
@@ -49,7 +51,8 @@ func membersVerbs(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Before anything goes over the link, and changed in place: while the kernel exchanges a link's queue it refuses frames, which SoftRoCE's connection manager does not outlive.
+	// Before anything goes over the link, and changed in place: while the kernel exchanges a link's queue it refuses
+	// frames, which SoftRoCE's connection manager does not outlive.
 	if _, err := guests["target"].Run(ctx, "tc qdisc add dev eth0 root "+netemIdle); err != nil {
 		return "", err
 	}
@@ -86,7 +89,8 @@ func membersVerbs(ctx context.Context, b *bed) (string, error) {
 	if err == nil && (wire.Writes == 0 || wire.Flushes == 0) {
 		err = fmt.Errorf("on the wire of the writer: %+v, want WRITEs and FLUSHes", wire)
 	}
-	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s; %s; taken over: %s", proved, unknown, slowest.Round(time.Millisecond), appendDeadline, slow, told), err
+	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s; %s; taken "+
+		"over: %s", proved, unknown, slowest.Round(time.Millisecond), appendDeadline, slow, told), err
 }
 
 // startMembers starts the daemons and a writer, which is fed from then on.
@@ -95,7 +99,10 @@ func (b *bed) startMembers(ctx context.Context, guests map[string]*vm.Guest) (*m
 	if err != nil {
 		return nil, err
 	}
-	c := &memberCrew{crew: b.newMemberCrew(guests), stage: &stage{bed: b, host: guests["host"], ledger: newLedger(records)}}
+	c := &memberCrew{crew: b.newMemberCrew(guests), stage: &stage{
+		bed: b, host: guests["host"],
+		ledger: newLedger(records),
+	}}
 	if err := c.setUp(ctx); err != nil {
 		return nil, err
 	}
@@ -107,7 +114,10 @@ func (b *bed) startMembers(ctx context.Context, guests map[string]*vm.Guest) (*m
 }
 
 func (b *bed) newMemberCrew(guests map[string]*vm.Guest) *crew {
-	c := &crew{bed: b, guests: guests, control: fmt.Sprintf("--control %s:%d", addresses[memberCentral], controlPort), parts: map[string]*vm.Process{}, duties: []duty{controlDuty(memberCentral)}}
+	c := &crew{
+		bed: b, guests: guests, control: fmt.Sprintf("--control %s:%d", addresses[memberCentral], controlPort),
+		parts: map[string]*vm.Process{}, duties: []duty{controlDuty(memberCentral)},
+	}
 	for _, name := range memberTargets {
 		c.duties = append(c.duties, targetDuty(name, name, b.memberAddress(name), c.control))
 	}
@@ -137,7 +147,8 @@ func (c *memberCrew) setUp(ctx context.Context) error {
 }
 
 func (c *memberCrew) startTarget(ctx context.Context, name string) error {
-	if _, err := c.guests[name].Run(ctx, "dax-up && { mountpoint -q "+targetDir+" || disk-up "+targetDir+"; }"); err != nil {
+	if _, err := c.guests[name].Run(ctx,
+		"dax-up && { mountpoint -q "+targetDir+" || disk-up "+targetDir+"; }"); err != nil {
 		return err
 	}
 	return c.start(ctx, name)
@@ -149,9 +160,11 @@ func (c *memberCrew) ready(ctx context.Context, count int) error {
 	return err
 }
 
-// open takes a grant for a guest, and opens the stream there. wait is how it waits for answers: a writer that spins takes a whole processor of an emulated machine all the time.
+// open takes a grant for a guest, and opens the stream there. wait is how it waits for answers: a writer that spins
+// takes a whole processor of an emulated machine all the time.
 func (c *memberCrew) open(ctx context.Context, guest *vm.Guest, wait string) (*vm.Process, error) {
-	if _, err := guest.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --takeover --token-file /run/grant --transport verbs %s", daemonStream, c.control)); err != nil {
+	if _, err := guest.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --takeover "+
+		"--token-file /run/grant --transport verbs %s", daemonStream, c.control)); err != nil {
 		return nil, err
 	}
 	p, err := c.tryOpen(ctx, guest, wait)
@@ -167,14 +180,16 @@ func (c *memberCrew) open(ctx context.Context, guest *vm.Guest, wait string) (*v
 	return p, nil
 }
 
-// isLate tells an opening that a busy machine has kept from its end: by an address that was not resolved in time, or a member that was not read.
+// isLate tells an opening that a busy machine has kept from its end: by an address that was not resolved in time, or a
+// member that was not read.
 func isLate(err error) bool {
 	return strings.Contains(err.Error(), "no answer in time") || strings.Contains(err.Error(), "members are reached")
 }
 
 // tryOpen is one attempt.
 func (c *memberCrew) tryOpen(ctx context.Context, guest *vm.Guest, wait string) (*vm.Process, error) {
-	p, err := c.stage.bed.start(guest, "write", "exec far write -grant /run/grant -wait "+wait+" -batch 16 -deadline "+appendDeadline.String())
+	p, err := c.stage.bed.start(guest, "write",
+		"exec far write -grant /run/grant -wait "+wait+" -batch 16 -deadline "+appendDeadline.String())
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +199,8 @@ func (c *memberCrew) tryOpen(ctx context.Context, guest *vm.Guest, wait string) 
 // whole waits until each member has what is acknowledged by now.
 func (c *memberCrew) whole(ctx context.Context) error {
 	return c.ledger.calmly(func() error {
-		_, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-for members-at %s %d %d %s", daemonStream, len(memberTargets), c.ledger.last(), c.control))
+		_, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-for members-at %s %d %d %s", daemonStream,
+			len(memberTargets), c.ledger.last(), c.control))
 		return err
 	})
 }
@@ -219,11 +235,13 @@ func (c *memberCrew) bootTarget(ctx context.Context, name string) (err error) {
 	return c.startTarget(ctx, name)
 }
 
-// takenOver: an operator fences the stream, and another host opens it. That one goes on without the second member, so by the one whose machine was killed.
+// takenOver: an operator fences the stream, and another host opens it. That one goes on without the second member, so
+// by the one whose machine was killed.
 func (c *memberCrew) takenOver(ctx context.Context) (string, error) {
 	central := c.guests[memberCentral]
 	next, told, err := c.succeeded(ctx, func() (*vm.Process, error) {
-		if _, err := central.Run(ctx, fmt.Sprintf("wait-for farlog stream takeover %s --timeout 60s --reason %s %s", daemonStream, memberTakeover, c.control)); err != nil {
+		if _, err := central.Run(ctx, fmt.Sprintf("wait-for farlog stream takeover %s --timeout 60s --reason %s %s",
+			daemonStream, memberTakeover, c.control)); err != nil {
 			return nil, err
 		}
 		return c.open(ctx, central, "spin")
@@ -237,9 +255,12 @@ func (c *memberCrew) takenOver(ctx context.Context) (string, error) {
 	return told, c.goesOn(ctx, next)
 }
 
-// succeeded stops the writer, which has records to append when it goes on, and has another host open the stream and append. When the first one goes on, isOut judges how it ended and says
-// what it was told; nothing of it is acknowledged.
-func (s *stage) succeeded(ctx context.Context, open func() (*vm.Process, error), isOut func(ctx context.Context, end error) (string, error)) (next *vm.Process, told string, err error) {
+// succeeded stops the writer, which has records to append when it goes on, and has another host open the stream and
+// append. When the first one goes on, isOut judges how it ended and says what it was told; nothing of it is
+// acknowledged.
+func (s *stage) succeeded(ctx context.Context, open func() (*vm.Process, error),
+	isOut func(ctx context.Context, end error) (string, error),
+) (next *vm.Process, told string, err error) {
 	l := s.ledger
 	if err := s.writer.Signal(syscall.SIGSTOP); err != nil {
 		return nil, "", err
@@ -263,7 +284,8 @@ func (s *stage) succeeded(ctx context.Context, open func() (*vm.Process, error),
 		return nil, "", fmt.Errorf("the writer that was taken over: %w", err)
 	}
 	if l.next != acknowledged {
-		return nil, "", fmt.Errorf("%d records of the writer that was taken over were acknowledged", l.next-acknowledged)
+		return nil, "", fmt.Errorf("%d records of the writer that was taken over were acknowledged",
+			l.next-acknowledged)
 	}
 	return next, told, nil
 }

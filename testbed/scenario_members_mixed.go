@@ -21,7 +21,8 @@ const (
 	mixedOther    = "central" // has the verbs member and the drain, and takes over
 )
 
-// mixed is a stream with a member of each kind: in the writer's own NVDIMM, in that of `central` over verbs, in a namespace of `target`. k is 2.
+// mixed is a stream with a member of each kind: in the writer's own NVDIMM, in that of `central` over verbs, in a
+// namespace of `target`. k is 2.
 type mixed struct {
 	*stage
 	guests map[string]*vm.Guest
@@ -29,9 +30,11 @@ type mixed struct {
 	drain  *vm.Process      // on central, which reaches the two members that are left when host is taken over from
 }
 
-// membersMixed proves a stream whose members are of three kinds. While host appends, the verbs member's target is killed and started again, and the namespace's port is removed and
-// put back; each time appends go on and the member joins again. Then host is stopped, and central takes the stream over by the two members that it reaches; nothing that host had under way is acknowledged.
-// All the while a drain on central, which reaches the two far ones, gives the writers room; in the end every acknowledged record is in its store.
+// membersMixed proves a stream whose members are of three kinds. While host appends, the verbs member's target is
+// killed and started again, and the namespace's port is removed and put back; each time appends go on and the member
+// joins again. Then host is stopped, and central takes the stream over by the two members that it reaches; nothing that
+// host had under way is acknowledged. All the while a drain on central, which reaches the two far ones, gives the
+// writers room; in the end every acknowledged record is in its store.
 func membersMixed(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.mixedBed(ctx)
 	if err != nil {
@@ -58,15 +61,19 @@ func (b *bed) mixMembers(ctx context.Context, guests map[string]*vm.Guest) (stri
 	if err != nil {
 		return "", err
 	}
-	m := &mixed{stage: &stage{bed: b, host: guests["host"], machine: guests[mixedOther], ledger: newLedger(records)}, guests: guests,
-		tokens: map[string]grant{"writer": b.newGrant(1), "drain": b.newGrant(0)}}
+	m := &mixed{
+		stage:  &stage{bed: b, host: guests["host"], machine: guests[mixedOther], ledger: newLedger(records)},
+		guests: guests,
+		tokens: map[string]grant{"writer": b.newGrant(1), "drain": b.newGrant(0)},
+	}
 	if err := m.setUp(ctx); err != nil {
 		return "", err
 	}
 	if m.writer, err = m.open(ctx, m.host, m.tokens["writer"]); err != nil {
 		return "", err
 	}
-	if m.drain, err = b.start(m.machine, "drain", fmt.Sprintf("exec far drain -store %s %s", storeDir, m.flags(m.tokens["drain"].token))); err != nil {
+	if m.drain, err = b.start(m.machine, "drain", fmt.Sprintf("exec far drain -store %s %s", storeDir,
+		m.flags(m.tokens["drain"].token))); err != nil {
 		return "", err
 	}
 	m.begin(ctx)
@@ -141,7 +148,8 @@ func (m *mixed) serve(ctx context.Context) (err error) {
 
 // flags are the tokens and the URI of the stream, for far on any host: the first member is there on host alone.
 func (m *mixed) flags(token string) string {
-	return fmt.Sprintf("-token -,%s,- 'members:2 %s verbs://%s:%d/orders?wait=block %s'", token, mixedNear, addresses[mixedOther], farPort, nvmeRing)
+	return fmt.Sprintf("-token -,%s,- 'members:2 %s verbs://%s:%d/orders?wait=block %s'", token, mixedNear,
+		addresses[mixedOther], farPort, nvmeRing)
 }
 
 // open opens the stream on a guest, again where a busy machine did not reach a member in time.
@@ -155,7 +163,8 @@ func (m *mixed) open(ctx context.Context, guest *vm.Guest, by grant) (p *vm.Proc
 }
 
 func (m *mixed) tryOpen(ctx context.Context, guest *vm.Guest, by grant) (*vm.Process, error) {
-	p, err := m.bed.start(guest, "write", fmt.Sprintf("exec far write -batch 16 -deadline %s -patience %s -epoch %d %s", appendDeadline, mixedPatience, by.epoch, m.flags(by.token)))
+	p, err := m.bed.start(guest, "write", fmt.Sprintf("exec far write -batch 16 -deadline %s -patience %s -epoch %d %s",
+		appendDeadline, mixedPatience, by.epoch, m.flags(by.token)))
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +183,14 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 		name       string
 		begin, end func() error
 	}{
-		{"verbs target killed", func() error { return crash(ctx, m.target.process) }, func() error { return m.serve(ctx) }},
-		{"namespace's port removed", func() error { return m.removePort(ctx) }, func() error { return m.putPortBack(ctx) }},
+		{
+			"verbs target killed", func() error { return crash(ctx, m.target.process) },
+			func() error { return m.serve(ctx) },
+		},
+		{
+			"namespace's port removed", func() error { return m.removePort(ctx) },
+			func() error { return m.putPortBack(ctx) },
+		},
 	} {
 		if err := m.whole(ctx); err != nil {
 			return nil, fmt.Errorf("before %s: %w: %s", fault.name, err, m.writer.Stderr())
@@ -195,10 +210,12 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 	return seen, m.whole(ctx)
 }
 
-// removePort does it while another program of each host has the device open, and goes on to: the next one of that namespace has another name then.
+// removePort does it while another program of each host has the device open, and goes on to: the next one of that
+// namespace has another name then.
 func (m *mixed) removePort(ctx context.Context) error {
 	for _, name := range []string{"host", mixedOther} {
-		holder, err := m.bed.start(m.guests[name], "holder", "exec 3<$(nvme-device "+nvmeSubsystem+" 1) && echo holds && exec sleep infinity")
+		holder, err := m.bed.start(m.guests[name], "holder",
+			"exec 3<$(nvme-device "+nvmeSubsystem+" 1) && echo holds && exec sleep infinity")
 		if err != nil {
 			return err
 		}
@@ -206,11 +223,13 @@ func (m *mixed) removePort(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := m.guests["target"].Run(ctx, fmt.Sprintf("sed '/{id: 2,/d' %s >/run/without.yaml && farlog target nvmet apply -f /run/without.yaml && ! test -e /sys/kernel/config/nvmet/ports/2", nvmetFile))
+	_, err := m.guests["target"].Run(ctx, fmt.Sprintf("sed '/{id: 2,/d' %s >/run/without.yaml && farlog target nvmet "+
+		"apply -f /run/without.yaml && ! test -e /sys/kernel/config/nvmet/ports/2", nvmetFile))
 	return err
 }
 
-// putPortBack also connects the hosts again: their devices went with the connections. Writer and drain have to close those before, while there are no others.
+// putPortBack also connects the hosts again: their devices went with the connections. Writer and drain have to close
+// those before, while there are no others.
 func (m *mixed) putPortBack(ctx context.Context) error {
 	for _, name := range []string{"host", mixedOther} {
 		if err := m.bed.waitDisconnected(ctx, m.guests[name]); err != nil {
@@ -246,8 +265,9 @@ func (m *mixed) takenOver(ctx context.Context) (string, error) {
 	return told, m.goesOn(ctx, next)
 }
 
-// isOut judges how a writer ended that was taken over. Its own memory, which no target serves, still takes its records, and the namespace does not tell where its log there ends: so of what
-// it had under way it may be left in the dark (docs/explanation/members.md), but nothing of it is acknowledged.
+// isOut judges how a writer ended that was taken over. Its own memory, which no target serves, still takes its records,
+// and the namespace does not tell where its log there ends: so of what it had under way it may be left in the dark
+// (docs/explanation/members.md), but nothing of it is acknowledged.
 func (m *mixed) isOut(ctx context.Context, end error) (string, error) {
 	if errors.Is(end, errFenced) {
 		return m.isTold(ctx, end)
@@ -268,8 +288,13 @@ func (m *mixed) whole(ctx context.Context) error {
 	m.ledger.isCalm.Store(true)
 	defer m.ledger.isCalm.Store(false)
 	lsn := m.ledger.last()
-	for _, member := range []struct{ guest, ring string }{{"host", mixedNear}, {mixedOther, mixedServed}, {"host", nvmeRing}} {
-		if _, err := m.guests[member.guest].Run(ctx, fmt.Sprintf("wait-for has-lsn '%s' %d", member.ring, lsn)); err != nil {
+	for _, member := range []struct{ guest, ring string }{
+		{"host", mixedNear},
+		{mixedOther, mixedServed},
+		{"host", nvmeRing},
+	} {
+		if _, err := m.guests[member.guest].Run(ctx, fmt.Sprintf("wait-for has-lsn '%s' %d", member.ring,
+			lsn)); err != nil {
 			return fmt.Errorf("%s lacks what was acknowledged: %w", member.ring, err)
 		}
 	}

@@ -21,8 +21,9 @@ func (b *bed) memberAddress(name string) string {
 	return addresses[name]
 }
 
-// membersRails proves a stream with members, and streams of one ring, on two rails of the writer's host: both carry what is appended, and when one is lost the writer goes on by the members of the
-// other. Each record that was acknowledged, of all streams, is in the store.
+// membersRails proves a stream with members, and streams of one ring, on two rails of the writer's host: both carry
+// what is appended, and when one is lost the writer goes on by the members of the other. Each record that was
+// acknowledged, of all streams, is in the store.
 func membersRails(ctx context.Context, b *bed) (string, error) {
 	machines := []machine{hostMachine}
 	for _, name := range memberTargets {
@@ -56,12 +57,14 @@ func membersRails(ctx context.Context, b *bed) (string, error) {
 		return "", err
 	}
 	seen, err := c.onRails()
-	return fmt.Sprintf("%s; the writer's host asked for %d WRITEs and %d FLUSHes by the first rail, %d and %d by the second; %d streams of one ring by one of them each", c.tell(proved),
+	return fmt.Sprintf("%s; the writer's host asked for %d WRITEs and %d FLUSHes by the first rail, %d and %d by the "+
+		"second; %d streams of one ring by one of them each", c.tell(proved),
 		seen[0].Writes, seen[0].Flushes, seen[1].Writes, seen[1].Flushes, spreadStreams), err
 }
 
-// railed proves that a stream's members, and streams, lie on both of the writer's rails, two devices in two networks: what is appended goes out by both; one is lost and the writer goes on by
-// the members of the other; a stream with one ring goes by the rail of that alone. Nothing is fed any more in the end.
+// railed proves that a stream's members, and streams, lie on both of the writer's rails, two devices in two networks:
+// what is appended goes out by both; one is lost and the writer goes on by the members of the other; a stream with one
+// ring goes by the rail of that alone. Nothing is fed any more in the end.
 func (c *memberCrew) railed(ctx context.Context) error {
 	before, err := c.onRails()
 	if err != nil {
@@ -76,7 +79,8 @@ func (c *memberCrew) railed(ctx context.Context) error {
 	}
 	for i := range after {
 		if after[i].Writes == before[i].Writes || after[i].Flushes == before[i].Flushes {
-			return fmt.Errorf("rail %d carried nothing of %d records: %+v, then %+v", i, memberMore, before[i], after[i])
+			return fmt.Errorf("rail %d carried nothing of %d records: %+v, then %+v", i, memberMore, before[i],
+				after[i])
 		}
 	}
 	if err := c.railLost(ctx); err != nil {
@@ -106,7 +110,8 @@ func (c *memberCrew) onRails() (seen [2]vm.RDMACounters, err error) {
 	return [2]vm.RDMACounters{first.RDMA(), second.RDMA()}, nil
 }
 
-// railLost cuts the second rail of the writer's host, in the switch: SoftRoCE does not outlive an interface that is switched off.
+// railLost cuts the second rail of the writer's host, in the switch: SoftRoCE does not outlive an interface that is
+// switched off.
 func (c *memberCrew) railLost(ctx context.Context) error {
 	port, err := c.crew.bed.railPort("host")
 	if err != nil {
@@ -151,13 +156,16 @@ func (c *memberCrew) spreadTo(ctx context.Context, number, rail int) error {
 	if err != nil {
 		return err
 	}
-	if own, other := after[rail].Writes-before[rail].Writes, after[1-rail].Writes-before[1-rail].Writes; own < spreadRecords || other >= own/10 {
-		return fmt.Errorf("%d records went out by %d WRITEs on their rail, and %d on the other one", spreadRecords, own, other)
+	if own, other := after[rail].Writes-before[rail].Writes,
+		after[1-rail].Writes-before[1-rail].Writes; own < spreadRecords || other >= own/10 {
+		return fmt.Errorf("%d records went out by %d WRITEs on their rail, and %d on the other one", spreadRecords, own,
+			other)
 	}
 	return nil
 }
 
-// wholeAgain waits until every member has what is acknowledged. Nothing is appended meanwhile, so that what the member lacks does not grow while it connects, and the processors are its.
+// wholeAgain waits until every member has what is acknowledged. Nothing is appended meanwhile, so that what the member
+// lacks does not grow while it connects, and the processors are its.
 func (c *memberCrew) wholeAgain(ctx context.Context) error {
 	if err := c.stage.end(); err != nil {
 		return err

@@ -11,14 +11,17 @@ const (
 	slowRecords = 200                    // that are acknowledged before a member is slow, and while it is
 	slowLeast   = 20 * time.Millisecond  // that each of its answers is late
 	slowMost    = 200 * time.Millisecond // more, and what it lacks grows faster than it is sent
-	slowTimes   = 8                      // as long as an append took before is the delay, within these bounds: whoever waits for the member shows it
-	slowRatio   = 4                      // at most as long as before may half of the appends take
-	netemIdle   = "netem limit 100000"   // holds and loses nothing
-	slowRounds  = 3                      // what else the machine does makes a round slower, waiting for the member would make all of them so
+	// as long as an append took before is the delay, within these bounds: whoever waits for the member shows it
+	slowTimes = 8
+	slowRatio = 4                    // at most as long as before may half of the appends take
+	netemIdle = "netem limit 100000" // holds and loses nothing
+	// what else the machine does makes a round slower, waiting for the member would make all of them so
+	slowRounds = 3
 )
 
-// slacken proves that a stream with members waits for none of their links: netem in a member's own kernel delays all that it sends, then loses all of it. Each time appends go on at the pace of
-// the other two, and when it is over the member has what was acknowledged.
+// slacken proves that a stream with members waits for none of their links: netem in a member's own kernel delays all
+// that it sends, then loses all of it. Each time appends go on at the pace of the other two, and when it is over the
+// member has what was acknowledged.
 func (c *memberCrew) slacken(ctx context.Context) (string, error) {
 	told, err := c.slowed(ctx)
 	if err != nil {
@@ -27,7 +30,8 @@ func (c *memberCrew) slacken(ctx context.Context) (string, error) {
 	return told, c.darkened(ctx)
 }
 
-// slowed proves that nobody waits for a member that is slow: half of the appends take no more than some times what they took before, and most are acknowledged without it.
+// slowed proves that nobody waits for a member that is slow: half of the appends take no more than some times what they
+// took before, and most are acknowledged without it.
 func (c *memberCrew) slowed(ctx context.Context) (string, error) {
 	var seen []string
 	for range slowRounds {
@@ -44,18 +48,21 @@ func (c *memberCrew) slowed(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("while a member is %s late: %w", delay, err)
 		}
 		if during.byAll*2 > during.count {
-			return "", fmt.Errorf("while a member was %s late %d of %d records were acknowledged when all members had them, want most when two had", delay, during.byAll, during.count)
+			return "", fmt.Errorf("while a member was %s late %d of %d records were acknowledged when all members "+
+				"had them, want most when two had", delay, during.byAll, during.count)
 		}
 		if err := c.agreed(ctx, "target"); err != nil {
 			return "", fmt.Errorf("a member that was %s late: %w", delay, err)
 		}
-		seen = append(seen, fmt.Sprintf("a member %s late: p50 of an append %s, %s before, %d of %d acknowledged without it", delay.Round(time.Millisecond), during.p50.Round(time.Millisecond),
+		seen = append(seen, fmt.Sprintf("a member %s late: p50 of an append %s, %s before, %d of %d acknowledged "+
+			"without it", delay.Round(time.Millisecond), during.p50.Round(time.Millisecond),
 			before.p50.Round(time.Millisecond), during.count-during.byAll, during.count))
 		if during.p50 <= slowRatio*before.p50 {
 			return seen[len(seen)-1], nil
 		}
 	}
-	return "", fmt.Errorf("each time that a member was slow appends were, too, wanted is a p50 of at most %d times that before: %s", slowRatio, strings.Join(seen, "; "))
+	return "", fmt.Errorf("each time that a member was slow appends were, too, wanted is a p50 of at most %d times "+
+		"that before: %s", slowRatio, strings.Join(seen, "; "))
 }
 
 // darkened proves the same of a member none of whose frames comes through: no acknowledgement counts it.
@@ -79,7 +86,8 @@ func (c *memberCrew) without(ctx context.Context) error {
 	}
 	seen, err := c.lap(ctx, memberMore)
 	if err == nil && seen.byAll > 0 {
-		err = fmt.Errorf("%d of %d records were acknowledged when all members had them, want none", seen.byAll, seen.count)
+		err = fmt.Errorf("%d of %d records were acknowledged when all members had them, want none", seen.byAll,
+			seen.count)
 	}
 	return err
 }
@@ -101,7 +109,8 @@ func (c *memberCrew) agreed(ctx context.Context, name string) error {
 	return nil
 }
 
-// lap is some appends in a row: how long half of them took at most, how many records were acknowledged, and how many of these when all members had them.
+// lap is some appends in a row: how long half of them took at most, how many records were acknowledged, and how many of
+// these when all members had them.
 type lap struct {
 	p50          time.Duration
 	count, byAll int

@@ -6,14 +6,16 @@ import (
 	"strings"
 )
 
-// The suite fills its ring many times: it has a namespace of its own, of the size that the suite takes elsewhere. It is a plain file of the target, whose LBA is 4096 bytes.
+// The suite fills its ring many times: it has a namespace of its own, of the size that the suite takes elsewhere. It is
+// a plain file of the target, whose LBA is 4096 bytes.
 const (
 	nvmeSmall    = "/var/lib/farlog/small"
 	nvmeSmallLen = 288 << 10
 )
 
-// nvmeConformance runs the suite that every kind of region must pass on a namespace of another machine, by the flush that is chosen there: some twenty thousand commands one behind
-// the other. Other ways of a flush are the part of a loop device, other transports that of nvme-trading and nvme-faults.
+// nvmeConformance runs the suite that every kind of region must pass on a namespace of another machine, by the flush
+// that is chosen there: some twenty thousand commands one behind the other. Other ways of a flush are the part of a
+// loop device, other transports that of nvme-trading and nvme-faults.
 func nvmeConformance(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.nvmeBed(ctx, nvmeHost)
 	if err != nil {
@@ -32,7 +34,8 @@ func nvmeConformance(ctx context.Context, b *bed) (string, error) {
 	if _, err := guests["host"].Run(ctx, "wait-for "+second); err != nil {
 		return "", err
 	}
-	text, err := b.conformance(ctx, guests["host"], "nvme-rdma", "FARLOG_TEST_FLUSH=auto FARLOG_TEST_BLOCK=$("+second+") conformance nvme-device")
+	text, err := b.conformance(ctx, guests["host"], "nvme-rdma",
+		"FARLOG_TEST_FLUSH=auto FARLOG_TEST_BLOCK=$("+second+") conformance nvme-device")
 	if err != nil {
 		return "", err
 	}

@@ -11,8 +11,9 @@ import (
 
 const nvmetChecks = 12 // random pairs of states
 
-// nvmetConfig proves on the kernel itself what pkg/nvmet's tests prove on a model of it, and what a target's operator does: what is missing is named, the same again
-// changes nothing, a machine that was killed has after its boot what was declared, byte by byte as nvmetcli would save it, and what somebody removed by hand comes back.
+// nvmetConfig proves on the kernel itself what pkg/nvmet's tests prove on a model of it, and what a target's operator
+// does: what is missing is named, the same again changes nothing, a machine that was killed has after its boot what was
+// declared, byte by byte as nvmetcli would save it, and what somebody removed by hand comes back.
 func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	target, err := b.boot(ctx, nvmeTarget)
 	if err != nil {
@@ -24,7 +25,8 @@ func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	if _, err := target.Run(ctx, "nvmet-up && modprobe brd rd_nr=2 rd_size=4096 && modprobe nvme-loop"); err != nil {
 		return "", err
 	}
-	tests, err := b.start(target, "nvmet.test", fmt.Sprintf("FARLOG_TEST_NVMET=/dev/ram0:/dev/ram1 exec nvmet.test -test.run Kernel -test.v -rapid.checks=%d -rapid.seed=%d", nvmetChecks, 1+b.draw(1<<30)))
+	tests, err := b.start(target, "nvmet.test", fmt.Sprintf("FARLOG_TEST_NVMET=/dev/ram0:/dev/ram1 exec nvmet.test "+
+		"-test.run Kernel -test.v -rapid.checks=%d -rapid.seed=%d", nvmetChecks, 1+b.draw(1<<30)))
 	if err != nil {
 		return "", err
 	}
@@ -55,7 +57,8 @@ func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	if err := b.nvmetKept(ctx, target, saved); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d random pairs of states on Linux's own target; after a kill and a boot all %d bytes of its save are the same; drift is repaired; %s", nvmetChecks, len(saved), cli), target.PowerOff(ctx)
+	return fmt.Sprintf("%d random pairs of states on Linux's own target; after a kill and a boot all %d bytes of its "+
+		"save are the same; drift is repaired; %s", nvmetChecks, len(saved), cli), target.PowerOff(ctx)
 }
 
 // nvmetMissing proves that a missing mount and a missing module are named with the command that cures each.
@@ -72,7 +75,8 @@ func nvmetMissing(ctx context.Context, target *vm.Guest) error {
 	return nil
 }
 
-// nvmetCLI proves that nvmetcli itself takes over from farlog and farlog from it: what one has saved the other restores, and the target is what it was.
+// nvmetCLI proves that nvmetcli itself takes over from farlog and farlog from it: what one has saved the other
+// restores, and the target is what it was.
 func nvmetCLI(ctx context.Context, target *vm.Guest, saved string) (string, error) {
 	version, err := target.Run(ctx, "dpkg-query -W -f '${Version}' nvmetcli || true")
 	if err != nil || version == "" {
@@ -80,8 +84,13 @@ func nvmetCLI(ctx context.Context, target *vm.Guest, saved string) (string, erro
 	}
 	const root = "/sys/kernel/config/nvmet"
 	for _, one := range []struct{ what, command string }{
-		{"restores what farlog saved", "farlog target nvmet save /run/farlog.json && nvmetcli restore /run/farlog.json"},
-		{"saves what farlog restores", "rm -f /run/cli.json; nvmetcli save /run/cli.json && rm " + root + "/ports/1/subsystems/* && echo 0 >" + root + "/subsystems/" + nvmeSubsystem + "/namespaces/1/enable && farlog target nvmet restore /run/cli.json"},
+		{
+			"restores what farlog saved",
+			"farlog target nvmet save /run/farlog.json && nvmetcli restore /run/farlog.json",
+		},
+		{"saves what farlog restores", "rm -f /run/cli.json; nvmetcli save /run/cli.json && rm " + root +
+			"/ports/1/subsystems/* && echo 0 >" + root + "/subsystems/" + nvmeSubsystem +
+			"/namespaces/1/enable && farlog target nvmet restore /run/cli.json"},
 	} {
 		said, err := target.Run(ctx, "("+one.command+") 2>&1")
 		if err != nil {
@@ -100,7 +109,8 @@ func nvmetCLI(ctx context.Context, target *vm.Guest, saved string) (string, erro
 
 // nvmetAgain proves that the same again does nothing and says so, and that only who may read them sees the keys.
 func nvmetAgain(ctx context.Context, target *vm.Guest) error {
-	text, err := target.Run(ctx, "farlog target nvmet apply -f "+nvmetFile+" 2>&1; farlog target nvmet apply --dry-run -f "+nvmetFile+" 2>&1 && farlog target nvmet show && farlog target nvmet show --output json")
+	text, err := target.Run(ctx, "farlog target nvmet apply -f "+nvmetFile+" 2>&1; farlog target nvmet apply "+
+		"--dry-run -f "+nvmetFile+" 2>&1 && farlog target nvmet show && farlog target nvmet show --output json")
 	if err != nil {
 		return err
 	}
@@ -118,7 +128,8 @@ func (b *bed) nvmetKept(ctx context.Context, target *vm.Guest, saved string) err
 	if _, err := target.Run(ctx, "nvmet-up"); err != nil {
 		return err
 	}
-	daemon, err := b.start(target, "farlogd", "exec farlogd target --data-dir /var/target --host-name target --metrics-listen "+targetMetrics+" --nvmet-file "+nvmetFile+" --ready-file /run/target.ready")
+	daemon, err := b.start(target, "farlogd", "exec farlogd target --data-dir /var/target --host-name target "+
+		"--metrics-listen "+targetMetrics+" --nvmet-file "+nvmetFile+" --ready-file /run/target.ready")
 	if err != nil {
 		return err
 	}
@@ -133,13 +144,16 @@ func (b *bed) nvmetKept(ctx context.Context, target *vm.Guest, saved string) err
 		return fmt.Errorf("after a boot the target is %s\nit was %s\n%s", again, saved, daemon.Stderr())
 	}
 	const root = "/sys/kernel/config/nvmet"
-	drift := fmt.Sprintf("rm %s/ports/1/subsystems/%s %s/subsystems/%s/allowed_hosts/%s && echo 0 >%s/subsystems/%s/namespaces/1/enable", root, nvmeSubsystem, root, nvmeSubsystem, nvmeHostNQN("host"), root, nvmeSubsystem)
+	drift := fmt.Sprintf("rm %s/ports/1/subsystems/%s %s/subsystems/%s/allowed_hosts/%s && echo 0 "+
+		">%s/subsystems/%s/namespaces/1/enable", root, nvmeSubsystem, root, nvmeSubsystem, nvmeHostNQN("host"), root,
+		nvmeSubsystem)
 	if _, err := target.Run(ctx, drift+" && wait-for farlog target nvmet apply --dry-run -f "+nvmetFile); err != nil {
 		return fmt.Errorf("what was removed by hand is not repaired: %w: %s", err, daemon.Stderr())
 	}
 	if strings.Contains(daemon.Stderr(), "DHHC") {
 		return errors.New("a key is in the daemon's log")
 	}
-	_, err = target.Run(ctx, "busybox wget -q -O - http://"+targetMetrics+"/metrics | grep -x 'farlog_target_nvmet_up 1'")
+	_, err = target.Run(ctx,
+		"busybox wget -q -O - http://"+targetMetrics+"/metrics | grep -x 'farlog_target_nvmet_up 1'")
 	return err
 }

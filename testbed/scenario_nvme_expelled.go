@@ -18,9 +18,11 @@ var (
 	nvmeOldSecond = machine{name: "second", cpus: 2, isOnWire: true}
 )
 
-// nvmeExpelled proves that a former writer is kept out where the target's kernel has no reservations: a writer is stopped; another host is not let on; it orders the fence, the target's daemon
-// takes the former host out of the allowed ones, ends its controllers, makes sure of it and says so in the ring; only then is the other one let on. When the first goes on its device is gone: nothing
-// of it lands, and it is not told that anything did. It is not let in again. A ring that was closed moves between the hosts without all that.
+// nvmeExpelled proves that a former writer is kept out where the target's kernel has no reservations: a writer is
+// stopped; another host is not let on; it orders the fence, the target's daemon takes the former host out of the
+// allowed ones, ends its controllers, makes sure of it and says so in the ring; only then is the other one let on. When
+// the first goes on its device is gone: nothing of it lands, and it is not told that anything did. It is not let in
+// again. A ring that was closed moves between the hosts without all that.
 func nvmeExpelled(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.nvmeBedOn(ctx, nvmeOldTarget, "  takeover: expel\n", nvmeOldHost, nvmeOldSecond)
 	if err != nil {
@@ -31,7 +33,11 @@ func nvmeExpelled(ctx context.Context, b *bed) (string, error) {
 		return "", err
 	}
 	s := &nvmeRivals{bed: b, guests: guests, ledger: newLedger(records)}
-	daemon, err := b.start(guests["target"], "farlogd", "exec farlogd target --data-dir /var/target --host-name target --metrics-listen "+targetMetrics+" --nvmet-file "+nvmetFile+" --ready-file /run/target.ready")
+	daemon, err := b.start(
+		guests["target"],
+		"farlogd",
+		"exec farlogd target --data-dir /var/target --host-name target --metrics-listen "+targetMetrics+" --nvmet-file "+nvmetFile+" --ready-file /run/target.ready",
+	)
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +60,8 @@ func nvmeExpelled(ctx context.Context, b *bed) (string, error) {
 		return "", err
 	}
 	if proved.others != 0 {
-		return "", fmt.Errorf("%d records are in the store that nobody was told of: a former writer's landed", proved.others)
+		return "", fmt.Errorf("%d records are in the store that nobody was told of: a former writer's landed",
+			proved.others)
 	}
 	return fmt.Sprintf("%s; %s; a closed ring moved back", proved, took), nil
 }
@@ -73,7 +80,8 @@ func (s *nvmeRivals) meet(ctx context.Context, daemon *vm.Process) error {
 	if err != nil {
 		return err
 	}
-	if contract := lineOf(shown, "contract"); !strings.HasSuffix(contract, "between hosts fenced at the target, by its hosts; follows closed writers") {
+	if contract := lineOf(shown, "contract"); !strings.HasSuffix(contract,
+		"between hosts fenced at the target, by its hosts; follows closed writers") {
 		return fmt.Errorf("the contract does not tell what fences: %s", contract)
 	}
 	return nil
@@ -86,8 +94,10 @@ func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, err
 	if err != nil {
 		return "", err
 	}
-	if text, err := second.Run(ctx, "echo order | farlog append --ring "+nvmeRing+" 2>&1"); err == nil || !strings.Contains(text+err.Error(), "opened on another host, was not closed") {
-		return "", fmt.Errorf("a writer of the other host was let on beside one that may still write: %s: %w", text, err)
+	if text, err := second.Run(ctx, "echo order | farlog append --ring "+nvmeRing+" 2>&1"); err == nil ||
+		!strings.Contains(text+err.Error(), "opened on another host, was not closed") {
+		return "", fmt.Errorf("a writer of the other host was let on beside one that may still write: %s: %w", text,
+			err)
 	}
 	began := time.Now()
 	if _, err := second.Run(ctx, "farlog ring fence "+nvmeRing); err != nil {
@@ -133,7 +143,8 @@ func (s *nvmeRivals) goOnExpelled(ctx context.Context, former *vm.Process) error
 		return errors.New("the former writer ended without an error")
 	}
 	s.bed.say("the former writer said %q and ended: %s", l.asides[asides:], lastLine(former.Stderr()))
-	return s.bed.refusedNVMe(ctx, s.guests["host"], "true", "tcp", nvmeHostNQN("host"), "host NQN "+nvmeHostNQN("host")+" is not allowed at ")
+	return s.bed.refusedNVMe(ctx, s.guests["host"], "true", "tcp", nvmeHostNQN("host"),
+		"host NQN "+nvmeHostNQN("host")+" is not allowed at ")
 }
 
 // moveBack: second closes, and host, which is let in again, opens.
@@ -141,10 +152,12 @@ func (s *nvmeRivals) moveBack(ctx context.Context) error {
 	if err := finish(ctx, s.writer); err != nil {
 		return err
 	}
-	if _, err := s.guests["target"].Run(ctx, fmt.Sprintf("farlog target nvmet readmit %s --subsystem %s", nvmeHostNQN("host"), nvmeSubsystem)); err != nil {
+	if _, err := s.guests["target"].Run(ctx, fmt.Sprintf("farlog target nvmet readmit %s --subsystem %s",
+		nvmeHostNQN("host"), nvmeSubsystem)); err != nil {
 		return err
 	}
-	if _, err := s.guests["host"].Run(ctx, "wait-for "+nvmeConnectCommand("host", "tcp", nvmeHostNQN("host"))); err != nil {
+	if _, err := s.guests["host"].Run(ctx, "wait-for "+nvmeConnectCommand("host", "tcp",
+		nvmeHostNQN("host"))); err != nil {
 		return err
 	}
 	if err := s.open(ctx, "host", ""); err != nil {

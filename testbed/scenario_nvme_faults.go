@@ -40,9 +40,11 @@ var nvmeFaults = []nvmeFault{
 	{"the target killed and booted again", "rdma", targetKilled, targetBooted},
 }
 
-// nvmeFaulted proves that a writer on a namespace of another machine loses nothing that it acknowledged, whatever happens to port, link and target, and that none of its appends
-// goes past its deadline meanwhile: the outcome is unknown by then. The device goes with its connection; once the fault is over the host connects again, and a new writer recovers the
-// ring and goes on. What was acknowledged is drained in the end, and looked up. Behind it come those who are kept out, on the same machines.
+// nvmeFaulted proves that a writer on a namespace of another machine loses nothing that it acknowledged, whatever
+// happens to port, link and target, and that none of its appends goes past its deadline meanwhile: the outcome is
+// unknown by then. The device goes with its connection; once the fault is over the host connects again, and a new
+// writer recovers the ring and goes on. What was acknowledged is drained in the end, and looked up. Behind it come
+// those who are kept out, on the same machines.
 func nvmeFaulted(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.nvmeBed(ctx, nvmeHost)
 	if err != nil {
@@ -82,7 +84,8 @@ func nvmeFaulted(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("who is kept out: %w", err)
 	}
-	return fmt.Sprintf("%d faults: %s; %d outcomes were unknown, slowest append %s of a deadline of %s; %s", len(nvmeFaults), proved, s.ledger.unknown, s.ledger.slowest.Round(time.Millisecond),
+	return fmt.Sprintf("%d faults: %s; %d outcomes were unknown, slowest append %s of a deadline of %s; %s",
+		len(nvmeFaults), proved, s.ledger.unknown, s.ledger.slowest.Round(time.Millisecond),
 		nvmeFaultDeadline, kept), nil
 }
 
@@ -92,7 +95,8 @@ func (s *nvmeStage) suffer(ctx context.Context, fault nvmeFault) error {
 		return err
 	}
 	enough := s.ledger.next + 500 + s.bed.draw(nvmeFaultMost)
-	if err := s.ledger.feed(ctx, s.bed, s.writer, func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
+	if err := s.ledger.feed(ctx, s.bed, s.writer,
+		func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
 		return fmt.Errorf("%w: %s", err, s.writer.Stderr())
 	}
 	ended := make(chan error, 1)
@@ -107,18 +111,21 @@ func (s *nvmeStage) suffer(ctx context.Context, fault nvmeFault) error {
 	if err := s.cutOff(ctx, ended); err != nil {
 		return err
 	}
-	s.bed.say("%s, %s: the writer was cut off after %.1f s, with %d acknowledged: %s", fault.transport, fault.name, time.Since(began).Seconds(), s.ledger.next, strings.TrimSpace(lastLine(s.writer.Stderr())))
+	s.bed.say("%s, %s: the writer was cut off after %.1f s, with %d acknowledged: %s", fault.transport, fault.name,
+		time.Since(began).Seconds(), s.ledger.next, strings.TrimSpace(lastLine(s.writer.Stderr())))
 	if err := fault.end(ctx, s); err != nil {
 		return err
 	}
-	if _, err := s.host.Run(ctx, "wait-for "+nvmeConnectCommand(s.host.Name, fault.transport, nvmeHostNQN(s.host.Name))); err != nil {
+	if _, err := s.host.Run(ctx, "wait-for "+nvmeConnectCommand(s.host.Name, fault.transport,
+		nvmeHostNQN(s.host.Name))); err != nil {
 		return fmt.Errorf("it is not connected again: %w", err)
 	}
 	if err := s.open(ctx); err != nil {
 		return fmt.Errorf("a writer afterwards: %w", err)
 	}
 	enough = s.ledger.next + 500
-	if err := s.ledger.feed(ctx, s.bed, s.writer, func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
+	if err := s.ledger.feed(ctx, s.bed, s.writer,
+		func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
 		return fmt.Errorf("a writer afterwards: %w: %s", err, s.writer.Stderr())
 	}
 	if err := finish(ctx, s.writer); err != nil {
@@ -136,7 +143,8 @@ func lastLine(text string) string {
 }
 
 func (s *nvmeStage) open(ctx context.Context) (err error) {
-	s.writer, err = s.bed.start(s.host, "write", fmt.Sprintf("exec far write -batch 16 -deadline %s -patience %s %s", nvmeFaultDeadline, nvmePatience, nvmeRing))
+	s.writer, err = s.bed.start(s.host, "write", fmt.Sprintf("exec far write -batch 16 -deadline %s -patience %s %s",
+		nvmeFaultDeadline, nvmePatience, nvmeRing))
 	if err != nil {
 		return err
 	}
@@ -145,7 +153,8 @@ func (s *nvmeStage) open(ctx context.Context) (err error) {
 
 // cutOff waits until the writer has ended because of its device, and the feeding with it.
 func (s *nvmeStage) cutOff(ctx context.Context, ended <-chan error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, nvmeEndLimit, fmt.Errorf("the writer did not end within %s of the fault", nvmeEndLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, nvmeEndLimit,
+		fmt.Errorf("the writer did not end within %s of the fault", nvmeEndLimit))
 	defer cancel()
 	select {
 	case <-s.writer.Ended():
@@ -164,7 +173,8 @@ func (s *nvmeStage) cutOff(ctx context.Context, ended <-chan error) error {
 }
 
 func portRemoved(ctx context.Context, s *nvmeStage) error {
-	_, err := s.target.Run(ctx, fmt.Sprintf("sed '/{id: 1,/d' %s >/run/without.yaml && farlog target nvmet apply -f /run/without.yaml && ! test -e /sys/kernel/config/nvmet/ports/1", nvmetFile))
+	_, err := s.target.Run(ctx, fmt.Sprintf("sed '/{id: 1,/d' %s >/run/without.yaml && farlog target nvmet apply -f "+
+		"/run/without.yaml && ! test -e /sys/kernel/config/nvmet/ports/1", nvmetFile))
 	return err
 }
 

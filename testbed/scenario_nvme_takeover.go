@@ -20,10 +20,12 @@ const (
 	nvmeConflict         = "83 Reservation Conflict)" // behind it the type of the status, and whether to try again
 )
 
-// nvmeTakeover proves that a namespace's reservation keeps a former writer out: a writer is stopped, another host takes its ring over, and when the first goes on its device refuses its
-// write, it says within its deadline that it is fenced, and nothing of it is in the ring. The second one, which sends bare NVMe commands, is stopped and loses the ring to the first in the same
-// way. Then the first one's cable is cut, the ring is taken back behind its back, and what it tried meanwhile is not there either, also after its cable is whole again. A drain on a third
-// host goes on over all of them.
+// nvmeTakeover proves that a namespace's reservation keeps a former writer out: a writer is stopped, another host takes
+// its ring over, and when the first goes on its device refuses its write, it says within its deadline that it is
+// fenced, and nothing of it is in the ring. The second one, which sends bare NVMe commands, is stopped and loses the
+// ring to the first in the same way. Then the first one's cable is cut, the ring is taken back behind its back, and
+// what it tried meanwhile is not there either, also after its cable is whole again. A drain on a third host goes on
+// over all of them.
 func nvmeTakeover(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.nvmeBed(ctx, nvmeHost, nvmeSecond, nvmeCentral)
 	if err != nil {
@@ -47,7 +49,8 @@ func nvmeTakeover(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if contract := lineOf(shown, "contract"); !strings.HasSuffix(contract, "between hosts fenced by reservation, until the target restarts") {
+	if contract := lineOf(shown, "contract"); !strings.HasSuffix(contract,
+		"between hosts fenced by reservation, until the target restarts") {
 		return "", fmt.Errorf("the contract does not tell of the reservation: %s", contract)
 	}
 	drain, err := b.start(guests["central"], "drain", fmt.Sprintf("exec far drain -store %s %s", storeDir, nvmeRing))
@@ -74,7 +77,8 @@ func nvmeTakeover(ctx context.Context, b *bed) (string, error) {
 		return "", err
 	}
 	if proved.others != 0 {
-		return "", fmt.Errorf("%d records are in the store that nobody was told of: a former writer's landed", proved.others)
+		return "", fmt.Errorf("%d records are in the store that nobody was told of: a former writer's landed",
+			proved.others)
 	}
 	return fmt.Sprintf("%s; stopped: %s; with bare commands: %s; cut off: %s", proved, stopped, bare, cut), nil
 }
@@ -90,7 +94,9 @@ type nvmeRivals struct {
 // connect connects a guest by farlog itself, once more where a busy machine showed its key too late (connectNVMe).
 func (s *nvmeRivals) connect(ctx context.Context, name string) error {
 	guest := s.guests[name]
-	text, err := guest.Run(ctx, fmt.Sprintf("modprobe nvme-tcp && wait-for sh -c 'farlog host connect %s --transport tcp --address %s --port %d --host-nqn %s --host-id %s --key-file /run/nvme.key >/run/connected 2>&1 || { cat /run/connected; exit 1; }' && cat /run/connected",
+	text, err := guest.Run(ctx, fmt.Sprintf("modprobe nvme-tcp && wait-for sh -c 'farlog host connect %s --transport "+
+		"tcp --address %s --port %d --host-nqn %s --host-id %s --key-file /run/nvme.key >/run/connected 2>&1 || { "+
+		"cat /run/connected; exit 1; }' && cat /run/connected",
 		nvmeSubsystem, addresses["target"], nvmeTCPPort, nvmeHostNQN(name), nvmeHostID(name)))
 	if err == nil && strings.Contains(text, "warning") {
 		err = fmt.Errorf("farlog warns of its own connection: %s", text)
@@ -100,7 +106,8 @@ func (s *nvmeRivals) connect(ctx context.Context, name string) error {
 
 // open lets a guest take the ring: whoever has it is shut out. options are the URI's.
 func (s *nvmeRivals) open(ctx context.Context, name, options string) error {
-	writer, err := s.bed.start(s.guests[name], "write-"+name, fmt.Sprintf("exec far write -deadline %s -patience 1s '%s'", nvmeTakeoverDeadline, nvmeRing+options))
+	writer, err := s.bed.start(s.guests[name], "write-"+name,
+		fmt.Sprintf("exec far write -deadline %s -patience 1s '%s'", nvmeTakeoverDeadline, nvmeRing+options))
 	if err != nil {
 		return err
 	}
@@ -111,7 +118,8 @@ func (s *nvmeRivals) open(ctx context.Context, name, options string) error {
 	return nil
 }
 
-// stopped is the writer, on a guest that opens the ring if nobody has: it has written, was stopped, and has records to append when it goes on.
+// stopped is the writer, on a guest that opens the ring if nobody has: it has written, was stopped, and has records to
+// append when it goes on.
 func (s *nvmeRivals) stopped(ctx context.Context, name, options string) (*vm.Process, error) {
 	if s.writer == nil {
 		if err := s.open(ctx, name, options); err != nil {
@@ -144,7 +152,8 @@ func (s *nvmeRivals) overStopped(ctx context.Context, from, fromOptions, to, toO
 		return "", err
 	}
 	if err := l.listen(ctx, former, nvmeTakeoverLate); !errors.Is(err, errFenced) {
-		return "", fmt.Errorf("the former writer was not told that it is fenced, but: %v, %q: %s", err, l.asides, former.Stderr())
+		return "", fmt.Errorf("the former writer was not told that it is fenced, but: %v, %q: %s", err, l.asides,
+			former.Stderr())
 	}
 	took := l.slowest
 	switch {
@@ -156,10 +165,12 @@ func (s *nvmeRivals) overStopped(ctx context.Context, from, fromOptions, to, toO
 	if err := s.refused(ctx, from, fromOptions, former); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("refused by the device, told after %s", took.Round(time.Millisecond)), l.give(ctx, s.writer, nvmeTakeoverTurn)
+	return fmt.Sprintf("refused by the device, told after %s", took.Round(time.Millisecond)),
+		l.give(ctx, s.writer, nvmeTakeoverTurn)
 }
 
-// refused: the former writer's device has refused its write. Of a bare command the kernel says nothing, and the writer has its status.
+// refused: the former writer's device has refused its write. Of a bare command the kernel says nothing, and the writer
+// has its status.
 func (s *nvmeRivals) refused(ctx context.Context, name, options string, former *vm.Process) error {
 	if options == nvmeBare {
 		if !strings.Contains(former.Stderr(), nvmeConflict) {
@@ -193,8 +204,10 @@ func (s *nvmeRivals) overCut(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := l.hear(line); err != nil || !strings.HasPrefix(line, "unknown ") || l.slowest > nvmeTakeoverDeadline+deadlineSlack {
-		return "", fmt.Errorf("the writer that is cut off said %q, after %s of a deadline of %s: %w", line, l.slowest, nvmeTakeoverDeadline, err)
+	if _, err := l.hear(line); err != nil || !strings.HasPrefix(line, "unknown ") ||
+		l.slowest > nvmeTakeoverDeadline+deadlineSlack {
+		return "", fmt.Errorf("the writer that is cut off said %q, after %s of a deadline of %s: %w", line, l.slowest,
+			nvmeTakeoverDeadline, err)
 	}
 	took := l.slowest
 	if err := s.open(ctx, "second", nvmeBare); err != nil {
@@ -214,7 +227,8 @@ func (s *nvmeRivals) overCut(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if l.next != acknowledged+2*nvmeTakeoverTurn {
-		return "", fmt.Errorf("%d records were acknowledged since the cut, want %d", l.next-acknowledged, 2*nvmeTakeoverTurn)
+		return "", fmt.Errorf("%d records were acknowledged since the cut, want %d", l.next-acknowledged,
+			2*nvmeTakeoverTurn)
 	}
 	if err := former.Wait(ctx); err == nil {
 		return "", errors.New("the writer that was cut off ended as if nothing were")

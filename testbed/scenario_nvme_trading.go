@@ -17,9 +17,11 @@ const (
 	nvmeDeadline = 5 * time.Second
 )
 
-// nvmeTrading proves the whole way through a namespace: a trading host appends real order messages to a ring in a namespace of nvmet, over rdma and then over tcp; a third host reads
-// them from the same namespace and moves them into its store, which is verified there and looked through here. The writer goes round the ring: its credit is what the drain
-// persists in the namespace. Behind it comes a stream that has the namespace as one of three members of different kinds, on the same machines.
+// nvmeTrading proves the whole way through a namespace: a trading host appends real order messages to a ring in a
+// namespace of nvmet, over rdma and then over tcp; a third host reads them from the same namespace and moves them into
+// its store, which is verified there and looked through here. The writer goes round the ring: its credit is what the
+// drain persists in the namespace. Behind it comes a stream that has the namespace as one of three members of different
+// kinds, on the same machines.
 func nvmeTrading(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.mixedBed(ctx)
 	if err != nil {
@@ -66,10 +68,15 @@ func (b *bed) tradeNVMe(ctx context.Context, host, central *vm.Guest, transport 
 	if err != nil {
 		return "", err
 	}
-	if err := drain.WaitOutput(ctx, "draining", func(stdout, _ string) bool { return strings.Contains(stdout, "draining") }); err != nil {
+	if err := drain.WaitOutput(ctx, "draining", func(stdout,
+		_ string,
+	) bool {
+		return strings.Contains(stdout, "draining")
+	}); err != nil {
 		return "", err
 	}
-	writer, err := b.start(host, "append-"+transport, fmt.Sprintf("exec farlog append --ring %s --format length-prefixed --ack text --window %d --deadline %s", nvmeRing, nvmeWindow, nvmeDeadline))
+	writer, err := b.start(host, "append-"+transport, fmt.Sprintf("exec farlog append --ring %s --format "+
+		"length-prefixed --ack text --window %d --deadline %s", nvmeRing, nvmeWindow, nvmeDeadline))
 	if err != nil {
 		return "", err
 	}
@@ -97,11 +104,15 @@ func (b *bed) tradeNVMe(ctx context.Context, host, central *vm.Guest, transport 
 	if l.lastLSN < diskLen {
 		return "", fmt.Errorf("the writer came to lsn %d: it did not go round a ring on %d bytes", l.lastLSN, diskLen)
 	}
-	return fmt.Sprintf("%s, appended in %.0f s to a ring of %s, %s", proved, took.Seconds(), lineOf(shown, "capacity"), lineOf(shown, "contract")), nil
+	return fmt.Sprintf("%s, appended in %.0f s to a ring of %s, %s", proved, took.Seconds(), lineOf(shown, "capacity"),
+		lineOf(shown, "contract")), nil
 }
 
-// drainedNVMe waits until the drain has stored and released all of a ledger, ends it, and looks the records up in its store.
-func (b *bed) drainedNVMe(ctx context.Context, central *vm.Guest, drain *vm.Process, stream string, l *ledger) (proof, error) {
+// drainedNVMe waits until the drain has stored and released all of a ledger, ends it, and looks the records up in its
+// store.
+func (b *bed) drainedNVMe(ctx context.Context, central *vm.Guest, drain *vm.Process, stream string, l *ledger) (proof,
+	error,
+) {
 	err := drain.WaitOutput(ctx, fmt.Sprintf("drained beyond %d", l.lastLSN), func(stdout, _ string) bool {
 		_, last, _ := strings.Cut(stdout[max(strings.LastIndex(stdout, "drained "), 0):], "drained ")
 		head := uint64(0)

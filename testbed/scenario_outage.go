@@ -25,9 +25,10 @@ const (
 	outageRateRatio = 0.5
 )
 
-// outage: a drain that stands still for a second does not slow appends while the ring has room. That none waits for it is told by each: the drain goes on only
-// when the last append of its outage has come back. That none is slower is told by their times against those just before; what else the machine does makes a
-// round worse, the drain would make all of them so.
+// outage: a drain that stands still for a second does not slow appends while the ring has room. That none waits for it
+// is told by each: the drain goes on only when the last append of its outage has come back. That none is slower is told
+// by their times against those just before; what else the machine does makes a round worse, the drain would make all of
+// them so.
 func (c *crew) outage(ctx context.Context, stream, drainer string, l *ledger) (string, error) {
 	writer, err := c.writeSingly(ctx, stream, "")
 	if err != nil {
@@ -42,19 +43,23 @@ func (c *crew) outage(ctx context.Context, stream, drainer string, l *ledger) (s
 		if err != nil {
 			return "", err
 		}
-		seen = append(seen, fmt.Sprintf("an append p50 %s, p99 %s with the drain, %s, %s without", before.p50, before.p99, during.p50, during.p99))
+		seen = append(seen, fmt.Sprintf("an append p50 %s, p99 %s with the drain, %s, %s without", before.p50,
+			before.p99, during.p50, during.p99))
 		if during.isAsFastAs(before) {
 			return fmt.Sprintf("; in its outage %d: %s", len(seen), seen[len(seen)-1]), finish(ctx, writer)
 		}
 	}
-	return "", fmt.Errorf("in each of %d outages appends were slower than before: wanted are p50 at most %.1f times, p99 %.1f times as long, and %.1f times as many a second: %s",
+	return "", fmt.Errorf("in each of %d outages appends were slower than before: wanted are p50 at most %.1f times, "+
+		"p99 %.1f times as long, and %.1f times as many a second: %s",
 		outageRounds, outageP50Ratio, outageP99Ratio, outageRateRatio, strings.Join(seen, "; "))
 }
 
-// writeSingly starts a writer that appends one record after another, by a grant of its own. from is the address of the trading host that it goes out by; "": the kernel's routes say.
+// writeSingly starts a writer that appends one record after another, by a grant of its own. from is the address of the
+// trading host that it goes out by; "": the kernel's routes say.
 func (c *crew) writeSingly(ctx context.Context, stream, from string) (*vm.Process, error) {
 	host := c.guests["host"]
-	if _, err := host.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --takeover --token-file /run/grant --transport verbs %s", stream, c.control)); err != nil {
+	if _, err := host.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --takeover "+
+		"--token-file /run/grant --transport verbs %s", stream, c.control)); err != nil {
 		return nil, err
 	}
 	text, err := host.Run(ctx, "cat /run/grant")
@@ -72,19 +77,24 @@ func (c *crew) writeSingly(ctx context.Context, stream, from string) (*vm.Proces
 		granted.Ring += "?from=" + from
 	}
 	for attempt := 1; ; attempt++ {
-		p, err := c.bed.start(host, "write", fmt.Sprintf("exec far write -token %s -epoch %d -deadline %s '%s'", granted.Token, granted.Epoch, outageStuck/3, granted.Ring))
+		p, err := c.bed.start(host, "write", fmt.Sprintf("exec far write -token %s -epoch %d -deadline %s '%s'",
+			granted.Token, granted.Epoch, outageStuck/3, granted.Ring))
 		if err != nil {
 			return nil, err
 		}
 		// A machine that is busy enough does not answer in time.
-		if err = p.WaitText(ctx, "recovered_tail="); err == nil || attempt == memberOpenings || !strings.Contains(err.Error(), "no answer in time") {
+		if err = p.WaitText(ctx, "recovered_tail="); err == nil || attempt == memberOpenings ||
+			!strings.Contains(err.Error(), "no answer in time") {
 			return p, err
 		}
 	}
 }
 
-func (c *crew) outageRound(ctx context.Context, stream, drainer string, writer *vm.Process, l *ledger) (before, during pace, err error) {
-	if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", stream, l.lastLSN, c.control)); err != nil {
+func (c *crew) outageRound(ctx context.Context, stream, drainer string, writer *vm.Process, l *ledger) (before,
+	during pace, err error,
+) {
+	if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", stream, l.lastLSN,
+		c.control)); err != nil {
 		return before, during, err
 	}
 	if before, err = c.pace(ctx, writer, l, outageBefore); err != nil {
@@ -107,13 +117,15 @@ type pace struct {
 }
 
 func (p pace) isAsFastAs(other pace) bool {
-	return p.p50.Seconds() <= outageP50Ratio*other.p50.Seconds() && p.p99.Seconds() <= outageP99Ratio*other.p99.Seconds() &&
+	return p.p50.Seconds() <= outageP50Ratio*other.p50.Seconds() &&
+		p.p99.Seconds() <= outageP99Ratio*other.p99.Seconds() &&
 		p.perSecond >= outageRateRatio*other.perSecond
 }
 
 // pace feeds a writer for so long at least. Each append must be acknowledged at once.
 func (c *crew) pace(ctx context.Context, writer *vm.Process, l *ledger, lasts time.Duration) (pace, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, outageStuck, fmt.Errorf("appends did not come back within %s", outageStuck))
+	ctx, cancel := context.WithTimeoutCause(ctx, outageStuck,
+		fmt.Errorf("appends did not come back within %s", outageStuck))
 	defer cancel()
 	first, asides := len(l.took), len(l.asides)
 	for began := time.Now(); time.Since(began) < lasts; {

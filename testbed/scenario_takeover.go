@@ -12,13 +12,13 @@ import (
 	"github.com/farlog/farlog/testbed/vm"
 )
 
-// revocationPause is how long a writer meets an ended key on a living queue pair, in the second run; less than the deadline, so that there is time to
-// learn of the fence behind it.
+// revocationPause is how long a writer meets an ended key on a living queue pair, in the second run; less than the
+// deadline, so that there is time to learn of the fence behind it.
 const revocationPause = appendDeadline / 2
 
-// verbsTakeover: a writer is stopped, its stream is taken over by another on a third machine, then it goes on: nothing of its lands, it is told within its
-// deadline that it is fenced, and the target counts it. In a first run it finds its queue pair gone; in a second one its queue pair lives and its key has
-// ended, so that it is the device that refuses.
+// verbsTakeover: a writer is stopped, its stream is taken over by another on a third machine, then it goes on: nothing
+// of its lands, it is told within its deadline that it is fenced, and the target counts it. In a first run it finds its
+// queue pair gone; in a second one its queue pair lives and its key has ended, so that it is the device that refuses.
 func verbsTakeover(ctx context.Context, b *bed) (string, error) {
 	old, err := b.verbsBed(ctx, 20000)
 	if err != nil {
@@ -81,7 +81,8 @@ func (s *stage) takenOver(ctx context.Context, other *vm.Guest) (string, error) 
 		return "", fmt.Errorf("the writer that was taken over: %w", err)
 	}
 	if l.next != acknowledged {
-		return "", fmt.Errorf("%d records of the writer that was taken over were acknowledged: %q", l.next-acknowledged, l.asides)
+		return "", fmt.Errorf("%d records of the writer that was taken over were acknowledged: %q", l.next-acknowledged,
+			l.asides)
 	}
 	after, err := s.bed.rdma("host")
 	if err == nil && after.Writes == before.Writes {
@@ -97,8 +98,9 @@ func (s *stage) takenOver(ctx context.Context, other *vm.Guest) (string, error) 
 	return fmt.Sprintf("%d WRITEs went out and none landed, %s; %s", after.Writes-before.Writes, told, counters), err
 }
 
-// takenOverByDevice is the second run. The target is one that waits between the end of the key and that of the queue pair. The writer is stopped while the takeover
-// is ordered and has records to append from then on: those that come before its key has ended are in the log that the next writer finds.
+// takenOverByDevice is the second run. The target is one that waits between the end of the key and that of the queue
+// pair. The writer is stopped while the takeover is ordered and has records to append from then on: those that come
+// before its key has ended are in the log that the next writer finds.
 func (s *stage) takenOverByDevice(ctx context.Context, other *vm.Guest) (string, error) {
 	if err := s.reopen(ctx); err != nil {
 		return "", err
@@ -149,7 +151,8 @@ func (s *stage) takenOverByDevice(ctx context.Context, other *vm.Guest) (string,
 		return "", err
 	}
 	counters, err := s.fenced(ctx, 1)
-	return fmt.Sprintf("the target's device answered %d WRITEs with a remote access error, %s; %s", after.Denials-before.Denials, told, counters), err
+	return fmt.Sprintf("the target's device answered %d WRITEs with a remote access error, %s; %s",
+		after.Denials-before.Denials, told, counters), err
 }
 
 // reopen starts a target that pauses revocations, on the same memory, and a writer to it.
@@ -161,7 +164,10 @@ func (s *stage) reopen(ctx context.Context) error {
 	if s.target, err = s.bed.startTargetOf(ctx, s.machine, "far-fault"); err != nil {
 		return err
 	}
-	for _, command := range []string{"serve orders " + devdax + " desk", "pause revocations " + revocationPause.String()} {
+	for _, command := range []string{
+		"serve orders " + devdax + " desk",
+		"pause revocations " + revocationPause.String(),
+	} {
 		if _, err := s.target.say(ctx, "%s", command); err != nil {
 			return err
 		}
@@ -190,14 +196,16 @@ func (s *stage) goesOn(ctx context.Context, next *vm.Process) error {
 	return finish(ctx, next)
 }
 
-// fenced compares counters of the target: one writer was fenced, denied so often by the device, came again and was refused at the door, once or more.
+// fenced compares counters of the target: one writer was fenced, denied so often by the device, came again and was
+// refused at the door, once or more.
 func (s *stage) fenced(ctx context.Context, denied int) (string, error) {
 	counters, err := s.target.count(ctx, "orders")
 	if err != nil {
 		return "", err
 	}
 	if counters["fenced_count"] != 1 || counters["denied_count"] != denied {
-		return "", fmt.Errorf("fenced_count is %d, want 1, denied_count %d, want %d: %v", counters["fenced_count"], counters["denied_count"], denied, counters)
+		return "", fmt.Errorf("fenced_count is %d, want 1, denied_count %d, want %d: %v", counters["fenced_count"],
+			counters["denied_count"], denied, counters)
 	}
 	if counters["refused_count"] == 0 {
 		return "", fmt.Errorf("refused_count is 0: who told the old writer that it is fenced? %v", counters)
@@ -205,7 +213,8 @@ func (s *stage) fenced(ctx context.Context, denied int) (string, error) {
 	return fmt.Sprintf("fenced_count 1, denied_count %d, refused_count %d", denied, counters["refused_count"]), nil
 }
 
-// isTold judges how a writer that was taken over learned of it and ended, from what it said beside acknowledgements. end is how listening to it ended.
+// isTold judges how a writer that was taken over learned of it and ended, from what it said beside acknowledgements.
+// end is how listening to it ended.
 func (s *stage) isTold(ctx context.Context, end error) (string, error) {
 	if !errors.Is(end, errFenced) {
 		return "", fmt.Errorf("want that it is fenced: %w: it said %q; %s", end, s.ledger.asides, s.writer.Stderr())
@@ -221,8 +230,8 @@ func (s *stage) isTold(ctx context.Context, end error) (string, error) {
 	return told, nil
 }
 
-// judgeFenced: the first append that was not acknowledged came back FENCED within its deadline; or UNKNOWN at its deadline, with all of its records resolved, and
-// the append behind it FENCED within its own.
+// judgeFenced: the first append that was not acknowledged came back FENCED within its deadline; or UNKNOWN at its
+// deadline, with all of its records resolved, and the append behind it FENCED within its own.
 func judgeFenced(lines []string) (string, error) {
 	if len(lines) == 0 {
 		return "", errors.New("it said nothing but acknowledgements, want that it is fenced")
@@ -239,13 +248,15 @@ func judgeFenced(lines []string) (string, error) {
 		return "", fmt.Errorf("the append that was told FENCED took %s of a deadline of %s", took, appendDeadline)
 	}
 	if len(lines) == 1 {
-		return fmt.Sprintf("its first append was FENCED after %s of a deadline of %s", took.Round(time.Millisecond), appendDeadline), nil
+		return fmt.Sprintf("its first append was FENCED after %s of a deadline of %s", took.Round(time.Millisecond),
+			appendDeadline), nil
 	}
 	first, counts, err := judgeUnknown(lines[:len(lines)-1])
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("its first append was UNKNOWN after %s of a deadline of %s (%d records absent, %d there), the next one FENCED after %s", first.Round(time.Millisecond),
+	return fmt.Sprintf("its first append was UNKNOWN after %s of a deadline of %s (%d records absent, %d there), the "+
+		"next one FENCED after %s", first.Round(time.Millisecond),
 		appendDeadline, counts["absent"], counts["resolved"], took.Round(time.Millisecond)), nil
 }
 
@@ -261,15 +272,18 @@ func judgeUnknown(lines []string) (took time.Duration, counts map[string]int, er
 				return 0, nil, err
 			}
 			if most := appendDeadline + deadlineSlack; took > most {
-				return 0, nil, fmt.Errorf("an append took %s, more than its deadline of %s and %s", took, appendDeadline, deadlineSlack)
+				return 0, nil, fmt.Errorf("an append took %s, more than its deadline of %s and %s", took,
+					appendDeadline, deadlineSlack)
 			}
 		case !isUnknown && (fields[0] == "absent" || fields[0] == "resolved"):
 		default:
-			return 0, nil, fmt.Errorf("it says %q, want each unknown record resolved, and then that it is fenced: %q", line, lines)
+			return 0, nil, fmt.Errorf("it says %q, want each unknown record resolved, and then that it is fenced: %q",
+				line, lines)
 		}
 	}
 	if len(lines)%2 != 0 {
-		return 0, nil, fmt.Errorf("what became of the last record was never told, want each unknown record resolved: %q", lines)
+		return 0, nil,
+			fmt.Errorf("what became of the last record was never told, want each unknown record resolved: %q", lines)
 	}
 	return took, counts, nil
 }

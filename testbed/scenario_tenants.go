@@ -22,9 +22,9 @@ const (
 	attacksBeside = 10 // while the victim appends
 )
 
-// tenants proves that one tenant's key is of no use to another, whatever program the other runs: it posts bare verbs WRITEs and READs with the address and
-// the key of the victim's writer, as they are on the wire for all to read. The device refuses each; the victim's memory stays as it is, and its
-// writer goes on by the connection that it had.
+// tenants proves that one tenant's key is of no use to another, whatever program the other runs: it posts bare verbs
+// WRITEs and READs with the address and the key of the victim's writer, as they are on the wire for all to read. The
+// device refuses each; the victim's memory stays as it is, and its writer goes on by the connection that it had.
 func tenants(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.bootAll(ctx, targetMachine, hostMachine, machine{name: "second", isOnWire: true})
 	if err != nil {
@@ -93,7 +93,8 @@ func (c *crew) newAttacker(ctx context.Context) (*attacker, error) {
 	if a.victim.Key == 0 {
 		return nil, fmt.Errorf("no WRITE of the victim was seen on the wire: %+v", port.RDMA())
 	}
-	if _, err := a.guest.Run(ctx, fmt.Sprintf("farlog stream grant %s --takeover --token-file /run/grant --transport verbs %s", attackerStream, c.control)); err != nil {
+	if _, err := a.guest.Run(ctx, fmt.Sprintf("farlog stream grant %s --takeover --token-file /run/grant --transport "+
+		"verbs %s", attackerStream, c.control)); err != nil {
 		return nil, err
 	}
 	text, err := a.guest.Run(ctx, "cat /run/grant")
@@ -118,7 +119,8 @@ func (c *crew) newAttacker(ctx context.Context) (*attacker, error) {
 
 // post posts one request over a connection of its own, checks its completion's status, and returns what a READ brought.
 func (a *attacker) post(ctx context.Context, want int, operation, address, key string) (string, error) {
-	said, err := a.guest.Run(ctx, fmt.Sprintf("bare %s %d %s %s %d %s %s %s", addresses["target"], farPort, attackerStream, a.grant.Token, a.grant.Epoch,
+	said, err := a.guest.Run(ctx, fmt.Sprintf("bare %s %d %s %s %d %s %s %s", addresses["target"], farPort,
+		attackerStream, a.grant.Token, a.grant.Epoch,
 		operation, address, key))
 	if err != nil {
 		return "", err
@@ -126,13 +128,14 @@ func (a *attacker) post(ctx context.Context, want int, operation, address, key s
 	_, line, _ := strings.Cut(said, "\n"+operation+" ")
 	status, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if got, err := strconv.Atoi(status); err != nil || got != want {
-		return "", fmt.Errorf("%s of address %s by key %s: %q, want status %d", operation, address, key, strings.TrimSpace(said), want)
+		return "", fmt.Errorf("%s of address %s by key %s: %q, want status %d", operation, address, key,
+			strings.TrimSpace(said), want)
 	}
 	return rest[strings.LastIndexByte(rest, ' ')+1:], nil
 }
 
-// refused posts what must be refused: WRITE and READ, of the victim's address by its key, of the victim's address by the attacker's key, and of the
-// attacker's address by the victim's key.
+// refused posts what must be refused: WRITE and READ, of the victim's address by its key, of the victim's address by
+// the attacker's key, and of the attacker's address by the victim's key.
 func (a *attacker) refused(ctx context.Context) (count int, err error) {
 	address, key := strconv.FormatUint(a.victim.Address, 16), strconv.FormatUint(uint64(a.victim.Key), 16)
 	for _, place := range [][2]string{{address, key}, {address, "own"}, {"own", key}} {
@@ -142,7 +145,8 @@ func (a *attacker) refused(ctx context.Context) (count int, err error) {
 				return count, err
 			}
 			if operation == "read" && seen != strings.Repeat("a5", 64) {
-				return count, fmt.Errorf("READ of address %s by key %s was refused, and brought %s all the same", place[0], place[1], seen)
+				return count, fmt.Errorf("READ of address %s by key %s was refused, and brought %s all the same",
+					place[0], place[1], seen)
 			}
 			count++
 		}
@@ -153,7 +157,8 @@ func (a *attacker) refused(ctx context.Context) (count int, err error) {
 // attack attacks the victim while it is idle, when no byte of the memory may change, and while it appends.
 func (a *attacker) attack(ctx context.Context, l *ledger, writer *vm.Process) (string, error) {
 	// The drain has then moved the head, and writes nothing more.
-	if _, err := a.guest.Run(ctx, fmt.Sprintf("wait-drained %s %d %s", victimStream, l.lastLSN, a.crew.control)); err != nil {
+	if _, err := a.guest.Run(ctx, fmt.Sprintf("wait-drained %s %d %s", victimStream, l.lastLSN,
+		a.crew.control)); err != nil {
 		return "", err
 	}
 	before, err := a.look(ctx)
@@ -183,7 +188,8 @@ func (a *attacker) attack(ctx context.Context, l *ledger, writer *vm.Process) (s
 		})
 	}()
 	for range attacksBeside {
-		if _, err := a.post(ctx, statusRefused, "write", strconv.FormatUint(a.victim.Address, 16), strconv.FormatUint(uint64(a.victim.Key), 16)); err != nil {
+		if _, err := a.post(ctx, statusRefused, "write", strconv.FormatUint(a.victim.Address, 16),
+			strconv.FormatUint(uint64(a.victim.Key), 16)); err != nil {
 			return "", err
 		}
 		count++
@@ -211,12 +217,14 @@ func (a *attacker) isUntouched(before []byte) error {
 	for before[at] == now[at] {
 		at++
 	}
-	return fmt.Errorf("the memory has changed, first at byte %d of the NVDIMM: %x, then %x", at, before[at:at+16], now[at:at+16])
+	return fmt.Errorf("the memory has changed, first at byte %d of the NVDIMM: %x, then %x", at, before[at:at+16],
+		now[at:at+16])
 }
 
 // look reads the target's counters of both streams from its metrics.
 func (a *attacker) look(ctx context.Context) (map[string]float64, error) {
-	text, err := a.crew.guests["target"].Run(ctx, "busybox wget -q -O - http://"+targetMetrics+"/metrics | grep ^farlog_target_")
+	text, err := a.crew.guests["target"].Run(ctx,
+		"busybox wget -q -O - http://"+targetMetrics+"/metrics | grep ^farlog_target_")
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +241,8 @@ func (a *attacker) look(ctx context.Context) (map[string]float64, error) {
 	return counters, nil
 }
 
-// judge compares the target's counters: each attack is counted as the attacker's, and the victim still has the connection that it had, or has another one for a reason of the wire's.
+// judge compares the target's counters: each attack is counted as the attacker's, and the victim still has the
+// connection that it had, or has another one for a reason of the wire's.
 func (a *attacker) judge(ctx context.Context, before map[string]float64, count int) (string, error) {
 	after, err := a.look(ctx)
 	if err != nil {
@@ -253,18 +262,21 @@ func (a *attacker) judge(ctx context.Context, before map[string]float64, count i
 		}
 	}
 	if lost > 0 {
-		// On a machine that is busy enough SoftRoCE sends requests again, and was seen to answer the owner of a key that it does not open. The owner then comes anew.
+		// On a machine that is busy enough SoftRoCE sends requests again, and was seen to answer the owner of a key
+		// that it does not open. The owner then comes anew.
 		if again, err = a.sentAgain(ctx); err != nil || again == "" {
 			return "", fmt.Errorf("the victim lost its connection, and no request came twice: %w: %v", err, after)
 		}
 		again = fmt.Sprintf("; the victim came anew %.0f times, for the device had %s", lost, again)
 	}
-	return fmt.Sprintf("%d WRITEs and READs of another tenant refused by the device and counted, %d of them while the victim appended%s", count, attacksBeside, again), nil
+	return fmt.Sprintf("%d WRITEs and READs of another tenant refused by the device and counted, %d of them while "+
+		"the victim appended%s", count, attacksBeside, again), nil
 }
 
 // sentAgain is what the target's device counts of requests that came twice or out of order; "": there were none.
 func (a *attacker) sentAgain(ctx context.Context) (string, error) {
-	const counters = "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep -H . duplicate_request out_of_seq_request | grep -v ':0$' || true"
+	const counters = "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep -H . duplicate_request " +
+		"out_of_seq_request | grep -v ':0$' || true"
 	text, err := a.crew.guests["target"].Run(ctx, counters)
 	return strings.Join(strings.Fields(text), " "), err
 }

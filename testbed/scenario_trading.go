@@ -22,9 +22,10 @@ const (
 	storeDir       = "/var/store"
 )
 
-// trading proves the whole way through the real daemons: farlog append on a trading host writes real order messages into persistent memory of a target, by
-// native FLUSH; a drain moves them into a store, from the central host by RDMA READ, and in a second run on the target itself. The store is
-// verified where it is, then fetched, and every acknowledged record is looked up in it.
+// trading proves the whole way through the real daemons: farlog append on a trading host writes real order messages
+// into persistent memory of a target, by native FLUSH; a drain moves them into a store, from the central host by RDMA
+// READ, and in a second run on the target itself. The store is verified where it is, then fetched, and every
+// acknowledged record is looked up in it.
 func trading(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.bootAll(ctx, targetMachine, hostMachine, centralMachine)
 	if err != nil {
@@ -111,10 +112,14 @@ func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
 	return fmt.Sprintf("%s, appended in %.0f s, %s, %s%s", proved, took.Seconds(), wire, load, outage), err
 }
 
-// drainLoad waits until a drain has all of a ledger, and tells what it cost: its processor's time, and of a far one its READs on the wire. The emulator's seconds are
-// longer than others; what a drain of a backlog costs the counting clock tells (verbs-bench).
-func (c *crew) drainLoad(ctx context.Context, stream, drainer string, before vm.RDMACounters, l *ledger) (string, error) {
-	if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", stream, l.lastLSN, c.control)); err != nil {
+// drainLoad waits until a drain has all of a ledger, and tells what it cost: its processor's time, and of a far one its
+// READs on the wire. The emulator's seconds are longer than others; what a drain of a backlog costs the counting clock
+// tells (verbs-bench).
+func (c *crew) drainLoad(ctx context.Context, stream, drainer string, before vm.RDMACounters, l *ledger) (string,
+	error,
+) {
+	if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", stream, l.lastLSN,
+		c.control)); err != nil {
 		return "", err
 	}
 	after, err := c.bed.rdma("central")
@@ -130,11 +135,14 @@ func (c *crew) drainLoad(ctx context.Context, stream, drainer string, before vm.
 		return "", fmt.Errorf("processor time of the drain %q: %w", text, err)
 	}
 	mb := float64(l.lastLSN) / 1e6
-	return fmt.Sprintf("the drain: %.1f MB, %.1f MB in a second of its processor, %.1f READs per MB", mb, mb*100/float64(hundredths), float64(after.Reads-before.Reads)/mb), nil
+	return fmt.Sprintf("the drain: %.1f MB, %.1f MB in a second of its processor, %.1f READs per MB", mb,
+		mb*100/float64(hundredths), float64(after.Reads-before.Reads)/mb), nil
 }
 
 // fetchAndProve verifies the store in the guest, brings it here and looks the records up.
-func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, stream string, l *ledger, others ...streamLedger) (proof, error) {
+func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, stream string, l *ledger, others ...streamLedger) (proof,
+	error,
+) {
 	if _, err := g.Run(ctx, "farlog verify "+storeDir+" >&2"); err != nil {
 		return proof{}, err
 	}

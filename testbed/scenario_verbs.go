@@ -22,8 +22,8 @@ const drainRates = 8
 // onDevdax tells a test of a region where its rings lie.
 const onDevdax = "FARLOG_TEST_DEVDAX=$(dax-up)"
 
-// verbsConformance proves that each flush method of verbs: puts records into persistent memory on another machine, and what the test of
-// the verbs region claims beyond that, on a device that is not a simulation of ours.
+// verbsConformance proves that each flush method of verbs: puts records into persistent memory on another machine, and
+// what the test of the verbs region claims beyond that, on a device that is not a simulation of ours.
 func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	host := hostMachine
 	host.hasNVDIMM, host.hasBAR = true, true // for the region's own test
@@ -40,7 +40,8 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	seen, err := b.takeTurns(ctx, guests["host"], target, 1, l, "rdma-flush", "target-cpu", "rdma-flush&wait=block", "target-cpu&wait=block")
+	seen, err := b.takeTurns(ctx, guests["host"], target, 1, l, "rdma-flush", "target-cpu", "rdma-flush&wait=block",
+		"target-cpu&wait=block")
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +63,8 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.Join(append(seen, own, waits, "the conformance suite packed in /dev/shm and on devdax: by each method"), "; "), nil
+	return strings.Join(append(seen, own, waits,
+		"the conformance suite packed in /dev/shm and on devdax: by each method"), "; "), nil
 }
 
 // verbsTmpfs is the same test and suite where nothing is said of power cuts: a ring's memory in /dev/shm.
@@ -81,11 +83,13 @@ func verbsTmpfs(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return own + "; " + waits + "; the conformance suite: by each method", b.conforms(ctx, guests["host"], "verbs-tmpfs")
+	return own + "; " + waits + "; the conformance suite: by each method",
+		b.conforms(ctx, guests["host"], "verbs-tmpfs")
 }
 
-// ownTest runs the test of the verbs region, target and client on one machine: on tmpfs, or with its rings on devdax, where it asks every method for
-// the level persistent, over several laps of the ring. A BAR and a dma-buf are refused there, with all that is missing.
+// ownTest runs the test of the verbs region, target and client on one machine: on tmpfs, or with its rings on devdax,
+// where it asks every method for the level persistent, over several laps of the ring. A BAR and a dma-buf are refused
+// there, with all that is missing.
 func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string, error) {
 	alone, err := b.start(host, "verbs", "export FARLOG_TEST_BAR=$(bar); "+place+" exec verbs "+addresses["host"])
 	if err != nil {
@@ -116,7 +120,8 @@ func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string
 // countWaits has a drain drain by verbs at several rates, from one ring and from three, and counts what ends its waits.
 func (b *bed) countWaits(ctx context.Context, host *vm.Guest) (string, error) {
 	test, err := b.start(host, "drain.test",
-		"FARLOG_TEST_VERBS="+addresses["host"]+" exec drain.test -test.run=^TestRun_WaitsOfAVerbsDrainEndByEvents$ -test.v")
+		"FARLOG_TEST_VERBS="+addresses["host"]+" exec drain.test -test.run=^TestRun_WaitsOfAVerbsDrainEndByEvents$ "+
+			"-test.v")
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +129,9 @@ func (b *bed) countWaits(ctx context.Context, host *vm.Guest) (string, error) {
 		return "", fmt.Errorf("waits of a drain: %w: %s", err, test.Stdout())
 	}
 	text := test.Stdout()
-	counted := regexp.MustCompile(`\d+ records in \d+ batches: \d+ waits, \d+ of them expired, \d+ READs`).FindAllString(text, -1)
+	counted := regexp.MustCompile(`\d+ records in \d+ batches: \d+ waits, \d+ of them expired, \d+ READs`).
+		FindAllString(text,
+			-1)
 	if len(counted) != drainRates {
 		return "", fmt.Errorf("waits of a drain: counted at %d rates, expected %d: %s", len(counted), drainRates, text)
 	}
@@ -154,7 +161,9 @@ func (b *bed) conforms(ctx context.Context, host *vm.Guest, kind string) error {
 }
 
 // takeTurns writes by one method after another, from epoch on.
-func (b *bed) takeTurns(ctx context.Context, host *vm.Guest, target *farTarget, epoch int, l *ledger, methods ...string) ([]string, error) {
+func (b *bed) takeTurns(ctx context.Context, host *vm.Guest, target *farTarget, epoch int, l *ledger,
+	methods ...string,
+) ([]string, error) {
 	var seen []string
 	for i, method := range methods {
 		by, err := b.takeover(ctx, target, epoch+i)
@@ -208,8 +217,9 @@ const (
 	attestationFile = "/run/attestation.yaml"
 	attestedBy      = "testbed"
 
-	// attestation of the guest's NVDIMM, by path and reason. SoftRoCE writes with the processor's own stores: that a READ flushes them is not so, and here it is the
-	// road of an operator's word that is looked at, from the file to the writer, and the method that comes of it.
+	// attestation of the guest's NVDIMM, by path and reason. SoftRoCE writes with the processor's own stores: that a
+	// READ flushes them is not so, and here it is the road of an operator's word that is looked at, from the file to
+	// the writer, and the method that comes of it.
 	attestation = `cat >` + attestationFile + ` <<'END'
 regions:
   %s:
@@ -223,9 +233,11 @@ END
 `
 )
 
-// readFlush proves that rdma-read to persistent memory is there only by attestation: refused without one, as is an attestation that the kernel
-// denies; with one that it does not, it takes records like the other methods.
-func (b *bed) readFlush(ctx context.Context, guests map[string]*vm.Guest, target *farTarget, l *ledger) ([]string, error) {
+// readFlush proves that rdma-read to persistent memory is there only by attestation: refused without one, as is an
+// attestation that the kernel denies; with one that it does not, it takes records like the other methods.
+func (b *bed) readFlush(ctx context.Context, guests map[string]*vm.Guest, target *farTarget, l *ledger) ([]string,
+	error,
+) {
 	if err := b.readFlushIsRefused(ctx, guests["host"], target); err != nil {
 		return nil, err
 	}
@@ -237,7 +249,8 @@ func (b *bed) readFlush(ctx context.Context, guests map[string]*vm.Guest, target
 		_, err := target.say(ctx, "attest %s %s", attestationFile, path)
 		return err
 	}
-	if err := mustSay("eADR of a memory controller's domain", attest("eadr"), attestationFile, `how "eadr"`, "memory_controller, says the kernel"); err != nil {
+	if err := mustSay("eADR of a memory controller's domain", attest("eadr"), attestationFile, `how "eadr"`,
+		"memory_controller, says the kernel"); err != nil {
 		return nil, err
 	}
 	if err := attest("ddio-off"); err != nil {
@@ -251,13 +264,14 @@ func (b *bed) readFlush(ctx context.Context, guests map[string]*vm.Guest, target
 	return b.takeTurns(ctx, guests["host"], target, 101, l, "rdma-read", "rdma-read&wait=block")
 }
 
-// readFlushIsRefused: a READ reaches what caches hold, and nothing attests here that writes pass the caches by. Asked for on devdax it is
-// refused when the ring is opened, with what there is instead and what to do.
+// readFlushIsRefused: a READ reaches what caches hold, and nothing attests here that writes pass the caches by. Asked
+// for on devdax it is refused when the ring is opened, with what there is instead and what to do.
 func (b *bed) readFlushIsRefused(ctx context.Context, host *vm.Guest, target *farTarget) error {
 	by, err := b.takeover(ctx, target, 100)
 	if err != nil {
 		return err
 	}
 	_, err = b.writeFar(ctx, host, by, "?flush=rdma-read", "")
-	return mustSay("flush=rdma-read on devdax", err, "it offers: rdma-flush, target-cpu", "farlogd target --attestation FILE")
+	return mustSay("flush=rdma-read on devdax", err, "it offers: rdma-flush, target-cpu",
+		"farlogd target --attestation FILE")
 }

@@ -15,8 +15,8 @@ import (
 // onWire is a machine with nothing but a network.
 func onWire(name string) machine { return machine{name: name, isOnWire: true} }
 
-// wireSmoke proves the ground that others stand on: that machines reach each other by RDMA, that the wire's faults are felt, and that
-// RDMA survives those that it should survive. The programs are rdma-core's own.
+// wireSmoke proves the ground that others stand on: that machines reach each other by RDMA, that the wire's faults are
+// felt, and that RDMA survives those that it should survive. The programs are rdma-core's own.
 func wireSmoke(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.bootAll(ctx, onWire("host"), onWire("target"), onWire("central"))
 	if err != nil {
@@ -65,7 +65,9 @@ func (b *bed) pingpong(ctx context.Context, client, server *vm.Guest, rounds int
 var errStalled = errors.New("the exchange stands still")
 
 // pingpongFor is pingpong with a limit.
-func (b *bed) pingpongFor(ctx context.Context, limit time.Duration, client, server *vm.Guest, rounds int) (time.Duration, error) {
+func (b *bed) pingpongFor(ctx context.Context, limit time.Duration, client, server *vm.Guest,
+	rounds int,
+) (time.Duration, error) {
 	began := time.Now()
 	asking, listening, err := b.pingpongEnds(ctx, client, server, rounds)
 	if err != nil {
@@ -97,7 +99,9 @@ func (b *bed) pingpongFor(ctx context.Context, limit time.Duration, client, serv
 }
 
 // pingpongEnds starts both ends.
-func (b *bed) pingpongEnds(ctx context.Context, client, server *vm.Guest, rounds int) (asking, listening *vm.Process, err error) {
+func (b *bed) pingpongEnds(ctx context.Context, client, server *vm.Guest, rounds int) (asking, listening *vm.Process,
+	err error,
+) {
 	command := fmt.Sprintf("ibv_rc_pingpong -d rxe0 -g 1 -m 4096 -s 4096 -n %d", rounds)
 	if listening, err = b.start(server, "pingpong", "exec "+command); err != nil {
 		return nil, nil, err
@@ -124,8 +128,9 @@ func (b *bed) rping(ctx context.Context, client, server *vm.Guest) error {
 	return listening.Wait(ctx)
 }
 
-// lossTries and lossTime bound the exchanges under loss: SoftRoCE's own retransmission has been seen to stand still for good there, with both ends
-// waiting (kernel 6.12; an exchange takes 5 to 15 s). One that finishes shows what this scenario is about; farlog's own scenarios bound themselves.
+// lossTries and lossTime bound the exchanges under loss: SoftRoCE's own retransmission has been seen to stand still for
+// good there, with both ends waiting (kernel 6.12; an exchange takes 5 to 15 s). One that finishes shows what this
+// scenario is about; farlog's own scenarios bound themselves.
 const (
 	lossTries = 3
 	lossTime  = 40 * time.Second
@@ -155,15 +160,16 @@ func (b *bed) feelLoss(ctx context.Context, client, server *vm.Guest) (string, e
 	if lost == 0 {
 		return "", fmt.Errorf("at 5 %% loss no frame was lost: %+v", b.wire.Counters())
 	}
-	return fmt.Sprintf("%d exchanges at 5 %% loss in %.1f s with %d frames lost, after %d that stood still", rounds, took.Seconds(), lost, stalled), nil
+	return fmt.Sprintf("%d exchanges at 5 %% loss in %.1f s with %d frames lost, after %d that stood still", rounds,
+		took.Seconds(), lost, stalled), nil
 }
 
 // cutTime is how long a cable stays cut.
 const cutTime = 3 * time.Second
 
-// feelCut: while the cable is cut nothing arrives and nothing ends; when it is whole again the exchange goes on where it was. This
-// program asks for 7 retries, which SoftRoCE takes for retries without end: with 6 or fewer the end that has something under way gets
-// an error.
+// feelCut: while the cable is cut nothing arrives and nothing ends; when it is whole again the exchange goes on where
+// it was. This program asks for 7 retries, which SoftRoCE takes for retries without end: with 6 or fewer the end that
+// has something under way gets an error.
 func (b *bed) feelCut(ctx context.Context, client, server *vm.Guest) error {
 	port, err := b.port(client.Name)
 	if err != nil {
@@ -229,8 +235,8 @@ func (b *bed) feelCarrier(ctx context.Context, client, server *vm.Guest) error {
 	return err
 }
 
-// countingClock proves that under the counting clock a ratio of two times is one of the work, repeatably, however busy the machine is:
-// twice the work takes twice the time, within a few percent.
+// countingClock proves that under the counting clock a ratio of two times is one of the work, repeatably, however busy
+// the machine is: twice the work takes twice the time, within a few percent.
 func countingClock(ctx context.Context, b *bed) (string, error) {
 	guest, err := b.boot(ctx, machine{name: "counting", isCounting: true})
 	if err != nil {
@@ -243,7 +249,8 @@ func countingClock(ctx context.Context, b *bed) (string, error) {
 		}
 		return strconv.ParseFloat(strings.TrimSpace(output), 64)
 	}
-	if _, err := measure(1); err != nil { // its programs are read from the disk once, and waiting is what this clock cannot count
+	// its programs are read from the disk once, and waiting is what this clock cannot count
+	if _, err := measure(1); err != nil {
 		return "", err
 	}
 	var ratios []string

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	privateKey   = "PRIVATE KEY"
-	tokenFiles   = targetDir + "/rings/wanted.json /var/drain/drain-assignments.json /run/grant" // that daemons and writers keep tokens in
+	privateKey = "PRIVATE KEY"
+	tokenFiles = targetDir +
+		"/rings/wanted.json /var/drain/drain-assignments.json /run/grant" // that daemons and writers keep tokens in
 	secretsLimit = 2 * time.Minute
 )
 
@@ -37,7 +38,8 @@ func (s *sought) saidBy(name, text string) error {
 	}
 	for _, token := range s.tokens {
 		for form, said := range map[string]string{
-			"in hexadecimal digits": hex.EncodeToString(token), "in base64": base64.StdEncoding.EncodeToString(token), "as bytes": string(token),
+			"in hexadecimal digits": hex.EncodeToString(token), "in base64": base64.StdEncoding.EncodeToString(token),
+			"as bytes":   string(token),
 			"as numbers": strings.Trim(fmt.Sprint(token), "[]"), "quoted": strings.Trim(fmt.Sprintf("%q", token), `"`),
 		} {
 			if strings.Contains(text, said) {
@@ -60,7 +62,8 @@ func (b *bed) hide(token []byte) {
 	b.tokens = append(b.tokens, token)
 }
 
-// tokensIn are those in documents of JSON one behind another: in base64 as daemons keep them, in hexadecimal digits as grants have them.
+// tokensIn are those in documents of JSON one behind another: in base64 as daemons keep them, in hexadecimal digits as
+// grants have them.
 func tokensIn(text string) (found [][]byte) {
 	var look func(name string, value any)
 	look = func(name string, value any) {
@@ -97,7 +100,8 @@ func decodeToken(text string) []byte {
 	return token
 }
 
-// keepsSecrets is an error when a program or a kernel in a guest has said a token of a grant, a key to a device's memory, or a private key. A scenario that went well ends with it.
+// keepsSecrets is an error when a program or a kernel in a guest has said a token of a grant, a key to a device's
+// memory, or a private key. A scenario that went well ends with it.
 func (b *bed) keepsSecrets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, secretsLimit)
 	defer cancel()

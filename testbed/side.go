@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// runAll runs scenarios side by side, each as soon as there is room for its guests: those of many guests first, and beside them those that fit. Each has machines, a
-// wire and draws of its own. What one guest leaves of the processors, waiting for a fault to pass or booting by one thread, another one has.
+// runAll runs scenarios side by side, each as soon as there is room for its guests: those of many guests first, and
+// beside them those that fit. Each has machines, a wire and draws of its own. What one guest leaves of the processors,
+// waiting for a fault to pass or booting by one thread, another one has.
 func runAll(ctx context.Context, o options, chosen []scenario, make func(scenario) (*bed, error)) error {
 	report, err := newReport(o.result)
 	if err != nil {
@@ -52,7 +53,8 @@ func runAll(ctx context.Context, o options, chosen []scenario, make func(scenari
 	return report.conclude()
 }
 
-// runOne reports how a scenario went, and plays it once more when the emulator took a guest from it. An error: it was not that which failed, and no other one can go on.
+// runOne reports how a scenario went, and plays it once more when the emulator took a guest from it. An error: it was
+// not that which failed, and no other one can go on.
 func runOne(ctx context.Context, s scenario, failed string, report *report, make func(scenario) (*bed, error)) error {
 	o, err := play(ctx, s, failed, make)
 	if lost := new(guestLost); errors.As(err, &lost) && lost.isEmulators {
@@ -98,7 +100,8 @@ func newRoom(size int) *room {
 	return r
 }
 
-// take waits until there is room for one of these, and gives the first that there is room for. One that needs more than there is at all has it alone.
+// take waits until there is room for one of these, and gives the first that there is room for. One that needs more than
+// there is at all has it alone.
 func (r *room) take(waiting []scenario) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -55,9 +55,11 @@ act as it was recorded, a JSON object a line. It needs no daemon.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.what, "what", "", "only calls of this `name`, such as CreateStream, ReplaceMember or Acquire*")
+	flags.StringVar(&options.what, "what", "",
+		"only calls of this `name`, such as CreateStream, ReplaceMember or Acquire*")
 	flags.StringVar(&options.who, "who", "", "only those of whose certificate's id this is a `part`")
-	flags.StringVar(&options.streams, "stream", "", "only those on this stream or route: a `name`, or a pattern such as desk7/*")
+	flags.StringVar(&options.streams, "stream", "",
+		"only those on this stream or route: a `name`, or a pattern such as desk7/*")
 	flags.StringVar(&options.from, "from", "", "only those since this `time`: RFC 3339, or -24h for a day ago")
 	flags.StringVar(&options.auditStream, "audit-stream", "farlog/audit", "`name` of the stream that has them")
 	return command
@@ -85,7 +87,8 @@ func (o *actOptions) isWanted(one act) bool {
 	if !isCall {
 		isCall, _ = path.Match(o.what, one.What) // a bad pattern was refused
 	}
-	return isCall && strings.Contains(one.Who, o.who) && (o.streams == "" || pattern.Covers([]string{o.streams}, one.Stream)) && !one.Time.Before(o.since)
+	return isCall && strings.Contains(one.Who, o.who) &&
+		(o.streams == "" || pattern.Covers([]string{o.streams}, one.Stream)) && !one.Time.Before(o.since)
 }
 
 func runAudit(env *environment, dir string, options actOptions) error {
@@ -95,7 +98,8 @@ func runAudit(env *environment, dir string, options actOptions) error {
 	}
 	reader, err := opened.OpenReader(options.auditStream, store.ReaderOptions{})
 	if errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("store %s has no stream %q: expected the store that the audit stream is drained into (farlog stream show %s tells which)", dir, options.auditStream, options.auditStream)
+		return fmt.Errorf("store %s has no stream %q: expected the store that the audit stream is drained into "+
+			"(farlog stream show %s tells which)", dir, options.auditStream, options.auditStream)
 	}
 	if err != nil {
 		return err
@@ -115,7 +119,8 @@ func runAudit(env *environment, dir string, options actOptions) error {
 		}
 		var one act
 		if err := json.Unmarshal(record.Payload, &one); err != nil {
-			return errors.Join(fmt.Errorf("stream %q, lsn %d: no record of an act: %w", options.auditStream, record.LSN, err), table.Flush())
+			return errors.Join(fmt.Errorf("stream %q, lsn %d: no record of an act: %w", options.auditStream, record.LSN,
+				err), table.Flush())
 		}
 		if seen[one.ID] || !options.isWanted(one) {
 			continue
@@ -125,7 +130,8 @@ func runAudit(env *environment, dir string, options actOptions) error {
 			fmt.Fprintf(env.stdout, "%s\n", record.Payload)
 			continue
 		}
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Time.Format(time.RFC3339), textOr(one.Who, "-"), one.What, textOr(one.Stream, "-"), one.Outcome, textOr(one.tells(), "-"))
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Time.Format(time.RFC3339), textOr(one.Who, "-"), one.What,
+			textOr(one.Stream, "-"), one.Outcome, textOr(one.tells(), "-"))
 	}
 }
 

@@ -69,12 +69,14 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 			tableRow(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
 		}
 		for _, one := range row.Media {
-			tableRow(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below %.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
+			tableRow(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below "+
+				"%.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
 				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes), warningText(one.Warning))
 		}
 		fmt.Fprintln(table, "\nSTREAM\tSIZE\tLAG\tRING")
 		for _, ring := range row.Has {
-			tableRow(table, "%s\t%s\t%d records, %s\t%s\n", ring.Stream, config.FormatSize(ring.Bytes), ring.LagRecords, config.FormatSize(ring.LagBytes),
+			tableRow(table, "%s\t%s\t%d records, %s\t%s\n", ring.Stream, config.FormatSize(ring.Bytes), ring.LagRecords,
+				config.FormatSize(ring.LagBytes),
 				textOr(ring.Error, ring.Where))
 		}
 	})
@@ -91,7 +93,8 @@ func newDrainCommand(env *environment) *cobra.Command {
 				for _, one := range row.Has {
 					records += one.Records
 				}
-				tableRow(table, "%s\t%s\t%s\t%d\t%d\t%s\n", row.ID, row.Host, row.state(), len(row.Has), records, row.StoreDir)
+				tableRow(table, "%s\t%s\t%s\t%d\t%d\t%s\n", row.ID, row.Host, row.state(), len(row.Has), records,
+					row.StoreDir)
 			}
 			return table.Flush()
 		}),
@@ -100,7 +103,8 @@ func newDrainCommand(env *environment) *cobra.Command {
 			tableRow(table, "may drain\t%s\n", textOr(strings.Join(row.Streams, ", "), "all"))
 			fmt.Fprintln(table, "\nSTREAM\tRECORDS\tBYTES\tERROR")
 			for _, one := range row.Has {
-				tableRow(table, "%s\t%d\t%s\t%s\n", one.Stream, one.Records, config.FormatSize(one.Bytes), textOr(one.Error, "-"))
+				tableRow(table, "%s\t%d\t%s\t%s\n", one.Stream, one.Records, config.FormatSize(one.Bytes),
+					textOr(one.Error, "-"))
 			}
 		}))
 	return group
@@ -117,7 +121,9 @@ func (r agentRow) state() string {
 	return map[bool]string{true: "alive", false: "gone"}[r.IsAlive]
 }
 
-func newAgentListCommand(env *environment, kind string, rowsOf func(*agents) []agentRow, print func([]agentRow) error) *cobra.Command {
+func newAgentListCommand(env *environment, kind string, rowsOf func(*agents) []agentRow,
+	print func([]agentRow) error,
+) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: fmt.Sprintf("List the %ss that have reported to the control plane", kind),
@@ -136,7 +142,9 @@ func newAgentListCommand(env *environment, kind string, rowsOf func(*agents) []a
 	}
 }
 
-func newAgentShowCommand(env *environment, kind string, rowsOf func(*agents) []agentRow, print func(*tabwriter.Writer, agentRow)) *cobra.Command {
+func newAgentShowCommand(env *environment, kind string, rowsOf func(*agents) []agentRow,
+	print func(*tabwriter.Writer, agentRow),
+) *cobra.Command {
 	name := strings.ToUpper(kind)
 	return &cobra.Command{
 		Use:   "show " + name,
@@ -181,11 +189,13 @@ func findAgent(rows []agentRow, kind, name string) (agentRow, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return agentRow{}, fmt.Errorf("host %q has %d %ss: expected one of %s", name, len(found), kind, strings.Join(ids, ", "))
+		return agentRow{}, fmt.Errorf("host %q has %d %ss: expected one of %s", name, len(found), kind,
+			strings.Join(ids, ", "))
 	case len(rows) == 0:
 		return agentRow{}, fmt.Errorf("%s %q: there is none yet: farlogd %s starts one", kind, name, kind)
 	}
-	return agentRow{}, fmt.Errorf("%s %q: there is none of that name or on that host: expected one of %s", kind, name, strings.Join(ids, ", "))
+	return agentRow{}, fmt.Errorf("%s %q: there is none of that name or on that host: expected one of %s", kind, name,
+		strings.Join(ids, ", "))
 }
 
 // agents is all that is known of targets and drains.
@@ -218,7 +228,10 @@ func (e *environment) agents(ctx context.Context) (*agents, error) {
 }
 
 func rowOf(agent *api.Agent, reported time.Time, alive []string) agentRow {
-	return agentRow{ID: agent.Id, Host: agent.Host, PID: agent.Pid, Metrics: agent.MetricsAddress, Reported: reported, IsAlive: slices.Contains(alive, agent.Id), Has: []agentHas{}}
+	return agentRow{
+		ID: agent.Id, Host: agent.Host, PID: agent.Pid, Metrics: agent.MetricsAddress, Reported: reported,
+		IsAlive: slices.Contains(alive, agent.Id), Has: []agentHas{},
+	}
 }
 
 func targetRows(all *agents) []agentRow {
@@ -226,14 +239,21 @@ func targetRows(all *agents) []agentRow {
 	for _, target := range all.Targets {
 		row := rowOf(target.Agent, target.Reported.AsTime(), all.TargetsAlive)
 		if spec := all.specs[row.Host]; spec != nil {
-			row.Spec = &agentSpec{spec.CapacityBytes, spec.IsClosed, spec.Rack, spec.Site, percentOrNothing(spec.WearLimitPercent)}
+			row.Spec = &agentSpec{
+				spec.CapacityBytes, spec.IsClosed, spec.Rack, spec.Site,
+				percentOrNothing(spec.WearLimitPercent),
+			}
 		}
 		for _, one := range target.Media {
-			row.Media = append(row.Media, media{one.Device, one.UsedRatio, one.SpareRatio, one.SpareThresholdRatio, one.WrittenBytes, one.CriticalWarning})
+			row.Media = append(row.Media, media{
+				one.Device, one.UsedRatio, one.SpareRatio, one.SpareThresholdRatio,
+				one.WrittenBytes, one.CriticalWarning,
+			})
 		}
 		for _, ring := range target.Rings {
 			row.Has = append(row.Has, agentHas{
-				Stream: ring.Stream, Bytes: ring.GetContract().GetSizeBytes(), LagBytes: ring.LagBytes, LagRecords: ring.LagRecords, Where: ring.Uri, Error: ring.Error,
+				Stream: ring.Stream, Bytes: ring.GetContract().GetSizeBytes(), LagBytes: ring.LagBytes,
+				LagRecords: ring.LagRecords, Where: ring.Uri, Error: ring.Error,
 			})
 		}
 		rows = append(rows, row)
@@ -250,7 +270,10 @@ func drainRows(all *agents) []agentRow {
 			row.Streams = nil
 		}
 		for _, one := range drain.Progress {
-			row.Has = append(row.Has, agentHas{Stream: one.Stream, Bytes: one.Bytes, Records: one.Records, Error: one.LastError})
+			row.Has = append(row.Has, agentHas{
+				Stream: one.Stream, Bytes: one.Bytes, Records: one.Records,
+				Error: one.LastError,
+			})
 		}
 		rows = append(rows, row)
 	}

@@ -93,28 +93,46 @@ over between two records.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
-	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the control plane, or with farlog://NAME by the host agent")
+	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the "+
+		"control plane, or with farlog://NAME by the host agent")
 	flags.Uint32Var(&options.criticality, "criticality", 0, "with --route: how critical every record is, 0 to `255`")
-	flags.StringVar(&options.spillDir, "spill-dir", "", "with --route: `directory` of the rings that keep what a stream does not take")
-	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
-	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
-	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
-	flags.BoolVar(&options.isTakeover, "takeover", false, "with --stream or --route: fence a living writer that holds the stream, or one of the route's")
-	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat (default: never)")
-	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
+	flags.StringVar(&options.spillDir, "spill-dir", "",
+		"with --route: `directory` of the rings that keep what a stream does not take")
+	flags.StringVar(&options.ring, "ring", "",
+		"`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
+	flags.StringVar(&options.transport, "transport", "",
+		"`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
+	flags.BoolVar(&options.isStandby, "standby", false,
+		"with --stream: wait until its writer has gone, and take over then")
+	flags.BoolVar(&options.isTakeover, "takeover", false,
+		"with --stream or --route: fence a living writer that holds the stream, or one of the route's")
+	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the "+
+		"stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat "+
+		"(default: never)")
+	flags.StringVar(&options.tokenFile, "token-file", "",
+		"`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
 	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
 	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
-	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring, unless it is farlog://: persistent)")
-	flags.StringVar(&options.policy, "policy", "", "when the ring is full: block or reject (default: the stream's; of --ring: block)")
-	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append; a ring that is full for so long ends the command with FULL (default: the stream's or the region's for an attempt, and a full ring is waited for as long as it takes)")
-	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when the input has brought nothing for so `long`, so that merges go on past this stream; well below --merge-late of the drain (default: none)")
+	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the "+
+		"stream's; of --ring, unless it is farlog://: persistent)")
+	flags.StringVar(&options.policy, "policy", "",
+		"when the ring is full: block or reject (default: the stream's; of --ring: block)")
+	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append; a ring that is "+
+		"full for so long ends the command with FULL (default: the stream's or the region's for an attempt, and a "+
+		"full ring is waited for as long as it takes)")
+	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when the input has "+
+		"brought nothing for so `long`, so that merges go on past this stream; well below --merge-late of the drain "+
+		"(default: none)")
 	flags.Uint16Var(&options.class, "class", 0, "class of every record")
-	flags.BoolVar(&options.isFIX, "fix", false, "records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
-	flags.IntVar(&options.keyField, "key-field", 0, "key of a record: its field with this `number`, from 1, between blanks; with --fix: the tag")
+	flags.BoolVar(&options.isFIX, "fix", false,
+		"records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
+	flags.IntVar(&options.keyField, "key-field", 0,
+		"key of a record: its field with this `number`, from 1, between blanks; with --fix: the tag")
 	flags.StringVar(&options.name, "name", "farlog append", "`name` of this writer, shown to others")
 	options.acquireTimeout = acquireTimeoutDefault
-	flags.Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout", "longest wait for the control plane's grant")
+	flags.Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout",
+		"longest wait for the control plane's grant")
 	return command
 }
 
@@ -154,11 +172,13 @@ func (o *appendOptions) validate() error {
 	case o.isStandby && o.stream == "":
 		return usageErrorf("--standby: expected with --stream: the control plane says who writes")
 	case o.isTakeover && (o.ring != "" || o.isStandby):
-		return usageErrorf("--takeover: expected with --stream or --route, and without --standby, which waits for its writer's end")
+		return usageErrorf("--takeover: expected with --stream or --route, and without --standby, which waits for " +
+			"its writer's end")
 	case o.hungAfter != 0 && !o.isStandby:
 		return usageErrorf("--hung-after: expected with --standby")
 	case o.hungAfter < 0 || o.hungAfter > 0 && o.hungAfter < hungAfterMin:
-		return usageErrorf("--hung-after %s: expected %s or more: a target tells of its rings once a second", o.hungAfter, hungAfterMin)
+		return usageErrorf("--hung-after %s: expected %s or more: a target tells of its rings once a second",
+			o.hungAfter, hungAfterMin)
 	case o.window < 1 || o.window > windowMax:
 		return usageErrorf("--window %d: expected 1 to %d", o.window, windowMax)
 	case o.keyField < 0:
@@ -238,7 +258,9 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 }
 
 // follow hears of changes of a stream while it is written. A ring that was named by its URI is nobody's to change.
-func (f *feed) follow(ctx context.Context, env *environment, options appendOptions, place writerPlace) (stop func(), err error) {
+func (f *feed) follow(ctx context.Context, env *environment, options appendOptions, place writerPlace) (stop func(),
+	err error,
+) {
 	if options.stream == "" {
 		return func() {}, nil
 	}
@@ -264,7 +286,8 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 	}
 	f.tellEnd = func(epoch uint32) {
 		if err := tellEnd(context.WithoutCancel(ctx), env, client, options, epoch); err != nil {
-			f.talk.printf("the control plane was not told that the writer of %s has ended: %s", options.stream, oneLine(err))
+			f.talk.printf("the control plane was not told that the writer of %s has ended: %s", options.stream,
+				oneLine(err))
 		}
 	}
 	return func() { cancel(); client.Close() }, nil

@@ -94,8 +94,8 @@ func (f *feed) fill(ctx context.Context) (bool, error) {
 	return len(f.entries) > 0, nil
 }
 
-// wait waits for input, appends heartbeats meanwhile, and asks whether the writer is fenced. A heartbeat that finds no room, or whose outcome is not known, is not missed: another one
-// comes.
+// wait waits for input, appends heartbeats meanwhile, and asks whether the writer is fenced. A heartbeat that finds no
+// room, or whose outcome is not known, is not missed: another one comes.
 func (f *feed) wait(ctx context.Context) (bool, error) {
 	for ctx.Err() == nil && (f.beat > 0 || f.writer != nil) {
 		until, cancel := context.WithTimeout(ctx, cmp.Or(f.beat, fencedPause))
@@ -117,7 +117,8 @@ func (f *feed) wait(ctx context.Context) (bool, error) {
 	return f.input.wait(ctx)
 }
 
-// isFenced asks for the last record that was acknowledged: by that the writer of a ring on another host finds out that its connection was ended, and why.
+// isFenced asks for the last record that was acknowledged: by that the writer of a ring on another host finds out that
+// its connection was ended, and why.
 func (f *feed) isFenced() bool {
 	_, _ = f.writer.Resolve(f.lastLSN, time.Millisecond)
 	_, err := f.writer.Poll()
@@ -132,7 +133,8 @@ func (f *feed) heartbeat() error {
 		}
 		return nil
 	}
-	if position, err := f.writer.Heartbeat(f.deadline); errors.Is(err, farlog.ErrFenced) || errors.Is(err, farlog.ErrClosed) {
+	if position, err := f.writer.Heartbeat(f.deadline); errors.Is(err, farlog.ErrFenced) ||
+		errors.Is(err, farlog.ErrClosed) {
 		return f.explain(err, nil, []farlog.Position{position})
 	}
 	return nil
@@ -175,7 +177,8 @@ func (f *feed) commit(ctx context.Context) error {
 		switch {
 		case err == nil, errors.Is(err, farlog.ErrUnknown):
 		case len(entries) == 0: // all of them are in the ring: the next record meets what ends the writer
-		case errors.Is(err, farlog.ErrFull) && f.writer.Policy() == farlog.PolicyReject: // of a farlog:// stream only the writer knows it
+		case errors.Is(err, farlog.ErrFull) && f.writer.Policy() == farlog.PolicyReject:
+			// of a farlog:// stream only the writer knows it
 			if err := f.refuse(); err != nil {
 				return err
 			}
@@ -196,8 +199,11 @@ func (f *feed) commit(ctx context.Context) error {
 	return nil
 }
 
-// append is one attempt: a window of one record goes through Append, whose deadline and latency are those of that record.
-func (f *feed) append(entries []farlog.Entry, positions []farlog.Position, deadline time.Duration) (done, submitted int, err error) {
+// append is one attempt: a window of one record goes through Append, whose deadline and latency are those of that
+// record.
+func (f *feed) append(entries []farlog.Entry, positions []farlog.Position, deadline time.Duration) (done, submitted int,
+	err error,
+) {
 	if f.window > 1 {
 		return f.writer.AppendBatch(entries, deadline, positions)
 	}
@@ -220,7 +226,8 @@ func (f *feed) waitForSpace(ctx context.Context) error {
 	cursors := f.writer.Cursors()
 	f.talk.full(cursors.AppendedLSN-cursors.HeadLSN, cursors.CapacityBytes, f.fullMax)
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped while the ring was full: input record %d and later ones were not appended", f.number())
+		return fmt.Errorf("stopped while the ring was full: input record %d and later ones were not appended",
+			f.number())
 	}
 	return nil
 }
@@ -240,11 +247,14 @@ func (f *feed) refuse() error {
 // noSpace ends the feed at a record for which there was no room within the deadline of the command line.
 func (f *feed) noSpace() error {
 	cursors := f.writer.Cursors()
-	return fmt.Errorf("input record %d was not appended: FULL: %d of the ring's %d bytes are undrained, and there was no room within --deadline %s; "+
-		"everything acknowledged stays valid; is its drain running?", f.number(), cursors.AppendedLSN-cursors.HeadLSN, cursors.CapacityBytes, f.fullMax)
+	return fmt.Errorf("input record %d was not appended: FULL: %d of the ring's %d bytes are undrained, and there "+
+		"was no room within --deadline %s; "+
+		"everything acknowledged stays valid; is its drain running?", f.number(), cursors.AppendedLSN-cursors.HeadLSN,
+		cursors.CapacityBytes, f.fullMax)
 }
 
-// resolve finds out about records whose deadline passed. They are in order, so that the first that cannot be resolved ends it.
+// resolve finds out about records whose deadline passed. They are in order, so that the first that cannot be resolved
+// ends it.
 func (f *feed) resolve(entries []farlog.Entry, positions []farlog.Position) error {
 	f.count.unknown += uint64(len(entries))
 	until := time.Now().Add(resolveTimeout)
@@ -264,7 +274,8 @@ func (f *feed) resolve(entries []farlog.Entry, positions []farlog.Position) erro
 // errUndecided: the writer is fenced, and nobody tells it any more where its log ended.
 var errUndecided = errors.New("undecided")
 
-// resolveOne asks until the outcome is known. A writer that is fenced does not wait for what its target would have said by then.
+// resolveOne asks until the outcome is known. A writer that is fenced does not wait for what its target would have said
+// by then.
 func (f *feed) resolveOne(lsn uint64, until time.Time) (farlog.Position, error) {
 	for fenced := 0; ; {
 		position, err := f.writer.Resolve(lsn, resolveDeadline)
@@ -289,12 +300,15 @@ func (f *feed) unresolved(err error, lsn, count uint64) error {
 	}
 	switch {
 	case errors.Is(err, farlog.ErrFenced):
-		return fmt.Errorf("%s did not reach the log and never will: this writer, epoch %d, is fenced; everything acknowledged stays valid", which, epoch)
+		return fmt.Errorf("%s did not reach the log and never will: this writer, epoch %d, is fenced; everything "+
+			"acknowledged stays valid", which, epoch)
 	case errors.Is(err, errUndecided):
-		return fmt.Errorf("%s may or may not be in the log: this writer, epoch %d, is fenced, and its target does not say any more where its log ended; "+
+		return fmt.Errorf("%s may or may not be in the log: this writer, epoch %d, is fenced, and its target does "+
+			"not say any more where its log ended; "+
 			"everything acknowledged stays valid", which, epoch)
 	case errors.Is(err, farlog.ErrUnknown):
-		return fmt.Errorf("%s may or may not be in the log: the outcome in epoch %d was not known within %s: %w", which, epoch, resolveTimeout, err)
+		return fmt.Errorf("%s may or may not be in the log: the outcome in epoch %d was not known within %s: %w", which,
+			epoch, resolveTimeout, err)
 	}
 	return fmt.Errorf("%s resolve in epoch %d: %w", which, epoch, err)
 }
@@ -325,10 +339,12 @@ func (f *feed) explain(err error, entries []farlog.Entry, positions []farlog.Pos
 	switch {
 	case errors.Is(err, farlog.ErrFenced):
 		own := f.writer.Cursors().Epoch
-		return fmt.Errorf("input record %d was not appended: this writer, epoch %d, is fenced: at least epoch %d is demanded; everything acknowledged stays valid",
+		return fmt.Errorf("input record %d was not appended: this writer, epoch %d, is fenced: at least epoch %d is "+
+			"demanded; everything acknowledged stays valid",
 			number, own, positions[0].Epoch)
 	case errors.Is(err, farlog.ErrTooLarge):
-		return fmt.Errorf("input record %d of %d bytes with a key of %d bytes: %w", number, len(entries[0].Data), len(entries[0].Key), err)
+		return fmt.Errorf("input record %d of %d bytes with a key of %d bytes: %w", number, len(entries[0].Data),
+			len(entries[0].Key), err)
 	case errors.Is(err, farlog.ErrClosed):
 		return fmt.Errorf("input record %d: the region failed and takes no more: %w", number, err)
 	}

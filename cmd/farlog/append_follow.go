@@ -14,7 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// followed is the newest that the control plane has said of something while a writer runs; nil: nothing yet. Without the control plane it stays what it was.
+// followed is the newest that the control plane has said of something while a writer runs; nil: nothing yet. Without
+// the control plane it stays what it was.
 type followed[M any] struct{ newest atomic.Pointer[M] }
 
 // followStream hears of changes of a stream, until ctx is done.
@@ -56,7 +57,8 @@ type reconfiguration struct {
 	talk    *appendTalk
 }
 
-// apply takes over what has changed. A shorter or longer deadline is one of the next append; all else needs another opening, and so another epoch.
+// apply takes over what has changed. A shorter or longer deadline is one of the next append; all else needs another
+// opening, and so another epoch.
 func (r *reconfiguration) apply(f *feed) error {
 	spec := r.stream.newest.Load()
 	if spec == nil || time.Now().Before(r.retryAt) {
@@ -67,7 +69,8 @@ func (r *reconfiguration) apply(f *feed) error {
 		policy = farlog.PolicyReject
 	}
 	isDeadline := r.options.deadline == 0 && deadline != f.deadline
-	isOther := r.options.policy == "" && policy != f.policy || r.options.level == "" && spec.Level != r.level || isDeadline && deadline == 0
+	isOther := r.options.policy == "" && policy != f.policy || r.options.level == "" && spec.Level != r.level ||
+		isDeadline && deadline == 0
 	if !isDeadline && !isOther {
 		return nil
 	}
@@ -80,7 +83,8 @@ func (r *reconfiguration) apply(f *feed) error {
 		f.deadline = deadline
 	}
 	r.level = spec.Level
-	r.talk.printf("stream %s has changed: level %s, policy %s, deadline %s", spec.Name, shortName(spec.Level.String()), shortName(spec.Policy.String()),
+	r.talk.printf("stream %s has changed: level %s, policy %s, deadline %s", spec.Name, shortName(spec.Level.String()),
+		shortName(spec.Policy.String()),
 		textOr(durationOrNothing(deadline), "of the region"))
 	return nil
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// withControl calls the control plane, again while there is none, within timeout, and makes one line of what goes wrong.
+// withControl calls the control plane, again while there is none, within timeout, and makes one line of what goes
+// wrong.
 func withControl(ctx context.Context, env *environment, timeout time.Duration,
-	call func(context.Context, apiv1.ControlServiceClient) error) error {
+	call func(context.Context, apiv1.ControlServiceClient) error,
+) error {
 	client, err := env.dialControl()
 	if err != nil {
 		return usageErrorf("%s", oneLine(err))
@@ -34,11 +36,13 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 		return refusal
 	}
 	if failure.Code() == codes.Unavailable && isUnreached(failure.Message()) {
-		return fmt.Errorf("control plane at %s does not answer within %s: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT; --ring URI needs none",
+		return fmt.Errorf("control plane at %s does not answer within %s: start one (farlogd dev --data-dir DIR), or "+
+			"give --control HOST:PORT; --ring URI needs none",
 			env.control, timeout)
 	}
 	if failure.Code() == codes.Unavailable || failure.Code() == codes.DeadlineExceeded {
-		return fmt.Errorf("control plane at %s did not answer as wanted within %s: %s", env.control, timeout, failure.Message())
+		return fmt.Errorf("control plane at %s did not answer as wanted within %s: %s", env.control, timeout,
+			failure.Message())
 	}
 	return fmt.Errorf("control plane at %s: %s", env.control, failure.Message())
 }
@@ -51,11 +55,12 @@ func acquireWriter(ctx context.Context, env *environment, options appendOptions)
 		RequestId: apiv1.NewRequestID(), SparesWriter: !options.isTakeover && !options.isStandby,
 	}
 	var grant *apiv1.Grant
-	err := withControl(ctx, env, options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		response, err := client.AcquireWriter(ctx, request)
-		grant = response.GetGrant()
-		return err
-	})
+	err := withControl(ctx, env, options.acquireTimeout,
+		func(ctx context.Context, client apiv1.ControlServiceClient) error {
+			response, err := client.AcquireWriter(ctx, request)
+			grant = response.GetGrant()
+			return err
+		})
 	if err != nil {
 		return writerPlace{}, fmt.Errorf("acquire writer of stream %q: %w", options.stream, err)
 	}
@@ -108,7 +113,8 @@ func (p *writerPlace) setMembers(members []farlog.Member) {
 
 // hasToken tells whether a ring of it is on another host.
 func (p *writerPlace) hasToken() bool {
-	return p.options.Token != nil || slices.ContainsFunc(p.options.Members, func(member farlog.Member) bool { return member.Token != [farlog.TokenLen]byte{} })
+	return p.options.Token != nil || slices.ContainsFunc(p.options.Members,
+		func(member farlog.Member) bool { return member.Token != [farlog.TokenLen]byte{} })
 }
 
 func ringUUIDOf(raw []byte) (uuid [16]byte, err error) {

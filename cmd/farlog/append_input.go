@@ -19,8 +19,8 @@ const (
 	prefixLen            = 4
 )
 
-// recordInput cuts a stream of bytes into records. A goroutine reads ahead, so that a command that was told to stop does not
-// hang in a read, and so that "nothing more is ready" can be told without a timer.
+// recordInput cuts a stream of bytes into records. A goroutine reads ahead, so that a command that was told to stop
+// does not hang in a read, and so that "nothing more is ready" can be told without a timer.
 type recordInput struct {
 	isPrefixed bool
 	lenMax     int
@@ -106,7 +106,8 @@ func (in *recordInput) nextPrefixed() ([]byte, bool, error) {
 		}
 	}
 	if in.isEnded && left > 0 {
-		return nil, false, fmt.Errorf("input ends inside record %d: it begins at byte %d and %d bytes of it are there, expected a length of 4 bytes and as many bytes as it says",
+		return nil, false, fmt.Errorf("input ends inside record %d: it begins at byte %d and %d bytes of it are "+
+			"there, expected a length of 4 bytes and as many bytes as it says",
 			in.count+1, in.byteOffset, left)
 	}
 	return nil, false, nil
@@ -124,8 +125,8 @@ func (in *recordInput) tooLong(length int, atLeast string) error {
 		in.count+1, in.byteOffset, atLeast, length, in.lenMax)
 }
 
-// more takes in what has arrived, without waiting. False: nothing has. The end of the input counts as an arrival, because a last
-// line without a newline becomes a record by it.
+// more takes in what has arrived, without waiting. False: nothing has. The end of the input counts as an arrival,
+// because a last line without a newline becomes a record by it.
 func (in *recordInput) more() bool {
 	if in.isEnded {
 		return false

@@ -50,12 +50,27 @@ func TestRecordInput_CutsRecords(t *testing.T) {
 		{"lines", formatLines, "a\nbb\n", []string{"a", "bb"}, ""},
 		{"last line without a newline", formatLines, "a\nbb", []string{"a", "bb"}, ""},
 		{"empty lines are empty records", formatLines, "\n\na\n", []string{"", "", "a"}, ""},
-		{"line of the longest length", formatLines, strings.Repeat("x", 64) + "\n", []string{strings.Repeat("x", 64)}, ""},
-		{"line that is too long", formatLines, "a\n" + strings.Repeat("x", 65) + "\n", []string{"a"}, "input record 2 at byte 2 has"},
+		{
+			"line of the longest length", formatLines, strings.Repeat("x", 64) + "\n",
+			[]string{strings.Repeat("x", 64)},
+			"",
+		},
+		{
+			"line that is too long", formatLines, "a\n" + strings.Repeat("x", 65) + "\n",
+			[]string{"a"},
+			"input record 2 at byte 2 has",
+		},
 		{"prefixed", formatLengthPrefixed, prefixed("a", "", "b\nc"), []string{"a", "", "b\nc"}, ""},
-		{"prefix cut off", formatLengthPrefixed, prefixed("a") + "\x01\x00", []string{"a"}, "input ends inside record 2: it begins at byte 5"},
+		{
+			"prefix cut off", formatLengthPrefixed, prefixed("a") + "\x01\x00",
+			[]string{"a"},
+			"input ends inside record 2: it begins at byte 5",
+		},
 		{"record cut off", formatLengthPrefixed, prefixed("abc")[:6], nil, "input ends inside record 1"},
-		{"prefix that is too large", formatLengthPrefixed, "\xff\xff\xff\xff", nil, "has 4294967295 bytes, expected at most 64"},
+		{
+			"prefix that is too large", formatLengthPrefixed, "\xff\xff\xff\xff", nil,
+			"has 4294967295 bytes, expected at most 64",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, chunks := range []string{"whole", "byte by byte"} {
@@ -67,7 +82,8 @@ func TestRecordInput_CutsRecords(t *testing.T) {
 				if strings.Join(got, "|") != strings.Join(c.want, "|") || len(got) != len(c.want) {
 					t.Errorf("%s: %q, expected %q", chunks, got, c.want)
 				}
-				if c.failure == "" && err != nil || c.failure != "" && (err == nil || !strings.Contains(err.Error(), c.failure)) {
+				if c.failure == "" && err != nil || c.failure != "" &&
+					(err == nil || !strings.Contains(err.Error(), c.failure)) {
 					t.Errorf("%s: error %v, expected %q", chunks, err, c.failure)
 				}
 			}
@@ -108,8 +124,13 @@ func TestFieldOf_CountsFromOne(t *testing.T) {
 		number int
 		want   string
 	}{
-		{"buy AAPL 100", 0, ""}, {"buy AAPL 100", 1, "buy"}, {"  buy \t AAPL 100", 2, "AAPL"}, {"buy AAPL 100", 3, "100"},
-		{"buy AAPL 100", 4, ""}, {"", 1, ""}, {"   ", 1, ""},
+		{"buy AAPL 100", 0, ""},
+		{"buy AAPL 100", 1, "buy"},
+		{"  buy \t AAPL 100", 2, "AAPL"},
+		{"buy AAPL 100", 3, "100"},
+		{"buy AAPL 100", 4, ""},
+		{"", 1, ""},
+		{"   ", 1, ""},
 	} {
 		if got := string(fieldOf([]byte(c.record), c.number)); got != c.want {
 			t.Errorf("field %d of %q is %q, expected %q", c.number, c.record, got, c.want)
@@ -119,7 +140,8 @@ func TestFieldOf_CountsFromOne(t *testing.T) {
 
 func TestPrintable_KeepsTheLineWhole(t *testing.T) {
 	for raw, want := range map[string]string{
-		"8=FIX.4.4\x0135=D\x01": "8=FIX.4.4|35=D|", "a\nb\x1b[31m": `a\nb\x1b[31m`, "Zürich": "Zürich", "\xff": `\ufffd`,
+		"8=FIX.4.4\x0135=D\x01": "8=FIX.4.4|35=D|", "a\nb\x1b[31m": `a\nb\x1b[31m`, "Zürich": "Zürich",
+		"\xff": `\ufffd`,
 	} {
 		if got := printable([]byte(raw)); got != want {
 			t.Errorf("%q is shown as %q, expected %q", raw, got, want)

@@ -42,8 +42,11 @@ func (w legWriter) ReplaceMember(member int, uri string, ring farlog.Member) err
 	return w.route.ReplaceMember(w.leg, member, uri, ring)
 }
 
-// followMembers tells a writer of rings that are put in the place of others, until it is closed or ctx is done. Without the control plane it goes on with those that it has.
-func followMembers(ctx context.Context, env *environment, client *controlClient, options appendOptions, writer memberWriter, epoch uint32) {
+// followMembers tells a writer of rings that are put in the place of others, until it is closed or ctx is done. Without
+// the control plane it goes on with those that it has.
+func followMembers(ctx context.Context, env *environment, client *controlClient, options appendOptions,
+	writer memberWriter, epoch uint32,
+) {
 	var least, next time.Time // not before; and at the latest
 	for pause(ctx, membersLook) {
 		members, err := writer.Members()
@@ -59,7 +62,10 @@ func followMembers(ctx context.Context, env *environment, client *controlClient,
 		if now := time.Now(); now.Before(least) || !isAway && now.Before(next) {
 			continue
 		}
-		request := &api.ExtendWriterRequest{Stream: options.stream, Epoch: epoch, Transport: options.transport, Holder: env.holder(options.name)}
+		request := &api.ExtendWriterRequest{
+			Stream: options.stream, Epoch: epoch, Transport: options.transport,
+			Holder: env.holder(options.name),
+		}
 		for _, member := range members {
 			request.RingUuids = append(request.RingUuids, member.RingUUID[:])
 		}
@@ -70,7 +76,9 @@ func followMembers(ctx context.Context, env *environment, client *controlClient,
 	}
 }
 
-func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer memberWriter) error {
+func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest,
+	writer memberWriter,
+) error {
 	call, cancel := context.WithTimeout(ctx, membersAskMax)
 	defer cancel()
 	response, err := client.ExtendWriter(call, request)
@@ -91,11 +99,15 @@ func tellMembers(ctx context.Context, client *controlClient, request *api.Extend
 	return nil
 }
 
-// tellEnd says that a writer has ended by itself, so that nobody takes it for one that vanished. Of a stream that is another writer's by now there is nothing to say.
+// tellEnd says that a writer has ended by itself, so that nobody takes it for one that vanished. Of a stream that is
+// another writer's by now there is nothing to say.
 func tellEnd(ctx context.Context, env *environment, client *controlClient, options appendOptions, epoch uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, endTellMax)
 	defer cancel()
-	_, err := client.ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: options.stream, Epoch: epoch, Holder: env.holder(options.name), IsClosed: true})
+	_, err := client.ExtendWriter(ctx, &api.ExtendWriterRequest{
+		Stream: options.stream, Epoch: epoch,
+		Holder: env.holder(options.name), IsClosed: true,
+	})
 	if code := status.Code(err); code == codes.FailedPrecondition || code == codes.NotFound {
 		return nil
 	}

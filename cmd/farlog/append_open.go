@@ -14,7 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// farRecordLenMax is taken for the longest record of a ring on another host of which nothing else is known; the ring itself refuses longer ones.
+// farRecordLenMax is taken for the longest record of a ring on another host of which nothing else is known; the ring
+// itself refuses longer ones.
 const farRecordLenMax = 1 << 20
 
 // writerPlace is which ring to open and how: from a grant, or from the command line alone.
@@ -56,11 +57,14 @@ func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) || 
 func (o *appendOptions) validateWay() error {
 	switch {
 	case o.transport != "" && o.ring != "":
-		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream or --route", o.transport)
+		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream or --route",
+			o.transport)
 	case o.tokenFile != "" && !isFarURI(o.ring):
-		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:, or has members that do", o.tokenFile)
+		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:, or "+
+			"has members that do", o.tokenFile)
 	case isFarURI(o.ring) && o.tokenFile == "":
-		return usageErrorf("--ring %q is on another host, which lets in nobody without a grant: give --token-file (farlog stream grant writes one), or --stream", o.ring)
+		return usageErrorf("--ring %q is on another host, which lets in nobody without a grant: give --token-file "+
+			"(farlog stream grant writes one), or --stream", o.ring)
 	}
 	return nil
 }
@@ -84,8 +88,8 @@ func (p *writerPlace) look() error {
 	return nil
 }
 
-// lookByAgent says whether there is a stream that the host agent is to open: as a reader, who takes nobody's place. One who
-// may only write is refused that, of a stream that is there.
+// lookByAgent says whether there is a stream that the host agent is to open: as a reader, who takes nobody's place. One
+// who may only write is refused that, of a stream that is there.
 func (p *writerPlace) lookByAgent() error {
 	if !isAgentURI(p.uri) {
 		return nil
@@ -97,10 +101,13 @@ func (p *writerPlace) lookByAgent() error {
 	return err
 }
 
-// openWriter opens the ring. One that has seen a higher epoch than was granted was written by its URI alone, or by somebody
-// granted later: a new grant above that is asked for. A grant of a ring on another host is good for one opening; whatever passes there (a
-// target that is just starting, a writer that is just being torn down) is tried again with a new one.
-func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk) (*farlog.Writer, writerPlace, error) {
+// openWriter opens the ring. One that has seen a higher epoch than was granted was written by its URI alone, or by
+// somebody granted later: a new grant above that is asked for. A grant of a ring on another host is good for one
+// opening; whatever passes there (a target that is just starting, a writer that is just being torn down) is tried again
+// with a new one.
+func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace,
+	talk *appendTalk,
+) (*farlog.Writer, writerPlace, error) {
 	full := fullRing{most: options.deadline, talk: talk}
 	for until := time.Now().Add(options.acquireTimeout); ; {
 		writer, err := openWhenThereIsSpace(ctx, place, &full)
@@ -139,7 +146,8 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 			options.epochSeen = max(status.WriterEpoch, status.EpochMin)
 		} else if !errors.Is(err, farlog.ErrFenced) && !isFull {
 			if talk.isDue() {
-				talk.printf("stream %s: trying to open it again, at most until %s from now: %s", options.stream, time.Until(until).Round(time.Second), oneLine(err))
+				talk.printf("stream %s: trying to open it again, at most until %s from now: %s", options.stream,
+					time.Until(until).Round(time.Second), oneLine(err))
 			}
 			pause(ctx, openRetryInterval)
 		}
@@ -152,14 +160,15 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 	}
 }
 
-// isPassing tells why a ring on another host may not be opened now and yet be a moment later: nobody answers, a token that the target has not heard
-// of yet or that an opening which failed has used up, a role that is still taken.
+// isPassing tells why a ring on another host may not be opened now and yet be a moment later: nobody answers, a token
+// that the target has not heard of yet or that an opening which failed has used up, a role that is still taken.
 func isPassing(err error) bool {
-	return errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrNotFound) || errors.Is(err, farlog.ErrHeld) || errors.Is(err, farlog.ErrInvalid)
+	return errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrNotFound) || errors.Is(err, farlog.ErrHeld) ||
+		errors.Is(err, farlog.ErrInvalid)
 }
 
-// openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain
-// makes room; that is waited for, unless the policy is to reject.
+// openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until
+// the drain makes room; that is waited for, unless the policy is to reject.
 func openWhenThereIsSpace(ctx context.Context, place writerPlace, full *fullRing) (*farlog.Writer, error) {
 	for {
 		writer, err := farlog.OpenWriter(place.uri, place.options)
@@ -185,7 +194,8 @@ func (f *fullRing) wait(ctx context.Context, length time.Duration) error {
 		f.since = time.Now()
 	}
 	if f.most > 0 && time.Since(f.since) >= f.most {
-		return fmt.Errorf("no record was appended: FULL: the ring has no room for a new epoch, and none came within --deadline %s; is its drain running?", f.most)
+		return fmt.Errorf("no record was appended: FULL: the ring has no room for a new epoch, and none came within "+
+			"--deadline %s; is its drain running?", f.most)
 	}
 	if f.talk.isDue() {
 		f.talk.printf("ring is full, its new epoch finds no room: waiting for the drain%s", boundText(f.most))
@@ -194,7 +204,8 @@ func (f *fullRing) wait(ctx context.Context, length time.Duration) error {
 		length = min(length, f.most)
 	}
 	if !pause(ctx, length) {
-		return fmt.Errorf("stopped while the ring was full, before its new epoch: no record was appended: %w", context.Cause(ctx))
+		return fmt.Errorf("stopped while the ring was full, before its new epoch: no record was appended: %w",
+			context.Cause(ctx))
 	}
 	return nil
 }
@@ -209,9 +220,13 @@ func pause(ctx context.Context, length time.Duration) bool {
 	}
 }
 
-// locateWriter turns the command line, and with --stream the control plane's grant, into a ring and the options to open it.
+// locateWriter turns the command line, and with --stream the control plane's grant, into a ring and the options to open
+// it.
 func locateWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
-	place := writerPlace{uri: options.ring, options: farlog.WriterOptions{Level: farlog.LevelPersistent, Name: options.name}}
+	place := writerPlace{uri: options.ring, options: farlog.WriterOptions{
+		Level: farlog.LevelPersistent,
+		Name:  options.name,
+	}}
 	if isAgentURI(options.ring) {
 		place.options.Level = 0 // the stream's own, which the agent tells
 	}

@@ -52,7 +52,10 @@ func (o *appendOptions) validateRoute() error {
 		name    string
 		isGiven bool
 	}{
-		{"--level", o.level != ""}, {"--policy", o.policy != ""}, {"--standby", o.isStandby}, {"--token-file", o.tokenFile != ""},
+		{"--level", o.level != ""},
+		{"--policy", o.policy != ""},
+		{"--standby", o.isStandby},
+		{"--token-file", o.tokenFile != ""},
 	} {
 		if flag.isGiven {
 			return usageErrorf("%s: expected without --route: its legs have their own", flag.name)
@@ -65,11 +68,14 @@ func (o *appendOptions) validateRoute() error {
 }
 
 func runRouteAppend(ctx context.Context, env *environment, options appendOptions) error {
-	f := &routeFeed{env: env, options: options, criticalities: slices.Repeat([]uint32{options.criticality}, options.window), positions: make([]farlog.RoutePosition, options.window)}
+	f := &routeFeed{env: env, options: options, criticalities: slices.Repeat([]uint32{options.criticality},
+		options.window), positions: make([]farlog.RoutePosition, options.window)}
 	f.feed = feed{
-		input: newRecordInput(env.stdin, options.format, farRecordLenMax-record.OverheadLen), output: newAcknowledgements(options.ack, env.stdout), talk: newAppendTalk(env.stderr),
-		window: options.window, deadline: options.deadline, classify: classifier(options.isFIX, options.class, options.keyField),
-		fullMax: options.deadline, stall: newStall(),
+		input:  newRecordInput(env.stdin, options.format, farRecordLenMax-record.OverheadLen),
+		output: newAcknowledgements(options.ack, env.stdout), talk: newAppendTalk(env.stderr),
+		window: options.window, deadline: options.deadline,
+		classify: classifier(options.isFIX, options.class, options.keyField),
+		fullMax:  options.deadline, stall: newStall(),
 	}
 	if err := f.look(ctx); err != nil {
 		return asUsage(err)
@@ -98,11 +104,12 @@ func (f *routeFeed) look(ctx context.Context) error {
 	if isAgentURI(f.options.route) {
 		return farlog.LookRouteName(f.options.route)
 	}
-	err := withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		var err error
-		f.opened, err = client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
-		return err
-	})
+	err := withControl(ctx, f.env, f.options.acquireTimeout,
+		func(ctx context.Context, client apiv1.ControlServiceClient) error {
+			var err error
+			f.opened, err = client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
+			return err
+		})
 	if err != nil {
 		return fmt.Errorf("acquire route %q: %w", f.options.route, err)
 	}
@@ -112,7 +119,8 @@ func (f *routeFeed) look(ctx context.Context) error {
 // begin opens the route: by the host agent, or with grants of the control plane, which also tells of changes.
 func (f *routeFeed) begin(ctx context.Context) (err error) {
 	if isAgentURI(f.options.route) {
-		if f.route, err = farlog.OpenRouteName(f.options.route, farlog.RouteOptions{SpillDir: f.options.spillDir, Name: f.options.name}); err == nil {
+		if f.route, err = farlog.OpenRouteName(f.options.route,
+			farlog.RouteOptions{SpillDir: f.options.spillDir, Name: f.options.name}); err == nil {
 			f.watchedRoute.Store(f.route)
 			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(f.route.Stats())), "leg", "legs"))
 		}
@@ -132,7 +140,8 @@ func (f *routeFeed) begin(ctx context.Context) (err error) {
 	return f.open(ctx, answer)
 }
 
-// open opens the route with grants for all legs. A grant of a far ring is good for one opening: what passes there is tried again with a new one.
+// open opens the route with grants for all legs. A grant of a far ring is good for one opening: what passes there is
+// tried again with a new one.
 func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse) (err error) {
 	for until := time.Now().Add(f.options.acquireTimeout); ; {
 		f.opened = &apiv1.GetRouteResponse{Route: answer.Route, Resolved: answer.Resolved}
@@ -157,7 +166,8 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 	}
 }
 
-// followLegs tells the route of rings that are put in the place of others, of legs with several that were opened by a grant: others ask the host agent by themselves.
+// followLegs tells the route of rings that are put in the place of others, of legs with several that were opened by a
+// grant: others ask the host agent by themselves.
 func (f *routeFeed) followLegs(ctx context.Context, legs []farlog.RouteLeg) {
 	for i, leg := range legs {
 		if hasMembers(leg.URI) {
@@ -169,13 +179,14 @@ func (f *routeFeed) followLegs(ctx context.Context, legs []farlog.RouteLeg) {
 }
 
 func (f *routeFeed) acquire(ctx context.Context) (answer *apiv1.AcquireRouteResponse, err error) {
-	err = withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
-			Route: f.options.route, Transport: f.options.transport, Holder: f.env.holder(f.options.name),
-			SparesWriters: !f.options.isTakeover,
+	err = withControl(ctx, f.env, f.options.acquireTimeout,
+		func(ctx context.Context, client apiv1.ControlServiceClient) error {
+			answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
+				Route: f.options.route, Transport: f.options.transport, Holder: f.env.holder(f.options.name),
+				SparesWriters: !f.options.isTakeover,
+			})
+			return err
 		})
-		return err
-	})
 	if err != nil {
 		return nil, fmt.Errorf("acquire route %q: %w", f.options.route, err)
 	}
@@ -205,9 +216,13 @@ func routeLegs(answer *apiv1.AcquireRouteResponse, options appendOptions) (legs 
 	return legs, nil
 }
 
-// routeLeg is one of them. A leg that carries by itself opens its ring again when that was away, for which a grant does not suffice: where there is a host agent it is asked.
+// routeLeg is one of them. A leg that carries by itself opens its ring again when that was away, for which a grant does
+// not suffice: where there is a host agent it is asked.
 func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOptions) (farlog.RouteLeg, error) {
-	made := farlog.RouteLeg{Name: leg.Stream, Required: !leg.IsOptional, Policy: farlog.RoutePolicy(leg.Policy - apiv1.LegPolicy_LEG_POLICY_FAIL), BufferBytes: leg.BufferSizeBytes}
+	made := farlog.RouteLeg{
+		Name: leg.Stream, Required: !leg.IsOptional,
+		Policy: farlog.RoutePolicy(leg.Policy - apiv1.LegPolicy_LEG_POLICY_FAIL), BufferBytes: leg.BufferSizeBytes,
+	}
 	isCarried := leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL
 	switch {
 	case isCarried && hasAgent():
@@ -233,7 +248,8 @@ func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOption
 		if err != nil {
 			return made, err
 		}
-		made.SpillURI = "mem:" + filepath.Join(dir, url.PathEscape(options.route)+"+"+url.PathEscape(leg.Stream)+".spill")
+		made.SpillURI = "mem:" + filepath.Join(dir,
+			url.PathEscape(options.route)+"+"+url.PathEscape(leg.Stream)+".spill")
 	}
 	return made, nil
 }
@@ -242,7 +258,8 @@ func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOption
 func spillDir(options appendOptions) (string, error) {
 	dir := options.spillDir
 	if dir == "" {
-		return "", usageErrorf("route %q spills: expected --spill-dir DIR, on a medium that outlives what the route is to outlive", options.route)
+		return "", usageErrorf("route %q spills: expected --spill-dir DIR, on a medium that outlives what the route "+
+			"is to outlive", options.route)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", usageErrorf("--spill-dir %q: %s", dir, errors.Unwrap(err))
@@ -323,9 +340,11 @@ func (f *routeFeed) commit(ctx context.Context) error {
 		switch {
 		case err == nil, errors.Is(err, farlog.ErrUnknown):
 		case !errors.Is(err, farlog.ErrFull):
-			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err, f.legTexts(positions[submitted]))
+			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err,
+				f.legTexts(positions[submitted]))
 		case f.fullMax > 0 && submitted == 0:
-			return fmt.Errorf("input record %d was not appended to route %q: FULL: there was no room in a required leg within --deadline %s: %s; "+
+			return fmt.Errorf("input record %d was not appended to route %q: FULL: there was no room in a required "+
+				"leg within --deadline %s: %s; "+
 				"everything acknowledged stays valid", f.number(), f.options.route, f.fullMax, f.legTexts(positions[0]))
 		default:
 			if err := f.waitForRoom(ctx, positions[submitted]); err != nil {
@@ -410,7 +429,8 @@ func (f *routeFeed) tellAside(positions []farlog.RoutePosition) {
 	for _, leg := range f.route.Stats() {
 		if leg.Required && leg.Behind > 0 || leg.Dropped > 0 {
 			f.offerSlow(leg)
-			f.talk.printf("leg %s does not keep up (%s): spilled %d, dropped %d, %d bytes behind%s", leg.Name, leg.State, leg.Spilled, leg.Dropped, leg.Behind, strings.TrimSuffix(": "+leg.Text, ": "))
+			f.talk.printf("leg %s does not keep up (%s): spilled %d, dropped %d, %d bytes behind%s", leg.Name,
+				leg.State, leg.Spilled, leg.Dropped, leg.Behind, strings.TrimSuffix(": "+leg.Text, ": "))
 		}
 	}
 }
@@ -424,20 +444,25 @@ func (f *routeFeed) close() {
 	isBehind := false
 	f.tellEnds()
 	for i, leg := range f.route.Stats() {
-		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried,
+		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP "+
+			"records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled,
+			leg.Carried,
 			leg.Dropped, leg.Gaps)
 		isBehind = isBehind || leg.Behind > 0
 		if lost := leg.Dropped - before[i].Dropped; lost > 0 {
 			f.lost += lost
-			f.talk.printf("leg %s: %s only in memory when the route was closed: dropped%s", leg.Name, counted(lost, "record was", "records were"), strings.TrimSuffix(": "+leg.Text, ": "))
+			f.talk.printf("leg %s: %s only in memory when the route was closed: dropped%s", leg.Name,
+				counted(lost, "record was", "records were"), strings.TrimSuffix(": "+leg.Text, ": "))
 		}
 	}
 	if err != nil && isBehind {
-		f.talk.printf("route %s: legs were behind when it was closed: what is in a spill is carried when the route is opened again", f.options.route)
+		f.talk.printf("route %s: legs were behind when it was closed: what is in a spill is carried when the route "+
+			"is opened again", f.options.route)
 	}
 }
 
-// tellEnds says of each leg that was opened by a grant that its writer has ended by itself. Legs by farlog:// are the host agent's to tell of.
+// tellEnds says of each leg that was opened by a grant that its writer has ended by itself. Legs by farlog:// are the
+// host agent's to tell of.
 func (f *routeFeed) tellEnds() {
 	for _, leg := range f.legs {
 		if leg.Options.Epoch == 0 {
@@ -456,16 +481,21 @@ func (f *routeFeed) tellEnds() {
 func (f *routeFeed) finish(err error) error {
 	err = errors.Join(err, f.output.flush())
 	f.close()
-	f.talk.printf("acknowledged %d records (%d bytes) in %s: %.0f/s, level %s; waited for space %d times, resolved %d unknown, %d selected by no rule", f.count.acknowledged, f.count.bytes,
-		time.Since(f.talk.started).Round(time.Millisecond), f.talk.rate(&f.count), f.count.level, f.count.full, f.count.unknown, f.unrouted)
+	f.talk.printf("acknowledged %d records (%d bytes) in %s: %.0f/s, level %s; waited for space %d times, resolved "+
+		"%d unknown, %d selected by no rule", f.count.acknowledged, f.count.bytes,
+		time.Since(f.talk.started).Round(time.Millisecond), f.talk.rate(&f.count), f.count.level, f.count.full,
+		f.count.unknown, f.unrouted)
 	if f.aside > 0 {
-		f.talk.printf("%s to optional legs alone, which acknowledge nothing", counted(f.aside, "record went", "records went"))
+		f.talk.printf("%s to optional legs alone, which acknowledge nothing",
+			counted(f.aside, "record went", "records went"))
 	}
 	if err == nil && f.unrouted > 0 {
-		err = fmt.Errorf("%s nowhere: no rule of route %q selects their class and criticality", counted(f.unrouted, "record went", "records went"), f.options.route)
+		err = fmt.Errorf("%s nowhere: no rule of route %q selects their class and criticality",
+			counted(f.unrouted, "record went", "records went"), f.options.route)
 	}
 	if err == nil && f.aside > 0 && f.lost > 0 {
-		err = fmt.Errorf("%s to optional legs of route %q alone, and %s dropped: not all of them are in a stream", counted(f.aside, "record went", "records went"), f.options.route,
+		err = fmt.Errorf("%s to optional legs of route %q alone, and %s dropped: not all of them are in a stream",
+			counted(f.aside, "record went", "records went"), f.options.route,
 			counted(f.lost, "record was", "records were"))
 	}
 	return err

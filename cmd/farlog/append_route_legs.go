@@ -19,20 +19,25 @@ func (f *routeFeed) resolve(positions []farlog.RoutePosition, before int) error 
 	for i := range positions {
 		err := f.route.Resolve(&positions[i], resolveDeadline)
 		fenced := 0
-		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && fenced < fencedResolves && time.Now().Before(until); {
+		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && fenced < fencedResolves &&
+			time.Now().Before(until); {
 			f.count.unknown++
-			if err = f.route.Resolve(&positions[i], resolveDeadline); errors.Is(f.route.Heartbeat(time.Millisecond), farlog.ErrFenced) {
+			if err = f.route.Resolve(&positions[i], resolveDeadline); errors.Is(f.route.Heartbeat(time.Millisecond),
+				farlog.ErrFenced) {
 				fenced++
 			}
 		}
 		switch number := f.number() + uint64(before+i); {
 		case errors.Is(err, farlog.ErrNotFound):
-			return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s", number, f.options.route, f.legTexts(positions[i]))
+			return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s",
+				number, f.options.route, f.legTexts(positions[i]))
 		case fenced >= fencedResolves && errors.Is(err, farlog.ErrUnknown):
-			return fmt.Errorf("input record %d may or may not be in each required leg of route %q: this writer%s, is fenced, and a target does not say any more "+
+			return fmt.Errorf("input record %d may or may not be in each required leg of route %q: this writer%s, is "+
+				"fenced, and a target does not say any more "+
 				"where its log ended: %s", number, f.options.route, f.epochsText(), f.legTexts(positions[i]))
 		case err != nil:
-			return fmt.Errorf("input record %d may be in some required legs of route %q: %w: %s", number, f.options.route, err, f.legTexts(positions[i]))
+			return fmt.Errorf("input record %d may be in some required legs of route %q: %w: %s", number,
+				f.options.route, err, f.legTexts(positions[i]))
 		}
 	}
 	return nil
@@ -86,7 +91,8 @@ func legOfAgent(stream string, options appendOptions) string {
 	return agentScheme + stream
 }
 
-// awaitLegsFree waits for the end of writers that live, as append --stream does, where the route cannot go on without a leg.
+// awaitLegsFree waits for the end of writers that live, as append --stream does, where the route cannot go on without a
+// leg.
 func (f *routeFeed) awaitLegsFree(ctx context.Context) error {
 	if f.options.isTakeover {
 		return nil

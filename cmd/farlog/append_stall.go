@@ -99,7 +99,8 @@ func (f *routeFeed) whyStalled() string {
 	var texts []string
 	for _, leg := range f.watchedRoute.Load().Stats() {
 		if leg.Required && (leg.State != farlog.LegDirect || leg.Text != "") {
-			texts = append(texts, strings.TrimSuffix(fmt.Sprintf("leg %s (%s): %s", leg.Name, leg.State, leg.Text), ": "))
+			texts = append(texts, strings.TrimSuffix(fmt.Sprintf("leg %s (%s): %s", leg.Name, leg.State, leg.Text),
+				": "))
 		}
 	}
 	if len(texts) == 0 {

@@ -60,7 +60,8 @@ func TestStall_SaysWhatAnAppendWaitsFor(t *testing.T) {
 
 func TestMembersText(t *testing.T) {
 	members := []farlog.WriterMember{{State: farlog.MemberUp}, {State: farlog.MemberAway}, {State: farlog.MemberOut}}
-	if text := membersText(2, members); text != "1 of 3 members answer, 2 are needed: member 2 is away, member 3 is out" {
+	if text := membersText(2,
+		members); text != "1 of 3 members answer, 2 are needed: member 2 is away, member 3 is out" {
 		t.Error(text)
 	}
 	if text := membersText(0, members[:1]); text != "1 of 1 members answer" {

@@ -12,10 +12,12 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// standbyPause is the time between two looks at who writes. A target tells at once of a far writer that has come or gone, and of one on its own host at its next look, four times a second.
+// standbyPause is the time between two looks at who writes. A target tells at once of a far writer that has come or
+// gone, and of one on its own host at its next look, four times a second.
 const standbyPause = 20 * time.Millisecond
 
-// goneLooks is at how many looks in a row the writer has to be gone: a connection that breaks is made anew by its writer within a few milliseconds.
+// goneLooks is at how many looks in a row the writer has to be gone: a connection that breaks is made anew by its
+// writer within a few milliseconds.
 const goneLooks = 2
 
 // hungAfterMin is two of the targets' reports, and a second for them to come.
@@ -24,8 +26,9 @@ const hungAfterMin = 3 * time.Second
 // unopenedMax is how long one who was granted the stream may take to open it before he counts as gone.
 const unopenedMax = 10 * time.Second
 
-// standBy waits until nobody can have a record acknowledged any more: so few of the stream's rings are held for writing, or may be, that they are too few for it; or, with
-// hungAfter, until the stream has brought nothing for so long. A control plane that does not answer is waited for as well.
+// standBy waits until nobody can have a record acknowledged any more: so few of the stream's rings are held for
+// writing, or may be, that they are too few for it; or, with hungAfter, until the stream has brought nothing for so
+// long. A control plane that does not answer is waited for as well.
 func standBy(ctx context.Context, env *environment, options appendOptions, talk *appendTalk) error {
 	stream, hungAfter := options.stream, options.hungAfter
 	client, err := env.dialControlOnce()
@@ -54,7 +57,8 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 			return nil
 		}
 		if silent := silence.look(response.GetStream(), time.Now()); hungAfter > 0 && silent >= hungAfter {
-			talk.printf("standing by: stream %s has brought neither record nor heartbeat for %s, taking over", stream, silent.Round(time.Millisecond))
+			talk.printf("standing by: stream %s has brought neither record nor heartbeat for %s, taking over", stream,
+				silent.Round(time.Millisecond))
 			return nil
 		}
 		if err != nil && talk.isDue() {
@@ -74,7 +78,8 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 // prepareFor loads now what opening the stream's rings takes. What is missing is said when they are opened.
 func prepareFor(status *api.StreamStatus, transport string) {
 	for _, ring := range status.GetRings() {
-		if uri := reconcile.FarURI(ring.FarUris, transport, ring.Stream, 0); uri != "" { // what it takes is the same by any rail
+		// what it takes is the same by any rail
+		if uri := reconcile.FarURI(ring.FarUris, transport, ring.Stream, 0); uri != "" {
 			_ = farlog.Prepare(uri)
 		}
 	}
@@ -82,12 +87,15 @@ func prepareFor(status *api.StreamStatus, transport string) {
 
 // silence is since when nothing more of a stream has been acknowledged, as its targets tell, nor another epoch begun.
 type silence struct {
-	endLSN uint64 // of what is acknowledged. Not of what was appended: beside the writer a target looks at its counters, and the writer may be cut off
+	// of what is acknowledged. Not of what was appended: beside the writer a target looks at its counters, and the
+	// writer may be cut off
+	endLSN uint64
 	epoch  uint32
 	since  time.Time
 }
 
-// look tells how long the stream has been silent, as far as was seen: the time in which nobody tells of it (status is nil, or too few of its targets report) does not count.
+// look tells how long the stream has been silent, as far as was seen: the time in which nobody tells of it (status is
+// nil, or too few of its targets report) does not count.
 func (s *silence) look(status *api.StreamStatus, now time.Time) time.Duration {
 	seen, endLSN := 0, uint64(0)
 	for _, ring := range status.GetRings() {
@@ -114,8 +122,9 @@ func isEnough(status *api.StreamStatus, rings int) bool {
 	return status != nil && rings > memberCount(status)-max(1, int(status.Stream.GetK()))
 }
 
-// isWriterGone tells whether so many of the rings are seen without a writer that the others are too few for an acknowledgement. Where the writer that was granted the
-// stream last has not been seen yet nor was fenced, it may just be coming: what the target has told is older.
+// isWriterGone tells whether so many of the rings are seen without a writer that the others are too few for an
+// acknowledgement. Where the writer that was granted the stream last has not been seen yet nor was fenced, it may just
+// be coming: what the target has told is older.
 func isWriterGone(status *api.StreamStatus, isGrantOld bool) bool {
 	free := 0
 	last := status.GetLastGrant().GetEpoch()

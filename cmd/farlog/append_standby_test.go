@@ -12,11 +12,17 @@ import (
 func TestIsWriterGone(t *testing.T) {
 	uuid := []byte("0123456789abcdef")
 	ring := func(target string, epoch, fenced uint32, isHeld bool) *api.RingState {
-		return &api.RingState{Target: target, RingUuid: uuid, WriterEpoch: epoch, EpochFenced: fenced, IsWriterHeld: isHeld}
+		return &api.RingState{
+			Target: target, RingUuid: uuid, WriterEpoch: epoch, EpochFenced: fenced,
+			IsWriterHeld: isHeld,
+		}
 	}
 	status := func(members, k, granted uint32, rings ...*api.RingState) *api.StreamStatus {
-		return &api.StreamStatus{Stream: &api.Stream{K: k, Spec: &api.StreamSpec{Members: members}}, LastGrant: &api.Grant{Epoch: granted}, Rings: rings,
-			TargetsAlive: []string{"a", "b", "c"}}
+		return &api.StreamStatus{
+			Stream:    &api.Stream{K: k, Spec: &api.StreamSpec{Members: members}},
+			LastGrant: &api.Grant{Epoch: granted}, Rings: rings,
+			TargetsAlive: []string{"a", "b", "c"},
+		}
 	}
 	for name, c := range map[string]struct {
 		status     *api.StreamStatus
@@ -30,9 +36,12 @@ func TestIsWriterGone(t *testing.T) {
 		"taken over from":                    {status(1, 1, 5, ring("a", 4, 6, false)), false, true},
 		"taken over from, and still holding": {status(1, 1, 5, ring("a", 5, 6, true)), false, false},
 		"gone from a target that does not report": {status(1, 1, 4, ring("d", 4, 4, false)), false, false},
-		"one of three lost its connection":        {status(3, 2, 4, ring("a", 4, 4, false), ring("b", 4, 4, true), ring("c", 4, 4, true)), false, false},
-		"two of three are free":                   {status(3, 2, 4, ring("a", 4, 4, false), ring("b", 4, 4, false), ring("c", 4, 4, true)), false, true},
-		"all three have to be, where one counts":  {status(3, 1, 4, ring("a", 4, 4, false), ring("b", 4, 4, false), ring("c", 4, 4, true)), false, false},
+		"one of three lost its connection": {status(3, 2, 4, ring("a", 4, 4, false), ring("b", 4, 4, true),
+			ring("c", 4, 4, true)), false, false},
+		"two of three are free": {status(3, 2, 4, ring("a", 4, 4, false), ring("b", 4, 4, false),
+			ring("c", 4, 4, true)), false, true},
+		"all three have to be, where one counts": {status(3, 1, 4, ring("a", 4, 4, false), ring("b", 4, 4, false),
+			ring("c", 4, 4, true)), false, false},
 	} {
 		if got := isWriterGone(c.status, c.isGrantOld); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -46,9 +55,15 @@ func TestSilence(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s silence
 	look := func(epoch uint32, alive []string, ends ...uint64) time.Duration {
-		status := &api.StreamStatus{Stream: &api.Stream{K: 2, Spec: &api.StreamSpec{Members: 3}}, LastGrant: &api.Grant{Epoch: epoch}, TargetsAlive: alive}
+		status := &api.StreamStatus{
+			Stream:    &api.Stream{K: 2, Spec: &api.StreamSpec{Members: 3}},
+			LastGrant: &api.Grant{Epoch: epoch}, TargetsAlive: alive,
+		}
 		for i, end := range ends {
-			status.Rings = append(status.Rings, &api.RingState{Target: string(rune('a' + i)), RingUuid: uuid, DurableLsn: end})
+			status.Rings = append(status.Rings, &api.RingState{
+				Target: string(rune('a' + i)), RingUuid: uuid,
+				DurableLsn: end,
+			})
 		}
 		return s.look(status, now)
 	}

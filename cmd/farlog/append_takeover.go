@@ -18,17 +18,18 @@ const heldPause = 100 * time.Millisecond
 // fencedPause is how often a writer whose input brings nothing asks whether it is fenced.
 const fencedPause = time.Second
 
-// awaitFree waits until no living writer holds the stream, for as long as a grant is waited for: a grant fences writers on other hosts, and without --takeover a writer that lives
-// is not taken from, wherever its ring is.
+// awaitFree waits until no living writer holds the stream, for as long as a grant is waited for: a grant fences writers
+// on other hosts, and without --takeover a writer that lives is not taken from, wherever its ring is.
 func awaitFree(ctx context.Context, env *environment, options appendOptions, talk *appendTalk) error {
 	isTold := false
 	for until := time.Now().Add(options.acquireTimeout); ; {
 		var status *api.StreamStatus
-		err := withControl(ctx, env, options.acquireTimeout, func(ctx context.Context, client api.ControlServiceClient) error {
-			response, err := client.GetStream(ctx, &api.GetStreamRequest{Name: options.stream})
-			status = response.GetStream()
-			return err
-		})
+		err := withControl(ctx, env, options.acquireTimeout,
+			func(ctx context.Context, client api.ControlServiceClient) error {
+				response, err := client.GetStream(ctx, &api.GetStreamRequest{Name: options.stream})
+				status = response.GetStream()
+				return err
+			})
 		if err != nil {
 			return fmt.Errorf("acquire writer of stream %q: %w", options.stream, err)
 		}
@@ -36,9 +37,11 @@ func awaitFree(ctx context.Context, env *environment, options appendOptions, tal
 		if holder == nil {
 			return nil
 		}
-		held := fmt.Sprintf("stream %s is held by a living writer, %s, epoch %d", options.stream, holder.WriterId, holder.WriterEpoch)
+		held := fmt.Sprintf("stream %s is held by a living writer, %s, epoch %d", options.stream, holder.WriterId,
+			holder.WriterEpoch)
 		if time.Now().After(until) {
-			return fmt.Errorf("%s: nothing was appended; --takeover fences that writer, --standby waits for its end", held)
+			return fmt.Errorf("%s: nothing was appended; --takeover fences that writer, --standby waits for its end",
+				held)
 		}
 		if !isTold {
 			talk.printf("%s: waiting for its end, at most %s (--acquire-timeout)", held, options.acquireTimeout)
@@ -50,7 +53,8 @@ func awaitFree(ctx context.Context, env *environment, options appendOptions, tal
 	}
 }
 
-// holderOf gives a ring of the stream that is held for writing, unless so many are free that its writer can have nothing acknowledged.
+// holderOf gives a ring of the stream that is held for writing, unless so many are free that its writer can have
+// nothing acknowledged.
 func holderOf(status *api.StreamStatus) *api.RingState {
 	if isWriterGone(status, true) {
 		return nil
@@ -63,14 +67,16 @@ func holderOf(status *api.StreamStatus) *api.RingState {
 	return nil
 }
 
-// fenceHere fences the writer that holds a ring of this host, for the epoch that was granted: it lives, and lets the ring go when it finds that out.
+// fenceHere fences the writer that holds a ring of this host, for the epoch that was granted: it lives, and lets the
+// ring go when it finds that out.
 func fenceHere(place writerPlace) error {
 	_, uris := farlog.MemberURIs(place.uri)
 	for _, uri := range uris {
 		if isFarRing(uri) {
 			continue // its target has fenced it
 		}
-		if err := farlog.Fence(uri, place.options.Epoch); err != nil && !errors.Is(err, farlog.ErrHeld) { // another fence is under way
+		// another fence is under way
+		if err := farlog.Fence(uri, place.options.Epoch); err != nil && !errors.Is(err, farlog.ErrHeld) {
 			return fmt.Errorf("fence the writer of ring %q: %w", uri, err)
 		}
 	}

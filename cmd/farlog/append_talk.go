@@ -128,12 +128,14 @@ func (t *appendTalk) opened(uri string, contract farlog.Contract, level farlog.L
 	t.printf("ring %s: %s, flush %s, acknowledges %s", uri, contract.Kind, contract.FlushMethod, acknowledged)
 	t.printf("recovered: epoch %d (before: %d), head lsn %d, tail lsn %d, %d undrained records kept, "+
 		"%d behind an unreadable one dropped (acknowledged or not is not known), %d bytes scanned in %s",
-		r.Epoch, r.PrevEpoch, r.HeadLSN, r.TailLSN, r.RecordCount, r.OrphanCount, r.ScannedBytes, r.Duration.Round(time.Microsecond))
+		r.Epoch, r.PrevEpoch, r.HeadLSN, r.TailLSN, r.RecordCount, r.OrphanCount, r.ScannedBytes,
+		r.Duration.Round(time.Microsecond))
 }
 
 func (t *appendTalk) full(usedBytes, capacityBytes uint64, most time.Duration) {
 	if t.isDue() {
-		t.printf("ring is full (%d of %d bytes undrained): waiting for the drain%s", usedBytes, capacityBytes, boundText(most))
+		t.printf("ring is full (%d of %d bytes undrained): waiting for the drain%s", usedBytes, capacityBytes,
+			boundText(most))
 	}
 }
 
@@ -164,20 +166,26 @@ func (t *appendTalk) rate(count *feedCount) float64 {
 	return float64(count.acknowledged) / max(time.Since(t.started).Seconds(), 1e-9)
 }
 
-// summary is the last line or two. counters may be nil when the writer exported none; longest is the longest time without an acknowledgement while one was due.
-func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counters *farlog.Counters, longest time.Duration) {
+// summary is the last line or two. counters may be nil when the writer exported none; longest is the longest time
+// without an acknowledgement while one was due.
+func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counters *farlog.Counters,
+	longest time.Duration,
+) {
 	level := ""
 	if count.acknowledged > 0 {
 		level = ", level " + count.level.String()
 	}
-	t.printf("acknowledged %d records (%d bytes) in %s: %.0f/s%s on %s by %s; refused %d, waited for space %d times, resolved %d unknown",
-		count.acknowledged, count.bytes, time.Since(t.started).Round(time.Millisecond), t.rate(count), level, contract.Kind,
+	t.printf("acknowledged %d records (%d bytes) in %s: %.0f/s%s on %s by %s; refused %d, waited for space %d times, "+
+		"resolved %d unknown",
+		count.acknowledged, count.bytes, time.Since(t.started).Round(time.Millisecond), t.rate(count), level,
+		contract.Kind,
 		contract.FlushMethod, count.refused, count.full, count.unknown)
 	if counters != nil && counters.LatencyCount() > 0 {
 		t.printf("append latency over %d commits: p50 %s p99 %s p99.9 %s max %s", counters.LatencyCount(),
 			counters.Quantile(0.5), counters.Quantile(0.99), counters.Quantile(0.999), counters.Quantile(1))
 	}
-	if longest > 0 && counters == nil || counters != nil && longest > counters.Quantile(1)+stallPause { // what was acknowledged late is in no commit's latency
+	// what was acknowledged late is in no commit's latency
+	if longest > 0 && counters == nil || counters != nil && longest > counters.Quantile(1)+stallPause {
 		t.printf("longest wait for an acknowledgement: %s", longest.Round(time.Microsecond))
 	}
 }

@@ -24,13 +24,16 @@ type caOptions struct {
 }
 
 func newCACommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "ca", Short: "Make and revoke the certificates by which the parts of farlog know each other", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newCAInitCommand(env), newCAIssueCommand(env), newCARenewCommand(env), newCARevokeCommand(env), newCAShowCommand(env))
+	group := &cobra.Command{Use: "ca", Short: "Make and revoke the certificates by which the parts of farlog know " +
+		"each other", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newCAInitCommand(env), newCAIssueCommand(env), newCARenewCommand(env), newCARevokeCommand(env),
+		newCAShowCommand(env))
 	return group
 }
 
 func (o *caOptions) declareOrder(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&o.hosts, "host", nil, "`names` and addresses for programs that check those, such as Prometheus and curl; farlog itself checks ids")
+	cmd.Flags().StringSliceVar(&o.hosts, "host", nil,
+		"`names` and addresses for programs that check those, such as Prometheus and curl; farlog itself checks ids")
 	o.declareValidity(cmd)
 }
 
@@ -59,7 +62,8 @@ whatever it is asked to: keep it where the authority is.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return caInit(env, args[0], options) },
 	}
-	cmd.Flags().StringVar(&options.trustDomain, "trust-domain", identity.TrustDomainDefault, "`name` in the ids: spiffe://NAME/farlog/KIND/HOST")
+	cmd.Flags().StringVar(&options.trustDomain, "trust-domain", identity.TrustDomainDefault,
+		"`name` in the ids: spiffe://NAME/farlog/KIND/HOST")
 	options.declareOrder(cmd)
 	return cmd
 }
@@ -74,7 +78,10 @@ func caInit(env *environment, dir string, options caOptions) error {
 	}
 	var made []*x509.Certificate
 	for _, kind := range identity.Kinds {
-		cert, err := authority.Issue(dir, identity.Order{Kind: kind, Name: identity.NameAny, Hosts: options.hosts, Validity: options.validity}, time.Now())
+		cert, err := authority.Issue(dir, identity.Order{
+			Kind: kind, Name: identity.NameAny, Hosts: options.hosts,
+			Validity: options.validity,
+		}, time.Now())
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,8 @@ func (e *environment) streamStatus(ctx context.Context, stream string) (*api.Str
 	return response.Stream, nil
 }
 
-// explain turns the error of a call into one line that says what to do. stream is the one that was asked for, "" = none.
+// explain turns the error of a call into one line that says what to do. stream is the one that was asked for, "" =
+// none.
 func (c *controlClient) explain(ctx context.Context, stream string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return errors.New("interrupted")
@@ -99,13 +100,18 @@ func (c *controlClient) explain(ctx context.Context, stream string, err error) e
 		return errors.New(c.nearest(ctx, stream, answer.Message()))
 	case codes.Unavailable, codes.DeadlineExceeded:
 		if isUnreached(answer.Message()) || answer.Code() == codes.DeadlineExceeded {
-			return fmt.Errorf("control plane %s does not answer: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT", c.address)
+			return fmt.Errorf("control plane %s does not answer: start one (farlogd dev --data-dir DIR), or give "+
+				"--control HOST:PORT", c.address)
 		}
 	case codes.InvalidArgument:
 		return usageErrorf("%s", answer.Message())
 	case codes.ResourceExhausted:
 		if strings.Contains(answer.Message(), "larger than max") { // which gRPC says by itself
-			return fmt.Errorf("the request is too large for control plane %s: expected at most %s: ask for less at once", c.address, config.FormatSize(api.RequestLenMax))
+			return fmt.Errorf(
+				"the request is too large for control plane %s: expected at most %s: ask for less at once",
+				c.address,
+				config.FormatSize(api.RequestLenMax),
+			)
 		}
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is not a farlog control plane, or an older one: %s", c.address, answer.Message())
@@ -115,7 +121,8 @@ func (c *controlClient) explain(ctx context.Context, stream string, err error) e
 
 // isUnreached tells a connection that could not be made from a control plane that answered "not now".
 func isUnreached(text string) bool {
-	return strings.Contains(text, "connection error") || strings.Contains(text, "name resolver") || strings.Contains(text, "error reading")
+	return strings.Contains(text, "connection error") || strings.Contains(text, "name resolver") ||
+		strings.Contains(text, "error reading")
 }
 
 // nearest adds the streams that were probably meant.
@@ -129,7 +136,8 @@ func (c *controlClient) nearest(ctx context.Context, stream, message string) str
 		names = append(names, one.Stream.Spec.Name)
 	}
 	if near := config.Nearest(stream, names); len(near) > 0 {
-		return fmt.Sprintf("stream %q: there is none of that name: did you mean %s?", stream, strings.Join(near, " or "))
+		return fmt.Sprintf("stream %q: there is none of that name: did you mean %s?", stream,
+			strings.Join(near, " or "))
 	}
 	return message
 }

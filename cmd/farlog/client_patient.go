@@ -31,7 +31,9 @@ type patientConn struct {
 }
 
 // Invoke implements grpc.ClientConnInterface.
-func (p *patientConn) Invoke(ctx context.Context, method string, request, response any, options ...grpc.CallOption) error {
+func (p *patientConn) Invoke(ctx context.Context, method string, request, response any,
+	options ...grpc.CallOption,
+) error {
 	return p.again(ctx, func() (mayAgain bool, err error) {
 		var at peer.Peer // without an address: the call was given to no connection
 		err = p.ClientConn.Invoke(ctx, method, request, response, append(slices.Clone(options), grpc.Peer(&at))...)
@@ -40,7 +42,9 @@ func (p *patientConn) Invoke(ctx context.Context, method string, request, respon
 }
 
 // NewStream implements grpc.ClientConnInterface. One that fails here was given to no connection.
-func (p *patientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (stream grpc.ClientStream, err error) {
+func (p *patientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
+	options ...grpc.CallOption,
+) (stream grpc.ClientStream, err error) {
 	waiting, cancel := context.WithTimeout(ctx, p.client.timeout)
 	defer cancel()
 	return stream, p.again(waiting, func() (mayAgain bool, err error) {
@@ -79,8 +83,8 @@ func (p *patientConn) tell(ctx context.Context) {
 	fmt.Fprintf(p.stderr, "waiting: control plane %s does not answer; asking again for %s\n", p.client.address, left)
 }
 
-// isForGood tells a control plane and a client that do not accept each other, which no second call mends, from a control
-// plane that is not there, is starting or is stopping.
+// isForGood tells a control plane and a client that do not accept each other, which no second call mends, from a
+// control plane that is not there, is starting or is stopping.
 func (c *controlClient) isForGood(err error) bool {
 	refusal := c.refusal(status.Convert(err))
 	return refusal != nil && !strings.Contains(refusal.Error(), hungUp) && !c.isStarting(refusal)
@@ -94,5 +98,6 @@ func (c *controlClient) isStarting(refusal error) bool {
 // isReading tells the calls that change nothing.
 func isReading(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
-	return slices.ContainsFunc([]string{"Get", "List", "Check"}, func(verb string) bool { return strings.HasPrefix(name, verb) })
+	return slices.ContainsFunc([]string{"Get", "List", "Check"},
+		func(verb string) bool { return strings.HasPrefix(name, verb) })
 }

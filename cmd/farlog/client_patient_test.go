@@ -99,7 +99,8 @@ func bind(t *testing.T) (address string, listen func() net.Listener) {
 	}
 }
 
-// A command waits for a control plane that refuses the connection. What was sent is sent again only if it changes nothing.
+// A command waits for a control plane that refuses the connection. What was sent is sent again only if it changes
+// nothing.
 func TestCommand_WaitsForTheControlPlane(t *testing.T) {
 	for _, one := range []struct {
 		command string
@@ -143,7 +144,8 @@ func TestCommand_WaitsForTheControlPlane(t *testing.T) {
 	}
 }
 
-// A control plane on this host listens before it has announced its certificates: that is waited for, and said when the time is over.
+// A control plane on this host listens before it has announced its certificates: that is waited for, and said when the
+// time is over.
 func TestCommand_WaitsForTheCertificatesOfThisHost(t *testing.T) {
 	t.Setenv("FARLOG_CONFIG", "")
 	t.Setenv("TMPDIR", t.TempDir())
@@ -151,9 +153,11 @@ func TestCommand_WaitsForTheCertificatesOfThisHost(t *testing.T) {
 	address, listen := bind(t)
 	defer listen().Close()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"stream", "list", "--control", address, "--timeout", "300ms"}, nil, &stdout, &stderr)
+	code := run(t.Context(), []string{"stream", "list", "--control", address, "--timeout", "300ms"}, nil, &stdout,
+		&stderr)
 	said := stderr.String()
-	if code != exitFailure || !strings.HasPrefix(said, "waiting: ") || !strings.Contains(said, "no certificates for control plane") {
+	if code != exitFailure || !strings.HasPrefix(said, "waiting: ") ||
+		!strings.Contains(said, "no certificates for control plane") {
 		t.Errorf("exit code %d, said %q; expected 1, that it waits, and what was missing", code, said)
 	}
 }

@@ -24,7 +24,8 @@ const (
 	backupLineMax = 16 << 20
 )
 
-// backupLine is a line of a backup: first what it is, then one a key, last how many there are and the SHA-256 of all lines before.
+// backupLine is a line of a backup: first what it is, then one a key, last how many there are and the SHA-256 of all
+// lines before.
 type backupLine struct {
 	Format   string `json:"format,omitempty"`
 	Version  int    `json:"version,omitempty"`
@@ -36,7 +37,10 @@ type backupLine struct {
 }
 
 func newControlCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "control", Short: "Back up and restore what the control plane keeps", Args: groupArgs, RunE: runGroup}
+	group := &cobra.Command{
+		Use: "control", Short: "Back up and restore what the control plane keeps", Args: groupArgs,
+		RunE: runGroup,
+	}
 	backup := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write all that the control plane keeps, as it is at one moment, into a new file",
@@ -165,7 +169,8 @@ func readBackup(path string) ([]*api.BackupEntry, error) {
 		}
 		if line.Entries != nil {
 			if isWhole = *line.Entries == len(entries) && isSum(sum, line.SHA256); !isWhole {
-				return nil, usageErrorf("backup %q has been changed: it does not have the %d entries and the SHA-256 that it says", path, *line.Entries)
+				return nil, usageErrorf("backup %q has been changed: it does not have the %d entries and the SHA-256 "+
+					"that it says", path, *line.Entries)
 			}
 			continue
 		}

@@ -23,7 +23,8 @@ func TestReadBackup_EveryByteCounts(t *testing.T) {
 		return entry, nil
 	}
 	var whole bytes.Buffer
-	if count, err := writeBackup(&whole, &api.BackupEntry{Key: "spec/streams/a", Value: `{"x":"<&>"}`, Revision: 9}, next); err != nil || count != 3 {
+	if count, err := writeBackup(&whole, &api.BackupEntry{Key: "spec/streams/a", Value: `{"x":"<&>"}`, Revision: 9},
+		next); err != nil || count != 3 {
 		t.Fatalf("wrote %d, %v", count, err)
 	}
 	path := filepath.Join(t.TempDir(), "backup")
@@ -39,7 +40,8 @@ func TestReadBackup_EveryByteCounts(t *testing.T) {
 		t.Fatalf("read %v, %v", entries, err)
 	}
 	isSame := func(entries []*api.BackupEntry) bool {
-		return len(entries) == 3 && entries[0].Value == `{"x":"<&>"}` && entries[0].Key == "spec/streams/a" && entries[1].Value == "7" && entries[2].Value == "3"
+		return len(entries) == 3 && entries[0].Value == `{"x":"<&>"}` && entries[0].Key == "spec/streams/a" &&
+			entries[1].Value == "7" && entries[2].Value == "3"
 	}
 	for i := range whole.Len() {
 		changed := bytes.Clone(whole.Bytes())

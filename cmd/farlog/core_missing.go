@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var errCoreMissing = errors.New("this farlog was built without the C core: build it with CGO_ENABLED=1 and a C compiler to append, tail or format")
+var errCoreMissing = errors.New("this farlog was built without the C core: build it with CGO_ENABLED=1 and a C " +
+	"compiler to append, tail or format")
 
 // newCoreMissingCommand stands for a command that needs the C core, in a binary that has none.
 func newCoreMissingCommand(name, short string) *cobra.Command {
@@ -25,11 +26,13 @@ func newAppendCommand(*environment) *cobra.Command {
 }
 
 func newStreamGrantCommand(*environment) *cobra.Command {
-	return newCoreMissingCommand("grant", "Get the right to write a stream from another host, for a writer that cannot ask for it")
+	return newCoreMissingCommand("grant",
+		"Get the right to write a stream from another host, for a writer that cannot ask for it")
 }
 
 func newNVMeTExpelCommand(*environment, *nvmetOptions) *cobra.Command {
-	return newCoreMissingCommand("expel", "Take a host out of a subsystem for sure, so that another one may take its rings over")
+	return newCoreMissingCommand("expel",
+		"Take a host out of a subsystem for sure, so that another one may take its rings over")
 }
 
 func newTailCommand(*environment) *cobra.Command {

@@ -32,7 +32,10 @@ Limits are those of this shell: a daemon of systemd has its own.
 Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			env.kinds = []identity.Kind{identity.KindAdmin, identity.KindHost, identity.KindTarget, identity.KindDrain, identity.KindControl}
+			env.kinds = []identity.Kind{
+				identity.KindAdmin, identity.KindHost, identity.KindTarget, identity.KindDrain,
+				identity.KindControl,
+			}
 			var host doctor.Host
 			host.Root = "/"
 			findings := slices.Concat(host.Examine(), host.NVMe(deviceHealth), connectionFindings())
@@ -50,25 +53,33 @@ Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 	}
 	cmd.Flags().BoolVar(&isOffline, "offline", false, "do not look for a control plane and its certificates")
 	cmd.Flags().StringSliceVar(&dirs, "dir", nil, "`directories` of rings or of a store, to look at their disks")
-	cmd.Flags().StringSliceVar(&etcd.Endpoints, "etcd-endpoints", nil, "`addresses` of the members of an external etcd cluster, host:port or https://host:port: each is asked for its health")
-	cmd.Flags().StringVar(&etcd.Authority, "etcd-ca", "", "`file` with the certificates that sign those of the etcd cluster (default: the system's)")
-	cmd.Flags().StringVar(&etcd.Cert, "etcd-cert", "", "`file` with the certificate by which the etcd cluster knows who asks")
+	cmd.Flags().StringSliceVar(&etcd.Endpoints, "etcd-endpoints", nil, "`addresses` of the members of an external "+
+		"etcd cluster, host:port or https://host:port: each is asked for its health")
+	cmd.Flags().StringVar(&etcd.Authority, "etcd-ca", "",
+		"`file` with the certificates that sign those of the etcd cluster (default: the system's)")
+	cmd.Flags().StringVar(&etcd.Cert, "etcd-cert", "",
+		"`file` with the certificate by which the etcd cluster knows who asks")
 	cmd.Flags().StringVar(&etcd.Key, "etcd-key", "", "`file` with its key")
 	return cmd
 }
 
-// connectionFindings tells what of connections to other hosts' namespaces does not suit a log. Each warning ends with its cure.
+// connectionFindings tells what of connections to other hosts' namespaces does not suit a log. Each warning ends with
+// its cure.
 func connectionFindings() (findings []doctor.Finding) {
 	for _, device := range (nvmehost.Kernel{}).Devices() {
 		for _, warning := range device.Warnings {
 			at := strings.LastIndex(warning, ": ")
-			findings = append(findings, doctor.Finding{Check: "nvme " + device.Name + " connection", State: doctor.Warn, Reason: warning[:at], Cure: warning[at+2:]})
+			findings = append(findings, doctor.Finding{
+				Check: "nvme " + device.Name + " connection", State: doctor.Warn,
+				Reason: warning[:at], Cure: warning[at+2:],
+			})
 		}
 	}
 	return findings
 }
 
-// examineControl looks at the certificates that would be shown and those beside them, which this host's daemons show, and at whether the control plane answers and sees its etcd.
+// examineControl looks at the certificates that would be shown and those beside them, which this host's daemons show,
+// and at whether the control plane answers and sees its etcd.
 func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 	findings := e.examineCertificates(time.Now())
 	client, err := e.dialControl()
@@ -87,17 +98,26 @@ func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 		}
 		findings = append(findings, unreachedFinding(text, findings))
 	case answer.Status != healthpb.HealthCheckResponse_SERVING:
-		findings = append(findings, doctor.Finding{Check: "control plane", State: doctor.Fail, Reason: e.control + " answers, but cannot read its etcd",
-			Cure: "look at etcd's log: DATA-DIR/etcd/etcd.log, or that of your cluster"})
+		findings = append(findings, doctor.Finding{
+			Check: "control plane", State: doctor.Fail,
+			Reason: e.control + " answers, but cannot read its etcd",
+			Cure:   "look at etcd's log: DATA-DIR/etcd/etcd.log, or that of your cluster",
+		})
 	default:
-		findings = append(findings, doctor.Finding{Check: "control plane", State: doctor.OK, Reason: e.control + " answers, and sees its etcd"})
+		findings = append(findings, doctor.Finding{
+			Check: "control plane", State: doctor.OK,
+			Reason: e.control + " answers, and sees its etcd",
+		})
 	}
 	return findings
 }
 
 // unreachedFinding: a certificate that is not good is cured before anything else.
 func unreachedFinding(reason string, certificates []doctor.Finding) doctor.Finding {
-	finding := doctor.Finding{Check: "control plane", State: doctor.Fail, Reason: reason, Cure: "look at the log of farlogd control"}
+	finding := doctor.Finding{
+		Check: "control plane", State: doctor.Fail, Reason: reason,
+		Cure: "look at the log of farlogd control",
+	}
 	if short, cure, isThere := strings.Cut(reason, ": start one "); isThere {
 		finding.Reason, finding.Cure = short, "start one "+cure
 	}
@@ -112,7 +132,10 @@ func unreachedFinding(reason string, certificates []doctor.Finding) doctor.Findi
 func (e *environment) examineCertificates(now time.Time) []doctor.Finding {
 	const check = "certificates"
 	if e.isInsecure {
-		return []doctor.Finding{{Check: check, State: doctor.Warn, Reason: insecureText, Cure: "start the control plane without --insecure"}}
+		return []doctor.Finding{{
+			Check: check, State: doctor.Warn, Reason: insecureText,
+			Cure: "start the control plane without --insecure",
+		}}
 	}
 	files, err := e.choice().Files()
 	if errors.Is(err, identity.ErrNoCertificates) {
@@ -140,16 +163,21 @@ func (e *environment) examineCertificates(now time.Time) []doctor.Finding {
 }
 
 func certificateFinding(one identity.Listed, dir string, now time.Time) doctor.Finding {
-	finding := doctor.Finding{Check: "certificate " + string(one.ID), State: doctor.OK, Reason: "good until " + one.Expires.Format(time.DateOnly)}
+	finding := doctor.Finding{
+		Check: "certificate " + string(one.ID), State: doctor.OK,
+		Reason: "good until " + one.Expires.Format(time.DateOnly),
+	}
 	switch state := one.State(now); {
 	case state == "expired":
-		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s on %s", one.File, state, one.Expires.Format(time.RFC3339))
+		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s on %s", one.File, state,
+			one.Expires.Format(time.RFC3339))
 		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
 	case state != "good":
 		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s", one.File, state)
 		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
 	case one.Expires.Sub(now) < expirySoon:
-		finding.State, finding.Reason = doctor.Warn, fmt.Sprintf("%s: ends on %s", one.File, one.Expires.Format(time.RFC3339))
+		finding.State, finding.Reason = doctor.Warn, fmt.Sprintf("%s: ends on %s", one.File,
+			one.Expires.Format(time.RFC3339))
 		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
 	}
 	return finding

@@ -17,5 +17,8 @@ func deviceHealth(device string) (doctor.Health, error) {
 	if err != nil {
 		return doctor.Health{}, err
 	}
-	return doctor.Health{UsedRatio: said.UsedRatio, SpareRatio: said.SpareRatio, ThresholdRatio: said.SpareThresholdRatio, CriticalWarning: said.CriticalWarning}, nil
+	return doctor.Health{
+		UsedRatio: said.UsedRatio, SpareRatio: said.SpareRatio,
+		ThresholdRatio: said.SpareThresholdRatio, CriticalWarning: said.CriticalWarning,
+	}, nil
 }

@@ -58,7 +58,8 @@ a reader's grant, which the control plane gives for the stream that --stream nam
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.payload, "payload", payloadText, "`form` of payload and key: text, hex or none")
-	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store (default: all), or of the stream whose rings on other hosts MEMBERS names")
+	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store (default: all), or of the "+
+		"stream whose rings on other hosts MEMBERS names")
 	flags.Uint64Var(&options.from, "from", 0, "first `lsn`")
 	flags.Uint64Var(&options.to, "to", math.MaxUint64, "`lsn` to stop before")
 	flags.Uint64Var(&options.limit, "limit", 0, "`count` of records to print; 0 = all")
@@ -83,7 +84,10 @@ func runDump(ctx context.Context, env *environment, path string, options dumpOpt
 	if kind != kindStore && kind != kindMembers && options.stream != "" {
 		return usageErrorf("dump %s: a %s: --stream is for a store", path, kind)
 	}
-	d := &dumper{ctx: ctx, env: env, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options, isJSON: env.isJSON()}
+	d := &dumper{
+		ctx: ctx, env: env, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options,
+		isJSON: env.isJSON(),
+	}
 	switch kind {
 	case kindStore:
 		err = d.store(path)
@@ -204,7 +208,8 @@ type dumpLine struct {
 	PayloadRaw   []byte  `json:"payload_base64,omitempty"` // instead of payload
 }
 
-// exact gives the bytes as a string of JSON where they are UTF-8: nothing but the escapes of JSON stands for them. Others go as base64.
+// exact gives the bytes as a string of JSON where they are UTF-8: nothing but the escapes of JSON stands for them.
+// Others go as base64.
 func exact(raw []byte) (text string, rest []byte) {
 	if utf8.Valid(raw) {
 		return string(raw), nil
@@ -225,8 +230,9 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 	d.count++
 	line := dumpLine{
 		Stream: stream, LSN: rec.LSN, Seq: rec.Seq, Epoch: rec.Epoch, TimestampNS: rec.TimestampNS,
-		Time: rec.Time().Format("2006-01-02T15:04:05.000000000Z"), Flags: rec.Flags.String(), IsSuperseded: isSuperseded,
-		Class: rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.payload(rec),
+		Time: rec.Time().Format("2006-01-02T15:04:05.000000000Z"), Flags: rec.Flags.String(),
+		IsSuperseded: isSuperseded,
+		Class:        rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.payload(rec),
 	}
 	if rec.ClockErrNS != record.ClockErrUnknown {
 		line.ClockErrNS = &rec.ClockErrNS
@@ -246,7 +252,8 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 	if isSuperseded {
 		flags += "|SUPERSEDED"
 	}
-	d.line = fmt.Appendf(d.line[:0], "%s lsn=%d seq=%d epoch=%d %s flags=%s class=%d", stream, line.LSN, line.Seq, line.Epoch,
+	d.line = fmt.Appendf(d.line[:0], "%s lsn=%d seq=%d epoch=%d %s flags=%s class=%d", stream, line.LSN, line.Seq,
+		line.Epoch,
 		line.Time, flags, line.Class)
 	if line.Key != "" {
 		d.line = fmt.Appendf(d.line, " key=%s", line.Key)

@@ -13,7 +13,8 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// loopOn makes a block device over a file, whose page cache is not the file's: what is written to the file afterwards is what another host, or a bare NVMe command, writes to a namespace.
+// loopOn makes a block device over a file, whose page cache is not the file's: what is written to the file afterwards
+// is what another host, or a bare NVMe command, writes to a namespace.
 func loopOn(t *testing.T, file string) string {
 	t.Helper()
 	made, err := exec.Command("losetup", "--find", "--show", file).Output()
@@ -69,14 +70,16 @@ func TestDump_UnknownClockErrorIsNull(t *testing.T) {
 	var text bytes.Buffer
 	d := &dumper{ctx: t.Context(), out: bufio.NewWriter(&text), isJSON: true, options: dumpOptions{to: 1}}
 	for _, clockErr := range []uint32{250, record.ClockErrUnknown} {
-		if err := d.print("desk7/orders", record.Record{Header: record.Header{ClockErrNS: clockErr}}, false); err != nil {
+		if err := d.print("desk7/orders", record.Record{Header: record.Header{ClockErrNS: clockErr}},
+			false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := d.out.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if got := text.String(); !strings.Contains(got, `"clock_err_ns":250,`) || !strings.Contains(got, `"clock_err_ns":null,`) {
+	if got := text.String(); !strings.Contains(got, `"clock_err_ns":250,`) ||
+		!strings.Contains(got, `"clock_err_ns":null,`) {
 		t.Error(got)
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 func newEpochCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "epoch", Short: "See which epochs streams are at", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(streamListCommand("List the epochs of streams: the last that was granted, to whom, and below which writers are fenced",
+	group.AddCommand(streamListCommand("List the epochs of streams: the last that was granted, to whom, and below "+
+		"which writers are fenced",
 		`Lists a line for each stream; --output wide has one for each of its rings, with what its target reports: the
 epoch of its writer and since when, whether that one has the ring now, and which fence and which writer the target has
 confirmed. Of one STREAM, named in full, the epochs before the last follow, at most 16: who held each, from when to
@@ -51,7 +52,8 @@ func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 	fmt.Fprintln(table, head)
 	for _, one := range epochs {
 		stem := func() {
-			tableRow(table, "%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)), numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGranted))
+			tableRow(table, "%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)),
+				numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGranted))
 		}
 		if !env.isWide() || len(one.Members) == 0 {
 			stem()
@@ -60,8 +62,10 @@ func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 		}
 		for _, member := range one.Members {
 			stem()
-			tableRow(table, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", member.Member+1, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
-				stampText(member.Opened), yesNo(member.IsWriterHeld), numberText(uint64(member.EpochFenced)), numberText(uint64(member.EpochAdmitted)))
+			tableRow(table, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", member.Member+1, member.Target,
+				numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
+				stampText(member.Opened), yesNo(member.IsWriterHeld), numberText(uint64(member.EpochFenced)),
+				numberText(uint64(member.EpochAdmitted)))
 		}
 	}
 	return table.Flush()
@@ -73,7 +77,8 @@ func printPast(env *environment, past []*api.PastEpoch) error {
 	table := env.newTable()
 	fmt.Fprintln(table, "PAST EPOCH\tHOLDER\tSINCE\tUNTIL\tENDED BY\tWHOSE\tREASON")
 	for _, one := range past {
-		tableRow(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)), stampText(one.Granted), stampText(one.Ended), endText(one.End), orDash(one.By),
+		tableRow(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)),
+			stampText(one.Granted), stampText(one.Ended), endText(one.End), orDash(one.By),
 			reasonText(one.Reason))
 	}
 	return table.Flush()

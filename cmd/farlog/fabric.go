@@ -49,10 +49,13 @@ else is declared, 3: it is declared so, and is not so in the world. 2: the file 
 			return applyFabric(cmd.Context(), env, applying{path, isDryRun, isPrune, wait})
 		},
 	}
-	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of targets, drains, streams and routes; - for standard input")
+	cmd.Flags().StringVarP(&path, "file", "f", "",
+		"YAML `file` of targets, drains, streams and routes; - for standard input")
 	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "show what differs and change nothing")
-	cmd.Flags().Var((*config.DurationValue)(&wait), "wait", "how long to wait until all that is declared is so in the world, such as 2m; progress is told")
-	cmd.Flags().BoolVar(&isPrune, "prune", false, "delete what the file does not declare: streams that nobody writes and whose records are stored")
+	cmd.Flags().Var((*config.DurationValue)(&wait), "wait",
+		"how long to wait until all that is declared is so in the world, such as 2m; progress is told")
+	cmd.Flags().BoolVar(&isPrune, "prune", false,
+		"delete what the file does not declare: streams that nobody writes and whose records are stored")
 	return cmd
 }
 
@@ -99,18 +102,25 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 	return nil
 }
 
-// askAndApply asks what would be done first, so that all that is wrong is told before anything is, and then has it done.
-// What the control plane itself changes in between, such as the drain of a stream, is no reason to give up: it is asked again.
-func askAndApply(ctx context.Context, env *environment, client *controlClient, file *fabricFile, how applying) (*api.ApplyFabricResponse, error) {
+// askAndApply asks what would be done first, so that all that is wrong is told before anything is, and then has it
+// done. What the control plane itself changes in between, such as the drain of a stream, is no reason to give up: it is
+// asked again.
+func askAndApply(ctx context.Context, env *environment, client *controlClient, file *fabricFile,
+	how applying,
+) (*api.ApplyFabricResponse, error) {
 	for {
-		answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: how.isPrune})
+		answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{
+			Fabric: file.fabric, IsDryRun: true,
+			IsPrune: how.isPrune,
+		})
 		if err != nil {
 			problems, more := problemsIn(err)
 			if len(problems) == 0 && len(file.problems) == 0 {
 				return nil, client.explain(ctx, "", err)
 			}
 			if len(problems) == 0 {
-				fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(ctx, "", err)))
+				fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n",
+					oneLine(client.explain(ctx, "", err)))
 			}
 			file.take(problems)
 			file.more = more
@@ -118,7 +128,10 @@ func askAndApply(ctx context.Context, env *environment, client *controlClient, f
 		if len(file.problems) > 0 || how.isDryRun || len(answer.Changes) == 0 {
 			return answer, nil
 		}
-		done, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision, IsPrune: how.isPrune})
+		done, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{
+			Fabric: file.fabric, Revision: answer.Revision,
+			IsPrune: how.isPrune,
+		})
 		if status.Code(err) == codes.Aborted && ctx.Err() == nil {
 			continue
 		}
@@ -130,7 +143,9 @@ func askAndApply(ctx context.Context, env *environment, client *controlClient, f
 }
 
 // waitApplied shows what was changed, and waits until all that is declared is so.
-func waitApplied(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric, answer *api.ApplyFabricResponse, how applying) (err error) {
+func waitApplied(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric,
+	answer *api.ApplyFabricResponse, how applying,
+) (err error) {
 	if !env.isJSON() {
 		shown := &api.ApplyFabricResponse{Changes: answer.Changes, Undeclared: answer.Undeclared}
 		if err := showChanges(env, shown, false); err != nil {
@@ -213,7 +228,8 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 		default:
 			changed++
 		}
-		fmt.Fprintln(env.stdout, plain(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", sign, change.Kind, change.Name, fieldsText(change)))))
+		fmt.Fprintln(env.stdout, plain(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", sign, change.Kind, change.Name,
+			fieldsText(change)))))
 	}
 	deletedText := ""
 	if deleted > 0 {
@@ -231,7 +247,8 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	case isDryRun:
 		fmt.Fprintf(env.stderr, "%d to create, %d to change%s; nothing is changed\n", created, changed, deletedText)
 	case len(answer.Drift) > 0:
-		fmt.Fprintf(env.stderr, "%d created, %d changed%s; %d of it not so in the world\n", created, changed, deletedText, len(answer.Drift))
+		fmt.Fprintf(env.stderr, "%d created, %d changed%s; %d of it not so in the world\n", created, changed,
+			deletedText, len(answer.Drift))
 	default:
 		fmt.Fprintf(env.stderr, "%d created, %d changed%s\n", created, changed, deletedText)
 	}
@@ -242,7 +259,8 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 func fieldsText(change *api.Change) string {
 	texts := make([]string, 0, len(change.Fields))
 	for _, field := range change.Fields {
-		key, before, after := fileKey(change.Kind, field.Name), fileValue(field.Name, field.Before), fileValue(field.Name, field.After)
+		key, before, after := fileKey(change.Kind, field.Name), fileValue(field.Name, field.Before),
+			fileValue(field.Name, field.After)
 		if change.IsNew {
 			texts = append(texts, key+" "+after)
 			continue
@@ -254,7 +272,10 @@ func fieldsText(change *api.Change) string {
 
 // fileKey is what a field of the API is called in a fabric.yaml; one that an older farlog does not know keeps its name.
 func fileKey(kind, field string) string {
-	keys := map[string]map[string]string{"target": keysOf(targetFields), "drain": keysOf(drainFields), "tenant": keysOf(tenantFields), "stream": keysOf(streamFields)}
+	keys := map[string]map[string]string{
+		"target": keysOf(targetFields), "drain": keysOf(drainFields),
+		"tenant": keysOf(tenantFields), "stream": keysOf(streamFields),
+	}
 	return textOr(keys[kind][field], field)
 }
 
@@ -267,7 +288,10 @@ func keysOf[M any](fields []fileField[M]) map[string]string {
 }
 
 // sizeFields are those whose values are bytes.
-var sizeFields = []string{"capacity_bytes", "ring_bytes_max", "bytes_per_second_max", "bytes_per_second", "ring_size_bytes", "record_len_max"}
+var sizeFields = []string{
+	"capacity_bytes", "ring_bytes_max", "bytes_per_second_max", "bytes_per_second",
+	"ring_size_bytes", "record_len_max",
+}
 
 // fileValue is a value as a fabric.yaml has it; 0 of what is not limited is none.
 func fileValue(field, text string) string {

@@ -54,25 +54,47 @@ type fileField[M any] struct {
 }
 
 var targetFields = []fileField[*api.TargetSpec]{
-	{"host", "host", func(t *api.TargetSpec, text string) error { t.Host = text; return nil }, func(t *api.TargetSpec) string { return t.Host }},
-	{"capacity", "capacity_bytes", func(t *api.TargetSpec, text string) (err error) {
-		t.CapacityBytes, err = config.ParseSize(text)
-		return err
+	{
+		"host", "host", func(t *api.TargetSpec, text string) error { t.Host = text; return nil },
+		func(t *api.TargetSpec) string { return t.Host },
 	},
-		func(t *api.TargetSpec) string { return sizeOrNothing(t.CapacityBytes) }},
-	{"closed", "is_closed", func(t *api.TargetSpec, text string) (err error) { t.IsClosed, err = readBool(text); return err },
-		func(t *api.TargetSpec) string { return map[bool]string{true: "true"}[t.IsClosed] }},
-	{"rack", "rack", func(t *api.TargetSpec, text string) error { t.Rack = text; return nil }, func(t *api.TargetSpec) string { return t.Rack }},
-	{"site", "site", func(t *api.TargetSpec, text string) error { t.Site = text; return nil }, func(t *api.TargetSpec) string { return t.Site }},
-	{"wear_limit", "wear_limit_percent", func(t *api.TargetSpec, text string) (err error) {
-		t.WearLimitPercent, err = readPercent(text)
-		return err
+	{
+		"capacity", "capacity_bytes", func(t *api.TargetSpec, text string) (err error) {
+			t.CapacityBytes, err = config.ParseSize(text)
+			return err
+		},
+		func(t *api.TargetSpec) string { return sizeOrNothing(t.CapacityBytes) },
 	},
-		func(t *api.TargetSpec) string { return percentOrNothing(t.WearLimitPercent) }},
+	{
+		"closed", "is_closed", func(t *api.TargetSpec, text string) (err error) {
+			t.IsClosed,
+				err = readBool(text)
+			return err
+		},
+		func(t *api.TargetSpec) string { return map[bool]string{true: "true"}[t.IsClosed] },
+	},
+	{
+		"rack", "rack", func(t *api.TargetSpec, text string) error { t.Rack = text; return nil },
+		func(t *api.TargetSpec) string { return t.Rack },
+	},
+	{
+		"site", "site", func(t *api.TargetSpec, text string) error { t.Site = text; return nil },
+		func(t *api.TargetSpec) string { return t.Site },
+	},
+	{
+		"wear_limit", "wear_limit_percent", func(t *api.TargetSpec, text string) (err error) {
+			t.WearLimitPercent, err = readPercent(text)
+			return err
+		},
+		func(t *api.TargetSpec) string { return percentOrNothing(t.WearLimitPercent) },
+	},
 }
 
 var tenantFields = []fileField[*api.TenantSpec]{
-	{"name", "name", func(t *api.TenantSpec, text string) error { t.Name = text; return nil }, func(t *api.TenantSpec) string { return t.Name }},
+	{
+		"name", "name", func(t *api.TenantSpec, text string) error { t.Name = text; return nil },
+		func(t *api.TenantSpec) string { return t.Name },
+	},
 	{"streams", "streams_max", func(t *api.TenantSpec, text string) error {
 		count, err := readCount(text)
 		t.StreamsMax = uint64(count)
@@ -93,16 +115,29 @@ var tenantFields = []fileField[*api.TenantSpec]{
 }
 
 var streamFields = []fileField[*api.StreamSpec]{
-	{"name", "name", func(s *api.StreamSpec, text string) error { s.Name = text; return nil }, func(s *api.StreamSpec) string { return s.Name }},
-	{"size", "ring_size_bytes", func(s *api.StreamSpec, text string) (err error) {
-		s.RingSizeBytes, err = config.ParseSize(text)
-		return err
+	{
+		"name", "name", func(s *api.StreamSpec, text string) error { s.Name = text; return nil },
+		func(s *api.StreamSpec) string { return s.Name },
 	},
-		func(s *api.StreamSpec) string { return sizeOrNothing(s.RingSizeBytes) }},
-	{"record_len_max", "record_len_max", func(s *api.StreamSpec, text string) (err error) { s.RecordLenMax, err = readSize32(text); return err },
-		func(s *api.StreamSpec) string { return sizeOrNothing(uint64(s.RecordLenMax)) }},
-	{"align", "align", func(s *api.StreamSpec, text string) (err error) { s.Align, err = readSize32(text); return err },
-		func(s *api.StreamSpec) string { return strconv.FormatUint(uint64(s.Align), 10) }},
+	{
+		"size", "ring_size_bytes", func(s *api.StreamSpec, text string) (err error) {
+			s.RingSizeBytes, err = config.ParseSize(text)
+			return err
+		},
+		func(s *api.StreamSpec) string { return sizeOrNothing(s.RingSizeBytes) },
+	},
+	{
+		"record_len_max", "record_len_max", func(s *api.StreamSpec, text string) (err error) {
+			s.RecordLenMax,
+				err = readSize32(text)
+			return err
+		},
+		func(s *api.StreamSpec) string { return sizeOrNothing(uint64(s.RecordLenMax)) },
+	},
+	{
+		"align", "align", func(s *api.StreamSpec, text string) (err error) { s.Align, err = readSize32(text); return err },
+		func(s *api.StreamSpec) string { return strconv.FormatUint(uint64(s.Align), 10) },
+	},
 	{"level", "level", func(s *api.StreamSpec, text string) (err error) {
 		var level int32
 		level, err = readEnum(text, "LEVEL_", api.Level_value, "posted, visible or persistent")
@@ -120,27 +155,63 @@ var streamFields = []fileField[*api.StreamSpec]{
 		s.Deadline = durationpb.New(deadline)
 		return err
 	}, func(s *api.StreamSpec) string { return durationOrNothing(s.Deadline.AsDuration()) }},
-	{"members", "members", func(s *api.StreamSpec, text string) (err error) { s.Members, err = readCount(text); return err },
-		func(s *api.StreamSpec) string { return countOrNothing(s.Members) }},
-	{"needed", "needed", func(s *api.StreamSpec, text string) (err error) { s.Needed, err = readCount(text); return err },
-		func(s *api.StreamSpec) string { return countOrNothing(s.Needed) }},
-	{"failure_domain", "failure_domain", func(s *api.StreamSpec, text string) error { s.FailureDomain = text; return nil },
-		func(s *api.StreamSpec) string { return s.FailureDomain }},
-	{"target", "target_host", func(s *api.StreamSpec, text string) error { s.TargetHost = text; return nil }, func(s *api.StreamSpec) string { return s.TargetHost }},
-	{"writer_host", "writer_host", func(s *api.StreamSpec, text string) error { s.WriterHost = text; return nil }, func(s *api.StreamSpec) string { return s.WriterHost }},
+	{
+		"members", "members", func(s *api.StreamSpec, text string) (err error) {
+			s.Members,
+				err = readCount(text)
+			return err
+		},
+		func(s *api.StreamSpec) string { return countOrNothing(s.Members) },
+	},
+	{
+		"needed", "needed", func(s *api.StreamSpec, text string) (err error) {
+			s.Needed,
+				err = readCount(text)
+			return err
+		},
+		func(s *api.StreamSpec) string { return countOrNothing(s.Needed) },
+	},
+	{
+		"failure_domain", "failure_domain", func(s *api.StreamSpec,
+			text string,
+		) error {
+			s.FailureDomain = text
+			return nil
+		},
+		func(s *api.StreamSpec) string { return s.FailureDomain },
+	},
+	{
+		"target", "target_host", func(s *api.StreamSpec, text string) error { s.TargetHost = text; return nil },
+		func(s *api.StreamSpec) string { return s.TargetHost },
+	},
+	{
+		"writer_host", "writer_host", func(s *api.StreamSpec, text string) error { s.WriterHost = text; return nil },
+		func(s *api.StreamSpec) string { return s.WriterHost },
+	},
 	{"latency_limit", "latency_limit", func(s *api.StreamSpec, text string) error {
 		limit, err := config.ParseDuration(text)
 		s.LatencyLimit = durationpb.New(limit)
 		return err
 	}, func(s *api.StreamSpec) string { return durationOrNothing(s.LatencyLimit.AsDuration()) }},
-	{"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil }, func(s *api.StreamSpec) string { return s.DrainHost }},
-	{"records_per_second", "records_per_second", func(s *api.StreamSpec, text string) (err error) { s.RecordsPerSecond, err = readRate(text); return err },
-		func(s *api.StreamSpec) string { return rateOrNothing(s.RecordsPerSecond) }},
-	{"bytes_per_second", "bytes_per_second", func(s *api.StreamSpec, text string) (err error) {
-		s.BytesPerSecond, err = config.ParseSize(text)
-		return err
+	{
+		"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil },
+		func(s *api.StreamSpec) string { return s.DrainHost },
 	},
-		func(s *api.StreamSpec) string { return sizeOrNothing(s.BytesPerSecond) }},
+	{
+		"records_per_second", "records_per_second", func(s *api.StreamSpec, text string) (err error) {
+			s.RecordsPerSecond,
+				err = readRate(text)
+			return err
+		},
+		func(s *api.StreamSpec) string { return rateOrNothing(s.RecordsPerSecond) },
+	},
+	{
+		"bytes_per_second", "bytes_per_second", func(s *api.StreamSpec, text string) (err error) {
+			s.BytesPerSecond, err = config.ParseSize(text)
+			return err
+		},
+		func(s *api.StreamSpec) string { return sizeOrNothing(s.BytesPerSecond) },
+	},
 }
 
 func rateOrNothing(rate uint64) string {
@@ -239,15 +310,19 @@ func readFabric(raw []byte) *fabricFile {
 		f.note(key, key, value)
 		switch key {
 		case "targets":
-			f.fabric.Targets = readItems(f, key, value, targetFields, func() *api.TargetSpec { return new(api.TargetSpec) })
+			f.fabric.Targets = readItems(f, key, value, targetFields,
+				func() *api.TargetSpec { return new(api.TargetSpec) })
 		case "drains":
 			f.fabric.Drains = readItems(f, key, value, drainFields, func() *api.DrainSpec { return new(api.DrainSpec) })
 		case "tenants":
-			f.fabric.Tenants = readItems(f, key, value, tenantFields, func() *api.TenantSpec { return new(api.TenantSpec) })
+			f.fabric.Tenants = readItems(f, key, value, tenantFields,
+				func() *api.TenantSpec { return new(api.TenantSpec) })
 		case "streams":
-			f.fabric.Streams = readItems(f, key, value, streamFields, func() *api.StreamSpec { return new(api.StreamSpec) })
+			f.fabric.Streams = readItems(f, key, value, streamFields,
+				func() *api.StreamSpec { return new(api.StreamSpec) })
 		case "routes":
-			f.fabric.Routes = readItemsWith(f, key, value, routeFields, routeLists, func() *api.RouteSpec { return new(api.RouteSpec) })
+			f.fabric.Routes = readItemsWith(f, key, value, routeFields, routeLists,
+				func() *api.RouteSpec { return new(api.RouteSpec) })
 		case "plan":
 			f.readPlanned(value)
 		}
@@ -256,7 +331,10 @@ func readFabric(raw []byte) *fabricFile {
 }
 
 func (f *fabricFile) fail(at *yaml.Node, field, value, rule string) {
-	f.problems = append(f.problems, fileProblem{Line: at.Line, Column: at.Column, Field: field, Value: value, Rule: rule})
+	f.problems = append(f.problems, fileProblem{
+		Line: at.Line, Column: at.Column, Field: field, Value: value,
+		Rule: rule,
+	})
 }
 
 // members goes through a mapping; a key that is unknown or comes twice is a problem.
@@ -295,7 +373,9 @@ func readItems[M any](f *fabricFile, list string, node *yaml.Node, fields []file
 }
 
 // readItemsWith reads a list of items some of whose keys have lists themselves.
-func readItemsWith[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], lists []fileList[M], make func() M) (items []M) {
+func readItemsWith[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], lists []fileList[M],
+	make func() M,
+) (items []M) {
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
 		return nil
 	}
@@ -346,7 +426,8 @@ func ruleOf(err error) string {
 	return err.Error()
 }
 
-// take adds what the control plane found, each at its place. What stands where something is wrong already follows from that.
+// take adds what the control plane found, each at its place. What stands where something is wrong already follows from
+// that.
 func (f *fabricFile) take(problems []*api.Problem) {
 	own := map[place]bool{}
 	for _, one := range f.problems {
@@ -355,7 +436,10 @@ func (f *fabricFile) take(problems []*api.Problem) {
 	for _, one := range problems {
 		at, key := f.find(one.Field)
 		if !own[at] {
-			f.problems = append(f.problems, fileProblem{Line: at.line, Column: at.column, Field: key, Value: one.Value, Rule: one.Rule})
+			f.problems = append(f.problems, fileProblem{
+				Line: at.line, Column: at.column, Field: key, Value: one.Value,
+				Rule: one.Rule,
+			})
 		}
 	}
 	slices.SortStableFunc(f.problems, func(a, b fileProblem) int {

@@ -18,7 +18,9 @@ import (
 )
 
 // everyPage asks for a list page by page until its last; ask is given the token of each.
-func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Context, client api.FabricServiceClient, token string) (next string, err error)) error {
+func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Context, client api.FabricServiceClient,
+	token string) (next string, err error),
+) error {
 	client, err := e.dialControl()
 	if err != nil {
 		return err
@@ -46,8 +48,11 @@ type listed interface {
 	GetNextPageToken() string
 }
 
-// listAll asks for a list page by page, and gives all of it as one page: what repeats is of all of them, the rest of the last.
-func listAll[Q proto.Message, A listed](ctx context.Context, env *environment, request Q, ask func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (A, error)) (all A, err error) {
+// listAll asks for a list page by page, and gives all of it as one page: what repeats is of all of them, the rest of
+// the last.
+func listAll[Q proto.Message, A listed](ctx context.Context, env *environment, request Q,
+	ask func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (A, error),
+) (all A, err error) {
 	all = all.ProtoReflect().New().Interface().(A)
 	fields := request.ProtoReflect().Descriptor().Fields()
 	err = env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
@@ -69,10 +74,12 @@ func streamListCommand(short, long string, run func(ctx context.Context, stream 
 	return &cobra.Command{
 		Use:   "list [STREAM]",
 		Short: short,
-		Long:  long + " STREAM is a name or a pattern: * within a part, ** at the end for all below; without it all are listed.",
+		Long: long +
+			" STREAM is a name or a pattern: * within a part, ** at the end for all below; without it all are listed.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageErrorf("got %d arguments, expected: %s; a pattern is to be quoted, or the shell makes names of files of it", len(args), cmd.UseLine())
+				return usageErrorf("got %d arguments, expected: %s; a pattern is to be quoted, or the shell makes "+
+					"names of files of it", len(args), cmd.UseLine())
 			}
 			if len(args) == 1 && pattern.Check(args[0]) != nil {
 				return usageErrorf("stream %q: expected a name or a pattern such as desk7/* or desk7/**", args[0])
@@ -83,7 +90,8 @@ func streamListCommand(short, long string, run func(ctx context.Context, stream 
 	}
 }
 
-// mayBeEmpty is an error when a list has nothing because there is no stream of that name. It needs to be asked for an empty list only.
+// mayBeEmpty is an error when a list has nothing because there is no stream of that name. It needs to be asked for an
+// empty list only.
 func (e *environment) mayBeEmpty(ctx context.Context, stream string) error {
 	if stream == "" || isPattern(stream) {
 		return nil

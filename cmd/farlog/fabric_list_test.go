@@ -42,13 +42,19 @@ func TestListAll_PagesBecomeOne(t *testing.T) {
 		"":  {Targets: []*api.Target{{Host: "a"}, {Host: "b"}}, Revision: 5, NextPageToken: "b"},
 		"b": {Targets: []*api.Target{{Host: "c"}}, Revision: 6},
 	}
-	all, err := listAll(t.Context(), env, &api.ListTargetsRequest{Rack: "r"}, func(_ api.FabricServiceClient, _ context.Context, request *api.ListTargetsRequest, _ ...grpc.CallOption) (*api.ListTargetsResponse, error) {
-		if request.Rack != "r" {
-			t.Errorf("asked with %v", request)
-		}
-		return pages[request.PageToken], nil
-	})
-	if want := (&api.ListTargetsResponse{Targets: []*api.Target{{Host: "a"}, {Host: "b"}, {Host: "c"}}, Revision: 6}); err != nil || !proto.Equal(all, want) {
+	all, err := listAll(t.Context(), env, &api.ListTargetsRequest{Rack: "r"},
+		func(_ api.FabricServiceClient, _ context.Context, request *api.ListTargetsRequest,
+			_ ...grpc.CallOption,
+		) (*api.ListTargetsResponse, error) {
+			if request.Rack != "r" {
+				t.Errorf("asked with %v", request)
+			}
+			return pages[request.PageToken], nil
+		})
+	if want := (&api.ListTargetsResponse{
+		Targets:  []*api.Target{{Host: "a"}, {Host: "b"}, {Host: "c"}},
+		Revision: 6,
+	}); err != nil || !proto.Equal(all, want) {
 		t.Errorf("got %v, %v, want %v", all, err, want)
 	}
 }

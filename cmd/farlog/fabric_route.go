@@ -20,22 +20,31 @@ type fileList[M any] struct {
 }
 
 var routeFields = []fileField[*api.RouteSpec]{
-	{"name", "name", func(r *api.RouteSpec, text string) error { r.Name = text; return nil }, func(r *api.RouteSpec) string { return r.Name }},
+	{
+		"name", "name", func(r *api.RouteSpec, text string) error { r.Name = text; return nil },
+		func(r *api.RouteSpec) string { return r.Name },
+	},
 }
 
 var routeLists = []fileList[*api.RouteSpec]{
 	{"rules", "rules", func(f *fabricFile, r *api.RouteSpec, path string, node *yaml.Node) {
-		r.Rules = readItemsWith(f, path, node, ruleFields, ruleLists, func() *api.RouteRule { return new(api.RouteRule) })
+		r.Rules = readItemsWith(f, path, node, ruleFields, ruleLists,
+			func() *api.RouteRule { return new(api.RouteRule) })
 	}, func(r *api.RouteSpec) *yaml.Node { return writeItemsWith(r.Rules, ruleFields, ruleLists) }},
 }
 
 var ruleFields = []fileField[*api.RouteRule]{
-	{"criticality", "criticality_min", func(r *api.RouteRule, text string) (err error) {
-		r.CriticalityMin, err = readCriticality(text)
-		return err
+	{
+		"criticality", "criticality_min", func(r *api.RouteRule, text string) (err error) {
+			r.CriticalityMin, err = readCriticality(text)
+			return err
+		},
+		func(r *api.RouteRule) string { return countOrNothing(r.CriticalityMin) },
 	},
-		func(r *api.RouteRule) string { return countOrNothing(r.CriticalityMin) }},
-	{"route", "route", func(r *api.RouteRule, text string) error { r.Route = text; return nil }, func(r *api.RouteRule) string { return r.Route }},
+	{
+		"route", "route", func(r *api.RouteRule, text string) error { r.Route = text; return nil },
+		func(r *api.RouteRule) string { return r.Route },
+	},
 }
 
 var ruleLists = []fileList[*api.RouteRule]{
@@ -51,7 +60,10 @@ var ruleLists = []fileList[*api.RouteRule]{
 }
 
 var legFields = []fileField[*api.RouteLeg]{
-	{"stream", "stream", func(l *api.RouteLeg, text string) error { l.Stream = text; return nil }, func(l *api.RouteLeg) string { return l.Stream }},
+	{
+		"stream", "stream", func(l *api.RouteLeg, text string) error { l.Stream = text; return nil },
+		func(l *api.RouteLeg) string { return l.Stream },
+	},
 	{"level", "level", func(l *api.RouteLeg, text string) (err error) {
 		var level int32
 		level, err = readEnum(text, "LEVEL_", api.Level_value, "posted, visible or persistent")
@@ -63,8 +75,14 @@ var legFields = []fileField[*api.RouteLeg]{
 		}
 		return shortName(l.Level.String())
 	}},
-	{"optional", "is_optional", func(l *api.RouteLeg, text string) (err error) { l.IsOptional, err = readBool(text); return err },
-		func(l *api.RouteLeg) string { return map[bool]string{true: "true"}[l.IsOptional] }},
+	{
+		"optional", "is_optional", func(l *api.RouteLeg, text string) (err error) {
+			l.IsOptional,
+				err = readBool(text)
+			return err
+		},
+		func(l *api.RouteLeg) string { return map[bool]string{true: "true"}[l.IsOptional] },
+	},
 	{"policy", "policy", func(l *api.RouteLeg, text string) (err error) {
 		var policy int32
 		policy, err = readEnum(text, "LEG_POLICY_", api.LegPolicy_value, "fail, spill or drop")
@@ -138,7 +156,8 @@ func readClasses(f *fabricFile, rule *api.RouteRule, path string, node *yaml.Nod
 		f.note(place, place, element)
 		one, err := parseClassRange(element.Value)
 		if err != nil || element.Kind != yaml.ScalarNode {
-			f.fail(element, place, element.Value, "expected a class from 0 to 65535, or the first and the last of several, such as 1-3")
+			f.fail(element, place, element.Value,
+				"expected a class from 0 to 65535, or the first and the last of several, such as 1-3")
 			one = new(api.ClassRange) // so that those behind it keep their places
 		}
 		rule.Classes = append(rule.Classes, one)

@@ -59,12 +59,34 @@ router: x
 
 func TestFieldsText_AsTheFileHasIt(t *testing.T) {
 	for want, change := range map[string]*api.Change{
-		"size 16MiB, record_len_max 253KiB, drain central1, later 7": {Kind: "stream", IsNew: true, Fields: []*api.FieldChange{
-			{Name: "ring_size_bytes", After: "16777216"}, {Name: "record_len_max", After: "259072"}, {Name: "drain_host", After: "central1"}, {Name: "later", After: "7"}}},
+		"size 16MiB, record_len_max 253KiB, drain central1, later 7": {
+			Kind: "stream", IsNew: true,
+			Fields: []*api.FieldChange{
+				{Name: "ring_size_bytes", After: "16777216"},
+				{Name: "record_len_max", After: "259072"},
+				{Name: "drain_host", After: "central1"},
+				{Name: "later", After: "7"},
+			},
+		},
 		"capacity - -> 4GiB, closed false -> true, wear_limit 80% -> -": {Kind: "target", Fields: []*api.FieldChange{
-			{Name: "capacity_bytes", Before: "0", After: "4294967296"}, {Name: "is_closed", Before: "false", After: "true"}, {Name: "wear_limit_percent", Before: "80", After: "0"}}},
-		"store - -> /var/lib, closed true -> false":  {Kind: "drain", Fields: []*api.FieldChange{{Name: "store_dir", After: "/var/lib"}, {Name: "is_closed", Before: "true", After: "false"}}},
-		"streams 2 -> 3, ring_bytes 4MiB -> 4194305": {Kind: "tenant", Fields: []*api.FieldChange{{Name: "streams_max", Before: "2", After: "3"}, {Name: "ring_bytes_max", Before: "4194304", After: "4194305"}}},
+			{Name: "capacity_bytes", Before: "0", After: "4294967296"},
+			{Name: "is_closed", Before: "false", After: "true"},
+			{Name: "wear_limit_percent", Before: "80", After: "0"},
+		}},
+		"store - -> /var/lib, closed true -> false": {
+			Kind: "drain",
+			Fields: []*api.FieldChange{
+				{Name: "store_dir", After: "/var/lib"},
+				{Name: "is_closed", Before: "true", After: "false"},
+			},
+		},
+		"streams 2 -> 3, ring_bytes 4MiB -> 4194305": {
+			Kind: "tenant",
+			Fields: []*api.FieldChange{
+				{Name: "streams_max", Before: "2", After: "3"},
+				{Name: "ring_bytes_max", Before: "4194304", After: "4194305"},
+			},
+		},
 	} {
 		if got := fieldsText(change); got != want {
 			t.Errorf("%q, expected %q", got, want)
@@ -79,16 +101,17 @@ func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 		"streams: 7":                          "1:10: streams: expected a list",
 		"- a":                                 "1:1: expected keys: targets, drains, tenants, streams",
 		"drains: [{host: a, streams_max: 0}]": "1:33: drains[0].streams_max 0: expected a whole number from 1 on",
-		"drains: [{host: a, limit: 3}]":       "1:20: drains[0] limit: unknown key, expected one of host, store, streams_max, closed",
-		"drains: [{host: a, closed: 3}]":      "1:28: drains[0].closed 3: expected true or false",
-		"streams: &x [*x]":                    "",
-		"streams: [{name: *x}]":               "1:18: unknown anchor 'x' referenced",
-		"":                                    "1:1: the file is empty",
-		"\ufeff":                              "1:1: the file is empty",
-		"streams: []\n---\nstreams: []\n":     "2:1: a second document begins here: expected one in a file",
-		"streams: [{name: a, size: null}]":    "1:27: streams[0].size null: expected a value, or no such key",
-		"streams: [{name: a, target: ~}]":     "1:29: streams[0].target ~: expected a value, or no such key",
-		"targets: &t\n- host: *t":             "2:9: targets[0].host: expected one value",
+		"drains: [{host: a, limit: 3}]": "1:20: drains[0] limit: unknown key, expected one of host, store, " +
+			"streams_max, closed",
+		"drains: [{host: a, closed: 3}]":   "1:28: drains[0].closed 3: expected true or false",
+		"streams: &x [*x]":                 "",
+		"streams: [{name: *x}]":            "1:18: unknown anchor 'x' referenced",
+		"":                                 "1:1: the file is empty",
+		"\ufeff":                           "1:1: the file is empty",
+		"streams: []\n---\nstreams: []\n":  "2:1: a second document begins here: expected one in a file",
+		"streams: [{name: a, size: null}]": "1:27: streams[0].size null: expected a value, or no such key",
+		"streams: [{name: a, target: ~}]":  "1:29: streams[0].target ~: expected a value, or no such key",
+		"targets: &t\n- host: *t":          "2:9: targets[0].host: expected one value",
 	} {
 		file := readFabric([]byte(text))
 		var got string
@@ -107,12 +130,18 @@ func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 // What is exported is read as what it was, whatever the names look like.
 func TestWriteFabric_ReadsAsItself(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		name := rapid.OneOf(rapid.SampledFrom([]string{"1", "yes", "null", "1e3", "0x1f", "true", "~", "2026-11-21", "1_000", "a/b", ".5", "no", "-"}),
+		name := rapid.OneOf(rapid.SampledFrom([]string{
+			"1", "yes", "null", "1e3", "0x1f", "true", "~", "2026-11-21",
+			"1_000", "a/b", ".5", "no", "-",
+		}),
 			rapid.StringMatching(`[A-Za-z0-9._-]{1,20}`))
 		fabric := new(api.Fabric)
 		for range rapid.IntRange(0, 3).Draw(rt, "targets") {
-			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: name.Draw(rt, "host"), CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
-				IsClosed: rapid.Bool().Draw(rt, "closed")})
+			fabric.Targets = append(fabric.Targets, &api.TargetSpec{
+				Host:          name.Draw(rt, "host"),
+				CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
+				IsClosed:      rapid.Bool().Draw(rt, "closed"),
+			})
 			if rapid.Bool().Draw(rt, "has place") {
 				target := fabric.Targets[len(fabric.Targets)-1]
 				target.Rack, target.Site = name.Draw(rt, "rack"), name.Draw(rt, "site")
@@ -120,31 +149,49 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(0, 2).Draw(rt, "drains") {
-			fabric.Drains = append(fabric.Drains, &api.DrainSpec{Host: name.Draw(rt, "drain's host"), StoreDir: rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
-				StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"), IsClosed: rapid.Bool().Draw(rt, "drain closed")})
+			fabric.Drains = append(fabric.Drains, &api.DrainSpec{
+				Host:       name.Draw(rt, "drain's host"),
+				StoreDir:   rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
+				StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"),
+				IsClosed:   rapid.Bool().Draw(rt, "drain closed"),
+			})
 		}
 		for range rapid.IntRange(0, 2).Draw(rt, "tenants") {
-			fabric.Tenants = append(fabric.Tenants, &api.TenantSpec{Name: name.Draw(rt, "tenant"), StreamsMax: rapid.Uint64Range(0, 9).Draw(rt, "streams_max"), RingBytesMax: rapid.Uint64Range(0, 1<<44).Draw(rt, "ring_bytes"),
-				RecordsPerSecondMax: rapid.Uint64().Draw(rt, "records of all"), BytesPerSecondMax: rapid.Uint64().Draw(rt, "bytes of all")})
+			fabric.Tenants = append(fabric.Tenants, &api.TenantSpec{
+				Name:                name.Draw(rt, "tenant"),
+				StreamsMax:          rapid.Uint64Range(0, 9).Draw(rt, "streams_max"),
+				RingBytesMax:        rapid.Uint64Range(0, 1<<44).Draw(rt, "ring_bytes"),
+				RecordsPerSecondMax: rapid.Uint64().Draw(rt, "records of all"),
+				BytesPerSecondMax:   rapid.Uint64().Draw(rt, "bytes of all"),
+			})
 		}
 		for range rapid.IntRange(0, 3).Draw(rt, "streams") {
-			spec := &api.StreamSpec{Name: name.Draw(rt, "name"), RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
-				RecordLenMax: rapid.Uint32Range(1, 1<<30).Draw(rt, "record"), Align: rapid.Uint32Range(1, 4096).Draw(rt, "align"),
-				Level: api.Level(rapid.IntRange(1, 3).Draw(rt, "level")), Policy: api.Policy(rapid.IntRange(1, 2).Draw(rt, "policy"))}
+			spec := &api.StreamSpec{
+				Name:          name.Draw(rt, "name"),
+				RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
+				RecordLenMax:  rapid.Uint32Range(1, 1<<30).Draw(rt, "record"),
+				Align:         rapid.Uint32Range(1, 4096).Draw(rt, "align"),
+				Level:         api.Level(rapid.IntRange(1, 3).Draw(rt, "level")),
+				Policy:        api.Policy(rapid.IntRange(1, 2).Draw(rt, "policy")),
+			}
 			if rapid.Bool().Draw(rt, "has rates") {
-				spec.RecordsPerSecond, spec.BytesPerSecond = rapid.Uint64Range(1, 1e12).Draw(rt, "records"), rapid.Uint64Range(1, 1e14).Draw(rt, "bytes")
+				spec.RecordsPerSecond, spec.BytesPerSecond = rapid.Uint64Range(1, 1e12).Draw(rt, "records"),
+					rapid.Uint64Range(1, 1e14).Draw(rt, "bytes")
 			}
 			if rapid.Bool().Draw(rt, "has deadline") {
 				spec.Deadline = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "deadline")}
 			}
 			if rapid.Bool().Draw(rt, "placed") {
-				spec.TargetHost, spec.DrainHost, spec.WriterHost = name.Draw(rt, "target"), name.Draw(rt, "drain"), name.Draw(rt, "writer host")
+				spec.TargetHost, spec.DrainHost, spec.WriterHost = name.Draw(rt, "target"), name.Draw(rt, "drain"),
+					name.Draw(rt, "writer host")
 			}
 			if spec.WriterHost != "" && rapid.Bool().Draw(rt, "limited") {
-				spec.LatencyLimit = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "latency limit")}
+				spec.LatencyLimit = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt,
+					"latency limit")}
 			}
 			if rapid.Bool().Draw(rt, "has members") {
-				spec.Members, spec.Needed = rapid.Uint32Range(1, 9).Draw(rt, "members"), rapid.Uint32Range(1, 9).Draw(rt, "needed")
+				spec.Members, spec.Needed = rapid.Uint32Range(1, 9).Draw(rt, "members"),
+					rapid.Uint32Range(1, 9).Draw(rt, "needed")
 				spec.FailureDomain = rapid.SampledFrom([]string{"host", "rack", "site"}).Draw(rt, "domain")
 			}
 			fabric.Streams = append(fabric.Streams, spec)
@@ -161,8 +208,11 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 
 // Whatever a file holds, it is read to its end, and every problem has a place in it.
 func TestReadFabric_AnyText(t *testing.T) {
-	words := rapid.SampledFrom([]string{"targets:", "streams:", "\n- ", "\n  ", "name:", "size:", " x", " 64MiB", "host:", " &a", " *a", " [", "]", "{", "}", ",", "\"", "#", ":", "|", "\t",
-		"<<:", "!!int", "---\n", "...\n", " 1", "deadline:", "level:", "\x00", "\xff"})
+	words := rapid.SampledFrom([]string{
+		"targets:", "streams:", "\n- ", "\n  ", "name:", "size:", " x", " 64MiB",
+		"host:", " &a", " *a", " [", "]", "{", "}", ",", "\"", "#", ":", "|", "\t",
+		"<<:", "!!int", "---\n", "...\n", " 1", "deadline:", "level:", "\x00", "\xff",
+	})
 	rapid.Check(t, func(rt *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(words, 0, 30).Draw(rt, "words"), "")
 		file := readFabric([]byte(text))
@@ -184,16 +234,21 @@ func TestReadFabric_Aliases(t *testing.T) {
 drains: &none []
 targets: *none
 `))
-	if len(file.problems) > 0 || len(file.fabric.Streams) != 3 || file.fabric.Streams[1].Name != "a" || file.fabric.Streams[2].RingSizeBytes != 1<<20 {
+	if len(file.problems) > 0 || len(file.fabric.Streams) != 3 || file.fabric.Streams[1].Name != "a" ||
+		file.fabric.Streams[2].RingSizeBytes != 1<<20 {
 		t.Errorf("got %v, %v", file.fabric, file.problems)
 	}
 }
 
-// A file with more mistakes than anybody reads: the first of them are told, and the rest is counted, that of the control plane with it.
+// A file with more mistakes than anybody reads: the first of them are told, and the rest is counted, that of the
+// control plane with it.
 func TestTellProblems_MoreThanAnybodyReads(t *testing.T) {
 	file := &fabricFile{more: 9_000}
 	for line := range 1_000 {
-		file.problems = append(file.problems, fileProblem{Line: line + 1, Column: 3, Field: "name", Rule: "expected each name once"})
+		file.problems = append(file.problems, fileProblem{
+			Line: line + 1, Column: 3, Field: "name",
+			Rule: "expected each name once",
+		})
 	}
 	stdout, stderr := new(strings.Builder), new(strings.Builder)
 	err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed")
@@ -209,7 +264,9 @@ func TestTellProblems_MoreThanAnybodyReads(t *testing.T) {
 	}
 	file.problems, file.more = file.problems[:1], 0
 	stdout.Reset()
-	if err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed"); err.Error() != "f.yaml: 1 problem, nothing is changed" || !strings.Contains(stdout.String(), `"more": 0`) {
+	if err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file,
+		"changed"); err.Error() != "f.yaml: 1 problem, nothing is changed" ||
+		!strings.Contains(stdout.String(), `"more": 0`) {
 		t.Error(err, stdout)
 	}
 }

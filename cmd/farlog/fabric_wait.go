@@ -20,8 +20,11 @@ const (
 	answerErrorsMax = 3               // in a row, of a control plane that is asked how far it is
 )
 
-// waitSo asks again and again what of a fabric is not so in the world, until all of it is or the time is over, and gives what is not by then.
-func waitSo(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric, limit time.Duration) ([]*api.Drift, error) {
+// waitSo asks again and again what of a fabric is not so in the world, until all of it is or the time is over, and
+// gives what is not by then.
+func waitSo(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric,
+	limit time.Duration,
+) ([]*api.Drift, error) {
 	end := time.Now().Add(limit)
 	told, count, failed := time.Now(), -1, 0
 	for delays := retry.New(waitPause, waitPauseMost); ; {
@@ -34,7 +37,8 @@ func waitSo(ctx context.Context, env *environment, client *controlClient, fabric
 		if err == nil {
 			failed = 0
 			if len(answer.Changes) > 0 {
-				return nil, fmt.Errorf("somebody else has changed what is declared since: %s %s for one; farlog apply --dry-run shows it", answer.Changes[0].Kind, answer.Changes[0].Name)
+				return nil, fmt.Errorf("somebody else has changed what is declared since: %s %s for one; farlog "+
+					"apply --dry-run shows it", answer.Changes[0].Kind, answer.Changes[0].Name)
 			}
 			left := len(answer.Drift)
 			if left == 0 || time.Now().After(end) {
@@ -51,7 +55,8 @@ func waitSo(ctx context.Context, env *environment, client *controlClient, fabric
 	}
 }
 
-// showDrift prints what is declared and not so: a line each, with what is wrong. Of many the first ones, and how many there are.
+// showDrift prints what is declared and not so: a line each, with what is wrong. Of many the first ones, and how many
+// there are.
 func showDrift(env *environment, drift []*api.Drift) {
 	for _, one := range drift[:min(len(drift), driftLinesMost)] {
 		fmt.Fprintln(env.stdout, "!", driftText(one))
@@ -68,7 +73,8 @@ func showDrift(env *environment, drift []*api.Drift) {
 		texts = append(texts, fmt.Sprintf("%d %s", count, what))
 	}
 	slices.Sort(texts)
-	fmt.Fprintf(env.stdout, "! and %d more: %s; farlog status, or --output json, has all of them\n", len(drift)-driftLinesMost, strings.Join(texts, ", "))
+	fmt.Fprintf(env.stdout, "! and %d more: %s; farlog status, or --output json, has all of them\n",
+		len(drift)-driftLinesMost, strings.Join(texts, ", "))
 }
 
 func driftText(one *api.Drift) string {

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// tableRow writes a row of a table. Many a text in it is somebody else's: of an agent, or of whoever was refused; none of them makes a row or a cell of its own.
+// tableRow writes a row of a table. Many a text in it is somebody else's: of an agent, or of whoever was refused; none
+// of them makes a row or a cell of its own.
 func tableRow(table io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if text, ok := arg.(string); ok {
@@ -20,7 +21,8 @@ func tableRow(table io.Writer, format string, args ...any) {
 	fmt.Fprintf(table, format, args...)
 }
 
-// plain is a text that stays on its line and says nothing to a terminal: what is not to be seen in it is written as Go writes it.
+// plain is a text that stays on its line and says nothing to a terminal: what is not to be seen in it is written as Go
+// writes it.
 func plain(text string) string {
 	if strings.IndexFunc(text, isUnseen) < 0 {
 		return text
@@ -103,8 +105,8 @@ func cut(text string, columns int) string {
 	return string(runes[:columns-1]) + "…"
 }
 
-// wrap breaks a text between words into lines of at most so many columns; the operator needs all of it. A wide screen takes
-// it as it is.
+// wrap breaks a text between words into lines of at most so many columns; the operator needs all of it. A wide screen
+// takes it as it is.
 func wrap(text string, columns int, isWide bool) []string {
 	if text == "" {
 		return nil

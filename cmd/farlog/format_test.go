@@ -19,7 +19,8 @@ import (
 // What an agent, or somebody who was refused, may send as a name or an error.
 const hostile = "x\n2026-01-02T03:04:05Z  spiffe://farlog/farlog/admin/alice  Restore  -  OK\t\x1b[31m\x1b]0;\a\u009b\u202e\u2028"
 
-// A caller without a role is recorded with the name that he gave. It forges no act in the table, and the JSON has it as it was.
+// A caller without a role is recorded with the name that he gave. It forges no act in the table, and the JSON has it as
+// it was.
 func TestAudit_NamesForgeNoRow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	opened, err := store.Open(dir, store.Options{Create: true, SegmentBytes: 64 << 10})
@@ -27,7 +28,10 @@ func TestAudit_NamesForgeNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	ring := storetest.NewRing("farlog/audit", 1)
-	raw, err := json.Marshal(act{ID: "1", Time: time.Now().UTC(), Who: "spiffe://farlog/farlog/host/mallory", What: "CreateStream", Stream: hostile, Outcome: "PERMISSIONDENIED", Changes: []string{hostile}})
+	raw, err := json.Marshal(act{
+		ID: "1", Time: time.Now().UTC(), Who: "spiffe://farlog/farlog/host/mallory",
+		What: "CreateStream", Stream: hostile, Outcome: "PERMISSIONDENIED", Changes: []string{hostile},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +49,10 @@ func TestAudit_NamesForgeNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, _, code := runFarlog(t, "audit", dir)
-	if code != exitOK || strings.Count(table, "\n") != 2 || strings.IndexFunc(strings.ReplaceAll(table, "\n", ""), isUnseen) >= 0 {
-		t.Errorf("exit code %d, expected the head and one row, nothing of which a terminal takes for anything but text:\n%q", code, table)
+	if code != exitOK || strings.Count(table, "\n") != 2 ||
+		strings.IndexFunc(strings.ReplaceAll(table, "\n", ""), isUnseen) >= 0 {
+		t.Errorf("exit code %d, expected the head and one row, nothing of which a terminal takes for anything but "+
+			"text:\n%q", code, table)
 	}
 	text, _, _ := runFarlog(t, "audit", dir, "--output", "json")
 	var got act
@@ -58,15 +64,27 @@ func TestAudit_NamesForgeNoRow(t *testing.T) {
 // What agents tell stays in its cell: of hosts and streams, in tables, pictures and lines.
 func TestTables_AgentsWriteNothingToTheTerminal(t *testing.T) {
 	var table, screen bytes.Buffer
-	if err := printHosts(&environment{stdout: &table}, []hostRow{{Host: hostile, Ways: []wayRow{{Target: hostile, Door: hostile, Error: hostile}}}}); err != nil {
+	if err := printHosts(&environment{stdout: &table}, []hostRow{{
+		Host: hostile,
+		Ways: []wayRow{{Target: hostile, Door: hostile, Error: hostile}},
+	}}); err != nil {
 		t.Fatal(err)
 	}
-	row := statusRow{Stream: "a", State: "error", Reason: hostile, Writer: hostile, Drain: hostile, Attestation: hostile}
+	row := statusRow{
+		Stream: "a", State: "error", Reason: hostile, Writer: hostile, Drain: hostile,
+		Attestation: hostile,
+	}
 	row.render(&screen, true)
 	pictured := &top{env: &environment{control: "c"}, rows: []statusRow{row}}
 	for name, text := range map[string]string{
-		"hosts": table.String(), "status": screen.String(), "drift": driftText(&api.Drift{Kind: "stream", Name: "a", Reason: hostile}), "error": oneLine(usageErrorf("%s", hostile)),
-		"top": strings.Join(pictured.lines(screenSize{columns: 300, rows: 10}, false), "\n"), "ring": ringText(&api.StreamStatus{Reason: hostile, Stream: &api.Stream{Spec: &api.StreamSpec{Members: 1}}}),
+		"hosts": table.String(), "status": screen.String(),
+		"drift": driftText(&api.Drift{Kind: "stream", Name: "a", Reason: hostile}),
+		"error": oneLine(usageErrorf("%s", hostile)),
+		"top":   strings.Join(pictured.lines(screenSize{columns: 300, rows: 10}, false), "\n"),
+		"ring": ringText(&api.StreamStatus{
+			Reason: hostile,
+			Stream: &api.Stream{Spec: &api.StreamSpec{Members: 1}},
+		}),
 	} {
 		if strings.IndexFunc(strings.ReplaceAll(text, "\n", ""), isUnseen) >= 0 {
 			t.Errorf("%s: %q", name, text)
@@ -82,12 +100,16 @@ func TestTables_AgentsWriteNothingToTheTerminal(t *testing.T) {
 // A row of an epoch's member has its own cells behind those of the stream, and a holder's name is one of them.
 func TestPrintEpochs_Wide(t *testing.T) {
 	var table bytes.Buffer
-	one := &api.EpochInfo{Stream: "desk7/orders", Granted: 7, Holder: &api.Holder{Host: "h", Pid: 5, Name: hostile}, Members: []*api.MemberEpoch{{Target: "t1", LastEpoch: 6}, {Member: 1, Target: "t2"}}}
+	one := &api.EpochInfo{
+		Stream: "desk7/orders", Granted: 7, Holder: &api.Holder{Host: "h", Pid: 5, Name: hostile},
+		Members: []*api.MemberEpoch{{Target: "t1", LastEpoch: 6}, {Member: 1, Target: "t2"}},
+	}
 	if err := printEpochs(&environment{stdout: &table, output: outputWide}, []*api.EpochInfo{one}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(table.String()), "\n")
-	if len(lines) != 3 || strings.Index(lines[0], "TARGET ") != strings.Index(lines[1], "t1 ") || strings.Index(lines[0], "TARGET ") != strings.Index(lines[2], "t2 ") {
+	if len(lines) != 3 || strings.Index(lines[0], "TARGET ") != strings.Index(lines[1], "t1 ") ||
+		strings.Index(lines[0], "TARGET ") != strings.Index(lines[2], "t2 ") {
 		t.Errorf("expected the targets below their head:\n%q", lines)
 	}
 }

@@ -51,10 +51,13 @@ func listGrants(ctx context.Context, env *environment, request *api.ListGrantsRe
 	}
 	fmt.Fprintln(table, head)
 	for _, one := range all.Grants {
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, shortName(strings.TrimPrefix(one.Role.String(), "GRANT_")), numberText(uint64(one.Epoch)),
-			numberText(one.Generation), orDash(textOr(one.Drain, holderText(one.Holder))), grantState(one), stampText(one.Granted), stampText(one.Expires))
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream,
+			shortName(strings.TrimPrefix(one.Role.String(), "GRANT_")), numberText(uint64(one.Epoch)),
+			numberText(one.Generation), orDash(textOr(one.Drain, holderText(one.Holder))), grantState(one),
+			stampText(one.Granted), stampText(one.Expires))
 		if env.isWide() {
-			tableRow(table, "\t%s\t%s\t%s", yesNo(one.IsFar), listText(one.Targets), textOr(strings.Join(one.Addresses, ", "), "any"))
+			tableRow(table, "\t%s\t%s\t%s", yesNo(one.IsFar), listText(one.Targets),
+				textOr(strings.Join(one.Addresses, ", "), "any"))
 		}
 		fmt.Fprintln(table)
 	}

@@ -25,7 +25,8 @@ func newHostCommand(env *environment) *cobra.Command {
 		Args:  groupArgs,
 		RunE:  runGroup,
 	}
-	command.AddCommand(newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env), newHostListCommand(env))
+	command.AddCommand(newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env),
+		newHostListCommand(env))
 	return command
 }
 
@@ -72,11 +73,14 @@ not suit is told. Keys are read from files of mode 0600 and are shown nowhere.`,
 	flags.StringVar(&spec.Address, "address", "", "the target's IP `address`")
 	flags.IntVar(&spec.Port, "port", 0, fmt.Sprintf("the target's `port` (default %d)", nvmehost.PortDefault))
 	flags.Uint32Var(&namespace, "namespace", 0, "`number` of the namespace whose device to wait for; 0 = the only one")
-	flags.StringVar(&spec.HostNQN, "host-nqn", "", "this host's `NQN` (default: of /etc/nvme, else made of the machine's id)")
+	flags.StringVar(&spec.HostNQN, "host-nqn", "",
+		"this host's `NQN` (default: of /etc/nvme, else made of the machine's id)")
 	flags.StringVar(&spec.HostID, "host-id", "", "this host's `UUID`, beside --host-nqn: reservations are kept by it")
 	flags.StringVar(&spec.HostInterface, "host-interface", "", "network `device` to go out by (default: as routed)")
-	flags.StringVar(&spec.KeyFile, "key-file", "", "`file` with this host's key (DH-HMAC-CHAP), or as farlog target nvmet key writes it")
-	flags.StringVar(&spec.CtrlKeyFile, "ctrl-key-file", "", "`file` with the target's key, by which it has to prove itself as well")
+	flags.StringVar(&spec.KeyFile, "key-file", "",
+		"`file` with this host's key (DH-HMAC-CHAP), or as farlog target nvmet key writes it")
+	flags.StringVar(&spec.CtrlKeyFile, "ctrl-key-file", "",
+		"`file` with the target's key, by which it has to prove itself as well")
 	flags.IntVar(&spec.Queues, "io-queues", 0, "`number` of queues; 0 = one for each processor")
 	flags.IntVar(&spec.PollQueues, "poll-queues", 0, "`number` of queues that are polled, in addition")
 	for _, one := range []struct {
@@ -91,13 +95,17 @@ not suit is told. Keys are read from files of mode 0600 and are shown nowhere.`,
 	} {
 		flags.Var((*config.DurationValue)(one.target), one.name, one.usage)
 	}
-	flags.BoolVar(&isKept, "keep", false, "stay, and connect again whenever the device has gone; each time it is a new one")
+	flags.BoolVar(&isKept, "keep", false,
+		"stay, and connect again whenever the device has gone; each time it is a new one")
 	flags.BoolVar(&isPrinted, "print", false, "print the command of nvme-cli that does the same, and do nothing")
 	return command
 }
 
-// keepDevice tells each device on stdout, and why there is none on stderr, until the program is to end. What is connected then stays.
-func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, spec nvmehost.Spec, namespace uint32) error {
+// keepDevice tells each device on stdout, and why there is none on stderr, until the program is to end. What is
+// connected then stays.
+func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, spec nvmehost.Spec,
+	namespace uint32,
+) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var failure error
@@ -167,7 +175,8 @@ func (e *environment) showDevices(list []nvmehost.Device) error {
 	table := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "DEVICE\tURI\tTRANSPORT\tSTATE\tADDRESS")
 	for _, one := range list {
-		tableRow(table, "%s\tnvme:%s/%d\t%s\t%s\t%s\n", one.Path, one.NQN, one.Namespace, one.Controller.Transport, one.Controller.State, orDash(one.Controller.Address))
+		tableRow(table, "%s\tnvme:%s/%d\t%s\t%s\t%s\n", one.Path, one.NQN, one.Namespace, one.Controller.Transport,
+			one.Controller.State, orDash(one.Controller.Address))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -188,8 +197,10 @@ func (e *environment) encodeDevices(list []nvmehost.Device) error {
 			warnings = []string{}
 		}
 		if err := encoder.Encode(map[string]any{
-			"device": one.Path, "nqn": one.NQN, "namespace": one.Namespace, "controller": one.Controller.Name, "transport": one.Controller.Transport,
-			"state": one.Controller.State, "address": one.Controller.Address, "host_nqn": one.Controller.HostNQN, "is_new": one.IsNew, "warnings": warnings,
+			"device": one.Path, "nqn": one.NQN, "namespace": one.Namespace, "controller": one.Controller.Name,
+			"transport": one.Controller.Transport,
+			"state":     one.Controller.State, "address": one.Controller.Address, "host_nqn": one.Controller.HostNQN,
+			"is_new": one.IsNew, "warnings": warnings,
 		}); err != nil {
 			return err
 		}

@@ -60,14 +60,15 @@ func printHosts(env *environment, rows []hostRow) error {
 			tableRow(table, "%s\t-\t-\t-\t-\t0\t%s\t-\n", row.Host, reported)
 		}
 		for _, way := range row.Ways {
-			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Host, way.Target, way.Door, way.text(way.Least), way.text(way.Median), way.Count, reported, textOr(way.Error, "-"))
+			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Host, way.Target, way.Door, way.text(way.Least),
+				way.text(way.Median), way.Count, reported, textOr(way.Error, "-"))
 		}
 	}
 	return table.Flush()
 }
 
-// hostSilent is how old a host's last report may look while its agent reports: of one that measures the same again and again, other control planes than the one it reports to know what is five
-// minutes old.
+// hostSilent is how old a host's last report may look while its agent reports: of one that measures the same again and
+// again, other control planes than the one it reports to know what is five minutes old.
 const hostSilent = 6 * time.Minute
 
 // reportedText is when a host reported, and for how long it has not when that is too long.
@@ -101,7 +102,10 @@ func (e *environment) hosts(ctx context.Context) ([]hostRow, error) {
 func hostRowOf(host *api.HostState) hostRow {
 	row := hostRow{Host: host.Host, Reported: host.Reported.AsTime(), Ways: []wayRow{}}
 	for _, way := range host.Ways {
-		one := wayRow{Target: way.Target, Door: way.Door, Least: way.Least.AsDuration(), Median: way.Median.AsDuration(), Count: way.Count, Error: way.Error}
+		one := wayRow{
+			Target: way.Target, Door: way.Door, Least: way.Least.AsDuration(),
+			Median: way.Median.AsDuration(), Count: way.Count, Error: way.Error,
+		}
 		if way.Measured != nil {
 			one.Measured = way.Measured.AsTime()
 		}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A host that does not report any more is marked; one whose last report another control plane has may be some minutes old.
+// A host that does not report any more is marked; one whose last report another control plane has may be some minutes
+// old.
 func TestHostRow_Silent(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for age, want := range map[time.Duration]string{0: "", 5 * time.Minute: "", 13 * time.Minute: ", silent 13m"} {

@@ -37,7 +37,8 @@ type exitError struct{ code int }
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 func main() {
-	_ = os.Setenv("IPATH_NO_BACKTRACE", "1") // libinfinipath, which libfabric loads, would take SIGTERM meanwhile, and end the process with 1 and no word
+	// libinfinipath, which libfabric loads, would take SIGTERM meanwhile, and end the process with 1 and no word
+	_ = os.Setenv("IPATH_NO_BACKTRACE", "1")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

@@ -150,21 +150,26 @@ func (m *memberReport) open(far *farReader) error {
 	return err
 }
 
-// openMembers reads the superblock and the head of each, and finds where the log begins and what cuts it. stream names whose rings they are, where any is on another host: the
-// control plane grants that they are read. The caller closes it, also after an error.
+// openMembers reads the superblock and the head of each, and finds where the log begins and what cuts it. stream names
+// whose rings they are, where any is on another host: the control plane grants that they are read. The caller closes
+// it, also after an error.
 func openMembers(ctx context.Context, env *environment, uri, stream string) (*membersReport, error) {
 	words := strings.Split(strings.TrimPrefix(uri, "members:"), " ")
 	uris := words[1:]
 	needed, err := strconv.Atoi(words[0])
-	if err != nil || needed < 1 || len(uris) < 2 || len(uris) > memberCountMax || needed > len(uris) || slices.Contains(uris, "") {
-		return nil, usageErrorf("%s: expected members:K and 2 to 9 URIs, parted by one blank each, K of which an acknowledgement needs", uri)
+	if err != nil || needed < 1 || len(uris) < 2 || len(uris) > memberCountMax || needed > len(uris) ||
+		slices.Contains(uris, "") {
+		return nil, usageErrorf("%s: expected members:K and 2 to 9 URIs, parted by one blank each, K of which an "+
+			"acknowledgement needs", uri)
 	}
 	var far *farReader
 	switch isFar := slices.ContainsFunc(uris, isBehindNetwork); {
 	case isFar && stream == "":
-		return nil, usageErrorf("%s: rings on other hosts: expected --stream with the name of the stream, for which the control plane (--control) grants that they are read", uri)
+		return nil, usageErrorf("%s: rings on other hosts: expected --stream with the name of the stream, for which "+
+			"the control plane (--control) grants that they are read", uri)
 	case !isFar && stream != "":
-		return nil, usageErrorf("%s: --stream %s: none of the rings is on another host: expected no --stream", uri, stream)
+		return nil, usageErrorf("%s: --stream %s: none of the rings is on another host: expected no --stream", uri,
+			stream)
 	case isFar:
 		if far, err = openFarReader(ctx, env, stream, uris); err != nil {
 			return nil, err
@@ -179,7 +184,9 @@ func openMembers(ctx context.Context, env *environment, uri, stream string) (*me
 			continue
 		}
 		if first := report.first(); first != member && !isSameStream(first.image.Superblock, member.image.Superblock) {
-			return report, fmt.Errorf("%s: it is no member of the stream of %s: another salt, stream, capacity or align", one, first.URI)
+			return report,
+				fmt.Errorf("%s: it is no member of the stream of %s: another salt, stream, capacity or align", one,
+					first.URI)
 		}
 		member.take(report, i+1)
 	}
@@ -199,7 +206,8 @@ func (m *memberReport) take(report *membersReport, number int) {
 }
 
 func isSameStream(one, other record.Superblock) bool {
-	return one.Salt == other.Salt && one.StreamID == other.StreamID && one.Capacity == other.Capacity && one.Align == other.Align
+	return one.Salt == other.Salt && one.StreamID == other.StreamID && one.Capacity == other.Capacity &&
+		one.Align == other.Align
 }
 
 func (r *membersReport) first() *memberReport {
@@ -222,7 +230,8 @@ func (r *membersReport) close() {
 	}
 }
 
-// choose reads the members' logs, and finds the one that the next opening would: of those that know an epoch and have lost nothing the one whose last record has the highest epoch, of several the longest.
+// choose reads the members' logs, and finds the one that the next opening would: of those that know an epoch and have
+// lost nothing the one whose last record has the highest epoch, of several the longest.
 func (r *membersReport) choose(ctx context.Context) (*memberReport, error) {
 	var best *memberReport
 	soundCount := 0
@@ -237,16 +246,19 @@ func (r *membersReport) choose(ctx context.Context) (*memberReport, error) {
 			continue
 		}
 		soundCount++
-		if best == nil || member.tail.Epoch > best.tail.Epoch || (member.tail.Epoch == best.tail.Epoch && member.tail.LSN > best.tail.LSN) {
+		if best == nil || member.tail.Epoch > best.tail.Epoch ||
+			(member.tail.Epoch == best.tail.Epoch && member.tail.LSN > best.tail.LSN) {
 			best, r.Chosen = member, i+1
 		}
 	}
 	if quorum := max(len(r.Members)-r.Needed+1, 1); soundCount < quorum || best == nil {
-		return best, fmt.Errorf("%d of %d members can be read that know the log, expected %d at least: the others may know more of it%s",
+		return best, fmt.Errorf("%d of %d members can be read that know the log, expected %d at least: the others "+
+			"may know more of it%s",
 			soundCount, len(r.Members), quorum, r.troubles())
 	}
 	if away := r.awayCount(); r.WriterEpoch == 0 && away > 0 {
-		return best, fmt.Errorf("%d of %d members can be read, and all of these are new: the others may know records of the stream; expected all %d at its first opening%s",
+		return best, fmt.Errorf("%d of %d members can be read, and all of these are new: the others may know records "+
+			"of the stream; expected all %d at its first opening%s",
 			len(r.Members)-away, len(r.Members), len(r.Members), r.troubles())
 	}
 	r.TailLSN = best.tail.LSN
@@ -292,7 +304,8 @@ func (r *membersReport) read(ctx context.Context, member *memberReport) error {
 	case member.WriterEpoch == 0 && r.WriterEpoch != 0:
 		member.State, member.Text = memberNew, "it is new, and does not know the log"
 	case member.tail.LSN < hint && hint-r.start.HeadLSN <= member.image.Superblock.Capacity:
-		member.State, member.Text = memberLost, fmt.Sprintf("its records end at lsn %d (%v), and it had them up to lsn %d", member.tail.LSN, walk.Reason(), hint)
+		member.State, member.Text = memberLost, fmt.Sprintf("its records end at lsn %d (%v), and it had them up to "+
+			"lsn %d", member.tail.LSN, walk.Reason(), hint)
 	case errors.Is(walk.Reason(), record.ErrCut):
 		return r.measureCut(member)
 	}
@@ -317,7 +330,8 @@ func (r *membersReport) measureCut(member *memberReport) error {
 		return fmt.Errorf("%s: %w", member.URI, err)
 	}
 	member.CutBytes = walk.Tail().LSN - member.tail.LSN
-	member.Text = fmt.Sprintf("cut at lsn %d by epoch %d of member %d: %d bytes behind that are no longer of the log", r.BeganLSN, r.WriterEpoch, r.CutBy, member.CutBytes)
+	member.Text = fmt.Sprintf("cut at lsn %d by epoch %d of member %d: %d bytes behind that are no longer of the log",
+		r.BeganLSN, r.WriterEpoch, r.CutBy, member.CutBytes)
 	return nil
 }
 
@@ -343,8 +357,10 @@ func (r *membersReport) compare(best *memberReport) {
 		if member.State == memberLost && r.Failure == "" {
 			r.Failure = fmt.Sprintf("member %d: %s", i+1, member.Text)
 		}
-		if hint := member.image.DurableHintLSN; hint > r.TailLSN && hint-r.start.HeadLSN <= member.image.Superblock.Capacity && r.Failure == "" {
-			r.Failure = fmt.Sprintf("the log ends at lsn %d, and member %d was told that records up to lsn %d are acknowledged", r.TailLSN, i+1, hint)
+		if hint := member.image.DurableHintLSN; hint > r.TailLSN &&
+			hint-r.start.HeadLSN <= member.image.Superblock.Capacity && r.Failure == "" {
+			r.Failure = fmt.Sprintf("the log ends at lsn %d, and member %d was told that records up to lsn %d are "+
+				"acknowledged", r.TailLSN, i+1, hint)
 		}
 	}
 	slices.Sort(common)
@@ -357,12 +373,14 @@ func (r *membersReport) judge(member, best *memberReport, n, number int) {
 	add := func(text string) { member.Text = strings.TrimPrefix(member.Text+"; "+text, "; ") }
 	switch {
 	case n < len(member.log) && n < len(best.log) && member.log[n].epoch == best.log[n].epoch:
-		add(fmt.Sprintf("lsn %d is another record of epoch %d than in member %d", member.log[n].lsn, member.log[n].epoch, r.Chosen))
+		add(fmt.Sprintf("lsn %d is another record of epoch %d than in member %d", member.log[n].lsn,
+			member.log[n].epoch, r.Chosen))
 		if r.Failure == "" {
 			r.Failure = fmt.Sprintf("member %d: %s", number, member.Text)
 		}
 	case n < len(member.log):
-		add(fmt.Sprintf("it parts from the log at lsn %d, with a record of epoch %d", member.log[n].lsn, member.log[n].epoch))
+		add(fmt.Sprintf("it parts from the log at lsn %d, with a record of epoch %d", member.log[n].lsn,
+			member.log[n].epoch))
 	case n < len(best.log):
 		add(fmt.Sprintf("it lacks %d bytes from lsn %d on", r.TailLSN-member.CommonLSN, member.CommonLSN))
 	default:
@@ -396,13 +414,15 @@ func (r *membersReport) writeTable(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MEMBER\tSTATE\tEPOCH\tHEAD\tCOMMON\tTAIL\tRING\tTEXT")
 	for i, member := range r.Members {
-		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", i+1, member.State, member.WriterEpoch, member.HeadLSN, member.CommonLSN, member.TailLSN, member.URI, member.Text)
+		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", i+1, member.State, member.WriterEpoch, member.HeadLSN,
+			member.CommonLSN, member.TailLSN, member.URI, member.Text)
 	}
 	if r.Failure != "" {
 		fmt.Fprintf(w, "FAILED: %s\n", r.Failure)
 		return w.Flush()
 	}
-	fmt.Fprintf(w, "the next opening chooses member %d: between lsn %d and %d nothing is missing, altered or out of order; %d members have all up to lsn %d\n",
+	fmt.Fprintf(w, "the next opening chooses member %d: between lsn %d and %d nothing is missing, altered or out of "+
+		"order; %d members have all up to lsn %d\n",
 		r.Chosen, r.HeadLSN, r.TailLSN, r.Needed, r.DurableLSN)
 	return w.Flush()
 }

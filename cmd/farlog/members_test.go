@@ -35,7 +35,10 @@ func newMemberRings(t *testing.T) *memberRings {
 
 func (m *memberRings) format(i int) {
 	m.Helper()
-	if err := farlog.Format("mem:"+m.paths[i], farlog.FormatOptions{SizeBytes: 1 << 20, Salt: 99, Force: true}); err != nil {
+	if err := farlog.Format("mem:"+m.paths[i], farlog.FormatOptions{
+		SizeBytes: 1 << 20, Salt: 99,
+		Force: true,
+	}); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -96,7 +99,8 @@ func (m *memberRings) verify(code int) (*membersReport, string) {
 	m.Helper()
 	text, talk, got := runFarlog(m.T, "verify", m.uri, "--output", "json")
 	var result verifyResult
-	if err := json.Unmarshal([]byte(text), &result); err != nil || got != code || result.OK != (code == exitOK) || result.Members == nil {
+	if err := json.Unmarshal([]byte(text), &result); err != nil || got != code || result.OK != (code == exitOK) ||
+		result.Members == nil {
 		m.Fatalf("exit code %d, expected %d, %v, stderr %q: %s", got, code, err, talk, text)
 	}
 	return result.Members, talk
@@ -137,7 +141,8 @@ func TestMembers_OneThatWasAwayLacksWhatTheOthersHave(t *testing.T) {
 	m.append(3, 2)
 	report, _ = m.verify(exitOK)
 	m.wantStates(report, "agrees agrees lacks")
-	if third := report.Members[2]; report.Chosen == 3 || report.CutBy == 3 || report.DurableLSN != report.TailLSN || !strings.Contains(third.Text, "it lacks") || third.CommonLSN != report.BeganLSN {
+	if third := report.Members[2]; report.Chosen == 3 || report.CutBy == 3 || report.DurableLSN != report.TailLSN ||
+		!strings.Contains(third.Text, "it lacks") || third.CommonLSN != report.BeganLSN {
 		t.Errorf("%+v: %+v", report, third)
 	}
 	m.wantDump(8, 10)
@@ -147,7 +152,8 @@ func TestMembers_OneThatWasAwayLacksWhatTheOthersHave(t *testing.T) {
 	m.wantDump(8, 10)
 }
 
-// A member holds more of an epoch than those had that the next one was opened with: it is cut where that one began, although its log is as long.
+// A member holds more of an epoch than those had that the next one was opened with: it is cut where that one began,
+// although its log is as long.
 func TestMembers_CutBehindTheBeginningOfALaterEpoch(t *testing.T) {
 	m := newMemberRings(t)
 	writer := m.open()
@@ -171,7 +177,8 @@ func TestMembers_CutBehindTheBeginningOfALaterEpoch(t *testing.T) {
 	m.append(2, 2)
 	report, _ = m.verify(exitOK)
 	m.wantStates(report, "agrees agrees lacks")
-	if text := report.Members[2].Text; report.Members[2].CutBytes == 0 || report.CutBy == 3 || !strings.Contains(text, fmt.Sprintf("cut at lsn %d by epoch 3", report.BeganLSN)) {
+	if text := report.Members[2].Text; report.Members[2].CutBytes == 0 || report.CutBy == 3 ||
+		!strings.Contains(text, fmt.Sprintf("cut at lsn %d by epoch 3", report.BeganLSN)) {
 		t.Errorf("%+v: %q", report, text)
 	}
 	m.wantDump(9, 12)
@@ -192,15 +199,18 @@ func TestMembers_LostRecordsAndTooFewAreFailures(t *testing.T) {
 	if err := os.Remove(m.paths[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, talk = m.verify(exitFailure); !strings.Contains(talk, "1 of 3 members can be read that know the log, expected 2 at least") {
+	if _, talk = m.verify(exitFailure); !strings.Contains(talk,
+		"1 of 3 members can be read that know the log, expected 2 at least") {
 		t.Errorf("stderr %q", talk)
 	}
-	if _, talk, code := runFarlog(t, "dump", m.uri); code != exitFailure || !strings.Contains(talk, "expected 2 at least") {
+	if _, talk, code := runFarlog(t, "dump", m.uri); code != exitFailure ||
+		!strings.Contains(talk, "expected 2 at least") {
 		t.Errorf("dump: exit code %d, stderr %q", code, talk)
 	}
 }
 
-// A power cut may take the durable hint: the superblock says where its epoch began, below which the member had everything.
+// A power cut may take the durable hint: the superblock says where its epoch began, below which the member had
+// everything.
 func TestMembers_LostRecordsBelowTheBeginningOfItsEpoch(t *testing.T) {
 	m := newMemberRings(t)
 	m.append(5, -1)
@@ -216,7 +226,8 @@ func TestMembers_LostRecordsBelowTheBeginningOfItsEpoch(t *testing.T) {
 	}
 }
 
-// A blank ring may stand where one was that had records: the next opening asks for all members where none that it reaches knows an epoch, and verify says no less.
+// A blank ring may stand where one was that had records: the next opening asks for all members where none that it
+// reaches knows an epoch, and verify says no less.
 func TestMembers_NewOnesAloneDoNotTellWhatTheOthersKnow(t *testing.T) {
 	m := newMemberRings(t)
 	m.verify(exitOK)
@@ -226,15 +237,21 @@ func TestMembers_NewOnesAloneDoNotTellWhatTheOthersKnow(t *testing.T) {
 	if err := os.Rename(m.paths[1], m.paths[1]+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if _, talk := m.verify(exitFailure); !strings.Contains(talk, "2 of 3 members can be read, and all of these are new") {
+	if _, talk := m.verify(exitFailure); !strings.Contains(talk,
+		"2 of 3 members can be read, and all of these are new") {
 		t.Errorf("stderr %q", talk)
 	}
-	if _, err := farlog.OpenWriter(m.uri, farlog.WriterOptions{Level: farlog.LevelVisible, CountersDir: "none"}); err == nil || !strings.Contains(err.Error(), "2 of 3 members are reached, and all of these are new") {
+	if _, err := farlog.OpenWriter(m.uri, farlog.WriterOptions{
+		Level:       farlog.LevelVisible,
+		CountersDir: "none",
+	}); err == nil || !strings.Contains(err.Error(),
+		"2 of 3 members are reached, and all of these are new") {
 		t.Errorf("opening them: %v", err)
 	}
 }
 
-// Each of the three has another record damaged: none can be used, and the bytes that another one has at the same place mend it, as docs/how-to/repair-damaged-members.md says.
+// Each of the three has another record damaged: none can be used, and the bytes that another one has at the same place
+// mend it, as docs/how-to/repair-damaged-members.md says.
 func TestMembers_EachDamagedElsewhereIsMendedByHand(t *testing.T) {
 	m := newMemberRings(t)
 	m.append(5, -1)
@@ -265,7 +282,8 @@ func TestMembers_BadInput(t *testing.T) {
 		{"members:1 ofi:tcp://h:1 verbs:h:1", "expected --stream with the name"},
 		{"members:1 fault:a fault:b", "expected mem:, nvme:, ofi:, verbs: or the path"},
 	} {
-		if _, talk, code := runFarlog(t, "verify", one.uri); code == exitOK || !strings.Contains(talk, one.want) || strings.Count(talk, "\n") != 1 {
+		if _, talk, code := runFarlog(t, "verify", one.uri); code == exitOK || !strings.Contains(talk, one.want) ||
+			strings.Count(talk, "\n") != 1 {
 			t.Errorf("%s: exit code %d, stderr %q", one.uri, code, talk)
 		}
 	}

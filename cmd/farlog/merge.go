@@ -45,17 +45,21 @@ is there, which stays when it goes further; with -f it waits until it goes as fa
 				return usageErrorf("merge: --final and -f: expected one of them")
 			}
 			if options.late <= 0 || options.ahead <= 0 {
-				return usageErrorf("merge: --late %s, --ahead %s: expected positive durations", options.late, options.ahead)
+				return usageErrorf("merge: --late %s, --ahead %s: expected positive durations", options.late,
+					options.ahead)
 			}
 			return runMerge(cmd.Context(), env, args[0], options)
 		},
 	}
 	flags := command.Flags()
-	flags.DurationVar(&options.late, "late", merge.LateLimitDefault, "how `long` a stream that brings nothing is waited for")
-	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a record's time may be; one that is further is not believed, and marked early")
+	flags.DurationVar(&options.late, "late", merge.LateLimitDefault,
+		"how `long` a stream that brings nothing is waited for")
+	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a "+
+		"record's time may be; one that is further is not believed, and marked early")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is stored")
 	flags.BoolVar(&options.isFinal, "final", false, "put in everything: each stream ends where it is")
-	flags.BoolVar(&options.isAnew, "anew", false, "make the order again from the records and the decisions, and put it in the place of the one that is there")
+	flags.BoolVar(&options.isAnew, "anew", false,
+		"make the order again from the records and the decisions, and put it in the place of the one that is there")
 	return command
 }
 
@@ -125,10 +129,12 @@ func (o mergeOptions) until() merge.Until {
 
 func explainMerge(err error) error {
 	if errors.Is(err, merge.ErrShort) {
-		return fmt.Errorf("%w; it stays as it is: --anew --final puts in all that is stored, --anew -f waits for what comes", err)
+		return fmt.Errorf("%w; it stays as it is: --anew --final puts in all that is stored, --anew -f waits for "+
+			"what comes", err)
 	}
 	if errors.Is(err, store.ErrCorrupt) {
-		return fmt.Errorf("%w; when farlog verify finds the streams whole, farlog merge --anew makes the order again", err)
+		return fmt.Errorf("%w; when farlog verify finds the streams whole, farlog merge --anew makes the order again",
+			err)
 	}
 	return err
 }
@@ -144,6 +150,7 @@ func printMerge(env *environment, p merge.Progress) error {
 func (m mergeResult) writeTable(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "STREAMS\tADDED\tIN ORDER\tLATE\tEARLY\tUP TO\tWAITS FOR")
-	tableRow(table, "%d\t%d\t%d\t%d\t%d\t%s\t%s\n", m.Streams, m.Entries, m.NextIndex, m.Late, m.Early, recordTimeText(m.OrderTime), orDash(m.WaitsFor))
+	tableRow(table, "%d\t%d\t%d\t%d\t%d\t%s\t%s\n", m.Streams, m.Entries, m.NextIndex, m.Late, m.Early,
+		recordTimeText(m.OrderTime), orDash(m.WaitsFor))
 	return table.Flush()
 }

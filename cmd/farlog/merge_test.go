@@ -36,22 +36,26 @@ func storeMoreOrders(t *testing.T, dir string, count int) {
 
 func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 	dir, _ := storeOrders(t, 60)
-	if _, talk, code := runFarlog(t, "replay", dir, "--merged", "--speed", "max"); code != exitFailure || !strings.Contains(talk, "has no merged order: farlog merge makes it") {
+	if _, talk, code := runFarlog(t, "replay", dir, "--merged", "--speed", "max"); code != exitFailure ||
+		!strings.Contains(talk, "has no merged order: farlog merge makes it") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 	storeMoreOrders(t, dir, 40)
 	table, talk, code := runFarlog(t, "merge", dir)
 	if code != exitOK || !strings.Contains(table, "desk8/orders") || talk != "" {
-		t.Fatalf("exit code %d, stderr %q: expected that it waits for the stream that ends first:\n%s", code, talk, table)
+		t.Fatalf("exit code %d, stderr %q: expected that it waits for the stream that ends first:\n%s", code, talk,
+			table)
 	}
 	if table, talk, code = runFarlog(t, "merge", dir, "--final"); code != exitOK || !strings.Contains(table, " 102 ") {
 		t.Fatalf("exit code %d, stderr %q, table\n%s", code, talk, table)
 	}
 	lines, _, code := runFarlog(t, "replay", dir, "--merged", "--speed", "max", "--format", "json")
-	if code != exitOK || strings.Count(lines, "\n") != 100 || !strings.Contains(lines, `"stream":"desk8/orders"`) || !strings.Contains(lines, `"index":2,`) {
+	if code != exitOK || strings.Count(lines, "\n") != 100 || !strings.Contains(lines, `"stream":"desk8/orders"`) ||
+		!strings.Contains(lines, `"index":2,`) {
 		t.Fatalf("exit code %d:\n%s", code, lines)
 	}
-	if table, _, code = runFarlog(t, "verify", dir); code != exitOK || !strings.Contains(table, "merged order: 102 entries of 2 streams") {
+	if table, _, code = runFarlog(t, "verify", dir); code != exitOK ||
+		!strings.Contains(table, "merged order: 102 entries of 2 streams") {
 		t.Fatalf("exit code %d:\n%s", code, table)
 	}
 	name := filepath.Join(dir, "merged", "0000000001.ord")
@@ -64,7 +68,8 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 	if err := os.WriteFile(name, altered, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, talk, code = runFarlog(t, "verify", dir); code != exitFailure || !strings.Contains(talk, "merged order: segment 0000000001.ord") {
+	if _, talk, code = runFarlog(t, "verify", dir); code != exitFailure ||
+		!strings.Contains(talk, "merged order: segment 0000000001.ord") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 	if _, talk, code = runFarlog(t, "merge", dir); code != exitFailure || !strings.Contains(talk, "--anew") {
@@ -77,16 +82,19 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 	if err != nil || string(after[4096:]) != string(before[4096:]) {
 		t.Fatalf("the order that was made anew has other bytes: %v", err)
 	}
-	if _, talk, code = runFarlog(t, "merge", dir, "--anew"); code != exitFailure || !strings.Contains(talk, "the order that is there goes further") || !strings.Contains(talk, "--final") {
+	if _, talk, code = runFarlog(t, "merge", dir, "--anew"); code != exitFailure ||
+		!strings.Contains(talk, "the order that is there goes further") || !strings.Contains(talk, "--final") {
 		t.Fatalf("an order that ends earlier took the place of one that is whole: exit code %d, stderr %q", code, talk)
 	}
-	if table, _, code = runFarlog(t, "verify", dir); code != exitOK || !strings.Contains(table, "merged order: 102 entries of 2 streams") {
+	if table, _, code = runFarlog(t, "verify", dir); code != exitOK ||
+		!strings.Contains(table, "merged order: 102 entries of 2 streams") {
 		t.Fatalf("exit code %d:\n%s", code, table)
 	}
 	if names, err := os.ReadDir(filepath.Join(dir, "merged")); err != nil || len(names) != 3 {
 		t.Fatalf("%v, %v: expected lock, decisions and one file", names, err)
 	}
-	if _, talk, code = runFarlog(t, "merge", dir, "--final", "-f"); code != exitUsage || !strings.Contains(talk, "expected one of them") {
+	if _, talk, code = runFarlog(t, "merge", dir, "--final", "-f"); code != exitUsage ||
+		!strings.Contains(talk, "expected one of them") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 }

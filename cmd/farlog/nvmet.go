@@ -22,7 +22,10 @@ type nvmetOptions struct {
 }
 
 func newTargetCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "target", Short: "List and show the targets; set up what this host is a target of", Args: groupArgs, RunE: runGroup}
+	group := &cobra.Command{
+		Use: "target", Short: "List and show the targets; set up what this host is a target of",
+		Args: groupArgs, RunE: runGroup,
+	}
 	group.AddCommand(newTargetListCommand(env), newTargetShowCommand(env), newNVMeTCommand(env))
 	return group
 }
@@ -38,9 +41,12 @@ never shown. docs/reference/nvmet.md has the file's keys.`,
 		Args: groupArgs,
 		RunE: runGroup,
 	}
-	group.PersistentFlags().StringVar(&options.state, "state", nvmet.StateFile, "`file` with the keys and what was declared before")
+	group.PersistentFlags().StringVar(&options.state, "state", nvmet.StateFile,
+		"`file` with the keys and what was declared before")
 	group.PersistentFlags().StringVar(&options.root, "configfs", nvmet.Root, "`directory` of the kernel's NVMe target")
-	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTExpelCommand(env, options), newNVMeTKeyCommand(env, options), newNVMeTReadmitCommand(env, options), newNVMeTRemoveCommand(env, options), newNVMeTRestoreCommand(env, options),
+	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTExpelCommand(env, options),
+		newNVMeTKeyCommand(env, options), newNVMeTReadmitCommand(env, options), newNVMeTRemoveCommand(env, options),
+		newNVMeTRestoreCommand(env, options),
 		newNVMeTRotateCommand(env, options), newNVMeTSaveCommand(env, options), newNVMeTShowCommand(env, options))
 	return group
 }
@@ -78,7 +84,8 @@ Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it d
 				return err
 			}
 			if mistake := config.Syntax(raw); mistake != nil {
-				return tellMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in YAML, as docs/reference/nvmet.md has them", mistake))
+				return tellMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in "+
+					"YAML, as docs/reference/nvmet.md has them", mistake))
 			}
 			declared, err := nvmet.ReadDeclaration(raw)
 			if err != nil {
@@ -190,7 +197,8 @@ target --nvmet-file) lets it in within seconds, farlog target nvmet apply at onc
 			if err := nvmet.Readmit(state, subsystem, args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(env.stderr, "host %s may have subsystem %s again: farlog target nvmet apply lets it in\n", args[0], subsystem)
+			fmt.Fprintf(env.stderr, "host %s may have subsystem %s again: farlog target nvmet apply lets it in\n",
+				args[0], subsystem)
 			return nil
 		},
 	}
@@ -219,7 +227,8 @@ and --dhchap-ctrl-secret. Bring it to the host by a way that nobody else reads, 
 			return nvmet.WriteSecret(args[1], raw)
 		},
 	}
-	cmd.Flags().BoolVar(&isHostOnly, "host-only", false, "leave out the key by which the target proves itself, where auth is host")
+	cmd.Flags().BoolVar(&isHostOnly, "host-only", false,
+		"leave out the key by which the target proves itself, where auth is host")
 	return cmd
 }
 
@@ -273,14 +282,18 @@ func (o *nvmetOptions) showChange(env *environment, change nvmet.Change, isBroke
 		steps = append(steps, step.String())
 	}
 	if env.isJSON() {
-		return env.writeJSON(map[string]any{"steps": steps, "keys_drawn": orEmpty(change.Drawn), "foreign": orEmpty(change.Foreign), "notes": orEmpty(change.Notes), "dry_run": o.isDryRun})
+		return env.writeJSON(map[string]any{
+			"steps": steps, "keys_drawn": orEmpty(change.Drawn),
+			"foreign": orEmpty(change.Foreign), "notes": orEmpty(change.Notes), "dry_run": o.isDryRun,
+		})
 	}
 	for _, step := range steps {
 		fmt.Fprintln(env.stdout, step)
 	}
 	for _, nqn := range change.Drawn {
 		if !o.isDryRun {
-			fmt.Fprintf(env.stderr, "host %s: keys are drawn: farlog target nvmet key %s FILE writes them for the host\n", nqn, nqn)
+			fmt.Fprintf(env.stderr,
+				"host %s: keys are drawn: farlog target nvmet key %s FILE writes them for the host\n", nqn, nqn)
 		}
 	}
 	for _, note := range change.Notes {
@@ -335,7 +348,8 @@ func showNVMeT(out io.Writer, config *nvmet.Config) error {
 			hosts = "ANY"
 		}
 		for _, one := range subsystem.Namespaces {
-			tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\n", subsystem.NQN, one.NSID, one.Device["path"], yesNo(one.Enable == 1), reservationText(one), orDash(hosts))
+			tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\n", subsystem.NQN, one.NSID, one.Device["path"],
+				yesNo(one.Enable == 1), reservationText(one), orDash(hosts))
 		}
 		if len(subsystem.Namespaces) == 0 {
 			tableRow(table, "%s\t-\t-\t-\t-\t%s\n", subsystem.NQN, orDash(hosts))
@@ -343,12 +357,14 @@ func showNVMeT(out io.Writer, config *nvmet.Config) error {
 	}
 	fmt.Fprintln(table, "\nPORT\tTRANSPORT\tADDRESS\tSERVICE\tSUBSYSTEMS")
 	for _, port := range config.Ports {
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", strconv.Itoa(port.PortID), orDash(port.Addr["trtype"]), orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", strconv.Itoa(port.PortID), orDash(port.Addr["trtype"]),
+			orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]),
 			orDash(strings.Join(port.Subsystems, ", ")))
 	}
 	fmt.Fprintln(table, "\nHOST\tKEY\tTARGET KEY\tHASH\tGROUP")
 	for _, host := range config.Hosts {
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", host.NQN, yesNo(host.DHCHAP["key"] != ""), yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", host.NQN, yesNo(host.DHCHAP["key"] != ""),
+			yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]),
 			orDash(host.DHCHAP["dhgroup"]))
 	}
 	return table.Flush()

@@ -55,6 +55,7 @@ func (o *nvmetOptions) expel(env *environment, subsystem, host string) error {
 	if err != nil {
 		return errors.Join(err, errors.New("not done: the same again goes on"))
 	}
-	fmt.Fprintf(env.stderr, "host %s is out of subsystem %s, confirmed: no command of it is under way; it stays out until farlog target nvmet readmit\n", host, subsystem)
+	fmt.Fprintf(env.stderr, "host %s is out of subsystem %s, confirmed: no command of it is under way; it stays out "+
+		"until farlog target nvmet readmit\n", host, subsystem)
 	return nil
 }

@@ -37,14 +37,16 @@ func detectKind(path string) (pathKind, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(path, "mem:") || strings.HasPrefix(path, "nvme:")) {
 		scheme, _, _ := strings.Cut(path, ":")
-		return "", usageErrorf("%s: expected the path of a store, a segment file or a ring image, not a URI: leave out %s:", path, scheme)
+		return "", usageErrorf("%s: expected the path of a store, a segment file or a ring image, not a URI: leave "+
+			"out %s:", path, scheme)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: expected a store, a segment file or a ring image", pathError(path, err))
 	}
 	if info.IsDir() {
 		if _, err := os.Stat(filepath.Join(path, "store.json")); err != nil {
-			return "", fmt.Errorf("%s: a directory without store.json: expected a store, a segment file or a ring image", path)
+			return "",
+				fmt.Errorf("%s: a directory without store.json: expected a store, a segment file or a ring image", path)
 		}
 		return kindStore, nil
 	}
@@ -67,7 +69,8 @@ func detectKind(path string) (pathKind, error) {
 			return place.kind, nil
 		}
 	}
-	return "", fmt.Errorf("%s: neither segment nor ring by its first bytes: expected a store, a segment file or a ring image", path)
+	return "", fmt.Errorf("%s: neither segment nor ring by its first bytes: expected a store, a segment file or a "+
+		"ring image", path)
 }
 
 // pathError is the error of a path in the form of all others: the path, what is wrong, nothing of the system call.
@@ -79,7 +82,8 @@ func pathError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// openFresh opens what others may have written past the page cache, as a writer on blocks does, or another host: what is kept there of before is dropped.
+// openFresh opens what others may have written past the page cache, as a writer on blocks does, or another host: what
+// is kept there of before is dropped.
 func openFresh(path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {

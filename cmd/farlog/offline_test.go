@@ -61,7 +61,8 @@ func TestVerify_Store(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &result); err != nil || code != exitOK {
 		t.Fatalf("exit code %d, %v: %s", code, err, text)
 	}
-	if s := result.Streams[0]; !result.OK || result.Kind != kindStore || s.Records != 500 || s.Duplicates != 0 || s.SealedSegments < 2 {
+	if s := result.Streams[0]; !result.OK || result.Kind != kindStore || s.Records != 500 || s.Duplicates != 0 ||
+		s.SealedSegments < 2 {
 		t.Fatalf("%+v", result)
 	}
 }
@@ -103,7 +104,8 @@ func TestVerify_SegmentAndRing(t *testing.T) {
 	}
 	text, _, _ := runFarlog(t, "verify", goldenRing, "--output", "json")
 	var result verifyResult
-	if err := json.Unmarshal([]byte(text), &result); err != nil || result.Ring.Records != 5 || result.Ring.TailLSN != 16768 {
+	if err := json.Unmarshal([]byte(text), &result); err != nil || result.Ring.Records != 5 ||
+		result.Ring.TailLSN != 16768 {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -114,7 +116,8 @@ func TestDump_StoreSegmentAndRing(t *testing.T) {
 	if code != exitOK || strings.Count(lines, "\n") != len(ring.Records) || !strings.Contains(lines, "order 199\n") {
 		t.Errorf("store: exit code %d, %d lines, expected %d", code, strings.Count(lines, "\n"), len(ring.Records))
 	}
-	if lines, _, _ = runFarlog(t, "dump", streamFile(dir, "0000000001.seg"), "--limit", "3"); strings.Count(lines, "\n") != 3 {
+	if lines, _, _ = runFarlog(t, "dump", streamFile(dir, "0000000001.seg"), "--limit", "3"); strings.Count(lines,
+		"\n") != 3 {
 		t.Errorf("segment: %s", lines)
 	}
 	from, to := ring.Records[50].LSN, ring.Records[60].LSN
@@ -125,7 +128,8 @@ func TestDump_StoreSegmentAndRing(t *testing.T) {
 	lines, _, _ = runFarlog(t, "dump", goldenRing, "--payload", "none", "--output", "json")
 	for line := range strings.Lines(lines) {
 		var record dumpLine
-		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Payload != "" || record.Stream != "desk7/orders" {
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Payload != "" ||
+			record.Stream != "desk7/orders" {
 			t.Errorf("ring: %v: %s", err, line)
 		}
 	}
@@ -151,15 +155,20 @@ func TestReplay_GivesPayloadsInOrder(t *testing.T) {
 	from, to := ring.Records[101].TimestampNS, ring.Records[104].TimestampNS // record 0 is the EPOCH
 	for _, bounds := range [][2]string{
 		{fmt.Sprint(from), fmt.Sprint(to)},
-		{time.Unix(0, int64(from)).UTC().Format(time.RFC3339Nano), time.Unix(0, int64(to)).UTC().Format(time.RFC3339Nano)},
+		{
+			time.Unix(0, int64(from)).UTC().Format(time.RFC3339Nano),
+			time.Unix(0, int64(to)).UTC().Format(time.RFC3339Nano),
+		},
 		{fmt.Sprintf("+%dns", from-ring.Records[1].TimestampNS), fmt.Sprintf("+%dns", to-ring.Records[1].TimestampNS)},
 	} {
-		lines, _, _ = runFarlog(t, "replay", dir, "--stream", "desk7/orders", "--from", bounds[0], "--to", bounds[1], "--speed", "10x")
+		lines, _, _ = runFarlog(t, "replay", dir, "--stream", "desk7/orders", "--from", bounds[0], "--to", bounds[1],
+			"--speed", "10x")
 		if lines != "order 100\norder 101\norder 102\n" {
 			t.Errorf("from %s to %s: %q", bounds[0], bounds[1], lines)
 		}
 	}
-	framed, _, _ := runFarlog(t, "replay", dir, "--stream", "desk7/orders", "--format", "length-prefixed", "--speed", "max",
+	framed, _, _ := runFarlog(t, "replay", dir, "--stream", "desk7/orders", "--format", "length-prefixed", "--speed",
+		"max",
 		"--to", fmt.Sprint(ring.Records[2].TimestampNS))
 	if framed != "\x07\x00\x00\x00order 0" {
 		t.Errorf("length-prefixed: %q", framed)
@@ -218,14 +227,18 @@ func TestOffline_BadInputIsOneLineAndAnExitCode(t *testing.T) {
 	} {
 		stdout, stderr, code := runFarlog(t, c.arguments...)
 		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
-			t.Errorf("%v: exit code %d, stderr %q, stdout %q; expected %d and %q", c.arguments, code, stderr, stdout, c.code, c.want)
+			t.Errorf("%v: exit code %d, stderr %q, stdout %q; expected %d and %q", c.arguments, code, stderr, stdout,
+				c.code, c.want)
 		}
 	}
 }
 
 // FuzzReplayTime gives --from any text: it must never panic, and what it takes must mean the same twice.
 func FuzzReplayTime(f *testing.F) {
-	for _, text := range []string{"", "-15m", "+1h", "1763700000000000000", "2026-11-20T14:30:00Z", "-", "+", "99999999999999999999"} {
+	for _, text := range []string{
+		"", "-15m", "+1h", "1763700000000000000", "2026-11-20T14:30:00Z", "-", "+",
+		"99999999999999999999",
+	} {
 		f.Add(text)
 	}
 	now := time.Unix(1763700000, 0)

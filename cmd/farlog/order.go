@@ -50,7 +50,8 @@ func runOrder(env *environment, key string, options orderOptions) error {
 	}
 	order, err := audit.FindOrder(audit.StreamSource(opened, options.stream), key)
 	if errors.Is(err, audit.ErrNotFound) {
-		return fmt.Errorf("order %q: not in stream %q of store %s: expected a ClOrdID or an OrderID of a FIX message there",
+		return fmt.Errorf("order %q: not in stream %q of store %s: expected a ClOrdID or an OrderID of a FIX message "+
+			"there",
 			key, options.stream, options.store)
 	}
 	if err != nil {

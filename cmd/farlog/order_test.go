@@ -82,10 +82,30 @@ func TestOrder_BadInputIsOneLine(t *testing.T) {
 		code      int
 		want      []string
 	}{
-		{"unknown key", []string{"NOBODY", "--store", dir, "--stream", "desk7/orders"}, exitFailure, []string{`"NOBODY"`, "ClOrdID"}},
-		{"unknown stream", []string{"A", "--store", dir, "--stream", "desk8/orders"}, exitFailure, []string{`"desk8/orders"`}},
-		{"no store there", []string{"A", "--store", t.TempDir(), "--stream", "desk7/orders"}, exitFailure, []string{"not a store"}},
-		{"no directory", []string{"A", "--store", "/nonexistent", "--stream", "desk7/orders"}, exitFailure, []string{"/nonexistent"}},
+		{
+			"unknown key",
+			[]string{"NOBODY", "--store", dir, "--stream", "desk7/orders"},
+			exitFailure,
+			[]string{`"NOBODY"`, "ClOrdID"},
+		},
+		{
+			"unknown stream",
+			[]string{"A", "--store", dir, "--stream", "desk8/orders"},
+			exitFailure,
+			[]string{`"desk8/orders"`},
+		},
+		{
+			"no store there",
+			[]string{"A", "--store", t.TempDir(), "--stream", "desk7/orders"},
+			exitFailure,
+			[]string{"not a store"},
+		},
+		{
+			"no directory",
+			[]string{"A", "--store", "/nonexistent", "--stream", "desk7/orders"},
+			exitFailure,
+			[]string{"/nonexistent"},
+		},
 		{"no key", []string{"--store", dir, "--stream", "desk7/orders"}, exitUsage, []string{"order", "expected"}},
 		{"no store flag", []string{"A", "--stream", "desk7/orders"}, exitUsage, []string{"--store", "expected"}},
 		{"no stream flag", []string{"A", "--store", dir}, exitUsage, []string{"--stream", "expected"}},
@@ -94,7 +114,8 @@ func TestOrder_BadInputIsOneLine(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			stdout, stderr, code := runFarlog(t, append([]string{"order"}, test.arguments...)...)
 			if code != test.code || stdout != "" || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("exit code %d, stdout %q, stderr %q; expected code %d and one line", code, stdout, stderr, test.code)
+				t.Errorf("exit code %d, stdout %q, stderr %q; expected code %d and one line", code, stdout, stderr,
+					test.code)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(stderr, want) {

@@ -25,7 +25,8 @@ Each with its line and column.`,
 		Args: exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
-				return usageErrorf("plan: expected -f FILE, a fabric.yaml with a section plan, as docs/reference/plan.md has it (- for standard input)")
+				return usageErrorf("plan: expected -f FILE, a fabric.yaml with a section plan, as " +
+					"docs/reference/plan.md has it (- for standard input)")
 			}
 			return runPlan(env, path)
 		},
@@ -71,7 +72,8 @@ func runPlan(env *environment, path string) error {
 	return nil
 }
 
-// checkPlan finds what is wrong with a file by itself: all that the control plane would tell of it where nothing is yet, and of its section plan where it has one.
+// checkPlan finds what is wrong with a file by itself: all that the control plane would tell of it where nothing is
+// yet, and of its section plan where it has one.
 func (f *fabricFile) checkPlan() error {
 	f.planned.Fabric = f.fabric
 	find := plan.CheckFabric

@@ -15,7 +15,8 @@ import (
 	"github.com/farlog/farlog/pkg/plan"
 )
 
-// plannedFields are the keys of plan: in a fabric.yaml that have one value. farlog apply reads what is in there, and leaves it aside.
+// plannedFields are the keys of plan: in a fabric.yaml that have one value. farlog apply reads what is in there, and
+// leaves it aside.
 var plannedFields = []fileField[*plan.Input]{
 	duration("outage", func(p *plan.Input) *time.Duration { return &p.Outage }),
 	number("hours_per_day", 24, func(p *plan.Input) *float64 { return &p.Hours }),
@@ -26,7 +27,8 @@ var plannedFields = []fileField[*plan.Input]{
 
 var plannedLists = []string{"sites", "links", "targets", "drains", "load"}
 
-var siteFields = append([]fileField[*plan.Site]{text("name", func(s *plan.Site) *string { return &s.Name })}, pathFields(func(s *plan.Site) *plan.Path { return &s.Path })...)
+var siteFields = append([]fileField[*plan.Site]{text("name", func(s *plan.Site) *string { return &s.Name })},
+	pathFields(func(s *plan.Site) *plan.Path { return &s.Path })...)
 
 var linkFields = append([]fileField[*plan.Link]{
 	text("from", func(l *plan.Link) *string { return &l.From }),
@@ -76,17 +78,23 @@ func (f *fabricFile) readPlanned(node *yaml.Node) {
 		f.note(path, path, value)
 		switch key {
 		case "sites":
-			f.planned.Sites = valuesOf(readItems(f, path, value, siteFields, func() *plan.Site { return new(plan.Site) }))
+			f.planned.Sites = valuesOf(readItems(f, path, value, siteFields,
+				func() *plan.Site { return new(plan.Site) }))
 		case "links":
-			f.planned.Links = valuesOf(readItems(f, path, value, linkFields, func() *plan.Link { return new(plan.Link) }))
+			f.planned.Links = valuesOf(readItems(f, path, value, linkFields,
+				func() *plan.Link { return new(plan.Link) }))
 		case "targets":
-			f.planned.Targets = valuesOf(readItems(f, path, value, plannedTargetFields, func() *plan.Target { return new(plan.Target) }))
+			f.planned.Targets = valuesOf(readItems(f, path, value, plannedTargetFields,
+				func() *plan.Target { return new(plan.Target) }))
 		case "drains":
-			f.planned.Drains = valuesOf(readItems(f, path, value, plannedDrainFields, func() *plan.Drain { return new(plan.Drain) }))
+			f.planned.Drains = valuesOf(readItems(f, path, value, plannedDrainFields,
+				func() *plan.Drain { return new(plan.Drain) }))
 		case "load":
-			f.planned.Loads = valuesOf(readItems(f, path, value, loadFields, func() *plan.Load { return new(plan.Load) }))
+			f.planned.Loads = valuesOf(readItems(f, path, value, loadFields,
+				func() *plan.Load { return new(plan.Load) }))
 		default:
-			field := plannedFields[slices.IndexFunc(plannedFields, func(one fileField[*plan.Input]) bool { return one.key == key })]
+			field := plannedFields[slices.IndexFunc(plannedFields,
+				func(one fileField[*plan.Input]) bool { return one.key == key })]
 			if err := field.read(&f.planned, value.Value); err != nil {
 				f.fail(value, path, value.Value, ruleOf(err))
 			}
@@ -165,7 +173,19 @@ type unit struct {
 }
 
 // Makers of disks and links count by thousands, rings by 1024: both are taken, and told apart.
-var byteUnits = []unit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"PiB", 1 << 50}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}, {"B", 1}}
+var byteUnits = []unit{
+	{"KiB", 1 << 10},
+	{"MiB", 1 << 20},
+	{"GiB", 1 << 30},
+	{"TiB", 1 << 40},
+	{"PiB", 1 << 50},
+	{"KB", 1e3},
+	{"MB", 1e6},
+	{"GB", 1e9},
+	{"TB", 1e12},
+	{"PB", 1e15},
+	{"B", 1},
+}
 var bitUnits = []unit{{"Gbit", 1e9}, {"Mbit", 1e6}, {"Tbit", 1e12}}
 
 // readQuantity reads a number with a unit, such as 64GiB, 3.6PB or 100Gbit.

@@ -13,7 +13,10 @@ import (
 // printPlan writes a table for each kind of thing, each narrow enough for a screen.
 func printPlan(writer io.Writer, made plan.Plan) error {
 	var text bytes.Buffer
-	for i, write := range []func(io.Writer, plan.Plan){printRings, printFloors, printRoutes, printLinks, printTargets, printDrains} {
+	for i, write := range []func(io.Writer, plan.Plan){
+		printRings, printFloors, printRoutes, printLinks, printTargets,
+		printDrains,
+	} {
 		before := text.Len()
 		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 		write(table, made)
@@ -33,19 +36,22 @@ func printPlan(writer io.Writer, made plan.Plan) error {
 func printRings(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "STREAM\tRECORD\tRING\tNEEDS\tBRIDGES\tDRAIN\tCATCHES UP IN\tA YEAR")
 	for _, s := range made.Streams {
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, humanBytes(s.RecordBytes), humanBytes(s.RingBytes), humanBytes(s.NeedBytes), humanSeconds(s.OutageSeconds),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, humanBytes(s.RecordBytes), humanBytes(s.RingBytes),
+			humanBytes(s.NeedBytes), humanSeconds(s.OutageSeconds),
 			orDash(s.Drain), catchUpOf(made, s.Drain), humanBytes(uint64(s.BytesPerYear)))
 	}
 }
 
-// printFloors writes a line for each ring, the nearest first; the one that an acknowledgement waits for last has the floor.
+// printFloors writes a line for each ring, the nearest first; the one that an acknowledgement waits for last has the
+// floor.
 func printFloors(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "STREAM\tFROM\tTO\tFIBRE\tGEAR\tMEDIA\tAPPEND AT LEAST\tPEAK\tRECORDS/FLUSH")
 	for _, s := range made.Streams {
 		for i, member := range s.Members {
 			name, from, floor, rest := "", "", "", ""
 			if i == 0 {
-				name, from, rest = s.Name, orDash(s.From), fmt.Sprintf("\t%s\t%.1f", humanBits(s.PeakWireBits), s.RecordsPerFlush)
+				name, from, rest = s.Name, orDash(s.From),
+					fmt.Sprintf("\t%s\t%.1f", humanBits(s.PeakWireBits), s.RecordsPerFlush)
 			}
 			switch {
 			case len(s.Members) == 1:
@@ -53,7 +59,9 @@ func printFloors(table io.Writer, made plan.Plan) {
 			case i == s.Needed-1:
 				floor = fmt.Sprintf("%s (%d of %d)", humanSeconds(s.FloorSeconds), s.Needed, len(s.Members))
 			}
-			line := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s%s", name, from, member.Target, timeOrDash(member.FibreSeconds), timeOrDash(member.GearSeconds), timeOrDash(member.FlushSeconds), floor, rest)
+			line := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s%s", name, from, member.Target,
+				timeOrDash(member.FibreSeconds), timeOrDash(member.GearSeconds), timeOrDash(member.FlushSeconds), floor,
+				rest)
 			fmt.Fprintln(table, strings.TrimRight(line, "\t"))
 		}
 	}
@@ -75,7 +83,8 @@ func printRoutes(table io.Writer, made plan.Plan) {
 		if required < len(r.Legs) {
 			legs = fmt.Sprintf("%d+%d optional", required, len(r.Legs)-required)
 		}
-		tableRow(table, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Class, r.Criticality, orDash(r.From), legs, timeOrDash(r.FloorSeconds), orDash(r.Slowest), humanBits(r.WireBits), humanBits(r.PeakWireBits))
+		tableRow(table, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Class, r.Criticality, orDash(r.From), legs,
+			timeOrDash(r.FloorSeconds), orDash(r.Slowest), humanBits(r.WireBits), humanBits(r.PeakWireBits))
 	}
 }
 
@@ -85,7 +94,8 @@ func printLinks(table io.Writer, made plan.Plan) {
 	}
 	fmt.Fprintln(table, "LINK\tFIBRE\tGEAR\tTHERE AT PEAK\tBACK AT PEAK\tLOAD")
 	for _, l := range made.Links {
-		tableRow(table, "%s - %s\t%s\t%s\t%s\t%s\t%s\n", l.From, l.To, timeOrDash(l.FibreSeconds), timeOrDash(l.GearSeconds), humanBits(l.ThereBits), humanBits(l.BackBits), percent(l.Load))
+		tableRow(table, "%s - %s\t%s\t%s\t%s\t%s\t%s\n", l.From, l.To, timeOrDash(l.FibreSeconds),
+			timeOrDash(l.GearSeconds), humanBits(l.ThereBits), humanBits(l.BackBits), percent(l.Load))
 	}
 }
 
@@ -96,7 +106,8 @@ func printTargets(table io.Writer, made plan.Plan) {
 		if t.LifeYears > 0 {
 			lasts = fmt.Sprintf("%.1f years", t.LifeYears)
 		}
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Host, orDash(t.Site), humanBytes(t.RingBytes), percent(t.LinkLoad), percent(t.MediaLoad), humanBytes(uint64(t.BytesPerYear)),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Host, orDash(t.Site), humanBytes(t.RingBytes),
+			percent(t.LinkLoad), percent(t.MediaLoad), humanBytes(uint64(t.BytesPerYear)),
 			percent(t.WearPerYear), lasts)
 	}
 }
@@ -104,7 +115,8 @@ func printTargets(table io.Writer, made plan.Plan) {
 func printDrains(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "DRAIN\tSITE\tSTREAMS\tSTORE\tCATCHES UP IN")
 	for _, d := range made.Drains {
-		tableRow(table, "%s\t%s\t%d\t%s\t%s\n", d.Host, orDash(d.Site), d.Streams, percent(d.Load), catchUpOf(made, d.Host))
+		tableRow(table, "%s\t%s\t%d\t%s\t%s\n", d.Host, orDash(d.Site), d.Streams, percent(d.Load),
+			catchUpOf(made, d.Host))
 	}
 }
 

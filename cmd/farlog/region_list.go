@@ -11,7 +11,10 @@ import (
 )
 
 func newRegionCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "region", Short: "See where the rings of streams are, and how they are there", Args: groupArgs, RunE: runGroup}
+	group := &cobra.Command{
+		Use: "region", Short: "See where the rings of streams are, and how they are there",
+		Args: groupArgs, RunE: runGroup,
+	}
 	request := new(api.ListRegionsRequest)
 	list := streamListCommand("List the rings of streams: where each is wanted, and what its target sees there",
 		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's
@@ -51,10 +54,13 @@ func listRegions(ctx context.Context, env *environment, request *api.ListRegions
 	for _, one := range all.Regions {
 		state := one.State
 		contract := state.GetContract()
-		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host), regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
-			orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()), orDash(textOr(state.GetError(), state.GetUri())))
+		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host),
+			regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
+			orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()),
+			orDash(textOr(state.GetError(), state.GetUri())))
 		if env.isWide() {
-			tableRow(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)), numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
+			tableRow(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)),
+				numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
 				state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserved()))
 		}
 		fmt.Fprintln(table)

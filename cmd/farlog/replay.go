@@ -75,7 +75,8 @@ func (o *replayOptions) validate() error {
 		return usageErrorf("replay: --stream %q: expected the name of a stream, or --merged for all", o.stream)
 	}
 	if !slices.Contains([]string{replayLines, replayLengthPrefixed, replayJSON}, o.format) {
-		return usageErrorf("--format %q: expected %s, %s or %s", o.format, replayLines, replayLengthPrefixed, replayJSON)
+		return usageErrorf("--format %q: expected %s, %s or %s", o.format, replayLines, replayLengthPrefixed,
+			replayJSON)
 	}
 	for _, bound := range []struct{ flag, text string }{{"--from", o.from}, {"--to", o.to}} {
 		if _, err := parseReplayTime(bound.text, time.Time{}, time.Time{}); err != nil {
@@ -182,7 +183,8 @@ func (r *replay) seek() error {
 		return err
 	}
 	if !from.IsZero() && !r.to.IsZero() && !from.Before(r.to) {
-		return usageErrorf("--from %s --to %s: expected the first to be earlier", recordTimeText(from), recordTimeText(r.to))
+		return usageErrorf("--from %s --to %s: expected the first to be earlier", recordTimeText(from),
+			recordTimeText(r.to))
 	}
 	if from.IsZero() {
 		return nil
@@ -211,8 +213,8 @@ func (r *replay) run() error {
 	}
 }
 
-// pace waits until a record is due. What is due already goes out without a wait, so that a slow reader of the output or a clock that
-// was set back never makes a pause of its own.
+// pace waits until a record is due. What is due already goes out without a wait, so that a slow reader of the output or
+// a clock that was set back never makes a pause of its own.
 func (r *replay) pace(at time.Time) error {
 	if r.count == 0 {
 		r.first, r.began = at, time.Now()

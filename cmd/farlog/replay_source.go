@@ -93,7 +93,10 @@ type replayLine struct {
 }
 
 func (r replayed) writeJSON(out *bufio.Writer) error {
-	line := replayLine{Time: r.Time(), Stream: r.stream, Generation: r.Generation, Epoch: r.Epoch, LSN: r.LSN, Seq: r.Seq, Class: r.Class, Key: string(r.Key)}
+	line := replayLine{
+		Time: r.Time(), Stream: r.stream, Generation: r.Generation, Epoch: r.Epoch, LSN: r.LSN,
+		Seq: r.Seq, Class: r.Class, Key: string(r.Key),
+	}
 	if r.merged != nil {
 		line.Index, line.OrderTime, line.Why = &r.merged.Index, &r.at, r.merged.Entry.Flags.String()
 	}

@@ -30,7 +30,8 @@ func newRingCommand(env *environment) *cobra.Command {
 		Args:  groupArgs,
 		RunE:  runGroup,
 	}
-	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env), newRingCutCommand(env))
+	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env),
+		newRingCutCommand(env))
 	command.AddCommand(newRingListCommand(env), newRingRemoveCommand(env))
 	return command
 }
@@ -62,12 +63,15 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.Var((*config.SizeValue)(&size), "size", "of the region, a multiple of 4KiB; a device or an existing file gives its own")
-	flags.Var((*config.SizeValue)(&recordLenMax), "record-len-max", "largest extent of one record; 0 = 1MiB, or a quarter of the ring")
+	flags.Var((*config.SizeValue)(&size), "size",
+		"of the region, a multiple of 4KiB; a device or an existing file gives its own")
+	flags.Var((*config.SizeValue)(&recordLenMax), "record-len-max",
+		"largest extent of one record; 0 = 1MiB, or a quarter of the ring")
 	flags.Var((*config.SizeValue)(&align), "align", "where records begin: a power of two from 64 to 4096; 0 = 64")
 	flags.StringVar(&options.StreamName, "stream", "", "`name` of the stream, under which a drain stores the records")
 	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
-	flags.Var((*saltValue)(&options.Salt), "salt", "`number` that the CRCs of records are made with, such as 0x7a31c59d: the same for all members of a stream; 0 = drawn at random")
+	flags.Var((*saltValue)(&options.Salt), "salt", "`number` that the CRCs of records are made with, such as "+
+		"0x7a31c59d: the same for all members of a stream; 0 = drawn at random")
 	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")
 	return command
 }
@@ -95,7 +99,8 @@ func formatRing(env *environment, uri string, options farlog.FormatOptions) erro
 	if err == nil || !isForced || !errors.Is(err, farlog.ErrExists) && !errors.Is(err, farlog.ErrHeld) {
 		return err
 	}
-	found, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), "; formatting destroys", "; --force destroys"), "; add --force")
+	found, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), "; formatting destroys", "; --force destroys"),
+		"; add --force")
 	if status, err := farlog.Inspect(uri); err == nil && status.LagRecords > 0 {
 		found += fmt.Sprintf(", with %d records that are not drained", status.LagRecords)
 	}
@@ -147,7 +152,8 @@ open the ring.`,
 			return fenceRing(env, args[0], epochMin, cmd.Flags().Changed("epoch-min"))
 		},
 	}
-	command.Flags().Uint32Var(&epochMin, "epoch-min", 0, "lowest `epoch` that may write (default: one above the present writer's)")
+	command.Flags().Uint32Var(&epochMin, "epoch-min", 0,
+		"lowest `epoch` that may write (default: one above the present writer's)")
 	return command
 }
 
@@ -161,7 +167,8 @@ func fenceRing(env *environment, uri string, epochMin uint32, isGiven bool) erro
 		epochMin = status.WriterEpoch + 1
 	}
 	if highest := uint64(status.WriterEpoch) + fenceStepMax; uint64(epochMin) > highest {
-		return usageErrorf("--epoch-min %d: expected at most %d, which is %d above the ring's epoch: a higher one would use up the epochs of the ring",
+		return usageErrorf("--epoch-min %d: expected at most %d, which is %d above the ring's epoch: a higher one "+
+			"would use up the epochs of the ring",
 			epochMin, highest, fenceStepMax)
 	}
 	if err := farlog.Fence(uri, epochMin); err != nil {
@@ -174,10 +181,11 @@ func fenceRing(env *environment, uri string, epochMin uint32, isGiven bool) erro
 	return nil
 }
 
-// asUsage makes a mistake in the command line of an argument that the core refuses: a URI, an option of it, a size. What a
-// region holds is none: those errors begin with the region.
+// asUsage makes a mistake in the command line of an argument that the core refuses: a URI, an option of it, a size.
+// What a region holds is none: those errors begin with the region.
 func asUsage(err error) error {
-	if errors.Is(err, farlog.ErrInvalid) && !strings.HasPrefix(err.Error(), "region ") && !strings.HasPrefix(err.Error(), "target ") {
+	if errors.Is(err, farlog.ErrInvalid) && !strings.HasPrefix(err.Error(), "region ") &&
+		!strings.HasPrefix(err.Error(), "target ") {
 		return &usageError{text: err.Error()}
 	}
 	return err
@@ -204,7 +212,8 @@ func ringLines(uri string, s farlog.Status, isWide bool) [][2]string {
 		{"ring", uri},
 		{"stream", fmt.Sprintf("%s (id %d)", orDash(s.StreamName), s.StreamID)},
 		{"uuid", hex.EncodeToString(s.RingUUID[:])},
-		{"contract", fmt.Sprintf("%s, flush %s, gives %s at most: %s", s.Contract.Kind, s.Contract.FlushMethod, s.Contract.Level, s.Contract.Probe)},
+		{"contract", fmt.Sprintf("%s, flush %s, gives %s at most: %s", s.Contract.Kind, s.Contract.FlushMethod,
+			s.Contract.Level, s.Contract.Probe)},
 		{"capacity", decimal(s.CapacityBytes) + " bytes"},
 		{"record-len-max", decimal(uint64(s.RecordLenMax)) + " bytes"},
 		{"writer", writerText(s)},
@@ -219,7 +228,8 @@ func ringLines(uri string, s farlog.Status, isWide bool) [][2]string {
 			[2]string{"align", decimal(uint64(s.Align)) + " bytes"},
 			[2]string{"credit", "lsn " + decimal(s.CreditLSN)},
 			[2]string{"epoch-min", decimal(uint64(s.EpochMin))},
-			[2]string{"epoch-start", fmt.Sprintf("lsn %d, seq %d, at %s", s.EpochStartLSN, s.EpochStartSeq, timeText(s.EpochOpened))},
+			[2]string{"epoch-start", fmt.Sprintf("lsn %d, seq %d, at %s", s.EpochStartLSN, s.EpochStartSeq,
+				timeText(s.EpochOpened))},
 			[2]string{"created", timeText(s.Created)},
 		)
 	}
@@ -260,8 +270,9 @@ func ringJSON(uri string, s farlog.Status) map[string]any {
 	fields := map[string]any{
 		"uri": uri, "ring_uuid": hex.EncodeToString(s.RingUUID[:]), "stream": s.StreamName, "stream_id": s.StreamID,
 		"kind": s.Contract.Kind, "flush_method": s.Contract.FlushMethod, "level": s.Contract.Level.String(),
-		"probe": s.Contract.Probe, "capacity_bytes": s.CapacityBytes, "align": s.Align, "record_len_max": s.RecordLenMax,
-		"writer_epoch": s.WriterEpoch, "epoch_min": s.EpochMin, "last_epoch": s.LastEpoch, "writer_id": s.WriterID,
+		"probe": s.Contract.Probe, "capacity_bytes": s.CapacityBytes, "align": s.Align,
+		"record_len_max": s.RecordLenMax,
+		"writer_epoch":   s.WriterEpoch, "epoch_min": s.EpochMin, "last_epoch": s.LastEpoch, "writer_id": s.WriterID,
 		"is_writer_held": s.WriterHeld, "is_drain_held": s.DrainHeld, "head_lsn": s.HeadLSN, "head_seq": s.HeadSeq,
 		"credit_lsn": s.CreditLSN, "appended_lsn": s.AppendedLSN, "durable_lsn": s.DurableLSN, "lag_bytes": s.LagBytes,
 		"lag_records": s.LagRecords, "epoch_start_lsn": s.EpochStartLSN, "epoch_start_seq": s.EpochStartSeq,

@@ -30,12 +30,14 @@ func newRingListCommand(env *environment) *cobra.Command {
 			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "RING\tOFFSET\tSIZE\tSTATE\tCREATED")
 			for _, ring := range listed.Rings {
-				tableRow(table, "%s\t%d\t%d\t%s\t%s\n", ring.Name, ring.OffsetBytes, ring.SizeBytes, ring.State, timeText(ring.Created))
+				tableRow(table, "%s\t%d\t%d\t%s\t%s\n", ring.Name, ring.OffsetBytes, ring.SizeBytes, ring.State,
+					timeText(ring.Created))
 			}
 			if err := table.Flush(); err != nil {
 				return err
 			}
-			fmt.Fprintf(env.stderr, "%d of %d bytes are free, the largest ring that can be made has %d\n", listed.FreeBytes, listed.SizeBytes, listed.LargestFreeBytes)
+			fmt.Fprintf(env.stderr, "%d of %d bytes are free, the largest ring that can be made has %d\n",
+				listed.FreeBytes, listed.SizeBytes, listed.LargestFreeBytes)
 			return nil
 		},
 	}
@@ -44,18 +46,25 @@ func newRingListCommand(env *environment) *cobra.Command {
 func regionJSON(uri string, listed farlog.RegionStatus) map[string]any {
 	rings := []map[string]any{}
 	for _, ring := range listed.Rings {
-		rings = append(rings, map[string]any{"name": ring.Name, "offset_bytes": ring.OffsetBytes, "size_bytes": ring.SizeBytes, "state": ring.State.String(),
-			"created": timeText(ring.Created)})
+		rings = append(rings, map[string]any{
+			"name": ring.Name, "offset_bytes": ring.OffsetBytes,
+			"size_bytes": ring.SizeBytes, "state": ring.State.String(),
+			"created": timeText(ring.Created),
+		})
 	}
-	return map[string]any{"uri": uri, "size_bytes": listed.SizeBytes, "free_bytes": listed.FreeBytes, "largest_free_bytes": listed.LargestFreeBytes, "rings": rings}
+	return map[string]any{
+		"uri": uri, "size_bytes": listed.SizeBytes, "free_bytes": listed.FreeBytes,
+		"largest_free_bytes": listed.LargestFreeBytes, "rings": rings,
+	}
 }
 
 func newRingRemoveCommand(env *environment) *cobra.Command {
 	var isForced bool
 	command := &cobra.Command{
-		Use:     "remove URI",
-		Short:   "Take a ring out of its region's directory, or remove the file that it has for itself",
-		Long:    "Its space may then hold another ring. Refused while a writer, a drain or a fence uses it, or while it holds records that are not drained.",
+		Use:   "remove URI",
+		Short: "Take a ring out of its region's directory, or remove the file that it has for itself",
+		Long: "Its space may then hold another ring. Refused while a writer, a drain or a fence uses it, or while " +
+			"it holds records that are not drained.",
 		Example: `  farlog ring remove 'nvme:/dev/nvme2n1?ring=desk7/orders'`,
 		Args:    exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

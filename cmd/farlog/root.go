@@ -33,7 +33,8 @@ type environment struct {
 	isInsecure                                    bool // speak without TLS
 	tlsDir, tlsAuthority, tlsCert, tlsKey, tlsCRL string
 	given                                         func(names ...string) []string // where settings are from
-	kinds                                         []identity.Kind                // of certificate, the one that is shown first; nil: an administrator's or a host's
+	// of certificate, the one that is shown first; nil: an administrator's or a host's
+	kinds []identity.Kind
 }
 
 const (
@@ -60,7 +61,8 @@ func newRootCommand(env *environment) *cobra.Command {
 		return usageErrorf("%s (%s --help lists the flags)", flagErrorText(err), cmd.CommandPath())
 	})
 	settings := config.New(root.PersistentFlags())
-	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port; of several control planes host:port,host:port", config.Addresses)
+	settings.String(&env.control, "control", controlAddressDefault,
+		"control plane `address`, host:port; of several control planes host:port,host:port", config.Addresses)
 	settings.Duration(&env.timeout, "timeout", callTimeoutDefault,
 		"longest wait for an answer of the control plane, which is asked again while there is none", aboveZero)
 	settings.Strings(&env.addresses, "host.addresses", nil, identity.AddressesUsage, identity.CheckAddresses)
@@ -123,13 +125,15 @@ func flagErrorText(err error) string {
 		return oneLine(err)
 	}
 	expected, ok := map[string]string{
-		"int": "a whole number", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number from 0 to 4294967295",
+		"int": "a whole number", "uint16": "a whole number from 0 to 65535",
+		"uint32": "a whole number from 0 to 4294967295",
 		"uint64": "a whole number from 0 to 18446744073709551615",
 	}[invalid.GetFlag().Value.Type()]
 	if !ok {
 		return oneLine(err)
 	}
-	return fmt.Sprintf("invalid argument %q for \"--%s\" flag: expected %s", invalid.GetValue(), invalid.GetFlag().Name, expected)
+	return fmt.Sprintf("invalid argument %q for \"--%s\" flag: expected %s", invalid.GetValue(), invalid.GetFlag().Name,
+		expected)
 }
 
 // checkOutput runs before any command opens anything.
@@ -186,7 +190,8 @@ func exactArgs(count int) cobra.PositionalArgs {
 	}
 }
 
-// oneLine folds an error into one line, so that nothing a library or another program wrote can break the "one error, one line" rule.
+// oneLine folds an error into one line, so that nothing a library or another program wrote can break the "one error,
+// one line" rule.
 func oneLine(err error) string {
 	return plain(strings.Join(strings.Fields(err.Error()), " "))
 }

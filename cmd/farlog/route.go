@@ -15,8 +15,12 @@ import (
 )
 
 func newRouteCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "route", Short: "Create, list and delete routes: one append to several streams", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env), newRouteDeleteCommand(env))
+	group := &cobra.Command{
+		Use: "route", Short: "Create, list and delete routes: one append to several streams",
+		Args: groupArgs, RunE: runGroup,
+	}
+	group.AddCommand(newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env),
+		newRouteDeleteCommand(env))
 	return group
 }
 
@@ -40,8 +44,9 @@ Words of a leg, behind its stream:
 
 In place of a stream route=NAME puts in the legs of another route. What a file declares, and changes of a route, are
 for farlog apply.`,
-		Example: "  farlog route create desk7/all --leg desk7/orders --leg site2/orders,optional,policy=spill,criticality=2",
-		Args:    exactArgs(1),
+		Example: "  farlog route create desk7/all --leg desk7/orders --leg " +
+			"site2/orders,optional,policy=spill,criticality=2",
+		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := routeOf(args[0], legs)
 			if err != nil {
@@ -50,7 +55,8 @@ for farlog apply.`,
 			return createRoute(cmd.Context(), env, spec, isDryRun)
 		},
 	}
-	cmd.Flags().StringArrayVar(&legs, "leg", nil, "a `leg`: a stream, or route=NAME, and words with commas; may be repeated")
+	cmd.Flags().StringArrayVar(&legs, "leg", nil,
+		"a `leg`: a stream, or route=NAME, and words with commas; may be repeated")
 	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "say what would be created; change nothing")
 	return cmd
 }
@@ -245,8 +251,10 @@ func showRoute(env *environment, answer *api.GetRouteResponse) error {
 			if leg.Level != api.Level_LEVEL_UNSPECIFIED {
 				level = shortName(leg.Level.String())
 			}
-			tableRow(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", leg.Stream, textOr(classesText(rule.Classes), "all"), rule.CriticalityMin, yesNo(!leg.IsOptional), level,
-				legPolicyName(leg.Policy), textOr(sizeOrNothing(leg.BufferSizeBytes), "-"), textOr(durationOrNothing(leg.Deadline.AsDuration()), "the stream's"))
+			tableRow(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", leg.Stream, textOr(classesText(rule.Classes), "all"),
+				rule.CriticalityMin, yesNo(!leg.IsOptional), level,
+				legPolicyName(leg.Policy), textOr(sizeOrNothing(leg.BufferSizeBytes), "-"),
+				textOr(durationOrNothing(leg.Deadline.AsDuration()), "the stream's"))
 		}
 	}
 	return table.Flush()
@@ -274,14 +282,18 @@ func newRouteDeleteCommand(env *environment) *cobra.Command {
 			defer client.Close()
 			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
 			defer cancel()
-			answer, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{Name: args[0], Revision: revision, IsDryRun: isDryRun})
+			answer, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{
+				Name: args[0], Revision: revision,
+				IsDryRun: isDryRun,
+			})
 			if err != nil {
 				return client.explain(ctx, "", err)
 			}
 			if env.isJSON() {
 				return env.writeProto(answer)
 			}
-			fmt.Fprintf(env.stdout, "route %s %s\n", args[0], map[bool]string{true: "can be deleted", false: "deleted"}[isDryRun])
+			fmt.Fprintf(env.stdout, "route %s %s\n", args[0],
+				map[bool]string{true: "can be deleted", false: "deleted"}[isDryRun])
 			return nil
 		},
 	}

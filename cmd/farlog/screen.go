@@ -78,10 +78,12 @@ func (s *screen) size() screenSize {
 	return screenSize{columns: int(size.Col), rows: int(size.Row)}
 }
 
-// draw puts lines over those that are there, in one write: nothing flickers. A line is cleared before it is written: behind one that is as long as the
-// screen the cursor still stands on its last character. The last line has no end, so that nothing rolls.
+// draw puts lines over those that are there, in one write: nothing flickers. A line is cleared before it is written:
+// behind one that is as long as the screen the cursor still stands on its last character. The last line has no end, so
+// that nothing rolls.
 func (s *screen) draw(lines []string) error {
-	_, err := io.WriteString(s.output, screenHome+lineClear+strings.Join(lines, "\r\n"+lineClear)+clearBelow(len(lines), s.size()))
+	_, err := io.WriteString(s.output, screenHome+lineClear+strings.Join(lines, "\r\n"+lineClear)+clearBelow(len(lines),
+		s.size()))
 	return err
 }
 

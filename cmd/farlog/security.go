@@ -18,7 +18,8 @@ import (
 const insecureText = "insecure: no TLS and no identity, every program on this host may do everything"
 
 func (e *environment) declareSecurity(settings *config.Set) {
-	settings.String(&e.tlsDir, "tls.dir", "", "`directory` with the certificates that farlog ca makes (default: those of the control plane on this host, then "+identity.SystemDir+")")
+	settings.String(&e.tlsDir, "tls.dir", "", "`directory` with the certificates that farlog ca makes (default: "+
+		"those of the control plane on this host, then "+identity.SystemDir+")")
 	settings.String(&e.tlsAuthority, "tls.ca", "", "`file` with the authorities' certificates, in place of --tls-dir")
 	settings.String(&e.tlsCert, "tls.cert", "", "`file` with your certificate, in place of --tls-dir")
 	settings.String(&e.tlsKey, "tls.key", "", "`file` with its key, in place of --tls-dir")
@@ -37,13 +38,15 @@ func (e *environment) checkSecurity() error {
 	}
 	switch {
 	case given != 0 && given != 3:
-		return usageErrorf("--tls-ca %q, --tls-cert %q, --tls-key %q: expected all three, or --tls-dir", e.tlsAuthority, e.tlsCert, e.tlsKey)
+		return usageErrorf("--tls-ca %q, --tls-cert %q, --tls-key %q: expected all three, or --tls-dir", e.tlsAuthority,
+			e.tlsCert, e.tlsKey)
 	case given != 0 && e.tlsDir != "":
 		return usageErrorf("--tls-dir %q and --tls-cert %q: expected one or the other", e.tlsDir, e.tlsCert)
 	case e.tlsCRL != "" && given == 0:
 		return usageErrorf("--tls-crl %q: expected beside --tls-cert (--tls-dir has its own)", e.tlsCRL)
 	case e.isInsecure && (given != 0 || e.tlsDir != ""):
-		return usageErrorf("--insecure: expected without certificates, leave it out or %s", strings.Join(e.given("tls.dir", "tls.ca", "tls.cert", "tls.key"), ", "))
+		return usageErrorf("--insecure: expected without certificates, leave it out or %s",
+			strings.Join(e.given("tls.dir", "tls.ca", "tls.cert", "tls.key"), ", "))
 	case !e.isInsecure:
 		return nil
 	}
@@ -59,8 +62,11 @@ func (e *environment) choice() identity.Choice {
 	if kinds == nil {
 		kinds = []identity.Kind{identity.KindAdmin, identity.KindHost}
 	}
-	return identity.Choice{Dir: e.tlsDir, Authority: e.tlsAuthority, Cert: e.tlsCert, Key: e.tlsKey, Revoked: e.tlsCRL, Control: e.control,
-		Kinds: kinds}
+	return identity.Choice{
+		Dir: e.tlsDir, Authority: e.tlsAuthority, Cert: e.tlsCert, Key: e.tlsKey, Revoked: e.tlsCRL,
+		Control: e.control,
+		Kinds:   kinds,
+	}
 }
 
 func (e *environment) credentials() credentials.TransportCredentials {
@@ -84,17 +90,20 @@ func (c *controlClient) refusal(answer *status.Status) error {
 	}
 	text = described(text)
 	if strings.Contains(text, "first record does not look like a TLS handshake") {
-		return fmt.Errorf("control plane %s speaks no TLS: give --insecure if it was started so, and its address is a loopback one", c.address)
+		return fmt.Errorf("control plane %s speaks no TLS: give --insecure if it was started so, and its address is "+
+			"a loopback one", c.address)
 	}
 	if _, reason, ok := strings.Cut(text, "remote error: tls: "); ok {
-		return fmt.Errorf("control plane %s refuses the certificate %s: %s", c.address, c.certificate(), tlsReason(reason))
+		return fmt.Errorf("control plane %s refuses the certificate %s: %s", c.address, c.certificate(),
+			tlsReason(reason))
 	}
 	if c.isInsecure && strings.Contains(text, "error reading server preface") { // which it would have sent at once
 		return fmt.Errorf("control plane %s answers, and not to programs without TLS: leave --insecure out", c.address)
 	}
 	if _, reason, ok := strings.Cut(text, "authentication handshake failed: "); ok {
 		if reason == "EOF" || strings.HasSuffix(reason, "connection reset by peer") {
-			return fmt.Errorf("control plane %s %s: it is stopping, or has too many connections from this address; try again", c.address, hungUp)
+			return fmt.Errorf("control plane %s %s: it is stopping, or has too many connections from this address; "+
+				"try again", c.address, hungUp)
 		}
 		return errors.New(reason)
 	}

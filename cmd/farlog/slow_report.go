@@ -25,7 +25,9 @@ type slowReporter struct {
 }
 
 // newSlowReporter begins with a goroutine a stream, until ctx is done.
-func newSlowReporter(ctx context.Context, env *environment, client api.ControlServiceClient, streams ...string) *slowReporter {
+func newSlowReporter(ctx context.Context, env *environment, client api.ControlServiceClient,
+	streams ...string,
+) *slowReporter {
 	ctx, end := context.WithCancel(ctx)
 	r := &slowReporter{env: env, client: client, end: end, newest: map[string]chan *api.SlowConsumer{}}
 	for _, stream := range streams {
@@ -94,7 +96,8 @@ func (f *routeFeed) reportSlow(ctx context.Context, legs []farlog.RouteLeg) {
 
 func (f *routeFeed) offerSlow(leg farlog.LegStats) {
 	f.slow.offer(&api.SlowConsumer{
-		Stream: leg.Name, Route: f.options.route, Holder: f.env.holder(f.options.name), LagBytes: leg.Behind, LostRecords: leg.Dropped,
-		Reason: cut(leg.Text, slowReasonMax),
+		Stream: leg.Name, Route: f.options.route, Holder: f.env.holder(f.options.name), LagBytes: leg.Behind,
+		LostRecords: leg.Dropped,
+		Reason:      cut(leg.Text, slowReasonMax),
 	})
 }

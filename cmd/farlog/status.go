@@ -28,7 +28,8 @@ func newStatusCommand(env *environment) *cobra.Command {
 		Use:   "status [STREAM]",
 		Short: "Show how the streams are: writer, epoch, cursors, lag, latency",
 		Long: "Show how the streams are: writer, epoch, cursors, lag, latency.\n\n" +
-			"Exit code 0: every stream is ok, warn, pending, has no writer, or goes on without a member. 1: one is in alarm or error, its drain or target is\n" +
+			"Exit code 0: every stream is ok, warn, pending, has no writer, or goes on without a member. 1: one is " +
+			"in alarm or error, its drain or target is\n" +
 			"gone, or the control plane does not answer. --output json prints numbers in bytes, records and seconds.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -103,7 +104,8 @@ func printStatus(ctx context.Context, env *environment, writer io.Writer, args [
 // isFailing says which conditions a probe has to hear of.
 func isFailing(condition api.Condition) bool {
 	switch condition {
-	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING, api.Condition_CONDITION_WRITER_GONE,
+	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING,
+		api.Condition_CONDITION_WRITER_GONE,
 		api.Condition_CONDITION_MEMBER_GONE, api.Condition_CONDITION_MEMBER_NEW, api.Condition_CONDITION_DELETING:
 		return false
 	}
@@ -212,7 +214,8 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		EpochGranted: status.EpochGranted, Level: shortName(status.Stream.Spec.Level.String()),
 		Drain: status.Assignment.GetDrain(), IsDrainAlive: status.IsDrainAlive, StoredLSN: status.Drain.GetStoredLsn(),
 		DrainedRecords: status.Drain.GetRecords(), DrainDuplicates: status.Drain.GetDuplicates(),
-		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: memberCount(status), Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
+		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: memberCount(status),
+		Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
 	}
 	row.addWear(status)
 	row.StalledSeconds = status.StalledFor.AsDuration().Seconds()
@@ -224,7 +227,8 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 	}
 	if ring := leadingRing(status); ring != nil {
 		row.addRing(ring)
-		row.IsClosed = !ring.IsWriterHeld && status.LastGrant.GetClosed() != nil && status.LastGrant.Epoch == ring.WriterEpoch
+		row.IsClosed = !ring.IsWriterHeld && status.LastGrant.GetClosed() != nil &&
+			status.LastGrant.Epoch == ring.WriterEpoch
 		row.addMembers(status)
 		row.addCounters(countersOf(status, ring))
 		if !slices.Contains(status.TargetsAlive, ring.Target) {
@@ -238,7 +242,8 @@ func (r *statusRow) addRing(ring *api.RingState) {
 	r.Writer, r.IsWriterHeld, r.Epoch = ring.WriterId, ring.IsWriterHeld, ring.WriterEpoch
 	r.Region, r.Flush = ring.GetContract().GetKind(), ring.GetContract().GetFlushMethod()
 	r.Attestation = ring.GetContract().GetAttestation()
-	r.HeadLSN, r.DurableLSN, r.AppendedLSN, r.CapacityBytes = ring.HeadLsn, ring.DurableLsn, ring.AppendedLsn, ring.CapacityBytes
+	r.HeadLSN, r.DurableLSN, r.AppendedLSN, r.CapacityBytes = ring.HeadLsn, ring.DurableLsn, ring.AppendedLsn,
+		ring.CapacityBytes
 	r.LagBytes, r.LagRecords, r.LagSeconds = ring.LagBytes, ring.LagRecords, ring.LagAge.AsDuration().Seconds()
 	if ring.CapacityBytes > 0 {
 		r.FullRatio = float64(ring.AppendedLsn-ring.HeadLsn) / float64(ring.CapacityBytes)
@@ -286,7 +291,8 @@ func (r *statusRow) addCounters(counters *api.WriterCounters) {
 func (r *statusRow) addWear(status *api.StreamStatus) {
 	if status.Worn != nil {
 		used := status.Worn.UsedRatio
-		r.WearRatio, r.WearDevice, r.WearTarget, r.WrittenBytes = &used, status.Worn.Device, status.WornTarget, status.Worn.WrittenBytes
+		r.WearRatio, r.WearDevice, r.WearTarget, r.WrittenBytes = &used, status.Worn.Device, status.WornTarget,
+			status.Worn.WrittenBytes
 	}
 }
 
@@ -302,7 +308,8 @@ func (r statusRow) wearText() string {
 	if r.WearRatio == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s of its endurance, %s written  %s of %s", wearPercent(r), humanBytes(r.WrittenBytes), r.WearDevice, r.WearTarget)
+	return fmt.Sprintf("%s of its endurance, %s written  %s of %s", wearPercent(r), humanBytes(r.WrittenBytes),
+		r.WearDevice, r.WearTarget)
 }
 
 // render writes one stream as a few lines of at most statusColumns.
@@ -323,7 +330,8 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	for i, part := range wrap(r.Attestation, statusColumns-11, isWide) {
 		line("  %-8s %s", []string{"attested", ""}[min(i, 1)], part)
 	}
-	line("  cursors  head %s  durable %s  appended %s", humanCount(r.HeadLSN), humanCount(r.DurableLSN), humanCount(r.AppendedLSN))
+	line("  cursors  head %s  durable %s  appended %s", humanCount(r.HeadLSN), humanCount(r.DurableLSN),
+		humanCount(r.AppendedLSN))
 	line("  ring     %s, %.1f %% full%s", humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
 	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))
 	r.renderUnconfirmed(line)
@@ -336,7 +344,8 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line("  wear     %s", r.wearText())
 	r.renderMembers(line)
 	if isWide {
-		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount), humanCount(r.FencedCount))
+		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount),
+			humanCount(r.FencedCount))
 		line("  target   %s %s  ring %s", r.Target, aliveText(r.IsTargetAlive), dashed(r.URI))
 	}
 }
@@ -345,7 +354,8 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 func (r statusRow) latencyText() string {
 	switch {
 	case r.P50Seconds != nil:
-		return fmt.Sprintf("p50 %s  p99 %s  p99.9 %s  max %s  of %s", humanSeconds(*r.P50Seconds), humanSeconds(*r.P99Seconds),
+		return fmt.Sprintf("p50 %s  p99 %s  p99.9 %s  max %s  of %s", humanSeconds(*r.P50Seconds),
+			humanSeconds(*r.P99Seconds),
 			humanSeconds(*r.P999Seconds), humanSeconds(*r.MaxSeconds), humanCount(r.AppendCount))
 	case r.Writer == "":
 		return "p50 -  p99 -  p99.9 -  max -"
@@ -385,7 +395,8 @@ func (r statusRow) drainText() string {
 	if r.Drain == "" {
 		return "none"
 	}
-	return fmt.Sprintf("%s %s  stored %s  %s records", r.Drain, aliveText(r.IsDrainAlive), humanCount(r.StoredLSN), humanCount(r.DrainedRecords))
+	return fmt.Sprintf("%s %s  stored %s  %s records", r.Drain, aliveText(r.IsDrainAlive), humanCount(r.StoredLSN),
+		humanCount(r.DrainedRecords))
 }
 
 func aliveText(isAlive bool) string {

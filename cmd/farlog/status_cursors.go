@@ -7,8 +7,9 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// addMembers puts the stream's figures in the place of its leading ring's: what as many members have as an acknowledgement needs is durable, and waits for the store. What fewer
-// have was not acknowledged. One that does not answer counts with what it told last: the log is that long at least.
+// addMembers puts the stream's figures in the place of its leading ring's: what as many members have as an
+// acknowledgement needs is durable, and waits for the store. What fewer have was not acknowledged. One that does not
+// answer counts with what it told last: the log is that long at least.
 func (r *statusRow) addMembers(status *api.StreamStatus) {
 	if r.Rings == 1 {
 		return
@@ -44,7 +45,8 @@ func tellingRings(status *api.StreamStatus, needed int) (rings []*api.RingState)
 			rings, newest = append(rings, ring), max(newest, ring.WriterEpoch)
 		}
 	}
-	ofNewest := slices.DeleteFunc(slices.Clone(rings), func(ring *api.RingState) bool { return ring.WriterEpoch < newest })
+	ofNewest := slices.DeleteFunc(slices.Clone(rings),
+		func(ring *api.RingState) bool { return ring.WriterEpoch < newest })
 	if len(ofNewest) >= needed {
 		return ofNewest
 	}
@@ -71,5 +73,6 @@ func (r statusRow) renderUnconfirmed(line func(format string, args ...any)) {
 	if r.IsWriterHeld {
 		then = "the writer waits for them"
 	}
-	line("  beyond   %s  %s %s that fewer than %d members have: %s", humanBytes(r.UnconfirmedBytes), humanCount(r.UnconfirmedRecords), records, r.Needed, then)
+	line("  beyond   %s  %s %s that fewer than %d members have: %s", humanBytes(r.UnconfirmedBytes),
+		humanCount(r.UnconfirmedRecords), records, r.Needed, then)
 }

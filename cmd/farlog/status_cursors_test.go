@@ -11,7 +11,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// threeMembers is the status of a stream with three rings, two of which are needed, that end there; the first three letters of each tell of its target.
+// threeMembers is the status of a stream with three rings, two of which are needed, that end there; the first three
+// letters of each tell of its target.
 func threeMembers(isHeld bool, alive string, ends ...uint64) *api.StreamStatus {
 	status := &api.StreamStatus{Stream: &api.Stream{K: 2, Spec: &api.StreamSpec{Name: "a", Members: 3}}}
 	for i, end := range ends {
@@ -20,8 +21,11 @@ func threeMembers(isHeld bool, alive string, ends ...uint64) *api.StreamStatus {
 			status.TargetsAlive = append(status.TargetsAlive, target)
 		}
 		status.RingSpecs = append(status.RingSpecs, &api.RingSpec{Target: target, Member: uint32(i)})
-		ring := &api.RingState{Target: target, RingUuid: []byte{1}, WriterEpoch: 4, WriterId: "w", IsWriterHeld: isHeld, HeadLsn: 1024, AppendedLsn: end, DurableLsn: end,
-			LagBytes: end - 1024, LagRecords: (end - 1024) / 128, CapacityBytes: 1 << 20}
+		ring := &api.RingState{
+			Target: target, RingUuid: []byte{1}, WriterEpoch: 4, WriterId: "w", IsWriterHeld: isHeld,
+			HeadLsn: 1024, AppendedLsn: end, DurableLsn: end,
+			LagBytes: end - 1024, LagRecords: (end - 1024) / 128, CapacityBytes: 1 << 20,
+		}
 		if ring.LagBytes > 0 {
 			ring.LagAge = durationpb.New(36 * time.Second)
 		}
@@ -39,13 +43,18 @@ func TestStatusRow_OfMembers(t *testing.T) {
 		"all have it":                           {threeMembers(true, "abc", 2048, 2048, 2048), 2048, 1024, 8, 0, 0, 36},
 		"two are enough":                        {threeMembers(true, "abc", 2048, 1024, 2048), 2048, 1024, 8, 0, 0, 36},
 		"one is ahead, the others on their way": {threeMembers(true, "abc", 2048, 1280, 1280), 1280, 256, 2, 0, 0, 36},
-		"two of three do not answer":            {threeMembers(true, "a", 8192, 1280, 1280), 1280, 256, 2, 6912, 54, 36},
-		"a dead writer's, on one member":        {threeMembers(false, "abc", 1152, 1024, 1024), 1024, 0, 0, 128, 1, 0},
+		"two of three do not answer": {
+			threeMembers(true, "a", 8192, 1280, 1280), 1280, 256, 2, 6912, 54,
+			36,
+		},
+		"a dead writer's, on one member": {threeMembers(false, "abc", 1152, 1024, 1024), 1024, 0, 0, 128, 1, 0},
 	} {
 		row := newStatusRow(one.status)
-		if row.DurableLSN != one.durable || row.LagBytes != one.lag || row.LagRecords != one.lagRecords || row.LagSeconds != one.seconds ||
+		if row.DurableLSN != one.durable || row.LagBytes != one.lag || row.LagRecords != one.lagRecords ||
+			row.LagSeconds != one.seconds ||
 			row.UnconfirmedBytes != one.beyond || row.UnconfirmedRecords != one.records {
-			t.Errorf("%s: durable %d, lag %d bytes, %d records, %v s, unconfirmed %d bytes, %d records: expected %+v", name, row.DurableLSN, row.LagBytes, row.LagRecords, row.LagSeconds,
+			t.Errorf("%s: durable %d, lag %d bytes, %d records, %v s, unconfirmed %d bytes, %d records: expected %+v",
+				name, row.DurableLSN, row.LagBytes, row.LagRecords, row.LagSeconds,
 				row.UnconfirmedBytes, row.UnconfirmedRecords, one)
 		}
 	}
@@ -75,7 +84,10 @@ func TestStatusRow_NumbersMembersFromOne(t *testing.T) {
 func TestStatusRow_SaysWhoDecides(t *testing.T) {
 	var screen bytes.Buffer
 	newStatusRow(threeMembers(false, "abc", 1152, 1024, 1024)).render(&screen, false)
-	if want := "128 B  1 record that fewer than 2 members have: the next writer decides"; !strings.Contains(screen.String(), want) {
+	if want := "128 B  1 record that fewer than 2 members have: the next writer decides"; !strings.Contains(
+		screen.String(),
+		want,
+	) {
 		t.Errorf("expected %q in\n%s", want, screen.String())
 	}
 }

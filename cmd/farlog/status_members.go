@@ -33,7 +33,8 @@ func memberRows(status *api.StreamStatus) (rows []memberRow) {
 			if ring.Target != spec.Target {
 				continue
 			}
-			row.URI, row.Epoch, row.HeadLSN, row.TailLSN, row.LagBytes, row.Error = ring.Uri, ring.WriterEpoch, ring.HeadLsn, ring.AppendedLsn, ring.LagBytes, ring.Error
+			row.URI, row.Epoch, row.HeadLSN, row.TailLSN, row.LagBytes, row.Error = ring.Uri, ring.WriterEpoch,
+				ring.HeadLsn, ring.AppendedLsn, ring.LagBytes, ring.Error
 			switch {
 			case ring.Error != "":
 				row.State = "error"
@@ -53,10 +54,12 @@ func memberRows(status *api.StreamStatus) (rows []memberRow) {
 	return rows
 }
 
-// leadingRing is the one that tells most of the stream: of those whose target reports the one of the newest epoch that has come furthest.
+// leadingRing is the one that tells most of the stream: of those whose target reports the one of the newest epoch that
+// has come furthest.
 func leadingRing(status *api.StreamStatus) (leading *api.RingState) {
 	isBetter := func(a, b *api.RingState) bool {
-		if isAlive := slices.Contains(status.TargetsAlive, a.Target); isAlive != slices.Contains(status.TargetsAlive, b.Target) {
+		if isAlive := slices.Contains(status.TargetsAlive, a.Target); isAlive != slices.Contains(status.TargetsAlive,
+			b.Target) {
 			return isAlive
 		}
 		return a.WriterEpoch > b.WriterEpoch || a.WriterEpoch == b.WriterEpoch && a.AppendedLsn > b.AppendedLsn
@@ -75,7 +78,8 @@ func (r statusRow) renderMembers(line func(format string, args ...any)) {
 	}
 	line("  members  %d of %d ready, %d are needed", r.RingsReady, r.Rings, r.Needed)
 	for _, member := range r.Members {
-		line("    %d %-8s %s  epoch %d  head %s  tail %s  lag %s  %s", member.Member, member.State, member.Target, member.Epoch, humanCount(member.HeadLSN), humanCount(member.TailLSN),
+		line("    %d %-8s %s  epoch %d  head %s  tail %s  lag %s  %s", member.Member, member.State, member.Target,
+			member.Epoch, humanCount(member.HeadLSN), humanCount(member.TailLSN),
 			humanBytes(member.LagBytes), member.URI)
 		if member.Error != "" {
 			line("               %s", member.Error)

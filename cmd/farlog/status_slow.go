@@ -34,7 +34,8 @@ func (r statusRow) renderSlow(line func(format string, args ...any)) {
 		if one.Route != "" {
 			who, lost = "route "+one.Route, "dropped "+humanCount(one.LostRecords)+" records"
 		}
-		line("  slow     %s (host %s pid %d)  %s behind  %s", who, dashed(one.Host), one.Pid, humanBytes(one.LagBytes), lost)
+		line("  slow     %s (host %s pid %d)  %s behind  %s", who, dashed(one.Host), one.Pid, humanBytes(one.LagBytes),
+			lost)
 		if one.Reason != "" {
 			line("           %s", one.Reason)
 		}

@@ -8,10 +8,14 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// The wear of the most worn device below a stream's rings is told where a target tells it, and else that nobody does: by status, by top where the screen has room, and to programs as null.
+// The wear of the most worn device below a stream's rings is told where a target tells it, and else that nobody does:
+// by status, by top where the screen has room, and to programs as null.
 func TestStatus_Wear(t *testing.T) {
 	status := &api.StreamStatus{Stream: &api.Stream{Spec: &api.StreamSpec{Name: "desk7/orders"}}}
-	told := &api.StreamStatus{Stream: status.Stream, WornTarget: "storage-1", Worn: &api.MediaHealth{Device: "/dev/nvme1n1", UsedRatio: 1.03, WrittenBytes: 3 << 40}}
+	told := &api.StreamStatus{
+		Stream: status.Stream, WornTarget: "storage-1",
+		Worn: &api.MediaHealth{Device: "/dev/nvme1n1", UsedRatio: 1.03, WrittenBytes: 3 << 40},
+	}
 	for _, c := range []struct {
 		status       *api.StreamStatus
 		line, column string

@@ -22,8 +22,12 @@ const (
 )
 
 func newStreamCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "stream", Short: "Create, list, take over and delete streams", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env), newStreamTakeoverCommand(env),
+	group := &cobra.Command{
+		Use: "stream", Short: "Create, list, take over and delete streams", Args: groupArgs,
+		RunE: runGroup,
+	}
+	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env),
+		newStreamGrantCommand(env), newStreamTakeoverCommand(env),
 		newStreamDeleteCommand(env), newStreamRebindCommand(env), newStreamMembersCommand(env))
 	return group
 }
@@ -53,31 +57,48 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var((*config.SizeValue)(&options.size), "size", "size of the ring's region, a multiple of 4KiB (default 64MiB)")
-	flags.Var((*config.SizeValue)(&options.recordLenMax), "record-len-max", "largest record, its 64 bytes of header and trailer included (default 1MiB, or a quarter of the ring)")
+	flags.Var((*config.SizeValue)(&options.size), "size",
+		"size of the ring's region, a multiple of 4KiB (default 64MiB)")
+	flags.Var((*config.SizeValue)(&options.recordLenMax), "record-len-max",
+		"largest record, its 64 bytes of header and trailer included (default 1MiB, or a quarter of the ring)")
 	flags.Uint32Var(&options.align, "align", 0, "`bytes` that records are aligned to, 64 to 4096 (default 64)")
-	flags.StringVar(&options.level, "level", "persistent", "durability `level` of acknowledgements: posted, visible or persistent")
+	flags.StringVar(&options.level, "level", "persistent",
+		"durability `level` of acknowledgements: posted, visible or persistent")
 	flags.StringVar(&options.policy, "policy", "block", "when the ring is full: block until the deadline, or reject")
-	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "deadline of an append (default: the region's own)")
-	flags.Uint32Var(&options.members, "members", 0, "`rings` of the stream, each on a target in another failure domain (default 1)")
-	flags.Uint32Var(&options.needed, "needed", 0, "`members` that an acknowledgement waits for (default: more than half of them)")
-	flags.StringVar(&options.failureDomain, "failure-domain", "", "what no two members share: host, rack or site (default host)")
-	flags.StringVar(&options.target, "target", "", "`host` whose target shall have the ring, of a stream with one (default: any)")
-	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the nearest to it is taken, as its host agent measures (default: any)")
-	flags.Var((*config.DurationValue)(&options.latencyLimit), "latency-limit", "longest way from --writer-host to a target; the stream waits until it is measured (default: any)")
-	flags.Uint64Var(&options.records, "records-per-second", 0, "`records` a second that it is declared to have in the long run, for the quota of its tenant and farlog plan; it limits no append (default: nothing is said)")
+	flags.Var((*config.DurationValue)(&options.deadline), "deadline",
+		"deadline of an append (default: the region's own)")
+	flags.Uint32Var(&options.members, "members", 0,
+		"`rings` of the stream, each on a target in another failure domain (default 1)")
+	flags.Uint32Var(&options.needed, "needed", 0,
+		"`members` that an acknowledgement waits for (default: more than half of them)")
+	flags.StringVar(&options.failureDomain, "failure-domain", "",
+		"what no two members share: host, rack or site (default host)")
+	flags.StringVar(&options.target, "target", "",
+		"`host` whose target shall have the ring, of a stream with one (default: any)")
+	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the nearest to "+
+		"it is taken, as its host agent measures (default: any)")
+	flags.Var((*config.DurationValue)(&options.latencyLimit), "latency-limit",
+		"longest way from --writer-host to a target; the stream waits until it is measured (default: any)")
+	flags.Uint64Var(&options.records, "records-per-second", 0, "`records` a second that it is declared to have in "+
+		"the long run, for the quota of its tenant and farlog plan; it limits no append (default: nothing is said)")
 	flags.Var((*config.SizeValue)(&options.bytes), "bytes-per-second", "bytes of payloads and keys of these a second")
 	flags.StringVar(&options.drain, "drain", "", "`host` whose drain shall have the stream (default: any)")
-	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait for the ring to be there; 0 = not at all")
+	flags.Var((*config.DurationValue)(&options.wait), "wait",
+		"how long to wait for the ring to be there; 0 = not at all")
 	return cmd
 }
 
 func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 	if o.size != 0 && (o.size%4096 != 0 || o.size < ringSizeLeast) {
-		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name, o.size, ringSizeLeast)
+		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name,
+			o.size, ringSizeLeast)
 	}
-	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed, FailureDomain: o.failureDomain,
-		TargetHost: o.target, DrainHost: o.drain, WriterHost: o.writer, RecordsPerSecond: o.records, BytesPerSecond: o.bytes}
+	spec := &api.StreamSpec{
+		Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed,
+		FailureDomain: o.failureDomain,
+		TargetHost:    o.target, DrainHost: o.drain, WriterHost: o.writer, RecordsPerSecond: o.records,
+		BytesPerSecond: o.bytes,
+	}
 	if o.recordLenMax > 1<<31 {
 		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))
 	}
@@ -210,10 +231,12 @@ func listStreams(ctx context.Context, env *environment) error {
 	fmt.Fprintln(table, head)
 	for _, status := range streams {
 		spec := status.Stream.Spec
-		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId, config.FormatSize(spec.RingSizeBytes),
+		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId,
+			config.FormatSize(spec.RingSizeBytes),
 			shortName(spec.Level.String()), shortName(spec.Policy.String()), shortName(status.Condition.String()))
 		if env.isWide() {
-			tableRow(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted, config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
+			tableRow(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted,
+				config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
 				memberCount(status), targetOf(status), ringText(status))
 		}
 		fmt.Fprintln(table)
@@ -291,11 +314,13 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("level", "%s, k %d", shortName(stream.Spec.Level.String()), stream.K)
 	line("policy", "%s", shortName(stream.Spec.Policy.String()))
 	if count := memberCount(status); count > 1 {
-		line("members", "%d, of which an acknowledgement needs %d, each on another %s", count, stream.K, stream.Spec.FailureDomain)
+		line("members", "%d, of which an acknowledgement needs %d, each on another %s", count, stream.K,
+			stream.Spec.FailureDomain)
 	}
 	line("epoch granted", "%d", status.EpochGranted)
 	if holder := status.LastGrant.GetHolder(); holder != nil {
-		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name, status.LastGrant.Granted.AsTime().Format(time.RFC3339))
+		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name,
+			status.LastGrant.Granted.AsTime().Format(time.RFC3339))
 		line("writer", "%s", writerTermsText(status.LastGrant))
 		for _, member := range status.LastGrant.Members {
 			if isFarRing(member.Uri) {
@@ -312,7 +337,8 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	}
 	line("drain", "%s", drainText(status))
 	if lost := status.Assignment.GetLostStore(); lost != nil {
-		line("lost store", "%s; given up %s by %s: %s", lostText(lost), lost.When.AsTime().Format(time.RFC3339), lost.By, lost.Reason)
+		line("lost store", "%s; given up %s by %s: %s", lostText(lost), lost.When.AsTime().Format(time.RFC3339),
+			lost.By, lost.Reason)
 	}
 	for _, ring := range status.Rings {
 		line("ring", "%s", strings.TrimSpace(ring.Uri+" "+atTarget(status, ring)))
@@ -321,7 +347,8 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		}
 		line("ring uuid", "%x", ring.RingUuid)
 		if contract := ring.Contract; contract != nil {
-			line("contract", "%s by %s on %s: %s", shortName(contract.Level.String()), contract.FlushMethod, contract.Kind, contract.Probe)
+			line("contract", "%s by %s on %s: %s", shortName(contract.Level.String()), contract.FlushMethod,
+				contract.Kind, contract.Probe)
 			if contract.Attestation != "" {
 				line("attested", "%s", contract.Attestation)
 			}

@@ -40,7 +40,8 @@ again goes on waiting.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&options.isDryRun, "dry-run", false, "say whether it could be deleted; change nothing")
 	flags.Int64Var(&options.revision, "revision", 0, "only if the stream is still at this `revision` (0: whichever)")
-	flags.BoolVar(&options.isRingLost, "ring-lost", false, "its ring is lost for good, with the records in it that were not stored: wait for nothing of it")
+	flags.BoolVar(&options.isRingLost, "ring-lost", false,
+		"its ring is lost for good, with the records in it that were not stored: wait for nothing of it")
 	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait until it is gone; 0 = not at all")
 	return cmd
 }
@@ -53,7 +54,10 @@ func deleteStream(ctx context.Context, env *environment, name string, options de
 	defer client.Close()
 	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
-	response, err := client.DeleteStream(call, &api.DeleteStreamRequest{Name: name, Revision: options.revision, IsDryRun: options.isDryRun, IsRingLost: options.isRingLost})
+	response, err := client.DeleteStream(call, &api.DeleteStreamRequest{
+		Name: name, Revision: options.revision,
+		IsDryRun: options.isDryRun, IsRingLost: options.isRingLost,
+	})
 	if err != nil {
 		return client.explain(call, name, err)
 	}
@@ -73,7 +77,8 @@ func deleteStream(ctx context.Context, env *environment, name string, options de
 	case isGone:
 		verb = "deleted"
 	}
-	fmt.Fprintf(env.stdout, "stream %s %s: id %d%s\n", name, verb, response.Deletion.StreamId, keptText(response.Deletion))
+	fmt.Fprintf(env.stdout, "stream %s %s: id %d%s\n", name, verb, response.Deletion.StreamId,
+		keptText(response.Deletion))
 	return nil
 }
 
@@ -98,7 +103,8 @@ func waitGone(ctx context.Context, client *controlClient, deletion *api.Deletion
 			if err != nil {
 				return false, client.explain(ctx, deletion.Name, err)
 			}
-			return false, fmt.Errorf("stream %q is not gone after %s: %s; the same command waits on", deletion.Name, wait, response.Stream.Reason)
+			return false, fmt.Errorf("stream %q is not gone after %s: %s; the same command waits on", deletion.Name,
+				wait, response.Stream.Reason)
 		}
 		select {
 		case <-time.After(ringPollPause):

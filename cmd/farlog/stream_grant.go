@@ -18,18 +18,21 @@ func newStreamGrantCommand(env *environment) *cobra.Command {
 		Short: "Get the right to write a stream from another host, for a writer that cannot ask for it",
 		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. A writer that
 lives is not fenced by it, unless --takeover says so; without, the command waits for its end, at most as long as
---acquire-timeout says. The grant is good for one writer, which has to come within ten minutes: farlog append --ring URI
---token-file FILE.`,
+--acquire-timeout says. The grant is good for one writer, which has to come within ten minutes: farlog append --ring
+URI --token-file FILE.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.stream = args[0]
 			return grantStream(cmd.Context(), env, options)
 		},
 	}
-	command.Flags().StringVar(&options.tokenFile, "token-file", "", "`file` to write the grant to; it must not be there yet")
+	command.Flags().StringVar(&options.tokenFile, "token-file", "",
+		"`file` to write the grant to; it must not be there yet")
 	command.Flags().BoolVar(&options.isTakeover, "takeover", false, "fence a living writer that holds the stream")
-	command.Flags().Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout", "longest wait for the grant, and for a living writer's end")
-	command.Flags().StringVar(&options.transport, "transport", "", "`way` to the ring: verbs or ofi (default: the fastest that the target offers)")
+	command.Flags().Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout",
+		"longest wait for the grant, and for a living writer's end")
+	command.Flags().StringVar(&options.transport, "transport", "",
+		"`way` to the ring: verbs or ofi (default: the fastest that the target offers)")
 	return command
 }
 
@@ -50,7 +53,8 @@ func grantStream(ctx context.Context, env *environment, options appendOptions) e
 		return err
 	}
 	if !place.hasToken() {
-		return fmt.Errorf("stream %q is granted at %s on this host, which needs no token: farlog append --stream %s; to reach it as from another host give --transport",
+		return fmt.Errorf("stream %q is granted at %s on this host, which needs no token: farlog append --stream %s; "+
+			"to reach it as from another host give --transport",
 			options.stream, place.uri, options.stream)
 	}
 	if err := writeTokenFile(options.tokenFile, place); err != nil {

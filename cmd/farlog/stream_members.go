@@ -11,7 +11,8 @@ import (
 )
 
 func newStreamMembersCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "members", Short: "Replace a ring of a stream that has several, or accept what was lost with one", Args: groupArgs, RunE: runGroup}
+	group := &cobra.Command{Use: "members", Short: "Replace a ring of a stream that has several, or accept what was " +
+		"lost with one", Args: groupArgs, RunE: runGroup}
 	group.AddCommand(newMembersReplaceCommand(env), newMembersAcceptLossCommand(env))
 	return group
 }
@@ -40,7 +41,8 @@ and is recorded with its reason.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.member, "member", "", "the `target` whose ring is replaced, or its host; required")
-	flags.StringVar(&options.with, "with", "", "the `target` that makes the new one, or its host (default: the least loaded in a failure domain of its own)")
+	flags.StringVar(&options.with, "with", "",
+		"the `target` that makes the new one, or its host (default: the least loaded in a failure domain of its own)")
 	flags.StringVar(&options.reason, "reason", "", "`why`, for the audit stream; required")
 	flags.BoolVar(&options.isDryRun, "dry-run", false, "say what would be done; change nothing")
 	return cmd
@@ -57,7 +59,10 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 	defer client.Close()
 	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
-	done, err := client.ReplaceMember(call, &api.ReplaceMemberRequest{Stream: name, Member: options.member, With: options.with, Reason: options.reason, IsDryRun: options.isDryRun})
+	done, err := client.ReplaceMember(call, &api.ReplaceMemberRequest{
+		Stream: name, Member: options.member,
+		With: options.with, Reason: options.reason, IsDryRun: options.isDryRun,
+	})
 	if err != nil {
 		return client.explain(call, name, err)
 	}
@@ -68,12 +73,16 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 	if options.isDryRun {
 		verb = "would be replaced"
 	}
-	fmt.Fprintf(env.stdout, "stream %s: the ring of target %s %s by one of target %s\n", name, done.Ring.Replacement.FormerTarget, verb, done.Ring.Target)
+	fmt.Fprintf(env.stdout, "stream %s: the ring of target %s %s by one of target %s\n", name,
+		done.Ring.Replacement.FormerTarget, verb, done.Ring.Target)
 	switch {
 	case done.IsLossNeeded:
-		fmt.Fprintf(env.stdout, "the other members cannot tell all that was acknowledged: farlog stream members accept-loss %s --dry-run says what may be lost\n", name)
+		fmt.Fprintf(env.stdout, "the other members cannot tell all that was acknowledged: farlog stream members "+
+			"accept-loss %s --dry-run says what may be lost\n", name)
 	case done.IsWriterHeld:
-		fmt.Fprintf(env.stdout, "its writer goes on with the others, and takes the new ring in when the control plane or its host agent is asked for it; farlog status %s says \"new\" until it counts. One that was opened by a grant file hears of nothing: start it again\n", name)
+		fmt.Fprintf(env.stdout, "its writer goes on with the others, and takes the new ring in when the control "+
+			"plane or its host agent is asked for it; farlog status %s says \"new\" until it counts. One that was "+
+			"opened by a grant file hears of nothing: start it again\n", name)
 	default:
 		fmt.Fprintln(env.stdout, "it counts when a writer opens the stream")
 	}
@@ -126,7 +135,8 @@ func acceptLoss(ctx context.Context, env *environment, name, reason string, isDr
 	if isDryRun {
 		verb = "loss would be accepted"
 	}
-	fmt.Fprintf(env.stdout, "stream %s: %s; the ring of target %s counts as it is\n", name, verb, strings.Join(done.Members, ", "))
+	fmt.Fprintf(env.stdout, "stream %s: %s; the ring of target %s counts as it is\n", name, verb,
+		strings.Join(done.Members, ", "))
 	for _, loss := range done.Losses {
 		fmt.Fprintln(env.stdout, loss)
 	}

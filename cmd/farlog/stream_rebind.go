@@ -51,7 +51,8 @@ func rebindStream(ctx context.Context, env *environment, request *api.RebindStre
 	}
 	verb := map[bool]string{true: "would be bound", false: "is bound"}[request.IsDryRun]
 	to := done.Assignment
-	fmt.Fprintf(env.stdout, "stream %s %s to store %s (%x) of drain %s\n", request.Stream, verb, to.StoreDir, to.StoreUuid, to.Drain)
+	fmt.Fprintf(env.stdout, "stream %s %s to store %s (%x) of drain %s\n", request.Stream, verb, to.StoreDir,
+		to.StoreUuid, to.Drain)
 	fmt.Fprintf(env.stdout, "in its rings, for the new store: %d records (%d bytes)\n", done.LagRecords, done.LagBytes)
 	fmt.Fprintln(env.stdout, lostText(to.LostStore))
 	return nil

@@ -51,7 +51,9 @@ func takeOverStream(ctx context.Context, env *environment, name, reason string, 
 	done, err := client.TakeOverStream(call, &api.TakeOverStreamRequest{Stream: name, Reason: reason})
 	isUnsent := status.Code(err) == codes.Unavailable // at the end of its time: nobody took it
 	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && !isUnsent {
-		return fmt.Errorf("stream %s: within %s nobody said that enough of its targets have confirmed: its writers may be fenced already; look with farlog status %s, and try again with a longer --timeout", name, timeout, name)
+		return fmt.Errorf("stream %s: within %s nobody said that enough of its targets have confirmed: its writers "+
+			"may be fenced already; look with farlog status %s, and try again with a longer --timeout", name, timeout,
+			name)
 	}
 	if err != nil {
 		return client.explain(call, name, err)
@@ -61,12 +63,16 @@ func takeOverStream(ctx context.Context, env *environment, name, reason string, 
 	}
 	former := "there was no grant before"
 	if holder := done.Former; holder != nil {
-		former = strings.TrimSpace(fmt.Sprintf("the last grant was that of host %s pid %d %s", holder.Host, holder.Pid, holder.Name))
+		former = strings.TrimSpace(fmt.Sprintf("the last grant was that of host %s pid %d %s", holder.Host, holder.Pid,
+			holder.Name))
 	}
-	fmt.Fprintf(env.stdout, "stream %s: writers below epoch %d are fenced since %s (%s) at target %s; %s\n", name, done.Epoch,
-		done.Confirmed.AsTime().Format("2006-01-02T15:04:05.000Z"), time.Since(began).Round(time.Millisecond), strings.Join(done.Fenced, ", "), former)
+	fmt.Fprintf(env.stdout, "stream %s: writers below epoch %d are fenced since %s (%s) at target %s; %s\n", name,
+		done.Epoch,
+		done.Confirmed.AsTime().Format("2006-01-02T15:04:05.000Z"), time.Since(began).Round(time.Millisecond),
+		strings.Join(done.Fenced, ", "), former)
 	if len(done.Unreached) > 0 {
-		fmt.Fprintf(env.stdout, "not at target %s, which has not confirmed it: it finds the fence when it is back\n", strings.Join(done.Unreached, ", "))
+		fmt.Fprintf(env.stdout, "not at target %s, which has not confirmed it: it finds the fence when it is back\n",
+			strings.Join(done.Unreached, ", "))
 	}
 	return nil
 }

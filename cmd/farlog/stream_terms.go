@@ -16,5 +16,6 @@ func writerTermsText(grant *api.Grant) string {
 	if deadline != nil {
 		limit = deadline.AsDuration().String()
 	}
-	return fmt.Sprintf("level %s, policy %s, deadline %s (%s)", shortName(level.String()), shortName(policy.String()), limit, source)
+	return fmt.Sprintf("level %s, policy %s, deadline %s (%s)", shortName(level.String()), shortName(policy.String()),
+		limit, source)
 }

@@ -51,8 +51,9 @@ type tailOptions struct {
 func newTailCommand(env *environment) *cobra.Command {
 	options := tailOptions{wait: tailWaitDefault}
 	command := &cobra.Command{
-		Use:   "tail {NAME | farlog://NAME | --ring URI} [flags]",
-		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is appended",
+		Use: "tail {NAME | farlog://NAME | --ring URI} [flags]",
+		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is " +
+			"appended",
 		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. With --store it
 begins in the store, as --from says, and goes over to the ring without a gap and without a record twice. With -f it
 goes on with what is appended.
@@ -95,18 +96,25 @@ Readers take no lock.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.stream, "stream", "", "`name` of the stream, the same as NAME; the control plane knows its ring")
+	flags.StringVar(&options.stream, "stream", "",
+		"`name` of the stream, the same as NAME; the control plane knows its ring")
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane. Or farlog://NAME")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with a reader's grant of a ring on another host")
-	flags.StringVar(&options.store, "store", "", "`directory` of the store that the stream is drained into: what the ring has no longer comes from there")
+	flags.StringVar(&options.store, "store", "",
+		"`directory` of the store that the stream is drained into: what the ring has no longer comes from there")
 	flags.StringVar(&options.format, "format", formatLines, "lines, json or raw")
-	flags.StringVar(&options.from, "from", fromHead, "where to begin: head (the oldest undrained record), end, oldest (in the store), or a `time`: RFC 3339, or -15m for a quarter of an hour ago")
+	flags.StringVar(&options.from, "from", fromHead, "where to begin: head (the oldest undrained record), end, "+
+		"oldest (in the store), or a `time`: RFC 3339, or -15m for a quarter of an hour ago")
 	flags.UintSliceVar(&options.classes, "class", nil, "only records of this class; may be repeated")
 	flags.StringSliceVar(&options.keys, "key", nil, "only records with this key; may be repeated")
-	flags.StringVar(&options.name, "name", "", "`name` under which the position is remembered, such as desk-risk; goes before --from")
-	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of a stream: verbs or ofi (default: the ring itself where it is on this host, else the fastest)")
-	flags.StringVar(&options.state, "state-dir", "", "`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
-	flags.Var((*config.DurationValue)(&options.wait), "wait", "longest wait for the stream's rings, and for the first writer of a stream with several (0: do not wait)")
+	flags.StringVar(&options.name, "name", "",
+		"`name` under which the position is remembered, such as desk-risk; goes before --from")
+	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of a stream: verbs or ofi (default: the "+
+		"ring itself where it is on this host, else the fastest)")
+	flags.StringVar(&options.state, "state-dir", "",
+		"`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
+	flags.Var((*config.DurationValue)(&options.wait), "wait",
+		"longest wait for the stream's rings, and for the first writer of a stream with several (0: do not wait)")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
 	return command
 }
@@ -148,7 +156,8 @@ func (o *tailOptions) parseFrom() error {
 	default:
 		since, err := parseReplayTime(o.from, time.Now(), time.Time{})
 		if err != nil || o.from == "" || o.from[0] == '+' {
-			return usageErrorf("--from %q: expected head, end, oldest, an RFC 3339 time, or a duration such as -15m", o.from)
+			return usageErrorf("--from %q: expected head, end, oldest, an RFC 3339 time, or a duration such as -15m",
+				o.from)
 		}
 		o.start, o.since = consume.StartTime, since
 	}
@@ -161,7 +170,8 @@ func (o *tailOptions) parseFrom() error {
 // explainMissing tells that the ring of a stream is on the target's host.
 func explainMissing(err error, stream string) error {
 	if stream != "" && errors.Is(err, farlog.ErrNotFound) {
-		return fmt.Errorf("%w: the ring of stream %q is on its target's host: run farlog tail there; what was drained is in the store (farlog dump, farlog replay)", err, stream)
+		return fmt.Errorf("%w: the ring of stream %q is on its target's host: run farlog tail there; what was "+
+			"drained is in the store (farlog dump, farlog replay)", err, stream)
 	}
 	return err
 }
@@ -180,7 +190,10 @@ type tailer struct {
 }
 
 func runTail(ctx context.Context, env *environment, options tailOptions) error {
-	t := &tailer{env: env, options: options, until: time.Now().Add(options.wait), printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
+	t := &tailer{
+		env: env, options: options, until: time.Now().Add(options.wait),
+		printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)},
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // with it what renews the grant ends
 	config, err := t.configure(ctx, options)
@@ -224,7 +237,10 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 
 // configure finds ring, store and position.
 func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Config, error) {
-	config := consume.Config{RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since, OnNotice: t.notice}
+	config := consume.Config{
+		RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since,
+		OnNotice: t.notice,
+	}
 	if config.RingURI == "" {
 		place, err := t.locate(ctx, options)
 		if err != nil {
@@ -238,7 +254,9 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 	switch {
 	case !isFarURI(config.RingURI), config.Token != nil, config.Members != nil:
 	case options.tokenFile == "":
-		return config, usageErrorf("--ring %q is on another host: expected --token-file with a reader's grant, or farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)", config.RingURI)
+		return config, usageErrorf("--ring %q is on another host: expected --token-file with a reader's grant, or "+
+			"farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)",
+			config.RingURI)
 	default:
 		if err := place.takeToken(options.tokenFile); err != nil {
 			return config, err
@@ -262,7 +280,8 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 	return config, openTailFiles(&config, options)
 }
 
-// inspectAny looks at a ring, or of several members at the first that can be looked at: all of them tell the stream's name.
+// inspectAny looks at a ring, or of several members at the first that can be looked at: all of them tell the stream's
+// name.
 func inspectAny(uri string) (status farlog.Status, err error) {
 	_, uris := farlog.MemberURIs(uri)
 	if len(uris) < 2 {
@@ -313,7 +332,10 @@ func (t *tailer) notice(n consume.Notice) {
 		return
 	}
 	stats, holder := t.consumer.Stats(), t.env.holder(cmp.Or(t.options.name, "farlog tail"))
-	t.slow.offer(&apiv1.SlowConsumer{Stream: t.options.stream, Holder: holder, LagBytes: stats.LagBytes, LostBytes: stats.Lost, Reason: n.String()})
+	t.slow.offer(&apiv1.SlowConsumer{
+		Stream: t.options.stream, Holder: holder, LagBytes: stats.LagBytes,
+		LostBytes: stats.Lost, Reason: n.String(),
+	})
 }
 
 // step prints one record. False: there is nothing new.
@@ -322,7 +344,8 @@ func (t *tailer) step() (bool, error) {
 	switch {
 	case errors.Is(err, farlog.ErrNotYet):
 		return false, nil
-	case errors.Is(err, farlog.ErrIO), t.renewal != nil && errors.Is(err, farlog.ErrInvalid): // the second: the grant has ended, and another one is not to be had yet
+	case errors.Is(err, farlog.ErrIO), t.renewal != nil && errors.Is(err, farlog.ErrInvalid):
+		// the second: the grant has ended, and another one is not to be had yet
 		if !t.isAway {
 			fmt.Fprintf(t.env.stderr, "%v; trying on\n", err)
 		}

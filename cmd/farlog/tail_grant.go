@@ -36,15 +36,21 @@ func locateReader(ctx context.Context, env *environment, options tailOptions) (r
 	}
 	if len(uris) == 1 && options.transport == "" {
 		if _, err := farlog.Inspect(uris[0]); !errors.Is(err, farlog.ErrNotFound) {
-			return readerPlace{writerPlace: writerPlace{uri: uris[0]}}, nil // it is here, or what is wrong with it is told when it is opened
+			// it is here, or what is wrong with it is told when it is opened
+			return readerPlace{writerPlace: writerPlace{uri: uris[0]}}, nil
 		}
 	}
 	return acquireReader(ctx, env, options, acquireTimeoutDefault, nil)
 }
 
 // acquireReader gets a reader's grant; in the place of another one, when that is given.
-func acquireReader(ctx context.Context, env *environment, options tailOptions, timeout time.Duration, before []farlog.Member) (place readerPlace, err error) {
-	request := &apiv1.AcquireReaderRequest{Stream: options.stream, Transport: options.transport, Holder: env.holder("farlog tail")}
+func acquireReader(ctx context.Context, env *environment, options tailOptions, timeout time.Duration,
+	before []farlog.Member,
+) (place readerPlace, err error) {
+	request := &apiv1.AcquireReaderRequest{
+		Stream: options.stream, Transport: options.transport,
+		Holder: env.holder("farlog tail"),
+	}
 	for _, member := range before {
 		sum := sha256.Sum256(member.Token[:])
 		request.Renewed = append(request.Renewed, sum[:])
@@ -64,7 +70,8 @@ func acquireReader(ctx context.Context, env *environment, options tailOptions, t
 	return place, err
 }
 
-// tailRenewal asks for another grant before the one that there is has ended, in a goroutine of its own: a control plane that does not answer holds up nobody who reads.
+// tailRenewal asks for another grant before the one that there is has ended, in a goroutine of its own: a control plane
+// that does not answer holds up nobody who reads.
 type tailRenewal struct {
 	env     *environment
 	options tailOptions
@@ -102,7 +109,8 @@ func (r *tailRenewal) run(ctx context.Context, place readerPlace) {
 	}
 }
 
-// take gives what came of it to the consumer, and says when there is no grant to be had, and when there is again. Safe with nil.
+// take gives what came of it to the consumer, and says when there is no grant to be had, and when there is again. Safe
+// with nil.
 func (r *tailRenewal) take(t *tailer) error {
 	if r == nil {
 		return nil
@@ -114,7 +122,8 @@ func (r *tailRenewal) take(t *tailer) error {
 	r.taken = newest
 	if newest.err != nil {
 		if !r.isLate {
-			fmt.Fprintf(r.env.stderr, "the grant to read stream %q is not renewed: %s; reading on with the one that there is, asking again\n", r.options.stream, oneLine(newest.err))
+			fmt.Fprintf(r.env.stderr, "the grant to read stream %q is not renewed: %s; reading on with the one that "+
+				"there is, asking again\n", r.options.stream, oneLine(newest.err))
 		}
 		r.isLate = true
 		return nil
@@ -123,5 +132,8 @@ func (r *tailRenewal) take(t *tailer) error {
 		fmt.Fprintf(r.env.stderr, "the grant to read stream %q is renewed\n", r.options.stream)
 	}
 	r.isLate = false
-	return t.consumer.Renew(consume.Grant{RingURI: newest.place.uri, Token: newest.place.options.Token, Members: newest.place.members})
+	return t.consumer.Renew(consume.Grant{
+		RingURI: newest.place.uri, Token: newest.place.options.Token,
+		Members: newest.place.members,
+	})
 }

@@ -53,8 +53,10 @@ func (p *recordPrinter) print(header record.Header, key, payload []byte) error {
 }
 
 func encodeRecord(header record.Header, key, payload []byte) []byte {
-	shown := recordJSON{Time: header.Time(), Epoch: header.Epoch, LSN: header.LSN, Seq: header.Seq, Class: header.Class,
-		Key: string(key)}
+	shown := recordJSON{
+		Time: header.Time(), Epoch: header.Epoch, LSN: header.LSN, Seq: header.Seq, Class: header.Class,
+		Key: string(key),
+	}
 	if header.Flags.IsControl() {
 		shown.Flags = header.Flags.String()
 	}

@@ -44,7 +44,10 @@ func drainAll(t *testing.T, drain *farlog.Reader) {
 // The writer reuses bytes that tail has not printed: tail says what it missed and goes on at the head.
 func TestTail_OvertakenSaysWhatItMissed(t *testing.T) {
 	uri := "mem:" + filepath.Join(t.TempDir(), "orders.ring")
-	if err := farlog.Format(uri, farlog.FormatOptions{SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096, StreamName: "test/orders"}); err != nil {
+	if err := farlog.Format(uri, farlog.FormatOptions{
+		SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096,
+		StreamName: "test/orders",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelPosted})
@@ -60,7 +63,10 @@ func TestTail_OvertakenSaysWhatItMissed(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	env := &environment{stdout: &stdout, stderr: &stderr}
 	tail := &tailer{env: env, printer: recordPrinter{format: formatLines, writer: bufio.NewWriter(&stdout)}}
-	if tail.consumer, err = consume.Open(consume.Config{RingURI: uri, BufferBytes: 4096, OnNotice: tail.notice}); err != nil {
+	if tail.consumer, err = consume.Open(consume.Config{
+		RingURI: uri, BufferBytes: 4096,
+		OnNotice: tail.notice,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	defer tail.consumer.Close()
@@ -100,7 +106,8 @@ func TestTail_OvertakenSaysWhatItMissed(t *testing.T) {
 	if !strings.Contains(text, " first\n") || !strings.HasSuffix(text, " last\n") || strings.Contains(text, "lost-0") {
 		t.Errorf("printed %.300q, expected the first and the last record", text)
 	}
-	if !regexp.MustCompile(`^missed lsn \d+ to \d+: they were drained before they were read, and are in no store that was given; --store DIR would have them\n$`).MatchString(stderr.String()) {
+	if !regexp.MustCompile(`^missed lsn \d+ to \d+: they were drained before they were read, and are in no store that was given; --store DIR would have them\n$`).
+		MatchString(stderr.String()) {
 		t.Errorf("said %q, expected what was missed", stderr.String())
 	}
 }
@@ -109,7 +116,10 @@ func TestTail_OvertakenSaysWhatItMissed(t *testing.T) {
 func TestTail_StoreAndRingAreOneStream(t *testing.T) {
 	dir := t.TempDir()
 	uri, storeDir := "mem:"+filepath.Join(dir, "orders.ring"), filepath.Join(dir, "store")
-	if err := farlog.Format(uri, farlog.FormatOptions{SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096, StreamName: "test/orders"}); err != nil {
+	if err := farlog.Format(uri, farlog.FormatOptions{
+		SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096,
+		StreamName: "test/orders",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelPosted})
@@ -123,18 +133,24 @@ func TestTail_StoreAndRingAreOneStream(t *testing.T) {
 	}
 	put := func(from, to int) {
 		for i := from; i < to; i++ {
-			if _, err := writer.Append(farlog.Entry{Data: fmt.Appendf(nil, "order %d", i), Key: fmt.Appendf(nil, "K%d", i), Class: uint16(i % 2)}, 30*time.Second); err != nil {
+			if _, err := writer.Append(farlog.Entry{
+				Data: fmt.Appendf(nil, "order %d", i),
+				Key:  fmt.Appendf(nil, "K%d", i), Class: uint16(i % 2),
+			}, 30*time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	put(0, 10)
 	ctx, cancel := context.WithCancel(context.Background())
-	err = drain.Run(ctx, drain.Config{RingURI: uri, Store: opened, Logger: slog.New(slog.DiscardHandler), OnProgress: func(p drain.Progress) {
-		if p.Records == 11 {
-			cancel()
-		}
-	}})
+	err = drain.Run(ctx, drain.Config{
+		RingURI: uri, Store: opened, Logger: slog.New(slog.DiscardHandler),
+		OnProgress: func(p drain.Progress) {
+			if p.Records == 11 {
+				cancel()
+			}
+		},
+	})
 	cancel()
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +158,10 @@ func TestTail_StoreAndRingAreOneStream(t *testing.T) {
 	put(10, 15)
 	tail := func(want int, args ...string) string {
 		t.Helper()
-		text, talk, code := runFarlog(t, append([]string{"tail", "--ring", uri, "--store", storeDir, "--from", "oldest", "--format", "raw"}, args...)...)
+		text, talk, code := runFarlog(t, append([]string{
+			"tail", "--ring", uri, "--store", storeDir, "--from", "oldest",
+			"--format", "raw",
+		}, args...)...)
 		if code != exitOK || talk != "" || strings.Count(text, "\n") != want {
 			t.Fatalf("exit code %d, stderr %q, expected %d lines:\n%s", code, talk, want, text)
 		}
@@ -157,7 +176,8 @@ func TestTail_StoreAndRingAreOneStream(t *testing.T) {
 	tail(0, "--name", "desk-risk", "--state-dir", dir)
 	put(15, 17)
 	tail(2, "--name", "desk-risk", "--state-dir", dir)
-	if _, talk, code := runFarlog(t, "tail", "--ring", uri, "--from", "oldest"); code != exitUsage || !strings.Contains(talk, "expected --store as well") {
+	if _, talk, code := runFarlog(t, "tail", "--ring", uri, "--from", "oldest"); code != exitUsage ||
+		!strings.Contains(talk, "expected --store as well") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 }

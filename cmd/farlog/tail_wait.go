@@ -24,7 +24,8 @@ func (t *tailer) waiting(ctx context.Context, attempt func() (mayCome bool, err 
 			return err
 		}
 		if !isTold {
-			fmt.Fprintf(t.env.stderr, "waiting at most %s (--wait): %s\n", time.Until(t.until).Round(time.Second), oneLine(err))
+			fmt.Fprintf(t.env.stderr, "waiting at most %s (--wait): %s\n", time.Until(t.until).Round(time.Second),
+				oneLine(err))
 			isTold = true
 		}
 		if !pause(ctx, tailWaitPause) {
@@ -33,7 +34,8 @@ func (t *tailer) waiting(ctx context.Context, attempt func() (mayCome bool, err 
 	}
 }
 
-// open opens the log. Rings of several members that nobody has written yet are none that a reader can tell the log from.
+// open opens the log. Rings of several members that nobody has written yet are none that a reader can tell the log
+// from.
 func (t *tailer) open(ctx context.Context, config consume.Config) (consumer *consume.Consumer, err error) {
 	err = t.waiting(ctx, func() (mayCome bool, err error) {
 		consumer, err = consume.Open(config)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// What may come yet is waited for and said once; what will not is no reason to wait, and neither is anything when the time is over.
+// What may come yet is waited for and said once; what will not is no reason to wait, and neither is anything when the
+// time is over.
 func TestTailer_Waiting(t *testing.T) {
 	failure := errors.New("2 of the stream's 3 members could be opened that know its log")
 	for name, test := range map[string]struct {
@@ -34,7 +35,8 @@ func TestTailer_Waiting(t *testing.T) {
 			}
 			return test.mayCome, failure
 		})
-		if attempts != test.attempts || (err == nil) != (attempts == test.succeeds) || strings.Count(said.String(), failure.Error()) != map[bool]int{true: 1}[test.isTold] {
+		if attempts != test.attempts || (err == nil) != (attempts == test.succeeds) ||
+			strings.Count(said.String(), failure.Error()) != map[bool]int{true: 1}[test.isTold] {
 			t.Errorf("%s: %v after %d attempts, said %q", name, err, attempts, said.String())
 		}
 	}

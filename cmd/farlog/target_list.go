@@ -64,10 +64,13 @@ func listTargets(ctx context.Context, env *environment, request *api.ListTargets
 				rings, bytes = fmt.Sprint(target.RingCount), config.FormatSize(target.RingSizeBytes)
 			}
 			spec := target.Spec
-			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", orDash(agent.GetAgent().GetId()), target.Host, aliveText(agent.GetIsAlive()), rings, bytes,
-				textOr(sizeOrNothing(spec.GetCapacityBytes()), "any"), yesNo(spec.GetIsClosed()), orDash(spec.GetRack()), orDash(spec.GetSite()), wornText(agent.GetMedia()))
+			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", orDash(agent.GetAgent().GetId()), target.Host,
+				aliveText(agent.GetIsAlive()), rings, bytes,
+				textOr(sizeOrNothing(spec.GetCapacityBytes()), "any"), yesNo(spec.GetIsClosed()),
+				orDash(spec.GetRack()), orDash(spec.GetSite()), wornText(agent.GetMedia()))
 			if env.isWide() {
-				tableRow(table, "\t%s\t%s\t%s\t%s", numberText(uint64(agent.GetAgent().GetPid())), orDash(agent.GetAgent().GetMetricsAddress()), stampText(agent.GetReported()),
+				tableRow(table, "\t%s\t%s\t%s\t%s", numberText(uint64(agent.GetAgent().GetPid())),
+					orDash(agent.GetAgent().GetMetricsAddress()), stampText(agent.GetReported()),
 					listText(agent.GetAgent().GetDoors()))
 			}
 			fmt.Fprintln(table)

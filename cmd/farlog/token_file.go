@@ -32,10 +32,14 @@ type tokenFileMember struct {
 func writeTokenFile(path string, place writerPlace) error {
 	content := tokenFile{Ring: place.uri, Epoch: place.options.Epoch, RecordLenMax: place.recordLenMax}
 	for _, member := range place.options.Members {
-		content.Members = append(content.Members, tokenFileMember{RingUUID: hex.EncodeToString(member.RingUUID[:]), Token: hex.EncodeToString(member.Token[:])})
+		content.Members = append(content.Members, tokenFileMember{
+			RingUUID: hex.EncodeToString(member.RingUUID[:]),
+			Token:    hex.EncodeToString(member.Token[:]),
+		})
 	}
 	if len(content.Members) == 0 {
-		content.RingUUID, content.Token = hex.EncodeToString(place.options.RingUUID[:]), hex.EncodeToString(place.options.Token[:])
+		content.RingUUID, content.Token = hex.EncodeToString(place.options.RingUUID[:]),
+			hex.EncodeToString(place.options.Token[:])
 	}
 	raw, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
@@ -67,7 +71,8 @@ func (p *writerPlace) takeToken(path string) error {
 	}
 	var content tokenFile
 	if json.Unmarshal(raw, &content) != nil {
-		return fmt.Errorf("token file %q: expected what farlog stream grant writes: JSON with ring, epoch and token", path)
+		return fmt.Errorf("token file %q: expected what farlog stream grant writes: JSON with ring, epoch and token",
+			path)
 	}
 	if len(content.Members) == 0 {
 		content.Members = []tokenFileMember{{RingUUID: content.RingUUID, Token: content.Token}}
@@ -76,16 +81,19 @@ func (p *writerPlace) takeToken(path string) error {
 	for _, one := range content.Members {
 		token, err := hex.DecodeString(one.Token)
 		if err != nil || len(token) != farlog.TokenLen || content.Epoch == 0 {
-			return fmt.Errorf("token file %q: expected an epoch from 1 and a token of %d hexadecimal digits", path, 2*farlog.TokenLen)
+			return fmt.Errorf("token file %q: expected an epoch from 1 and a token of %d hexadecimal digits", path,
+				2*farlog.TokenLen)
 		}
 		uuid, err := hex.DecodeString(one.RingUUID)
 		if err != nil || len(uuid) != 16 {
-			return fmt.Errorf("token file %q: expected a ring_uuid of 32 hexadecimal digits: by it the writer knows that it is at its ring", path)
+			return fmt.Errorf("token file %q: expected a ring_uuid of 32 hexadecimal digits: by it the writer knows "+
+				"that it is at its ring", path)
 		}
 		members = append(members, farlog.Member{RingUUID: [16]byte(uuid), Token: [farlog.TokenLen]byte(token)})
 	}
 	if _, uris := farlog.MemberURIs(p.uri); len(uris) != len(members) {
-		return fmt.Errorf("token file %q is for %d rings, --ring names %d: expected the URI that farlog stream grant printed", path, len(members), len(uris))
+		return fmt.Errorf("token file %q is for %d rings, --ring names %d: expected the URI that farlog stream grant "+
+			"printed", path, len(members), len(uris))
 	}
 	p.setMembers(members)
 	p.options.Epoch, p.recordLenMax = content.Epoch, content.RecordLenMax

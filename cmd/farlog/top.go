@@ -22,7 +22,8 @@ import (
 // topOrders are what lines can be sorted by: what is worst, or most, comes first.
 var topOrders = map[string]func(a, b statusRow) int{
 	"lag": func(a, b statusRow) int {
-		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), cmp.Compare(b.LagSeconds, a.LagSeconds), cmp.Compare(b.LagBytes, a.LagBytes), cmp.Compare(b.AppendRate, a.AppendRate))
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), cmp.Compare(b.LagSeconds, a.LagSeconds),
+			cmp.Compare(b.LagBytes, a.LagBytes), cmp.Compare(b.AppendRate, a.AppendRate))
 	},
 	"rate": func(a, b statusRow) int { return cmp.Compare(b.AppendRate, a.AppendRate) },
 	"full": func(a, b statusRow) int { return cmp.Compare(b.FullRatio, a.FullRatio) },
@@ -48,10 +49,14 @@ func newTopCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch all streams live, a line each: rate, append times, level, lag, time to full, rings, drain",
-		Long: "Watch all streams live, a line each, the worst first. Columns that the screen has no room for are left out, and so are lines; q ends it.\n\n" +
-			"p50 to max are of all appends of the stream's present or last writer; the rate is that of the last look that its target has told of. LAG is what is not in the\n" +
-			"store yet: bytes, records, and the age of the oldest. FULL IN is at the present rates; nothing while the ring does not fill. RINGS is how many are\n" +
-			"there, of how many; WEAR is of the most worn device below them that tells, the share of its endurance that is used. --once prints it once, --output json an object a look.",
+		Long: "Watch all streams live, a line each, the worst first. Columns that the screen has no room for are " +
+			"left out, and so are lines; q ends it.\n\n" +
+			"p50 to max are of all appends of the stream's present or last writer; the rate is that of the last look " +
+			"that its target has told of. LAG is what is not in the\n" +
+			"store yet: bytes, records, and the age of the oldest. FULL IN is at the present rates; nothing while " +
+			"the ring does not fill. RINGS is how many are\n" +
+			"there, of how many; WEAR is of the most worn device below them that tells, the share of its endurance " +
+			"that is used. --once prints it once, --output json an object a look.",
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if t.interval <= 0 {
@@ -186,7 +191,10 @@ func (t *top) print(size screenSize) error {
 		if rows == nil {
 			rows = []statusRow{}
 		}
-		return json.NewEncoder(t.env.stdout).Encode(map[string]any{"control": t.env.control, "time": t.seen.UTC().Format(time.RFC3339Nano), "streams": rows})
+		return json.NewEncoder(t.env.stdout).Encode(map[string]any{
+			"control": t.env.control,
+			"time":    t.seen.UTC().Format(time.RFC3339Nano), "streams": rows,
+		})
 	}
 	var text bytes.Buffer
 	for _, line := range t.lines(size, false) {

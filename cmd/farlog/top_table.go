@@ -116,7 +116,8 @@ func (t *top) lines(size screenSize, isColoured bool) []string {
 	room := size.rows - len(lines)
 	for i, row := range t.rows {
 		if i == room-1 && len(t.rows) > room {
-			lines = append(lines, cut(fmt.Sprintf("… and %d more: a higher screen, or farlog top --once", len(t.rows)-i), size.columns))
+			lines = append(lines, cut(fmt.Sprintf("… and %d more: a higher screen, or farlog top --once",
+				len(t.rows)-i), size.columns))
 			break
 		}
 		lines = append(lines, t.line(row, columns, size.columns, isColoured))
@@ -143,7 +144,8 @@ func (t *top) headline() string {
 			pending++
 		}
 	}
-	text := fmt.Sprintf("%s  %d streams, %d failing, %d pending  lag %s, oldest %s  %s records/s  %s", t.seen.UTC().Format("15:04:05Z"), len(t.rows), failing, pending,
+	text := fmt.Sprintf("%s  %d streams, %d failing, %d pending  lag %s, oldest %s  %s records/s  %s",
+		t.seen.UTC().Format("15:04:05Z"), len(t.rows), failing, pending,
 		humanBytes(bytes), humanSeconds(oldest), humanRate(rate), t.env.control)
 	if t.env.isInsecure {
 		text += "  insecure"

@@ -64,9 +64,12 @@ not be read. 2: the command line is wrong.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store to verify (default: all), or of the stream whose rings on other hosts MEMBERS names")
-	flags.StringVar(&options.against, "against", "", "`directory` of another store of the same streams to compare with, too")
-	flags.StringVar(&options.publicKey, "public-key", "", "`file` with the public key to trust instead of the store's own (PEM)")
+	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store to verify (default: all), or "+
+		"of the stream whose rings on other hosts MEMBERS names")
+	flags.StringVar(&options.against, "against", "",
+		"`directory` of another store of the same streams to compare with, too")
+	flags.StringVar(&options.publicKey, "public-key", "",
+		"`file` with the public key to trust instead of the store's own (PEM)")
 	return command
 }
 
@@ -110,7 +113,8 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 	if err != nil {
 		return err
 	}
-	if kind != kindStore && (options.stream != "" && kind != kindMembers || options.publicKey != "" || options.against != "") {
+	if kind != kindStore && (options.stream != "" && kind != kindMembers || options.publicKey != "" ||
+		options.against != "") {
 		return usageErrorf("verify %s: a %s: --stream, --public-key and --against are for a store", path, kind)
 	}
 	result := verifyResult{Kind: kind, Path: path}
@@ -148,12 +152,15 @@ func verifyProgress(env *environment) (progress func(store.VerifyProgress), clea
 		return nil, func() {}
 	}
 	progress = func(p store.VerifyProgress) {
-		fmt.Fprintf(env.stderr, "\r%s: segment %d, %d MiB, %d records\x1b[K", p.Stream, p.Segment, p.Bytes>>20, p.Records)
+		fmt.Fprintf(env.stderr, "\r%s: segment %d, %d MiB, %d records\x1b[K", p.Stream, p.Segment, p.Bytes>>20,
+			p.Records)
 	}
 	return progress, func() { fmt.Fprint(env.stderr, "\r\x1b[K") }
 }
 
-func verifyStore(ctx context.Context, result *verifyResult, options verifyOptions, progress func(store.VerifyProgress)) error {
+func verifyStore(ctx context.Context, result *verifyResult, options verifyOptions,
+	progress func(store.VerifyProgress),
+) error {
 	opened, err := store.Open(result.Path, store.Options{})
 	if err != nil {
 		return err
@@ -189,8 +196,10 @@ func verifyRing(ctx context.Context, result *verifyResult) error {
 	}
 	defer file.Close()
 	sb := image.Superblock
-	r := &ringReport{RingUUID: sb.RingUUID.String(), Stream: sb.StreamName, WriterEpoch: sb.WriterEpoch,
-		HeadLSN: image.Head.HeadLSN, HeadSeq: image.Head.HeadSeq, DurableHintLSN: image.DurableHintLSN}
+	r := &ringReport{
+		RingUUID: sb.RingUUID.String(), Stream: sb.StreamName, WriterEpoch: sb.WriterEpoch,
+		HeadLSN: image.Head.HeadLSN, HeadSeq: image.Head.HeadSeq, DurableHintLSN: image.DurableHintLSN,
+	}
 	result.Ring = r
 	walk := image.Walk()
 	for ctx.Err() == nil {
@@ -266,7 +275,8 @@ func (v verifyResult) writeTable(w io.Writer) error {
 	fmt.Fprintln(table, "STREAM\tSEGMENTS\tSEALED\tRECORDS\tCONTROL\tSUPERSEDED\tDUPLICATES\tBYTES\tFIRST\tLAST")
 	for _, s := range v.Streams {
 		tableRow(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Stream, s.Segments, s.SealedSegments, s.Records,
-			s.ControlRecords, s.Superseded, s.Duplicates, config.FormatSize(uint64(s.Bytes)), recordTimeText(s.FirstTime), recordTimeText(s.LastTime))
+			s.ControlRecords, s.Superseded, s.Duplicates, config.FormatSize(uint64(s.Bytes)),
+			recordTimeText(s.FirstTime), recordTimeText(s.LastTime))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -275,7 +285,8 @@ func (v verifyResult) writeTable(w io.Writer) error {
 	case v.Key != "":
 		fmt.Fprintf(w, "FAILED: %s\n", v.Key)
 	case v.NoKey:
-		fmt.Fprintln(w, "the store has no signing.pub, its public key to be kept elsewhere: that of store.json was taken")
+		fmt.Fprintln(w,
+			"the store has no signing.pub, its public key to be kept elsewhere: that of store.json was taken")
 	}
 	if len(v.Streams) == 0 {
 		_, err := fmt.Fprintln(w, "the store has no streams")
@@ -286,11 +297,13 @@ func (v verifyResult) writeTable(w io.Writer) error {
 			return err
 		}
 		if s.Tail != nil {
-			fmt.Fprintf(w, "%s: behind that, %d bytes that are no whole record, or lie behind one that is not: segment %s, offset %d: %s\n",
+			fmt.Fprintf(w, "%s: behind that, %d bytes that are no whole record, or lie behind one that is not: "+
+				"segment %s, offset %d: %s\n",
 				s.Stream, s.Tail.Bytes, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
 		}
 		if len(s.MovedTails) > 0 {
-			fmt.Fprintf(w, "%s: kept from crashes before, beside the segments: %s\n", s.Stream, strings.Join(s.MovedTails, ", "))
+			fmt.Fprintf(w, "%s: kept from crashes before, beside the segments: %s\n", s.Stream,
+				strings.Join(s.MovedTails, ", "))
 		}
 	}
 	for _, one := range v.Compare {
@@ -307,7 +320,8 @@ func (v verifyResult) writeTable(w io.Writer) error {
 
 func (r *ringReport) writeTable(w io.Writer) {
 	fmt.Fprintln(w, "RING\tSTREAM\tEPOCH\tHEAD\tTAIL\tRECORDS\tCONTROL\tFIRST\tLAST")
-	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.RingUUID, r.Stream, r.WriterEpoch, r.HeadLSN, r.TailLSN, r.Records,
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.RingUUID, r.Stream, r.WriterEpoch, r.HeadLSN, r.TailLSN,
+		r.Records,
 		r.ControlRecords, recordTimeText(r.FirstTime), recordTimeText(r.LastTime))
 	if r.Failure != "" {
 		fmt.Fprintf(w, "FAILED: %s\n", r.Failure)

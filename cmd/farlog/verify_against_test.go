@@ -57,11 +57,13 @@ func TestVerify_AgainstAnotherStore(t *testing.T) {
 	other[150] = "order 15x"
 	third := storeOf(t, 64<<10, other)
 	table, talk, code := runFarlog(t, "verify", first, "--against", third)
-	if code != exitFailure || !strings.Contains(talk, "stream desk7/orders: generation 1, epoch 1, lsn ") || !strings.Contains(talk, "(seq 151): byte 52 of the record is another") ||
+	if code != exitFailure || !strings.Contains(talk, "stream desk7/orders: generation 1, epoch 1, lsn ") ||
+		!strings.Contains(talk, "(seq 151): byte 52 of the record is another") ||
 		!strings.Contains(table, "DIFFERS") || strings.Count(talk, "\n") != 1 {
 		t.Fatalf("exit code %d, stderr %q, table\n%s", code, talk, table)
 	}
-	if _, talk, code = runFarlog(t, "verify", first, "--against", filepath.Dir(first)); code != exitFailure || !strings.Contains(talk, "--against") {
+	if _, talk, code = runFarlog(t, "verify", first, "--against", filepath.Dir(first)); code != exitFailure ||
+		!strings.Contains(talk, "--against") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 }

@@ -33,14 +33,19 @@ func newAudit(s *settings) (*auditWriter, error) {
 		return nil, nil
 	}
 	level, _ := farlog.ParseLevel(s.auditLevel) // the setting was checked
-	return &auditWriter{host: s.hostName, spec: &api.StreamSpec{Name: s.auditStream, RingSizeBytes: auditRingBytes, RecordLenMax: auditRecordLenMax, Level: api.Level(level)}}, nil
+	return &auditWriter{host: s.hostName, spec: &api.StreamSpec{
+		Name: s.auditStream, RingSizeBytes: auditRingBytes,
+		RecordLenMax: auditRecordLenMax, Level: api.Level(level),
+	}}, nil
 }
 
-// append makes records durable, in order. After an error it takes the stream again, with a new epoch: what was written and not acknowledged may come twice.
-// Without records it takes the stream again in any case: who asks for that has seen that nobody holds it.
+// append makes records durable, in order. After an error it takes the stream again, with a new epoch: what was written
+// and not acknowledged may come twice. Without records it takes the stream again in any case: who asks for that has
+// seen that nobody holds it.
 func (a *auditWriter) append(ctx context.Context, records [][]byte) (err error) {
 	if len(records) == 0 {
-		_ = a.close() // of what is lost there is nothing to be told: everything in it was acknowledged, or will come again
+		// of what is lost there is nothing to be told: everything in it was acknowledged, or will come again
+		_ = a.close()
 	}
 	if a.writer == nil {
 		if err := a.open(ctx); err != nil {
@@ -71,7 +76,10 @@ func (a *auditWriter) open(ctx context.Context) error {
 		return err
 	}
 	member := grant.Members[0]
-	options := farlog.WriterOptions{Level: farlog.Level(grant.Level), Policy: farlog.PolicyBlock, Epoch: grant.Epoch, Deadline: auditDeadline, Name: "farlogd control"}
+	options := farlog.WriterOptions{
+		Level: farlog.Level(grant.Level), Policy: farlog.PolicyBlock, Epoch: grant.Epoch,
+		Deadline: auditDeadline, Name: "farlogd control",
+	}
 	if len(member.RingUuid) == 16 {
 		options.RingUUID = (*[16]byte)(member.RingUuid)
 	}

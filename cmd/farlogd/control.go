@@ -20,13 +20,16 @@ var errBlind = errors.New("control: etcd cannot be read")
 
 func (d *daemon) openControl(ctx context.Context) error {
 	listener := d.controlListener
-	cluster, err := etcd.Open(ctx, etcd.Options{Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
-		Authority: d.settings.etcdAuthority, Cert: d.settings.etcdCert, Key: d.settings.etcdKey})
+	cluster, err := etcd.Open(ctx, etcd.Options{
+		Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
+		Authority: d.settings.etcdAuthority, Cert: d.settings.etcdCert, Key: d.settings.etcdKey,
+	})
 	if err != nil {
 		return err
 	}
 	var server *service.Server
-	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) }, func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
+	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) },
+		func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
 	audit, err := newAudit(d.settings)
 	if err != nil {
 		return errors.Join(err, cluster.Close())
@@ -37,8 +40,9 @@ func (d *daemon) openControl(ctx context.Context) error {
 		sink, auditStream = audit.append, d.settings.auditStream
 	}
 	server = service.New(service.Config{
-		Client: cluster.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
-		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
+		Client: cluster.Client(), Logger: d.logger.With("role", roleControl),
+		IsSole: len(d.settings.etcdEndpoints) == 0,
+		Lease:  d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
 		Keeper: d.keeper, Access: d.access, Audit: sink, AuditStream: auditStream, ReaderGrant: d.settings.readerGrant,
 	})
 	if audit != nil {
@@ -83,7 +87,8 @@ func (r *controlRole) run(ctx context.Context, listener net.Listener, ready func
 		return err
 	}
 	r.failure.Store(&err)
-	r.logger.Error("control plane ended, the other roles go on without it: cure the cause and start farlogd again", "error", oneLine(err))
+	r.logger.Error("control plane ended, the other roles go on without it: cure the cause and start farlogd again",
+		"error", oneLine(err))
 	<-ctx.Done()
 	return err
 }

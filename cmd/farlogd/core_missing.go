@@ -10,7 +10,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/service"
 )
 
-var errCoreMissing = errors.New("this farlogd was built without the C core: build it with CGO_ENABLED=1 and a C compiler to run target, drain or host, or to write an audit stream")
+var errCoreMissing = errors.New("this farlogd was built without the C core: build it with CGO_ENABLED=1 and a C " +
+	"compiler to run target, drain or host, or to write an audit stream")
 
 // auditWriter needs the core, as every writer does.
 type auditWriter struct{ server *service.Server }

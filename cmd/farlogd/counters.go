@@ -23,8 +23,9 @@ const (
 
 var countersName = regexp.MustCompile(`^[0-9a-f]{32}\.counters$`)
 
-// counterSweep removes the counters of writers that are gone for long: there is a file for each ring that was ever written on this host. A living writer has its file
-// locked; those of other users are theirs where this process may not remove them.
+// counterSweep removes the counters of writers that are gone for long: there is a file for each ring that was ever
+// written on this host. A living writer has its file locked; those of other users are theirs where this process may not
+// remove them.
 type counterSweep struct {
 	dir    string
 	logger *slog.Logger
@@ -92,7 +93,8 @@ func (s *counterSweep) sweep() {
 	}
 	s.ended = still
 	if removed > 0 {
-		s.logger.Info("removed counters of writers that are gone", "dir", s.dir, "files", removed, "gone_for", countersKept)
+		s.logger.Info("removed counters of writers that are gone", "dir", s.dir, "files", removed, "gone_for",
+			countersKept)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// Counters of a living writer stay however long it lives, those of one that is gone for a day, and what is not counters for ever.
+// Counters of a living writer stay however long it lives, those of one that is gone for a day, and what is not counters
+// for ever.
 func TestCounterSweep_RemovesWhatNobodyHolds(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	uri := "mem:" + filepath.Join(t.TempDir(), "ring")
@@ -32,12 +33,16 @@ func TestCounterSweep_RemovesWhatNobodyHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sweep := &counterSweep{dir: dir, logger: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, ended: map[string]endedCounters{}}
+	sweep := &counterSweep{
+		dir: dir, logger: slog.New(slog.DiscardHandler), now: func() time.Time { return now },
+		ended: map[string]endedCounters{},
+	}
 	expect := func(after time.Duration, isThere bool) {
 		t.Helper()
 		now = now.Add(after)
 		sweep.sweep()
-		if _, err := farlog.ReadCounters(dir, status.RingUUID); (err == nil) != isThere || !isThere && !errors.Is(err, farlog.ErrNotFound) {
+		if _, err := farlog.ReadCounters(dir, status.RingUUID); (err == nil) != isThere || !isThere &&
+			!errors.Is(err, farlog.ErrNotFound) {
 			t.Fatalf("counters are there: %v, expected %v", err, isThere)
 		}
 	}
@@ -48,7 +53,10 @@ func TestCounterSweep_RemovesWhatNobodyHolds(t *testing.T) {
 	}
 	expect(0, true)
 	expect(countersKept-time.Minute, true)
-	if writer, err = farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelVisible, CountersDir: dir}); err != nil {
+	if writer, err = farlog.OpenWriter(uri, farlog.WriterOptions{
+		Level:       farlog.LevelVisible,
+		CountersDir: dir,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	expect(time.Hour, true)

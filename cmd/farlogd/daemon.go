@@ -26,8 +26,8 @@ import (
 	"github.com/farlog/farlog/pkg/replace"
 )
 
-// part is one role, opened and ready to run. run works until ctx is done, calls ready once, and returns an error only when the
-// whole daemon has to end. healthy says what is wrong, nil for nothing.
+// part is one role, opened and ready to run. run works until ctx is done, calls ready once, and returns an error only
+// when the whole daemon has to end. healthy says what is wrong, nil for nothing.
 type part struct {
 	run     func(ctx context.Context, ready func()) error
 	healthy func() error
@@ -112,7 +112,14 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	for _, role := range []struct {
 		name string
 		open func(context.Context) error
-	}{{roleControl, d.openControl}, {roleTarget, d.openNVMeT}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}, {roleHost, d.openHost}, {roleReplica, d.openReplica}} {
+	}{
+		{roleControl, d.openControl},
+		{roleTarget, d.openNVMeT},
+		{roleTarget, d.openTarget},
+		{roleDrain, d.openDrain},
+		{roleHost, d.openHost},
+		{roleReplica, d.openReplica},
+	} {
 		if !d.settings.has(role.name) {
 			continue
 		}
@@ -232,7 +239,10 @@ type ready struct {
 // announce tells people on stderr and programs on stdout and in the ready file.
 func (d *daemon) announce() error {
 	s := d.settings
-	message := ready{Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress, Metrics: d.metricsAddress, DataDir: s.dataDir, TLSDir: d.choice.Dir}
+	message := ready{
+		Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress,
+		Metrics: d.metricsAddress, DataDir: s.dataDir, TLSDir: d.choice.Dir,
+	}
 	if s.has(roleDrain) || s.has(roleReplica) {
 		message.Store = s.storeDir
 	}
@@ -298,7 +308,8 @@ func writeSecret(path string, content []byte) error { return replace.File(path, 
 func listen(setting, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %q: port is in use: stop the process that has it, or give another address (port 0 = any free one)", setting, address)
+		return nil, fmt.Errorf("%s %q: port is in use: stop the process that has it, or give another address (port 0 "+
+			"= any free one)", setting, address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %q: cannot listen: %w", setting, address, err)
@@ -327,7 +338,10 @@ func (d *daemon) dial(kind identity.Kind) (*grpc.ClientConn, error) {
 }
 
 func (d *daemon) agent(dir string) *api.Agent {
-	return &api.Agent{Id: d.settings.agentID(dir), Host: d.settings.hostName, Pid: uint32(os.Getpid()), MetricsAddress: d.metricsAddress}
+	return &api.Agent{
+		Id: d.settings.agentID(dir), Host: d.settings.hostName, Pid: uint32(os.Getpid()),
+		MetricsAddress: d.metricsAddress,
+	}
 }
 
 // warnOfAddresses says so when grants for this host cannot be bound to it.

@@ -79,7 +79,10 @@ func (d *daemon) openDrain(context.Context) error {
 	if err := d.lockRole(roleDrain); err != nil {
 		return err
 	}
-	opened, err := store.Open(d.settings.storeDir, store.Options{Create: true, SegmentBytes: int64(d.settings.segmentBytes)})
+	opened, err := store.Open(d.settings.storeDir, store.Options{
+		Create:       true,
+		SegmentBytes: int64(d.settings.segmentBytes),
+	})
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
@@ -91,9 +94,11 @@ func (d *daemon) openDrain(context.Context) error {
 	d.warnOfAddresses()
 	agent.StoreUuid, agent.StoreDir, agent.Transport = uuid[:], opened.Dir(), d.settings.drainTransport
 	role := &drainRole{
-		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened, tails: drain.NewTails(),
-		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), sayAgain: drainSayAgain, workers: make(map[string]*drainWorker),
-		ending: make(map[string]<-chan struct{}), link: d.newLink(roleDrain),
+		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened,
+		tails:  drain.NewTails(),
+		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), sayAgain: drainSayAgain,
+		workers: make(map[string]*drainWorker),
+		ending:  make(map[string]<-chan struct{}), link: d.newLink(roleDrain),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
 	role.scrub = &scrub{store: opened, interval: d.settings.verifyInterval, logger: role.logger}
@@ -144,14 +149,15 @@ func (r *drainRole) follow(ctx context.Context) {
 	})
 }
 
-// apply starts and stops workers until they are those of the list. A new worker of a stream begins when the one before it has ended: that has
-// synced the store and moved the head, or will not. Other streams do not wait for it.
+// apply starts and stops workers until they are those of the list. A new worker of a stream begins when the one before
+// it has ended: that has synced the store and moved the head, or will not. Other streams do not wait for it.
 func (r *drainRole) apply(ctx context.Context, assignments []*api.Assignment) {
 	wanted := make(map[string]*api.Assignment, len(assignments))
 	for _, assignment := range assignments {
 		// Assignments remembered from before a change of --store-dir are not this store's to drain.
 		if uuid := assignment.StoreUuid; len(uuid) > 0 && !bytes.Equal(uuid, r.agent.StoreUuid) {
-			r.logger.Warn("stream belongs to another store, leaving it", "stream", assignment.Stream, "store", assignment.StoreDir)
+			r.logger.Warn("stream belongs to another store, leaving it", "stream", assignment.Stream, "store",
+				assignment.StoreDir)
 			continue
 		}
 		wanted[ringKey(assignment)] = assignment
@@ -214,10 +220,12 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		if err != nil {
 			text = oneLine(err)
 		}
-		worker.fail(text, errors.Is(err, farlog.ErrCorrupt) || errors.Is(err, drain.ErrStoreBehind) || errors.Is(err, store.ErrOutOfOrder))
+		worker.fail(text, errors.Is(err, farlog.ErrCorrupt) || errors.Is(err, drain.ErrStoreBehind) ||
+			errors.Is(err, store.ErrOutOfOrder))
 		r.metrics.OnRestart(worker.assignment.Stream)
 		if last.isDue(text, time.Now()) {
-			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text, "failing_for", last.age())
+			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text,
+				"failing_for", last.age())
 		}
 		_ = retry.Sleep(ctx, pause) // the loop sees that it is over
 	}
@@ -272,9 +280,12 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 }
 
 func (r *drainRole) report(ctx context.Context) {
-	reporter := &api.Reporter[*api.DrainState]{IsSame: api.IsSameDrain, Send: func(ctx context.Context, state *api.DrainState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
-		return r.client.ReportDrain(ctx, &api.ReportDrainRequest{State: state, Unchanged: unchanged})
-	}}
+	reporter := &api.Reporter[*api.DrainState]{
+		IsSame: api.IsSameDrain,
+		Send: func(ctx context.Context, state *api.DrainState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
+			return r.client.ReportDrain(ctx, &api.ReportDrainRequest{State: state, Unchanged: unchanged})
+		},
+	}
 	tick := time.NewTicker(drainReportInterval)
 	defer tick.Stop()
 	for {
@@ -312,9 +323,12 @@ func (r *drainRole) samples() []metrics.DrainSample {
 	for _, worker := range r.list() {
 		progress, failure := worker.look()
 		samples = append(samples, metrics.DrainSample{
-			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN, Records: progress.Records,
-			Bytes: progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates, LagBytes: progress.LagBytes,
-			LagAge: progress.LagAge, UnconfirmedBytes: progress.UnconfirmedBytes, IsFailing: failure != "", IsSuspect: progress.Suspect != "", IsGap: worker.standsBeforeGap(),
+			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN,
+			Records: progress.Records,
+			Bytes:   progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates,
+			LagBytes: progress.LagBytes,
+			LagAge:   progress.LagAge, UnconfirmedBytes: progress.UnconfirmedBytes, IsFailing: failure != "",
+			IsSuspect: progress.Suspect != "", IsGap: worker.standsBeforeGap(),
 		})
 	}
 	return samples

@@ -39,8 +39,10 @@ func (l *lockedLog) String() string {
 	return l.buffer.String()
 }
 
-// What this proves, and how. Somebody else writes the stream in the drain's store, as a replica does that was given the same directory. The drain tries again for ever: its health, its state for the control plane
-// and its metric say so for as long, with who holds it, and its log not only once. When the other one has gone, it drains, and says that it is well.
+// What this proves, and how. Somebody else writes the stream in the drain's store, as a replica does that was given the
+// same directory. The drain tries again for ever: its health, its state for the control plane and its metric say so for
+// as long, with who holds it, and its log not only once. When the other one has gone, it drains, and says that it is
+// well.
 func TestDrain_StoreIsHeldByAnother(t *testing.T) {
 	dir := t.TempDir()
 	uri := "mem:" + filepath.Join(dir, "a.ring")
@@ -59,15 +61,20 @@ func TestDrain_StoreIsHeldByAnother(t *testing.T) {
 		}
 		return opened
 	}
-	holder, err := open().OpenStream(store.Source{StreamName: "a", StreamID: ring.StreamID, RingUUID: ring.RingUUID, Salt: ring.Salt, Align: ring.Align, RecordLenMax: ring.RecordLenMax})
+	holder, err := open().OpenStream(store.Source{
+		StreamName: "a", StreamID: ring.StreamID, RingUUID: ring.RingUUID,
+		Salt: ring.Salt, Align: ring.Align, RecordLenMax: ring.RecordLenMax,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log lockedLog
 	role := &drainRole{
 		link:     newControlLink(roleDrain),
-		settings: &settings{batchBytes: 1 << 20, pollInterval: time.Millisecond}, agent: new(api.Agent), store: open(), tails: drain.NewTails(), sayAgain: time.Millisecond,
-		logger: slog.New(slog.NewTextHandler(&log, nil)), workers: map[string]*drainWorker{}, ending: map[string]<-chan struct{}{},
+		settings: &settings{batchBytes: 1 << 20, pollInterval: time.Millisecond}, agent: new(api.Agent), store: open(),
+		tails: drain.NewTails(), sayAgain: time.Millisecond,
+		logger: slog.New(slog.NewTextHandler(&log, nil)), workers: map[string]*drainWorker{},
+		ending: map[string]<-chan struct{}{},
 	}
 	role.link.note(nil) // it has reported
 	role.metrics = metrics.NewDrain(prometheus.NewRegistry(), role.samples)
@@ -79,13 +86,15 @@ func TestDrain_StoreIsHeldByAnother(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(stepTimeout); !is(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("waited until %s; health %v, state %v, log:\n%s", what, role.healthy(), role.state(), log.String())
+				t.Fatalf("waited until %s; health %v, state %v, log:\n%s", what, role.healthy(), role.state(),
+					log.String())
 			}
 		}
 	}
 	const why = "stream is held by another appender: "
 	until("the log says so three times", func() bool { return strings.Count(log.String(), why) >= 3 })
-	if err := role.healthy(); err == nil || !strings.Contains(err.Error(), "drain of stream a: ") || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "pid=") {
+	if err := role.healthy(); err == nil || !strings.Contains(err.Error(), "drain of stream a: ") ||
+		!strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "pid=") {
 		t.Errorf("health: %v", err)
 	}
 	if state := role.state().Progress[0]; !strings.Contains(state.LastError, why) {
@@ -107,7 +116,14 @@ func TestFailureSaid(t *testing.T) {
 		after time.Duration
 		text  string
 		want  bool
-	}{{0, "held", true}, {time.Second, "held", false}, {time.Second, "gone", true}, {drainSayAgain - 1, "gone", false}, {1, "gone", true}, {drainRetryMost, "gone", false}} {
+	}{
+		{0, "held", true},
+		{time.Second, "held", false},
+		{time.Second, "gone", true},
+		{drainSayAgain - 1, "gone", false},
+		{1, "gone", true},
+		{drainRetryMost, "gone", false},
+	} {
 		if now = now.Add(step.after); said.isDue(step.text, now) != step.want {
 			t.Errorf("%s: %q: expected %t", now.Sub(time.Unix(1000, 0)), step.text, step.want)
 		}

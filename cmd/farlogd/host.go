@@ -31,7 +31,8 @@ const (
 	socketPathMax   = 107 // sun_path of unix(7), less its end
 )
 
-// hostRole gets grants for the programs of this host. Which rings they were is kept in a file, so that their counters are exported also after a restart.
+// hostRole gets grants for the programs of this host. Which rings they were is kept in a file, so that their counters
+// are exported also after a restart.
 type hostRole struct {
 	settings *settings
 	client   api.ControlServiceClient
@@ -66,11 +67,13 @@ func (d *daemon) openHost(context.Context) error {
 		return &usageError{fmt.Sprintf("--host-device %s", err)}
 	}
 	role := &hostRole{
-		settings: d.settings, logger: d.logger.With("role", roleHost), path: d.dir(hostWritersName), writers: make(map[string]hostWriter),
-		stalls: make(map[string]*farlog.Stall),
+		settings: d.settings, logger: d.logger.With("role", roleHost), path: d.dir(hostWritersName),
+		writers: make(map[string]hostWriter),
+		stalls:  make(map[string]*farlog.Stall),
 	}
 	if d.settings.isDev && len(d.settings.hostSocket) > socketPathMax {
-		role.logger.Warn("no host agent: the path of its socket is too long, give --host-socket a shorter one", "path", d.settings.hostSocket)
+		role.logger.Warn("no host agent: the path of its socket is too long, give --host-socket a shorter one", "path",
+			d.settings.hostSocket)
 		return nil
 	}
 	conn, err := d.dial(identity.KindHost)
@@ -79,10 +82,16 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
-	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger, link: d.newLink(roleHost), stalled: role.stalled}
+	role.meter = &wayMeter{
+		client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger,
+		link: d.newLink(roleHost), stalled: role.stalled,
+	}
 	role.recall()
-	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Route: role.route,
-		Questions: hostagent.Questions{Extend: role.extend, Check: role.check, Watch: role.watch}, Logger: role.logger})
+	role.server, err = hostagent.Listen(hostagent.Config{
+		Socket: d.settings.hostSocket, Rules: rules, Readers: readers,
+		Devices: devices, Acquire: role.acquire, Route: role.route,
+		Questions: hostagent.Questions{Extend: role.extend, Check: role.check, Watch: role.watch}, Logger: role.logger,
+	})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -120,18 +129,32 @@ func findNamespace(name string) (string, error) {
 
 // acquire asks the control plane, in the name of this host. Which user asks has been looked at.
 func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (hostagent.Grant, error) {
-	holder := &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name, Addresses: identity.Addresses(r.settings.hostAddresses)}
+	holder := &api.Holder{
+		Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name,
+		Addresses: identity.Addresses(r.settings.hostAddresses),
+	}
 	if request.IsReader {
 		asked := &api.AcquireReaderRequest{Stream: request.Stream, Transport: request.Transport, Holder: holder}
-		response, err := api.Retry(ctx, func() (*api.AcquireReaderResponse, error) { return r.client.AcquireReader(ctx, asked) })
+		response, err := api.Retry(ctx, func() (*api.AcquireReaderResponse,
+			error,
+		) {
+			return r.client.AcquireReader(ctx, asked)
+		})
 		if err != nil {
 			return hostagent.Grant{}, refusalOf(err)
 		}
 		return grantOf(response.Grant)
 	}
-	asked := &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder,
-		RequestId: api.NewRequestID(), SparesWriter: !request.IsTakeover}
-	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse, error) { return r.client.AcquireWriter(ctx, asked) })
+	asked := &api.AcquireWriterRequest{
+		Stream: request.Stream, EpochSeen: request.EpochSeen,
+		Transport: request.Transport, Holder: holder,
+		RequestId: api.NewRequestID(), SparesWriter: !request.IsTakeover,
+	}
+	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse,
+		error,
+	) {
+		return r.client.AcquireWriter(ctx, asked)
+	})
 	if err != nil {
 		return hostagent.Grant{}, refusalOf(err)
 	}
@@ -142,7 +165,8 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 	}
 	member := granted.Members[0] // whose counters the writer keeps
 	r.remember(request.Stream, hostWriter{
-		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target, Level: farlog.Level(granted.Level).String(),
+		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target,
+		Level: farlog.Level(granted.Level).String(),
 	})
 	return grant, nil
 }
@@ -153,13 +177,18 @@ func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", granted.GetStream())
 	}
 	var uris []string
-	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: termsOf(&api.WriterTerms{Level: granted.Level, Policy: granted.Policy, Deadline: granted.Deadline})}
+	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: termsOf(&api.WriterTerms{
+		Level:  granted.Level,
+		Policy: granted.Policy, Deadline: granted.Deadline,
+	})}
 	for _, member := range granted.Members {
 		if n := len(member.Token); len(member.RingUuid) != 16 || n != 0 && n != farlog.TokenLen {
-			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of %d, expected 16 and %d", granted.Stream,
+			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of "+
+				"%d, expected 16 and %d", granted.Stream,
 				len(member.RingUuid), n, farlog.TokenLen)
 		}
-		uris, grant.RingUUIDs, grant.Tokens = append(uris, member.Uri), append(grant.RingUUIDs, [16]byte(member.RingUuid)), append(grant.Tokens, member.Token)
+		uris, grant.RingUUIDs, grant.Tokens = append(uris, member.Uri),
+			append(grant.RingUUIDs, [16]byte(member.RingUuid)), append(grant.Tokens, member.Token)
 	}
 	grant.URI = farlog.MembersURI(int(granted.K), uris...)
 	return grant, nil
@@ -212,7 +241,10 @@ func (r *hostRole) recall() {
 
 func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	counts := r.server.Counts()
-	sample := metrics.HostSample{Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed, Ways: r.meter.samples()}
+	sample := metrics.HostSample{
+		Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed,
+		Ways: r.meter.samples(),
+	}
 	if !hasWriters {
 		return sample
 	}
@@ -221,7 +253,8 @@ func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	for _, one := range r.look(time.Now()) {
 		members, _ := farlog.ReadMemberCounters(r.settings.countersDir, one.uuid) // of the same file
 		sample.Writers = append(sample.Writers, metrics.HostWriterSample{
-			Stream: one.stream, Target: one.writer.Target, Level: one.writer.Level, Writer: writerSample(one.counters, members, one.stalledFor),
+			Stream: one.stream, Target: one.writer.Target, Level: one.writer.Level,
+			Writer: writerSample(one.counters, members, one.stalledFor),
 		})
 	}
 	return sample

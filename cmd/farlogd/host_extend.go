@@ -18,12 +18,18 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// extend asks the control plane how the stream of a writer of this host is declared by now, and which of its rings were replaced.
-func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms, error) {
+// extend asks the control plane how the stream of a writer of this host is declared by now, and which of its rings were
+// replaced.
+func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms,
+	error,
+) {
 	response, err := r.client.ExtendWriter(ctx, &api.ExtendWriterRequest{
 		Running: runningTerms(request.Running), IsClosed: request.IsClosed,
 		Stream: request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
-		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Addresses: identity.Addresses(r.settings.hostAddresses)},
+		Holder: &api.Holder{
+			Host: r.settings.hostName, Pid: uint32(request.PID),
+			Addresses: identity.Addresses(r.settings.hostAddresses),
+		},
 	})
 	if err != nil {
 		return nil, hostagent.Terms{}, refusalOf(err)
@@ -31,9 +37,13 @@ func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) 
 	var extensions []hostagent.Extension
 	for _, one := range response.Members {
 		if n := len(one.Ring.GetToken()); len(one.Ring.GetRingUuid()) != 16 || n != 0 && n != farlog.TokenLen {
-			return nil, hostagent.Terms{}, fmt.Errorf("ring of stream %q with a uuid of %d bytes and a token of %d, expected 16 and %d", request.Stream, len(one.Ring.GetRingUuid()), n, farlog.TokenLen)
+			return nil, hostagent.Terms{}, fmt.Errorf("ring of stream %q with a uuid of %d bytes and a token of %d, "+
+				"expected 16 and %d", request.Stream, len(one.Ring.GetRingUuid()), n, farlog.TokenLen)
 		}
-		extensions = append(extensions, hostagent.Extension{Member: one.Member, URI: one.Ring.Uri, RingUUID: [16]byte(one.Ring.RingUuid), Token: one.Ring.Token})
+		extensions = append(extensions, hostagent.Extension{
+			Member: one.Member, URI: one.Ring.Uri,
+			RingUUID: [16]byte(one.Ring.RingUuid), Token: one.Ring.Token,
+		})
 	}
 	return extensions, termsOf(response.Declared), nil
 }
@@ -42,8 +52,11 @@ func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) 
 func (r *hostRole) check(ctx context.Context, writers []hostagent.Known) (changed []int, err error) {
 	request := &api.CheckWritersRequest{Host: r.settings.hostName}
 	for _, one := range writers {
-		request.Writers = append(request.Writers, &api.RunningWriter{Stream: one.Stream, Epoch: one.Epoch, Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: runningTerms(one.Running),
-			Declared: runningTerms(&one.Declared)})
+		request.Writers = append(request.Writers, &api.RunningWriter{
+			Stream: one.Stream, Epoch: one.Epoch,
+			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: runningTerms(one.Running),
+			Declared: runningTerms(&one.Declared),
+		})
 	}
 	response, err := r.client.CheckWriters(ctx, request)
 	for _, place := range response.GetChanged() {
@@ -52,8 +65,9 @@ func (r *hostRole) check(ctx context.Context, writers []hostagent.Known) (change
 	return changed, err
 }
 
-// watch has the control plane tell of all writers of this host, and of each when it is to be told something else; of those that have their grants from elsewhere, where their counters are. An older one
-// cannot: it is asked for the former.
+// watch has the control plane tell of all writers of this host, and of each when it is to be told something else; of
+// those that have their grants from elsewhere, where their counters are. An older one cannot: it is asked for the
+// former.
 func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []string, bool), onDown func()) {
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchWritersResponse], error) {
 		return r.client.WatchWriters(ctx, &api.WatchWritersRequest{Host: r.settings.hostName})
@@ -61,19 +75,30 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 	api.Follow(ctx, open, func(message *api.WatchWritersResponse) {
 		var told []hostagent.Told
 		for _, one := range message.Writers {
-			told = append(told, hostagent.Told{Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid), Declared: termsOf(one.Declared), Running: termsOf(one.Running), RingUUIDs: one.RingUuids})
+			told = append(told, hostagent.Told{
+				Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid),
+				Declared: termsOf(one.Declared), Running: termsOf(one.Running), RingUUIDs: one.RingUuids,
+			})
 		}
 		onTold(told, message.Gone, message.IsAll)
 		for _, one := range message.Others {
-			r.remember(one.Stream, hostWriter{RingUUID: hex.EncodeToString(one.RingUuid), Target: one.Target, Level: farlog.Level(one.Level).String()})
+			r.remember(one.Stream, hostWriter{
+				RingUUID: hex.EncodeToString(one.RingUuid), Target: one.Target,
+				Level: farlog.Level(one.Level).String(),
+			})
 		}
 	}, func(err error) {
 		onDown()
 		if status.Code(err) == codes.Unimplemented {
-			r.logger.Info("the control plane is an older one and does not tell of changes by itself: it is asked for all writers of this host every 2s")
+			r.logger.Info("the control plane is an older one and does not tell of changes by itself: it is asked for " +
+				"all writers of this host every 2s")
 			return
 		}
-		r.logger.Info("not told of changes for this host's writers, asking for them until the control plane tells again", "error", err)
+		r.logger.Info(
+			"not told of changes for this host's writers, asking for them until the control plane tells again",
+			"error",
+			err,
+		)
 	})
 }
 
@@ -83,7 +108,10 @@ func termsOf(declared *api.WriterTerms) hostagent.Terms {
 	if declared.GetPolicy() == api.Policy_POLICY_REJECT {
 		policy = farlog.PolicyReject
 	}
-	return hostagent.Terms{Level: uint32(declared.GetLevel()), Policy: uint32(policy), Deadline: declared.GetDeadline().AsDuration()}
+	return hostagent.Terms{
+		Level: uint32(declared.GetLevel()), Policy: uint32(policy),
+		Deadline: declared.GetDeadline().AsDuration(),
+	}
 }
 
 func runningTerms(running *hostagent.Terms) *api.WriterTerms {

@@ -39,13 +39,16 @@ func agentRing(t *testing.T, dir string) func(context.Context, hostagent.Request
 }
 
 // startAgent listens until stop, as farlogd host does between two starts.
-func startAgent(t *testing.T, socket string, acquire func(context.Context, hostagent.Request) (hostagent.Grant, error)) (stop func()) {
+func startAgent(t *testing.T, socket string, acquire func(context.Context, hostagent.Request) (hostagent.Grant,
+	error),
+) (stop func()) {
 	t.Helper()
 	extend := func(context.Context, hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms, error) {
 		return nil, hostagent.Terms{Level: uint32(farlog.LevelVisible)}, nil
 	}
 	server, err := hostagent.Listen(hostagent.Config{
-		Socket: socket, Acquire: acquire, Questions: hostagent.Questions{Extend: extend}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Socket: socket, Acquire: acquire, Questions: hostagent.Questions{Extend: extend},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +64,8 @@ func startAgent(t *testing.T, socket string, acquire func(context.Context, hosta
 	}
 }
 
-// An agent that is started anew while a program opens a stream is waited for: one that is not there yet, one that left its
-// socket behind, and one that has heard the question and goes without an answer.
+// An agent that is started anew while a program opens a stream is waited for: one that is not there yet, one that left
+// its socket behind, and one that has heard the question and goes without an answer.
 func TestAgent_StartedAnewDuringAnOpening(t *testing.T) {
 	dir, err := os.MkdirTemp("", "agent-") // whose path is short enough for a socket
 	if err != nil {

@@ -24,8 +24,11 @@ func (r *hostRole) route(ctx context.Context, name string) (legs []hostagent.Rou
 		}
 		for _, leg := range rule.Legs {
 			legs = append(legs, hostagent.RouteLeg{
-				Stream: leg.Stream, IsOptional: leg.IsOptional, Policy: strings.ToLower(strings.TrimPrefix(leg.Policy.String(), "LEG_POLICY_")), Level: uint32(leg.Level),
-				Deadline: leg.Deadline.AsDuration(), BufferBytes: leg.BufferSizeBytes, CriticalityMin: rule.CriticalityMin, Classes: classes,
+				Stream: leg.Stream, IsOptional: leg.IsOptional,
+				Policy:   strings.ToLower(strings.TrimPrefix(leg.Policy.String(), "LEG_POLICY_")),
+				Level:    uint32(leg.Level),
+				Deadline: leg.Deadline.AsDuration(), BufferBytes: leg.BufferSizeBytes,
+				CriticalityMin: rule.CriticalityMin, Classes: classes,
 			})
 		}
 	}

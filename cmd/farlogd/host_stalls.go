@@ -74,7 +74,8 @@ func (r *hostRole) stalled() (stalled []*api.StalledWriter) {
 
 // isCounting tells whether the writer of these counters lives: it has the file locked for life.
 func isCounting(dir, ringUUID string) bool {
-	file, err := os.OpenFile(filepath.Join(cmp.Or(dir, countersDirDefault), ringUUID+".counters"), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err := os.OpenFile(filepath.Join(cmp.Or(dir, countersDirDefault), ringUUID+".counters"),
+		os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// A host tells of a writer whose records wait while it lives, and of none that is dead: its counters stay as it left them.
+// A host tells of a writer whose records wait while it lives, and of none that is dead: its counters stay as it left
+// them.
 func TestHostRole_StalledWriters(t *testing.T) {
 	const uuid, words, header = "000102030405060708090a0b0c0d0e0f", 19 + 3 + 1408, 64
 	dir := t.TempDir()
@@ -43,10 +44,12 @@ func TestHostRole_StalledWriters(t *testing.T) {
 	if all := role.look(began); len(all) != 1 || all[0].stalledFor != 0 {
 		t.Errorf("the first look: %+v", all)
 	}
-	if all := role.look(began.Add(2 * time.Second)); len(all) != 1 || all[0].stalledFor != 2*time.Second || all[0].stream != "a" {
+	if all := role.look(began.Add(2 * time.Second)); len(all) != 1 || all[0].stalledFor != 2*time.Second ||
+		all[0].stream != "a" {
 		t.Errorf("2 s later: %+v", all)
 	}
-	if told := role.stalled(); len(told) != 1 || told[0].Stream != "a" || told[0].Epoch != 3 || told[0].StalledFor.AsDuration() < stalledLeast {
+	if told := role.stalled(); len(told) != 1 || told[0].Stream != "a" || told[0].Epoch != 3 ||
+		told[0].StalledFor.AsDuration() < stalledLeast {
 		t.Errorf("told %v", told)
 	}
 	writer.Close()

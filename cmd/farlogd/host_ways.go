@@ -22,7 +22,8 @@ const (
 	wayReportTimeout   = 3 * time.Second
 )
 
-// wayMeter measures the ways to the targets that the control plane names, and tells it how long they are. Without a control plane it goes on measuring.
+// wayMeter measures the ways to the targets that the control plane names, and tells it how long they are. Without a
+// control plane it goes on measuring.
 type wayMeter struct {
 	client      api.HostServiceClient
 	host        string
@@ -78,7 +79,8 @@ func (m *wayMeter) state() *api.HostState {
 	for _, one := range m.ways.List() {
 		way := &api.Way{Target: one.Target, Door: one.URI, Count: uint32(one.Count), Error: one.Failure}
 		if one.Count > 0 {
-			way.Least, way.Median, way.Measured = durationpb.New(one.Least), durationpb.New(one.Median), timestamppb.New(one.Measured)
+			way.Least, way.Median, way.Measured = durationpb.New(one.Least), durationpb.New(one.Median),
+				timestamppb.New(one.Measured)
 		}
 		state.Ways = append(state.Ways, way)
 	}
@@ -88,7 +90,10 @@ func (m *wayMeter) state() *api.HostState {
 // samples are the ways for metrics.
 func (m *wayMeter) samples() (samples []metrics.HostWaySample) {
 	for _, one := range m.ways.List() {
-		samples = append(samples, metrics.HostWaySample{Target: one.Target, Door: one.URI, Least: one.Least, Median: one.Median, IsKnown: one.Count > 0, Failures: one.Failures})
+		samples = append(samples, metrics.HostWaySample{
+			Target: one.Target, Door: one.URI, Least: one.Least,
+			Median: one.Median, IsKnown: one.Count > 0, Failures: one.Failures,
+		})
 	}
 	return samples
 }

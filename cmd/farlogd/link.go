@@ -48,7 +48,8 @@ func (l *controlLink) healthy() error {
 	case l.isReached:
 		return nil
 	case l.failure != nil:
-		return fmt.Errorf("%s: the control plane has not been reached yet: %s", l.role, status.Convert(l.failure).Message())
+		return fmt.Errorf("%s: the control plane has not been reached yet: %s", l.role,
+			status.Convert(l.failure).Message())
 	}
 	return errors.New(l.role + ": the control plane has not been reached yet")
 }
@@ -60,7 +61,8 @@ func isIdentityRefused(err error) bool {
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return true
 	case codes.Unavailable:
-		return strings.Contains(answer.Message(), "tls: ") || strings.Contains(answer.Message(), "authentication handshake failed")
+		return strings.Contains(answer.Message(), "tls: ") ||
+			strings.Contains(answer.Message(), "authentication handshake failed")
 	}
 	return false
 }

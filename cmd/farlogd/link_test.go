@@ -27,7 +27,8 @@ func TestControlLink_Health(t *testing.T) {
 		{"taken, and away since", []error{nil, status.Error(codes.Unavailable, away)}, ""},
 		{"refused", []error{status.Error(codes.PermissionDenied, refused)}, "refuses its identity: " + refused},
 		{"taken, and refused since", []error{nil, status.Error(codes.Unauthenticated, refused)}, refused},
-		{"refused by TLS since", []error{nil, status.Error(codes.Unavailable, "connection error: remote error: tls: bad certificate")}, "tls: bad"},
+		{"refused by TLS since", []error{nil, status.Error(codes.Unavailable,
+			"connection error: remote error: tls: bad certificate")}, "tls: bad"},
 		{"refused, and taken since", []error{status.Error(codes.PermissionDenied, refused), nil}, ""},
 		{"taken, and a report that was not stored", []error{nil, status.Error(codes.Internal, "no space")}, ""},
 	} {

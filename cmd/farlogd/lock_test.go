@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A second drain, or replica, on one data directory is refused before it makes anything there, with who holds it. Another role is not, nor
-// one that comes when the first has gone.
+// A second drain, or replica, on one data directory is refused before it makes anything there, with who holds it.
+// Another role is not, nor one that comes when the first has gone.
 func TestDaemon_SecondOfARoleIsRefused(t *testing.T) {
 	for role, open := range map[string]func(*daemon) error{
 		roleDrain:   func(d *daemon) error { return d.openDrain(t.Context()) },
@@ -20,8 +20,10 @@ func TestDaemon_SecondOfARoleIsRefused(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		here := func() *daemon {
-			return newDaemon(&settings{dataDir: dir, storeDir: filepath.Join(dir, "store"), hostName: "t1",
-				readyFile: filepath.Join(dir, "ready")}, io.Discard, io.Discard)
+			return newDaemon(&settings{
+				dataDir: dir, storeDir: filepath.Join(dir, "store"), hostName: "t1",
+				readyFile: filepath.Join(dir, "ready"),
+			}, io.Discard, io.Discard)
 		}
 		first, second := here(), here()
 		if err := first.lockRole(role); err != nil {
@@ -31,7 +33,8 @@ func TestDaemon_SecondOfARoleIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := open(second)
-		if want := fmt.Sprintf("held by another %s (pid=%d host=t1)", role, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("held by another %s (pid=%d host=t1)", role, os.Getpid()); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "store")); err == nil {

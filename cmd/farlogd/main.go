@@ -27,7 +27,8 @@ type usageError struct{ text string }
 func (e *usageError) Error() string { return e.text }
 
 func main() {
-	_ = os.Setenv("IPATH_NO_BACKTRACE", "1") // libinfinipath, which libfabric loads, would take SIGTERM meanwhile, and end the process with 1 and no word
+	// libinfinipath, which libfabric loads, would take SIGTERM meanwhile, and end the process with 1 and no word
+	_ = os.Setenv("IPATH_NO_BACKTRACE", "1")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for a clean stop; after it the default is back, and a second one ends the process.
 	context.AfterFunc(ctx, stop)

@@ -77,7 +77,8 @@ func (m *merging) keep(progress merge.Progress) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if progress.Late > m.progress.Late {
-		m.logger.Warn("records came into the merged order late", "records", progress.Late-m.progress.Late, "order_time", progress.OrderTime)
+		m.logger.Warn("records came into the merged order late", "records", progress.Late-m.progress.Late, "order_time",
+			progress.OrderTime)
 	}
 	m.progress, m.failure = progress, ""
 }
@@ -99,7 +100,10 @@ func (m *merging) healthy() error {
 func (m *merging) sample() (metrics.MergeSample, bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	sample := metrics.MergeSample{OrderTime: m.progress.OrderTime, Absent: m.progress.Absent, Streams: m.progress.Streams, IsWaiting: m.progress.WaitsFor != "", IsFailing: m.failure != ""}
+	sample := metrics.MergeSample{
+		OrderTime: m.progress.OrderTime, Absent: m.progress.Absent,
+		Streams: m.progress.Streams, IsWaiting: m.progress.WaitsFor != "", IsFailing: m.failure != "",
+	}
 	sample.Records, sample.Late, sample.Early = m.total()
 	return sample, m.late != 0
 }

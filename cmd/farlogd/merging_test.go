@@ -60,8 +60,9 @@ const (
 	manyRounds = 8
 )
 
-// One thread appends to the rings of 256 streams, to each in its turn and some not at all for a while. Their drain puts them into one order: that in which the thread appended. The
-// last ones come in when idle writers' heartbeats have passed them; nothing else would, for a minute.
+// One thread appends to the rings of 256 streams, to each in its turn and some not at all for a while. Their drain puts
+// them into one order: that in which the thread appended. The last ones come in when idle writers' heartbeats have
+// passed them; nothing else would, for a minute.
 func TestMerging_RingsByTheHundred(t *testing.T) {
 	address := startDev(t, "--merge-late", "1m", "--store-segment", "1MiB")
 	writers := openMany(t, address)
@@ -91,7 +92,8 @@ func TestMerging_RingsByTheHundred(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d records are in the order, expected the %d that were appended, as they were: %v", len(got), len(want), err)
+			t.Fatalf("%d records are in the order, expected the %d that were appended, as they were: %v", len(got),
+				len(want), err)
 		}
 	}
 }
@@ -107,7 +109,11 @@ func openMany(t *testing.T, address ready) []*farlog.Writer {
 		all.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			writers[i], errs[i] = openDevStream(t.Context(), client, &api.StreamSpec{Name: fmt.Sprintf("desk%d/orders", i), RingSizeBytes: 64 << 10, RecordLenMax: 4096, Level: api.Level_LEVEL_VISIBLE})
+			writers[i], errs[i] = openDevStream(t.Context(), client,
+				&api.StreamSpec{
+					Name: fmt.Sprintf("desk%d/orders", i), RingSizeBytes: 64 << 10, RecordLenMax: 4096,
+					Level: api.Level_LEVEL_VISIBLE,
+				})
 		})
 	}
 	all.Wait()

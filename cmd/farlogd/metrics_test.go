@@ -24,8 +24,8 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// TestDev_MetricsOfALivingStream runs the whole daemon in this process, appends to a stream with the grant that it gives,
-// and reads /metrics with Prometheus's own parser and linter.
+// TestDev_MetricsOfALivingStream runs the whole daemon in this process, appends to a stream with the grant that it
+// gives, and reads /metrics with Prometheus's own parser and linter.
 func TestDev_MetricsOfALivingStream(t *testing.T) {
 	address := startDev(t)
 	writer := openDevWriter(t, address)
@@ -35,8 +35,10 @@ func TestDev_MetricsOfALivingStream(t *testing.T) {
 		}
 	}
 	wanted := map[string]float64{
-		"farlog_writer_records_total": 20, "farlog_drain_records_total": 21, "farlog_ring_lag_bytes": 0, "farlog_ring_writer_held": 1,
-		"farlog_ring_writer_epoch": 1, "farlog_control_grants_total": 1, "farlog_stream_granted_epoch": 1, "farlog_target_control_connected": 1,
+		"farlog_writer_records_total": 20, "farlog_drain_records_total": 21, "farlog_ring_lag_bytes": 0,
+		"farlog_ring_writer_held":  1,
+		"farlog_ring_writer_epoch": 1, "farlog_control_grants_total": 1, "farlog_stream_granted_epoch": 1,
+		"farlog_target_control_connected": 1,
 	}
 	var body string
 	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
@@ -81,7 +83,10 @@ func openDevWriter(t *testing.T, address ready) *farlog.Writer {
 
 func dialDev(t *testing.T, address ready) api.ControlServiceClient {
 	t.Helper()
-	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{Control: address.Control, Kinds: []identity.Kind{identity.KindAdmin}}.Finder()))
+	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{
+		Control: address.Control,
+		Kinds:   []identity.Kind{identity.KindAdmin},
+	}.Finder()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,15 +99,22 @@ func openDevStream(ctx context.Context, client api.ControlServiceClient, spec *a
 	if _, err := client.CreateStream(ctx, &api.CreateStreamRequest{Spec: spec}); err != nil {
 		return nil, err
 	}
-	response, err := client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Name: "test"}})
+	response, err := client.AcquireWriter(ctx, &api.AcquireWriterRequest{
+		Stream: spec.Name,
+		Holder: &api.Holder{Name: "test"},
+	})
 	for status.Code(err) == codes.Unavailable { // its ring is not made yet; how long that takes is the machine's
 		time.Sleep(50 * time.Millisecond)
-		response, err = client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Name: "test"}})
+		response, err = client.AcquireWriter(ctx, &api.AcquireWriterRequest{
+			Stream: spec.Name,
+			Holder: &api.Holder{Name: "test"},
+		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return farlog.OpenWriter(response.Grant.Members[0].Uri, farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second, Level: farlog.Level(spec.Level)})
+	return farlog.OpenWriter(response.Grant.Members[0].Uri,
+		farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second, Level: farlog.Level(spec.Level)})
 }
 
 // startDev runs farlogd dev until the end of the test and returns its ready line.
@@ -114,7 +126,10 @@ func startDev(t *testing.T, args ...string) ready {
 	var stderr bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		args := append([]string{"dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, args...)
+		args := append([]string{
+			"dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0",
+			"--metrics-listen", "127.0.0.1:0",
+		}, args...)
 		ended <- run(ctx, args, wire, &stderr)
 		wire.Close()
 	}()
@@ -156,7 +171,8 @@ func difference(t *testing.T, body string, wanted map[string]float64) string {
 	var missing []string
 	for name, want := range wanted {
 		family := families[name]
-		if len(family.GetMetric()) != 1 || family.Metric[0].GetGauge().GetValue()+family.Metric[0].GetCounter().GetValue() != want {
+		if len(family.GetMetric()) != 1 ||
+			family.Metric[0].GetGauge().GetValue()+family.Metric[0].GetCounter().GetValue() != want {
 			missing = append(missing, name)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The Prometheus that is shipped scrapes, at the ports of their defaults, the roles that a fabric has. One that there may not be fires FarlogDown.
+// The Prometheus that is shipped scrapes, at the ports of their defaults, the roles that a fabric has. One that there
+// may not be fires FarlogDown.
 func TestPrometheus_ScrapesWhatRuns(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "deploy", "prometheus", "prometheus.yml"))
 	if err != nil {
@@ -36,7 +37,10 @@ func TestPrometheus_ScrapesWhatRuns(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"farlog-control 127.0.0.1:9464", "farlog-target 127.0.0.1:9465", "farlog-drain 127.0.0.1:9466", "farlog-host 127.0.0.1:9467"}
+	want := []string{
+		"farlog-control 127.0.0.1:9464", "farlog-target 127.0.0.1:9465", "farlog-drain 127.0.0.1:9466",
+		"farlog-host 127.0.0.1:9467",
+	}
 	if !slices.Equal(scraped, want) {
 		t.Errorf("it scrapes %q, expected %q", scraped, want)
 	}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readyFile says that a daemon has started. The daemon has it locked (flock) for life, so that one which was left by a daemon
-// that was killed is told from that of one which runs.
+// readyFile says that a daemon has started. The daemon has it locked (flock) for life, so that one which was left by a
+// daemon that was killed is told from that of one which runs.
 type readyFile struct {
 	path string
 	file *os.File // of this daemon, locked; nil: it has not written one

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What a killed daemon left is not taken for a daemon that has started: the next one removes it before it does anything else.
-// That of a daemon which runs stays, also when another one that names it comes and goes.
+// What a killed daemon left is not taken for a daemon that has started: the next one removes it before it does anything
+// else. That of a daemon which runs stays, also when another one that names it comes and goes.
 func TestReadyFile_OfADeadDaemon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ready")
 	isThere := func() bool { _, err := os.Stat(path); return err == nil }

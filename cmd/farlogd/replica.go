@@ -25,7 +25,8 @@ const (
 	serveIdleTimeout     = time.Minute
 )
 
-// serveStore lets replicas of other sites read a drain's store: drains and admins by their certificates, or everybody on this host without TLS.
+// serveStore lets replicas of other sites read a drain's store: drains and admins by their certificates, or everybody
+// on this host without TLS.
 func (d *daemon) serveStore(opened *store.Store) error {
 	if d.settings.storeServe == "" {
 		return nil
@@ -47,11 +48,15 @@ func (d *daemon) serveStore(opened *store.Store) error {
 			listener.Close()
 			return fmt.Errorf("store.serve %q needs certificates: %w", d.settings.storeServe, err)
 		}
-		listener, allow = tls.NewListener(listener, keeper.ServerConfig("http/1.1")), func(r *http.Request) error { return mayReplicate(keeper, r) }
+		listener, allow = tls.NewListener(listener, keeper.ServerConfig("http/1.1")),
+			func(r *http.Request) error { return mayReplicate(keeper, r) }
 	}
 	source := replica.NewStoreSource(opened)
-	server := &http.Server{Handler: replica.Handler(source, allow), ReadHeaderTimeout: replicaAnswerTimeout, IdleTimeout: serveIdleTimeout,
-		ErrorLog: slog.NewLogLogger(d.logger.Handler(), slog.LevelWarn)}
+	server := &http.Server{
+		Handler: replica.Handler(source, allow), ReadHeaderTimeout: replicaAnswerTimeout,
+		IdleTimeout: serveIdleTimeout,
+		ErrorLog:    slog.NewLogLogger(d.logger.Handler(), slog.LevelWarn),
+	}
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
 			ready()
@@ -108,12 +113,18 @@ func (d *daemon) openReplica(context.Context) error {
 	if err != nil {
 		return err
 	}
-	opened, err := store.Open(d.settings.storeDir, store.Options{Create: true, SegmentBytes: int64(d.settings.segmentBytes)})
+	opened, err := store.Open(d.settings.storeDir, store.Options{
+		Create:       true,
+		SegmentBytes: int64(d.settings.segmentBytes),
+	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open store: %w", err), closeSource())
 	}
 	logger := d.logger.With("role", roleReplica)
-	copying := replica.New(replica.Config{Source: source, Store: opened, PollInterval: d.settings.replicaPoll, Logger: logger})
+	copying := replica.New(replica.Config{
+		Source: source, Store: opened, PollInterval: d.settings.replicaPoll,
+		Logger: logger,
+	})
 	scrubbing := &scrub{store: opened, interval: d.settings.verifyInterval, logger: logger}
 	metrics.NewStore(d.registry, scrubbing.sample)
 	metrics.NewIdentity(d.registry, roleReplica, d.findReplicaKeeper)
@@ -151,7 +162,8 @@ func (d *daemon) firstStore(from string) (replica.Source, func() error, error) {
 	parsed, err := url.Parse(from)
 	isSecure := !d.settings.isInsecure
 	if err != nil || parsed.Host == "" || parsed.Scheme != "https" && isSecure || parsed.Scheme != "http" && !isSecure {
-		return nil, nil, &usageError{fmt.Sprintf("--replica-from %q: expected https://host:port, with --insecure http://127.0.0.1:port, or a directory", from)}
+		return nil, nil, &usageError{fmt.Sprintf("--replica-from %q: expected https://host:port, with --insecure "+
+			"http://127.0.0.1:port, or a directory", from)}
 	}
 	client := &http.Client{Timeout: replicaAnswerTimeout}
 	if !isSecure {
@@ -181,7 +193,10 @@ func replicaSamples(copying *replica.Replica) ([]metrics.ReplicaSample, bool) {
 	list, failure := copying.Progress()
 	samples := make([]metrics.ReplicaSample, len(list))
 	for i, p := range list {
-		samples[i] = metrics.ReplicaSample{Stream: p.Stream, Records: p.Records, Bytes: p.Bytes, LagBytes: uint64(p.LagBytes), LagAge: p.LagAge, IsLagKnown: p.IsLagKnown, IsFailing: p.LastError != ""}
+		samples[i] = metrics.ReplicaSample{
+			Stream: p.Stream, Records: p.Records, Bytes: p.Bytes,
+			LagBytes: uint64(p.LagBytes), LagAge: p.LagAge, IsLagKnown: p.IsLagKnown, IsFailing: p.LastError != "",
+		}
 	}
 	return samples, failure == ""
 }

@@ -21,10 +21,12 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			return &usageError{fmt.Sprintf("unknown role %q: expected dev, control, target, drain, host or replica", args[0])}
+			return &usageError{fmt.Sprintf("unknown role %q: expected dev, control, target, drain, host or replica",
+				args[0])}
 		},
 		RunE: func(*cobra.Command, []string) error {
-			return &usageError{"no role was given: expected dev, control, target, drain, host or replica (--help says more)"}
+			return &usageError{"no role was given: expected dev, control, target, drain, host or replica (--help " +
+				"says more)"}
 		},
 	}
 	root.SetOut(stdout)
@@ -34,11 +36,14 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 	})
 	root.AddCommand(
 		newRoleCommand("control", "Say who may write where; keep that in etcd", controlMetricsDefault, stdout, stderr),
-		newRoleCommand("target", "Own the regions of this host and provide rings in them", targetMetricsDefault, stdout, stderr),
+		newRoleCommand("target", "Own the regions of this host and provide rings in them", targetMetricsDefault, stdout,
+			stderr),
 		newRoleCommand("drain", "Move records from rings into the store", drainMetricsDefault, stdout, stderr),
 		newRoleCommand("host", "Get grants for the programs of a trading host", hostMetricsDefault, stdout, stderr),
-		newRoleCommand("replica", "Keep a second store of the same records at another site", replicaMetricsDefault, stdout, stderr),
-		newRoleCommand("dev", "All roles in one process, on files in one directory", controlMetricsDefault, stdout, stderr),
+		newRoleCommand("replica", "Keep a second store of the same records at another site", replicaMetricsDefault,
+			stdout, stderr),
+		newRoleCommand("dev", "All roles in one process, on files in one directory", controlMetricsDefault, stdout,
+			stderr),
 		reference.NewCommand(stdout),
 	)
 	return root
@@ -51,7 +56,8 @@ func newRoleCommand(role, short, metricsDefault string, stdout, stderr io.Writer
 		Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return &usageError{fmt.Sprintf("%s: unexpected argument %q: it takes flags only", cmd.CommandPath(), args[0])}
+				return &usageError{fmt.Sprintf("%s: unexpected argument %q: it takes flags only", cmd.CommandPath(),
+					args[0])}
 			}
 			return nil
 		},

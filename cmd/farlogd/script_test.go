@@ -23,8 +23,9 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// Every wait of a script ends when it has looked stepLooks times and stepTimeout has passed; it is never what a script measures. A look is a program that runs: on a machine that is
-// slower, or has other work, it takes as much longer as what it waits for.
+// Every wait of a script ends when it has looked stepLooks times and stepTimeout has passed; it is never what a script
+// measures. A look is a program that runs: on a machine that is slower, or has other work, it takes as much longer as
+// what it waits for.
 const (
 	stepTimeout = 30 * time.Second
 	stepLooks   = 300
@@ -32,8 +33,8 @@ const (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"farlogd": main, "get": get}) }
 
-// get prints what a URL answers: a program of its own, so that `until` can run it. With a second argument it shows the administrator's certificate in
-// that directory.
+// get prints what a URL answers: a program of its own, so that `until` can run it. With a second argument it shows the
+// administrator's certificate in that directory.
 func get() {
 	client := http.DefaultClient
 	if len(os.Args) > 2 {
@@ -60,10 +61,12 @@ func get() {
 // TestScript runs testdata/*.txtar with both programs as real processes. Commands of its own:
 //
 //	exits CODE program args…          run, and check the exit code
-//	ready FILE PREFIX                 wait for a ready file, as long as its daemon runs; set PREFIX_CONTROL, PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID
-//	address NAME                      set NAME to an address at which daemons can listen one after another: the kernel gives its port to nobody else meanwhile
-//	until REGEXP program args…        run again and again until stdout matches
-//	refused REGEXP program args…      run again and again until stderr matches
+//	ready FILE PREFIX                 wait for a ready file, as long as its daemon runs; set PREFIX_CONTROL,
+//
+// PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID 	address NAME                      set NAME to an address at which
+// daemons can listen one after another: the kernel gives its port to nobody else meanwhile 	until REGEXP program args…
+// run again and again until stdout matches 	refused REGEXP program args…      run again and again until stderr matches
+//
 //	get URL [DIR]                     print what it answers, to the administrator whose certificate is in DIR
 func TestScript(t *testing.T) {
 	bin := buildFarlog(t)
@@ -74,7 +77,9 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "ready": waitReady, "address": reserveAddress, "until": until, "refused": refused, "terminate": terminate},
+			"exits": exits, "ready": waitReady, "address": reserveAddress, "until": until, "refused": refused,
+			"terminate": terminate,
+		},
 	})
 }
 
@@ -108,7 +113,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 func waitReady(ts *testscript.TestScript, _ bool, args []string) {
 	path, daemon := ts.MkAbs(args[0]), starterOf(ts, args[0])
 	for {
-		hasEnded := errors.Is(syscall.Kill(daemon, 0), syscall.ESRCH) // asked first: what it wrote before it ended counts
+		// asked first: what it wrote before it ended counts
+		hasEnded := errors.Is(syscall.Kill(daemon, 0), syscall.ESRCH)
 		raw, err := os.ReadFile(path)
 		if err == nil {
 			var message ready
@@ -129,7 +135,8 @@ func waitReady(ts *testscript.TestScript, _ bool, args []string) {
 // starterOf is the process id of the last program in the background that was told to write a ready file.
 func starterOf(ts *testscript.TestScript, file string) int {
 	for _, started := range slices.Backward(ts.BackgroundCmds()) {
-		if at := slices.Index(started.Args, "--ready-file"); at >= 0 && at+1 < len(started.Args) && started.Args[at+1] == file {
+		if at := slices.Index(started.Args, "--ready-file"); at >= 0 && at+1 < len(started.Args) &&
+			started.Args[at+1] == file {
 			return started.Process.Pid
 		}
 	}
@@ -137,8 +144,9 @@ func starterOf(ts *testscript.TestScript, file string) int {
 	return 0
 }
 
-// reserveAddress binds a socket that never listens, and keeps it to the script's end: its port is then given to no connection and to nobody who asks for any port, and who names it can
-// listen there, as a daemon does that is started again.
+// reserveAddress binds a socket that never listens, and keeps it to the script's end: its port is then given to no
+// connection and to nobody who asks for any port, and who names it can listen there, as a daemon does that is started
+// again.
 func reserveAddress(ts *testscript.TestScript, _ bool, args []string) {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	ts.Check(err)
@@ -150,7 +158,8 @@ func reserveAddress(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port))
 }
 
-// terminate sends SIGTERM to a process id: the scripts' own kill knows no SIGTERM, and not every machine has a program kill.
+// terminate sends SIGTERM to a process id: the scripts' own kill knows no SIGTERM, and not every machine has a program
+// kill.
 func terminate(ts *testscript.TestScript, _ bool, args []string) {
 	pid, err := strconv.Atoi(args[0])
 	ts.Check(err)

@@ -21,7 +21,8 @@ const (
 	scrubRests = 3
 )
 
-// scrub reads the drain's whole store now and then, as farlog verify does, so that damage is found while there may still be another copy.
+// scrub reads the drain's whole store now and then, as farlog verify does, so that damage is found while there may
+// still be another copy.
 type scrub struct {
 	store    *store.Store
 	interval time.Duration // 0 = never
@@ -56,13 +57,15 @@ func (s *scrub) verify(ctx context.Context) {
 		return
 	}
 	if report.KeyFailure != "" {
-		s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "failure", report.KeyFailure)
+		s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "failure",
+			report.KeyFailure)
 	}
 	damaged := make(map[string]bool, len(report.Streams))
 	for _, one := range report.Streams {
 		damaged[one.Stream] = one.Failure != nil
 		if one.Failure != nil {
-			s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "stream", one.Stream, "failure", one.Failure.String())
+			s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "stream",
+				one.Stream, "failure", one.Failure.String())
 		}
 	}
 	s.mutex.Lock()

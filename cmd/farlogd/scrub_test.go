@@ -24,7 +24,8 @@ func TestScrub_DamageIsSeen(t *testing.T) {
 	}
 	until := func(line string) {
 		t.Helper()
-		for deadline := time.Now().Add(stepTimeout); !strings.Contains(fetch(t, "http://"+address.Metrics+"/metrics"), line); time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(stepTimeout); !strings.Contains(fetch(t, "http://"+address.Metrics+"/metrics"),
+			line); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("no %q in metrics:\n%s", line, fetch(t, "http://"+address.Metrics+"/metrics"))
 			}

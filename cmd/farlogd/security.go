@@ -34,7 +34,8 @@ type security struct {
 
 // declare makes the settings. That of rules is a control plane's alone.
 func (s *security) declare(set *config.Set, hasControl bool) {
-	set.String(&s.dir, "tls.dir", "", "`directory` with the certificates that farlog ca makes (default: those of the control plane on this host, then "+identity.SystemDir+")")
+	set.String(&s.dir, "tls.dir", "", "`directory` with the certificates that farlog ca makes (default: those of the "+
+		"control plane on this host, then "+identity.SystemDir+")")
 	set.String(&s.authority, "tls.ca", "", "`file` with the authorities' certificates, in place of --tls-dir")
 	set.String(&s.cert, "tls.cert", "", "`file` with this daemon's certificate, in place of --tls-dir")
 	set.String(&s.key, "tls.key", "", "`file` with its key, in place of --tls-dir")
@@ -42,7 +43,8 @@ func (s *security) declare(set *config.Set, hasControl bool) {
 	s.given = set.Given
 	set.Bool(&s.isInsecure, "insecure", false, "speak without TLS and without identity; loopback addresses only")
 	if hasControl {
-		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which streams; docs/reference/access.md has its keys")
+		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which "+
+			"streams; docs/reference/access.md has its keys")
 	}
 }
 
@@ -56,19 +58,26 @@ func (s *security) check(listen, control, metricsListen string) error {
 	}
 	switch {
 	case given != 0 && given != 3:
-		return &usageError{fmt.Sprintf("--tls-ca %q, --tls-cert %q, --tls-key %q: expected all three, or --tls-dir", s.authority, s.cert, s.key)}
+		return &usageError{fmt.Sprintf("--tls-ca %q, --tls-cert %q, --tls-key %q: expected all three, or --tls-dir",
+			s.authority, s.cert, s.key)}
 	case given != 0 && s.dir != "":
 		return &usageError{fmt.Sprintf("--tls-dir %q and --tls-cert %q: expected one or the other", s.dir, s.cert)}
 	case s.revoked != "" && given == 0:
 		return &usageError{fmt.Sprintf("--tls-crl %q: expected beside --tls-cert (--tls-dir has its own)", s.revoked)}
 	case s.isInsecure && (given != 0 || s.dir != ""):
-		return &usageError{fmt.Sprintf("--insecure: expected without certificates, leave it out or %s", strings.Join(s.given("tls.dir", "tls.ca", "tls.cert", "tls.key"), ", "))}
+		return &usageError{fmt.Sprintf("--insecure: expected without certificates, leave it out or %s",
+			strings.Join(s.given("tls.dir", "tls.ca", "tls.cert", "tls.key"), ", "))}
 	case s.isInsecure && s.accessFile != "":
-		return &usageError{fmt.Sprintf("--insecure: expected without --access-file %q: without certificates nobody is known", s.accessFile)}
+		return &usageError{fmt.Sprintf("--insecure: expected without --access-file %q: without certificates nobody "+
+			"is known", s.accessFile)}
 	case !s.isInsecure:
 		return nil
 	}
-	for _, one := range []struct{ flag, address string }{{"--listen", listen}, {"--control", control}, {"--metrics-listen", metricsListen}} {
+	for _, one := range []struct{ flag, address string }{
+		{"--listen", listen},
+		{"--control", control},
+		{"--metrics-listen", metricsListen},
+	} {
 		if one.address == "" || one.address == "off" {
 			continue
 		}
@@ -81,12 +90,13 @@ func (s *security) check(listen, control, metricsListen string) error {
 
 func (s *security) choice(control string, logger *slog.Logger, kinds ...identity.Kind) identity.Choice {
 	return identity.Choice{
-		Dir: s.dir, Authority: s.authority, Cert: s.cert, Key: s.key, Revoked: s.revoked, Control: control, Kinds: kinds, Logger: logger,
+		Dir: s.dir, Authority: s.authority, Cert: s.cert, Key: s.key, Revoked: s.revoked, Control: control,
+		Kinds: kinds, Logger: logger,
 	}
 }
 
-// chooseSecurity decides where the certificates of the control plane in this process are. Where none were given and it listens at a loopback address,
-// or is a laptop's, it makes an authority of its own in its data directory.
+// chooseSecurity decides where the certificates of the control plane in this process are. Where none were given and it
+// listens at a loopback address, or is a laptop's, it makes an authority of its own in its data directory.
 func (d *daemon) chooseSecurity() error {
 	s := d.settings
 	if s.isInsecure || !s.has(roleControl) {
@@ -103,7 +113,8 @@ func (d *daemon) chooseSecurity() error {
 	case s.isDev || identity.IsLoopback(d.controlAddress):
 		d.choice.Dir, d.isAuthority = d.dir("tls"), true
 	default:
-		return &usageError{fmt.Sprintf("--listen %q: expected --tls-dir at an address that other hosts reach: farlog ca init DIR makes certificates", s.listen)}
+		return &usageError{fmt.Sprintf("--listen %q: expected --tls-dir at an address that other hosts reach: farlog "+
+			"ca init DIR makes certificates", s.listen)}
 	}
 	return nil
 }
@@ -133,7 +144,8 @@ func (d *daemon) openSecurity() error {
 	return err
 }
 
-// announceSecurity tells other programs of this user where the certificates are, and renews those of an authority of its own.
+// announceSecurity tells other programs of this user where the certificates are, and renews those of an authority of
+// its own.
 func (d *daemon) announceSecurity() error {
 	address := d.controlAddress
 	if !identity.IsLoopback(address) {
@@ -145,7 +157,8 @@ func (d *daemon) announceSecurity() error {
 	}
 	withdraw, err := identity.Announce(address, d.choice.Dir)
 	if err != nil {
-		d.logger.Warn("certificates are not announced: give --tls-dir to the programs of this host", "dir", d.choice.Dir, "error", err)
+		d.logger.Warn("certificates are not announced: give --tls-dir to the programs of this host", "dir",
+			d.choice.Dir, "error", err)
 		return nil
 	}
 	d.parts = append(d.parts, part{run: d.renew, healthy: func() error { return nil }, close: withdraw})
@@ -169,8 +182,8 @@ func (d *daemon) renew(ctx context.Context, ready func()) error {
 	}
 }
 
-// credentials are those by which an agent in this process speaks to the control plane. They are looked for at each connection: a control plane on this
-// host may still have to start.
+// credentials are those by which an agent in this process speaks to the control plane. They are looked for at each
+// connection: a control plane on this host may still have to start.
 func (d *daemon) credentials(kind identity.Kind) credentials.TransportCredentials {
 	if d.settings.isInsecure {
 		return identity.Insecure()
@@ -200,7 +213,8 @@ func (d *daemon) secureMetrics(listener net.Listener) (net.Listener, error) {
 			keeper, err = identity.NewKeeper(files, d.logger)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("metrics.listen %q is reached by other hosts and needs certificates: %w", d.settings.metricsListen, err)
+			return nil, fmt.Errorf("metrics.listen %q is reached by other hosts and needs certificates: %w",
+				d.settings.metricsListen, err)
 		}
 	}
 	d.isMetricsSecure = true

@@ -104,19 +104,30 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	}
 	has := func(which string) bool { return role == which || role == roleDev }
 	set.String(&s.dataDir, "data.dir", "", "`directory` of everything this daemon keeps", config.NotEmpty)
-	set.String(&s.metricsListen, "metrics.listen", metricsDefault, "`address` of /metrics and /healthz, or off", config.AddressOrOff)
-	set.String(&s.hostName, "host.name", "", "`name` of this host; agents of one host reach the same regions (default: the system's)")
-	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon has started, with ready false where the control plane refuses it or was never reached, and removed when it stops; it is locked (flock) while the daemon lives, and one that a killed daemon left is removed when the next one starts")
-	set.String(&s.logLevel, "log.level", "info", "least `level` of log lines: debug, info, warn or error", config.OneOf("debug", "info", "warn", "error"))
-	set.String(&s.traceEndpoint, "trace.endpoint", "", "`URL` of an OpenTelemetry collector for spans of the control path, OTLP over gRPC: http://host:port (default: none)", traceURL)
+	set.String(&s.metricsListen, "metrics.listen", metricsDefault, "`address` of /metrics and /healthz, or off",
+		config.AddressOrOff)
+	set.String(&s.hostName, "host.name", "",
+		"`name` of this host; agents of one host reach the same regions (default: the system's)")
+	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon has started, with ready false "+
+		"where the control plane refuses it or was never reached, and removed when it stops; it is locked (flock) "+
+		"while the daemon lives, and one that a killed daemon left is removed when the next one starts")
+	set.String(&s.logLevel, "log.level", "info", "least `level` of log lines: debug, info, warn or error",
+		config.OneOf("debug", "info", "warn", "error"))
+	set.String(&s.traceEndpoint, "trace.endpoint", "", "`URL` of an OpenTelemetry collector for spans of the control "+
+		"path, OTLP over gRPC: http://host:port (default: none)", traceURL)
 	s.security.declare(set, has(roleControl))
 	if has(roleControl) {
 		set.String(&s.listen, "listen", listenDefault, "`address` of the control plane", config.Address)
-		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster: host:port, or https://host:port for TLS (default: an embedded server)", eachEndpoint)
-		set.String(&s.etcdAuthority, "etcd.ca", "", "`file` with the certificates that sign those of the etcd cluster (default: the system's)")
-		set.String(&s.etcdCert, "etcd.cert", "", "`file` with the certificate by which the etcd cluster knows this control plane")
+		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster: host:port, or "+
+			"https://host:port for TLS (default: an embedded server)", eachEndpoint)
+		set.String(&s.etcdAuthority, "etcd.ca", "",
+			"`file` with the certificates that sign those of the etcd cluster (default: the system's)")
+		set.String(&s.etcdCert, "etcd.cert", "",
+			"`file` with the certificate by which the etcd cluster knows this control plane")
 		set.String(&s.etcdKey, "etcd.key", "", "`file` with its key")
-		set.Duration(&s.readerGrant, "reader.grant", service.ReaderGrantDefault, "how long a reader on another host may take from its grant to its coming, and to its coming back after a restart of the target; who reads by farlog:// or farlog tail NAME gets another one by then",
+		set.Duration(&s.readerGrant, "reader.grant", service.ReaderGrantDefault, "how long a reader on another host "+
+			"may take from its grant to its coming, and to its coming back after a restart of the target; who reads "+
+			"by farlog:// or farlog tail NAME gets another one by then",
 			config.Range(time.Second, 24*time.Hour, time.Duration.String))
 		set.Duration(&s.lease, "lease", 5*time.Second, "how long an agent that does not report is taken to live",
 			config.Range(2*time.Second, time.Hour, time.Duration.String))
@@ -124,29 +135,40 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		if role == roleDev {
 			stream = auditOff // a laptop's streams are its owner's own
 		}
-		set.String(&s.auditStream, "audit.stream", stream, "`stream` that takes a record of each administrative act, "+pattern.SystemPrefix+"NAME; off: they are only logged", checkAuditStream)
-		set.String(&s.auditLevel, "audit.level", "persistent", "durability `level` of its records: visible or persistent", config.OneOf("visible", "persistent"))
+		set.String(&s.auditStream, "audit.stream", stream,
+			"`stream` that takes a record of each administrative act, "+pattern.SystemPrefix+"NAME; off: they are "+
+				"only logged", checkAuditStream)
+		set.String(&s.auditLevel, "audit.level", "persistent",
+			"durability `level` of its records: visible or persistent", config.OneOf("visible", "persistent"))
 	}
 	if role != roleControl {
-		set.String(&s.control, "control", listenDefault, "`address` of the control plane, for a daemon that does not run it; of several host:port,host:port", config.Addresses)
+		set.String(&s.control, "control", listenDefault,
+			"`address` of the control plane, for a daemon that does not run it; of several host:port,host:port",
+			config.Addresses)
 	}
 	if has(roleTarget) || role == roleHost {
-		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")
+		set.String(&s.countersDir, "counters.dir", "",
+			"`directory` of the writers' shared counters (default: the C core's)")
 	}
 	if has(roleHost) || has(roleDrain) {
 		set.Strings(&s.hostAddresses, "host.addresses", nil, identity.AddressesUsage, identity.CheckAddresses)
 	}
 	if has(roleHost) {
-		set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask for grants (default: "+hostSocketDefault+"; of dev: host.sock in --data-dir)")
-		set.Strings(&s.hostAllow, "host.allow", nil, "who may write what: `USER=STREAMS` or @GROUP=STREAMS, such as trading=desk7/*; may be repeated (default: root and the agent's own user)")
-		set.Strings(&s.hostRead, "host.read", nil, "who may read what: `USER=STREAMS` or @GROUP=STREAMS, such as risk=desk7/*; may be repeated (default: root and the agent's own user)")
-		set.Strings(&s.hostDevices, "host.device", nil, "which block device is opened for whom: `DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
+		set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask "+
+			"for grants (default: "+hostSocketDefault+"; of dev: host.sock in --data-dir)")
+		set.Strings(&s.hostAllow, "host.allow", nil, "who may write what: `USER=STREAMS` or @GROUP=STREAMS, such as "+
+			"trading=desk7/*; may be repeated (default: root and the agent's own user)")
+		set.Strings(&s.hostRead, "host.read", nil, "who may read what: `USER=STREAMS` or @GROUP=STREAMS, such as "+
+			"risk=desk7/*; may be repeated (default: root and the agent's own user)")
+		set.Strings(&s.hostDevices, "host.device", nil, "which block device is opened for whom: `DEVICE=USER` or "+
+			"DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
 	}
 	if role == roleTarget {
 		declareTarget(s, set, flags)
 	}
 	if role == roleDrain {
-		set.String(&s.drainTransport, "drain.transport", "", "`transport` to rings on other hosts: verbs or ofi (default: the fastest that the target offers)",
+		set.String(&s.drainTransport, "drain.transport", "",
+			"`transport` to rings on other hosts: verbs or ofi (default: the fastest that the target offers)",
 			config.OneOf("", "verbs", "ofi"))
 	}
 	if role == roleReplica {
@@ -154,20 +176,26 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	}
 	if has(roleDrain) {
 		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
-		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
-		set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour, "pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
-		set.String(&s.storeServe, "store.serve", "", "`address` at which a replica of another site reads the store (farlogd replica), host:port (default: none)", emptyOrAddress)
-		set.Duration(&s.mergeLate, "merge.late", 0, "put the store's streams into one order as well (farlog merge, farlog replay --merged), and wait at most so long for one that brings nothing; 0: do not", checkMergeLate)
-		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once", config.Range(4096, uint64(batchMost), config.FormatSize))
-		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
+		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment",
+			config.Range(1<<20, uint64(1<<40), config.FormatSize))
+		set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour,
+			"pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+		set.String(&s.storeServe, "store.serve", "", "`address` at which a replica of another site reads the store "+
+			"(farlogd replica), host:port (default: none)", emptyOrAddress)
+		set.Duration(&s.mergeLate, "merge.late", 0, "put the store's streams into one order as well (farlog merge, "+
+			"farlog replay --merged), and wait at most so long for one that brings nothing; 0: do not", checkMergeLate)
+		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once",
+			config.Range(4096, uint64(batchMost), config.FormatSize))
+		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond,
+			"longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
 			config.Range(50*time.Microsecond, time.Minute, time.Duration.String))
 	}
 	file := flags.String("config", os.Getenv("FARLOG_CONFIG"), "YAML `file` of settings (FARLOG_CONFIG)")
 	return s, set, file
 }
 
-// declareTarget makes the settings of a target that is a daemon of its own. --listen, --advertise, --region and --attestation are short for --target-listen
-// and so on.
+// declareTarget makes the settings of a target that is a daemon of its own. --listen, --advertise, --region and
+// --attestation are short for --target-listen and so on.
 func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if slices.Contains([]string{"listen", "advertise", "region", "attestation"}, name) {
@@ -176,19 +204,26 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 		return pflag.NormalizedName(name)
 	})
 	set.Strings(&s.targetRegions, "target.region", nil,
-		"`URI` of a region that holds many rings: mem:/dev/dax0.0, mem:/path?size=BYTES, or for this host alone nvme:/dev/nvme2n1; may be repeated (also: --region) (default: a file a ring in --data-dir)",
+		"`URI` of a region that holds many rings: mem:/dev/dax0.0, mem:/path?size=BYTES, or for this host alone "+
+			"nvme:/dev/nvme2n1; may be repeated (also: --region) (default: a file a ring in --data-dir)",
 		eachRegion)
 	set.Strings(&s.targetListen, "target.listen", nil,
-		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be repeated (also: --listen)", eachListenURI)
+		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be "+
+			"repeated (also: --listen)", eachListenURI)
 	set.String(&s.targetAdvertise, "target.advertise", "",
-		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: --advertise)")
+		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: "+
+			"--advertise)")
 	set.String(&s.targetAttestation, "target.attestation", "",
-		"YAML `file` in which this host's operator attests what of its regions no program can find out; docs/how-to/attest-media.md has its keys (also: --attestation)")
-	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, which is then kept so; docs/reference/nvmet.md has its keys")
-	set.String(&s.nvmetState, "nvmet.state", nvmet.StateFile, "`file` with the keys of its hosts and what was declared before")
+		"YAML `file` in which this host's operator attests what of its regions no program can find out; "+
+			"docs/how-to/attest-media.md has its keys (also: --attestation)")
+	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, "+
+		"which is then kept so; docs/reference/nvmet.md has its keys")
+	set.String(&s.nvmetState, "nvmet.state", nvmet.StateFile,
+		"`file` with the keys of its hosts and what was declared before")
 }
 
-// complete fills in what depends on other settings or on the host. It opens nothing, and reads no file but that of attestations.
+// complete fills in what depends on other settings or on the host. It opens nothing, and reads no file but that of
+// attestations.
 func (s *settings) complete() error {
 	dir, err := filepath.Abs(s.dataDir)
 	if err != nil {
@@ -243,7 +278,8 @@ func (s *settings) agentID(dir string) string {
 	return fmt.Sprintf("%s-%08x", s.hostName, crc32.ChecksumIEEE([]byte(dir)))
 }
 
-// eachRegion checks that a region is on this host, that the name of the ring is left to the target, and with what size it would be made.
+// eachRegion checks that a region is on this host, that the name of the ring is left to the target, and with what size
+// it would be made.
 func eachRegion(list []string) error {
 	for _, uri := range list {
 		if err := config.RegionURI(uri); err != nil {
@@ -291,7 +327,8 @@ func (s *settings) checkEtcd() error {
 	given := s.etcdAuthority + s.etcdCert + s.etcdKey
 	switch {
 	case (s.etcdCert == "") != (s.etcdKey == ""):
-		return &usageError{fmt.Sprintf("--etcd-cert %q and --etcd-key %q: expected both or none", s.etcdCert, s.etcdKey)}
+		return &usageError{fmt.Sprintf("--etcd-cert %q and --etcd-key %q: expected both or none", s.etcdCert,
+			s.etcdKey)}
 	case given != "" && (len(s.etcdEndpoints) == 0 || !strings.HasPrefix(s.etcdEndpoints[0], "https://")):
 		return &usageError{"--etcd-ca, --etcd-cert and --etcd-key: expected with --etcd-endpoints https://host:port"}
 	}
@@ -308,11 +345,16 @@ func checkVerify(interval time.Duration) error {
 
 // declareReplica makes the settings of a second site.
 func declareReplica(s *settings, set *config.Set) {
-	set.String(&s.replicaFrom, "replica.from", "", "the first store: `URL` of its drain (--store-serve), https://host:port, or its directory where this host sees that", config.NotEmpty)
-	set.Duration(&s.replicaPoll, "replica.poll", 200*time.Millisecond, "pause between two looks at a first store that had nothing new", config.Range(time.Millisecond, time.Hour, time.Duration.String))
+	set.String(&s.replicaFrom, "replica.from", "", "the first store: `URL` of its drain (--store-serve), "+
+		"https://host:port, or its directory where this host sees that", config.NotEmpty)
+	set.Duration(&s.replicaPoll, "replica.poll", 200*time.Millisecond,
+		"pause between two looks at a first store that had nothing new",
+		config.Range(time.Millisecond, time.Hour, time.Duration.String))
 	set.String(&s.storeDir, "store.dir", "", "`directory` of the second store (default: store in --data-dir)")
-	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
-	set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour, "pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment",
+		config.Range(1<<20, uint64(1<<40), config.FormatSize))
+	set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour,
+		"pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
 }
 
 // emptyOrAddress lets an address be left out.

@@ -24,7 +24,8 @@ func (d *daemon) openTarget(context.Context) error {
 	}
 	dir, link := d.dir("rings"), d.newLink(roleTarget)
 	one, err := target.New(target.Config{
-		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir, Logger: d.logger.With("role", roleTarget),
+		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir,
+		Logger:  d.logger.With("role", roleTarget),
 		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 		Attestations: attestationsOf(d.settings.attestations), AttestationFile: d.settings.targetAttestation,
 		OnReport: link.note,
@@ -37,7 +38,8 @@ func (d *daemon) openTarget(context.Context) error {
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
 	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
 	metrics.NewUnauthenticated(d.registry, d.agent(dir).Id, one.Unauthenticated)
-	metrics.NewMedia(d.registry, d.agent(dir).Id, func() []metrics.MediaSample { return mediaSamples(one.Media()) }, one.Written)
+	metrics.NewMedia(d.registry, d.agent(dir).Id, func() []metrics.MediaSample { return mediaSamples(one.Media()) },
+		one.Written)
 	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
@@ -71,8 +73,11 @@ func ringSamples(rings []target.Ring) []metrics.RingSample {
 
 func mediaSamples(media []*api.MediaHealth) (samples []metrics.MediaSample) {
 	for _, one := range media {
-		samples = append(samples, metrics.MediaSample{Device: one.Device, UsedRatio: one.UsedRatio, SpareRatio: one.SpareRatio, ThresholdRatio: one.SpareThresholdRatio,
-			WrittenBytes: one.WrittenBytes, CriticalWarning: one.CriticalWarning})
+		samples = append(samples, metrics.MediaSample{
+			Device: one.Device, UsedRatio: one.UsedRatio,
+			SpareRatio: one.SpareRatio, ThresholdRatio: one.SpareThresholdRatio,
+			WrittenBytes: one.WrittenBytes, CriticalWarning: one.CriticalWarning,
+		})
 	}
 	return samples
 }
@@ -82,7 +87,10 @@ func doorSamples(doors []target.Door) []metrics.DoorSample {
 	for _, door := range doors {
 		sample := metrics.DoorSample{Stream: door.Stream, Transport: door.Transport}
 		for _, counter := range door.Counters {
-			sample.Counters = append(sample.Counters, metrics.DoorCounter{Name: counter.Name, Help: counter.Help, IsGauge: counter.Kind == "gauge", Value: counter.Value})
+			sample.Counters = append(sample.Counters, metrics.DoorCounter{
+				Name: counter.Name, Help: counter.Help,
+				IsGauge: counter.Kind == "gauge", Value: counter.Value,
+			})
 		}
 		samples = append(samples, sample)
 	}
@@ -93,12 +101,16 @@ func ringSample(ring target.Ring) metrics.RingSample {
 	state := ring.State
 	return metrics.RingSample{
 		Stream: state.Stream, Target: state.Target, IsReady: len(state.RingUuid) > 0,
-		Region: state.GetContract().GetKind(), FlushMethod: state.GetContract().GetFlushMethod(), Level: levelReached(state),
-		CapacityBytes: state.CapacityBytes, HeadLSN: state.HeadLsn, CreditLSN: state.CreditLsn, AppendedLSN: state.AppendedLsn,
-		DurableLSN: state.DurableLsn, LagBytes: state.LagBytes, LagRecords: state.LagRecords, LagAge: state.LagAge.AsDuration(),
+		Region: state.GetContract().GetKind(), FlushMethod: state.GetContract().GetFlushMethod(),
+		Level:         levelReached(state),
+		CapacityBytes: state.CapacityBytes, HeadLSN: state.HeadLsn, CreditLSN: state.CreditLsn,
+		AppendedLSN: state.AppendedLsn,
+		DurableLSN:  state.DurableLsn, LagBytes: state.LagBytes, LagRecords: state.LagRecords,
+		LagAge:     state.LagAge.AsDuration(),
 		TimeToFull: state.TimeToFull.AsDuration(), IsFilling: state.TimeToFull != nil,
-		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.IsWriterHeld, IsDrainHeld: state.IsDrainHeld,
-		Writer: writerSample(ring.Counters, ring.Members, state.GetCounters().GetStalledFor().AsDuration()),
+		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.IsWriterHeld,
+		IsDrainHeld: state.IsDrainHeld,
+		Writer:      writerSample(ring.Counters, ring.Members, state.GetCounters().GetStalledFor().AsDuration()),
 	}
 }
 
@@ -111,24 +123,31 @@ func levelReached(state *api.RingState) string {
 	return farlog.Level(level).String()
 }
 
-func writerSample(counters *farlog.Counters, members []farlog.MemberCounters, stalledFor time.Duration) *metrics.WriterSample {
+func writerSample(counters *farlog.Counters, members []farlog.MemberCounters,
+	stalledFor time.Duration,
+) *metrics.WriterSample {
 	if counters == nil {
 		return nil
 	}
 	sample := &metrics.WriterSample{
-		Records: counters.RecordCount(), PayloadBytes: counters.PayloadBytes(), Flushes: counters.FlushCount(), Full: counters.FullCount(),
-		Fenced: counters.FencedCount(), Unknown: counters.UnknownCount(), TooLarge: counters.TooLargeCount(), Warnings: counters.WarnCount(),
-		Alarms: counters.AlarmCount(), Orphans: counters.OrphanCount(), Pressure: counters.Pressure(), ClockErrorNS: counters.ClockErrNS(),
-		StalledFor: stalledFor,
-		Latency:    metrics.Histogram{Count: counters.LatencyCount(), Sum: counters.LatencySum()},
+		Records: counters.RecordCount(), PayloadBytes: counters.PayloadBytes(), Flushes: counters.FlushCount(),
+		Full:   counters.FullCount(),
+		Fenced: counters.FencedCount(), Unknown: counters.UnknownCount(), TooLarge: counters.TooLargeCount(),
+		Warnings: counters.WarnCount(),
+		Alarms:   counters.AlarmCount(), Orphans: counters.OrphanCount(), Pressure: counters.Pressure(),
+		ClockErrorNS: counters.ClockErrNS(),
+		StalledFor:   stalledFor,
+		Latency:      metrics.Histogram{Count: counters.LatencyCount(), Sum: counters.LatencySum()},
 	}
 	for _, bucket := range counters.Buckets() {
-		sample.Latency.Buckets = append(sample.Latency.Buckets, metrics.HistogramBucket{UpperBound: bucket.UpperBound, Count: bucket.Count})
+		sample.Latency.Buckets = append(sample.Latency.Buckets,
+			metrics.HistogramBucket{UpperBound: bucket.UpperBound, Count: bucket.Count})
 	}
 	for i := range members {
 		member := &members[i]
 		sample.Members = append(sample.Members, metrics.MemberSample{
-			State: member.State(), ConfirmedLSN: member.ConfirmedLSN(), LagBytes: member.LagBytes(), HeadLSN: member.HeadLSN(),
+			State: member.State(), ConfirmedLSN: member.ConfirmedLSN(), LagBytes: member.LagBytes(),
+			HeadLSN:   member.HeadLSN(),
 			Demotions: member.DemotionCount(), Evictions: member.EvictionCount(), Rejoins: member.RejoinCount(),
 		})
 	}

@@ -17,24 +17,37 @@ func TestAttestationsOf_EveryWordOfTheFile(t *testing.T) {
 			if !ok {
 				t.Errorf("how %q, persistence_domain %q: no such words", how, domain)
 			}
-			got := attestationsOf([]config.Attestation{{Region: "/dev/dax0.0", How: how, PersistenceDomain: domain, By: "Ada", Date: "2026-11-21", Reason: "why"}})[0]
+			got := attestationsOf([]config.Attestation{{
+				Region: "/dev/dax0.0", How: how, PersistenceDomain: domain,
+				By: "Ada", Date: "2026-11-21", Reason: "why",
+			}})[0]
 			if got.Attestation != said || got.Region != "/dev/dax0.0" || got.Reason != "why" {
 				t.Errorf("got %+v", got)
 			}
 		}
 	}
-	if said, _ := farlog.NewAttestation("eadr", "cpu_cache", "Ada", "2026-11-21"); said.ReadFlush != farlog.ReadFlushEADR || said.Domain != farlog.DomainCPUCache ||
+	if said, _ := farlog.NewAttestation("eadr", "cpu_cache", "Ada",
+		"2026-11-21"); said.ReadFlush != farlog.ReadFlushEADR || said.Domain != farlog.DomainCPUCache ||
 		said.String() != "eadr, cpu_cache by attestation of Ada, 2026-11-21" {
 		t.Errorf("got %+v, %s", said, said)
 	}
 	for _, isAny := range []bool{false, true} {
-		got := attestationsOf([]config.Attestation{{Region: "/dev/dax0.0", ReadFlushes: true, AnyReadFlushes: isAny, How: "ddio-off", By: "Ada", Date: "2026-11-21"}})[0]
-		want := map[bool]string{false: "ddio-off by attestation of Ada, 2026-11-21", true: "ddio-off by any READ by attestation of Ada, 2026-11-21"}[isAny]
+		got := attestationsOf([]config.Attestation{{
+			Region: "/dev/dax0.0", ReadFlushes: true, AnyReadFlushes: isAny,
+			How: "ddio-off", By: "Ada", Date: "2026-11-21",
+		}})[0]
+		want := map[bool]string{
+			false: "ddio-off by attestation of Ada, 2026-11-21",
+			true:  "ddio-off by any READ by attestation of Ada, 2026-11-21",
+		}[isAny]
 		if got.IsAnyRead != isAny || got.String() != want {
 			t.Errorf("got %+v, %s", got, got)
 		}
 	}
-	got := attestationsOf([]config.Attestation{{Region: "/dev/dax0.0", ReadFlushes: true, How: "ddio-off", CommitFlushes: "tcp", By: "Ada", Date: "2026-11-21"}})[0]
+	got := attestationsOf([]config.Attestation{{
+		Region: "/dev/dax0.0", ReadFlushes: true, How: "ddio-off",
+		CommitFlushes: "tcp", By: "Ada", Date: "2026-11-21",
+	}})[0]
 	if got.CommitProvider != "tcp" || got.String() != "ddio-off, ofi-commit of tcp by attestation of Ada, 2026-11-21" {
 		t.Errorf("got %+v, %s", got, got)
 	}

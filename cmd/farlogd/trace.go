@@ -21,18 +21,21 @@ const (
 	traceExportMax = 5 * time.Second
 )
 
-// openTraces sends spans of the control path to a collector, when there is one. Nothing waits for it: what it does not take is dropped. Nothing of the data path
-// is traced.
+// openTraces sends spans of the control path to a collector, when there is one. Nothing waits for it: what it does not
+// take is dropped. Nothing of the data path is traced.
 func (d *daemon) openTraces(ctx context.Context) error {
 	if d.settings.traceEndpoint == "" {
 		return nil
 	}
-	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(d.settings.traceEndpoint), otlptracegrpc.WithTimeout(traceExportMax))
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(d.settings.traceEndpoint),
+		otlptracegrpc.WithTimeout(traceExportMax))
 	if err != nil {
 		return fmt.Errorf("trace.endpoint %q: %w", d.settings.traceEndpoint, err)
 	}
-	provider := trace.NewTracerProvider(trace.WithBatcher(exporter, trace.WithBatchTimeout(time.Second)), trace.WithResource(resource.NewSchemaless(
-		attribute.String("service.name", "farlogd-"+strings.Join(d.settings.roles, "-")), attribute.String("service.version", version()), attribute.String("host.name", d.settings.hostName))))
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter, trace.WithBatchTimeout(time.Second)),
+		trace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "farlogd-"+strings.Join(d.settings.roles, "-")),
+			attribute.String("service.version", version()), attribute.String("host.name", d.settings.hostName))))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { d.logger.Debug("spans were dropped", "error", err) }))
@@ -56,7 +59,8 @@ func traceURL(text string) error {
 	}
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Port() == "" {
-		return errors.New("expected http://host:port or https://host:port of an OpenTelemetry collector (OTLP over gRPC), such as http://127.0.0.1:4317")
+		return errors.New("expected http://host:port or https://host:port of an OpenTelemetry collector (OTLP over " +
+			"gRPC), such as http://127.0.0.1:4317")
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Command append appends one order and says where it is. Usage: append mem:/path/to/ring, which it makes, or farlog://stream
+// Command append appends one order and says where it is. Usage: append mem:/path/to/ring, which it makes, or
+// farlog://stream
 package main
 
 import (

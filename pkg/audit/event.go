@@ -72,7 +72,8 @@ func decode(entry Entry, message *fix.Message, yield func(*event)) {
 	msgType := message.Type()
 	current := event{entry: entry, msgType: msgType, problems: message.Check()}
 	switch msgType {
-	case fix.TypeNewOrder, fix.TypeCancelRequest, fix.TypeReplaceRequest, fix.TypeStatusRequest, fix.TypeExecutionReport,
+	case fix.TypeNewOrder, fix.TypeCancelRequest, fix.TypeReplaceRequest, fix.TypeStatusRequest,
+		fix.TypeExecutionReport,
 		fix.TypeCancelReject:
 		for _, field := range message.Fields {
 			current.set(field)

@@ -12,8 +12,8 @@ import (
 // ErrNotFound is returned when no record of the stream concerns the order.
 var ErrNotFound = errors.New("no such order")
 
-// Source gives the records of a stream from its first to its last. Each call begins anew: FindOrder reads twice. An error
-// ends the sequence.
+// Source gives the records of a stream from its first to its last. Each call begins anew: FindOrder reads twice. An
+// error ends the sequence.
 type Source func() iter.Seq2[Entry, error]
 
 // FindOrder returns the life of the order that has key as one of its ClOrdIDs, or as its OrderID.

@@ -35,8 +35,10 @@ type trade struct {
 }
 
 func newLifecycle() *lifecycle {
-	return &lifecycle{trades: map[string]trade{}, execIDs: map[string]struct{}{}, requests: map[string]struct{}{},
-		isAvgKnown: true, order: Order{Anomalies: []Anomaly{}, Waiting: []string{}}}
+	return &lifecycle{
+		trades: map[string]trade{}, execIDs: map[string]struct{}{}, requests: map[string]struct{}{},
+		isAvgKnown: true, order: Order{Anomalies: []Anomaly{}, Waiting: []string{}},
+	}
 }
 
 // apply takes the next event of the order.
@@ -122,7 +124,8 @@ func (l *lifecycle) settle(e *event) {
 	}
 	l.takeStatus(e.status)
 	o := &l.order
-	o.OrderQty, o.CumQty, o.LeavesQty, o.AvgPx = Number(l.orderQty), Number(l.cumQty), Number(e.leavesQty), Number(e.avgPx)
+	o.OrderQty, o.CumQty, o.LeavesQty, o.AvgPx = Number(l.orderQty), Number(l.cumQty), Number(e.leavesQty),
+		Number(e.avgPx)
 }
 
 func (l *lifecycle) takeStatus(status byte) {
@@ -257,8 +260,8 @@ func (l *lifecycle) checkQuantities(e *event) {
 	}
 }
 
-// checkAvgPx allows one unit of the last decimal place that the venue gives. Zeros at the end may have been left out, and so
-// at least four places are taken to be meant.
+// checkAvgPx allows one unit of the last decimal place that the venue gives. Zeros at the end may have been left out,
+// and so at least four places are taken to be meant.
 func (l *lifecycle) checkAvgPx(e *event) {
 	if e.has&hasAvgPx == 0 || e.has&hasCumQty == 0 || !l.isAvgKnown {
 		return

@@ -72,8 +72,8 @@ func TestFindOrder_ExcerptsReadAsCommitted(t *testing.T) {
 // edit changes the messages of an order's life; each message is framed anew, so that only the life is wrong.
 type edit func(life []fixlog.Entry) []fixlog.Entry
 
-// spoiledKey is the excerpt that is spoiled, a plain life: new order, Pending new, New, two trades, a cancel request that is
-// granted.
+// spoiledKey is the excerpt that is spoiled, a plain life: new order, Pending new, New, two trades, a cancel request
+// that is granted.
 const spoiledKey = "D7-000429"
 
 func TestFindOrder_NamesWhatIsWrong(t *testing.T) {
@@ -94,8 +94,10 @@ func TestFindOrder_NamesWhatIsWrong(t *testing.T) {
 		{"the cancel request is lost", drop(isRequest), []Kind{MissingRequest}},
 		{"a trade is lost", drop(isTrade), []Kind{CumQtyWrong}},
 		{"a trade is there twice", double(isTrade), []Kind{DuplicateReport}},
-		{"a trade after the cancel", after(isTrade, fix.ExecID, "LATE"),
-			[]Kind{FillAfterCancel, CumQtyBack, LeavesQtyWrong, StatusWrong, CumQtyWrong}},
+		{
+			"a trade after the cancel", after(isTrade, fix.ExecID, "LATE"),
+			[]Kind{FillAfterCancel, CumQtyBack, LeavesQtyWrong, StatusWrong, CumQtyWrong},
+		},
 		{"cum qty of the cancel too low", set(isCanceled, fix.CumQty, "1"), []Kind{CumQtyBack}},
 		{"cum qty of the cancel too high", set(isCanceled, fix.CumQty, "36"), []Kind{CumQtyWrong}},
 		{"cum qty above the order", set(isCanceled, fix.CumQty, "1000000"), []Kind{CumQtyWrong, Overfill}},
@@ -104,7 +106,10 @@ func TestFindOrder_NamesWhatIsWrong(t *testing.T) {
 		{"New with a quantity traded", set(isNew, fix.OrdStatus, "1"), []Kind{StatusWrong}},
 		{"another symbol", set(isCanceled, fix.Symbol, "OTHER"), []Kind{SymbolChanged}},
 		{"a number that is none", set(isCanceled, fix.CumQty, "many"), []Kind{BadMessage}},
-		{"the cancel twice with another ExecID", after(isCanceled, fix.ExecID, "AGAIN"), []Kind{ReportAfterEnd, MissingRequest}},
+		{
+			"the cancel twice with another ExecID", after(isCanceled, fix.ExecID, "AGAIN"),
+			[]Kind{ReportAfterEnd, MissingRequest},
+		},
 		{"the clock stepped back", stepBack, []Kind{TimeBack}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package audit answers a trader's questions from a stream: what happened to an order, message by message, and whether that
-// can have happened.
+// Package audit answers a trader's questions from a stream: what happened to an order, message by message, and whether
+// that can have happened.
 //
-// It reads records from any source of (time, lsn, payload), decodes the FIX in them and follows an order through cancel and
-// replace requests, which give it new ids. What contradicts the order state rules of the FIX specification is named as an
-// anomaly and never dropped: the stream is the evidence, the audit only reads it.
+// It reads records from any source of (time, lsn, payload), decodes the FIX in them and follows an order through cancel
+// and replace requests, which give it new ids. What contradicts the order state rules of the FIX specification is named
+// as an anomaly and never dropped: the stream is the evidence, the audit only reads it.
 package audit
 
 import (
@@ -107,8 +107,10 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 }
 
 func (e *event) step() Step {
-	step := Step{Time: time.Unix(0, e.entry.TimestampNS).UTC(), LSN: e.entry.LSN, Direction: "in", Message: e.title(),
-		ClOrdID: e.clOrdID, Text: e.text}
+	step := Step{
+		Time: time.Unix(0, e.entry.TimestampNS).UTC(), LSN: e.entry.LSN, Direction: "in", Message: e.title(),
+		ClOrdID: e.clOrdID, Text: e.text,
+	}
 	if e.isOut() {
 		step.Direction = "out"
 	}
@@ -119,8 +121,12 @@ func (e *event) step() Step {
 		target **Number
 		value  fix.Decimal
 		bit    fieldSet
-	}{{&step.OrderQty, e.orderQty, hasOrderQty}, {&step.CumQty, e.cumQty, hasCumQty},
-		{&step.LeavesQty, e.leavesQty, hasLeavesQty}, {&step.AvgPx, e.avgPx, hasAvgPx}} {
+	}{
+		{&step.OrderQty, e.orderQty, hasOrderQty},
+		{&step.CumQty, e.cumQty, hasCumQty},
+		{&step.LeavesQty, e.leavesQty, hasLeavesQty},
+		{&step.AvgPx, e.avgPx, hasAvgPx},
+	} {
 		if e.has&number.bit != 0 {
 			value := Number(number.value)
 			*number.target = &value
@@ -160,8 +166,10 @@ var titles = map[act]string{
 	actCalculated: "Calculated", actStatus: "Order status", actRefused: "Request refused",
 }
 
-var sideNames = map[byte]string{'1': "buy", '2': "sell", '3': "buy minus", '4': "sell plus", '5': "sell short",
-	'6': "sell short exempt"}
+var sideNames = map[byte]string{
+	'1': "buy", '2': "sell", '3': "buy minus", '4': "sell plus", '5': "sell short",
+	'6': "sell short exempt",
+}
 
 func sideName(side byte) string {
 	if name, ok := sideNames[side]; ok {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// desk is a model of one order between a trader and a venue that keep to the rules. It writes the messages of a life that it
-// draws step by step; what it knows of quantities and state is the oracle for the life cycle.
+// desk is a model of one order between a trader and a venue that keep to the rules. It writes the messages of a life
+// that it draws step by step; what it knows of quantities and state is the oracle for the life cycle.
 type desk struct {
 	t        *rapid.T
 	entries  []Entry
@@ -190,7 +190,10 @@ func (d *desk) write(format string, arguments ...any) {
 		}
 	}
 	number := len(d.entries)
-	d.entries = append(d.entries, Entry{TimestampNS: int64(number), LSN: uint64(number) * 256, Payload: frame("FIX.4.4", body)})
+	d.entries = append(d.entries, Entry{
+		TimestampNS: int64(number), LSN: uint64(number) * 256,
+		Payload: frame("FIX.4.4", body),
+	})
 }
 
 func sourceOfEntries(entries []Entry) Source {
@@ -221,8 +224,10 @@ func TestLifecycle_LegalLifeHasNoAnomaly(t *testing.T) {
 		if len(order.Anomalies) > 0 {
 			t.Fatalf("anomalies: %v", order.Anomalies)
 		}
-		if order.Status != fix.StatusName(d.status()) || order.CumQty.String() != fmt.Sprint(d.cum) || len(order.Waiting) > 0 {
-			t.Fatalf("ends as %s with %v traded, waiting %v; expected %s and %d", order.Status, order.CumQty, order.Waiting,
+		if order.Status != fix.StatusName(d.status()) || order.CumQty.String() != fmt.Sprint(d.cum) ||
+			len(order.Waiting) > 0 {
+			t.Fatalf("ends as %s with %v traded, waiting %v; expected %s and %d", order.Status, order.CumQty,
+				order.Waiting,
 				fix.StatusName(d.status()), d.cum)
 		}
 		if len(order.Steps) != len(d.entries) {
@@ -236,7 +241,8 @@ func TestLifecycle_BrokenLifeIsNamed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawLife(t)
 		var want Kind
-		switch rapid.SampledFrom([]string{"late fill", "lost New", "lost order", "lost trade", "twice"}).Draw(t, "fault") {
+		switch rapid.SampledFrom([]string{"late fill", "lost New", "lost order", "lost trade", "twice"}).Draw(t,
+			"fault") {
 		case "late fill":
 			if d.end != '4' || d.cum == d.qty {
 				t.Skip("not canceled")

@@ -64,8 +64,8 @@ func allOrders(t testing.TB, source Source) map[string]*lifecycle {
 	return firsts
 }
 
-// The engines' own arithmetic and state changes are the oracle: no order of the recording has an anomaly, every order ends,
-// and each state of the specification is passed through by some order.
+// The engines' own arithmetic and state changes are the oracle: no order of the recording has an anomaly, every order
+// ends, and each state of the specification is passed through by some order.
 func TestLifecycle_EveryRecordedOrderIsSound(t *testing.T) {
 	seen := map[string]int{}
 	lives := allOrders(t, sourceOf(loadRecording(t)))
@@ -74,7 +74,8 @@ func TestLifecycle_EveryRecordedOrderIsSound(t *testing.T) {
 		for _, anomaly := range order.Anomalies {
 			t.Errorf("order %s: lsn %d: %s: %s", id, anomaly.LSN, anomaly.Kind, anomaly.Text)
 		}
-		if !slices.Contains([]string{"Filled", "Done for day", "Canceled", "Rejected", "Expired", "Calculated"}, order.Status) {
+		if !slices.Contains([]string{"Filled", "Done for day", "Canceled", "Rejected", "Expired", "Calculated"},
+			order.Status) {
 			t.Errorf("order %s ends as %q", id, order.Status)
 		}
 		if len(order.Waiting) > 0 {
@@ -101,7 +102,8 @@ func checkTableWidth(t *testing.T, order *Order) {
 	}
 	for line := range strings.Lines(table.String()) {
 		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > tableWidth {
-			t.Errorf("order %s: line of %d columns, expected at most %d: %s", order.ClOrdIDs[0], width, tableWidth, line)
+			t.Errorf("order %s: line of %d columns, expected at most %d: %s", order.ClOrdIDs[0], width, tableWidth,
+				line)
 		}
 	}
 }

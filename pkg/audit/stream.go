@@ -8,8 +8,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// StreamSource gives the application's records of a stream in a store. Every record's check is made on the way; records that
-// a later epoch replaced were never acknowledged and are left out. Reading needs no daemon and hinders no writer.
+// StreamSource gives the application's records of a stream in a store. Every record's check is made on the way; records
+// that a later epoch replaced were never acknowledged and are left out. Reading needs no daemon and hinders no writer.
 func StreamSource(from *store.Store, stream string) Source {
 	return func() iter.Seq2[Entry, error] {
 		return func(yield func(Entry, error) bool) {

@@ -49,8 +49,10 @@ func TestStreamSource_LivesAreThoseOfTheRecording(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Anomalies) > 0 || len(got.Steps) != len(want.Steps) || got.Status != want.Status || got.CumQty != want.CumQty {
-			t.Errorf("%s: %d steps, %s, %v, anomalies %v; expected %d, %s, %v", life.name, len(got.Steps), got.Status, got.CumQty,
+		if len(got.Anomalies) > 0 || len(got.Steps) != len(want.Steps) || got.Status != want.Status ||
+			got.CumQty != want.CumQty {
+			t.Errorf("%s: %d steps, %s, %v, anomalies %v; expected %d, %s, %v", life.name, len(got.Steps), got.Status,
+				got.CumQty,
 				got.Anomalies, len(want.Steps), want.Status, want.CumQty)
 		}
 	}

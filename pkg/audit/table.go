@@ -16,8 +16,8 @@ const (
 	timeMicros = "15:04:05.000000"
 )
 
-// WriteTable writes the order's life for people: a head, one line a message, and what is wrong with it. A line whose record
-// has an anomaly ends with '!'.
+// WriteTable writes the order's life for people: a head, one line a message, and what is wrong with it. A line whose
+// record has an anomaly ends with '!'.
 func (o *Order) WriteTable(w io.Writer) error {
 	var out strings.Builder
 	o.writeHead(&out)
@@ -36,12 +36,13 @@ func (o *Order) writeHead(out *strings.Builder) {
 	for i, id := range o.ClOrdIDs[1:] {
 		fmt.Fprintf(out, "  id %-4s %s\n", fmt.Sprintf("#%d", i+2), id)
 	}
-	fmt.Fprintf(out, "session  %s, order id %s, %s UTC\n", o.Session, orDash(o.OrderID), o.Steps[0].Time.Format("2006-01-02"))
+	fmt.Fprintf(out, "session  %s, order id %s, %s UTC\n", o.Session, orDash(o.OrderID),
+		o.Steps[0].Time.Format("2006-01-02"))
 	fmt.Fprintf(out, "result   %s: %v traded at %v, %v left\n\n", orDash(o.Status), o.CumQty, o.AvgPx, o.LeavesQty)
 }
 
-// rows are the cells of the table, its heading first. The first id of the order is not repeated; others are told by their
-// number in the head.
+// rows are the cells of the table, its heading first. The first id of the order is not repeated; others are told by
+// their number in the head.
 func (o *Order) rows(timeLayout string) [][]string {
 	rows := [][]string{{"time", "", "message", "id", "status", "qty", "cum", "leaves", "avgpx", ""}}
 	for i := range o.Steps {
@@ -56,8 +57,11 @@ func (o *Order) rows(timeLayout string) [][]string {
 		if index := slices.Index(o.ClOrdIDs, step.ClOrdID); index > 0 {
 			id = fmt.Sprintf("#%d", index+1)
 		}
-		rows = append(rows, []string{step.Time.Format(timeLayout), arrow, step.Message, id, step.Status, cell(step.OrderQty),
-			cell(step.CumQty), cell(step.LeavesQty), cell(step.AvgPx), mark})
+		rows = append(rows, []string{
+			step.Time.Format(timeLayout), arrow, step.Message, id, step.Status,
+			cell(step.OrderQty),
+			cell(step.CumQty), cell(step.LeavesQty), cell(step.AvgPx), mark,
+		})
 	}
 	return rows
 }

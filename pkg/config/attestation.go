@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Attestation is what the operator of a host says of one region because no program can find it out. Texts are as in the file.
+// Attestation is what the operator of a host says of one region because no program can find it out. Texts are as in the
+// file.
 type Attestation struct {
 	Region            string // its path
 	ReadFlushes       bool
@@ -30,7 +31,10 @@ var (
 )
 
 // attestedKeys are those of a region; by, date and reason are required.
-var attestedKeys = []string{"any_read_flushes", "by", "commit_flushes", "date", "how", "persistence_domain", "read_flushes", "reason"}
+var attestedKeys = []string{
+	"any_read_flushes", "by", "commit_flushes", "date", "how", "persistence_domain",
+	"read_flushes", "reason",
+}
 
 // RegionPath is the path in a region's URI, "mem:/path?name=value": what an attestation calls it.
 func RegionPath(uri string) string {
@@ -38,8 +42,9 @@ func RegionPath(uri string) string {
 	return path
 }
 
-// ReadAttestations reads a YAML file of attestations, in the order of their paths. regions are the paths that may be named. An error is of type
-// *Error and names file, key, value and what was expected: an attestation that is silently ignored would be worse than none.
+// ReadAttestations reads a YAML file of attestations, in the order of their paths. regions are the paths that may be
+// named. An error is of type *Error and names file, key, value and what was expected: an attestation that is silently
+// ignored would be worse than none.
 func ReadAttestations(file string, regions []string) ([]Attestation, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -56,17 +61,20 @@ func ReadAttestations(file string, regions []string) ([]Attestation, error) {
 	}
 	entries, ok := tree["regions"].(map[string]any)
 	if !ok || len(entries) == 0 {
-		return nil, errorf("%s: regions %q: expected the path of a region, and below it what is attested", file, textOf(tree["regions"]))
+		return nil, errorf("%s: regions %q: expected the path of a region, and below it what is attested", file,
+			textOf(tree["regions"]))
 	}
 	var list []Attestation
 	for _, path := range slices.Sorted(maps.Keys(entries)) {
 		if !slices.Contains(regions, path) {
-			return nil, errorf("%s: regions: unknown region %q: expected one of this target's: %s", file, path, orNone(regions))
+			return nil, errorf("%s: regions: unknown region %q: expected one of this target's: %s", file, path,
+				orNone(regions))
 		}
 		one := entry{prefix: file + ": regions: " + path + ": "}
 		one.keys, ok = entries[path].(map[string]any)
 		if !ok {
-			return nil, errorf("%s%q: expected the keys %s", one.prefix, textOf(entries[path]), strings.Join(attestedKeys, ", "))
+			return nil, errorf("%s%q: expected the keys %s", one.prefix, textOf(entries[path]),
+				strings.Join(attestedKeys, ", "))
 		}
 		attestation, err := one.read(path)
 		if err != nil {
@@ -128,7 +136,8 @@ func (e entry) agree(a Attestation) error {
 	case !a.ReadFlushes && a.How != "":
 		return e.errorf("how", a.How, "expected read_flushes: true beside it")
 	case !a.ReadFlushes && a.CommitFlushes == "" && a.PersistenceDomain == "":
-		return errorf("%snothing is attested: expected read_flushes: true, commit_flushes, or persistence_domain", e.prefix)
+		return errorf("%snothing is attested: expected read_flushes: true, commit_flushes, or persistence_domain",
+			e.prefix)
 	}
 	return nil
 }

@@ -67,7 +67,8 @@ func (s *Set) Bool(target *bool, name string, value bool, usage string) {
 
 // Duration declares a length of time with its unit: 250us, 5s.
 func (s *Set) Duration(target *time.Duration, name string, value time.Duration, usage string,
-	checks ...func(time.Duration) error) {
+	checks ...func(time.Duration) error,
+) {
 	*target = value
 	s.flags.Var((*DurationValue)(target), FlagName(name), usage)
 	s.add(name, func() error { return runChecks(*target, checks) })
@@ -100,8 +101,8 @@ func (s *Set) Load(path string, lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// Given tells of settings, by their dotted names, where those are from that are not as they are by default: a flag, the environment or a file, each with its value. It is for errors about settings
-// that do not go together, after Load.
+// Given tells of settings, by their dotted names, where those are from that are not as they are by default: a flag, the
+// environment or a file, each with its value. It is for errors about settings that do not go together, after Load.
 func (s *Set) Given(names ...string) (sources []string) {
 	for _, name := range names {
 		if one := s.settings[name]; one.flag.Value.String() != one.flag.DefValue {
@@ -141,7 +142,12 @@ func (s *Set) names() []string {
 }
 
 // resolve takes the value of one setting from the strongest source and returns how to call that source in an error.
-func (s *Set) resolve(one *setting, path string, file map[string]string, lookup func(string) (string, bool)) (string, error) {
+func (s *Set) resolve(
+	one *setting,
+	path string,
+	file map[string]string,
+	lookup func(string) (string, bool),
+) (string, error) {
 	if one.flag.Changed {
 		return fmt.Sprintf("--%s %q", one.flag.Name, asGiven(one.flag.Value)), nil
 	}

@@ -100,16 +100,40 @@ func TestLoad_BadInputNamesSettingValueAndExpectation(t *testing.T) {
 		args       []string
 		want       []string
 	}{
-		{name: "unknown key", file: "flush.timeot: 1s\n", want: []string{`unknown setting "flush.timeot"`, "did you mean flush.timeout?"}},
+		{
+			name: "unknown key", file: "flush.timeot: 1s\n",
+			want: []string{`unknown setting "flush.timeot"`, "did you mean flush.timeout?"},
+		},
 		{name: "duplicate key", file: "quiet: true\nquiet: false\n", want: []string{"farlog.yaml", "quiet"}},
-		{name: "not YAML", file: "\tx", want: []string{"expected YAML", "line 1, column 1: found character that cannot start any token"}},
-		{name: "size in environment", env: []string{"FARLOG_SEGMENT_BYTES", "64MB"}, want: []string{`FARLOG_SEGMENT_BYTES "64MB"`, "KiB, MiB"}},
-		{name: "negative duration in file", file: "flush: {timeout: -5s}\n", want: []string{`flush.timeout "-5s"`, "zero or more"}},
-		{name: "duration without unit in file", file: "flush: {timeout: 5}\n", want: []string{`flush.timeout "5"`, "with a unit"}},
-		{name: "out of range", args: []string{"--segment-bytes", "12"}, want: []string{`--segment-bytes "12"`, "expected 4KiB to 1TiB"}},
-		{name: "address", args: []string{"--metrics-listen", "nine"}, want: []string{`--metrics-listen "nine"`, "expected host:port"}},
+		{name: "not YAML", file: "\tx", want: []string{
+			"expected YAML",
+			"line 1, column 1: found character that cannot start any token",
+		}},
+		{
+			name: "size in environment", env: []string{"FARLOG_SEGMENT_BYTES", "64MB"},
+			want: []string{`FARLOG_SEGMENT_BYTES "64MB"`, "KiB, MiB"},
+		},
+		{
+			name: "negative duration in file", file: "flush: {timeout: -5s}\n",
+			want: []string{`flush.timeout "-5s"`, "zero or more"},
+		},
+		{
+			name: "duration without unit in file", file: "flush: {timeout: 5}\n",
+			want: []string{`flush.timeout "5"`, "with a unit"},
+		},
+		{
+			name: "out of range", args: []string{"--segment-bytes", "12"},
+			want: []string{`--segment-bytes "12"`, "expected 4KiB to 1TiB"},
+		},
+		{
+			name: "address", args: []string{"--metrics-listen", "nine"},
+			want: []string{`--metrics-listen "nine"`, "expected host:port"},
+		},
 		{name: "port", args: []string{"--metrics-listen", "a:99999"}, want: []string{"0 to 65535"}},
-		{name: "role", args: []string{"--roles", "control,moon"}, want: []string{`"moon"`, "any of control, target, drain"}},
+		{
+			name: "role", args: []string{"--roles", "control,moon"},
+			want: []string{`"moon"`, "any of control, target, drain"},
+		},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -141,8 +165,11 @@ func TestLoad_FileMissing(t *testing.T) {
 
 func TestFlag_BadValueIsRefusedAtParse(t *testing.T) {
 	for _, args := range [][]string{
-		{"--segment-bytes", "-1"}, {"--segment-bytes", "1.5MiB"}, {"--segment-bytes", "99999999999TiB"},
-		{"--flush-timeout", "-1s"}, {"--flush-timeout", "soon"},
+		{"--segment-bytes", "-1"},
+		{"--segment-bytes", "1.5MiB"},
+		{"--segment-bytes", "99999999999TiB"},
+		{"--flush-timeout", "-1s"},
+		{"--flush-timeout", "soon"},
 	} {
 		if _, _, err := parse(args...); err == nil {
 			t.Errorf("%v is taken", args)

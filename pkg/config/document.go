@@ -20,8 +20,9 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, m.Text)
 }
 
-// Document reads the one document of a YAML file and gives its root. An empty file is a mistake: a file that was cut short, or is just being written,
-// would mean that nothing is declared. So is a second document, which everybody but its writer would overlook.
+// Document reads the one document of a YAML file and gives its root. An empty file is a mistake: a file that was cut
+// short, or is just being written, would mean that nothing is declared. So is a second document, which everybody but
+// its writer would overlook.
 func Document(raw []byte) (*yaml.Node, *Mistake) {
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	var first, second yaml.Node

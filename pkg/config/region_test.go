@@ -27,7 +27,8 @@ func TestRegionURI(t *testing.T) {
 		"mem:/region?size=67108864&ring=orders/desk": "expected mem:/path or nvme:/path without a ring",
 	} {
 		err := RegionURI(uri)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), uri)) {
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), uri)) {
 			t.Errorf("%s: %v, expected %q", uri, err, want)
 		}
 	}

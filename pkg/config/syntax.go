@@ -34,7 +34,8 @@ func Syntax(raw []byte) *Mistake {
 		}
 		text := found.Message
 		if begin := found.ContextMark; begin.Line != 0 && begin.Line != found.Mark.Line {
-			text = fmt.Sprintf("%s %s that begins at line %d, column %d", text, found.ContextMsg, begin.Line, begin.Column)
+			text = fmt.Sprintf("%s %s that begins at line %d, column %d", text, found.ContextMsg, begin.Line,
+				begin.Column)
 		}
 		return &Mistake{found.Mark.Line, max(found.Mark.Column, 1), text}
 	}

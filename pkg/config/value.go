@@ -61,7 +61,8 @@ func ParseSize(text string) (uint64, error) {
 	}
 	count, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("size %q: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as 64MiB", text)
+		return 0, fmt.Errorf("size %q: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as "+
+			"64MiB", text)
 	}
 	high, bytes := bits.Mul64(count, unit)
 	if high != 0 {

@@ -1,8 +1,10 @@
-// Package consume reads a stream live, beside its drain: its history from a store, joined to what lies in its ring, each record once.
+// Package consume reads a stream live, beside its drain: its history from a store, joined to what lies in its ring,
+// each record once.
 //
-// A ring holds what is not yet drained. A consumer that is slower than writer and drain is overtaken there: it is told so, with the
-// positions, and catches up from the store, where every drained record is. It holds no lock and slows nobody. Records are told apart by
-// (generation, epoch, lsn): a later epoch's replace those of an earlier one that were never acknowledged.
+// A ring holds what is not yet drained. A consumer that is slower than writer and drain is overtaken there: it is told
+// so, with the positions, and catches up from the store, where every drained record is. It holds no lock and slows
+// nobody. Records are told apart by (generation, epoch, lsn): a later epoch's replace those of an earlier one that were
+// never acknowledged.
 package consume
 
 import (
@@ -32,16 +34,20 @@ const bufferBytesDefault = 1 << 20
 
 // Config of a consumer. Stream is needed with Store.
 type Config struct {
-	RingURI  string                 // "" = only what is in the store, as it comes; "farlog://NAME" leaves it to the host agent where the ring is
-	Token    *[farlog.TokenLen]byte // of a reader's grant, for a ring on another host
-	Members  []farlog.Member        // of a stream with several rings: what its grant says of each, in the order of RingURI; nil = nothing
-	Stream   string
-	Store    *store.Store // nil = only what is in the ring: what was overtaken is lost for this consumer, and it says so
-	Start    Start
-	Place    store.Place
-	Time     time.Time
-	Filter   Filter
-	Position *Position // where it has got to, kept in a file; nil = it is not kept. A position that is there goes before Start
+	// "" = only what is in the store, as it comes; "farlog://NAME" leaves it to the host agent where the ring is
+	RingURI string
+	Token   *[farlog.TokenLen]byte // of a reader's grant, for a ring on another host
+	// of a stream with several rings: what its grant says of each, in the order of RingURI; nil = nothing
+	Members []farlog.Member
+	Stream  string
+	// nil = only what is in the ring: what was overtaken is lost for this consumer, and it says so
+	Store  *store.Store
+	Start  Start
+	Place  store.Place
+	Time   time.Time
+	Filter Filter
+	// where it has got to, kept in a file; nil = it is not kept. A position that is there goes before Start
+	Position *Position
 	// BufferBytes is how much is copied out of the ring at once; 0 = 1 MiB. One larger record makes it grow.
 	BufferBytes int
 	// OnNotice is told of what is no record; it is called from Next. nil = nobody is.
@@ -96,11 +102,14 @@ type Notice struct {
 func (n Notice) String() string {
 	switch n.Kind {
 	case NoticeOverrun:
-		return fmt.Sprintf("overtaken: lsn %d to %d were drained before they were read; they come from the store", n.FromLSN, n.ToLSN)
+		return fmt.Sprintf("overtaken: lsn %d to %d were drained before they were read; they come from the store",
+			n.FromLSN, n.ToLSN)
 	case NoticeLost:
-		return fmt.Sprintf("missed lsn %d to %d: they were drained before they were read, and are in no store that was given", n.FromLSN, n.ToLSN)
+		return fmt.Sprintf("missed lsn %d to %d: they were drained before they were read, and are in no store that "+
+			"was given", n.FromLSN, n.ToLSN)
 	}
-	return fmt.Sprintf("records from lsn %d on that were never acknowledged are undone; epoch %d goes on there", n.FromLSN, n.Epoch)
+	return fmt.Sprintf("records from lsn %d on that were never acknowledged are undone; epoch %d goes on there",
+		n.FromLSN, n.Epoch)
 }
 
 // Item is one record. Its bytes are good until the next call.
@@ -140,10 +149,12 @@ type Consumer struct {
 	stats   Stats
 }
 
-// Open stands where the position, or else Start, says. Errors: those of farlog.OpenReader and store.OpenReader; store.ErrInvalid.
+// Open stands where the position, or else Start, says. Errors: those of farlog.OpenReader and store.OpenReader;
+// store.ErrInvalid.
 func Open(config Config) (*Consumer, error) {
 	if config.RingURI == "" && config.Store == nil {
-		return nil, fmt.Errorf("%w: consumer of stream %q: expected a ring, a store, or both", store.ErrInvalid, config.Stream)
+		return nil, fmt.Errorf("%w: consumer of stream %q: expected a ring, a store, or both", store.ErrInvalid,
+			config.Stream)
 	}
 	if config.BufferBytes <= 0 {
 		config.BufferBytes = bufferBytesDefault
@@ -219,7 +230,8 @@ type Grant struct {
 	Members []farlog.Member
 }
 
-// Renew takes another grant of the same stream, before or after the one before has ended: with it the ring is opened again when it was left, and a target that was started anew is come to. As Next, not beside it.
+// Renew takes another grant of the same stream, before or after the one before has ended: with it the ring is opened
+// again when it was left, and a target that was started anew is come to. As Next, not beside it.
 func (c *Consumer) Renew(grant Grant) error {
 	c.config.RingURI, c.config.Token, c.config.Members = grant.RingURI, grant.Token, nil
 	if grant.Token == nil {
@@ -251,16 +263,21 @@ func (c *Consumer) Stats() Stats {
 	return stats
 }
 
-// Commit keeps the position behind the last record that Next gave. After a crash the records since the last Commit come again.
+// Commit keeps the position behind the last record that Next gave. After a crash the records since the last Commit come
+// again.
 func (c *Consumer) Commit() error {
 	if c.config.Position == nil || !c.isPlace {
 		return nil
 	}
-	return c.config.Position.keep(saved{Stream: c.config.Stream, Generation: c.place.Generation, Epoch: c.place.Epoch, LSN: c.place.LSN, NextLSN: c.nextLSN})
+	return c.config.Position.keep(saved{
+		Stream: c.config.Stream, Generation: c.place.Generation, Epoch: c.place.Epoch,
+		LSN: c.place.LSN, NextLSN: c.nextLSN,
+	})
 }
 
-// Next gives the next record that is wanted. farlog.ErrNotYet: there is none at present; call again. Errors: store.ErrCorrupt, farlog.ErrCorrupt,
-// farlog.ErrIO (a ring on another host did not answer: call again), farlog.ErrHeld (another client came with this one's token).
+// Next gives the next record that is wanted. farlog.ErrNotYet: there is none at present; call again. Errors:
+// store.ErrCorrupt, farlog.ErrCorrupt, farlog.ErrIO (a ring on another host did not answer: call again), farlog.ErrHeld
+// (another client came with this one's token).
 func (c *Consumer) Next() (Item, error) {
 	for {
 		item, err := c.next()

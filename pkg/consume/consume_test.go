@@ -35,7 +35,10 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	dir := t.TempDir()
 	s := &site{T: t, path: filepath.Join(dir, "a.ring"), dir: dir}
-	s.must(farlog.Format(s.uri(), farlog.FormatOptions{SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096, StreamName: "desk7/orders"}))
+	s.must(farlog.Format(s.uri(), farlog.FormatOptions{
+		SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096,
+		StreamName: "desk7/orders",
+	}))
 	var err error
 	s.store, err = store.Open(filepath.Join(dir, "store"), store.Options{Create: true, SegmentBytes: 32 << 10})
 	s.must(err)
@@ -71,7 +74,10 @@ func (s *site) openWriter() {
 func (s *site) append(count int) {
 	s.Helper()
 	for range count {
-		_, err := s.writer.Append(farlog.Entry{Data: fmt.Appendf(nil, "order %d", s.count), Key: fmt.Appendf(nil, "K%d", s.count%3), Class: uint16(s.count % 4)}, waitMax)
+		_, err := s.writer.Append(farlog.Entry{
+			Data: fmt.Appendf(nil, "order %d", s.count),
+			Key:  fmt.Appendf(nil, "K%d", s.count%3), Class: uint16(s.count % 4),
+		}, waitMax)
 		s.must(err)
 		s.count++
 	}
@@ -84,12 +90,15 @@ func (s *site) drained() {
 	defer cancel()
 	end := s.writer.Cursors().AppendedLSN
 	isDone := false
-	s.must(drain.Run(ctx, drain.Config{RingURI: s.uri(), Store: s.store, Logger: slog.New(slog.DiscardHandler), OnProgress: func(p drain.Progress) {
-		if p.HeadLSN >= end {
-			isDone = true
-			cancel()
-		}
-	}}))
+	s.must(drain.Run(ctx, drain.Config{
+		RingURI: s.uri(), Store: s.store, Logger: slog.New(slog.DiscardHandler),
+		OnProgress: func(p drain.Progress) {
+			if p.HeadLSN >= end {
+				isDone = true
+				cancel()
+			}
+		},
+	}))
 	if !isDone {
 		s.Fatal("the drain did not come to the end")
 	}
@@ -132,7 +141,8 @@ func (s *site) expect(got []string, from, to int) {
 
 const all = 1 << 30
 
-// The first record that is wanted may lie in the store, in the ring, or in both: from each of them on every record comes once.
+// The first record that is wanted may lie in the store, in the ring, or in both: from each of them on every record
+// comes once.
 func TestConsumer_HistoryIsJoinedToTheRingAtEachPlace(t *testing.T) {
 	s := newSite(t)
 	s.append(60)
@@ -169,12 +179,16 @@ func TestConsumer_HistoryIsJoinedToTheRingAtEachPlace(t *testing.T) {
 	s.expect(s.read(first, all), 120, 125)
 }
 
-// A consumer that reads less than writer and drain move is overtaken again and again. It learns what it is told from the store, in order and each record once.
+// A consumer that reads less than writer and drain move is overtaken again and again. It learns what it is told from
+// the store, in order and each record once.
 func TestConsumer_OvertakenCatchesUpFromTheStore(t *testing.T) {
 	s := newSite(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var notices []consume.Notice
-	c := s.open(consume.Config{Store: s.store, BufferBytes: 4096, OnNotice: func(n consume.Notice) { notices = append(notices, n) }})
+	c := s.open(consume.Config{
+		Store: s.store, BufferBytes: 4096,
+		OnNotice: func(n consume.Notice) { notices = append(notices, n) },
+	})
 	var got []string
 	for range 24 {
 		s.append(1 + rng.IntN(200))
@@ -202,7 +216,8 @@ func TestConsumer_OvertakenCatchesUpFromTheStore(t *testing.T) {
 	}
 }
 
-// Overtaken before it has read anything, a consumer gets what lay behind the head when it came, and nothing from before.
+// Overtaken before it has read anything, a consumer gets what lay behind the head when it came, and nothing from
+// before.
 func TestConsumer_OvertakenAtOnceBeginsWhereItCame(t *testing.T) {
 	s := newSite(t)
 	s.append(30)
@@ -234,15 +249,18 @@ func TestConsumer_WithoutAStoreIsToldWhatItMissed(t *testing.T) {
 	told := len(notices)
 	s.append(7)
 	s.expect(s.read(c, all), 1010, 1017)
-	if told != 1 || len(notices) != 1 || notices[0].Kind != consume.NoticeLost || notices[0].FromLSN != missedFrom || notices[0].ToLSN != head {
-		t.Fatalf("%+v, %d of them before the next record; expected one before, of lsn %d to %d", notices, told, missedFrom, head)
+	if told != 1 || len(notices) != 1 || notices[0].Kind != consume.NoticeLost || notices[0].FromLSN != missedFrom ||
+		notices[0].ToLSN != head {
+		t.Fatalf("%+v, %d of them before the next record; expected one before, of lsn %d to %d", notices, told,
+			missedFrom, head)
 	}
 	if stats := c.Stats(); stats.Lost != head-missedFrom {
 		t.Fatalf("%+v", stats)
 	}
 }
 
-// One that is overtaken before it has read anything learns of that gap too, and of the same one from the store when it has one.
+// One that is overtaken before it has read anything learns of that gap too, and of the same one from the store when it
+// has one.
 func TestConsumer_OvertakenBeforeItsFirstRecord(t *testing.T) {
 	s := newSite(t)
 	var lost, caught []consume.Notice
@@ -318,7 +336,8 @@ func TestConsumer_KilledGoesOnWhereItCommitted(t *testing.T) {
 		s.must(c.Close())
 		s.must(position.Close())
 	}
-	if _, err := consume.OpenPosition(positions, "desk-risk", "desk8/orders"); err == nil || !strings.Contains(err.Error(), "give another name") {
+	if _, err := consume.OpenPosition(positions, "desk-risk", "desk8/orders"); err == nil ||
+		!strings.Contains(err.Error(), "give another name") {
 		t.Fatalf("a position of another stream: %v", err)
 	}
 	if _, err := consume.OpenPosition(positions, "../x", "desk8/orders"); !errors.Is(err, store.ErrInvalid) {
@@ -339,8 +358,8 @@ func TestConsumer_FilterTakesClassAndKey(t *testing.T) {
 	}
 }
 
-// A power cut undoes records that were never acknowledged and that store and consumer have seen: the consumer is told, and goes on with the epoch that replaces them,
-// whether it was in the ring or in the store when that happened.
+// A power cut undoes records that were never acknowledged and that store and consumer have seen: the consumer is told,
+// and goes on with the epoch that replaces them, whether it was in the ring or in the store when that happened.
 func TestConsumer_UndoneRecordsAreReplaced(t *testing.T) {
 	for _, isDrained := range []bool{false, true} {
 		s := newSite(t)
@@ -349,7 +368,10 @@ func TestConsumer_UndoneRecordsAreReplaced(t *testing.T) {
 		s.must(err)
 		s.append(10)
 		var notices []consume.Notice
-		c := s.open(consume.Config{Store: s.store, Start: consume.StartOldest, OnNotice: func(n consume.Notice) { notices = append(notices, n) }})
+		c := s.open(consume.Config{
+			Store: s.store, Start: consume.StartOldest,
+			OnNotice: func(n consume.Notice) { notices = append(notices, n) },
+		})
 		s.expect(s.read(c, all), 0, 30)
 		s.must(s.writer.Close())
 		s.writer = nil
@@ -369,7 +391,10 @@ func TestConsumer_UndoneRecordsAreReplaced(t *testing.T) {
 			}
 		}
 		s.expect(s.read(c, all), 100, s.count)
-		notices = slices.DeleteFunc(notices, func(n consume.Notice) bool { return isDrained && n.Kind == consume.NoticeOverrun })
+		notices = slices.DeleteFunc(notices, func(n consume.Notice) bool {
+			return isDrained &&
+				n.Kind == consume.NoticeOverrun
+		})
 		if len(notices) != 1 || notices[0].Kind != consume.NoticeRewound || notices[0].Epoch != 2 {
 			t.Fatalf("drained %v: %+v", isDrained, notices)
 		}
@@ -410,7 +435,8 @@ func TestConsumer_StoreOfAnotherDrainIsRefused(t *testing.T) {
 	s.must(err)
 	s.must(appender.Close())
 	c := s.open(consume.Config{Store: other, Start: consume.StartOldest})
-	if _, err := c.Next(); !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "it is drained into another store") {
+	if _, err := c.Next(); !errors.Is(err, store.ErrNotFound) ||
+		!strings.Contains(err.Error(), "it is drained into another store") {
 		t.Fatalf("error is %v", err)
 	}
 }

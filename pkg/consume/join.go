@@ -37,7 +37,8 @@ func (c *Consumer) openHistory(p store.Place) error {
 	return nil
 }
 
-// findGeneration is for a consumer that begins in the ring: where that stands in the stream, should it have to go to the store.
+// findGeneration is for a consumer that begins in the ring: where that stands in the stream, should it have to go to
+// the store.
 func (c *Consumer) findGeneration(isEnd bool) error {
 	status, err := c.reader.Status()
 	if err != nil {
@@ -50,7 +51,8 @@ func (c *Consumer) findGeneration(isEnd bool) error {
 	if c.config.Store == nil {
 		return nil
 	}
-	history, err := c.config.Store.OpenReader(c.config.Stream, store.ReaderOptions{IncludeSuperseded: true, IsOpenFast: true})
+	history, err := c.config.Store.OpenReader(c.config.Stream,
+		store.ReaderOptions{IncludeSuperseded: true, IsOpenFast: true})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -81,8 +83,9 @@ func (c *Consumer) openRing(isEnd bool) error {
 	return nil
 }
 
-// join is called at the end of the store: what comes next is in the ring, unless that was drained further meanwhile. The ring is read from its head on,
-// and not from the store's end: after a power cut the log may have gone back behind it.
+// join is called at the end of the store: what comes next is in the ring, unless that was drained further meanwhile.
+// The ring is read from its head on, and not from the store's end: after a power cut the log may have gone back behind
+// it.
 func (c *Consumer) join() error {
 	if err := c.openRing(false); err != nil {
 		return err
@@ -99,7 +102,8 @@ func (c *Consumer) join() error {
 			c.behind = true // the store has it: it was synced before the head moved
 			return nil
 		}
-		return fmt.Errorf("%w: ring %q was drained up to lsn %d, store %s has stream %s only up to lsn %d: it is drained into another store, or that one is damaged",
+		return fmt.Errorf("%w: ring %q was drained up to lsn %d, store %s has stream %s only up to lsn %d: it is "+
+			"drained into another store, or that one is damaged",
 			store.ErrNotFound, c.config.RingURI, status.HeadLSN, c.config.Store.Dir(), c.config.Stream, nextLSN)
 	}
 	if generation != c.place.Generation {
@@ -130,8 +134,8 @@ func (c *Consumer) generationOf(status farlog.Status, known []store.Generation) 
 	return last.Number, c.nextLSN
 }
 
-// isRingOf tells whether what is read is this generation's. Of a stream with several rings another one may be the first by now than when the store began it: all of them
-// have its salt, and a stream that is created anew has another one.
+// isRingOf tells whether what is read is this generation's. Of a stream with several rings another one may be the first
+// by now than when the store began it: all of them have its salt, and a stream that is created anew has another one.
 func (c *Consumer) isRingOf(status farlog.Status, known store.Generation) bool {
 	if len(c.reader.Members()) > 1 {
 		return known.Salt == status.Salt && known.StreamID == status.StreamID
@@ -175,9 +179,11 @@ func (c *Consumer) fromRing() (Item, bool, error) {
 	return Item{}, false, c.readRing()
 }
 
-// tellRewound says that the log went back behind what was read, before the first record that is there now, in the ring or, when that was drained meanwhile, in the store.
+// tellRewound says that the log went back behind what was read, before the first record that is there now, in the ring
+// or, when that was drained meanwhile, in the store.
 func (c *Consumer) tellRewound(next store.Place) {
-	if c.isPlace && c.place.LSN != 0 && next.LSN < c.nextLSN && next.Epoch > c.place.Epoch && next.Generation == c.place.Generation {
+	if c.isPlace && c.place.LSN != 0 && next.LSN < c.nextLSN && next.Epoch > c.place.Epoch &&
+		next.Generation == c.place.Generation {
 		c.config.OnNotice(Notice{Kind: NoticeRewound, FromLSN: next.LSN, Epoch: next.Epoch})
 	}
 }
@@ -202,7 +208,8 @@ func (c *Consumer) readRing() error {
 	return nil
 }
 
-// tellLost says what is missing below the place where the ring is read: only at the head of one that was opened again without a store.
+// tellLost says what is missing below the place where the ring is read: only at the head of one that was opened again
+// without a store.
 func (c *Consumer) tellLost(firstLSN uint64) {
 	if !c.isNext || firstLSN <= c.nextLSN {
 		return

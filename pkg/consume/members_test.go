@@ -11,13 +11,17 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// ringsOf makes the site's stream one with three members of four rings that are formatted alike: the fourth one is to be put in the first one's place.
+// ringsOf makes the site's stream one with three members of four rings that are formatted alike: the fourth one is to
+// be put in the first one's place.
 func ringsOf(s *site) (first, replaced string) {
 	s.Helper()
 	var rings [4]string
 	for i := range rings {
 		rings[i] = filepath.Join(s.dir, fmt.Sprintf("m%d.ring", i))
-		s.must(farlog.Format("mem:"+rings[i], farlog.FormatOptions{SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096, StreamName: "desk7/orders", Salt: 7}))
+		s.must(farlog.Format("mem:"+rings[i], farlog.FormatOptions{
+			SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096,
+			StreamName: "desk7/orders", Salt: 7,
+		}))
 	}
 	uri := func(i int) string { return fmt.Sprintf("members:2 mem:%s mem:%s mem:%s", rings[i], rings[1], rings[2]) }
 	return uri(0), uri(3)
@@ -56,8 +60,9 @@ func (s *site) isOfTheFirstGeneration(c *consume.Consumer) {
 	}
 }
 
-// The store knows a stream by the ring that its first member had when it was begun. That one is replaced: a consumer goes on from the store in the rings, whether they were
-// released up to there or a drain died before it could, and it has every record once.
+// The store knows a stream by the ring that its first member had when it was begun. That one is replaced: a consumer
+// goes on from the store in the rings, whether they were released up to there or a drain died before it could, and it
+// has every record once.
 func TestConsumer_FirstMemberWasReplaced(t *testing.T) {
 	for _, isReleased := range []bool{true, false} {
 		s := newSite(t)
@@ -94,7 +99,8 @@ func TestConsumer_FirstMemberWasReplaced(t *testing.T) {
 	}
 }
 
-// readUntil reads on until so many records have come: of members the last ones are given once the writer has said that enough have them.
+// readUntil reads on until so many records have come: of members the last ones are given once the writer has said that
+// enough have them.
 func (s *site) readUntil(c *consume.Consumer, count int) (payloads []string) {
 	s.Helper()
 	for deadline := time.Now().Add(waitMax); len(payloads) < count; time.Sleep(time.Millisecond) {
@@ -106,7 +112,8 @@ func (s *site) readUntil(c *consume.Consumer, count int) (payloads []string) {
 	return payloads
 }
 
-// Of several members, too, what was drained before it was read and is in no store that was given is told when nothing follows.
+// Of several members, too, what was drained before it was read and is in no store that was given is told when nothing
+// follows.
 func TestConsumer_OfMembersWithoutAStore(t *testing.T) {
 	s := newSite(t)
 	s.ring, _ = ringsOf(s)
@@ -122,7 +129,8 @@ func TestConsumer_OfMembersWithoutAStore(t *testing.T) {
 	}
 	head := s.writer.Cursors().AppendedLSN
 	s.expect(s.read(c, all), 0, 0)
-	if len(notices) != 1 || notices[0].Kind != consume.NoticeLost || notices[0].FromLSN != missedFrom || notices[0].ToLSN != head {
+	if len(notices) != 1 || notices[0].Kind != consume.NoticeLost || notices[0].FromLSN != missedFrom ||
+		notices[0].ToLSN != head {
 		t.Fatalf("%+v, expected lsn %d to %d", notices, missedFrom, head)
 	}
 	s.append(7)

@@ -38,7 +38,8 @@ func (s saved) place() store.Place {
 	return store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN}
 }
 
-// OpenPosition takes the position of a consumer with this name of this stream, kept in dir. Errors: store.ErrLocked (the name is in use), store.ErrInvalid.
+// OpenPosition takes the position of a consumer with this name of this stream, kept in dir. Errors: store.ErrLocked
+// (the name is in use), store.ErrInvalid.
 func OpenPosition(dir, name, stream string) (*Position, error) {
 	if name == "" || name != path.Base(name) || name[0] == '.' {
 		return nil, fmt.Errorf("%w: name of a consumer %q: expected letters, digits and dashes", store.ErrInvalid, name)
@@ -48,7 +49,8 @@ func OpenPosition(dir, name, stream string) (*Position, error) {
 	}
 	p := &Position{name: path.Join(dir, name+".json")}
 	var err error
-	if p.lock, err = store.OS.Lock(p.name+".lock", fmt.Sprintf("consumer %s of process %d", name, os.Getpid())); err != nil {
+	if p.lock, err = store.OS.Lock(p.name+".lock", fmt.Sprintf("consumer %s of process %d", name,
+		os.Getpid())); err != nil {
 		return nil, fmt.Errorf("consumer %q: %w", name, err)
 	}
 	raw, err := os.ReadFile(p.name)
@@ -62,9 +64,11 @@ func OpenPosition(dir, name, stream string) (*Position, error) {
 	case err != nil:
 		err = fmt.Errorf("%w: position %q cannot be read: %w; remove it to begin anew", store.ErrInvalid, p.name, err)
 	case p.saved.Format != positionFormat || p.saved.Version != positionVersion:
-		err = fmt.Errorf("%w: position %q has format %q version %d, expected %q version %d", store.ErrInvalid, p.name, p.saved.Format, p.saved.Version, positionFormat, positionVersion)
+		err = fmt.Errorf("%w: position %q has format %q version %d, expected %q version %d", store.ErrInvalid, p.name,
+			p.saved.Format, p.saved.Version, positionFormat, positionVersion)
 	case p.saved.Stream != stream:
-		err = fmt.Errorf("%w: consumer %q is of stream %q, not %q: give another name", store.ErrInvalid, name, p.saved.Stream, stream)
+		err = fmt.Errorf("%w: consumer %q is of stream %q, not %q: give another name", store.ErrInvalid, name,
+			p.saved.Stream, stream)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.lock.Close())

@@ -22,7 +22,8 @@ const (
 	syncSlow    = 10 * time.Millisecond
 )
 
-// Disk looks at a directory for rings or a store: what is below it, the room, and how long a sync takes. It writes one small file there and removes it.
+// Disk looks at a directory for rings or a store: what is below it, the room, and how long a sync takes. It writes one
+// small file there and removes it.
 func (h Host) Disk(dir string) []Finding {
 	name := "disk " + dir
 	var room unix.Statfs_t
@@ -30,32 +31,48 @@ func (h Host) Disk(dir string) []Finding {
 		return []Finding{{name, Fail, err.Error(), "mkdir -p " + dir}}
 	}
 	if room.Type == tmpfsMagic {
-		return []Finding{{name, Fail, "tmpfs: nothing on it survives a restart of the host", "give a directory on a disk, or on persistent memory"}}
+		return []Finding{{
+			name, Fail, "tmpfs: nothing on it survives a restart of the host",
+			"give a directory on a disk, or on persistent memory",
+		}}
 	}
 	findings := []Finding{freeFinding(name, room.Bavail*uint64(room.Bsize)), h.cache(name, dir)}
 	took, err := measureSync(dir)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		findings = append(findings, Finding{name + " sync", Fail, err.Error(), "run it as the user of the daemon that has the directory, or chown that user " + dir})
+		findings = append(findings, Finding{
+			name + " sync", Fail, err.Error(),
+			"run it as the user of the daemon that has the directory, or chown that user " + dir,
+		})
 	case err != nil:
 		findings = append(findings, Finding{name + " sync", Fail, err.Error(), "look at dmesg"})
 	case took > syncSlow:
-		findings = append(findings, Finding{name + " sync", Warn, fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)), "give a directory on a faster disk: each batch of a drain waits for one"})
+		findings = append(findings, Finding{
+			name + " sync", Warn,
+			fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)),
+			"give a directory on a faster disk: each batch of a drain waits for one",
+		})
 	default:
-		findings = append(findings, Finding{name + " sync", OK, fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)), ""})
+		findings = append(findings, Finding{
+			name + " sync", OK,
+			fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)), "",
+		})
 	}
 	return findings
 }
 
 func freeFinding(name string, free uint64) Finding {
 	if free < freeLeast {
-		return Finding{name + " room", Warn, fmt.Sprintf("%d MiB are free", free>>20), "make room: a full disk stops draining"}
+		return Finding{
+			name + " room", Warn, fmt.Sprintf("%d MiB are free", free>>20),
+			"make room: a full disk stops draining",
+		}
 	}
 	return Finding{name + " room", OK, fmt.Sprintf("%d MiB are free", free>>20), ""}
 }
 
-// cache says whether the device below a directory has a volatile cache. The kernel flushes such a one at each sync; a device that lies about that is not
-// found out here.
+// cache says whether the device below a directory has a volatile cache. The kernel flushes such a one at each sync; a
+// device that lies about that is not found out here.
 func (h Host) cache(name, dir string) Finding {
 	var info unix.Stat_t
 	if err := unix.Stat(dir, &info); err != nil {
@@ -64,7 +81,10 @@ func (h Host) cache(name, dir string) Finding {
 	device := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(info.Dev), unix.Minor(info.Dev))
 	place, err := filepath.EvalSymlinks(h.path(device))
 	if err != nil {
-		return Finding{name + " cache", Warn, "no block device is seen below it", "findmnt -T " + dir + " says what is: a network's file system flushes as its server does"}
+		return Finding{
+			name + " cache", Warn, "no block device is seen below it",
+			"findmnt -T " + dir + " says what is: a network's file system flushes as its server does",
+		}
 	}
 	// A partition has no queue of its own.
 	for _, queue := range []string{place, path.Dir(place)} {
@@ -75,7 +95,8 @@ func (h Host) cache(name, dir string) Finding {
 		if strings.TrimSpace(string(raw)) == writeThrough {
 			return Finding{name + " cache", OK, filepath.Base(queue) + " has no volatile cache, or says so", ""}
 		}
-		return Finding{name + " cache", OK, filepath.Base(queue) + " has a volatile cache, which the kernel flushes at each sync", ""}
+		return Finding{name + " cache", OK, filepath.Base(queue) +
+			" has a volatile cache, which the kernel flushes at each sync", ""}
 	}
 	return Finding{name + " cache", Warn, "the device does not say whether it has a volatile cache", "ask its maker"}
 }

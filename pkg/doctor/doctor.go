@@ -1,5 +1,6 @@
-// Package doctor looks at a host and says what stands in the way of farlog there: RDMA devices, limits, memory, processor, clock and disks. It changes
-// nothing. What it cannot see is a warning that says so, and never ok. The control plane and certificates are looked at by the program that has the means.
+// Package doctor looks at a host and says what stands in the way of farlog there: RDMA devices, limits, memory,
+// processor, clock and disks. It changes nothing. What it cannot see is a warning that says so, and never ok. The
+// control plane and certificates are looked at by the program that has the means.
 package doctor
 
 import (

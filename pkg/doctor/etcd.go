@@ -33,7 +33,10 @@ type Etcd struct {
 func (e Etcd) Examine(ctx context.Context) []Finding {
 	client, err := e.client()
 	if err != nil {
-		return []Finding{{"etcd", Fail, err.Error(), "give --etcd-ca, --etcd-cert and --etcd-key as to farlogd control"}}
+		return []Finding{{
+			"etcd", Fail, err.Error(),
+			"give --etcd-ca, --etcd-cert and --etcd-key as to farlogd control",
+		}}
 	}
 	defer client.CloseIdleConnections()
 	var findings []Finding
@@ -46,7 +49,11 @@ func (e Etcd) Examine(ctx context.Context) []Finding {
 			findings = append(findings, Finding{name, Warn, err.Error(), etcdCure})
 			continue
 		case !ends.IsZero() && time.Until(ends) < expirySoon:
-			findings = append(findings, Finding{name, Warn, "healthy, and its certificate ends on " + ends.UTC().Format(time.RFC3339), "renew it by the authority of that cluster"})
+			findings = append(findings, Finding{
+				name, Warn,
+				"healthy, and its certificate ends on " + ends.UTC().Format(time.RFC3339),
+				"renew it by the authority of that cluster",
+			})
 		default:
 			findings = append(findings, Finding{name, OK, "healthy", ""})
 		}
@@ -115,7 +122,8 @@ func askHealth(ctx context.Context, client *http.Client, endpoint string) (ends 
 	return ends, nil
 }
 
-// withoutPassword is an address as it may be shown: without a name and a password that somebody has put before the host. It may be none of a URL's form.
+// withoutPassword is an address as it may be shown: without a name and a password that somebody has put before the
+// host. It may be none of a URL's form.
 func withoutPassword(endpoint string) string {
 	begin := 0
 	if at := strings.Index(endpoint, "://"); at >= 0 {

@@ -18,8 +18,12 @@ func clockOffset(ask keeper.Ask) Finding {
 	switch {
 	case errors.As(err, &mistaken):
 		return Finding{clockOffsetCheck, Warn, mistaken.Why, mistaken.Cure}
-	case errors.As(err, &silent) && errors.Is(silent.Chrony, exec.ErrNotFound) && errors.Is(silent.PTP, exec.ErrNotFound):
-		return Finding{clockOffsetCheck, Warn, err.Error() + ": nobody can be asked how far the clock is off", "apt install chrony, or linuxptp"}
+	case errors.As(err, &silent) && errors.Is(silent.Chrony, exec.ErrNotFound) &&
+		errors.Is(silent.PTP, exec.ErrNotFound):
+		return Finding{
+			clockOffsetCheck, Warn, err.Error() + ": nobody can be asked how far the clock is off",
+			"apt install chrony, or linuxptp",
+		}
 	case err != nil:
 		return Finding{clockOffsetCheck, Warn, err.Error(), "systemctl status chrony ptp4l"}
 	}
@@ -28,7 +32,8 @@ func clockOffset(ask keeper.Ask) Finding {
 		text += fmt.Sprintf(", at most %.3g us with its way to the source", 1e6*reading.Bound)
 	}
 	if 1e6*reading.Offset > clockErrorMax {
-		return Finding{clockOffsetCheck, Warn, text + fmt.Sprintf("; RTS 25 asks for %d us of high-frequency trading", clockErrorMax), "chronyc sources, or pmc -u -b 0 'GET TIME_STATUS_NP'"}
+		return Finding{clockOffsetCheck, Warn, text + fmt.Sprintf("; RTS 25 asks for %d us of high-frequency trading",
+			clockErrorMax), "chronyc sources, or pmc -u -b 0 'GET TIME_STATUS_NP'"}
 	}
 	return Finding{clockOffsetCheck, OK, text, ""}
 }

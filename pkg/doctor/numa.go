@@ -9,24 +9,34 @@ import (
 
 const nodesDir = "/sys/devices/system/node"
 
-// numa says how far a card is from the memory that it is to write to and read from: persistent memory, which is where it is, and that of processes, which is where their threads run.
+// numa says how far a card is from the memory that it is to write to and read from: persistent memory, which is where
+// it is, and that of processes, which is where their threads run.
 func (h Host) numa(name, file string) []Finding {
 	nodes := len(h.glob(nodesDir + "/node[0-9]*"))
 	node, ok := h.number(file)
 	switch {
 	case nodes == 0:
-		return []Finding{{name, Warn, "not seen: this kernel shows no NUMA nodes", "lstopo; of a guest on the machine below it"}}
+		return []Finding{{
+			name, Warn, "not seen: this kernel shows no NUMA nodes",
+			"lstopo; of a guest on the machine below it",
+		}}
 	case nodes == 1:
 		return []Finding{{name, OK, "one NUMA node", ""}}
 	case !ok || node < 0:
-		return []Finding{{name, Warn, fmt.Sprintf("%d NUMA nodes, and the device does not say at which it is", nodes), "lstopo, or the slot in the board's manual; then numactl --cpunodebind"}}
+		return []Finding{{
+			name, Warn, fmt.Sprintf("%d NUMA nodes, and the device does not say at which it is", nodes),
+			"lstopo, or the slot in the board's manual; then numactl --cpunodebind",
+		}}
 	}
 	findings := []Finding{h.threads(name, node, nodes)}
 	for _, region := range h.glob("/sys/bus/nd/devices/region*") {
 		check := name + " " + path.Base(region)
 		at, ok := h.number(region + "/numa_node")
 		if !ok || at < 0 {
-			findings = append(findings, Finding{check, Warn, "not seen: the region does not say at which node it is", "ndctl list -v"})
+			findings = append(findings, Finding{
+				check, Warn, "not seen: the region does not say at which node it is",
+				"ndctl list -v",
+			})
 			continue
 		}
 		findings = append(findings, h.apart(check, node, at))
@@ -38,7 +48,8 @@ func (h Host) numa(name, file string) []Finding {
 func (h Host) threads(name string, node int64, nodes int) Finding {
 	processors := h.processors()
 	if len(processors) == 0 {
-		return Finding{name, Warn, fmt.Sprintf("at node %d of %d; on which processors this shell runs is not seen", node, nodes), "taskset -p $$"}
+		return Finding{name, Warn, fmt.Sprintf("at node %d of %d; on which processors this shell runs is not seen",
+			node, nodes), "taskset -p $$"}
 	}
 	own := cpuSet(h.read(fmt.Sprintf("%s/node%d/cpulist", nodesDir, node)))
 	for cpu := range processors {
@@ -47,19 +58,28 @@ func (h Host) threads(name string, node int64, nodes int) Finding {
 			for at := range int64(nodes) {
 				farthest = max(farthest, h.distance(node, at))
 			}
-			return Finding{name, Warn, fmt.Sprintf("at node %d of %d; this shell also runs on others, whose memory is as far as distance %d, and that of node %d %d", node, nodes, farthest, node, h.distance(node, node)),
-				fmt.Sprintf("numactl --cpunodebind=%d --membind=%d PROGRAM, as this doctor, too; CPUAffinity= and NUMAPolicy= in a unit", node, node)}
+			return Finding{
+				name, Warn, fmt.Sprintf("at node %d of %d; this shell also runs on others, whose memory "+
+					"is as far as distance %d, and that of node %d %d", node, nodes, farthest, node,
+					h.distance(node, node)),
+				fmt.Sprintf("numactl --cpunodebind=%d --membind=%d PROGRAM, as this doctor, too; CPUAffinity= and "+
+					"NUMAPolicy= in a unit", node, node),
+			}
 		}
 	}
-	return Finding{name, OK, fmt.Sprintf("at node %d of %d, as this shell's processors are: distance %d", node, nodes, h.distance(node, node)), ""}
+	return Finding{name, OK, fmt.Sprintf("at node %d of %d, as this shell's processors are: distance %d", node, nodes,
+		h.distance(node, node)), ""}
 }
 
 func (h Host) apart(name string, node, at int64) Finding {
 	if node == at {
 		return Finding{name, OK, fmt.Sprintf("at node %d as well: distance %d", at, h.distance(node, at)), ""}
 	}
-	return Finding{name, Warn, fmt.Sprintf("at node %d, the card at node %d: distance %d, within the node %d", at, node, h.distance(node, at), h.distance(node, node)),
-		"give the target a region at the card's node, or plug the card in at the region's"}
+	return Finding{
+		name, Warn, fmt.Sprintf("at node %d, the card at node %d: distance %d, within the node %d", at, node,
+			h.distance(node, at), h.distance(node, node)),
+		"give the target a region at the card's node, or plug the card in at the region's",
+	}
 }
 
 // distance as the firmware tells it, 10 within a node; 0: it does not.

@@ -25,10 +25,14 @@ type Health struct {
 }
 
 // criticalWarnings are the bits of the page's first byte: NVM Express Base Specification 2.0, figure 207.
-var criticalWarnings = []string{"its spare is below its threshold", "its temperature is out of bounds", "its reliability is degraded", "it takes no more writes",
-	"the backup of its volatile memory has failed", "its persistent memory region is read-only or unreliable"}
+var criticalWarnings = []string{
+	"its spare is below its threshold", "its temperature is out of bounds",
+	"its reliability is degraded", "it takes no more writes",
+	"the backup of its volatile memory has failed", "its persistent memory region is read-only or unreliable",
+}
 
-// NVMe looks at the NVMe namespaces of this host, local ones and those of fabrics: cache, times, and what health tells of each. It reads from them, and has them flush.
+// NVMe looks at the NVMe namespaces of this host, local ones and those of fabrics: cache, times, and what health tells
+// of each. It reads from them, and has them flush.
 func (h Host) NVMe(health func(device string) (Health, error)) (findings []Finding) {
 	for _, block := range h.glob("/sys/block/nvme*n*") {
 		if h.read(block+"/hidden") == "1" { // a path of a device that is shown
@@ -45,7 +49,10 @@ func (h Host) NVMe(health func(device string) (Health, error)) (findings []Findi
 
 func (h Host) namespace(block string) []Finding {
 	name := "nvme " + path.Base(block)
-	words := []string{h.read(block + "/device/model"), h.read(block + "/device/transport"), "LBA " + h.read(block+"/queue/logical_block_size")}
+	words := []string{
+		h.read(block + "/device/model"), h.read(block + "/device/transport"),
+		"LBA " + h.read(block+"/queue/logical_block_size"),
+	}
 	text := strings.Join(compact(words), ", ")
 	const cure = "farlog host show, or nvme list -v"
 	live, states := h.paths(block)
@@ -80,7 +87,10 @@ func (h Host) namespaceCache(name, block string) Finding {
 	mode, fua := h.read(block+"/queue/write_cache"), h.read(block+"/queue/fua")
 	switch {
 	case mode == "":
-		return Finding{name + " cache", Warn, "the device does not say whether it has a volatile cache", "nvme id-ctrl: vwc"}
+		return Finding{
+			name + " cache", Warn, "the device does not say whether it has a volatile cache",
+			"nvme id-ctrl: vwc",
+		}
 	case mode == writeThrough:
 		return Finding{name + " cache", OK, "no volatile cache, or so it says", ""}
 	case fua == "1":
@@ -89,17 +99,22 @@ func (h Host) namespaceCache(name, block string) Finding {
 	return Finding{name + " cache", OK, "volatile, and no FUA: a ring there has it flushed at each append", ""}
 }
 
-// times measures what destroys nothing. An append is a write past the cache, which nobody but the owner of the device may try.
+// times measures what destroys nothing. An append is a write past the cache, which nobody but the owner of the device
+// may try.
 func (h Host) times(name, device string) Finding {
 	name += " times"
 	read, flush, err := measureDevice(h.path(device))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return Finding{name, Warn, "this user may not open it, nor a ring on it", "run it as root, or as a member of the device's group"}
+		return Finding{
+			name, Warn, "this user may not open it, nor a ring on it",
+			"run it as root, or as a member of the device's group",
+		}
 	case err != nil:
 		return Finding{name, Fail, err.Error(), "look at dmesg, and at nvme smart-log " + device}
 	}
-	finding := Finding{name, OK, fmt.Sprintf("the median of %d reads of 4 KiB is %s, of as many flushes %s", syncSamples, read.Round(time.Microsecond), flush.Round(time.Microsecond)), ""}
+	finding := Finding{name, OK, fmt.Sprintf("the median of %d reads of 4 KiB is %s, of as many flushes %s",
+		syncSamples, read.Round(time.Microsecond), flush.Round(time.Microsecond)), ""}
 	if max(read, flush) > syncSlow {
 		finding.State, finding.Cure = Warn, "look at what else uses it, and at its temperature: nvme smart-log "+device
 	}
@@ -129,7 +144,10 @@ func healthFinding(block string, health func(device string) (Health, error)) Fin
 	name, device := "nvme "+block+" health", "/dev/"+block
 	said, err := health(device)
 	if err != nil {
-		return Finding{name, Warn, strings.Join(strings.Fields(err.Error()), " "), "run it as root; nvme smart-log " + device}
+		return Finding{
+			name, Warn, strings.Join(strings.Fields(err.Error()), " "),
+			"run it as root; nvme smart-log " + device,
+		}
 	}
 	var warnings []string
 	for bit, text := range criticalWarnings {
@@ -137,7 +155,8 @@ func healthFinding(block string, health func(device string) (Health, error)) Fin
 			warnings = append(warnings, text)
 		}
 	}
-	text := fmt.Sprintf("%.0f %% of its endurance used, %.0f %% of its spare left (it warns below %.0f %%)", 100*said.UsedRatio, 100*said.SpareRatio, 100*said.ThresholdRatio)
+	text := fmt.Sprintf("%.0f %% of its endurance used, %.0f %% of its spare left (it warns below %.0f %%)",
+		100*said.UsedRatio, 100*said.SpareRatio, 100*said.ThresholdRatio)
 	const cure = "bring its rings to another device, and replace it"
 	switch {
 	case len(warnings) > 0:
@@ -151,12 +170,18 @@ func healthFinding(block string, health func(device string) (Health, error)) Fin
 // ioUring is what rings in namespaces are written by.
 func (h Host) ioUring() (findings []Finding) {
 	if !h.hasLibrary("liburing.so.2") {
-		findings = append(findings, Finding{"io_uring library", Warn, "liburing.so.2 is not installed: nvme: needs it", "apt-get install liburing2"})
+		findings = append(findings, Finding{
+			"io_uring library", Warn, "liburing.so.2 is not installed: nvme: needs it",
+			"apt-get install liburing2",
+		})
 	}
 	const cure = "sysctl kernel.io_uring_disabled=0"
 	switch h.read("/proc/sys/kernel/io_uring_disabled") {
 	case "1":
-		return append(findings, Finding{"io_uring", Warn, "only for root and the group kernel.io_uring_group: nvme: needs it", cure})
+		return append(findings, Finding{
+			"io_uring", Warn,
+			"only for root and the group kernel.io_uring_group: nvme: needs it", cure,
+		})
 	case "2":
 		return append(findings, Finding{"io_uring", Warn, "forbidden on this host: nvme: does not work", cure})
 	}
@@ -165,13 +190,17 @@ func (h Host) ioUring() (findings []Finding) {
 		tried = tryIOUring
 	}
 	if err := tried(); err != nil {
-		return append(findings, Finding{"io_uring", Warn, "this process was refused it: " + err.Error() + ": nvme: needs it", "a kernel with CONFIG_IO_URING; a container's seccomp profile that allows io_uring_setup"})
+		return append(findings, Finding{
+			"io_uring", Warn,
+			"this process was refused it: " + err.Error() + ": nvme: needs it",
+			"a kernel with CONFIG_IO_URING; a container's seccomp profile that allows io_uring_setup",
+		})
 	}
 	return append(findings, Finding{"io_uring", OK, "allowed", ""})
 }
 
-// tryIOUring asks the kernel for nothing: it looks at what it was given only when the caller may have a ring at all. The setting alone does not tell, kernels before 6.6
-// have none, and a container may be refused beside it.
+// tryIOUring asks the kernel for nothing: it looks at what it was given only when the caller may have a ring at all.
+// The setting alone does not tell, kernels before 6.6 have none, and a container may be refused beside it.
 func tryIOUring() error {
 	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 0, 0, 0)
 	if errno == unix.EFAULT || errno == unix.EINVAL {

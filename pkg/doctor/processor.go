@@ -43,8 +43,12 @@ func (h Host) idleStates() Finding {
 		return Finding{"idle states", OK, fmt.Sprintf("all %d are disabled", len(states)), ""}
 	case len(slow) > 0:
 		count := len(h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpuidle"))
-		return Finding{"idle states", Warn, fmt.Sprintf("a core that sleeps in %s takes %d us to wake up, on %d of %d cores more than %d us", deepest, latency, len(slow), count, idleLatencyMax),
-			fmt.Sprintf("cpupower idle-set -D %d, or on a writer's cores alone: cpupower -c CORES idle-set -D %d", idleLatencyMax, idleLatencyMax)}
+		return Finding{
+			"idle states", Warn, fmt.Sprintf("a core that sleeps in %s takes %d us to wake up, on %d of "+
+				"%d cores more than %d us", deepest, latency, len(slow), count, idleLatencyMax),
+			fmt.Sprintf("cpupower idle-set -D %d, or on a writer's cores alone: cpupower -c CORES idle-set -D %d",
+				idleLatencyMax, idleLatencyMax),
+		}
 	}
 	return Finding{"idle states", OK, fmt.Sprintf("the deepest is %s, %d us", deepest, latency), ""}
 }
@@ -68,7 +72,10 @@ func (h Host) governor() Finding {
 	case unread != "":
 		return Finding{"governor", Warn, "not seen: " + unread + " cannot be read", unseenCure}
 	case other != "":
-		return Finding{"governor", Warn, other + ": cores that rest are clocked down", "cpupower frequency-set -g performance"}
+		return Finding{
+			"governor", Warn, other + ": cores that rest are clocked down",
+			"cpupower frequency-set -g performance",
+		}
 	}
 	return Finding{"governor", OK, "performance", ""}
 }
@@ -78,11 +85,17 @@ func (h Host) clock() []Finding {
 	source := h.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	finding := Finding{"clock source", OK, source, ""}
 	if source != "tsc" && source != "arch_sys_counter" {
-		finding = Finding{"clock source", Warn, fmt.Sprintf("%q: reading the time may leave user space", source), "clocksource=tsc on the kernel's command line, if it is stable there"}
+		finding = Finding{
+			"clock source", Warn, fmt.Sprintf("%q: reading the time may leave user space", source),
+			"clocksource=tsc on the kernel's command line, if it is stable there",
+		}
 	}
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {
-		return []Finding{finding, {"clock", Warn, "the kernel does not tell of it: " + err.Error(), "allow adjtimex, which a container may forbid"}}
+		return []Finding{finding, {
+			"clock", Warn, "the kernel does not tell of it: " + err.Error(),
+			"allow adjtimex, which a container may forbid",
+		}}
 	}
 	return []Finding{finding, clockFinding(state.Status&staUnsync != 0, int64(state.Maxerror))}
 }
@@ -93,7 +106,8 @@ func clockFinding(isUnsynchronised bool, errorMax int64) Finding {
 	case isUnsynchronised:
 		return Finding{"clock", Warn, "nothing keeps it: the time in records has no bound", cure}
 	case errorMax > clockErrorMax:
-		return Finding{"clock", Warn, fmt.Sprintf("wrong by at most %d us; RTS 25 asks for %d us of high-frequency trading", errorMax, clockErrorMax), cure}
+		return Finding{"clock", Warn, fmt.Sprintf("wrong by at most %d us; RTS 25 asks for %d us of high-frequency "+
+			"trading", errorMax, clockErrorMax), cure}
 	}
 	return Finding{"clock", OK, fmt.Sprintf("wrong by at most %d us", errorMax), ""}
 }

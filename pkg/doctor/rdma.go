@@ -18,13 +18,20 @@ const (
 func (h Host) rdma() []Finding {
 	devices := h.glob("/sys/class/infiniband/*")
 	if len(devices) == 0 {
-		return []Finding{{"rdma", Warn, "no RDMA device: verbs:// does not work here, mem: and ofi: do",
-			"install the card's driver, or for a trial without a card: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev DEV"}}
+		return []Finding{{
+			"rdma", Warn, "no RDMA device: verbs:// does not work here, mem: and ofi: do",
+			"install the card's driver, or for a trial without a card: modprobe rdma_rxe && rdma link add rxe0 type " +
+				"rxe netdev DEV",
+		}}
 	}
 	findings := h.libraries()
 	for _, device := range devices {
 		if below := h.read(device + "/parent"); below != "" {
-			findings = append(findings, Finding{"rdma " + path.Base(device), Warn, "no card: the kernel's processor does its work on " + below + ", for trials", "install a card, and its driver"})
+			findings = append(findings, Finding{
+				"rdma " + path.Base(device), Warn,
+				"no card: the kernel's processor does its work on " + below + ", for trials",
+				"install a card, and its driver",
+			})
 		}
 		for _, port := range h.glob(device + "/ports/*") {
 			findings = append(findings, h.port(path.Base(device), port)...)
@@ -35,9 +42,15 @@ func (h Host) rdma() []Finding {
 }
 
 func (h Host) libraries() (findings []Finding) {
-	for _, one := range []struct{ library, pkg string }{{"libibverbs.so.1", "libibverbs1 ibverbs-providers"}, {"librdmacm.so.1", "librdmacm1"}} {
+	for _, one := range []struct{ library, pkg string }{
+		{"libibverbs.so.1", "libibverbs1 ibverbs-providers"},
+		{"librdmacm.so.1", "librdmacm1"},
+	} {
 		if !h.hasLibrary(one.library) {
-			findings = append(findings, Finding{"rdma library", Fail, one.library + " is not installed: verbs:// needs it", "apt-get install " + one.pkg})
+			findings = append(findings, Finding{
+				"rdma library", Fail,
+				one.library + " is not installed: verbs:// needs it", "apt-get install " + one.pkg,
+			})
 		}
 	}
 	return findings
@@ -49,7 +62,8 @@ func (h Host) hasLibrary(name string) bool {
 
 // hasCard: a device of its own, and not the kernel over an interface, such as SoftRoCE.
 func (h Host) hasCard() bool {
-	return slices.ContainsFunc(h.glob("/sys/class/infiniband/*"), func(device string) bool { return h.read(device+"/parent") == "" })
+	return slices.ContainsFunc(h.glob("/sys/class/infiniband/*"),
+		func(device string) bool { return h.read(device+"/parent") == "" })
 }
 
 func (h Host) port(device, port string) []Finding {
@@ -61,7 +75,10 @@ func (h Host) port(device, port string) []Finding {
 				ndev = h.read(below)
 			}
 		}
-		return []Finding{{name, Fail, "port is " + strings.ToLower(strings.TrimLeft(state, "0123456789: ")), "plug the cable in, or: ip link set " + ndev + " up"}}
+		return []Finding{{
+			name, Fail, "port is " + strings.ToLower(strings.TrimLeft(state, "0123456789: ")),
+			"plug the cable in, or: ip link set " + ndev + " up",
+		}}
 	}
 	if h.read(port+"/link_layer") == "InfiniBand" {
 		return []Finding{{name, OK, "active, InfiniBand, " + h.read(port+"/rate"), ""}}
@@ -93,8 +110,11 @@ func (h Host) gids(name, port string) Finding {
 	if hasVersion2 {
 		return Finding{name + " gid", Warn, "RoCE v2, but with no IPv4 address", "ip address add ADDRESS/24 dev DEV"}
 	}
-	return Finding{name + " gid", Fail, "no GID of RoCE v2: version 1 is not routed, and refused where the port has version 2",
-		"mkdir /sys/kernel/config/rdma_cm/DEV; echo RoCE v2 > /sys/kernel/config/rdma_cm/DEV/ports/1/default_roce_mode"}
+	return Finding{
+		name + " gid", Fail,
+		"no GID of RoCE v2: version 1 is not routed, and refused where the port has version 2",
+		"mkdir /sys/kernel/config/rdma_cm/DEV; echo RoCE v2 > /sys/kernel/config/rdma_cm/DEV/ports/1/default_roce_mode",
+	}
 }
 
 func (h Host) mtu(name, ndev string) Finding {
@@ -107,8 +127,11 @@ func (h Host) mtu(name, ndev string) Finding {
 		active /= 2
 	}
 	if active < 4096 {
-		return Finding{name + " mtu", Warn, fmt.Sprintf("interface %s has MTU %d, so that RoCE has %d: longer records take several packets", ndev, mtu, active),
-			fmt.Sprintf("ip link set %s mtu 4200, on hosts and switches", ndev)}
+		return Finding{
+			name + " mtu", Warn, fmt.Sprintf("interface %s has MTU %d, so that RoCE has %d: longer "+
+				"records take several packets", ndev, mtu, active),
+			fmt.Sprintf("ip link set %s mtu 4200, on hosts and switches", ndev),
+		}
 	}
 	return Finding{name + " mtu", OK, fmt.Sprintf("interface %s has MTU %d, RoCE 4096", ndev, mtu), ""}
 }

@@ -6,16 +6,17 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// ahead is a batch that is read and checked while the store takes the one before. Until done is closed the ring's reader and the
-// buffers belong to its goroutine.
+// ahead is a batch that is read and checked while the store takes the one before. Until done is closed the ring's
+// reader and the buffers belong to its goroutine.
 type ahead struct {
 	done  chan struct{}
 	batch farlog.Batch
 	err   error
 }
 
-// readAhead begins to read the batch after this one, if this one was large: the ring then holds more. Of a ring that is kept nearly
-// empty it would take what there is before the sync, and what comes during the sync would wait for a second one.
+// readAhead begins to read the batch after this one, if this one was large: the ring then holds more. Of a ring that is
+// kept nearly empty it would take what there is before the sync, and what comes during the sync would wait for a second
+// one.
 func (d *drainer) readAhead(batch farlog.Batch) {
 	if len(batch.Bytes) < d.config.BatchBytes/2 {
 		return
@@ -45,8 +46,8 @@ func (d *drainer) next() (farlog.Batch, error) {
 	return a.batch, a.err
 }
 
-// isUndone tells whether the log went back into a batch while the store took it: a new epoch begins below its end. Releasing that end would
-// give away the new epoch's records, which are in no store yet.
+// isUndone tells whether the log went back into a batch while the store took it: a new epoch begins below its end.
+// Releasing that end would give away the new epoch's records, which are in no store yet.
 func (d *drainer) isUndone(batch farlog.Batch) bool {
 	return d.ahead != nil && d.ahead.err == nil && d.ahead.batch.FirstLSN < batch.NextLSN
 }

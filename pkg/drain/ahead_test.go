@@ -37,7 +37,10 @@ type aheadBench struct {
 func newAheadBench(t *testing.T, seed uint64) *aheadBench {
 	t.Helper()
 	disk := storetest.NewCrashFS(seed)
-	b := &aheadBench{disk: disk, bench: newBench(t, store.Options{FS: disk, SegmentBytes: 128 << 10, IsSynchronous: true})}
+	b := &aheadBench{disk: disk, bench: newBench(t, store.Options{
+		FS: disk, SegmentBytes: 128 << 10,
+		IsSynchronous: true,
+	})}
 	for i := range 40 {
 		b.want = append(b.want, fmt.Sprint(i, strings.Repeat("x", 5000)))
 	}
@@ -46,7 +49,10 @@ func newAheadBench(t *testing.T, seed uint64) *aheadBench {
 }
 
 func (b *aheadBench) open() (*drainer, error) {
-	opened, err := store.Open("/store", store.Options{Create: true, FS: b.disk, SegmentBytes: 128 << 10, IsSynchronous: true})
+	opened, err := store.Open("/store", store.Options{
+		Create: true, FS: b.disk, SegmentBytes: 128 << 10,
+		IsSynchronous: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +79,8 @@ func (b *aheadBench) drain() (aheadCount int, err error) {
 	return aheadCount, err
 }
 
-// drainRest drains with everything whole and says how the store differs from what was appended. A store that has less than the ring
-// released is ErrStoreBehind.
+// drainRest drains with everything whole and says how the store differs from what was appended. A store that has less
+// than the ring released is ErrStoreBehind.
 func (b *aheadBench) drainRest() error {
 	b.hook = nil
 	if _, err := b.drain(); err != nil {
@@ -109,7 +115,8 @@ func crashAtEach(t *testing.T, hook func(*drainer, farlog.Batch)) (crashes, ahea
 	}
 }
 
-// A crash of the store at any point, most of them while the batch behind is already read, loses nothing that was released.
+// A crash of the store at any point, most of them while the batch behind is already read, loses nothing that was
+// released.
 func TestStep_CrashWhileTheNextBatchIsRead(t *testing.T) {
 	crashes, aheadCount, err := crashAtEach(t, nil)
 	if err != nil {
@@ -138,7 +145,8 @@ func TestStep_CrashCatchesTheMutants(t *testing.T) {
 	}
 }
 
-// The sync of each batch in turn fails while the next one is already read: the head stays, and the next drain stores both.
+// The sync of each batch in turn fails while the next one is already read: the head stays, and the next drain stores
+// both.
 func TestStep_SyncFailsWhileTheNextBatchIsRead(t *testing.T) {
 	for nth := 0; ; nth++ {
 		b := newAheadBench(t, 1)
@@ -162,7 +170,8 @@ func TestStep_SyncFailsWhileTheNextBatchIsRead(t *testing.T) {
 			t.Fatalf("batch %d: %v, expected EIO", nth, err)
 		}
 		if head := b.writer.Cursors().HeadLSN; head != released {
-			t.Fatalf("batch %d: head is %d, expected %d, where the batch that was not synced begins", nth, head, released)
+			t.Fatalf("batch %d: head is %d, expected %d, where the batch that was not synced begins", nth, head,
+				released)
 		}
 		b.disk.Crash()
 		if err := b.drainRest(); err != nil {
@@ -172,7 +181,8 @@ func TestStep_SyncFailsWhileTheNextBatchIsRead(t *testing.T) {
 	}
 }
 
-// A power cut of the region while the store takes a batch: the batch read ahead begins inside it. Its end is no longer the log's.
+// A power cut of the region while the store takes a batch: the batch read ahead begins inside it. Its end is no longer
+// the log's.
 func TestStep_EndThatWasUndoneIsNotReleased(t *testing.T) {
 	b := newAheadBench(t, 1)
 	b.hook = func(d *drainer, batch farlog.Batch) {
@@ -191,7 +201,8 @@ func TestStep_EndThatWasUndoneIsNotReleased(t *testing.T) {
 	}
 }
 
-// A ring that is kept nearly empty is read when the last sync is over, so that all that came meanwhile goes out with the next one.
+// A ring that is kept nearly empty is read when the last sync is over, so that all that came meanwhile goes out with
+// the next one.
 func TestStep_SmallBatchIsNotReadAhead(t *testing.T) {
 	b := newBench(t, store.Options{})
 	d, err := open(context.Background(), b.config())
@@ -205,8 +216,8 @@ func TestStep_SmallBatchIsNotReadAhead(t *testing.T) {
 	}
 }
 
-// The store still hashes a batch while the next one is written and the one after that is read. If that one came into the same buffer, the
-// digest that is signed would not be that of the segment.
+// The store still hashes a batch while the next one is written and the one after that is read. If that one came into
+// the same buffer, the digest that is signed would not be that of the segment.
 func TestRun_BufferThatIsHashedIsNotReadInto(t *testing.T) {
 	b := newBench(t, store.Options{FS: storetest.NewCrashFS(1), SegmentBytes: 1 << 20})
 	config := b.config()
@@ -217,7 +228,8 @@ func TestRun_BufferThatIsHashedIsNotReadInto(t *testing.T) {
 		entries[i] = farlog.Entry{Data: []byte(strings.Repeat(string(rune('a'+i%26)), 8<<10)), Class: 1}
 	}
 	for range 40 {
-		if _, _, err := b.writer.AppendBatch(entries, 10*time.Second, make([]farlog.Position, len(entries))); err != nil {
+		if _, _, err := b.writer.AppendBatch(entries, 10*time.Second,
+			make([]farlog.Position, len(entries))); err != nil {
 			t.Fatal(err)
 		}
 	}

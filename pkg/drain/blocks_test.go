@@ -12,18 +12,25 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// A ring on blocks goes round several times while its drain keeps up and is replaced once: the writer has its room from the credit alone.
+// A ring on blocks goes round several times while its drain keeps up and is replaced once: the writer has its room from
+// the credit alone.
 func TestRun_RingOnBlocksGoesRound(t *testing.T) {
 	b := &bench{T: t, path: filepath.Join(t.TempDir(), "orders.blocks")}
 	b.uri = "nvme:" + b.path
-	err := farlog.Format(b.uri, farlog.FormatOptions{SizeBytes: 0x3000 + 1<<20, RecordLenMax: 64 << 10, StreamName: "test/orders", StreamID: 3})
+	err := farlog.Format(b.uri, farlog.FormatOptions{
+		SizeBytes: 0x3000 + 1<<20, RecordLenMax: 64 << 10,
+		StreamName: "test/orders", StreamID: 3,
+	})
 	if errors.Is(err, farlog.ErrUnsupported) {
 		t.Skipf("no io_uring with direct I/O here: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.writer, err = farlog.OpenWriter(b.uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second}); err != nil {
+	if b.writer, err = farlog.OpenWriter(b.uri, farlog.WriterOptions{
+		CountersDir: "none", Level: farlog.LevelVisible,
+		Deadline: 30 * time.Second,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	b.Cleanup(func() { b.writer.Close() })

@@ -1,9 +1,10 @@
 // Package drain takes whole records out of a ring and puts them into a store.
 //
 // There is one order, and the guarantee rests on it: append to the store, sync the store, then release the ring's
-// head. While a batch goes that way the next one is only read and checked. A drain may die between any two steps: the next one reads the same records again and the store drops those it has,
-// by (stream, epoch, lsn). A full disk stops the drain and nothing else: the ring fills, its writer gets FULL, and all goes on
-// when there is space again. So does a ring on another host that cannot be reached.
+// head. While a batch goes that way the next one is only read and checked. A drain may die between any two steps: the
+// next one reads the same records again and the store drops those it has, by (stream, epoch, lsn). A full disk stops
+// the drain and nothing else: the ring fills, its writer gets FULL, and all goes on when there is space again. So does
+// a ring on another host that cannot be reached.
 package drain
 
 import (
@@ -27,7 +28,8 @@ const (
 // ErrStoreBehind: the ring's head says that records were stored which this store does not have.
 var ErrStoreBehind = errors.New("store has less than the ring released")
 
-// ErrSuperseded: another drain has come with this one's token, or has moved the ring's head. To open the ring again takes it from that one.
+// ErrSuperseded: another drain has come with this one's token, or has moved the ring's head. To open the ring again
+// takes it from that one.
 var ErrSuperseded = errors.New("another drain has taken this one's place")
 
 // Config says what one drain drains, and where to.
@@ -39,20 +41,21 @@ type Config struct {
 	// Stream is the stream's name in the store; "" = the one that the ring was formatted with.
 	Stream string
 	Store  *store.Store
-	// LostLSN: what the ring released below it was in a store that is lost for good, and is not expected in this one, which has nothing of the ring yet. 0 = nothing is lost.
+	// LostLSN: what the ring released below it was in a store that is lost for good, and is not expected in this one,
+	// which has nothing of the ring yet. 0 = nothing is lost.
 	LostLSN uint64
-	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. A drain has three buffers of that size; one larger record
-	// makes one of them grow.
+	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. A drain has three buffers of that size;
+	// one larger record makes one of them grow.
 	BatchBytes int
-	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms. When no record came for 100 ms it is up to
-	// five times that, but not above 5 ms (unless PollInterval is), until the next one comes.
+	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms. When no record came for 100 ms it
+	// is up to five times that, but not above 5 ms (unless PollInterval is), until the next one comes.
 	PollInterval time.Duration
-	// Tails, when it is shared by many drains of rings at one target, takes one READ a round for all of them while they are idle; nil = each looks
-	// at its ring.
+	// Tails, when it is shared by many drains of rings at one target, takes one READ a round for all of them while they
+	// are idle; nil = each looks at its ring.
 	Tails  *Tails
 	Logger *slog.Logger // nil = slog.Default()
-	// IsRetry: the run before ended with an error. That this one has started is logged when it has looked at the ring and not before: where it
-	// would end the same way at once, and again, the log would say nothing else.
+	// IsRetry: the run before ended with an error. That this one has started is logged when it has looked at the ring
+	// and not before: where it would end the same way at once, and again, the log would say nothing else.
 	IsRetry bool
 	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.
 	OnProgress func(Progress)
@@ -68,7 +71,8 @@ type Progress struct {
 	HeadLSN   uint64 // first LSN that is not yet released
 	LastEpoch uint32 // of the last record stored
 
-	Records    uint64 // read from the ring and synced in the store, duplicates not counted; the ring's own records included
+	// read from the ring and synced in the store, duplicates not counted; the ring's own records included
+	Records    uint64
 	Bytes      uint64
 	Batches    uint64
 	Duplicates uint64 // read again after a restart: the store had them
@@ -76,23 +80,26 @@ type Progress struct {
 	AppendedLSN uint64        // the writer's last word, at most 200 ms old
 	LagBytes    uint64        // appended, not yet released
 	LagAge      time.Duration // how long the oldest undrained record waits, at most
-	// UnconfirmedBytes are all that is left in the rings of a stream with several: no member is away, and fewer than needed have them. The next writer decides
-	// what becomes of them.
+	// UnconfirmedBytes are all that is left in the rings of a stream with several: no member is away, and fewer than
+	// needed have them. The next writer decides what becomes of them.
 	UnconfirmedBytes uint64
 
 	BatchBytes   int           // of the last batch
 	SyncDuration time.Duration // of the last batch: append and sync
 	Retries      uint64        // attempts that failed for want of space, or of an answer from the ring's host
 	LastError    string        // why the drain is stuck; "" when it is not
-	Suspect      string        // what stands still where the next record would be, and which check it fails; "" = nothing of that kind
+	// what stands still where the next record would be, and which check it fails; "" = nothing of that kind
+	Suspect string
 
 	Members []farlog.MemberStatus // of a stream with several rings, in the order of its URI
 }
 
-// Run drains one ring, or the rings of a stream that has several, into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
-// full disk is retried for ever, a ring on another host that does not answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
+// Run drains one ring, or the rings of a stream that has several, into one stream until ctx is done (then it returns
+// nil) or something fails that cannot be retried. A full disk is retried for ever, a ring on another host that does not
+// answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
 //
-// Errors: those of farlog.OpenReader and store.OpenStream, store.ErrGone (the ring keeps what it has), ErrStoreBehind, ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
+// Errors: those of farlog.OpenReader and store.OpenStream, store.ErrGone (the ring keeps what it has), ErrStoreBehind,
+// ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
 func Run(ctx context.Context, config Config) error {
 	d, err := open(ctx, config)
 	if err != nil {
@@ -168,7 +175,8 @@ func checkHead(config Config, source store.Source, headLSN uint64, last store.Ch
 	if last.OK {
 		holds = fmt.Sprintf("it only up to lsn %d", last.NextLSN)
 	}
-	return fmt.Errorf("%w: ring %q (%s, stream %s) was drained up to lsn %d, but store %s holds %s; drain it into the store that has the rest",
+	return fmt.Errorf("%w: ring %q (%s, stream %s) was drained up to lsn %d, but store %s holds %s; drain it into "+
+		"the store that has the rest",
 		ErrStoreBehind, config.RingURI, hex.EncodeToString(source.RingUUID[:4]), source.StreamName, headLSN,
 		config.Store.Dir(), holds)
 }

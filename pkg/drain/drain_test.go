@@ -38,7 +38,10 @@ func newBench(t *testing.T, options store.Options) *bench {
 	dir := t.TempDir()
 	b := &bench{T: t, path: filepath.Join(dir, "orders.ring")}
 	b.uri = "mem:" + b.path
-	if err := farlog.Format(b.uri, farlog.FormatOptions{SizeBytes: 0x3000 + 1<<20, RecordLenMax: 64 << 10, StreamName: "test/orders", StreamID: 3}); err != nil {
+	if err := farlog.Format(b.uri, farlog.FormatOptions{
+		SizeBytes: 0x3000 + 1<<20, RecordLenMax: 64 << 10,
+		StreamName: "test/orders", StreamID: 3,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	b.openWriter()
@@ -257,10 +260,12 @@ func TestRun_StoreBehindTheHeadIsRefused(t *testing.T) {
 	if err != nil || status.HeadLSN == 0 {
 		t.Fatal(status.HeadLSN, err)
 	}
-	for _, lost := range []uint64{0, status.HeadLSN - 1} { // what was given up ends before the head: more is missing than anybody has said
+	// what was given up ends before the head: more is missing than anybody has said
+	for _, lost := range []uint64{0, status.HeadLSN - 1} {
 		config := b.config()
 		config.Store, config.LostLSN = other, lost
-		if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) || !strings.Contains(err.Error(), other.Dir()) {
+		if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) ||
+			!strings.Contains(err.Error(), other.Dir()) {
 			t.Errorf("lost up to %d: %v, expected ErrStoreBehind that names the store", lost, err)
 		}
 	}
@@ -272,7 +277,8 @@ func TestRun_StoreBehindTheHeadIsRefused(t *testing.T) {
 	b.drainsInto(third, 1<<40)
 	config := b.config()
 	config.Store, config.LostLSN = other, 1<<40
-	if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) { // it has a part of the ring: there would be a hole in it
+	// it has a part of the ring: there would be a hole in it
+	if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) {
 		t.Errorf("%v, expected ErrStoreBehind", err)
 	}
 }
@@ -297,7 +303,8 @@ func (b *bench) drainsInto(into *store.Store, lost uint64) {
 		b.Fatal(report, err)
 	}
 	begin := fmt.Sprintf("; this store begins at lsn %d, seq ", before.HeadLSN)
-	if one := report.Streams[0]; one.Generations[0].FirstLSN != before.HeadLSN || one.Records != 1 || !report.OK() || !strings.Contains(one.Statement(), begin) {
+	if one := report.Streams[0]; one.Generations[0].FirstLSN != before.HeadLSN || one.Records != 1 || !report.OK() ||
+		!strings.Contains(one.Statement(), begin) {
 		b.Errorf("%s; expected %q, one record", one.Statement(), begin)
 	}
 }
@@ -379,7 +386,8 @@ func TestRun_UnreadableRecordIsNotSkipped(t *testing.T) {
 	expectQuietRetry(t, b)
 }
 
-// expectQuietRetry: who tries again for as long as the ring is damaged does not log each time that the drain has started.
+// expectQuietRetry: who tries again for as long as the ring is damaged does not log each time that the drain has
+// started.
 func expectQuietRetry(t *testing.T, b *bench) {
 	t.Helper()
 	var log bytes.Buffer

@@ -11,14 +11,16 @@ import (
 )
 
 const (
-	// awayMax is how long a ring on another host may not answer before the drain ends. Opening it again then tells what is wrong.
+	// awayMax is how long a ring on another host may not answer before the drain ends. Opening it again then tells what
+	// is wrong.
 	awayMax      = 30 * time.Second
 	awayPauseMax = 500 * time.Millisecond
 )
 
 // isFar tells a ring on another host, or several: one of those may be there.
 func (d *drainer) isFar() bool {
-	return strings.HasPrefix(d.config.RingURI, "ofi:") || strings.HasPrefix(d.config.RingURI, "verbs:") || d.hasMembers()
+	return strings.HasPrefix(d.config.RingURI, "ofi:") || strings.HasPrefix(d.config.RingURI, "verbs:") ||
+		d.hasMembers()
 }
 
 // hasMembers tells a stream with several rings.
@@ -27,7 +29,8 @@ func (d *drainer) hasMembers() bool {
 	return len(uris) > 1
 }
 
-// isAway tells an error that a broken connection may explain. A record whose bytes did not come looks like one that is unreadable.
+// isAway tells an error that a broken connection may explain. A record whose bytes did not come looks like one that is
+// unreadable.
 func (d *drainer) isAway(err error) bool {
 	return d.isFar() && (errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrCorrupt))
 }
@@ -41,8 +44,8 @@ func (d *drainer) readWhenBack(ctx context.Context, err error) (batch farlog.Bat
 	return batch, err
 }
 
-// release gives the writer the space. Before a second attempt the ring's header is fetched: which of the two head slots must be
-// overwritten depends on whether the first attempt arrived.
+// release gives the writer the space. Before a second attempt the ring's header is fetched: which of the two head slots
+// must be overwritten depends on whether the first attempt arrived.
 func (d *drainer) release(ctx context.Context, batch farlog.Batch) error {
 	attempt := func() error { return d.reader.Release(batch.NextLSN, batch.NextSeq, batch.LastEpoch) }
 	err := attempt()
@@ -52,7 +55,8 @@ func (d *drainer) release(ctx context.Context, batch farlog.Batch) error {
 	return err
 }
 
-// whenBack attempts what failed again whenever the ring's host answers. The connection comes back by itself; this only waits for it.
+// whenBack attempts what failed again whenever the ring's host answers. The connection comes back by itself; this only
+// waits for it.
 func (d *drainer) whenBack(ctx context.Context, err error, attempt func() error) error {
 	delays := retry.New(retryIntervalMin, awayPauseMax)
 	for began := time.Now(); time.Since(began) < awayMax; {

@@ -10,7 +10,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// Of two living drains with one token the older one ends, and says why, instead of opening the ring again and again against the other.
+// Of two living drains with one token the older one ends, and says why, instead of opening the ring again and again
+// against the other.
 func TestRun_AnotherDrainHasTheToken(t *testing.T) {
 	b := newFarBench(t, 1, nil)
 	config := b.configs[0]

@@ -22,11 +22,12 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// What this file proves, and how. The real C writer and reader run on memory that loses, at a power cut, any of the 8-byte words that
-// were not flushed; the real store runs on a file system that loses any of the sectors and directory entries that were not
-// synced; the real drain is between them. Both are crashed at random points, in the middle of writes, together and apart, also
-// while they recover. At the end of each life of a ring the store must have every acknowledged record exactly once, whole and in
-// order, and nothing that was not appended. The mutants at the end show that the test sees what it claims to see.
+// What this file proves, and how. The real C writer and reader run on memory that loses, at a power cut, any of the
+// 8-byte words that were not flushed; the real store runs on a file system that loses any of the sectors and directory
+// entries that were not synced; the real drain is between them. Both are crashed at random points, in the middle of
+// writes, together and apart, also while they recover. At the end of each life of a ring the store must have every
+// acknowledged record exactly once, whole and in order, and nothing that was not appended. The mutants at the end show
+// that the test sees what it claims to see.
 
 var crashTarget = flag.Int("crashes", 10000, "crashes of TestDrain_CrashesLoseNothing")
 
@@ -70,8 +71,11 @@ func newWorld(seed uint64, hook func(*drainer, farlog.Batch), mutant storetest.M
 	}
 	w.disk.Mutant = mutant
 	w.uri = fmt.Sprintf("fault:%s?seed=%d", w.name, seed)
-	return w, farlog.Format(w.uri, farlog.FormatOptions{SizeBytes: faultRingBytes, RecordLenMax: faultRecordLenMax, StreamName: "fault/orders",
-		StreamID: 1, Salt: seed | 1})
+	return w, farlog.Format(w.uri, farlog.FormatOptions{
+		SizeBytes: faultRingBytes, RecordLenMax: faultRecordLenMax,
+		StreamName: "fault/orders",
+		StreamID:   1, Salt: seed | 1,
+	})
 }
 
 // payloadOf is a function of the id alone, so that what comes out can be told from what went in.
@@ -149,17 +153,25 @@ func (w *world) plan() {
 }
 
 func (w *world) openDrain() error {
-	opened, err := store.Open("/store", store.Options{Create: true, FS: w.disk, SegmentBytes: faultSegmentBytes, IsSynchronous: true})
+	opened, err := store.Open("/store", store.Options{
+		Create: true, FS: w.disk, SegmentBytes: faultSegmentBytes,
+		IsSynchronous: true,
+	})
 	if err != nil {
 		return err
 	}
-	w.drainer, err = open(context.Background(), Config{RingURI: w.uri, Store: opened, BatchBytes: faultBatchBytes,
-		Logger: slog.New(slog.DiscardHandler), afterAppend: w.hook})
+	w.drainer, err = open(context.Background(), Config{
+		RingURI: w.uri, Store: opened, BatchBytes: faultBatchBytes,
+		Logger: slog.New(slog.DiscardHandler), afterAppend: w.hook,
+	})
 	return err
 }
 
 func (w *world) openWriter() (err error) {
-	w.writer, err = farlog.OpenWriter(w.uri, farlog.WriterOptions{Policy: farlog.PolicyReject, CountersDir: "none", Deadline: 5 * time.Second})
+	w.writer, err = farlog.OpenWriter(w.uri, farlog.WriterOptions{
+		Policy: farlog.PolicyReject, CountersDir: "none",
+		Deadline: 5 * time.Second,
+	})
 	return err
 }
 
@@ -204,7 +216,10 @@ func (w *world) append() error {
 	entries := make([]farlog.Entry, count)
 	first := w.nextID
 	for i := range entries {
-		entries[i] = farlog.Entry{Data: payloadOf(first + uint64(i)), Key: []byte(strconv.FormatUint(first+uint64(i), 10)), Class: 1}
+		entries[i] = farlog.Entry{
+			Data: payloadOf(first + uint64(i)),
+			Key:  []byte(strconv.FormatUint(first+uint64(i), 10)), Class: 1,
+		}
 	}
 	w.nextID += uint64(count)
 	done, submitted := 0, 0

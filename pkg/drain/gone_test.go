@@ -43,14 +43,25 @@ func thefts() map[string]theft {
 			moveAside(b)
 			b.must(exec.Command("cp", "-a", b.store.Dir()+".copy", b.store.Dir()).Run())
 		}, bringBack, ErrStoreBehind},
-		"its stream removed":  {func(b *bench) { b.must(os.RemoveAll(filepath.Join(b.store.Dir(), streamDir))) }, nil, ErrStoreBehind},
-		"its lock removed":    {func(b *bench) { b.must(os.Remove(filepath.Join(b.store.Dir(), streamDir, "lock"))) }, func(*bench) {}, nil},
-		"its segment removed": {func(b *bench) { b.must(os.Remove(filepath.Join(b.store.Dir(), streamDir, "0000000001.seg"))) }, nil, nil},
+		"its stream removed": {
+			func(b *bench) { b.must(os.RemoveAll(filepath.Join(b.store.Dir(), streamDir))) }, nil,
+			ErrStoreBehind,
+		},
+		"its lock removed": {
+			func(b *bench) { b.must(os.Remove(filepath.Join(b.store.Dir(), streamDir, "lock"))) },
+			func(*bench) {}, nil,
+		},
+		"its segment removed": {func(b *bench) {
+			b.must(os.Remove(filepath.Join(b.store.Dir(), streamDir,
+				"0000000001.seg")))
+		}, nil, nil},
 	}
 }
 
-// What this proves, and how. A store's directory is taken from under a running drain, in each way that a hand on the machine has. The files that the drain has open can be written and synced as before, but
-// nobody finds them: it must say so and release nothing more. What was appended since is then drained from the ring as soon as the store is back, and is in it once.
+// What this proves, and how. A store's directory is taken from under a running drain, in each way that a hand on the
+// machine has. The files that the drain has open can be written and synced as before, but nobody finds them: it must
+// say so and release nothing more. What was appended since is then drained from the ring as soon as the store is back,
+// and is in it once.
 func TestRun_StoreIsTakenAway(t *testing.T) {
 	for name, c := range thefts() {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +109,8 @@ func TestRun_StoreIsTakenAway(t *testing.T) {
 	}
 }
 
-// A drain that opens its stream anew, after a failure that the store could not undo, finds a directory that lacks what the ring has released: it stops before that.
+// A drain that opens its stream anew, after a failure that the store could not undo, finds a directory that lacks what
+// the ring has released: it stops before that.
 func TestRun_StreamIsGoneWhenItIsOpenedAnew(t *testing.T) {
 	disk := storetest.NewCrashFS(1)
 	b := newBench(t, store.Options{FS: disk, SegmentBytes: 128 << 10})
@@ -122,7 +134,8 @@ func TestRun_StreamIsGoneWhenItIsOpenedAnew(t *testing.T) {
 	b.expectHead(status.HeadLSN)
 }
 
-// One byte rots of the records whose sync was the last one, and whose mark no power cut has left: the sound ones behind it are in this store alone.
+// One byte rots of the records whose sync was the last one, and whose mark no power cut has left: the sound ones behind
+// it are in this store alone.
 func TestRun_StoreThatLostWhatWasReleasedKeepsTheRest(t *testing.T) {
 	disk := storetest.NewCrashFS(1)
 	b := newBench(t, store.Options{FS: disk, SegmentBytes: 128 << 10})
@@ -173,6 +186,7 @@ func (b *bench) expectHead(head uint64) {
 	status, err := farlog.Inspect(b.uri)
 	b.must(err)
 	if status.HeadLSN != head || status.AppendedLSN <= head {
-		b.Errorf("the ring holds lsn %d to %d, expected it to keep all from %d on", status.HeadLSN, status.AppendedLSN, head)
+		b.Errorf("the ring holds lsn %d to %d, expected it to keep all from %d on", status.HeadLSN, status.AppendedLSN,
+			head)
 	}
 }

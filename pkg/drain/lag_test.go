@@ -20,14 +20,15 @@ const (
 	turnsMax     = 500         // appends a second; at higher rates each is of several records
 	waitsOfBatch = 3           // in each ring: the end of the drain's own WRITE may end one, and the answer the next
 
-	// Percent of the batches, over verbs: a nap of 1 ms may end just before its answer comes, and is not looked at at once.
+	// Percent of the batches, over verbs: a nap of 1 ms may end just before its answer comes, and is not looked at at
+	// once.
 	verbsExpiredMax = 20
 )
 
 // A drain of a ring on another host is woken by what it waits for. What this proves, and how: while records come, at
-// rates at which each is drained alone and at rates at which many are drained at once, no wait of the drain ends because
-// its time is over. Such a wait lasted five seconds with its answer at hand. Waits and READs are counted, and nothing is
-// timed. Each batch has one confirmation to wait for in each ring; an event may end a wait before it.
+// rates at which each is drained alone and at rates at which many are drained at once, no wait of the drain ends
+// because its time is over. Such a wait lasted five seconds with its answer at hand. Waits and READs are counted, and
+// nothing is timed. Each batch has one confirmation to wait for in each ring; an event may end a wait before it.
 func TestRun_WaitsOfAFarDrainEndByEvents(t *testing.T) {
 	checkWaitsAtEachRate(t, "ofi:tcp://127.0.0.1:0", func() string { return testenv.MemoryDir(t) }, 0)
 }
@@ -122,11 +123,15 @@ func newFarStream(t *testing.T, listen string, newDir func() string, count int) 
 	for i := range count {
 		name := fmt.Sprintf("ring%d", i)
 		drains[i].Token, writers[i].Token = [farlog.TokenLen]byte{1, byte(i)}, [farlog.TokenLen]byte{2, byte(i)}
-		uris[i] = b.target.URI() + "/" + name + "?flush=target-cpu&wait=block" // the answer is a word, without a completion
+		uris[i] = b.target.URI() + "/" + name +
+			"?flush=target-cpu&wait=block" // the answer is a word, without a completion
 		b.serve(newDir(), name, farlog.TargetGrant{Role: farlog.GrantDrain, Token: drains[i].Token},
 			farlog.TargetGrant{Role: farlog.GrantWriter, Epoch: 2, Token: writers[i].Token})
 	}
-	config := Config{RingURI: uris[0], Store: opened, Token: &drains[0].Token, Tails: NewTails(), Logger: slog.New(slog.DiscardHandler)}
+	config := Config{
+		RingURI: uris[0], Store: opened, Token: &drains[0].Token, Tails: NewTails(),
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	options := farlog.WriterOptions{Epoch: 2, Token: &writers[0].Token, Level: farlog.LevelVisible, CountersDir: "none"}
 	if count > 1 {
 		config.RingURI = farlog.MembersURI(count/2+1, uris...)

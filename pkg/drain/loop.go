@@ -110,8 +110,8 @@ func (d *drainer) openAppender() error {
 	return nil
 }
 
-// knownRing is the ring by which the store knows a stream with several: the first member's when it was begun. Another ring may have been put in its place since; a stream that is created
-// anew has another salt.
+// knownRing is the ring by which the store knows a stream with several: the first member's when it was begun. Another
+// ring may have been put in its place since; a stream that is created anew has another salt.
 func knownRing(into *store.Store, source store.Source) (known [16]byte, err error) {
 	reader, err := into.OpenReader(source.StreamName, store.ReaderOptions{IsOpenFast: true})
 	if errors.Is(err, store.ErrNotFound) {
@@ -122,7 +122,8 @@ func knownRing(into *store.Store, source store.Source) (known [16]byte, err erro
 	}
 	defer reader.Close()
 	generations := reader.Generations()
-	if n := len(generations); n > 0 && generations[n-1].Salt == source.Salt && generations[n-1].StreamID == source.StreamID {
+	if n := len(generations); n > 0 && generations[n-1].Salt == source.Salt &&
+		generations[n-1].StreamID == source.StreamID {
 		return generations[n-1].RingUUID, nil
 	}
 	return source.RingUUID, nil
@@ -142,8 +143,8 @@ func (d *drainer) close() error {
 	return err
 }
 
-// pauses are those between looks at an idle ring: short at first, because records come in bursts, then twice as long each time up
-// to longest, and up to quiet in a ring that stays idle.
+// pauses are those between looks at an idle ring: short at first, because records come in bursts, then twice as long
+// each time up to longest, and up to quiet in a ring that stays idle.
 type pauses struct {
 	longest time.Duration
 	quiet   time.Duration
@@ -194,8 +195,8 @@ func (d *drainer) loop(ctx context.Context) error {
 	return nil
 }
 
-// step moves one batch all the way, or reports that there is none. The next one may be read meanwhile, but nothing is done with it before
-// this one is released.
+// step moves one batch all the way, or reports that there is none. The next one may be read meanwhile, but nothing is
+// done with it before this one is released.
 func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	if d.isQuiet() {
 		d.idle()
@@ -227,7 +228,8 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	return false, nil
 }
 
-// read takes all that is there, up to the buffer's size: what came while the last batch was synced goes out with one sync.
+// read takes all that is there, up to the buffer's size: what came while the last batch was synced goes out with one
+// sync.
 func (d *drainer) read() (farlog.Batch, error) {
 	buf := &d.bufs[d.turn]
 	batch, err := d.reader.Read(*buf)
@@ -248,8 +250,9 @@ func (d *drainer) read() (farlog.Batch, error) {
 		if found, suspectErr := d.reader.Suspect(); suspectErr == nil {
 			why = found.Text
 		}
-		return batch, fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged (%s): %w",
-			d.config.RingURI, d.source.StreamName, batch.FirstLSN, why, err)
+		return batch,
+			fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged (%s): %w",
+				d.config.RingURI, d.source.StreamName, batch.FirstLSN, why, err)
 	}
 	return batch, fmt.Errorf("read ring %q: %w", d.config.RingURI, err)
 }
@@ -260,7 +263,8 @@ func (d *drainer) persist(batch farlog.Batch) error {
 		if err := d.openAppender(); err != nil {
 			return err
 		}
-		// The stream's directory may be another one than before: a store that lacks what was released begins anew with any record.
+		// The stream's directory may be another one than before: a store that lacks what was released begins anew with
+		// any record.
 		if err := checkHead(d.config, d.source, d.progress.HeadLSN, d.appender.Last()); err != nil {
 			return err
 		}
@@ -302,7 +306,8 @@ func (d *drainer) appendWhole(batch []byte) (duplicates int, err error) {
 	return first + second, err
 }
 
-// cutNearMiddle gives the offset of the first record at or behind the middle of a batch; 0 when it is of one record alone.
+// cutNearMiddle gives the offset of the first record at or behind the middle of a batch; 0 when it is of one record
+// alone.
 func (d *drainer) cutNearMiddle(batch []byte) int {
 	at, last := 0, 0
 	for at < len(batch) {
@@ -348,7 +353,8 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 // stuck says so once, and keeps the reason for whoever asks.
 func (d *drainer) stuck(text string, err error) {
 	if d.progress.LastError == "" {
-		d.config.Logger.Error(text, "stream", d.source.StreamName, "ring", d.config.RingURI, "store", d.config.Store.Dir(), "error", err)
+		d.config.Logger.Error(text, "stream", d.source.StreamName, "ring", d.config.RingURI, "store",
+			d.config.Store.Dir(), "error", err)
 	}
 	d.progress.LastError = err.Error()
 	d.progress.UnconfirmedBytes = 0 // what could be stored waits as well

@@ -17,7 +17,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// memberBench is a stream with three rings. A writer of one of them makes the records; the others get its bytes by copying the file.
+// memberBench is a stream with three rings. A writer of one of them makes the records; the others get its bytes by
+// copying the file.
 type memberBench struct {
 	*bench
 	paths []string
@@ -30,7 +31,10 @@ func newMemberBench(t *testing.T) *memberBench {
 	for i := range 3 {
 		b.paths = append(b.paths, filepath.Join(dir, fmt.Sprint("ring", i)))
 	}
-	if err := farlog.Format("mem:"+b.paths[0], farlog.FormatOptions{SizeBytes: 0x3000 + 1<<18, RecordLenMax: 4 << 10, StreamName: "test/orders", StreamID: 3}); err != nil {
+	if err := farlog.Format("mem:"+b.paths[0], farlog.FormatOptions{
+		SizeBytes: 0x3000 + 1<<18, RecordLenMax: 4 << 10,
+		StreamName: "test/orders", StreamID: 3,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	b.save(0, b.load(0))
@@ -46,7 +50,8 @@ func newMemberBench(t *testing.T) *memberBench {
 func (b *memberBench) write(payloads ...string) {
 	b.Helper()
 	var err error
-	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[0], farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second}); err != nil {
+	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[0],
+		farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second}); err != nil {
 		b.Fatal(err)
 	}
 	b.append(payloads...)
@@ -86,13 +91,18 @@ func TestRun_StreamWithMembers(t *testing.T) {
 	b.write(want...)
 	b.copyTo(1)
 	progress, stop := b.run(b.config())
-	last := b.await(progress, "drained with two of three", func(p Progress) bool { return p.HeadLSN > 0 && p.LagBytes == 0 && len(p.Members) == 3 })
-	if last.Members[0].State != farlog.MemberUp || last.Members[1].State != farlog.MemberUp || last.Members[2].State != farlog.MemberAway ||
+	last := b.await(progress, "drained with two of three",
+		func(p Progress) bool { return p.HeadLSN > 0 && p.LagBytes == 0 && len(p.Members) == 3 })
+	if last.Members[0].State != farlog.MemberUp || last.Members[1].State != farlog.MemberUp ||
+		last.Members[2].State != farlog.MemberAway ||
 		!strings.Contains(last.Members[2].Text, b.paths[2]) {
 		t.Errorf("members %+v: expected the third to be away, by its name", last.Members)
 	}
 	b.copyTo(2)
-	b.await(progress, "the third is there", func(p Progress) bool { return len(p.Members) == 3 && p.Members[2].State == farlog.MemberUp })
+	b.await(progress, "the third is there", func(p Progress) bool {
+		return len(p.Members) == 3 &&
+			p.Members[2].State == farlog.MemberUp
+	})
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +114,9 @@ func TestRun_StreamWithMembers(t *testing.T) {
 	b.expectStored(want...)
 }
 
-// A drain that died between its releases leaves heads apart. All that any member released was in the store that is lost: another store takes the rest, from the furthest head on,
-// and refuses the stream when less than that was given up.
+// A drain that died between its releases leaves heads apart. All that any member released was in the store that is
+// lost: another store takes the rest, from the furthest head on, and refuses the stream when less than that was given
+// up.
 func TestRun_MembersWhoseStoreIsLost(t *testing.T) {
 	b := newMemberBench(t)
 	b.write("one", "two", "three")
@@ -145,7 +156,8 @@ func TestRun_MembersWhoseStoreIsLost(t *testing.T) {
 	b.expectStored("four", "five")
 }
 
-// What too few members have is not drained: a takeover may put something else in its place. The writer died before its last word. The drain tells how much it is.
+// What too few members have is not drained: a takeover may put something else in its place. The writer died before its
+// last word. The drain tells how much it is.
 func TestRun_MembersThatLackRecords(t *testing.T) {
 	const shared = 256 // the epoch's first record and "one"
 	b := newMemberBench(t)
@@ -162,7 +174,8 @@ func TestRun_MembersThatLackRecords(t *testing.T) {
 	}
 	progress, stop := b.run(b.config())
 	b.await(progress, "what all have is stored", func(p Progress) bool { return p.HeadLSN == shared })
-	b.await(progress, "the rest is told to be unconfirmed", func(p Progress) bool { return p.UnconfirmedBytes == status.AppendedLSN-shared })
+	b.await(progress, "the rest is told to be unconfirmed",
+		func(p Progress) bool { return p.UnconfirmedBytes == status.AppendedLSN-shared })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +206,11 @@ const hints, hintsEnd, data = 0x2100, 0x2110, 0x3000 // where they lie in a ring
 func (b *memberBench) writeTo(i int, epoch uint32, payloads ...string) {
 	b.Helper()
 	var err error
-	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[i], farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second, Epoch: epoch}); err != nil {
+	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[i],
+		farlog.WriterOptions{
+			CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second,
+			Epoch: epoch,
+		}); err != nil {
 		b.Fatal(err)
 	}
 	b.append(payloads...)
@@ -227,8 +244,9 @@ func (b *memberBench) save(i int, raw []byte) {
 	}
 }
 
-// The first writer leaves r on A alone; the second begins its epoch in that place on B and C, and its first record gets to B alone; the third comes by A and C, finds r and
-// goes on behind it. Whatever a drain has seen of the second one meanwhile: r is in the store, and then what the third one wrote. As long as r is as that first record, and longer.
+// The first writer leaves r on A alone; the second begins its epoch in that place on B and C, and its first record gets
+// to B alone; the third comes by A and C, finds r and goes on behind it. Whatever a drain has seen of the second one
+// meanwhile: r is in the store, and then what the third one wrote. As long as r is as that first record, and longer.
 func TestRun_EpochThatWasGoneBackOn(t *testing.T) {
 	for name, r := range map[string]string{"as long": "r", "longer": strings.Repeat("longer", 30)} {
 		t.Run(name, func(t *testing.T) {

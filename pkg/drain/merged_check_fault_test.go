@@ -58,10 +58,14 @@ func (w *mergedWorld) look() error {
 
 // bare is an entry as far as the order goes by it.
 func bare(e merge.Entry) merge.Entry {
-	return merge.Entry{OrderNS: e.OrderNS, TimestampNS: e.TimestampNS, Place: e.Place, Seq: e.Seq, Flags: e.Flags, RecordFlags: e.RecordFlags, RecordCRC: e.RecordCRC, Stream: e.Stream}
+	return merge.Entry{
+		OrderNS: e.OrderNS, TimestampNS: e.TimestampNS, Place: e.Place, Seq: e.Seq, Flags: e.Flags,
+		RecordFlags: e.RecordFlags, RecordCRC: e.RecordCRC, Stream: e.Stream,
+	}
 }
 
-// take is given an entry that is new: behind the one before, in time if its stream was, and of a record that is what was appended.
+// take is given an entry that is new: behind the one before, in time if its stream was, and of a record that is what
+// was appended.
 func (w *mergedWorld) take(item merge.Item) error {
 	l := w.laneOf(item.Stream)
 	if l == nil {
@@ -176,7 +180,8 @@ func (w *mergedWorld) checkMarks() error {
 		isMarked := e.Flags&(merge.FlagLate|merge.FlagBack) != 0 && e.OrderNS > e.TimestampNS
 		switch {
 		case isBack && !isMarked, !isBack && isBehind && (!isMarked || e.Flags != merge.FlagLate):
-			return fmt.Errorf("entry %d, %+v, behind %+v: its time is passed, and its mark does not say why", i, e, last)
+			return fmt.Errorf("entry %d, %+v, behind %+v: its time is passed, and its mark does not say why", i, e,
+				last)
 		case !isBack && !isBehind && (e.Flags != 0 || e.OrderNS != e.TimestampNS):
 			return fmt.Errorf("entry %d, %+v, behind %+v: expected it in its own time, without a mark", i, e, last)
 		}
@@ -191,7 +196,8 @@ func (w *mergedWorld) checkMarks() error {
 	return nil
 }
 
-// clocksBack finds, in the store, the records whose stream was later already, and counts those that belong into the order.
+// clocksBack finds, in the store, the records whose stream was later already, and counts those that belong into the
+// order.
 func (w *mergedWorld) clocksBack() (behind map[string]map[store.Place]bool, total int, err error) {
 	behind = map[string]map[store.Place]bool{}
 	for _, l := range w.lanes {

@@ -13,12 +13,14 @@ import (
 	"github.com/farlog/farlog/pkg/merge"
 )
 
-// What this file proves, and how. Several streams, each with its host, its ring and its clock, are drained into one store, whose streams are merged: writer, ring, drain, store and merge are the real
-// ones, in one thread that plays all hosts and their time. Writers, rings, drains, the store's host and the merge die at any operation, with or without power; writers are
-// fenced and followed by others with other clocks; rings are idle but for heartbeats, silent, late with what they have, or new. Whatever happens: no acknowledged record is
-// lost, changed or twice in the order, no two have one lsn and no epoch is given twice; what a reader was once given of the order stays as it is; it goes by (time, stream, seq);
-// who is in time is waited for, who is not is marked; each entry leads back to its record. In the end the order is taken away and made again from the start in one go: it must be the
-// same, byte for byte.
+// What this file proves, and how. Several streams, each with its host, its ring and its clock, are drained into one
+// store, whose streams are merged: writer, ring, drain, store and merge are the real ones, in one thread that plays all
+// hosts and their time. Writers, rings, drains, the store's host and the merge die at any operation, with or without
+// power; writers are fenced and followed by others with other clocks; rings are idle but for heartbeats, silent, late
+// with what they have, or new. Whatever happens: no acknowledged record is lost, changed or twice in the order, no two
+// have one lsn and no epoch is given twice; what a reader was once given of the order stays as it is; it goes by (time,
+// stream, seq); who is in time is waited for, who is not is marked; each entry leads back to its record. In the end the
+// order is taken away and made again from the start in one go: it must be the same, byte for byte.
 
 var mergedRuns = flag.Int("merged.runs", 60, "runs of TestMerged_FaultsLeaveTheOrderAsItWas")
 
@@ -50,7 +52,8 @@ func TestMerged_FaultsLeaveTheOrderAsItWas(t *testing.T) {
 	}
 	t.Logf("%d runs in %s: %+v", *mergedRuns, time.Since(began).Round(time.Millisecond), sum)
 	if sum.Late == 0 || sum.Ties == 0 || sum.Takeovers == 0 || sum.Crashes < *mergedRuns {
-		t.Error("nothing was late, nothing at the same time, no writer followed another or hardly anything died: the test no longer tests")
+		t.Error("nothing was late, nothing at the same time, no writer followed another or hardly anything died: the " +
+			"test no longer tests")
 	}
 }
 

@@ -71,7 +71,10 @@ type offered struct {
 }
 
 func playMergedRun(seed uint64) (mergedTally, error) {
-	w := &mergedWorld{disk: storetest.NewCrashFS(seed), random: rand.New(rand.NewPCG(seed, 11)), seed: seed, now: time.Unix(1763700000, 0)}
+	w := &mergedWorld{
+		disk: storetest.NewCrashFS(seed), random: rand.New(rand.NewPCG(seed, 11)), seed: seed,
+		now: time.Unix(1763700000, 0),
+	}
 	w.tally.Runs = 1
 	defer func() {
 		w.stopStore()
@@ -91,12 +94,18 @@ func playMergedRun(seed uint64) (mergedTally, error) {
 func (w *mergedWorld) addLane() error {
 	number := uint64(len(w.lanes))
 	letter := (number*2 + w.seed) % mergedLanesMax // a stream that comes later may have a name that goes before
-	l := &lane{name: fmt.Sprintf("desk%d/orders", letter), memory: fmt.Sprintf("merged-%d-%d", w.seed, number), number: number, broughtAt: w.now, mayBeLate: true,
-		epochs: map[uint32]bool{}, records: map[uint64]*offered{}, acked: map[uint64]uint64{}}
+	l := &lane{
+		name: fmt.Sprintf("desk%d/orders", letter), memory: fmt.Sprintf("merged-%d-%d", w.seed, number),
+		number: number, broughtAt: w.now, mayBeLate: true,
+		epochs: map[uint32]bool{}, records: map[uint64]*offered{}, acked: map[uint64]uint64{},
+	}
 	l.uri = fmt.Sprintf("fault:%s?seed=%d", l.memory, w.seed+number)
 	l.skew = w.drawSkew()
 	w.lanes = append(w.lanes, l)
-	return farlog.Format(l.uri, farlog.FormatOptions{SizeBytes: faultRingBytes, RecordLenMax: faultRecordLenMax, StreamName: l.name, StreamID: uint32(number + 1), Salt: (w.seed + number) | 1})
+	return farlog.Format(l.uri, farlog.FormatOptions{
+		SizeBytes: faultRingBytes, RecordLenMax: faultRecordLenMax,
+		StreamName: l.name, StreamID: uint32(number + 1), Salt: (w.seed + number) | 1,
+	})
 }
 
 func (w *mergedWorld) drawSkew() time.Duration {
@@ -162,7 +171,8 @@ func (w *mergedWorld) stopStore() {
 	w.store, w.merger, w.reader = nil, nil, nil
 }
 
-// restart buries what has died: of a ring's host with or without its memory, of the store's with or without what was not synced.
+// restart buries what has died: of a ring's host with or without its memory, of the store's with or without what was
+// not synced.
 func (w *mergedWorld) restart() {
 	w.tally.Crashes++
 	for _, l := range w.lanes {
@@ -207,7 +217,10 @@ func (w *mergedWorld) comeUp() error {
 func (w *mergedWorld) tryComeUp() (err error) {
 	clock := func() time.Time { return w.now }
 	if w.store == nil {
-		if w.store, err = store.Open("/store", store.Options{Create: true, FS: w.disk, SegmentBytes: faultSegmentBytes, IsSynchronous: true, Now: clock}); err != nil {
+		if w.store, err = store.Open("/store", store.Options{
+			Create: true, FS: w.disk, SegmentBytes: faultSegmentBytes,
+			IsSynchronous: true, Now: clock,
+		}); err != nil {
 			w.store = nil
 			return err
 		}
@@ -218,7 +231,10 @@ func (w *mergedWorld) tryComeUp() (err error) {
 		}
 	}
 	if w.merger == nil {
-		if w.merger, err = merge.Open(w.store, merge.Options{LateLimit: mergedLate, FileSlots: 64, Now: clock}); err != nil {
+		if w.merger, err = merge.Open(w.store, merge.Options{
+			LateLimit: mergedLate, FileSlots: 64,
+			Now: clock,
+		}); err != nil {
 			w.merger = nil
 			return fmt.Errorf("open merge: %w", err)
 		}
@@ -228,7 +244,10 @@ func (w *mergedWorld) tryComeUp() (err error) {
 
 func (w *mergedWorld) openLane(l *lane) (err error) {
 	if l.drainer == nil && !l.isStalled {
-		l.drainer, err = open(context.Background(), Config{RingURI: l.uri, Store: w.store, BatchBytes: faultBatchBytes, Logger: slog.New(slog.DiscardHandler)})
+		l.drainer, err = open(context.Background(), Config{
+			RingURI: l.uri, Store: w.store, BatchBytes: faultBatchBytes,
+			Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			l.drainer = nil
 			return err
@@ -252,14 +271,18 @@ func (w *mergedWorld) openLane(l *lane) (err error) {
 
 func (w *mergedWorld) openWriter(l *lane, epoch uint32) error {
 	farlog.FaultSetUTC(w.now.Add(l.skew))
-	writer, err := farlog.OpenWriter(l.uri, farlog.WriterOptions{Policy: farlog.PolicyReject, CountersDir: "none", Deadline: 5 * time.Second, Epoch: epoch})
+	writer, err := farlog.OpenWriter(l.uri, farlog.WriterOptions{
+		Policy: farlog.PolicyReject, CountersDir: "none",
+		Deadline: 5 * time.Second, Epoch: epoch,
+	})
 	if err != nil {
 		return err
 	}
 	cursors := writer.Cursors()
 	if l.epochs[cursors.Epoch] || epoch != 0 && cursors.Epoch != epoch {
 		writer.Close()
-		return fmt.Errorf("epoch %d was asked for, %d was opened: expected one that was never opened", epoch, cursors.Epoch)
+		return fmt.Errorf("epoch %d was asked for, %d was opened: expected one that was never opened", epoch,
+			cursors.Epoch)
 	}
 	l.writer, l.epochs[cursors.Epoch], l.granted = writer, true, max(l.granted, cursors.Epoch)
 	w.tally.Openings++
@@ -416,7 +439,8 @@ func (w *mergedWorld) act() error {
 	return nil
 }
 
-// calm has every host say that it is there, and checks that what was appended well before that is in the order: an idle ring holds nothing up.
+// calm has every host say that it is there, and checks that what was appended well before that is in the order: an idle
+// ring holds nothing up.
 func (w *mergedWorld) calm() error {
 	for _, pause := range []time.Duration{mergedRelist, mergedRelook, mergedRelook} {
 		w.pass(pause)
@@ -441,13 +465,15 @@ func (w *mergedWorld) calm() error {
 	}
 	w.tally.Calms++
 	if p := w.merger.Progress(); p.Absent != 0 || p.Streams != len(w.lanes) {
-		return fmt.Errorf("all %d streams brought a heartbeat, and of %d that are merged %d are not waited for", len(w.lanes), p.Streams, p.Absent)
+		return fmt.Errorf("all %d streams brought a heartbeat, and of %d that are merged %d are not waited for",
+			len(w.lanes), p.Streams, p.Absent)
 	}
 	for _, l := range w.lanes {
 		l.mayBeLate = false
 		for id, r := range l.records {
 			if r.isAcked && !r.isMerged && w.now.Sub(r.at) > 3*mergedSkewMax*mergedTick {
-				return fmt.Errorf("record %#x of %s was appended %s ago, every stream has brought a heartbeat since, and it is not in the order", id, l, w.now.Sub(r.at))
+				return fmt.Errorf("record %#x of %s was appended %s ago, every stream has brought a heartbeat since, "+
+					"and it is not in the order", id, l, w.now.Sub(r.at))
 			}
 		}
 	}

@@ -26,7 +26,8 @@ func TestPauses_GrowWhenTheRingStaysIdle(t *testing.T) {
 			for total := c.first; total < quietAfter; total += last {
 				pause := p.next()
 				if pause < last || pause > c.longest {
-					t.Fatalf("after %v without a record the pause is %v, expected %v to %v", total, pause, last, c.longest)
+					t.Fatalf("after %v without a record the pause is %v, expected %v to %v", total, pause, last,
+						c.longest)
 				}
 				last = pause
 			}

@@ -12,8 +12,9 @@ const (
 	suspectAgain = time.Minute
 )
 
-// suspicion is of bytes where the next record would be that want to be it and are not: a writer died in the middle of it, or somebody has scribbled over
-// it. They keep the drain from nothing that was acknowledged, but whatever is behind them is not seen either.
+// suspicion is of bytes where the next record would be that want to be it and are not: a writer died in the middle of
+// it, or somebody has scribbled over it. They keep the drain from nothing that was acknowledged, but whatever is behind
+// them is not seen either.
 type suspicion struct {
 	lookAt time.Time
 	seen   farlog.Suspect
@@ -24,7 +25,8 @@ func (s *suspicion) later(now time.Time) {
 	*s = suspicion{lookAt: now.Add(suspectAfter)}
 }
 
-// suspect looks at an idle ring's tip, a second after its last record and then once a minute; a second look that finds the same bytes tells of them.
+// suspect looks at an idle ring's tip, a second after its last record and then once a minute; a second look that finds
+// the same bytes tells of them.
 func (d *drainer) suspect(now time.Time) {
 	s := &d.suspicion
 	if now.Before(s.lookAt) {
@@ -42,7 +44,8 @@ func (d *drainer) suspect(now time.Time) {
 		return
 	}
 	s.lookAt = now.Add(suspectAgain)
-	text := fmt.Sprintf("bytes at lsn %d stand where the next record would and are none: %s; a writer that died in the middle of a record leaves such bytes "+
+	text := fmt.Sprintf("bytes at lsn %d stand where the next record would and are none: %s; a writer that died in "+
+		"the middle of a record leaves such bytes "+
 		"and the next writer overwrites them, a living one does not; look: farlog dump", found.LSN, found.Text)
 	if d.progress.Suspect != text {
 		d.config.Logger.Warn(text, "stream", d.source.StreamName, "ring", d.config.RingURI)

@@ -14,7 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// scribble is what somebody who may write into a ring puts where its next record would be: a header with the right magic and LSN.
+// scribble is what somebody who may write into a ring puts where its next record would be: a header with the right
+// magic and LSN.
 type scribble struct {
 	epoch, payloadLen uint32
 	seq               uint64
@@ -46,14 +47,18 @@ func (b *bench) place(lsn uint64, raw []byte) {
 	}
 }
 
-// TestRun_NamesWhatIsScribbled: each is named by the check that it fails, the rings beside it go on, and so does this one with its next record.
+// TestRun_NamesWhatIsScribbled: each is named by the check that it fails, the rings beside it go on, and so does this
+// one with its next record.
 func TestRun_NamesWhatIsScribbled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		scribble scribble
 		text     string
 	}{
-		"length":     {scribble{1, 0x7fffffff, 2, 0}, "payload length 2147483647 and key length 0; expected a record of 65536 bytes at most"},
+		"length": {
+			scribble{1, 0x7fffffff, 2, 0},
+			"payload length 2147483647 and key length 0; expected a record of 65536 bytes at most",
+		},
 		"key length": {scribble{1, 100, 2, 0xffff}, "payload length 100 and key length 65535"},
 		"epoch up":   {scribble{8, 100, 2, 0}, "epoch 8; expected 1 at least and 1 at most"},
 		"epoch down": {scribble{0, 100, 2, 0}, "epoch 0; expected 1"},
@@ -77,9 +82,11 @@ func TestRun_NamesWhatIsScribbled(t *testing.T) {
 				t.Errorf("%q, expected %q in it", p.Suspect, c.text)
 			}
 			beside.append("one")
-			beside.await(besideProgress, "the ring beside it goes on", func(p Progress) bool { return p.Records == 2 && p.Suspect == "" })
+			beside.await(besideProgress, "the ring beside it goes on",
+				func(p Progress) bool { return p.Records == 2 && p.Suspect == "" })
 			b.append("two")
-			b.await(progress, "the next record is stored", func(p Progress) bool { return p.Records == 3 && p.Suspect == "" })
+			b.await(progress, "the next record is stored",
+				func(p Progress) bool { return p.Records == 3 && p.Suspect == "" })
 			if err := errors.Join(stop(), stopBeside()); err != nil {
 				t.Error(err)
 			}
@@ -101,7 +108,8 @@ func TestRun_SaysWhyARecordIsUnreadable(t *testing.T) {
 	}
 	b.place(lsn, scribble{1, 0x7fffffff, 2, 0}.bytes(lsn))
 	err := Run(t.Context(), b.config())
-	if !errors.Is(err, farlog.ErrCorrupt) || !strings.Contains(err.Error(), "(payload length 2147483647 and key length 0; expected") {
+	if !errors.Is(err, farlog.ErrCorrupt) || !strings.Contains(err.Error(),
+		"(payload length 2147483647 and key length 0; expected") {
 		t.Errorf("%v, expected ErrCorrupt that names the length", err)
 	}
 	b.expectStored("one")

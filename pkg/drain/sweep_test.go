@@ -16,9 +16,9 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestSweep_*: every call of a drain into the file system of its store is made to fail once, in turn. Whatever fails: the ring is
-// never released beyond what the store keeps over a power cut, the error names the call, and a drain that is started again
-// brings the rest, each record once.
+// TestSweep_*: every call of a drain into the file system of its store is made to fail once, in turn. Whatever fails:
+// the ring is never released beyond what the store keeps over a power cut, the error names the call, and a drain that
+// is started again brings the rest, each record once.
 
 const sweepRecords = 40
 
@@ -38,7 +38,10 @@ func newSweepWorld(ring string, seed uint64) *sweepWorld {
 func sweepRing(t *testing.T, path string) []byte {
 	t.Helper()
 	uri := "mem:" + path
-	err := farlog.Format(uri, farlog.FormatOptions{SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4 << 10, StreamName: "test/orders", StreamID: 3})
+	err := farlog.Format(uri, farlog.FormatOptions{
+		SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4 << 10,
+		StreamName: "test/orders", StreamID: 3,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +68,17 @@ func sweepPayload(i int) []byte { return fmt.Appendf(nil, "%01000d", i) }
 
 // drain does what Run does until the ring is empty.
 func (w *sweepWorld) drain() error {
-	opened, err := store.Open("/store", store.Options{Create: true, FS: w.faulty, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true})
+	opened, err := store.Open("/store", store.Options{
+		Create: true, FS: w.faulty, SegmentBytes: store.SegmentBytesMin,
+		IsSynchronous: true,
+	})
 	if err != nil {
 		return err
 	}
-	d, err := open(context.Background(), Config{RingURI: w.uri, Store: opened, BatchBytes: 6 << 10, Logger: slog.New(slog.DiscardHandler)})
+	d, err := open(context.Background(), Config{
+		RingURI: w.uri, Store: opened, BatchBytes: 6 << 10,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return err
 	}
@@ -118,7 +127,8 @@ func (w *sweepWorld) check(isAll bool) error {
 		next = item.LSN + item.Extent(64)
 	}
 	if isAll && (count != sweepRecords || status.HeadLSN < next) {
-		return fmt.Errorf("%d of %d records are in the store, the ring is released up to lsn %d of %d", count, sweepRecords, status.HeadLSN, next)
+		return fmt.Errorf("%d of %d records are in the store, the ring is released up to lsn %d of %d", count,
+			sweepRecords, status.HeadLSN, next)
 	}
 	if status.HeadLSN > next && count < sweepRecords {
 		return fmt.Errorf("released up to lsn %d, the store keeps what is below %d", status.HeadLSN, next)
@@ -162,11 +172,15 @@ func sweepDrain(path string, image []byte, seed uint64, fault storetest.Fault) (
 	return calls, w.check(true)
 }
 
-// A stream with several rings goes on by the ring that the store knows it by: where that cannot be read it is not taken for another one.
+// A stream with several rings goes on by the ring that the store knows it by: where that cannot be read it is not taken
+// for another one.
 func TestSweep_EachCallForTheKnownRingFailsOnce(t *testing.T) {
 	disk := storetest.NewCrashFS(1)
 	faulty := storetest.NewFaultFS(disk)
-	opened, err := store.Open("/store", store.Options{Create: true, FS: faulty, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true})
+	opened, err := store.Open("/store", store.Options{
+		Create: true, FS: faulty, SegmentBytes: store.SegmentBytesMin,
+		IsSynchronous: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

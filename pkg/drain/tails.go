@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	tailsTrust     = 100 * time.Millisecond // a ring is looked at itself that often, whatever the page says
-	tailsAgeMax    = quietPauseMax          // of what another drain has read
-	tailsGoneAfter = time.Second            // a page that cannot be read for so long may have gone with the grant by which it was opened
-	tailsJoinPause = 10 * time.Second       // between two attempts to find a page
+	tailsTrust  = 100 * time.Millisecond // a ring is looked at itself that often, whatever the page says
+	tailsAgeMax = quietPauseMax          // of what another drain has read
+	// a page that cannot be read for so long may have gone with the grant by which it was opened
+	tailsGoneAfter = time.Second
+	tailsJoinPause = 10 * time.Second // between two attempts to find a page
 )
 
-// Tails lets the drains of a process look at the pages of tails of their targets: one READ a round for all rings of a tenant at one target, in place
-// of one or two a ring. A page is a hint. It says which rings are worth a look; what is in them only the ring says, and every ring is looked at itself
-// ten times a second. The zero value is not usable: NewTails. All goroutines may share it.
+// Tails lets the drains of a process look at the pages of tails of their targets: one READ a round for all rings of a
+// tenant at one target, in place of one or two a ring. A page is a hint. It says which rings are worth a look; what is
+// in them only the ring says, and every ring is looked at itself ten times a second. The zero value is not usable:
+// NewTails. All goroutines may share it.
 type Tails struct {
 	trust  time.Duration
 	ageMax time.Duration
@@ -55,8 +57,8 @@ func (p *page) read() {
 	}
 }
 
-// look gives a ring's tail as it was after the reading that the caller has seen. A round of many drains takes one READ: the first of them reads, the others
-// have not seen it.
+// look gives a ring's tail as it was after the reading that the caller has seen. A round of many drains takes one READ:
+// the first of them reads, the others have not seen it.
 func (p *page) look(uuid [16]byte, seen uint64, ageMax time.Duration) (tail farlog.Tail, reading uint64, isThere bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -140,7 +142,8 @@ func (w *watch) looked(batch farlog.Batch, err error) {
 	}
 }
 
-// isQuiet tells that a look at the ring is not worth a READ: it was empty, and the page of its target says that nothing has come since.
+// isQuiet tells that a look at the ring is not worth a READ: it was empty, and the page of its target says that nothing
+// has come since.
 func (d *drainer) isQuiet() bool {
 	t, w := d.config.Tails, &d.watch
 	if t == nil || d.config.Token == nil || d.ahead != nil || !w.isIdle || time.Since(w.lookedAt) >= t.trust {

@@ -59,7 +59,10 @@ func (b *farBench) add(opened *store.Store, i int, tails *Tails) {
 	near := "mem:" + filepath.Join(b.TempDir(), "ring")
 	name := fmt.Sprintf("far/%d", i)
 	token := [farlog.TokenLen]byte{1, byte(i)}
-	if err := farlog.Format(near, farlog.FormatOptions{SizeBytes: 0x3000 + 1<<18, RecordLenMax: 4 << 10, StreamName: name}); err != nil {
+	if err := farlog.Format(near, farlog.FormatOptions{
+		SizeBytes: 0x3000 + 1<<18, RecordLenMax: 4 << 10,
+		StreamName: name,
+	}); err != nil {
 		b.Fatal(err)
 	}
 	writer, err := farlog.OpenWriter(near, farlog.WriterOptions{CountersDir: "none"})
@@ -126,8 +129,8 @@ func isSeen(d *drainer) bool {
 	return isThere
 }
 
-// judged measures until every drain has seen its ring on its page all the while. A page that stands still, since the thread that keeps it was not run
-// for 200 ms, is rightly not believed, and its rings are looked at themselves.
+// judged measures until every drain has seen its ring on its page all the while. A page that stands still, since the
+// thread that keeps it was not run for 200 ms, is rightly not believed, and its rings are looked at themselves.
 func (b *farBench) judged(measure func()) {
 	b.Helper()
 	for range judgedMax {
@@ -182,9 +185,10 @@ func reads(tails *Tails, drainers []*drainer) (count uint64) {
 	return count
 }
 
-// Idle rounds over 32 rings of one target cost one READ each, in place of one or two for each ring. The page's age and the drains' own looks are left
-// out of it here: they go by the clock. A connection that is made anew, on a machine that stands still for seconds, looks at its ring once as well, and no drain does: what
-// a drain does is there every time.
+// Idle rounds over 32 rings of one target cost one READ each, in place of one or two for each ring. The page's age and
+// the drains' own looks are left out of it here: they go by the clock. A connection that is made anew, on a machine
+// that stands still for seconds, looks at its ring once as well, and no drain does: what a drain does is there every
+// time.
 func TestTails_IdleRoundOverManyRingsIsOneRead(t *testing.T) {
 	tails := NewTails()
 	tails.trust, tails.ageMax = time.Hour, time.Hour
@@ -211,9 +215,9 @@ func TestTails_IdleRoundOverManyRingsIsOneRead(t *testing.T) {
 	}
 }
 
-// What comes into one ring is drained, by its drain alone, and so is what a new writer brings. On a machine that stands still for seconds a connection may be
-// made anew, which looks at its ring once; what is asked for is that a page with something new is no reason to look at the others, and such a reason
-// would be there every time.
+// What comes into one ring is drained, by its drain alone, and so is what a new writer brings. On a machine that stands
+// still for seconds a connection may be made anew, which looks at its ring once; what is asked for is that a page with
+// something new is no reason to look at the others, and such a reason would be there every time.
 func TestTails_RecordInOneRingIsDrained(t *testing.T) {
 	tails := NewTails()
 	tails.trust, tails.ageMax = time.Hour, time.Hour

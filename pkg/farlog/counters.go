@@ -25,7 +25,8 @@ type Counters struct {
 // ReadCounters copies the counters of a ring; readable also after the writer's death. dir as WriterOptions.CountersDir.
 // ErrNotFound: none were exported on this machine.
 //
-// Implements: int farlog_counters_read(const char *, const uint8_t[16], struct farlog_counters *, struct farlog_error *)
+// Implements: int farlog_counters_read(const char *, const uint8_t[16], struct farlog_counters *, struct farlog_error
+// *)
 func ReadCounters(dir string, ringUUID [16]byte) (*Counters, error) {
 	counters := new(Counters)
 	uuid := uuidPointer(&ringUUID)

@@ -45,10 +45,11 @@ type RegionStatus struct {
 	Rings            []RegionRing
 }
 
-// ListRegion reads the directory of a region, beside whoever uses its rings. Errors: ErrNotFound (no such region, or a blank one), ErrExists (it is one ring),
-// ErrNotARing, ErrCorrupt, ErrIO.
+// ListRegion reads the directory of a region, beside whoever uses its rings. Errors: ErrNotFound (no such region, or a
+// blank one), ErrExists (it is one ring), ErrNotARing, ErrCorrupt, ErrIO.
 //
-// Implements: int farlog_region_list(const char *uri, struct farlog_region_status *, struct farlog_region_ring *, uint32_t room, struct farlog_error *)
+// Implements: int farlog_region_list(const char *uri, struct farlog_region_status *, struct farlog_region_ring *,
+// uint32_t room, struct farlog_error *)
 func ListRegion(uri string) (RegionStatus, error) {
 	var status C.struct_farlog_region_status
 	rings := make([]C.struct_farlog_region_ring, regionRingCountMax)
@@ -58,18 +59,24 @@ func ListRegion(uri string) (RegionStatus, error) {
 	if err != nil {
 		return RegionStatus{}, err
 	}
-	listed := RegionStatus{SizeBytes: uint64(status.size_bytes), FreeBytes: uint64(status.free_bytes), LargestFreeBytes: uint64(status.largest_free_bytes)}
+	listed := RegionStatus{
+		SizeBytes: uint64(status.size_bytes), FreeBytes: uint64(status.free_bytes),
+		LargestFreeBytes: uint64(status.largest_free_bytes),
+	}
 	for _, ring := range rings[:min(int(status.ring_count), len(rings))] {
-		listed.Rings = append(listed.Rings, RegionRing{Name: cArray(ring.name[:]), OffsetBytes: uint64(ring.offset_bytes), SizeBytes: uint64(ring.size_bytes),
-			Created: timeOf(ring.created_ns), State: RingState(ring.state)})
+		listed.Rings = append(listed.Rings, RegionRing{
+			Name:        cArray(ring.name[:]),
+			OffsetBytes: uint64(ring.offset_bytes), SizeBytes: uint64(ring.size_bytes),
+			Created: timeOf(ring.created_ns), State: RingState(ring.state),
+		})
 	}
 	return listed, nil
 }
 
 const regionRingCountMax = 511 // docs/reference/format.md
 
-// RemoveRing takes a ring (?ring=) out of its directory, or removes the file that is all its own. Errors: ErrNotFound, ErrHeld, ErrExists (records are not drained, and it is not
-// forced), ErrCorrupt, ErrIO.
+// RemoveRing takes a ring (?ring=) out of its directory, or removes the file that is all its own. Errors: ErrNotFound,
+// ErrHeld, ErrExists (records are not drained, and it is not forced), ErrCorrupt, ErrIO.
 //
 // Implements: int farlog_ring_remove(const char *uri, int is_forced, struct farlog_error *)
 func RemoveRing(uri string, isForced bool) error {

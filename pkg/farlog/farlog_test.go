@@ -92,7 +92,8 @@ func TestAppend_ReachesTheContractsLevel(t *testing.T) {
 
 func TestOpenWriter_LevelAboveContract_NamesBoth(t *testing.T) {
 	_, err := OpenWriter(newRing(t, true), WriterOptions{CountersDir: "none"})
-	if !errors.Is(err, ErrLevel) || !strings.Contains(err.Error(), "persistent") || !strings.Contains(err.Error(), "visible") {
+	if !errors.Is(err, ErrLevel) || !strings.Contains(err.Error(), "persistent") ||
+		!strings.Contains(err.Error(), "visible") {
 		t.Fatalf("error %q: want ErrLevel naming persistent and visible", err)
 	}
 }
@@ -153,8 +154,14 @@ func TestBadInput_NamesThingValueAndExpectation(t *testing.T) {
 		{"flush", Format("mem:"+dir+"/r?flush=hope", FormatOptions{SizeBytes: ringSize}), []string{"hope", "clwb"}},
 		{"size", Format("mem:"+dir+"/r", FormatOptions{SizeBytes: 5000}), []string{"5000", "4096"}},
 		{"no size", Format("mem:"+dir+"/r", FormatOptions{}), []string{"does not exist"}},
-		{"align", Format("mem:"+dir+"/r", FormatOptions{SizeBytes: ringSize, Align: 100}), []string{"100", "power of two"}},
-		{"record", Format("mem:"+dir+"/r", FormatOptions{SizeBytes: ringSize, RecordLenMax: 1 << 20}), []string{"1048576", "quarter"}},
+		{
+			"align", Format("mem:"+dir+"/r", FormatOptions{SizeBytes: ringSize, Align: 100}),
+			[]string{"100", "power of two"},
+		},
+		{
+			"record", Format("mem:"+dir+"/r", FormatOptions{SizeBytes: ringSize, RecordLenMax: 1 << 20}),
+			[]string{"1048576", "quarter"},
+		},
 		{"directory", Format("mem:"+dir, FormatOptions{SizeBytes: ringSize}), []string{dir}},
 	} {
 		if c.err == nil {
@@ -252,7 +259,8 @@ func TestAppend_RingFull_BlockWaitsForTheDeadlineOnly(t *testing.T) {
 	positions := make([]Position, len(entries))
 	done, submitted, err := w.AppendBatch(entries, 20*time.Millisecond, positions)
 	if !errors.Is(err, ErrFull) || done != submitted || done == 0 || done == len(entries) {
-		t.Fatalf("batch into a small ring: done %d, submitted %d, %v; want some of both and ErrFull", done, submitted, err)
+		t.Fatalf("batch into a small ring: done %d, submitted %d, %v; want some of both and ErrFull", done, submitted,
+			err)
 	}
 	if _, err := w.Append(Entry{Data: make([]byte, 4000)}, time.Millisecond); !errors.Is(err, ErrFull) {
 		t.Errorf("append to a full ring: %v, want ErrFull at its deadline", err)
@@ -310,7 +318,8 @@ func TestSubmit_IsDurableAfterWait(t *testing.T) {
 	if err := w.Wait(last.EndLSN+64, 0); !errors.Is(err, ErrInvalid) {
 		t.Errorf("wait beyond what was appended: %v, want ErrInvalid", err)
 	}
-	if position, err := w.Resolve(last.LSN, 0); err != nil || position.Seq != last.Seq || position.Level != LevelPersistent {
+	if position, err := w.Resolve(last.LSN, 0); err != nil || position.Seq != last.Seq ||
+		position.Level != LevelPersistent {
 		t.Errorf("resolve: %+v, %v", position, err)
 	}
 	if _, err := w.Resolve(last.EndLSN, 0); !errors.Is(err, ErrNotFound) {
@@ -443,7 +452,8 @@ func TestInspect_ShowsLagAndHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !status.WriterHeld || status.DrainHeld || status.WriterEpoch != 1 || status.LagRecords != 6 ||
-		status.StreamName != "test/orders" || status.OldestRecord.IsZero() || !strings.Contains(status.WriterID, "name=inspected") {
+		status.StreamName != "test/orders" || status.OldestRecord.IsZero() ||
+		!strings.Contains(status.WriterID, "name=inspected") {
 		t.Errorf("status %+v", status)
 	}
 	counters, err := ReadCounters("", status.RingUUID)
@@ -451,7 +461,8 @@ func TestInspect_ShowsLagAndHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if counters.RecordCount() != 5 || counters.Quantile(0.5) <= 0 || counters.Quantile(1) < counters.Quantile(0.5) {
-		t.Errorf("counters: %d records, p50 %s, max %s", counters.RecordCount(), counters.Quantile(0.5), counters.Quantile(1))
+		t.Errorf("counters: %d records, p50 %s, max %s", counters.RecordCount(), counters.Quantile(0.5),
+			counters.Quantile(1))
 	}
 	os.Remove(fmt.Sprintf("/dev/shm/farlog/%x.counters", status.RingUUID))
 }
@@ -464,7 +475,8 @@ func TestAppendBatch_SmallerAfterLarger(t *testing.T) {
 		for i := range entries {
 			entries[i] = Entry{Data: fmt.Appendf(nil, "record %d of %d", i, count), Key: fmt.Appendf(nil, "K%d", i)}
 		}
-		if done, _, err := w.AppendBatch(entries, 30*time.Second, make([]Position, count)); err != nil || done != count {
+		if done, _, err := w.AppendBatch(entries, 30*time.Second, make([]Position, count)); err != nil ||
+			done != count {
 			t.Fatalf("batch of %d: done %d, %v", count, done, err)
 		}
 	}

@@ -50,7 +50,8 @@ func FaultCrash(name string) { withFaultName(name, func(text *C.char) { C.farlog
 // FaultKill is the death of the processes alone: handles die, stores stay.
 func FaultKill(name string) { withFaultName(name, func(text *C.char) { C.farlog_fault_kill(text) }) }
 
-// FaultSetUTC makes UTC stand still at a time, for all writers of this process; the zero time gives them the system's again.
+// FaultSetUTC makes UTC stand still at a time, for all writers of this process; the zero time gives them the system's
+// again.
 func FaultSetUTC(t time.Time) {
 	ns := C.uint64_t(0)
 	if !t.IsZero() {
@@ -59,5 +60,6 @@ func FaultSetUTC(t time.Time) {
 	C.farlog_fault_set_utc(ns)
 }
 
-// FaultPauseRevocations lets so much time pass between the end of a key over verbs and that of its queue pair, so that a writer meets the device there.
+// FaultPauseRevocations lets so much time pass between the end of a key over verbs and that of its queue pair, so that
+// a writer meets the device there.
 func FaultPauseRevocations(pause time.Duration) { C.verbs_revocation_pause_ns = C.uint64_t(pause) }

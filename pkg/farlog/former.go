@@ -37,12 +37,16 @@ func FormerOf(uri string) (Former, error) {
 	if err != nil {
 		return Former{}, err
 	}
-	return Former{Host: uint64(former.host), Epoch: uint32(former.epoch), EpochMin: uint32(former.epoch_min), IsClosed: former.is_closed != 0,
-		WriterID: C.GoString(&former.writer_id[0])}, nil
+	return Former{
+		Host: uint64(former.host), Epoch: uint32(former.epoch), EpochMin: uint32(former.epoch_min),
+		IsClosed: former.is_closed != 0,
+		WriterID: C.GoString(&former.writer_id[0]),
+	}, nil
 }
 
-// FormerOut says in the ring, durably, that the writer of this epoch, which was opened on this host, writes no more: writers of other hosts are let on from now on. The caller is
-// the target, and has made sure of it. Errors: ErrHeld (its last writer is another one), ErrNotFound, ErrNotARing, ErrCorrupt, ErrUnsupported, ErrIO.
+// FormerOut says in the ring, durably, that the writer of this epoch, which was opened on this host, writes no more:
+// writers of other hosts are let on from now on. The caller is the target, and has made sure of it. Errors: ErrHeld
+// (its last writer is another one), ErrNotFound, ErrNotARing, ErrCorrupt, ErrUnsupported, ErrIO.
 //
 // Implements: int farlog_ring_former_out(const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *)
 func FormerOut(uri string, host uint64, epoch uint32) error {

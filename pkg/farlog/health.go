@@ -8,8 +8,9 @@ import "C"
 
 import "unsafe"
 
-// DeviceHealth gives the health page (SMART, 02h) of the controller of an NVMe namespace, such as /dev/nvme1n1, as NVM Express lays it out. Errors: ErrNotFound,
-// ErrUnsupported (no NVMe device), ErrIO (this process may not ask, or the device does not answer).
+// DeviceHealth gives the health page (SMART, 02h) of the controller of an NVMe namespace, such as /dev/nvme1n1, as NVM
+// Express lays it out. Errors: ErrNotFound, ErrUnsupported (no NVMe device), ErrIO (this process may not ask, or the
+// device does not answer).
 //
 // Implements: int farlog_device_health(const char *, uint8_t *, struct farlog_error *)
 func DeviceHealth(path string) ([]byte, error) {

@@ -11,15 +11,17 @@ import (
 	"unsafe"
 )
 
-// Image is a ring's bytes as they lie, also on another host, for who verifies or prints them: an io.ReaderAt. Nobody is fenced or waited for. One goroutine at a time.
+// Image is a ring's bytes as they lie, also on another host, for who verifies or prints them: an io.ReaderAt. Nobody is
+// fenced or waited for. One goroutine at a time.
 type Image struct {
 	handle *C.farlog_image
 }
 
-// OpenImage opens one ring, with a reader's grant when it is on another host; the zero Member is none. Errors: ErrNotFound, ErrNotARing, ErrInvalid (no such grant), ErrUnsupported,
-// ErrCorrupt, ErrIO. Blocks for the network.
+// OpenImage opens one ring, with a reader's grant when it is on another host; the zero Member is none. Errors:
+// ErrNotFound, ErrNotARing, ErrInvalid (no such grant), ErrUnsupported, ErrCorrupt, ErrIO. Blocks for the network.
 //
-// Implements: int farlog_image_open(const char *, const uint8_t *, const uint8_t *, farlog_image **, struct farlog_error *)
+// Implements: int farlog_image_open(const char *, const uint8_t *, const uint8_t *, farlog_image **, struct
+// farlog_error *)
 func OpenImage(uri string, grant Member) (*Image, error) {
 	var uuid, token *C.uint8_t
 	if grant != (Member{}) {
@@ -68,7 +70,8 @@ func (i *Image) ReadAt(p []byte, off int64) (int, error) {
 	}
 	count := max(0, min(int64(len(p)), i.Size()-off))
 	if count > 0 {
-		if err := hotError(C.farlog_image_read(i.handle, C.uint64_t(off), unsafe.Pointer(unsafe.SliceData(p)), C.uint64_t(count))); err != nil {
+		if err := hotError(C.farlog_image_read(i.handle, C.uint64_t(off), unsafe.Pointer(unsafe.SliceData(p)),
+			C.uint64_t(count))); err != nil {
 			return 0, err
 		}
 	}

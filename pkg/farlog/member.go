@@ -23,7 +23,8 @@ const (
 	uuidLen       = 16
 )
 
-// MembersURI names the rings of a stream that has several, needed of which an acknowledgement waits for. Of one ring it is that one's URI.
+// MembersURI names the rings of a stream that has several, needed of which an acknowledgement waits for. Of one ring it
+// is that one's URI.
 func MembersURI(needed int, uris ...string) string {
 	if len(uris) == 1 {
 		return uris[0]
@@ -44,7 +45,8 @@ func MemberURIs(uri string) (needed int, uris []string) {
 	return needed, words[1:]
 }
 
-// grantPointers gives C memory with the uuid and the token of one ring, or one behind the other those of all members; nil for none. Free it.
+// grantPointers gives C memory with the uuid and the token of one ring, or one behind the other those of all members;
+// nil for none. Free it.
 func grantPointers(uuid, token *[uuidLen]byte, members []Member) (uuids, tokens *C.uint8_t) {
 	if len(members) == 0 {
 		return uuidPointer(uuid), uuidPointer(token)
@@ -59,8 +61,9 @@ func grantPointers(uuid, token *[uuidLen]byte, members []Member) (uuids, tokens 
 // MemberState says how a reader, a drain or a writer finds a member.
 type MemberState int
 
-// Up has the stream's newest epoch; of Stale nothing is believed until it has joined again; Away does not answer or cannot be opened, and is tried again. To a writer
-// Late has fallen behind its deadline and not caught up, and Out does not come back before the next writer.
+// Up has the stream's newest epoch; of Stale nothing is believed until it has joined again; Away does not answer or
+// cannot be opened, and is tried again. To a writer Late has fallen behind its deadline and not caught up, and Out does
+// not come back before the next writer.
 const (
 	MemberUp    MemberState = C.FARLOG_MEMBER_UP
 	MemberStale MemberState = C.FARLOG_MEMBER_STALE
@@ -96,7 +99,8 @@ type MemberStatus struct {
 	Text        string // what is wrong with it
 }
 
-// Members tells how a stream's rings are, in the order of the URI; nil of a reader of one ring. It looks at nothing: it is as old as the last Read.
+// Members tells how a stream's rings are, in the order of the URI; nil of a reader of one ring. It looks at nothing: it
+// is as old as the last Read.
 //
 // Implements: unsigned farlog_reader_members(const farlog_reader *, struct farlog_member_status *, unsigned)
 func (r *Reader) Members() []MemberStatus {
@@ -109,7 +113,8 @@ func (r *Reader) Members() []MemberStatus {
 	for i := range seen[:count] {
 		c := &seen[i]
 		members = append(members, MemberStatus{
-			State: MemberState(c.state), IsRead: c.is_read != 0, WriterEpoch: uint32(c.writer_epoch), HeadLSN: uint64(c.head_lsn), TailLSN: uint64(c.tail_lsn),
+			State: MemberState(c.state), IsRead: c.is_read != 0, WriterEpoch: uint32(c.writer_epoch),
+			HeadLSN: uint64(c.head_lsn), TailLSN: uint64(c.tail_lsn),
 			HeldLSN: uint64(c.held_lsn), Text: cArray(c.text[:]),
 		})
 	}
@@ -121,10 +126,11 @@ type MemberCounters struct {
 	raw C.struct_farlog_member_counters
 }
 
-// ReadMemberCounters copies them for each ring, in the order of the stream's URI; none of a stream with one ring. Arguments and errors are those of ReadCounters, with the
-// uuid of the first ring.
+// ReadMemberCounters copies them for each ring, in the order of the stream's URI; none of a stream with one ring.
+// Arguments and errors are those of ReadCounters, with the uuid of the first ring.
 //
-// Implements: int farlog_member_counters_read(const char *, const uint8_t[16], struct farlog_member_counters *, unsigned, unsigned *, struct farlog_error *)
+// Implements: int farlog_member_counters_read(const char *, const uint8_t[16], struct farlog_member_counters *,
+// unsigned, unsigned *, struct farlog_error *)
 func ReadMemberCounters(dir string, ringUUID [16]byte) ([]MemberCounters, error) {
 	uuid := uuidPointer(&ringUUID)
 	defer C.free(unsafe.Pointer(uuid))
@@ -133,7 +139,8 @@ func ReadMemberCounters(dir string, ringUUID [16]byte) ([]MemberCounters, error)
 	var failure C.struct_farlog_error
 	var seen [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_member_counters
 	var count C.unsigned
-	if result := C.farlog_member_counters_read(c, uuid, &seen[0], C.unsigned(len(seen)), &count, &failure); result != 0 {
+	if result := C.farlog_member_counters_read(c, uuid, &seen[0], C.unsigned(len(seen)), &count,
+		&failure); result != 0 {
 		return nil, &Error{Result: Result(result), Errno: int(failure.os_errno), Text: C.GoString(&failure.text[0])}
 	}
 	members := make([]MemberCounters, 0, count)

@@ -32,7 +32,8 @@ func TestOpen_MissingRingNamesTheCommand(t *testing.T) {
 // What is no NVMe device has no health page, and the error says so.
 func TestDeviceHealth_OfWhatHasNone(t *testing.T) {
 	for path, want := range map[string]error{"/dev/null": ErrUnsupported, "/dev/none-of-this": ErrNotFound} {
-		if page, err := DeviceHealth(path); page != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+		if page, err := DeviceHealth(path); page != nil || !errors.Is(err, want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %d bytes, %v", path, len(page), err)
 		}
 	}

@@ -15,12 +15,14 @@ import (
 func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blocks")
 	uri := "nvme:" + path
-	if err := Format(uri, FormatOptions{SizeBytes: ringSize, StreamName: "test/blocks"}); errors.Is(err, ErrUnsupported) {
+	if err := Format(uri, FormatOptions{SizeBytes: ringSize, StreamName: "test/blocks"}); errors.Is(err,
+		ErrUnsupported) {
 		t.Skipf("no io_uring with direct I/O here: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	w := openWriter(t, uri, WriterOptions{Level: LevelVisible, Deadline: 30 * time.Second}) // a real disk, beside other tests
+	// a real disk, beside other tests
+	w := openWriter(t, uri, WriterOptions{Level: LevelVisible, Deadline: 30 * time.Second})
 	for _, text := range []string{"one", "two", "three"} {
 		if _, err := w.Append(Entry{Data: []byte(text)}, 0); err != nil {
 			t.Fatal(err)
@@ -64,12 +66,15 @@ func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if image.Superblock.BlockLen != lba || image.EpochMin != 3 || image.Head.HeadLSN != second || image.CreditLSN != second {
-		t.Errorf("image: block_len %d, epoch_min %d, head %d, credit %d; expected %d, 3, %d, %d", image.Superblock.BlockLen, image.EpochMin,
+	if image.Superblock.BlockLen != lba || image.EpochMin != 3 || image.Head.HeadLSN != second ||
+		image.CreditLSN != second {
+		t.Errorf("image: block_len %d, epoch_min %d, head %d, credit %d; expected %d, 3, %d, %d",
+			image.Superblock.BlockLen, image.EpochMin,
 			image.Head.HeadLSN, image.CreditLSN, lba, second, second)
 	}
 	if image.DurableHintLSN != 4*second || image.TailHintLSN != 4*second {
-		t.Errorf("image: hints %d and %d; expected %d after a clean close", image.TailHintLSN, image.DurableHintLSN, 4*second)
+		t.Errorf("image: hints %d and %d; expected %d after a clean close", image.TailHintLSN, image.DurableHintLSN,
+			4*second)
 	}
 	walker := image.Walk()
 	for _, text := range []string{"one", "two", "three"} {

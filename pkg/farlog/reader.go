@@ -15,10 +15,11 @@ type Reader struct {
 	handle *C.farlog_reader
 }
 
-// OpenReader opens a ring for reading. Errors: ErrNotFound, ErrNotARing, ErrHeld, ErrOverrun (the LSN is below the head),
-// ErrCorrupt, ErrIO.
+// OpenReader opens a ring for reading. Errors: ErrNotFound, ErrNotARing, ErrHeld, ErrOverrun (the LSN is below the
+// head), ErrCorrupt, ErrIO.
 //
-// Implements: int farlog_reader_open(const char *, const struct farlog_reader_config *, farlog_reader **, struct farlog_error *)
+// Implements: int farlog_reader_open(const char *, const struct farlog_reader_config *, farlog_reader **, struct
+// farlog_error *)
 func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 	config := C.struct_farlog_reader_config{
 		start: C.uint32_t(options.Start),
@@ -40,9 +41,9 @@ func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 	return r, nil
 }
 
-// Read copies whole, checked records into buf. ErrNotYet: nothing new behind Batch.FirstLSN. *TooLargeError: buf is smaller than the next
-// record. ErrOverrun: the writer has reused the bytes; open again at the head. ErrCorrupt: the record at Batch.FirstLSN is
-// unreadable although it was acknowledged.
+// Read copies whole, checked records into buf. ErrNotYet: nothing new behind Batch.FirstLSN. *TooLargeError: buf is
+// smaller than the next record. ErrOverrun: the writer has reused the bytes; open again at the head. ErrCorrupt: the
+// record at Batch.FirstLSN is unreadable although it was acknowledged.
 //
 // Implements: int farlog_reader_read(farlog_reader *, void *, size_t, struct farlog_batch *)
 func (r *Reader) Read(buf []byte) (Batch, error) {
@@ -86,7 +87,8 @@ type Suspect struct {
 	Text        string // which check they fail, with the value and what was expected
 }
 
-// Suspect tells, after ErrNotYet or ErrCorrupt, why what lies at the reader's position is no record. ErrNotYet: there is a valid one by now.
+// Suspect tells, after ErrNotYet or ErrCorrupt, why what lies at the reader's position is no record. ErrNotYet: there
+// is a valid one by now.
 //
 // Implements: int farlog_reader_suspect(farlog_reader *, struct farlog_suspect *)
 func (r *Reader) Suspect() (Suspect, error) {
@@ -97,7 +99,10 @@ func (r *Reader) Suspect() (Suspect, error) {
 	if err := hotError(C.farlog_reader_suspect(r.handle, &c)); err != nil {
 		return Suspect{}, err
 	}
-	return Suspect{LSN: uint64(c.lsn), Fingerprint: uint32(c.fingerprint), Claimed: c.is_claimed != 0, Text: C.GoString(&c.text[0])}, nil
+	return Suspect{
+		LSN: uint64(c.lsn), Fingerprint: uint32(c.fingerprint), Claimed: c.is_claimed != 0,
+		Text: C.GoString(&c.text[0]),
+	}, nil
 }
 
 // Status is Inspect without a scan, for metrics.
@@ -114,15 +119,17 @@ func (r *Reader) Status() (Status, error) {
 	return statusOf(&status), nil
 }
 
-// Renew tells the token with which the reader is to come to this ring when its target, started anew, does not take the one before any more. Of a reader of several rings once for each. ErrUnsupported: it
-// was opened without a token. Not while another goroutine closes the reader.
+// Renew tells the token with which the reader is to come to this ring when its target, started anew, does not take the
+// one before any more. Of a reader of several rings once for each. ErrUnsupported: it was opened without a token. Not
+// while another goroutine closes the reader.
 //
 // Implements: int farlog_reader_renew(farlog_reader *, const uint8_t *, const uint8_t *)
 func (r *Reader) Renew(ringUUID [uuidLen]byte, token [TokenLen]byte) error {
 	if r.handle == nil {
 		return ErrClosed
 	}
-	return hotError(C.farlog_reader_renew(r.handle, (*C.uint8_t)(unsafe.Pointer(&ringUUID)), (*C.uint8_t)(unsafe.Pointer(&token))))
+	return hotError(C.farlog_reader_renew(r.handle, (*C.uint8_t)(unsafe.Pointer(&ringUUID)),
+		(*C.uint8_t)(unsafe.Pointer(&token))))
 }
 
 // Reads counts the READs that were posted to the ring's target; 0 of a ring on this host.
@@ -135,8 +142,8 @@ func (r *Reader) Reads() uint64 {
 	return uint64(C.farlog_reader_reads(r.handle))
 }
 
-// Waits counts this handle's waits for what its ring's target had to confirm (head slots, in a drain), and those of them
-// that ended because their time was over and not by an event. Both are 0 of a ring on this host.
+// Waits counts this handle's waits for what its ring's target had to confirm (head slots, in a drain), and those of
+// them that ended because their time was over and not by an event. Both are 0 of a ring on this host.
 //
 // Implements: uint64_t farlog_reader_waits(const farlog_reader *, uint64_t *)
 func (r *Reader) Waits() (count, expired uint64) {

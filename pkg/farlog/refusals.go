@@ -19,7 +19,8 @@ type TargetRefusal struct {
 // unauthenticated: how many there were of all by no
 // grant that is known here.
 //
-// Implements: size_t farlog_target_refusals_read(farlog_target *, uint64_t, struct farlog_target_refusal *, size_t, uint64_t *)
+// Implements: size_t farlog_target_refusals_read(farlog_target *, uint64_t, struct farlog_target_refusal *, size_t,
+// uint64_t *)
 func (t *Target) Refusals(after uint64) (list []TargetRefusal, unauthenticated uint64) {
 	raw := make([]C.struct_farlog_target_refusal, C.FARLOG_TARGET_REFUSALS_KEPT)
 	var count C.uint64_t

@@ -8,7 +8,8 @@ import "C"
 
 import "unsafe"
 
-// WriterMember is one of a stream's rings as its writer has it now. A zero uuid: none was given, or a new ring whose token is of no use any more.
+// WriterMember is one of a stream's rings as its writer has it now. A zero uuid: none was given, or a new ring whose
+// token is of no use any more.
 type WriterMember struct {
 	RingUUID [16]byte
 	State    MemberState
@@ -29,15 +30,19 @@ func (w *Writer) Members() ([]WriterMember, error) {
 
 func membersOf(found []C.struct_farlog_writer_member) (members []WriterMember) {
 	for _, one := range found {
-		members = append(members, WriterMember{RingUUID: *(*[16]byte)(unsafe.Pointer(&one.ring_uuid[0])), State: MemberState(one.state)})
+		members = append(members, WriterMember{
+			RingUUID: *(*[16]byte)(unsafe.Pointer(&one.ring_uuid[0])),
+			State:    MemberState(one.state),
+		})
 	}
 	return members
 }
 
-// ReplaceMember has a member be another ring from now on, for good: the control plane says so (ExtendWriter). A zero token is none. From any goroutine; waits for nothing. ErrClosed,
-// ErrInvalid, ErrUnsupported.
+// ReplaceMember has a member be another ring from now on, for good: the control plane says so (ExtendWriter). A zero
+// token is none. From any goroutine; waits for nothing. ErrClosed, ErrInvalid, ErrUnsupported.
 //
-// Implements: int farlog_writer_replace_member(farlog_writer *, unsigned, const struct farlog_member_ring *, struct farlog_error *)
+// Implements: int farlog_writer_replace_member(farlog_writer *, unsigned, const struct farlog_member_ring *, struct
+// farlog_error *)
 func (w *Writer) ReplaceMember(member int, uri string, ring Member) error {
 	w.closing.RLock()
 	defer w.closing.RUnlock()
@@ -50,7 +55,9 @@ func (w *Writer) ReplaceMember(member int, uri string, ring Member) error {
 }
 
 // withMemberRing gives a ring to C for one call.
-func withMemberRing(uri string, ring Member, use func(*C.struct_farlog_member_ring, *C.struct_farlog_error) C.int) error {
+func withMemberRing(uri string, ring Member, use func(*C.struct_farlog_member_ring,
+	*C.struct_farlog_error) C.int,
+) error {
 	uuid := (*C.uint8_t)(C.CBytes(ring.RingUUID[:]))
 	defer C.free(unsafe.Pointer(uuid))
 	var token *C.uint8_t

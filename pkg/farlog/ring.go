@@ -79,8 +79,9 @@ func Cut(uri string, lsn uint64) error {
 	})
 }
 
-// AcceptLoss makes a ring that was put in the place of another one, and never had an epoch, count in its stream's quorums as one that holds nothing: what only
-// the other one had is lost. Durable when it returns. Errors: ErrHeld (a writer has it), ErrNotFound, ErrNotARing, ErrIO.
+// AcceptLoss makes a ring that was put in the place of another one, and never had an epoch, count in its stream's
+// quorums as one that holds nothing: what only the other one had is lost. Durable when it returns. Errors: ErrHeld (a
+// writer has it), ErrNotFound, ErrNotARing, ErrIO.
 //
 // Implements: int farlog_ring_accept_loss(const char *uri, struct farlog_error *)
 func AcceptLoss(uri string) error {

@@ -15,8 +15,8 @@ import (
 	"unsafe"
 )
 
-// Route appends one record to several streams, chosen by class and criticality; docs/explanation/routes.md. Append, Resolve, CatchUp and Close are used by one goroutine at a
-// time, Stats by any.
+// Route appends one record to several streams, chosen by class and criticality; docs/explanation/routes.md. Append,
+// Resolve, CatchUp and Close are used by one goroutine at a time, Stats by any.
 type Route struct {
 	closing sync.RWMutex // held for reading by Stats: Close must not free what it uses
 	handle  *C.farlog_route
@@ -31,8 +31,8 @@ type Route struct {
 // RoutePolicy says what becomes of a record that a leg's ring cannot take.
 type RoutePolicy uint32
 
-// RouteFail lets the result say so (of an optional leg it is RouteDrop); RouteSpill keeps it in a ring on this host and carries it later; RouteDrop counts it,
-// and a GAP record says so. The last two: farlog/route.h.
+// RouteFail lets the result say so (of an optional leg it is RouteDrop); RouteSpill keeps it in a ring on this host and
+// carries it later; RouteDrop counts it, and a GAP record says so. The last two: farlog/route.h.
 const (
 	RouteFail  RoutePolicy = C.FARLOG_ROUTE_FAIL
 	RouteSpill RoutePolicy = C.FARLOG_ROUTE_SPILL
@@ -45,7 +45,8 @@ const LegsMax = C.FARLOG_ROUTE_LEG_COUNT_MAX
 // ClassRange is First to Last, both included.
 type ClassRange struct{ First, Last uint16 }
 
-// RouteLeg is one stream of a route. Either URI or Writer is set; Writer, which the route takes over when it opens, only of a required leg with RouteFail.
+// RouteLeg is one stream of a route. Either URI or Writer is set; Writer, which the route takes over when it opens,
+// only of a required leg with RouteFail.
 type RouteLeg struct {
 	Name           string // of its own in the route; the spill bears it
 	URI            string
@@ -77,7 +78,8 @@ type RoutePosition struct {
 // LegState says how a leg stands.
 type LegState uint32
 
-// LegDirect: records go straight to its ring; LegCarrying: by its thread; LegAway: its ring cannot be opened; LegFenced: another writer has its stream.
+// LegDirect: records go straight to its ring; LegCarrying: by its thread; LegAway: its ring cannot be opened;
+// LegFenced: another writer has its stream.
 const (
 	LegDirect   LegState = C.FARLOG_LEG_DIRECT
 	LegCarrying LegState = C.FARLOG_LEG_CARRYING
@@ -105,17 +107,19 @@ type LegStats struct {
 	State                                                                             LegState
 	Required                                                                          bool
 	Offered, Acked, Unknown, Spilled, Carried, Dropped, Gaps, Doubts, Reopens, Behind uint64
-	Text                                                                              string // what went wrong last with its ring
+	// what went wrong last with its ring
+	Text string
 }
 
-// OpenRoute opens all legs; required ones without a spill have to open. Errors: ErrInvalid, ErrLevel, ErrNotARing (the spill is another leg's), and as OpenWriter;
-// the text names route and leg.
+// OpenRoute opens all legs; required ones without a spill have to open. Errors: ErrInvalid, ErrLevel, ErrNotARing (the
+// spill is another leg's), and as OpenWriter; the text names route and leg.
 //
 // Implements: int farlog_route_open(const struct farlog_route_config *, farlog_route **, struct farlog_error *)
 func OpenRoute(name string, legs []RouteLeg) (*Route, error) {
 	var memory cMemory
 	defer memory.free()
-	asked := (*[LegsMax + 1]C.struct_farlog_route_leg)(memory.calloc(LegsMax+1, unsafe.Sizeof(C.struct_farlog_route_leg{})))
+	asked := (*[LegsMax + 1]C.struct_farlog_route_leg)(memory.calloc(LegsMax+1,
+		unsafe.Sizeof(C.struct_farlog_route_leg{})))
 	for i := range min(len(legs), LegsMax+1) {
 		if err := memory.leg(&legs[i], &asked[i]); err != nil {
 			return nil, err
@@ -173,7 +177,8 @@ func (m *cMemory) leg(leg *RouteLeg, c *C.struct_farlog_route_leg) error {
 		c.writer = leg.Writer.handle
 	}
 	if len(leg.Classes) > 0 {
-		ranges := unsafe.Slice((*C.struct_farlog_class_range)(m.calloc(len(leg.Classes), unsafe.Sizeof(C.struct_farlog_class_range{}))), len(leg.Classes))
+		ranges := unsafe.Slice((*C.struct_farlog_class_range)(m.calloc(len(leg.Classes),
+			unsafe.Sizeof(C.struct_farlog_class_range{}))), len(leg.Classes))
 		for i, r := range leg.Classes {
 			ranges[i].first, ranges[i].last = C.uint16_t(r.First), C.uint16_t(r.Last)
 		}
@@ -200,11 +205,12 @@ func (m *cMemory) config(options *WriterOptions, c *C.struct_farlog_writer_confi
 	*m = append(*m, unsafe.Pointer(c.ring_uuid), unsafe.Pointer(c.grant_token), unsafe.Pointer(c.counters_dir))
 }
 
-// Append appends one record to every leg that takes its class and criticality, and waits until the required ones have it. deadline 0 = each leg's own. nil: all
-// required legs have it, at Level. ErrNotFound: no leg takes it. ErrFull, ErrFenced, ErrTooLarge, ErrInvalid, ErrClosed: it is nowhere. ErrUnknown: some may have
-// it; Resolve.
+// Append appends one record to every leg that takes its class and criticality, and waits until the required ones have
+// it. deadline 0 = each leg's own. nil: all required legs have it, at Level. ErrNotFound: no leg takes it. ErrFull,
+// ErrFenced, ErrTooLarge, ErrInvalid, ErrClosed: it is nowhere. ErrUnknown: some may have it; Resolve.
 //
-// Implements: int farlog_route_append(farlog_route *, const struct farlog_entry *, uint32_t, uint64_t, struct farlog_route_position *)
+// Implements: int farlog_route_append(farlog_route *, const struct farlog_entry *, uint32_t, uint64_t, struct
+// farlog_route_position *)
 func (r *Route) Append(entry Entry, criticality uint32, deadline time.Duration) (RoutePosition, error) {
 	if r.handle == nil {
 		return RoutePosition{}, ErrClosed
@@ -220,7 +226,10 @@ func (r *Route) Append(entry Entry, criticality uint32, deadline time.Duration) 
 }
 
 func (r *Route) positionOf(c *C.struct_farlog_route_position) RoutePosition {
-	p := RoutePosition{Level: Level(c.level), Required: uint32(c.required), Optional: uint32(c.optional), Dropped: uint32(c.dropped)}
+	p := RoutePosition{
+		Level: Level(c.level), Required: uint32(c.required), Optional: uint32(c.optional),
+		Dropped: uint32(c.dropped),
+	}
 	for i := range r.legs {
 		if (p.Required|p.Optional)>>i&1 != 0 {
 			p.Legs[i] = legResultOf(&c.legs[i])
@@ -233,8 +242,9 @@ func legResultOf(c *C.struct_farlog_route_result) LegResult {
 	return LegResult{Position: positionOf(&c.position), Err: hotError(C.int(c.result)), IsBuffered: c.is_buffered != 0}
 }
 
-// Resolve finds out about a record of Append or AppendBatch, when that was ErrUnknown, and renews *position. nil: all required legs have it now. ErrNotFound: one has it not and never
-// will, position.Legs says which have. ErrUnknown: still not known.
+// Resolve finds out about a record of Append or AppendBatch, when that was ErrUnknown, and renews *position. nil: all
+// required legs have it now. ErrNotFound: one has it not and never will, position.Legs says which have. ErrUnknown:
+// still not known.
 //
 // Implements: int farlog_route_resolve(farlog_route *, struct farlog_route_position *, uint64_t)
 func (r *Route) Resolve(position *RoutePosition, deadline time.Duration) error {
@@ -261,7 +271,8 @@ func (r *Route) CatchUp(deadline time.Duration) error {
 	return hotError(C.farlog_route_catch_up(r.handle, deadlineOf(deadline)))
 }
 
-// Stats gives the counters of all legs. Of a route that is closed they are those of its end, where what was left in memory of a leg that drops is among the dropped.
+// Stats gives the counters of all legs. Of a route that is closed they are those of its end, where what was left in
+// memory of a leg that drops is among the dropped.
 //
 // Implements: int farlog_route_stats(const farlog_route *, uint32_t, struct farlog_leg_stats *)
 func (r *Route) Stats() []LegStats {
@@ -280,16 +291,19 @@ func (r *Route) stats() []LegStats {
 		C.farlog_route_stats(r.handle, C.uint32_t(i), &c)
 		all[i] = LegStats{
 			Name: cArray(c.name[:]), State: LegState(c.state), Required: c.is_required != 0, Text: cArray(c.text[:]),
-			Offered: uint64(c.offered_count), Acked: uint64(c.acked_count), Unknown: uint64(c.unknown_count), Spilled: uint64(c.spilled_count),
-			Carried: uint64(c.carried_count), Dropped: uint64(c.dropped_count), Gaps: uint64(c.gap_count), Doubts: uint64(c.doubt_count),
+			Offered: uint64(c.offered_count), Acked: uint64(c.acked_count), Unknown: uint64(c.unknown_count),
+			Spilled: uint64(c.spilled_count),
+			Carried: uint64(c.carried_count), Dropped: uint64(c.dropped_count), Gaps: uint64(c.gap_count),
+			Doubts:  uint64(c.doubt_count),
 			Reopens: uint64(c.reopen_count), Behind: uint64(c.behind_bytes),
 		}
 	}
 	return all
 }
 
-// Close takes no more, gives the legs until the deadline to catch up (0: 1 s) and closes them; one that is fenced is not waited for. ErrUnknown: something was left in a spill, for the next
-// route that has it, or in a dropping leg's memory, and is lost: Stats counts it as dropped. A second Close returns ErrClosed.
+// Close takes no more, gives the legs until the deadline to catch up (0: 1 s) and closes them; one that is fenced is
+// not waited for. ErrUnknown: something was left in a spill, for the next route that has it, or in a dropping leg's
+// memory, and is lost: Stats counts it as dropped. A second Close returns ErrClosed.
 //
 // Implements: int farlog_route_end(farlog_route *, uint64_t)
 //

@@ -11,21 +11,26 @@ import "unsafe"
 
 // RouteOptions are what a program says of a route that it opens by its name.
 type RouteOptions struct {
-	SpillDir    string // of the rings that keep what a leg that spills cannot take; "": the environment's FARLOG_SPILL_DIR
+	// of the rings that keep what a leg that spills cannot take; "": the environment's FARLOG_SPILL_DIR
+	SpillDir    string
 	Name        string // of the writer; "": the program's
 	CountersDir string // as in WriterOptions
 	Spin        bool
 }
 
-// OpenRouteName opens the route that "farlog://desk7/all[?agent=PATH&transport=mem|verbs|ofi]" names: the host agent says which legs it has and gets the grant of each. They are those of now; changes of
-// the route's rules come at the next opening. Errors, besides those of OpenRoute: ErrNotFound (no such route, or no agent), ErrInvalid, ErrIO; farlog/route_name.h.
+// OpenRouteName opens the route that "farlog://desk7/all[?agent=PATH&transport=mem|verbs|ofi]" names: the host agent
+// says which legs it has and gets the grant of each. They are those of now; changes of the route's rules come at the
+// next opening. Errors, besides those of OpenRoute: ErrNotFound (no such route, or no agent), ErrInvalid, ErrIO;
+// farlog/route_name.h.
 //
-// Implements: int farlog_route_open_name(const char *, const struct farlog_route_options *, farlog_route **, struct farlog_error *)
+// Implements: int farlog_route_open_name(const char *, const struct farlog_route_options *, farlog_route **, struct
+// farlog_error *)
 func OpenRouteName(uri string, options RouteOptions) (*Route, error) {
 	var memory cMemory
 	defer memory.free()
 	asked := (*C.struct_farlog_route_options)(memory.calloc(1, unsafe.Sizeof(C.struct_farlog_route_options{})))
-	asked.spill_dir, asked.writer_name, asked.counters_dir = memory.text(options.SpillDir), memory.text(options.Name), countersDir(options.CountersDir)
+	asked.spill_dir, asked.writer_name, asked.counters_dir = memory.text(options.SpillDir), memory.text(options.Name),
+		countersDir(options.CountersDir)
 	memory = append(memory, unsafe.Pointer(asked.counters_dir))
 	if options.Spin {
 		asked.wait = C.FARLOG_WAIT_SPIN
@@ -44,7 +49,8 @@ func OpenRouteName(uri string, options RouteOptions) (*Route, error) {
 	return r, nil
 }
 
-// LookRouteName says whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent alone; no leg is opened.
+// LookRouteName says whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent
+// alone; no leg is opened.
 //
 // Implements: int farlog_route_look_name(const char *, struct farlog_error *)
 func LookRouteName(uri string) error {
@@ -53,7 +59,8 @@ func LookRouteName(uri string) error {
 	})
 }
 
-// Members lists the members of a leg's ring as Writer.Members does; none while the ring is not open, or is one ring. From any goroutine. ErrClosed.
+// Members lists the members of a leg's ring as Writer.Members does; none while the ring is not open, or is one ring.
+// From any goroutine. ErrClosed.
 //
 // Implements: unsigned farlog_route_members(farlog_route *, uint32_t, struct farlog_writer_member *, unsigned)
 func (r *Route) Members(leg int) ([]WriterMember, error) {
@@ -66,9 +73,11 @@ func (r *Route) Members(leg int) ([]WriterMember, error) {
 	return membersOf(room[:C.farlog_route_members(r.handle, C.uint32_t(leg), &room[0], C.FARLOG_MEMBER_COUNT_MAX)]), nil
 }
 
-// ReplaceMember is Writer.ReplaceMember for the ring of a leg, which has to be open. ErrUnsupported: it is not, or is one ring.
+// ReplaceMember is Writer.ReplaceMember for the ring of a leg, which has to be open. ErrUnsupported: it is not, or is
+// one ring.
 //
-// Implements: int farlog_route_replace_member(farlog_route *, uint32_t, unsigned, const struct farlog_member_ring *, struct farlog_error *)
+// Implements: int farlog_route_replace_member(farlog_route *, uint32_t, unsigned, const struct farlog_member_ring *,
+// struct farlog_error *)
 func (r *Route) ReplaceMember(leg, member int, uri string, ring Member) error {
 	r.closing.RLock()
 	defer r.closing.RUnlock()

@@ -18,7 +18,8 @@ func routeRing(t *testing.T, name string) string {
 	return "mem:" + filepath.Join(dir, name)
 }
 
-// One append goes to the legs that its class and criticality select; a leg whose ring comes later gets what waited, and a second route with its spill as well.
+// One append goes to the legs that its class and criticality select; a leg whose ring comes later gets what waited, and
+// a second route with its spill as well.
 func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	orders, audit, spill := routeRing(t, "orders"), routeRing(t, "audit"), routeRing(t, "spill")
 	format := FormatOptions{SizeBytes: 1 << 20}
@@ -32,7 +33,10 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	}
 	legs := []RouteLeg{
 		{Name: "orders", Writer: writer, Required: true, Classes: []ClassRange{{1, 3}}},
-		{Name: "audit", URI: audit, Policy: RouteSpill, SpillURI: spill, SpillLevel: LevelVisible, BufferBytes: 1 << 20, CriticalityMin: 2, Options: options},
+		{
+			Name: "audit", URI: audit, Policy: RouteSpill, SpillURI: spill, SpillLevel: LevelVisible, BufferBytes: 1 << 20,
+			CriticalityMin: 2, Options: options,
+		},
 	}
 	route, err := OpenRoute("desk7", legs)
 	if err != nil {
@@ -42,13 +46,15 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 		t.Errorf("append by the writer that the route has taken over: %v", err)
 	}
 	position, err := route.Append(Entry{Data: []byte("one"), Class: 2}, 5, 30*time.Second)
-	if err != nil || position.Required != 1 || position.Optional != 2 || position.Level != LevelVisible || !position.Legs[1].IsBuffered {
+	if err != nil || position.Required != 1 || position.Optional != 2 || position.Level != LevelVisible ||
+		!position.Legs[1].IsBuffered {
 		t.Errorf("append: %+v, %v", position, err)
 	}
 	if _, err := route.Append(Entry{Data: []byte("two"), Class: 9}, 1, time.Second); !errors.Is(err, ErrNotFound) {
 		t.Errorf("append that no leg takes: %v", err)
 	}
-	if stats := route.Stats(); stats[1].State != LegAway || stats[1].Spilled != 1 || stats[1].Behind == 0 || stats[0].Acked != 1 {
+	if stats := route.Stats(); stats[1].State != LegAway || stats[1].Spilled != 1 || stats[1].Behind == 0 ||
+		stats[0].Acked != 1 {
 		t.Errorf("stats: %+v", stats)
 	}
 	if err := route.Close(time.Millisecond); !errors.Is(err, ErrUnknown) {
@@ -57,7 +63,10 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	if err := Format(audit, format); err != nil {
 		t.Fatal(err)
 	}
-	if route, err = OpenRoute("desk7", []RouteLeg{{Name: legs[0].Name, URI: orders, Required: true, Options: options}, legs[1]}); err != nil {
+	if route, err = OpenRoute("desk7", []RouteLeg{
+		{Name: legs[0].Name, URI: orders, Required: true, Options: options},
+		legs[1],
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := route.CatchUp(20 * time.Second); err != nil {
@@ -85,7 +94,8 @@ func TestRoute_RefusesWhatContradicts(t *testing.T) {
 	}
 }
 
-// A batch goes to the legs that each of its records selects; where one leg has no room more, it says how many have been taken, and the rest is nowhere.
+// A batch goes to the legs that each of its records selects; where one leg has no room more, it says how many have been
+// taken, and the rest is nowhere.
 func TestRoute_Batch(t *testing.T) {
 	orders, audit := routeRing(t, "orders"), routeRing(t, "audit")
 	for _, uri := range []string{orders, audit} {
@@ -109,7 +119,8 @@ func TestRoute_Batch(t *testing.T) {
 	}
 	positions := make([]RoutePosition, len(entries))
 	done, submitted, err := route.AppendBatch(entries[:100], criticalities, time.Second, positions)
-	if err != nil || done != 100 || submitted != 100 || positions[0].Required != 1 || positions[1].Required != 0 || positions[3].Required != 2 || positions[0].Level != LevelVisible {
+	if err != nil || done != 100 || submitted != 100 || positions[0].Required != 1 || positions[1].Required != 0 ||
+		positions[3].Required != 2 || positions[0].Level != LevelVisible {
 		t.Fatalf("%d of %d, %v: %+v", done, submitted, err, positions[0])
 	}
 	done, submitted, err = route.AppendBatch(entries, nil, time.Second, positions)

@@ -19,7 +19,8 @@ type Shared struct {
 
 // OpenShared is OpenWriter for many goroutines; same options and errors.
 //
-// Implements: int farlog_shared_open(const char *, const struct farlog_writer_config *, farlog_shared **, struct farlog_error *)
+// Implements: int farlog_shared_open(const char *, const struct farlog_writer_config *, farlog_shared **, struct
+// farlog_error *)
 func OpenShared(uri string, options WriterOptions) (*Shared, error) {
 	s := new(Shared)
 	err := withWriterConfig(options, func(config *C.struct_farlog_writer_config) error {
@@ -35,7 +36,8 @@ func OpenShared(uri string, options WriterOptions) (*Shared, error) {
 
 // Append appends from any goroutine; results as Writer.Append.
 //
-// Implements: int farlog_shared_append(farlog_shared *, const struct farlog_entry *, uint64_t, struct farlog_position *)
+// Implements: int farlog_shared_append(farlog_shared *, const struct farlog_entry *, uint64_t, struct farlog_position
+// *)
 func (s *Shared) Append(entry Entry, deadline time.Duration) (Position, error) {
 	if err := checkEntry(&entry); err != nil {
 		return Position{}, err

@@ -2,8 +2,8 @@ package farlog
 
 import "time"
 
-// Stall finds out from a writer's counters for how long no acknowledgement has come while records wait for one. Latencies
-// tell of it only afterwards. The zero value has seen nothing. It is not for several goroutines.
+// Stall finds out from a writer's counters for how long no acknowledgement has come while records wait for one.
+// Latencies tell of it only afterwards. The zero value has seen nothing. It is not for several goroutines.
 type Stall struct {
 	epoch, durableLSN uint64
 	since             time.Time // zero: nothing waited at the last look

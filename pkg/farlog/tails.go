@@ -19,14 +19,16 @@ type Tail struct {
 	Mark        uint32 // another one: a writer has come, and the log may have gone back behind what was read
 }
 
-// Tails is a connection to a target's page of tails, which tells of all rings that the target serves to one tenant. One goroutine at a time.
+// Tails is a connection to a target's page of tails, which tells of all rings that the target serves to one tenant. One
+// goroutine at a time.
 type Tails struct {
 	handle *C.farlog_tails
 	rings  [C.FARLOG_TAIL_COUNT_MAX]C.struct_farlog_tail
 }
 
-// OpenTails connects to the target of the ring that uri names, by the token of a drain's or reader's grant on that ring. Errors: ErrInvalid
-// (not on another host, or no such grant), ErrNotFound, ErrUnsupported (the ring has no line there), ErrIO.
+// OpenTails connects to the target of the ring that uri names, by the token of a drain's or reader's grant on that
+// ring. Errors: ErrInvalid (not on another host, or no such grant), ErrNotFound, ErrUnsupported (the ring has no line
+// there), ErrIO.
 //
 // Implements: int farlog_tails_open(const char *, const uint8_t *, farlog_tails **, struct farlog_error *)
 func OpenTails(uri string, token [TokenLen]byte) (*Tails, error) {
@@ -42,8 +44,9 @@ func OpenTails(uri string, token [TokenLen]byte) (*Tails, error) {
 	return t, nil
 }
 
-// Read fills tails with what the page holds, by one READ. A ring that is not in it has to be looked at itself. ErrNotYet: so has every ring, the
-// page is not whole or stands still. ErrIO: the connection is broken, and comes back by itself.
+// Read fills tails with what the page holds, by one READ. A ring that is not in it has to be looked at itself.
+// ErrNotYet: so has every ring, the page is not whole or stands still. ErrIO: the connection is broken, and comes back
+// by itself.
 //
 // Implements: int farlog_tails_read(farlog_tails *, struct farlog_tail *, size_t, size_t *)
 func (t *Tails) Read(tails map[[16]byte]Tail) error {

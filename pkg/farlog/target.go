@@ -33,9 +33,10 @@ const (
 type TargetGrant struct {
 	Token   [TokenLen]byte // drawn at random by who grants
 	Role    GrantRole
-	Epoch   uint32         // of a writer
-	Expires time.Time      // admission ends then; zero = never
-	From    []netip.Prefix // its client has one of these addresses, as the target sees the connection's other end; none = any
+	Epoch   uint32    // of a writer
+	Expires time.Time // admission ends then; zero = never
+	// its client has one of these addresses, as the target sees the connection's other end; none = any
+	From []netip.Prefix
 }
 
 // PersistenceDomain is what survives a power cut, in the words of the kernel's attribute of an nvdimm region.
@@ -68,26 +69,36 @@ type Attestation struct {
 	Domain    PersistenceDomain // DomainUnknown: the kernel's word counts
 	By        string            // who: 1 to AttestedByLen bytes
 	Date      string            // "2026-11-21"
-	// IsAnyRead: a READ of any of its bytes flushes all WRITEs before it, not only one of those written last. With a ReadFlush.
+	// IsAnyRead: a READ of any of its bytes flushes all WRITEs before it, not only one of those written last. With a
+	// ReadFlush.
 	IsAnyRead bool
-	// CommitProvider is the libfabric provider whose FI_COMMIT_COMPLETE comes when the WRITEs before it are flushed; "" = not attested.
+	// CommitProvider is the libfabric provider whose FI_COMMIT_COMPLETE comes when the WRITEs before it are flushed; ""
+	// = not attested.
 	CommitProvider string
 }
 
 var (
-	readFlushNames = []string{ReadFlushNone: "", ReadFlushDDIOOff: "ddio-off", ReadFlushEADR: "eadr", ReadFlushBAR: "bar"}
-	domainNames    = []string{DomainUnknown: "", DomainMemoryController: "memory_controller", DomainCPUCache: "cpu_cache"}
+	readFlushNames = []string{
+		ReadFlushNone: "", ReadFlushDDIOOff: "ddio-off", ReadFlushEADR: "eadr",
+		ReadFlushBAR: "bar",
+	}
+	domainNames = []string{
+		DomainUnknown: "", DomainMemoryController: "memory_controller",
+		DomainCPUCache: "cpu_cache",
+	}
 )
 
-// NewAttestation takes the words that String gives: how is "" or "ddio-off", "eadr", "bar"; domain is "" or "memory_controller", "cpu_cache". False:
-// no such words.
+// NewAttestation takes the words that String gives: how is "" or "ddio-off", "eadr", "bar"; domain is "" or
+// "memory_controller", "cpu_cache". False: no such words.
 func NewAttestation(how, domain, by, date string) (Attestation, bool) {
 	read, where := slices.Index(readFlushNames, how), slices.Index(domainNames, domain)
-	return Attestation{ReadFlush: ReadFlush(read), Domain: PersistenceDomain(where), By: by, Date: date}, read >= 0 && where >= 0
+	return Attestation{ReadFlush: ReadFlush(read), Domain: PersistenceDomain(where), By: by, Date: date}, read >= 0 &&
+		where >= 0
 }
 
-// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE"; with IsAnyRead "ddio-off by any READ, ...". With a
-// CommitProvider "ddio-off, ofi-commit of tcp, ...", where a contract has that of the two by which its ring is reached.
+// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE"; with IsAnyRead "ddio-off
+// by any READ, ...". With a CommitProvider "ddio-off, ofi-commit of tcp, ...", where a contract has that of the two by
+// which its ring is reached.
 func (a Attestation) String() string {
 	var words []string
 	if how := readFlushNames[a.ReadFlush]; how != "" && a.IsAnyRead {
@@ -141,12 +152,16 @@ func OpenTarget(uri string) (*Target, error) {
 // Implements: const char *farlog_target_uri(const farlog_target *)
 func (t *Target) URI() string { return C.GoString(C.farlog_target_uri(t.c)) }
 
-// Attest adds what is attested of a region to what is probed of it, for rings that are served from then on. What contradicts the probe is
-// refused, with the key, its value and what was expected.
+// Attest adds what is attested of a region to what is probed of it, for rings that are served from then on. What
+// contradicts the probe is refused, with the key, its value and what was expected.
 //
-// Implements: int farlog_target_attest(farlog_target *, const char *, const struct farlog_attestation *, struct farlog_error *)
+// Implements: int farlog_target_attest(farlog_target *, const char *, const struct farlog_attestation *, struct
+// farlog_error *)
 func (t *Target) Attest(region string, attestation Attestation) error {
-	c := C.struct_farlog_attestation{read_flush: C.uint32_t(attestation.ReadFlush), domain: C.uint32_t(attestation.Domain)}
+	c := C.struct_farlog_attestation{
+		read_flush: C.uint32_t(attestation.ReadFlush),
+		domain:     C.uint32_t(attestation.Domain),
+	}
 	if attestation.IsAnyRead {
 		c.is_any_read = 1
 	}
@@ -162,7 +177,8 @@ func (t *Target) Attest(region string, attestation Attestation) error {
 	})
 }
 
-// Serve lets granted clients reach the ring in region as URI()/name. Rings of different tenants are in different protection domains.
+// Serve lets granted clients reach the ring in region as URI()/name. Rings of different tenants are in different
+// protection domains.
 //
 // Implements: int farlog_target_serve(farlog_target *, const char *, const char *, const char *, struct farlog_error *)
 func (t *Target) Serve(name, region, tenant string) error {
@@ -174,9 +190,11 @@ func (t *Target) Serve(name, region, tenant string) error {
 	})
 }
 
-// Grant tells the target of a grant; of one that it has already the addresses and the time limit are taken. A writer is let in once none of a lower epoch is: fence it first.
+// Grant tells the target of a grant; of one that it has already the addresses and the time limit are taken. A writer is
+// let in once none of a lower epoch is: fence it first.
 //
-// Implements: int farlog_target_grant_from(farlog_target *, const char *, const struct farlog_grant *, const struct farlog_network *, size_t, struct farlog_error *)
+// Implements: int farlog_target_grant_from(farlog_target *, const char *, const struct farlog_grant *, const struct
+// farlog_network *, size_t, struct farlog_error *)
 func (t *Target) Grant(name string, grant TargetGrant) error {
 	c := C.struct_farlog_grant{role: C.uint32_t(grant.Role), epoch: C.uint32_t(grant.Epoch)}
 	for i, b := range grant.Token {
@@ -201,7 +219,8 @@ func (t *Target) Grant(name string, grant TargetGrant) error {
 	})
 }
 
-// Fence makes writers of epochs below epochMin unable to write. A nil error is the confirmation; tailLSN is where the log ends.
+// Fence makes writers of epochs below epochMin unable to write. A nil error is the confirmation; tailLSN is where the
+// log ends.
 //
 // Implements: int farlog_target_fence(farlog_target *, const char *, uint32_t, uint64_t *, struct farlog_error *)
 func (t *Target) Fence(name string, epochMin uint32) (tailLSN uint64, err error) {

@@ -19,9 +19,11 @@ type WriterTerms struct {
 	FromLSN  uint64        // as told by Terms: records from here on are acknowledged at Level
 }
 
-// SetTerms has the writer's next append, submit or batch change its level, its policy and its deadline: records from that one on have the new level, and each acknowledgement says the level that
-// its own record was appended at. With a stronger level nothing of those is acknowledged before it is there; a weaker one does not hold for what was appended before. A writer that was opened by
-// farlog:// hears of changes by itself. From any goroutine; waits for nothing. ErrClosed, ErrInvalid, ErrLevel: the ring does not give that level, and nothing is changed.
+// SetTerms has the writer's next append, submit or batch change its level, its policy and its deadline: records from
+// that one on have the new level, and each acknowledgement says the level that its own record was appended at. With a
+// stronger level nothing of those is acknowledged before it is there; a weaker one does not hold for what was appended
+// before. A writer that was opened by farlog:// hears of changes by itself. From any goroutine; waits for nothing.
+// ErrClosed, ErrInvalid, ErrLevel: the ring does not give that level, and nothing is changed.
 //
 // Implements: int farlog_writer_set_terms(farlog_writer *, const struct farlog_writer_terms *, struct farlog_error *)
 func (w *Writer) SetTerms(terms WriterTerms) error {
@@ -33,12 +35,14 @@ func (w *Writer) SetTerms(terms WriterTerms) error {
 	return coldCall("", func(_ *C.char, failure *C.struct_farlog_error) C.int {
 		given := (*C.struct_farlog_writer_terms)(C.calloc(1, C.sizeof_struct_farlog_writer_terms))
 		defer C.free(unsafe.Pointer(given))
-		given.level, given.policy, given.deadline_ns = C.uint32_t(terms.Level), C.uint32_t(terms.Policy), C.uint64_t(max(terms.Deadline, 0))
+		given.level, given.policy, given.deadline_ns = C.uint32_t(terms.Level), C.uint32_t(terms.Policy),
+			C.uint64_t(max(terms.Deadline, 0))
 		return C.farlog_writer_set_terms(w.handle, given, failure)
 	})
 }
 
-// Terms are what the writer runs with: what was set last, once an append has taken it in. From any goroutine. ErrClosed.
+// Terms are what the writer runs with: what was set last, once an append has taken it in. From any goroutine.
+// ErrClosed.
 //
 // Implements: void farlog_writer_terms_read(farlog_writer *, struct farlog_writer_terms *)
 func (w *Writer) Terms() (WriterTerms, error) {
@@ -49,5 +53,8 @@ func (w *Writer) Terms() (WriterTerms, error) {
 	}
 	var terms C.struct_farlog_writer_terms
 	C.farlog_writer_terms_read(w.handle, &terms)
-	return WriterTerms{Level: Level(terms.level), Policy: Policy(terms.policy), Deadline: time.Duration(terms.deadline_ns), FromLSN: uint64(terms.from_lsn)}, nil
+	return WriterTerms{
+		Level: Level(terms.level), Policy: Policy(terms.policy),
+		Deadline: time.Duration(terms.deadline_ns), FromLSN: uint64(terms.from_lsn),
+	}, nil
 }

@@ -139,7 +139,8 @@ type WriterOptions struct {
 // Cursors are a writer's positions: Head <= Appended, Durable <= Appended, Appended - Head <= Capacity.
 type Cursors struct {
 	HeadLSN, DurableLSN, AppendedLSN, CapacityBytes, NextSeq uint64
-	Epoch, Pressure                                          uint32 // Pressure: 0, 1 from the warning mark, 2 from the alarm mark
+	// Pressure: 0, 1 from the warning mark, 2 from the alarm mark
+	Epoch, Pressure uint32
 }
 
 // Recovery is what opening a writer found.

@@ -100,14 +100,19 @@ func TestVendor_BuildsAndSeesHeadersChange(t *testing.T) {
 	}
 	s := newScratch(t)
 	s.mustRun("go", "mod", "vendor")
-	s.add("rdma/src/ring/record.c", "\n#if defined(CHANGED_IN_BASE) || defined(CHANGED_IN_PUBLIC)\n#error compiled again\n#endif\n")
+	s.add("rdma/src/ring/record.c",
+		"\n#if defined(CHANGED_IN_BASE) || defined(CHANGED_IN_PUBLIC)\n#error compiled again\n#endif\n")
 	s.mustRun("go", "build", "-mod=vendor", "-o", "scratch", ".")
 	if out := s.mustRun("./scratch", "mem:"+filepath.Join(s.dir, "ring")); out != "formatted\n" {
 		t.Fatalf("the program says %q, expected \"formatted\"", out)
 	}
-	for header, macro := range map[string]string{"rdma/src/base/mutant.h": "CHANGED_IN_BASE", "rdma/include/farlog/farlog.h": "CHANGED_IN_PUBLIC"} {
+	for header, macro := range map[string]string{
+		"rdma/src/base/mutant.h":       "CHANGED_IN_BASE",
+		"rdma/include/farlog/farlog.h": "CHANGED_IN_PUBLIC",
+	} {
 		undo := s.add(header, "#define "+macro+"\n")
-		if out, err := s.run("go", "build", "-mod=vendor", "-o", "scratch", "."); err == nil || !strings.Contains(out, "compiled again") {
+		if out, err := s.run("go", "build", "-mod=vendor", "-o", "scratch", "."); err == nil ||
+			!strings.Contains(out, "compiled again") {
 			t.Errorf("%s has changed, and rdma/src/ring was not compiled again (%v):\n%s", header, err, out)
 		}
 		undo() // to what the build cache has

@@ -23,10 +23,11 @@ type Writer struct {
 	pinner  runtime.Pinner
 }
 
-// OpenWriter takes the ring's writer lock, recovers, persists a new epoch. Errors: ErrNotFound, ErrNotARing, ErrHeld (the
-// text says by whom), ErrLevel, ErrFenced, ErrCorrupt, ErrFull, ErrIO. Blocks for the scan of the undrained part.
+// OpenWriter takes the ring's writer lock, recovers, persists a new epoch. Errors: ErrNotFound, ErrNotARing, ErrHeld
+// (the text says by whom), ErrLevel, ErrFenced, ErrCorrupt, ErrFull, ErrIO. Blocks for the scan of the undrained part.
 //
-// Implements: int farlog_writer_open(const char *, const struct farlog_writer_config *, farlog_writer **, struct farlog_error *)
+// Implements: int farlog_writer_open(const char *, const struct farlog_writer_config *, farlog_writer **, struct
+// farlog_error *)
 func OpenWriter(uri string, options WriterOptions) (*Writer, error) {
 	w := new(Writer)
 	err := withWriterConfig(options, func(config *C.struct_farlog_writer_config) error {
@@ -109,7 +110,9 @@ func checkEntry(entry *Entry) error {
 	return nil
 }
 
-func (w *Writer) call(entry *Entry, call func(*C.struct_farlog_entry, *C.struct_farlog_position) C.int) (Position, error) {
+func (w *Writer) call(entry *Entry, call func(*C.struct_farlog_entry, *C.struct_farlog_position) C.int) (Position,
+	error,
+) {
 	if w.handle == nil {
 		return Position{}, ErrClosed
 	}
@@ -178,8 +181,11 @@ func (w *Writer) Wait(endLSN uint64, deadline time.Duration) error {
 // entries; positions[:done] are acknowledged, positions[done:submitted] may be written when err is ErrUnknown;
 // with ErrFenced positions[submitted].Epoch is the epoch that fenced.
 //
-// Implements: int farlog_append_batch(farlog_writer *, const struct farlog_entry *, size_t, uint64_t, struct farlog_position *, size_t *, size_t *)
-func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions []Position) (done, submitted int, err error) {
+// Implements: int farlog_append_batch(farlog_writer *, const struct farlog_entry *, size_t, uint64_t, struct
+// farlog_position *, size_t *, size_t *)
+func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions []Position) (done, submitted int,
+	err error,
+) {
 	if w.handle == nil {
 		return 0, 0, ErrClosed
 	}
@@ -216,8 +222,8 @@ func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions 
 }
 
 // Resolve finds out about a record whose outcome was ErrUnknown. nil: it is durable. ErrNotFound: it is not and
-// never will be. After a writer was opened again compare Position.Epoch with the epoch of the append: another record may begin at
-// the same LSN. ErrUnknown: an earlier writer's record that a drain has taken; the store knows.
+// never will be. After a writer was opened again compare Position.Epoch with the epoch of the append: another record
+// may begin at the same LSN. ErrUnknown: an earlier writer's record that a drain has taken; the store knows.
 //
 // Implements: int farlog_resolve(farlog_writer *, uint64_t, uint64_t, struct farlog_position *)
 func (w *Writer) Resolve(lsn uint64, deadline time.Duration) (Position, error) {
@@ -253,7 +259,8 @@ func (w *Writer) Cursors() Cursors {
 	return cursorsOf(&cursors)
 }
 
-// Trouble says what the ring's device or link answered last when a command failed, with the status of an NVMe device: why an append ended with ErrFenced or ErrUnknown. Empty: nothing did.
+// Trouble says what the ring's device or link answered last when a command failed, with the status of an NVMe device:
+// why an append ended with ErrFenced or ErrUnknown. Empty: nothing did.
 //
 // Implements: const char *farlog_writer_trouble(const farlog_writer *)
 func (w *Writer) Trouble() string {

@@ -1,5 +1,5 @@
-// Package filelock keeps two processes out of one thing by a lock on a file. The kernel gives the lock back when the process
-// dies, however it dies, so that whoever is named as its holder is alive.
+// Package filelock keeps two processes out of one thing by a lock on a file. The kernel gives the lock back when the
+// process dies, however it dies, so that whoever is named as its holder is alive.
 package filelock
 
 import (
@@ -23,9 +23,10 @@ type HeldError struct {
 // Error implements error.
 func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is held: %s", e.Path, e.Holder) }
 
-// Acquire makes a lock file if there is none, locks it and writes into it who holds it. It does not wait: a *HeldError says
-// that it is held; every other error says that nobody knows, and leaves it unlocked too. The lock is held until the file is
-// closed, so the file has to be kept. It is a flock(2): C's locks of a ring's roles, which are of fcntl(2), are others.
+// Acquire makes a lock file if there is none, locks it and writes into it who holds it. It does not wait: a *HeldError
+// says that it is held; every other error says that nobody knows, and leaves it unlocked too. The lock is held until
+// the file is closed, so the file has to be kept. It is a flock(2): C's locks of a ring's roles, which are of fcntl(2),
+// are others.
 func Acquire(path string, mode os.FileMode, holder string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
 	if err != nil {

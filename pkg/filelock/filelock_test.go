@@ -19,7 +19,8 @@ func TestAcquire_HeldUntilItIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held *HeldError
-	if second, err := Acquire(path, 0o600, "pid=8"); !errors.As(err, &held) || held.Holder != "pid=7" || held.Path != path {
+	if second, err := Acquire(path, 0o600, "pid=8"); !errors.As(err, &held) || held.Holder != "pid=7" ||
+		held.Path != path {
 		t.Fatalf("acquired twice: %v, %v", second, err)
 	}
 	if err := first.Close(); err != nil {

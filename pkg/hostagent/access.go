@@ -19,7 +19,8 @@ type Rule struct {
 	Pattern string
 }
 
-// ParseRules reads rules such as "trading=desk7/*", "@desk8=desk8/**" and "1000=*". Users and groups have to be known to this host, or be numbers.
+// ParseRules reads rules such as "trading=desk7/*", "@desk8=desk8/**" and "1000=*". Users and groups have to be known
+// to this host, or be numbers.
 func ParseRules(list []string) ([]Rule, error) {
 	var rules []Rule
 	for _, text := range list {
@@ -99,8 +100,9 @@ func (p peer) String() string {
 	return "user " + id
 }
 
-// may decides whether somebody may write a stream, or read it: neither right includes the other. Root and the agent's own user may. Those of the control
-// plane's own nobody writes by an agent, and a rule lets read them only where it names them: desk7/* and * are meant for others.
+// may decides whether somebody may write a stream, or read it: neither right includes the other. Root and the agent's
+// own user may. Those of the control plane's own nobody writes by an agent, and a rule lets read them only where it
+// names them: desk7/* and * are meant for others.
 func (s *Server) may(p peer, stream string, isReader bool) error {
 	rules, verb, flag := s.config.Rules, "write", "--host-allow"
 	if isReader {
@@ -108,7 +110,8 @@ func (s *Server) may(p peer, stream string, isReader bool) error {
 	}
 	isSystem := pattern.IsSystem(stream)
 	if isSystem && !isReader {
-		return refuse("INVALID", "%s may not write stream %q: those that begin with %s are written by the control plane alone", p, stream, pattern.SystemPrefix)
+		return refuse("INVALID", "%s may not write stream %q: those that begin with %s are written by the control "+
+			"plane alone", p, stream, pattern.SystemPrefix)
 	}
 	if isSystem {
 		rules = slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return !pattern.IsSystem(rule.Pattern) })
@@ -116,7 +119,8 @@ func (s *Server) may(p peer, stream string, isReader bool) error {
 	if p.uid == 0 || p.uid == uint32(os.Geteuid()) || covers(rules, p, stream) {
 		return nil
 	}
-	return refuse("INVALID", "%s may not %s stream %q by this agent: expected a %s of farlogd host, such as %d=%s", p, verb, stream, flag, p.uid, stream)
+	return refuse("INVALID", "%s may not %s stream %q by this agent: expected a %s of farlogd host, such as %d=%s", p,
+		verb, stream, flag, p.uid, stream)
 }
 
 func covers(rules []Rule, p peer, stream string) bool {

@@ -16,8 +16,8 @@ type DeviceRule struct {
 	Find   func() (path string, err error) // where it is now
 }
 
-// ParseDevices reads rules such as "/dev/nvme1n1=trading" and "nqn.2026-01.com.example:desk7/1=@desk7". find says where a namespace is that is named by subsystem and number;
-// numbers in /dev change with every connection.
+// ParseDevices reads rules such as "/dev/nvme1n1=trading" and "nqn.2026-01.com.example:desk7/1=@desk7". find says where
+// a namespace is that is named by subsystem and number; numbers in /dev change with every connection.
 func ParseDevices(list []string, find func(name string) (path string, err error)) ([]DeviceRule, error) {
 	var rules []DeviceRule
 	for _, text := range list {
@@ -37,7 +37,8 @@ func ParseDevices(list []string, find func(name string) (path string, err error)
 			}
 			rule.Find = func() (string, error) { return device, nil }
 		} else if nqn, number, ok := strings.Cut(device, "/"); !ok || nqn == "" || number == "" {
-			return nil, fmt.Errorf("%q: expected a path such as /dev/nvme1n1, or a subsystem and the number of its namespace, NQN/1", text)
+			return nil, fmt.Errorf("%q: expected a path such as /dev/nvme1n1, or a subsystem and the number of its "+
+				"namespace, NQN/1", text)
 		}
 		rules = append(rules, rule)
 	}
@@ -55,7 +56,8 @@ func mayOpen(rules []DeviceRule, p peer, path string) error {
 	}
 	var why []string
 	for _, rule := range rules {
-		isHis := !rule.Rule.IsGroup && rule.Rule.ID == p.uid || rule.Rule.IsGroup && slices.Contains(p.groups(), rule.Rule.ID)
+		isHis := !rule.Rule.IsGroup && rule.Rule.ID == p.uid || rule.Rule.IsGroup &&
+			slices.Contains(p.groups(), rule.Rule.ID)
 		if !isHis {
 			continue
 		}
@@ -70,10 +72,12 @@ func mayOpen(rules []DeviceRule, p peer, path string) error {
 	if len(why) > 0 {
 		text = "; " + strings.Join(why, "; ")
 	}
-	return refuse("INVALID", "%s may not have %s opened: expected a --host-device of farlogd host, such as %s=%d%s", p, path, path, p.uid, text)
+	return refuse("INVALID", "%s may not have %s opened: expected a --host-device of farlogd host, such as %s=%d%s", p,
+		path, path, p.uid, text)
 }
 
-// openDevice opens a block device for somebody who may have it. The locks of rings lie on open files: each request gets one of its own.
+// openDevice opens a block device for somebody who may have it. The locks of rings lie on open files: each request gets
+// one of its own.
 func (s *Server) openDevice(p peer, asked request) (*reply, error) {
 	path, access := asked.values["path"], asked.values["access"]
 	flags := map[string]int{"read": os.O_RDONLY, "write": os.O_RDWR}

@@ -46,7 +46,8 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	}
 	raw, err := hex.DecodeString(asked.values["rings"])
 	if err != nil || len(raw)%16 != 0 || len(raw) > 16*ringsMax {
-		return nil, refuse("INVALID", "rings %.40q: expected 32 hexadecimal digits for each of at most %d rings", asked.values["rings"], ringsMax)
+		return nil, refuse("INVALID", "rings %.40q: expected 32 hexadecimal digits for each of at most %d rings",
+			asked.values["rings"], ringsMax)
 	}
 	running, err := runningOf(asked)
 	if err != nil {
@@ -56,7 +57,10 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	if err != nil {
 		return nil, err
 	}
-	request := ExtendRequest{Running: running, IsClosed: closed == 1, Stream: stream, Transport: asked.values["transport"], Epoch: epoch, PID: p.pid}
+	request := ExtendRequest{
+		Running: running, IsClosed: closed == 1, Stream: stream,
+		Transport: asked.values["transport"], Epoch: epoch, PID: p.pid,
+	}
 	for ; len(raw) > 0; raw = raw[16:] {
 		request.RingUUIDs = append(request.RingUUIDs, raw[:16])
 	}
@@ -71,7 +75,8 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	made := newReply()
 	made.isQuestion = len(extensions) == 0
 	for _, one := range extensions {
-		s.config.Logger.Info("extended", "stream", stream, "epoch", epoch, "member", one.Member, "uid", p.uid, "pid", p.pid)
+		s.config.Logger.Info("extended", "stream", stream, "epoch", epoch, "member", one.Member, "uid", p.uid, "pid",
+			p.pid)
 		made.add(fmt.Sprint("uri-", one.Member), one.URI)
 		made.add(fmt.Sprint("uuid-", one.Member), hex.EncodeToString(one.RingUUID[:]))
 		if len(one.Token) > 0 {
@@ -82,10 +87,12 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	return made, nil
 }
 
-// close passes on that a writer has ended. One that is not told of is taken for one that vanished, until the stream has another.
+// close passes on that a writer has ended. One that is not told of is taken for one that vanished, until the stream has
+// another.
 func (s *Server) close(ctx context.Context, request ExtendRequest) {
 	if _, _, err := s.writers.Extend(ctx, request); err != nil {
-		s.config.Logger.Info("a writer has ended, and the control plane does not know it", "stream", request.Stream, "epoch", request.Epoch, "pid", request.PID, "error", err)
+		s.config.Logger.Info("a writer has ended, and the control plane does not know it", "stream", request.Stream,
+			"epoch", request.Epoch, "pid", request.PID, "error", err)
 		return
 	}
 	s.config.Logger.Info("ended", "stream", request.Stream, "epoch", request.Epoch, "pid", request.PID)

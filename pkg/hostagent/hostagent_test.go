@@ -31,7 +31,10 @@ func shortDir(t *testing.T) string {
 func start(t *testing.T, acquire func(context.Context, Request) (Grant, error)) (*Server, string) {
 	t.Helper()
 	socket := filepath.Join(shortDir(t), "made", "s")
-	server, err := Listen(Config{Socket: socket, Acquire: acquire, Questions: Questions{Extend: extending}, Route: routing, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	server, err := Listen(Config{
+		Socket: socket, Acquire: acquire, Questions: Questions{Extend: extending},
+		Route: routing, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +57,18 @@ func granting(_ context.Context, request Request) (Grant, error) {
 	if request.Stream == "broken" {
 		return Grant{}, errors.New("two\nlines " + strings.Repeat("long ", 200))
 	}
-	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUIDs: [][16]byte{{0xab}}, Tokens: [][]byte{{1, 2}}, Terms: Terms{Level: 3, Deadline: time.Second}}, nil
+	return Grant{
+		URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUIDs: [][16]byte{{0xab}}, Tokens: [][]byte{{1, 2}},
+		Terms: Terms{Level: 3, Deadline: time.Second},
+	}, nil
 }
 
 func extending(_ context.Context, request ExtendRequest) ([]Extension, Terms, error) {
 	if request.Epoch != 8 || request.PID != int32(os.Getpid()) {
-		return nil, Terms{}, &Refused{Result: "INVALID", Err: fmt.Errorf("epoch %d was not granted to process %d", request.Epoch, request.PID)}
+		return nil, Terms{}, &Refused{
+			Result: "INVALID",
+			Err:    fmt.Errorf("epoch %d was not granted to process %d", request.Epoch, request.PID),
+		}
 	}
 	terms := Terms{Level: 2}
 	if request.Running != nil {
@@ -68,14 +77,20 @@ func extending(_ context.Context, request ExtendRequest) ([]Extension, Terms, er
 	if len(request.RingUUIDs) == 1 {
 		return nil, terms, nil
 	}
-	return []Extension{{Member: 1, URI: "ofi:tcp://x:1/a", RingUUID: [16]byte{0xcd}, Token: bytes.Repeat([]byte{9}, 16)}}, terms, nil
+	return []Extension{{
+		Member: 1, URI: "ofi:tcp://x:1/a", RingUUID: [16]byte{0xcd},
+		Token: bytes.Repeat([]byte{9}, 16),
+	}}, terms, nil
 }
 
 func routing(_ context.Context, name string) ([]RouteLeg, error) {
 	leg := RouteLeg{Stream: "desk7/orders", Policy: "fail", Level: 3, Deadline: time.Second, CriticalityMin: 2}
 	switch name {
 	case "desk7/all":
-		return []RouteLeg{leg, {Stream: "a", IsOptional: true, Policy: "spill", BufferBytes: 9, Classes: [][2]uint32{{1, 3}, {9, 9}}}}, nil
+		return []RouteLeg{leg, {
+			Stream: "a", IsOptional: true, Policy: "spill", BufferBytes: 9,
+			Classes: [][2]uint32{{1, 3}, {9, 9}},
+		}}, nil
 	case "long":
 		leg.Classes = make([][2]uint32, 500)
 		return []RouteLeg{leg}, nil
@@ -109,10 +124,19 @@ func TestServer_Answers(t *testing.T) {
 	server, socket := start(t, granting)
 	const head = "farlog-agent 1 writer\n"
 	for _, test := range []struct{ packet, want string }{
-		{head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
-			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n"},
-		{"farlog-agent 1 reader\nstream desk7/orders\n", "ok\nuri mem:/x\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\n"},
-		{"farlog-agent 1 reader\nstream a\nepoch-seen 7\n", "error INVALID\ntext line \"epoch-seen 7\" of a request for a reader"},
+		{
+			head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
+			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken " +
+				"01020000000000000000000000000000\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n",
+		},
+		{
+			"farlog-agent 1 reader\nstream desk7/orders\n",
+			"ok\nuri mem:/x\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\n",
+		},
+		{
+			"farlog-agent 1 reader\nstream a\nepoch-seen 7\n",
+			"error INVALID\ntext line \"epoch-seen 7\" of a request for a reader",
+		},
 		{head + "stream none\n", "error NOT_FOUND\ntext there is no stream none\n"},
 		{head + "stream broken\n", "error IO\ntext two; lines long "},
 		{head, "error INVALID\ntext line \"\" of a request"},
@@ -122,24 +146,45 @@ func TestServer_Answers(t *testing.T) {
 		{head + "stream a\nepoch-seen -1\n", "error INVALID\ntext epoch-seen \"-1\": expected a number"},
 		{head + "stream " + strings.Repeat("a", 2000) + "\n", "error INVALID\ntext line \"stream aaa"},
 		{head + strings.Repeat("a", packetLenMax), "error INVALID\ntext request of more than 4096 bytes"},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n", "ok\nlevel 2\npolicy 0\ndeadline-ns 0\n"},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 5000000000\nrings " + strings.Repeat("ab", 16) + "\n", "ok\nlevel 3\npolicy 1\ndeadline-ns 5000000000\n"},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 9223372036854775808\nrings " + strings.Repeat("ab", 16) + "\n", "error INVALID\ntext deadline-ns \"9223372036854775808\": expected a number up to 9223372036854775807"},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 32) + "\n",
-			"ok\nuri-1 ofi:tcp://x:1/a\nuuid-1 cd000000000000000000000000000000\ntoken-1 09090909090909090909090909090909\n"},
-		{"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n", "error INVALID\ntext epoch 7 was not granted"},
+		{
+			"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n",
+			"ok\nlevel 2\npolicy 0\ndeadline-ns 0\n",
+		},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 5000000000\nrings " +
+			strings.Repeat("ab", 16) + "\n", "ok\nlevel 3\npolicy 1\ndeadline-ns 5000000000\n"},
+		{
+			"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 9223372036854775808\nrings " +
+				strings.Repeat("ab", 16) + "\n",
+			"error INVALID\ntext deadline-ns \"9223372036854775808\": expected a number up to 9223372036854775807",
+		},
+		{
+			"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 32) + "\n",
+			"ok\nuri-1 ofi:tcp://x:1/a\nuuid-1 cd000000000000000000000000000000\ntoken-1 " +
+				"09090909090909090909090909090909\n",
+		},
+		{
+			"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n",
+			"error INVALID\ntext epoch 7 was not granted",
+		},
 		{"farlog-agent 1 members\nstream a\nepoch 8\nrings abc\n", "error INVALID\ntext rings \"abc\""},
 		{"farlog-agent 1 members\nstream a\nepoch 8\n", "error INVALID\ntext request for a members without rings"},
-		{"farlog-agent 1 route\nroute desk7/all\n", "ok\nleg-0 desk7/orders required fail 3 1000000000 0 2 all\nleg-1 a optional spill 0 0 9 0 1-3,9-9\n"},
+		{
+			"farlog-agent 1 route\nroute desk7/all\n",
+			"ok\nleg-0 desk7/orders required fail 3 1000000000 0 2 all\nleg-1 a optional spill 0 0 9 0 1-3,9-9\n",
+		},
 		{"farlog-agent 1 route\nroute none\n", "error NOT_FOUND\ntext there is no route none\n"},
-		{"farlog-agent 1 route\nroute long\n", "error INVALID\ntext route \"long\": stream \"desk7/orders\": classes of "},
+		{
+			"farlog-agent 1 route\nroute long\n",
+			"error INVALID\ntext route \"long\": stream \"desk7/orders\": classes of ",
+		},
 		{"farlog-agent 1 route\nroute wide\n", "error INVALID\ntext route \"wide\": rules of "},
 		{"farlog-agent 2 writer\nstream a\n", "error UNSUPPORTED\ntext protocol version \"2\": this agent speaks 1"},
 		{"farlog-agent 1 steal\nstream a\n", "error UNSUPPORTED\ntext verb \"steal\""},
 		{"GET / HTTP/1.1\r\n", "error INVALID\ntext \"GET / HTTP/1.1\\r\" is no request"},
 	} {
 		got := ask(t, socket, test.packet)
-		if !strings.HasPrefix(got, test.want) || strings.Count(got, "\n") != strings.Count(strings.TrimSuffix(got, "\n"), "\n")+1 || len(got) > 1000 {
+		if !strings.HasPrefix(got, test.want) || strings.Count(got,
+			"\n") != strings.Count(strings.TrimSuffix(got, "\n"), "\n")+1 || len(got) > 1000 {
 			t.Errorf("%.60q: got %q, expected %q", test.packet, got, test.want)
 		}
 	}
@@ -237,7 +282,12 @@ func TestMay(t *testing.T) {
 		stream   string
 		want     bool
 	}{
-		{4242, 1, "desk7/orders", true}, {4444, 1, "desk7/orders", false}, {4242, 1, "desk8/orders", false}, {4242, 4343, "desk8/a/b", true}, {4343, 1, "desk8/a", false}, {9999, 4242, "desk7/orders", false},
+		{4242, 1, "desk7/orders", true},
+		{4444, 1, "desk7/orders", false},
+		{4242, 1, "desk8/orders", false},
+		{4242, 4343, "desk8/a/b", true},
+		{4343, 1, "desk8/a", false},
+		{9999, 4242, "desk7/orders", false},
 		{0, 0, "anything", true},
 	} {
 		if err := server.may(peer{uid: test.uid, gid: test.gid}, test.stream, false); (err == nil) != test.want {
@@ -245,7 +295,9 @@ func TestMay(t *testing.T) {
 		}
 	}
 	for uid, isAllowed := range map[uint32]bool{0: true, 4242: false, 4444: true} {
-		if err := server.may(peer{uid: uid, gid: 1}, "desk7/orders", true); (err == nil) != isAllowed || err != nil && !strings.Contains(err.Error(), "may not read stream \"desk7/orders\" by this agent: expected a --host-read") {
+		if err := server.may(peer{uid: uid, gid: 1}, "desk7/orders", true); (err == nil) != isAllowed || err != nil &&
+			!strings.Contains(err.Error(),
+				"may not read stream \"desk7/orders\" by this agent: expected a --host-read") {
 			t.Errorf("%d reads: %v", uid, err)
 		}
 	}
@@ -256,12 +308,17 @@ func TestMay(t *testing.T) {
 		if err := server.may(peer{uid: uid, gid: 1}, "farlog/audit", true); (err == nil) != mayRead {
 			t.Errorf("%d reads what the control plane writes: %v", uid, err)
 		}
-		if err := server.may(peer{uid: uid, gid: 1}, "farlog/audit", false); err == nil || !strings.Contains(err.Error(), "written by the control plane alone") {
+		if err := server.may(peer{uid: uid, gid: 1}, "farlog/audit", false); err == nil ||
+			!strings.Contains(err.Error(), "written by the control plane alone") {
 			t.Errorf("%d writes what the control plane writes: %v", uid, err)
 		}
 	}
-	for _, bad := range []string{"", "desk7/*", "=desk7", "@=desk7", "4242=", "nobody-of-this-name=a", "@nobody-of-this-name=a", "4242=[", fmt.Sprint(1<<33, "=a")} {
-		if rules, err := ParseRules([]string{bad}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
+	for _, bad := range []string{
+		"", "desk7/*", "=desk7", "@=desk7", "4242=", "nobody-of-this-name=a",
+		"@nobody-of-this-name=a", "4242=[", fmt.Sprint(1<<33, "=a"),
+	} {
+		if rules, err := ParseRules([]string{bad}); err == nil ||
+			!strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
 			t.Errorf("%q: %v, %v", bad, rules, err)
 		}
 	}
@@ -274,7 +331,10 @@ func TestDevices(t *testing.T) {
 		}
 		return "", errors.New(name + " is not connected")
 	}
-	rules, err := ParseDevices([]string{"/dev/loop7=4242", "nqn.2026-01.com.example:desk7/1=@4343", "nqn.2026-01.com.example:desk8/1=4242"}, nowhere)
+	rules, err := ParseDevices([]string{
+		"/dev/loop7=4242", "nqn.2026-01.com.example:desk7/1=@4343",
+		"nqn.2026-01.com.example:desk8/1=4242",
+	}, nowhere)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,26 +343,36 @@ func TestDevices(t *testing.T) {
 		path     string
 		want     bool
 	}{
-		{4242, 1, "/dev/loop7", true}, {4242, 1, "/dev/loop8", false}, {1, 4343, "/dev/nvme3n1", true}, {4343, 1, "/dev/nvme3n1", false}, {1, 4343, "/dev/loop7", false},
+		{4242, 1, "/dev/loop7", true},
+		{4242, 1, "/dev/loop8", false},
+		{1, 4343, "/dev/nvme3n1", true},
+		{4343, 1, "/dev/nvme3n1", false},
+		{1, 4343, "/dev/loop7", false},
 	} {
 		if err := mayOpen(rules, peer{uid: test.uid, gid: test.gid}, test.path); (err == nil) != test.want {
 			t.Errorf("%d:%d on %s: %v", test.uid, test.gid, test.path, err)
 		}
 	}
-	if err := mayOpen(rules, peer{uid: 4242, gid: 1}, "/dev/nvme3n1"); err == nil || !strings.Contains(err.Error(), "desk8/1 is not connected") {
+	if err := mayOpen(rules, peer{uid: 4242, gid: 1}, "/dev/nvme3n1"); err == nil ||
+		!strings.Contains(err.Error(), "desk8/1 is not connected") {
 		t.Errorf("a namespace that is gone: %v", err)
 	}
-	for _, bad := range []string{"", "/dev/loop7", "=4242", "/dev/loop7=", "/dev/../etc/shadow=4242", "/etc/shadow=4242", "desk7=4242", "nqn/=4242", "/dev/loop7=nobody-of-this-name"} {
-		if _, err := ParseDevices([]string{bad}, nowhere); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
+	for _, bad := range []string{
+		"", "/dev/loop7", "=4242", "/dev/loop7=", "/dev/../etc/shadow=4242",
+		"/etc/shadow=4242", "desk7=4242", "nqn/=4242", "/dev/loop7=nobody-of-this-name",
+	} {
+		if _, err := ParseDevices([]string{bad}, nowhere); err == nil ||
+			!strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	_, socket := start(t, granting)
 	for packet, want := range map[string]string{
-		"path /dev/null\naccess write\n":        "error INVALID\ntext /dev/null is no block device",
-		"path /dev/none-of-this\naccess read\n": "error IO\ntext the host agent cannot open /dev/none-of-this: no such file",
-		"path /etc/passwd\naccess read\n":       "error INVALID\ntext path \"/etc/passwd\": expected a device",
-		"path /dev/null\naccess all\n":          "error INVALID\ntext access \"all\": expected read or write",
+		"path /dev/null\naccess write\n": "error INVALID\ntext /dev/null is no block device",
+		"path /dev/none-of-this\naccess read\n": "error IO\ntext the host agent cannot open /dev/none-of-this: no " +
+			"such file",
+		"path /etc/passwd\naccess read\n": "error INVALID\ntext path \"/etc/passwd\": expected a device",
+		"path /dev/null\naccess all\n":    "error INVALID\ntext access \"all\": expected read or write",
 	} {
 		if got := ask(t, socket, "farlog-agent 1 device\n"+packet); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: got %q", packet, got)
@@ -310,15 +380,20 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// A namespace is where its rule says when that is asked first, and no longer when its name has been opened: what was opened is not the user's.
+// A namespace is where its rule says when that is asked first, and no longer when its name has been opened: what was
+// opened is not the user's.
 func TestDevices_NamespaceMovesBeforeItsNameIsOpened(t *testing.T) {
 	disks, _ := filepath.Glob("/sys/class/block/[!l]*") // others attach and detach loop devices
 	for _, disk := range disks {
 		path, asked := "/dev/"+filepath.Base(disk), 0
-		rule := DeviceRule{Device: "nqn.2026-01.com.example:desk7/1", Rule: Rule{ID: 4242}, Find: func() (string, error) { return path, nil }}
+		rule := DeviceRule{
+			Device: "nqn.2026-01.com.example:desk7/1", Rule: Rule{ID: 4242},
+			Find: func() (string, error) { return path, nil },
+		}
 		server := &Server{config: Config{Logger: slog.New(slog.DiscardHandler), Devices: []DeviceRule{rule}}}
 		open := func() (*reply, error) {
-			return server.openDevice(peer{uid: 4242, gid: 1}, request{values: map[string]string{"path": path, "access": "read"}})
+			return server.openDevice(peer{uid: 4242, gid: 1},
+				request{values: map[string]string{"path": path, "access": "read"}})
 		}
 		made, err := open()
 		if err != nil {
@@ -344,7 +419,8 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add("farlog-agent 1 writer\nstream desk7/orders\nepoch-seen 7\n")
 	f.Fuzz(func(t *testing.T, packet string) {
 		asked, err := parseRequest(packet)
-		if err == nil && asked.verb == verbWriter && (asked.values["stream"] == "" || strings.ContainsAny(asked.values["stream"], "\n")) {
+		if err == nil && asked.verb == verbWriter && (asked.values["stream"] == "" ||
+			strings.ContainsAny(asked.values["stream"], "\n")) {
 			t.Errorf("%q: %+v", packet, asked)
 		}
 		var refused *refusal

@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	checkInterval = 2 * time.Second  // between two questions for all writers together, while there is no watch
-	checkTimeout  = 5 * time.Second  // for the answer
-	knownMost     = 6 * time.Second  // how old an answer becomes that nothing has confirmed
-	askedMost     = 15 * time.Second // a writer that has not asked for so long is none: three times the pause that a writer makes
-	writersMost   = 16384            // known at a time; the control plane is asked for each of those beyond
-	writersAtOnce = 1024             // in one question: what CheckWriters takes
+	checkInterval = 2 * time.Second // between two questions for all writers together, while there is no watch
+	checkTimeout  = 5 * time.Second // for the answer
+	knownMost     = 6 * time.Second // how old an answer becomes that nothing has confirmed
+	// a writer that has not asked for so long is none: three times the pause that a writer makes
+	askedMost     = 15 * time.Second
+	writersMost   = 16384 // known at a time; the control plane is asked for each of those beyond
+	writersAtOnce = 1024  // in one question: what CheckWriters takes
 )
 
-// Known is a writer with the last answer that it was given: no ring has changed, and this is how its stream is declared.
+// Known is a writer with the last answer that it was given: no ring has changed, and this is how its stream is
+// declared.
 type Known struct {
 	ExtendRequest
 	Declared Terms
@@ -33,20 +35,23 @@ type Told struct {
 	RingUUIDs         [][]byte // that have come in the place of others, one a member; empty: none has
 }
 
-// Watch keeps a watch of this host's writers open until ctx is done, and tells what it hears: first of all writers, then of those that change; gone are streams that nobody here writes any
-// more. onDown is called when it breaks. All of it is called from one goroutine.
+// Watch keeps a watch of this host's writers open until ctx is done, and tells what it hears: first of all writers,
+// then of those that change; gone are streams that nobody here writes any more. onDown is called when it breaks. All of
+// it is called from one goroutine.
 type Watch func(ctx context.Context, onTold func(told []Told, gone []string, isAll bool), onDown func())
 
-// Questions are how the control plane is asked: what one writer has to be told; which of many have to be told anything but what they were; and to tell by itself, nil: it is only asked.
+// Questions are how the control plane is asked: what one writer has to be told; which of many have to be told anything
+// but what they were; and to tell by itself, nil: it is only asked.
 type Questions struct {
 	Extend func(context.Context, ExtendRequest) ([]Extension, Terms, error)
 	Check  func(context.Context, []Known) (changed []int, err error)
 	Watch  Watch
 }
 
-// Writers answers writers of this host that ask again and again how their streams are declared. While the control plane tells of them by a watch, it is asked only for a writer of which that
-// says another thing than the writer was told, or that asks something new. Without the watch it is asked for all of them together whether anything has changed, and no answer given here is older
-// than knownMost.
+// Writers answers writers of this host that ask again and again how their streams are declared. While the control plane
+// tells of them by a watch, it is asked only for a writer of which that says another thing than the writer was told, or
+// that asks something new. Without the watch it is asked for all of them together whether anything has changed, and no
+// answer given here is older than knownMost.
 type Writers struct {
 	ask    Questions
 	logger *slog.Logger
@@ -96,16 +101,19 @@ func (w *Writers) recall(key writerKey, request ExtendRequest, now time.Time) (T
 	if found == nil || !isSameRequest(found.ExtendRequest, request) {
 		return Terms{}, false
 	}
-	if w.isWatched && !w.told[request.Stream].isStill(found.Known) || !w.isWatched && now.Sub(found.confirmed) > knownMost {
+	if w.isWatched && !w.told[request.Stream].isStill(found.Known) || !w.isWatched &&
+		now.Sub(found.confirmed) > knownMost {
 		return Terms{}, false
 	}
 	found.asked = now
 	return found.Declared, true
 }
 
-// isStill tells whether a writer was told what it would be told now. No epoch is 0: that is a stream that is not told of.
+// isStill tells whether a writer was told what it would be told now. No epoch is 0: that is a stream that is not told
+// of.
 func (t Told) isStill(known Known) bool {
-	if t.Epoch == 0 || t.Epoch != known.Epoch || t.PID != known.PID || t.Declared != known.Declared || known.Running != nil && t.Running != *known.Running {
+	if t.Epoch == 0 || t.Epoch != known.Epoch || t.PID != known.PID || t.Declared != known.Declared ||
+		known.Running != nil && t.Running != *known.Running {
 		return false
 	}
 	for i, uuid := range t.RingUUIDs {
@@ -150,7 +158,8 @@ func (w *Writers) lose() {
 
 func isSameRequest(a, b ExtendRequest) bool {
 	isSameRunning := a.Running == b.Running || a.Running != nil && b.Running != nil && *a.Running == *b.Running
-	return isSameRunning && a.Stream == b.Stream && a.Transport == b.Transport && a.Epoch == b.Epoch && a.PID == b.PID && slices.EqualFunc(a.RingUUIDs, b.RingUUIDs, bytes.Equal)
+	return isSameRunning && a.Stream == b.Stream && a.Transport == b.Transport && a.Epoch == b.Epoch &&
+		a.PID == b.PID && slices.EqualFunc(a.RingUUIDs, b.RingUUIDs, bytes.Equal)
 }
 
 // Run hears of all of them, or asks, until ctx is done.

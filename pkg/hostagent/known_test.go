@@ -31,22 +31,30 @@ func (c *oneControl) check(_ context.Context, writers []Known) ([]int, error) {
 func (c *oneControl) ask(t *testing.T, w *Writers, request ExtendRequest, want Terms, isAlone bool) {
 	t.Helper()
 	before := c.extended
-	if _, got, err := w.Extend(t.Context(), request); !errors.Is(err, c.failure) && isAlone || got != want || (c.extended > before) != isAlone {
-		t.Errorf("%+v: told %+v, %v, asked for it alone %v; expected %+v, %v", request, got, err, c.extended > before, want, isAlone)
+	if _, got, err := w.Extend(t.Context(), request); !errors.Is(err, c.failure) && isAlone || got != want ||
+		(c.extended > before) != isAlone {
+		t.Errorf("%+v: told %+v, %v, asked for it alone %v; expected %+v, %v", request, got, err, c.extended > before,
+			want, isAlone)
 	}
 }
 
-// A writer that asks the same again is answered without the control plane, which is asked for all of them; when that says that something has changed, when the writer asks something else, and when
-// nothing has confirmed its answer for too long, it is asked for the writer alone, and what it says then is what the writer is told.
+// A writer that asks the same again is answered without the control plane, which is asked for all of them; when that
+// says that something has changed, when the writer asks something else, and when nothing has confirmed its answer for
+// too long, it is asked for the writer alone, and what it says then is what the writer is told.
 func TestWriters_AnswerWhatIsConfirmed(t *testing.T) {
 	c := &oneControl{declared: Terms{Level: 2}}
 	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
-	first := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7, RingUUIDs: [][]byte{make([]byte, 16)}, Running: &Terms{Level: 2}}
+	first := ExtendRequest{
+		Stream: "desk7/orders", Epoch: 3, PID: 7, RingUUIDs: [][]byte{make([]byte, 16)},
+		Running: &Terms{Level: 2},
+	}
 	c.ask(t, w, first, Terms{Level: 2}, true)
 	c.ask(t, w, first, Terms{Level: 2}, false)
 	for _, differs := range []func(*ExtendRequest){
-		func(r *ExtendRequest) { r.Epoch++ }, func(r *ExtendRequest) { r.PID++ }, func(r *ExtendRequest) { r.Stream += "2" }, func(r *ExtendRequest) { r.Transport = "ofi" },
-		func(r *ExtendRequest) { r.RingUUIDs = [][]byte{[]byte("another one here")} }, func(r *ExtendRequest) { r.Running = &Terms{Level: 3} }, func(r *ExtendRequest) { r.Running = nil },
+		func(r *ExtendRequest) { r.Epoch++ }, func(r *ExtendRequest) { r.PID++ },
+		func(r *ExtendRequest) { r.Stream += "2" }, func(r *ExtendRequest) { r.Transport = "ofi" },
+		func(r *ExtendRequest) { r.RingUUIDs = [][]byte{[]byte("another one here")} },
+		func(r *ExtendRequest) { r.Running = &Terms{Level: 3} }, func(r *ExtendRequest) { r.Running = nil },
 	} {
 		other := first
 		differs(&other)
@@ -85,7 +93,8 @@ func TestWriters_OneThatEnds(t *testing.T) {
 	c.ask(t, w, request, Terms{Level: 2}, true)
 }
 
-// A ring that is another one is told by the control plane alone, each time: there is a token with it. Who does not ask any more is forgotten.
+// A ring that is another one is told by the control plane alone, each time: there is a token with it. Who does not ask
+// any more is forgotten.
 func TestWriters_KeepNoTokenAndNoDead(t *testing.T) {
 	c := &oneControl{extensions: []Extension{{Token: make([]byte, 16)}}}
 	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
@@ -118,13 +127,18 @@ func TestWriters_ANewerAnswerIsNotConfirmedByAnOlderQuestion(t *testing.T) {
 	c.ask(t, w, request, Terms{Level: 2}, false)
 }
 
-// While the control plane tells of the writers, one that was told what is so is answered without it, however long ago that was; one of which anything else is told than it was, or nothing, is asked
-// for alone, until the two agree. When the watch breaks, what it had confirmed is good as long as any other answer, and what it had not is not good any more.
+// While the control plane tells of the writers, one that was told what is so is answered without it, however long ago
+// that was; one of which anything else is told than it was, or nothing, is asked for alone, until the two agree. When
+// the watch breaks, what it had confirmed is good as long as any other answer, and what it had not is not good any
+// more.
 func TestWriters_AnswerWhatTheWatchTells(t *testing.T) {
 	c := &oneControl{declared: Terms{Level: 2}}
 	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
 	uuid := []byte("a ring's uuid ..")
-	request := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7, RingUUIDs: [][]byte{make([]byte, 16)}, Running: &Terms{Level: 2}}
+	request := ExtendRequest{
+		Stream: "desk7/orders", Epoch: 3, PID: 7, RingUUIDs: [][]byte{make([]byte, 16)},
+		Running: &Terms{Level: 2},
+	}
 	told := Told{Stream: request.Stream, Epoch: 3, PID: 7, Declared: Terms{Level: 2}, Running: Terms{Level: 2}}
 	aged := func() {
 		w.known[writerKey{request.Stream, request.PID}].confirmed = time.Now().Add(-knownMost - time.Second)
@@ -134,9 +148,12 @@ func TestWriters_AnswerWhatTheWatchTells(t *testing.T) {
 	aged()
 	c.ask(t, w, request, Terms{Level: 2}, false)
 	for what, change := range map[string]func(*Told){
-		"another epoch": func(o *Told) { o.Epoch = 4 }, "another process": func(o *Told) { o.PID = 8 }, "another level": func(o *Told) { o.Declared.Level = 3 },
-		"another deadline": func(o *Told) { o.Declared.Deadline = time.Second }, "it is thought to run otherwise": func(o *Told) { o.Running.Policy = 2 },
-		"another ring": func(o *Told) { o.RingUUIDs = [][]byte{uuid} }, "a second ring": func(o *Told) { o.RingUUIDs = [][]byte{nil, uuid} },
+		"another epoch": func(o *Told) { o.Epoch = 4 }, "another process": func(o *Told) { o.PID = 8 },
+		"another level":                  func(o *Told) { o.Declared.Level = 3 },
+		"another deadline":               func(o *Told) { o.Declared.Deadline = time.Second },
+		"it is thought to run otherwise": func(o *Told) { o.Running.Policy = 2 },
+		"another ring":                   func(o *Told) { o.RingUUIDs = [][]byte{uuid} },
+		"a second ring":                  func(o *Told) { o.RingUUIDs = [][]byte{nil, uuid} },
 	} {
 		other := told
 		change(&other)
@@ -147,7 +164,10 @@ func TestWriters_AnswerWhatTheWatchTells(t *testing.T) {
 		w.take([]Told{told}, nil, false)
 		c.ask(t, w, request, Terms{Level: 2}, false)
 	}
-	w.take([]Told{{Stream: request.Stream, Epoch: 3, PID: 7, Declared: Terms{Level: 2}, Running: Terms{Level: 2}, RingUUIDs: [][]byte{make([]byte, 16)}}}, nil, false)
+	w.take([]Told{{
+		Stream: request.Stream, Epoch: 3, PID: 7, Declared: Terms{Level: 2}, Running: Terms{Level: 2},
+		RingUUIDs: [][]byte{make([]byte, 16)},
+	}}, nil, false)
 	c.ask(t, w, request, Terms{Level: 2}, false) // it has that ring
 	w.take(nil, []string{request.Stream}, false)
 	c.ask(t, w, request, Terms{Level: 2}, true)

@@ -46,11 +46,14 @@ type request struct {
 
 // words are the lines that a verb knows; true: it has to be there.
 var words = map[string]map[string]bool{
-	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false, "takeover": false},
-	verbReader:  {"stream": true, "name": false, "transport": false},
-	verbMembers: {"stream": true, "epoch": true, "rings": true, "level": false, "policy": false, "deadline-ns": false, "transport": false, "closed": false},
-	verbRoute:   {"route": true},
-	verbDevice:  {"path": true, "access": true},
+	verbWriter: {"stream": true, "name": false, "epoch-seen": false, "transport": false, "takeover": false},
+	verbReader: {"stream": true, "name": false, "transport": false},
+	verbMembers: {
+		"stream": true, "epoch": true, "rings": true, "level": false, "policy": false, "deadline-ns": false,
+		"transport": false, "closed": false,
+	},
+	verbRoute:  {"route": true},
+	verbDevice: {"path": true, "access": true},
 }
 
 // parseRequest refuses what it does not know: a misspelt line that was left out would be another request.
@@ -58,20 +61,24 @@ func parseRequest(packet string) (request, error) {
 	first, rest, ok := strings.Cut(packet, "\n")
 	head := strings.Split(first, " ")
 	if !ok || len(head) != 3 || head[0] != greeting {
-		return request{}, refuse("INVALID", "%.40q is no request: expected \"%s %s VERB\" and a line for each value", first, greeting, version)
+		return request{}, refuse("INVALID", "%.40q is no request: expected \"%s %s VERB\" and a line for each value",
+			first, greeting, version)
 	}
 	if head[1] != version {
-		return request{}, refuse("UNSUPPORTED", "protocol version %.20q: this agent speaks %s; both come from the same release of farlog", head[1], version)
+		return request{}, refuse("UNSUPPORTED",
+			"protocol version %.20q: this agent speaks %s; both come from the same release of farlog", head[1], version)
 	}
 	known := words[head[2]]
 	if known == nil {
-		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s, %s, %s or %s", head[2], verbWriter, verbReader, verbMembers, verbRoute, verbDevice)
+		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s, %s, %s or %s", head[2], verbWriter,
+			verbReader, verbMembers, verbRoute, verbDevice)
 	}
 	asked := request{verb: head[2], values: make(map[string]string)}
 	for _, line := range strings.Split(strings.TrimSuffix(rest, "\n"), "\n") {
 		word, value, _ := strings.Cut(line, " ")
 		if _, isKnown := known[word]; !isKnown || value == "" || len(value) > valueLenMax || asked.values[word] != "" {
-			return request{}, refuse("INVALID", "line %.60q of a request for a %s: expected one line each of %s", line, asked.verb, listOf(known))
+			return request{}, refuse("INVALID", "line %.60q of a request for a %s: expected one line each of %s", line,
+				asked.verb, listOf(known))
 		}
 		asked.values[word] = value
 	}

@@ -34,12 +34,14 @@ func (s *Server) route(ctx context.Context, p peer, asked request) (*reply, erro
 		}
 		line := leg.String()
 		if len(line) > valueLenMax {
-			return nil, refuse("INVALID", "route %q: stream %q: classes of %d bytes: the host agent tells at most %d: expected fewer ranges", name, leg.Stream, len(line), valueLenMax)
+			return nil, refuse("INVALID", "route %q: stream %q: classes of %d bytes: the host agent tells at most "+
+				"%d: expected fewer ranges", name, leg.Stream, len(line), valueLenMax)
 		}
 		made.add(fmt.Sprint("leg-", i), line)
 	}
 	if made.Len() > packetLenMax {
-		return nil, refuse("INVALID", "route %q: rules of %d bytes: the host agent tells at most %d: expected fewer ranges of classes", name, made.Len(), packetLenMax)
+		return nil, refuse("INVALID", "route %q: rules of %d bytes: the host agent tells at most %d: expected fewer "+
+			"ranges of classes", name, made.Len(), packetLenMax)
 	}
 	return made, nil
 }
@@ -57,5 +59,6 @@ func (l RouteLeg) String() string {
 		}
 		classes = strings.Join(ranges, ",")
 	}
-	return fmt.Sprintf("%s %s %s %d %d %d %d %s", l.Stream, standing, l.Policy, l.Level, l.Deadline.Nanoseconds(), l.BufferBytes, l.CriticalityMin, classes)
+	return fmt.Sprintf("%s %s %s %d %d %d %d %s", l.Stream, standing, l.Policy, l.Level, l.Deadline.Nanoseconds(),
+		l.BufferBytes, l.CriticalityMin, classes)
 }

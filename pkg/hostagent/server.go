@@ -43,8 +43,8 @@ type Grant struct {
 	Terms
 }
 
-// Refused is an error of Config.Acquire for a program that asked for something that is not, or that it may not have: the program is told, and nothing
-// is logged as a failure of the agent.
+// Refused is an error of Config.Acquire for a program that asked for something that is not, or that it may not have:
+// the program is told, and nothing is logged as a failure of the agent.
 type Refused struct {
 	Result string // of the C library: NOT_FOUND, INVALID
 	Err    error
@@ -100,8 +100,11 @@ func Listen(config Config) (*Server, error) {
 	if err := os.Chmod(config.Socket, 0o666); err != nil {
 		return nil, errors.Join(fmt.Errorf("host.socket %q: %w", config.Socket, err), listener.Close())
 	}
-	return &Server{config: config, listener: listener, slots: make(chan struct{}, clientsMax), users: make(map[uint32]int),
-		writers: NewWriters(config.Questions, config.Logger)}, nil
+	return &Server{
+		config: config, listener: listener, slots: make(chan struct{}, clientsMax),
+		users:   make(map[uint32]int),
+		writers: NewWriters(config.Questions, config.Logger),
+	}, nil
 }
 
 // removeStale takes the socket of a dead agent away. That of a living one answers.
@@ -114,12 +117,14 @@ func removeStale(path string) error {
 		return fmt.Errorf("host.socket %q: %w", path, errors.Unwrap(err))
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("host.socket %q: there is something else: expected a path where nothing is, or the socket of an agent that has died", path)
+		return fmt.Errorf("host.socket %q: there is something else: expected a path where nothing is, or the socket "+
+			"of an agent that has died", path)
 	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err == nil {
 		conn.Close()
-		return fmt.Errorf("host.socket %q: another host agent answers there: stop it first, or give --host-socket another path", path)
+		return fmt.Errorf("host.socket %q: another host agent answers there: stop it first, or give --host-socket "+
+			"another path", path)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("host.socket %q: %w", path, err)
@@ -187,7 +192,8 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	if under >= userMax {
 		s.answer(conn, p, nil, refuse("IO", "%s has %d requests under way: try again later", p, userMax))
 		conn.SetDeadline(time.Now().Add(lingerMost))
-		conn.Read(make([]byte, 1)) // whoever writes to a socket that is closed does not look whether there was an answer
+		// whoever writes to a socket that is closed does not look whether there was an answer
+		conn.Read(make([]byte, 1))
 		return
 	}
 	packet := make([]byte, packetLenMax+1)
@@ -266,13 +272,15 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 		return nil, err
 	}
 	grant, err := s.config.Acquire(ctx, Request{
-		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
+		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"],
+		EpochSeen: seen, PID: p.pid,
 		IsTakeover: asked.values["takeover"] == takeoverYes,
 	})
 	if err := asRefusal(err); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("granted", "stream", stream, "is_reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", grant.isFar())
+	s.config.Logger.Info("granted", "stream", stream, "is_reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid",
+		p.pid, "is_far", grant.isFar())
 	return replyOf(grant, isReader), nil
 }
 

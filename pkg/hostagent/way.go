@@ -36,8 +36,9 @@ type Way struct {
 	Failure       string    // of the last one; empty: it succeeded
 }
 
-// Ways measures the ways to the doors of targets, by the handshake of TCP connections that say nothing and are closed again. What libfabric's tcp provider takes a connection
-// by is such a handshake; a verbs device has no port there, and then the answer that there is none has come the same way. Any goroutine may call its methods.
+// Ways measures the ways to the doors of targets, by the handshake of TCP connections that say nothing and are closed
+// again. What libfabric's tcp provider takes a connection by is such a handshake; a verbs device has no port there, and
+// then the answer that there is none has come the same way. Any goroutine may call its methods.
 type Ways struct {
 	mutex sync.Mutex
 	known map[Door]*wayKnown
@@ -48,7 +49,8 @@ type wayKnown struct {
 	samples []time.Duration // the last ones, in their order
 }
 
-// Follow says which doors there are. It tells whether one of them is new; of those that are not named any more all is forgotten.
+// Follow says which doors there are. It tells whether one of them is new; of those that are not named any more all is
+// forgotten.
 func (w *Ways) Follow(doors []Door) (isNew bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -62,7 +64,8 @@ func (w *Ways) Follow(doors []Door) (isNew bool) {
 	return isNew
 }
 
-// Measure goes to each door once, and several times to one where nobody was before. It takes a second at most for each eight doors that do not answer.
+// Measure goes to each door once, and several times to one where nobody was before. It takes a second at most for each
+// eight doors that do not answer.
 func (w *Ways) Measure(ctx context.Context) {
 	var running sync.WaitGroup
 	places := make(chan struct{}, wayAtOnce)
@@ -93,7 +96,10 @@ func (w *Ways) List() (list []Way) {
 	for _, one := range w.known {
 		list = append(list, one.Way)
 	}
-	slices.SortFunc(list, func(a, b Way) int { return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.URI, b.URI)) })
+	slices.SortFunc(list, func(a, b Way) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target),
+			cmp.Compare(a.URI, b.URI))
+	})
 	return list
 }
 
@@ -107,7 +113,8 @@ func (w *Ways) note(door Door, took time.Duration, err error) {
 		one.Failures++
 		one.Failure = oneLine(err.Error())
 		one.Failure = strings.ToValidUTF8(one.Failure[:min(len(one.Failure), failureTextMost)], "")
-		if one.samples = one.samples[min(1, len(one.samples)):]; len(one.samples) == 0 { // it is away for so long that nothing is known of it any more
+		// it is away for so long that nothing is known of it any more
+		if one.samples = one.samples[min(1, len(one.samples)):]; len(one.samples) == 0 {
 			one.Least, one.Median, one.Count = 0, 0, 0
 			return
 		}
@@ -121,13 +128,15 @@ func (w *Ways) note(door Door, took time.Duration, err error) {
 	}
 }
 
-// judge takes the figures of the samples. The least is the way itself, as far as it was ever free; what is more is waiting.
+// judge takes the figures of the samples. The least is the way itself, as far as it was ever free; what is more is
+// waiting.
 func (k *wayKnown) judge() {
 	sorted := slices.Sorted(slices.Values(k.samples))
 	k.Least, k.Median, k.Count = sorted[0], sorted[len(sorted)/2], len(sorted)
 }
 
-// handshake gives the time that a connection took to be made, by the kernel's own clock where it tells: that leaves out when this process was woken.
+// handshake gives the time that a connection took to be made, by the kernel's own clock where it tells: that leaves out
+// when this process was woken.
 func handshake(ctx context.Context, uri string) (time.Duration, error) {
 	scheme, address, isURI := strings.Cut(uri, "://")
 	if !isURI {
@@ -146,7 +155,8 @@ func handshake(ctx context.Context, uri string) (time.Duration, error) {
 	defer conn.Close()
 	if raw, err := conn.(*net.TCPConn).SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.Rtt > 0 {
+			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil &&
+				info.Rtt > 0 {
 				took = min(took, time.Duration(info.Rtt)*time.Microsecond)
 			}
 		})

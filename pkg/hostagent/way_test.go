@@ -23,7 +23,12 @@ func TestWays_MeasuresDoorsThatAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := fmt.Sprintf("127.0.0.1:%d", free)
-	doors := []Door{{"t1", "ofi:tcp://" + listener.Addr().String()}, {"t2", "ofi:tcp://" + gone}, {"t3", "verbs://" + gone}, {"t4", "nonsense"}}
+	doors := []Door{
+		{"t1", "ofi:tcp://" + listener.Addr().String()},
+		{"t2", "ofi:tcp://" + gone},
+		{"t3", "verbs://" + gone},
+		{"t4", "nonsense"},
+	}
 	var ways Ways
 	if !ways.Follow(doors) || ways.Follow(doors) {
 		t.Error("doors are new once")
@@ -35,9 +40,15 @@ func TestWays_MeasuresDoorsThatAreThere(t *testing.T) {
 		count    int
 		failures uint64
 		failure  string
-	}{{wayBurst + 1, 0, ""}, {0, wayBurst + 1, "refused"}, {wayBurst + 1, 0, ""}, {0, wayBurst + 1, "expected scheme"}} {
+	}{
+		{wayBurst + 1, 0, ""},
+		{0, wayBurst + 1, "refused"},
+		{wayBurst + 1, 0, ""},
+		{0, wayBurst + 1, "expected scheme"},
+	} {
 		one := list[i]
-		if one.Door != doors[i] || one.Count != want.count || one.Failures != want.failures || !strings.Contains(one.Failure, want.failure) || (one.Failure == "") != (want.failure == "") {
+		if one.Door != doors[i] || one.Count != want.count || one.Failures != want.failures ||
+			!strings.Contains(one.Failure, want.failure) || (one.Failure == "") != (want.failure == "") {
 			t.Errorf("got %+v, want %+v", one, want)
 		}
 		if isTimed := one.Least > 0 && one.Least <= one.Median && one.Median < wayTimeout; isTimed != (want.count > 0) {

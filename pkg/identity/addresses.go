@@ -9,7 +9,8 @@ import (
 )
 
 // AddressesUsage is what the setting host.addresses says of itself.
-const AddressesUsage = "from which `addresses` this host's programs reach rings on other hosts, whose targets let grants of this host in from there alone: 10.1.2.3, 10.1.2.0/24; " +
+const AddressesUsage = "from which `addresses` this host's programs reach rings on other hosts, whose targets let " +
+	"grants of this host in from there alone: 10.1.2.3, 10.1.2.0/24; " +
 	"any: from anywhere, which behind a translation of addresses may be needed (default: those of all its interfaces)"
 
 // AddressesAny is given instead of addresses: grants are good wherever they are brought from.
@@ -22,7 +23,8 @@ const AddressesMax = 256
 func CheckAddresses(list []string) error {
 	for _, text := range list {
 		if _, err := Network(text); err != nil && (text != AddressesAny || len(list) > 1) {
-			return fmt.Errorf("%q: expected addresses such as 10.1.2.3, networks such as 10.1.2.0/24, or any alone", text)
+			return fmt.Errorf("%q: expected addresses such as 10.1.2.3, networks such as 10.1.2.0/24, or any alone",
+				text)
 		}
 	}
 	if len(list) > AddressesMax {
@@ -43,8 +45,8 @@ func Network(text string) (netip.Prefix, error) {
 	return network, nil
 }
 
-// Addresses are those given; without them, of all interfaces that this process sees, loopback too. None, which is any, where there are more of them than a grant
-// takes, or where the system does not tell: WhyAny says so.
+// Addresses are those given; without them, of all interfaces that this process sees, loopback too. None, which is any,
+// where there are more of them than a grant takes, or where the system does not tell: WhyAny says so.
 func Addresses(given []string) []string {
 	list, _ := addresses(given, net.InterfaceAddrs)
 	return list

@@ -15,7 +15,10 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("%q is taken for %v", wrong, got)
 		}
 	}
-	for text, want := range map[string]string{"10.1.2.3": "10.1.2.3/32", "10.1.0.0/16": "10.1.0.0/16", "fe80::1%eth0": "fe80::1/128"} {
+	for text, want := range map[string]string{
+		"10.1.2.3": "10.1.2.3/32", "10.1.0.0/16": "10.1.0.0/16",
+		"fe80::1%eth0": "fe80::1/128",
+	} {
 		if got, err := Network(text); err != nil || got.String() != want {
 			t.Errorf("%q is %v, %v, expected %s", text, got, err, want)
 		}
@@ -23,7 +26,14 @@ func TestNetwork(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	for _, wrong := range [][]string{{"storage1"}, {"10.1.2"}, {"10.1.2.3/33"}, {"any", "10.1.2.3"}, {""}, slices.Repeat([]string{"10.1.2.3"}, AddressesMax+1)} {
+	for _, wrong := range [][]string{
+		{"storage1"},
+		{"10.1.2"},
+		{"10.1.2.3/33"},
+		{"any", "10.1.2.3"},
+		{""},
+		slices.Repeat([]string{"10.1.2.3"}, AddressesMax+1),
+	} {
 		if err := CheckAddresses(wrong); err == nil {
 			t.Errorf("%d addresses, the first %q: taken", len(wrong), wrong[0])
 		}
@@ -36,7 +46,11 @@ func TestAddresses(t *testing.T) {
 	if got := Addresses([]string{"any"}); got != nil {
 		t.Errorf("any is %q, expected none", got)
 	}
-	for count, want := range map[int]string{AddressesMax: "", AddressesMax + 1: "this host has 257 addresses, a grant takes 256: its grants are good from any host: give --host-addresses"} {
+	for count, want := range map[int]string{
+		AddressesMax: "",
+		AddressesMax +
+			1: "this host has 257 addresses, a grant takes 256: its grants are good from any host: give --host-addresses",
+	} {
 		ask := func() (all []net.Addr, err error) {
 			for i := range count {
 				one := &net.IPNet{IP: net.IPv4(10, 0, byte(i>>8), byte(i)), Mask: net.CIDRMask(8, 32)}
@@ -44,11 +58,15 @@ func TestAddresses(t *testing.T) {
 			}
 			return all, nil
 		}
-		if list, why := addresses(nil, ask); (why == "") != (len(list) == count) || !strings.HasPrefix(why, want) || (why == "") != (want == "") {
+		if list, why := addresses(nil, ask); (why == "") != (len(list) == count) || !strings.HasPrefix(why, want) ||
+			(why == "") != (want == "") {
 			t.Errorf("%d addresses: %d of them, %q", count, len(list), why)
 		}
 	}
-	if _, why := addresses(nil, func() ([]net.Addr, error) { return nil, errors.New("not told") }); !strings.Contains(why, "are not known (not told)") {
+	if _, why := addresses(nil, func() ([]net.Addr, error) {
+		return nil,
+			errors.New("not told")
+	}); !strings.Contains(why, "are not known (not told)") {
 		t.Errorf("a system that does not tell: %q", why)
 	}
 	found := Addresses(nil)

@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// A control plane that listens at a loopback address needs no authority that somebody has set up: it makes its own, and announces the directory to
-// the programs of the same user on the same host by a symbolic link with the name of its address.
+// A control plane that listens at a loopback address needs no authority that somebody has set up: it makes its own, and
+// announces the directory to the programs of the same user on the same host by a symbolic link with the name of its
+// address.
 
-// localValidity is how long the certificates of such an authority are good for; they are renewed when a third of it is left.
+// localValidity is how long the certificates of such an authority are good for; they are renewed when a third of it is
+// left.
 const localValidity = 30 * 24 * time.Hour
 
 // EnsureLocal makes an authority and a certificate of each kind in dir, or renews what is there and soon ends.
@@ -33,7 +35,10 @@ func EnsureLocal(dir string, now time.Time) error {
 		if _, err := os.Stat(In(dir, kind).Cert); err == nil {
 			continue
 		}
-		order := Order{Kind: kind, Name: NameAny, Hosts: []string{"localhost", "127.0.0.1", "::1"}, Validity: localValidity}
+		order := Order{
+			Kind: kind, Name: NameAny, Hosts: []string{"localhost", "127.0.0.1", "::1"},
+			Validity: localValidity,
+		}
 		if _, err := a.Issue(dir, order, now); err != nil {
 			return err
 		}
@@ -41,7 +46,8 @@ func EnsureLocal(dir string, now time.Time) error {
 	return nil
 }
 
-// announceDirs are where announcements may be, best first: that of the user's session, that of the user among the temporary files.
+// announceDirs are where announcements may be, best first: that of the user's session, that of the user among the
+// temporary files.
 func announceDirs() []string {
 	var dirs []string
 	if session := os.Getenv("XDG_RUNTIME_DIR"); session != "" {
@@ -50,7 +56,8 @@ func announceDirs() []string {
 	return append(dirs, filepath.Join(os.TempDir(), fmt.Sprintf("farlog-%d", os.Geteuid())))
 }
 
-// Announce tells programs of this user where the certificates for a control plane at a loopback address are. What it returns takes that back.
+// Announce tells programs of this user where the certificates for a control plane at a loopback address are. What it
+// returns takes that back.
 func Announce(address, dir string) (withdraw func() error, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -134,7 +141,8 @@ func makeOwn(dir string) error {
 }
 
 func notOwn(dir string) error {
-	return fmt.Errorf("directory %q: expected one of this user's alone (mode 0700): somebody else could say in it which certificates are to be trusted", dir)
+	return fmt.Errorf("directory %q: expected one of this user's alone (mode 0700): somebody else could say in it "+
+		"which certificates are to be trusted", dir)
 }
 
 // link puts a symbolic link in the place of the one before.
@@ -175,10 +183,11 @@ func removeIfThere(path string) error {
 type Choice struct {
 	Dir                           string // with the names of farlog ca
 	Authority, Cert, Key, Revoked string // files, each for itself
-	Control                       string // address of the control plane that is to be reached; of several the first counts
-	Kinds                         []Kind // of the certificates that this program may have, best first
-	SystemDir                     string // "" = SystemDir
-	Logger                        *slog.Logger
+	// address of the control plane that is to be reached; of several the first counts
+	Control   string
+	Kinds     []Kind // of the certificates that this program may have, best first
+	SystemDir string // "" = SystemDir
+	Logger    *slog.Logger
 }
 
 // IsGiven tells whether anything was said.
@@ -186,11 +195,15 @@ func (c Choice) IsGiven() bool {
 	return c.Dir != "" || c.Cert != "" || c.Key != "" || c.Authority != ""
 }
 
-// Files finds the certificates: those that were given, those that a control plane of this user on this host has announced, those of the system.
+// Files finds the certificates: those that were given, those that a control plane of this user on this host has
+// announced, those of the system.
 func (c Choice) Files() (Files, error) {
 	switch {
 	case c.Cert != "" || c.Key != "" || c.Authority != "":
-		files := Files{Authority: c.Authority, Cert: c.Cert, Key: c.Key, Revoked: c.Revoked, IsRevokedNeeded: c.Revoked != ""}
+		files := Files{
+			Authority: c.Authority, Cert: c.Cert, Key: c.Key, Revoked: c.Revoked,
+			IsRevokedNeeded: c.Revoked != "",
+		}
 		return files, nil
 	case c.Dir != "":
 		return Find(c.Dir, c.Kinds...)
@@ -211,10 +224,12 @@ func (c Choice) Files() (Files, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return Find(dir, c.Kinds...)
 	}
-	return Files{}, fmt.Errorf("%w for control plane %s: give --tls-dir (farlog ca init makes certificates)", ErrNoCertificates, c.Control)
+	return Files{}, fmt.Errorf("%w for control plane %s: give --tls-dir (farlog ca init makes certificates)",
+		ErrNoCertificates, c.Control)
 }
 
-// Finder gives the keeper of the files that are found at each call: the same one as long as the files are the same ones.
+// Finder gives the keeper of the files that are found at each call: the same one as long as the files are the same
+// ones.
 func (c Choice) Finder() func() (*Keeper, error) {
 	var held keeperSlot
 	return func() (*Keeper, error) {

@@ -55,14 +55,16 @@ type Order struct {
 	Validity time.Duration // 0 = ValidityDefault
 }
 
-// InitAuthority makes an authority with an empty list of revoked certificates. It changes nothing where there is one already.
+// InitAuthority makes an authority with an empty list of revoked certificates. It changes nothing where there is one
+// already.
 func InitAuthority(dir, trustDomain string, now time.Time) (*Authority, error) {
 	if err := CheckDomain(trustDomain); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{authorityCert, authorityKey} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, fmt.Errorf("authority in %q: %s is there already: give another directory, or issue from this one (farlog ca issue)", dir, name)
+			return nil, fmt.Errorf("authority in %q: %s is there already: give another directory, or issue from this "+
+				"one (farlog ca issue)", dir, name)
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -122,7 +124,8 @@ func OpenAuthority(dir string) (*Authority, error) {
 	if err != nil || !ok {
 		return nil, fmt.Errorf("key %q: expected a PKCS #8 key that can sign", path)
 	}
-	if public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(certs[0].PublicKey) {
+	if public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok ||
+		!public.Equal(certs[0].PublicKey) {
 		return nil, fmt.Errorf("key %q is not that of %s", path, filepath.Join(dir, authorityCert))
 	}
 	return &Authority{Dir: dir, cert: certs[0], key: signer}, nil
@@ -136,8 +139,8 @@ func (a *Authority) TrustDomain() string {
 	return TrustDomainDefault
 }
 
-// Issue signs a certificate with a new key and writes both into dir, with the authority's certificate and list of revoked ones beside them: all that a
-// host of this kind needs. A pair that is there is replaced.
+// Issue signs a certificate with a new key and writes both into dir, with the authority's certificate and list of
+// revoked ones beside them: all that a host of this kind needs. A pair that is there is replaced.
 func (a *Authority) Issue(dir string, order Order, now time.Time) (*x509.Certificate, error) {
 	if !slices.Contains(Kinds, order.Kind) {
 		return nil, fmt.Errorf("kind %q: expected one of %v", order.Kind, Kinds)
@@ -161,7 +164,8 @@ func (a *Authority) Issue(dir string, order Order, now time.Time) (*x509.Certifi
 		return nil, fmt.Errorf("make directory %q: %w", dir, errors.Unwrap(err))
 	}
 	files := In(dir, order.Kind)
-	if err := errors.Join(a.copyTo(dir), writeKey(files.Key, key), replace.File(files.Cert, encodePEM(pemCert, raw), 0o644)); err != nil {
+	if err := errors.Join(a.copyTo(dir), writeKey(files.Key, key),
+		replace.File(files.Cert, encodePEM(pemCert, raw), 0o644)); err != nil {
 		return nil, err
 	}
 	return x509.ParseCertificate(raw)
@@ -181,13 +185,15 @@ func (a *Authority) template(order Order, now time.Time) (*x509.Certificate, err
 		validity = ValidityDefault
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: string(order.Kind) + " " + order.Name}, URIs: []*url.URL{id},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: string(order.Kind) + " " + order.Name},
+		URIs:      []*url.URL{id},
 		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(validity),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {
 		if validity > ValidityDefault { // which nobody has to have asked for
-			return nil, fmt.Errorf("validity %s: expected no more than %s, when the authority in %q ends", validity, a.cert.NotAfter.UTC().Format(time.RFC3339), a.Dir)
+			return nil, fmt.Errorf("validity %s: expected no more than %s, when the authority in %q ends", validity,
+				a.cert.NotAfter.UTC().Format(time.RFC3339), a.Dir)
 		}
 		template.NotAfter = a.cert.NotAfter
 	}
@@ -215,11 +221,12 @@ func (a *Authority) copyTo(dir string) error {
 	if err != nil {
 		return fmt.Errorf("list of revoked certificates: %w", err)
 	}
-	return errors.Join(replace.File(filepath.Join(dir, authorityCert), encodePEM(pemCert, a.cert.Raw), 0o644), replace.File(filepath.Join(dir, revokedName), revoked, 0o644))
+	return errors.Join(replace.File(filepath.Join(dir, authorityCert), encodePEM(pemCert, a.cert.Raw), 0o644),
+		replace.File(filepath.Join(dir, revokedName), revoked, 0o644))
 }
 
-// Renew gives every certificate of this authority in a directory a new key and a new time, with what it said before. It returns those that it made.
-// before limits it to those that end before that time; zero: all.
+// Renew gives every certificate of this authority in a directory a new key and a new time, with what it said before. It
+// returns those that it made. before limits it to those that end before that time; zero: all.
 func (a *Authority) Renew(dir string, validity time.Duration, before, now time.Time) ([]*x509.Certificate, error) {
 	var made []*x509.Certificate
 	for _, kind := range Kinds {
@@ -327,5 +334,6 @@ func readRevoked(path string, authorities []*x509.Certificate) (*x509.Revocation
 			return list, nil
 		}
 	}
-	return nil, fmt.Errorf("list of revoked certificates %q is signed by none of the authorities (%s)", path, strings.TrimSpace(authorities[0].Subject.CommonName))
+	return nil, fmt.Errorf("list of revoked certificates %q is signed by none of the authorities (%s)", path,
+		strings.TrimSpace(authorities[0].Subject.CommonName))
 }

@@ -11,8 +11,9 @@ import (
 // goodChainsMax bounds what is kept of connections that are gone.
 const goodChainsMax = 4096
 
-// goodChains are those of connections that were found good by one material, so that each call and each look at a watch does not verify signatures again: with
-// some hundred connections that were a tenth of a core. It goes with its material, that is with each change of an authority or of the list.
+// goodChains are those of connections that were found good by one material, so that each call and each look at a watch
+// does not verify signatures again: with some hundred connections that were a tenth of a core. It goes with its
+// material, that is with each change of an authority or of the list.
 type goodChains struct {
 	mutex sync.Mutex
 	spans map[**x509.Certificate]span // by where a connection keeps its chain
@@ -51,7 +52,8 @@ func (m *material) checkAgain(chain []*x509.Certificate, usage x509.ExtKeyUsage,
 	return err
 }
 
-// check finds out whether a peer's certificates are good now: of our authority, in their time, for this use, not revoked.
+// check finds out whether a peer's certificates are good now: of our authority, in their time, for this use, not
+// revoked.
 func (m *material) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) error {
 	_, err := m.verify(chain, usage, now)
 	return err

@@ -17,11 +17,15 @@ import (
 // ErrNoCertificates is in the error of a connection for which no certificates were found.
 var ErrNoCertificates = errors.New("no certificates")
 
-// ServerConfig is one end of a mutual TLS connection: a client without a good certificate does not get in. protocols are for ALPN.
+// ServerConfig is one end of a mutual TLS connection: a client without a good certificate does not get in. protocols
+// are for ALPN.
 func (k *Keeper) ServerConfig(protocols ...string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return k.serverConfig(protocols)
-	}}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return k.serverConfig(protocols)
+		},
+	}
 }
 
 func (k *Keeper) serverConfig(protocols []string) (*tls.Config, error) {
@@ -30,7 +34,8 @@ func (k *Keeper) serverConfig(protocols []string) (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: protocols, Certificates: []tls.Certificate{now.pair}, ClientCAs: now.roots, Time: k.now,
+		MinVersion: tls.VersionTLS13, NextProtos: protocols, Certificates: []tls.Certificate{now.pair},
+		ClientCAs: now.roots, Time: k.now,
 		ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			return now.check(state.PeerCertificates, x509.ExtKeyUsageClientAuth, k.now())
@@ -38,8 +43,8 @@ func (k *Keeper) serverConfig(protocols []string) (*tls.Config, error) {
 	}, nil
 }
 
-// ClientConfig is the other end: the server must be a control plane, or for certificates that are not of a farlog authority have the name of the host
-// that was dialled.
+// ClientConfig is the other end: the server must be a control plane, or for certificates that are not of a farlog
+// authority have the name of the host that was dialled.
 func (k *Keeper) ClientConfig(host string) (*tls.Config, error) {
 	return k.ClientConfigTo(KindControl, host)
 }
@@ -51,7 +56,8 @@ func (k *Keeper) ClientConfigTo(kind Kind, host string) (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{now.pair}, RootCAs: now.roots, ServerName: host, Time: k.now,
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{now.pair}, RootCAs: now.roots, ServerName: host,
+		Time: k.now,
 		// Chain, time, revocation and name are checked in VerifyConnection: an id takes the place of the host's name.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
@@ -79,7 +85,8 @@ func checkServer(cert *x509.Certificate, wanted Kind, host string) error {
 	}
 }
 
-// Check finds out whether somebody who has come in is still to be let in: its certificate's time may be over, and it may be revoked by now.
+// Check finds out whether somebody who has come in is still to be let in: its certificate's time may be over, and it
+// may be revoked by now.
 func (k *Keeper) Check(state tls.ConnectionState) (ID, error) {
 	now, err := k.load()
 	if err != nil {
@@ -104,11 +111,13 @@ func PeerState(ctx context.Context) (tls.ConnectionState, bool) {
 // Insecure are the credentials of a connection without TLS. They are for loopback: CheckInsecure.
 func Insecure() credentials.TransportCredentials { return insecure.NewCredentials() }
 
-// CheckInsecure refuses an address, or one of several with commas, that other hosts can reach, or from which another host would be spoken to.
+// CheckInsecure refuses an address, or one of several with commas, that other hosts can reach, or from which another
+// host would be spoken to.
 func CheckInsecure(address string) error {
 	for _, one := range strings.Split(address, ",") {
 		if !IsLoopback(one) {
-			return fmt.Errorf("%q is not a loopback address: without certificates expected one like 127.0.0.1:7070", one)
+			return fmt.Errorf("%q is not a loopback address: without certificates expected one like 127.0.0.1:7070",
+				one)
 		}
 	}
 	return nil
@@ -124,7 +133,8 @@ func IsLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// clientCredentials find the certificates at each handshake: those of a control plane on this host appear when that starts.
+// clientCredentials find the certificates at each handshake: those of a control plane on this host appear when that
+// starts.
 type clientCredentials struct {
 	find func() (*Keeper, error)
 }
@@ -135,7 +145,9 @@ func NewClientCredentials(find func() (*Keeper, error)) credentials.TransportCre
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (c clientCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c clientCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
+	credentials.AuthInfo, error,
+) {
 	keeper, err := c.find()
 	if err != nil {
 		return nil, nil, err

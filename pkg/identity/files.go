@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Names in a directory of certificates. A host needs the authority's certificate, the list of the revoked ones, and the pair of what it is; the
-// authority's key stays where the authority is.
+// Names in a directory of certificates. A host needs the authority's certificate, the list of the revoked ones, and the
+// pair of what it is; the authority's key stays where the authority is.
 const (
 	authorityCert = "ca.crt"
 	authorityKey  = "ca.key"
@@ -26,12 +26,13 @@ type Files struct {
 	Cert, Key string // of this process
 	Revoked   string // list of the revoked ones; "": nobody is
 
-	// IsRevokedNeeded: without the list nothing is read, also at the start. Else who was shut out would be in again when the list is forgotten beside
-	// a control plane that starts.
+	// IsRevokedNeeded: without the list nothing is read, also at the start. Else who was shut out would be in again
+	// when the list is forgotten beside a control plane that starts.
 	IsRevokedNeeded bool
 }
 
-// In gives the files of a kind in a directory. A control plane, which lets others in, must have the list of the revoked ones there.
+// In gives the files of a kind in a directory. A control plane, which lets others in, must have the list of the revoked
+// ones there.
 func In(dir string, kind Kind) Files {
 	return Files{
 		IsRevokedNeeded: kind == KindControl,
@@ -52,7 +53,8 @@ func Find(dir string, kinds ...Kind) (Files, error) {
 			return Files{}, fmt.Errorf("certificates in %q: %w", dir, errors.Unwrap(err))
 		}
 	}
-	return Files{}, fmt.Errorf("certificates in %q: expected %s%s there (farlog ca init and farlog ca issue make it)", dir, kinds[0], certSuffix)
+	return Files{}, fmt.Errorf("certificates in %q: expected %s%s there (farlog ca init and farlog ca issue make it)",
+		dir, kinds[0], certSuffix)
 }
 
 // checkKeyMode refuses a key that others than its owner can read.

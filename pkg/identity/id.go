@@ -1,6 +1,6 @@
-// Package identity says who a process of farlog is, by its certificate, and finds out who another one is: an authority of its own, certificates
-// that are read again when their files change, a list of the revoked ones, and the two ends of a mutual TLS connection. It decides nothing about
-// what somebody may do; package control/access does.
+// Package identity says who a process of farlog is, by its certificate, and finds out who another one is: an authority
+// of its own, certificates that are read again when their files change, a list of the revoked ones, and the two ends of
+// a mutual TLS connection. It decides nothing about what somebody may do; package control/access does.
 package identity
 
 import (
@@ -30,11 +30,13 @@ const NameAny = "any"
 
 const (
 	scheme = "spiffe://"
-	// kindPath stands before kind and name in the ids of our own authority, so that no other one's id means a kind by accident.
+	// kindPath stands before kind and name in the ids of our own authority, so that no other one's id means a kind by
+	// accident.
 	kindPath = "/farlog/"
 )
 
-// ID is who somebody is: the SPIFFE id among the URIs of a certificate; where there is none dns: and its first DNS name, or cn: and its common name.
+// ID is who somebody is: the SPIFFE id among the URIs of a certificate; where there is none dns: and its first DNS
+// name, or cn: and its common name.
 type ID string
 
 // NewID makes the id of a process: spiffe://DOMAIN/farlog/KIND/NAME.

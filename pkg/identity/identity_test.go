@@ -112,7 +112,10 @@ func TestConnection_WhoIsLetIn(t *testing.T) {
 		"client of other authority": {server, stranger, 0, "unknown authority", "unknown certificate authority"},
 		"server of other authority": {strangeServer, client, 0, "bad certificate", "unknown authority"},
 		"client expired":            {server, expired, 2 * time.Hour, "expired", ""},
-		"client revoked":            {server, revoked, 0, "spiffe://farlog/farlog/host/trading3 is revoked", "bad certificate"},
+		"client revoked": {
+			server, revoked, 0, "spiffe://farlog/farlog/host/trading3 is revoked",
+			"bad certificate",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := *test.server
@@ -186,7 +189,10 @@ func TestCheck_ClockJumps(t *testing.T) {
 	}
 	good := tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.keeper.current.leaf}}
 	bad := tls.ConnectionState{PeerCertificates: []*x509.Certificate{other.keeper.current.leaf}}
-	for _, jump := range []time.Duration{lookInterval, -48 * time.Hour, 0, 365 * 24 * time.Hour, lookInterval, -24 * 365 * time.Hour, 2 * lookInterval} {
+	for _, jump := range []time.Duration{
+		lookInterval, -48 * time.Hour, 0, 365 * 24 * time.Hour, lookInterval,
+		-24 * 365 * time.Hour, 2 * lookInterval,
+	} {
 		server.now = start.Add(jump)
 		_, err := server.keeper.Check(good)
 		if isRight := jump >= 0 && jump < time.Hour; (err == nil) != isRight {
@@ -224,7 +230,8 @@ func TestKeeper_FilesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.now = p.now.Add(lookInterval)
-	if id := p.keeper.ID(); id != "spiffe://farlog/farlog/target/two" || !strings.Contains(p.keeper.failure, "private key does not match") {
+	if id := p.keeper.ID(); id != "spiffe://farlog/farlog/target/two" ||
+		!strings.Contains(p.keeper.failure, "private key does not match") {
 		t.Errorf("id %s, failure %q", id, p.keeper.failure)
 	}
 	if raw, err = os.ReadFile(other.keeper.files.Cert); err == nil {
@@ -268,7 +275,8 @@ func TestKeeper_RevokedStayRevoked(t *testing.T) {
 	}
 }
 
-// A list from before a revocation, put in the place of the newer one, lets nobody in again; it is told, once, and what else is renewed beside it is taken. The newest is taken again.
+// A list from before a revocation, put in the place of the newer one, lets nobody in again; it is told, once, and what
+// else is renewed beside it is taken. The newest is taken again.
 func TestKeeper_AnOlderListIsRefused(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	server := newParty(t, a, a.Dir, KindControl, "c")
@@ -321,13 +329,17 @@ func TestKeeper_AnOlderListIsRefused(t *testing.T) {
 	look(false)
 }
 
-// An agent that was told of a list that is not there has no certificates to connect with, and says why, until it is there.
+// An agent that was told of a list that is not there has no certificates to connect with, and says why, until it is
+// there.
 func TestFinder_WaitsForTheListThatItWasToldOf(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	newParty(t, a, a.Dir, KindTarget, "t")
 	list := filepath.Join(t.TempDir(), "later.pem")
-	find := Choice{Authority: filepath.Join(a.Dir, authorityCert), Cert: In(a.Dir, KindTarget).Cert, Key: In(a.Dir, KindTarget).Key, Revoked: list,
-		Kinds: []Kind{KindTarget}, Logger: slog.New(slog.DiscardHandler)}.Finder()
+	find := Choice{
+		Authority: filepath.Join(a.Dir, authorityCert), Cert: In(a.Dir, KindTarget).Cert,
+		Key: In(a.Dir, KindTarget).Key, Revoked: list,
+		Kinds: []Kind{KindTarget}, Logger: slog.New(slog.DiscardHandler),
+	}.Finder()
 	_, err := find()
 	checkError(t, "without the list", err, "later.pem\" is not there")
 	raw, err := os.ReadFile(filepath.Join(a.Dir, revokedName))
@@ -342,12 +354,16 @@ func TestFinder_WaitsForTheListThatItWasToldOf(t *testing.T) {
 	}
 }
 
-// A control plane that starts without the list would let in again who was shut out; it does not start. Nor does anybody who was told of a list.
+// A control plane that starts without the list would let in again who was shut out; it does not start. Nor does anybody
+// who was told of a list.
 func TestKeeper_NoStartWithoutTheList(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	newParty(t, a, a.Dir, KindControl, "c")
 	newParty(t, a, a.Dir, KindHost, "h")
-	told := Choice{Authority: filepath.Join(a.Dir, authorityCert), Cert: In(a.Dir, KindHost).Cert, Key: In(a.Dir, KindHost).Key, Revoked: filepath.Join(a.Dir, revokedName)}
+	told := Choice{
+		Authority: filepath.Join(a.Dir, authorityCert), Cert: In(a.Dir, KindHost).Cert,
+		Key: In(a.Dir, KindHost).Key, Revoked: filepath.Join(a.Dir, revokedName),
+	}
 	files, err := told.Files()
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +381,8 @@ func TestKeeper_NoStartWithoutTheList(t *testing.T) {
 	}
 }
 
-// What is revoked is said so wherever the authority has put its list, also when the certificate itself is gone; the authority cannot revoke itself.
+// What is revoked is said so wherever the authority has put its list, also when the certificate itself is gone; the
+// authority cannot revoke itself.
 func TestRevoke_IsShown(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	dir := filepath.Join(a.Dir, "host-one")
@@ -380,8 +397,9 @@ func TestRevoke_IsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
-		dir:   "spiffe://farlog good, spiffe://farlog/farlog/host/one revoked",
-		a.Dir: "spiffe://farlog good, spiffe://farlog/farlog/host/one revoked, serial " + NewListed(gone.keeper.current.leaf).Serial + " revoked",
+		dir: "spiffe://farlog good, spiffe://farlog/farlog/host/one revoked",
+		a.Dir: "spiffe://farlog good, spiffe://farlog/farlog/host/one revoked, serial " +
+			NewListed(gone.keeper.current.leaf).Serial + " revoked",
 	} {
 		list, err := ListIssued(dir)
 		if err != nil {
@@ -412,7 +430,10 @@ func TestKeeper_RefusesAKeyForEverybody(t *testing.T) {
 
 func TestRenew_KeepsWhatACertificateSays(t *testing.T) {
 	a := newAuthority(t, "bank.example")
-	order := Order{Kind: KindTarget, Name: "storage1", Hosts: []string{"storage1.example", "10.0.0.1"}, Validity: time.Hour}
+	order := Order{
+		Kind: KindTarget, Name: "storage1", Hosts: []string{"storage1.example", "10.0.0.1"},
+		Validity: time.Hour,
+	}
 	before, err := a.Issue(a.Dir, order, start)
 	if err != nil {
 		t.Fatal(err)
@@ -431,7 +452,8 @@ func TestRenew_KeepsWhatACertificateSays(t *testing.T) {
 	}
 	after := made[0]
 	if nameOf(after) != "spiffe://bank.example/farlog/target/storage1" || after.DNSNames[0] != before.DNSNames[0] ||
-		!after.IPAddresses[0].Equal(before.IPAddresses[0]) || !after.NotAfter.Equal(later.Add(ValidityDefault)) || after.SerialNumber.Cmp(before.SerialNumber) == 0 {
+		!after.IPAddresses[0].Equal(before.IPAddresses[0]) || !after.NotAfter.Equal(later.Add(ValidityDefault)) ||
+		after.SerialNumber.Cmp(before.SerialNumber) == 0 {
 		t.Errorf("got %s, %v, %v, until %s", nameOf(after), after.DNSNames, after.IPAddresses, after.NotAfter)
 	}
 }
@@ -462,7 +484,10 @@ func TestID_OfCertificates(t *testing.T) {
 		cert x509.Certificate
 		want ID
 	}{
-		"spiffe": {x509.Certificate{URIs: []*url.URL{uri("https://x"), uri("spiffe://bank/ns/desk7")}, DNSNames: []string{"a"}}, "spiffe://bank/ns/desk7"},
+		"spiffe": {x509.Certificate{
+			URIs:     []*url.URL{uri("https://x"), uri("spiffe://bank/ns/desk7")},
+			DNSNames: []string{"a"},
+		}, "spiffe://bank/ns/desk7"},
 		"dns":    {x509.Certificate{DNSNames: []string{"a", "b"}}, "dns:a"},
 		"two":    {x509.Certificate{URIs: []*url.URL{uri("spiffe://bank/a"), uri("spiffe://bank/b")}}, ""},
 		"nobody": {x509.Certificate{}, ""},
@@ -473,7 +498,8 @@ func TestID_OfCertificates(t *testing.T) {
 	}
 	for id, want := range map[ID]Kind{
 		"spiffe://farlog/farlog/admin/ada": KindAdmin, "spiffe://bank.example/farlog/target/s1": KindTarget,
-		"spiffe://bank/admin/ada": "", "spiffe://bank/farlog/king/ada": "", "spiffe://bank/farlog/admin/": "", "dns:farlog/admin/ada": "",
+		"spiffe://bank/admin/ada": "", "spiffe://bank/farlog/king/ada": "", "spiffe://bank/farlog/admin/": "",
+		"dns:farlog/admin/ada":             "",
 		"spiffe://bank/x/farlog/admin/ada": "", "spiffe://bank": "",
 	} {
 		if kind, _, ok := id.Kind(); kind != want || ok != (want != "") {
@@ -485,7 +511,8 @@ func TestID_OfCertificates(t *testing.T) {
 func TestInsecure_LoopbackOnly(t *testing.T) {
 	for address, want := range map[string]bool{
 		"127.0.0.1:7070": true, "127.8.8.8:1": true, "[::1]:7070": true, "localhost:7070": true,
-		"0.0.0.0:7070": false, ":7070": false, "[::]:7070": false, "10.0.0.1:7070": false, "control1:7070": false, "localhost": false,
+		"0.0.0.0:7070": false, ":7070": false, "[::]:7070": false, "10.0.0.1:7070": false, "control1:7070": false,
+		"localhost": false,
 	} {
 		if got := CheckInsecure(address) == nil; got != want {
 			t.Errorf("%s: allowed %v", address, got)
@@ -493,7 +520,8 @@ func TestInsecure_LoopbackOnly(t *testing.T) {
 	}
 }
 
-// Programs of one user find the certificates of a control plane on this host; a directory that others could write is not believed.
+// Programs of one user find the certificates of a control plane on this host; a directory that others could write is
+// not believed.
 func TestAnnounce_FoundByItsAddress(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	t.Setenv("TMPDIR", t.TempDir())

@@ -15,8 +15,9 @@ import (
 // lookInterval bounds how often the files are looked at: a change is in force that much later at most.
 const lookInterval = time.Second
 
-// Keeper holds the certificates of one process and reads them again when their files change. Files that do not fit together yet, as in the middle of
-// a change, leave in force what was read before. All of it may be called from many goroutines.
+// Keeper holds the certificates of one process and reads them again when their files change. Files that do not fit
+// together yet, as in the middle of a change, leave in force what was read before. All of it may be called from many
+// goroutines.
 type Keeper struct {
 	files  Files
 	logger *slog.Logger
@@ -102,10 +103,12 @@ func (k *Keeper) load() (*material, error) {
 	}
 	why := next.keepNewerList(k.current)
 	if k.current != nil && k.seen != seen {
-		k.logger.Info("certificates were read again", "id", next.id, "file", k.files.Cert, "expires", next.leaf.NotAfter.UTC().Format(time.RFC3339))
+		k.logger.Info("certificates were read again", "id", next.id, "file", k.files.Cert, "expires",
+			next.leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if why != nil && why.Error() != k.failure {
-		k.logger.Warn("a list of revoked certificates is refused, going on with the newer one that was read before", "error", why)
+		k.logger.Warn("a list of revoked certificates is refused, going on with the newer one that was read before",
+			"error", why)
 	}
 	k.current, k.seen, k.failure, k.isListRefused = next, seen, textOf(why), why != nil
 	k.tellRead(next, why)
@@ -119,7 +122,8 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// IsListRefused tells whether the list of revoked certificates in its file is older than the one in force, which was there before.
+// IsListRefused tells whether the list of revoked certificates in its file is older than the one in force, which was
+// there before.
 func (k *Keeper) IsListRefused() bool {
 	if _, err := k.load(); err != nil {
 		return false
@@ -129,16 +133,20 @@ func (k *Keeper) IsListRefused() bool {
 	return k.isListRefused
 }
 
-// keepNewerList leaves in force what was revoked before when the list that was read now is older: a copy from some time ago, put there by mistake or by somebody who
-// was shut out since, would let them in again. Lists of different authorities are not to be compared.
+// keepNewerList leaves in force what was revoked before when the list that was read now is older: a copy from some time
+// ago, put there by mistake or by somebody who was shut out since, would let them in again. Lists of different
+// authorities are not to be compared.
 func (m *material) keepNewerList(before *material) error {
-	if before == nil || before.list == nil || m.list == nil || string(before.list.RawIssuer) != string(m.list.RawIssuer) || !isOlder(m.list, before.list) {
+	if before == nil || before.list == nil || m.list == nil ||
+		string(before.list.RawIssuer) != string(m.list.RawIssuer) || !isOlder(m.list, before.list) {
 		return nil
 	}
 	found := m.list
 	m.list, m.revoked = before.list, before.revoked
-	return fmt.Errorf("the list of revoked certificates that is there now is of %s, number %v, the one in force of %s, number %v: copy the newest crl.pem from the authority",
-		found.ThisUpdate.UTC().Format(time.RFC3339), found.Number, m.list.ThisUpdate.UTC().Format(time.RFC3339), m.list.Number)
+	return fmt.Errorf("the list of revoked certificates that is there now is of %s, number %v, the one in force of "+
+		"%s, number %v: copy the newest crl.pem from the authority",
+		found.ThisUpdate.UTC().Format(time.RFC3339), found.Number, m.list.ThisUpdate.UTC().Format(time.RFC3339),
+		m.list.Number)
 }
 
 // isOlder compares by the lists' numbers, which an authority only raises, and by time where one has none.
@@ -201,7 +209,8 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 		if !needsRevoked && !f.IsRevokedNeeded {
 			return m, nil
 		}
-		return nil, fmt.Errorf("list of revoked certificates %q is not there, and without it those would be let in: copy crl.pem from the authority, where farlog ca makes and keeps it", f.Revoked)
+		return nil, fmt.Errorf("list of revoked certificates %q is not there, and without it those would be let in: "+
+			"copy crl.pem from the authority, where farlog ca makes and keeps it", f.Revoked)
 	}
 	if err != nil {
 		return nil, err

@@ -23,7 +23,10 @@ type Listed struct {
 
 // NewListed shows one certificate.
 func NewListed(cert *x509.Certificate) Listed {
-	return Listed{ID: ID(nameOf(cert)), Serial: fmt.Sprintf("%x", cert.SerialNumber), Starts: cert.NotBefore.UTC(), Expires: cert.NotAfter.UTC()}
+	return Listed{
+		ID: ID(nameOf(cert)), Serial: fmt.Sprintf("%x", cert.SerialNumber), Starts: cert.NotBefore.UTC(),
+		Expires: cert.NotAfter.UTC(),
+	}
 }
 
 // State is good, expired, not valid yet or revoked.
@@ -54,8 +57,8 @@ func pathsIn(dirs ...string) (paths []string) {
 	return paths
 }
 
-// ListIssued is List, and in an authority's own directory also shows those that lie in directories there, one for each host; last what is revoked and
-// lies nowhere.
+// ListIssued is List, and in an authority's own directory also shows those that lie in directories there, one for each
+// host; last what is revoked and lies nowhere.
 func ListIssued(dir string) ([]Listed, error) {
 	if _, err := os.Lstat(filepath.Join(dir, authorityKey)); err != nil {
 		return List(dir)
@@ -64,7 +67,8 @@ func ListIssued(dir string) ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, revoked, err := list(filepath.Join(dir, authorityCert), filepath.Join(dir, revokedName), pathsIn(append([]string{dir}, inside...)...))
+	found, revoked, err := list(filepath.Join(dir, authorityCert), filepath.Join(dir, revokedName),
+		pathsIn(append([]string{dir}, inside...)...))
 	if err != nil {
 		return nil, err
 	}

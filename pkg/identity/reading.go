@@ -42,8 +42,9 @@ func DigestOf(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Watch tells of the authority's file and the list of revoked certificates: at once of what is in force, then of each other content that is read there, taken or refused. They are looked at when the keeper is
-// asked for anything. Before it is used by others; tell is called by whoever asks, and must not wait nor ask in turn.
+// Watch tells of the authority's file and the list of revoked certificates: at once of what is in force, then of each
+// other content that is read there, taken or refused. They are looked at when the keeper is asked for anything. Before
+// it is used by others; tell is called by whoever asks, and must not wait nor ask in turn.
 func (k *Keeper) Watch(tell func(Reading)) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -59,7 +60,8 @@ type told struct {
 	isRefused bool
 }
 
-// tellRead tells of each file that is not as it was told last. The mutex is held. m is what is in force now, and refused then is about the list alone; nil: nothing new is in force, because of any of the files.
+// tellRead tells of each file that is not as it was told last. The mutex is held. m is what is in force now, and
+// refused then is about the list alone; nil: nothing new is in force, because of any of the files.
 func (k *Keeper) tellRead(m *material, refused error) {
 	if k.tell == nil {
 		return
@@ -90,5 +92,6 @@ func (m *material) describe(kind FileKind) string {
 	case m.list == nil:
 		return "no list"
 	}
-	return fmt.Sprintf("list of %s, number %v: %d revoked", m.list.ThisUpdate.UTC().Format(time.RFC3339), m.list.Number, len(m.revoked))
+	return fmt.Sprintf("list of %s, number %v: %d revoked", m.list.ThisUpdate.UTC().Format(time.RFC3339), m.list.Number,
+		len(m.revoked))
 }

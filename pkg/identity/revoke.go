@@ -27,15 +27,20 @@ func (a *Authority) Revoke(paths []string, now time.Time) ([]*x509.Certificate, 
 			return nil, err
 		}
 		if err := certs[0].CheckSignatureFrom(a.cert); err != nil {
-			return nil, fmt.Errorf("certificate %q is not of the authority in %q, which alone can revoke it", path, a.Dir)
+			return nil, fmt.Errorf("certificate %q is not of the authority in %q, which alone can revoke it", path,
+				a.Dir)
 		}
 		if certs[0].IsCA {
-			return nil, fmt.Errorf("certificate %q is that of the authority itself, whose list nobody would believe any more: expected one that it signed; farlog ca init makes another authority", path)
+			return nil, fmt.Errorf("certificate %q is that of the authority itself, whose list nobody would believe "+
+				"any more: expected one that it signed; farlog ca init makes another authority", path)
 		}
 		revoked = append(revoked, certs[0])
 		isListed := func(entry x509.RevocationListEntry) bool { return entry.SerialNumber.Cmp(certs[0].SerialNumber) == 0 }
 		if !slices.ContainsFunc(entries, isListed) {
-			entries = append(entries, x509.RevocationListEntry{SerialNumber: certs[0].SerialNumber, RevocationTime: now})
+			entries = append(entries, x509.RevocationListEntry{
+				SerialNumber:   certs[0].SerialNumber,
+				RevocationTime: now,
+			})
 		}
 	}
 	if err := a.writeRevoked(entries, now); err != nil {
@@ -44,7 +49,8 @@ func (a *Authority) Revoke(paths []string, now time.Time) ([]*x509.Certificate, 
 	return revoked, a.copyRevoked(paths)
 }
 
-// copyRevoked renews the lists that lie beside what the authority issued here, and beside certificates that were just revoked: who looks there is told.
+// copyRevoked renews the lists that lie beside what the authority issued here, and beside certificates that were just
+// revoked: who looks there is told.
 func (a *Authority) copyRevoked(paths []string) error {
 	dirs, err := dirsIn(a.Dir)
 	if err != nil {
@@ -59,7 +65,8 @@ func (a *Authority) copyRevoked(paths []string) error {
 			continue // none, or of another authority
 		}
 		if err := a.copyTo(dir); err != nil {
-			return fmt.Errorf("certificates are revoked in %q; the copy of the list in %q is not renewed: %w", a.Dir, dir, err)
+			return fmt.Errorf("certificates are revoked in %q; the copy of the list in %q is not renewed: %w", a.Dir,
+				dir, err)
 		}
 	}
 	return nil
@@ -67,7 +74,8 @@ func (a *Authority) copyRevoked(paths []string) error {
 
 func (a *Authority) writeRevoked(entries []x509.RevocationListEntry, now time.Time) error {
 	raw, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
-		Number: big.NewInt(now.UnixNano()), ThisUpdate: now.Add(-clockSlack), NextUpdate: now.Add(revokedValidity), RevokedCertificateEntries: entries,
+		Number: big.NewInt(now.UnixNano()), ThisUpdate: now.Add(-clockSlack), NextUpdate: now.Add(revokedValidity),
+		RevokedCertificateEntries: entries,
 	}, a.cert, a.key)
 	if err != nil {
 		return fmt.Errorf("sign list of revoked certificates: %w", err)

@@ -26,7 +26,8 @@ func Fill(text, first, rest string) string {
 	return made.String() + line + "\n"
 }
 
-// FillLines fills the paragraphs of a text that have a line which is too long. Indented lines stay apart, as their author set them.
+// FillLines fills the paragraphs of a text that have a line which is too long. Indented lines stay apart, as their
+// author set them.
 func FillLines(text string) string {
 	var made strings.Builder
 	paragraph := ""

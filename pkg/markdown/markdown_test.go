@@ -38,7 +38,8 @@ func TestFillLines_ShortLinesStayApart(t *testing.T) {
 func TestFillLines_AWideParagraphIsFilledAsOne(t *testing.T) {
 	wide := strings.TrimSpace(strings.Repeat("word ", 30))
 	got := FillLines(wide + "\nnext\n\n  kept\nshort\n")
-	if lines := strings.Split(got, "\n"); len(lines) != 6 || !strings.HasSuffix(lines[1], " next") || lines[3] != "  kept" || lines[4] != "short" {
+	if lines := strings.Split(got, "\n"); len(lines) != 6 || !strings.HasSuffix(lines[1], " next") ||
+		lines[3] != "  kept" || lines[4] != "short" {
 		t.Errorf("%q", got)
 	}
 }

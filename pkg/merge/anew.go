@@ -22,16 +22,19 @@ var ErrShort = errors.New("the order that is there goes further")
 // Until says how far an order is made anew.
 type Until int
 
-// UntilNow takes what can go out without waiting, as Now; UntilEnd everything, each stream ends where it is, as Finish; UntilAsFar waits for what comes until it goes as far as the order that is there.
+// UntilNow takes what can go out without waiting, as Now; UntilEnd everything, each stream ends where it is, as Finish;
+// UntilAsFar waits for what comes until it goes as far as the order that is there.
 const (
 	UntilNow Until = iota
 	UntilEnd
 	UntilAsFar
 )
 
-// Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its place when it goes at least as far. What had been given out of the order
-// comes again in the same one, as long as every stream is there. Its files have the same slots then, and each is put over the one before as a whole: a crash at any point leaves an order
-// that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing was changed), and those of Open.
+// Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its
+// place when it goes at least as far. What had been given out of the order comes again in the same one, as long as
+// every stream is there. Its files have the same slots then, and each is put over the one before as a whole: a crash at
+// any point leaves an order that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing was
+// changed), and those of Open.
 func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
 	a := anew{fsys: s.FS(), dir: path.Join(s.Dir(), dirName), beside: path.Join(s.Dir(), dirName, besideName)}
 	lock, err := takeDir(s, a.dir)
@@ -63,7 +66,8 @@ func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Pr
 		return progress, err
 	}
 	if made < there {
-		return progress, fmt.Errorf("%w: %s has %d slots, made anew it would have %d, and wait for %q", ErrShort, a.dir, there, made, progress.WaitsFor)
+		return progress, fmt.Errorf("%w: %s has %d slots, made anew it would have %d, and wait for %q", ErrShort, a.dir,
+			there, made, progress.WaitsFor)
 	}
 	return progress, a.swap()
 }
@@ -148,7 +152,8 @@ func (a anew) follow(ctx context.Context, m *Merger) error {
 	return ctx.Err()
 }
 
-// swap puts each file over the one before. The decisions come first: an order never goes with fewer than it was made by.
+// swap puts each file over the one before. The decisions come first: an order never goes with fewer than it was made
+// by.
 func (a anew) swap() error {
 	if err := a.fsys.Rename(path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
 		return fmt.Errorf("rename decisions: %w", err)
@@ -188,8 +193,8 @@ func (a anew) clear() {
 	_ = a.fsys.Remove(a.beside)
 }
 
-// front gives the beginning of a file of an order; zeros where there is no such file, or less of it. A file that cannot be read could tell anything:
-// whoever wants to go on without it moves it away.
+// front gives the beginning of a file of an order; zeros where there is no such file, or less of it. A file that cannot
+// be read could tell anything: whoever wants to go on without it moves it away.
 func (a anew) front(dir string, number uint64) ([]byte, error) {
 	raw, name := make([]byte, orderDataOff), fileName(dir, number, orderSuffix)
 	file, err := a.fsys.OpenFile(name, os.O_RDONLY, 0)

@@ -33,11 +33,13 @@ func ordered(t *testing.T) *world {
 }
 
 func anewOf(w *world, until merge.Until) error {
-	_, err := merge.Anew(context.Background(), w.store, merge.Options{LateLimit: time.Second, Now: func() time.Time { return w.now }}, until)
+	_, err := merge.Anew(context.Background(), w.store,
+		merge.Options{LateLimit: time.Second, Now: func() time.Time { return w.now }}, until)
 	return err
 }
 
-// Whatever operation meets a power cut or a kill: every entry that was in the order is in it at once, before anybody merges again, verify finds it whole, and a merge goes on with it.
+// Whatever operation meets a power cut or a kill: every entry that was in the order is in it at once, before anybody
+// merges again, verify finds it whole, and a merge goes on with it.
 func TestAnew_CrashLeavesTheOrderWhole(t *testing.T) {
 	for _, isPowerCut := range []bool{false, true} {
 		for operations, isDone := 0, false; !isDone; operations++ {
@@ -80,7 +82,8 @@ func TestAnew_CrashLeavesTheOrderWhole(t *testing.T) {
 func TestAnew_CrashOverADamagedOrderIsMadeGood(t *testing.T) {
 	for operations, isDone := 0, false; !isDone; operations += 3 {
 		w := ordered(t)
-		must(t, w.fs.Change("/store/merged/0000000002.ord", func(data []byte) []byte { data[4096+130] ^= 1; return data }))
+		must(t, w.fs.Change("/store/merged/0000000002.ord",
+			func(data []byte) []byte { data[4096+130] ^= 1; return data }))
 		w.fs.CrashAfter(operations)
 		isDone = anewOf(w, merge.UntilEnd) == nil && !w.fs.IsCrashed()
 		w.fs.Crash()
@@ -102,7 +105,8 @@ func TestAnew_WaitsUntilItGoesAsFar(t *testing.T) {
 	must(t, w.merger.Close())
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := merge.Anew(ctx, w.store, merge.Options{Now: func() time.Time { return w.now }}, merge.UntilAsFar); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := merge.Anew(ctx, w.store, merge.Options{Now: func() time.Time { return w.now }},
+		merge.UntilAsFar); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error is %v, expected %v", err, context.DeadlineExceeded)
 	}
 	must(t, w.look())

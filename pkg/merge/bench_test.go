@@ -14,8 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// BenchmarkMerge puts the records of 16, 64 and 256 streams in the page cache into one order, on one processor: reading and checking every record,
-// choosing, hashing and writing the order. 192 bytes of payload.
+// BenchmarkMerge puts the records of 16, 64 and 256 streams in the page cache into one order, on one processor: reading
+// and checking every record, choosing, hashing and writing the order. 192 bytes of payload.
 func BenchmarkMerge(b *testing.B) {
 	for _, streams := range []int{16, 64, 256} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) { benchmarkMerge(b, streams) })
@@ -48,7 +48,8 @@ func benchmarkMerge(b *testing.B, streams int) {
 	b.ReportMetric(float64(records)*float64(b.N)/used.Seconds(), "records/processor-s")
 }
 
-// processorTime is what this process has used by now: on a machine that is busy otherwise, it tells more than the time that went by.
+// processorTime is what this process has used by now: on a machine that is busy otherwise, it tells more than the time
+// that went by.
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
@@ -61,7 +62,10 @@ func fill(b *testing.B, s *store.Store, streams, records int) {
 	now := begin
 	payload := string(make([]byte, 192))
 	for i := range feeds {
-		feeds[i] = &feed{source: store.Source{StreamName: fmt.Sprintf("desk%03d", i), StreamID: uint32(i), RingUUID: record.UUID{byte(i), 1}, Salt: 77, Align: 64, RecordLenMax: 4096}}
+		feeds[i] = &feed{source: store.Source{
+			StreamName: fmt.Sprintf("desk%03d", i), StreamID: uint32(i),
+			RingUUID: record.UUID{byte(i), 1}, Salt: 77, Align: 64, RecordLenMax: 4096,
+		}}
 		must(b, feeds[i].open(s))
 		feeds[i].put(now, record.FlagEpoch, "")
 	}

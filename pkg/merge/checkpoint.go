@@ -21,7 +21,8 @@ const (
 	checkpointBytesMax = 64 << 20
 )
 
-// checkpoint is the signed word on a full file of the order: its hash, which holds those of all before, and where each stream stands behind it.
+// checkpoint is the signed word on a full file of the order: its hash, which holds those of all before, and where each
+// stream stands behind it.
 type checkpoint struct {
 	Format     string             `json:"format"`
 	Version    int                `json:"version"`
@@ -55,13 +56,18 @@ type checkpointFile struct {
 func (e *encoder) checkpoint() checkpoint {
 	digest := e.digest()
 	c := checkpoint{
-		Format: checkpointFormat, Version: checkpointVersion, File: e.header.number, SlotsMax: e.header.slotsMax, Slots: e.slots,
-		FirstIndex: e.header.firstIndex, NextIndex: e.nextIndex, OrderNS: e.orderNS, LastStream: e.stream, SHA256: hex.EncodeToString(digest[:]),
+		Format: checkpointFormat, Version: checkpointVersion, File: e.header.number, SlotsMax: e.header.slotsMax,
+		Slots:      e.slots,
+		FirstIndex: e.header.firstIndex, NextIndex: e.nextIndex, OrderNS: e.orderNS, LastStream: e.stream,
+		SHA256:  hex.EncodeToString(digest[:]),
 		Streams: []checkpointStream{},
 	}
 	for name, of := range e.streams {
 		if l := of.last; l.Generation != 0 {
-			c.Streams = append(c.Streams, checkpointStream{name, l.Generation, l.Epoch, l.LSN, l.seq, l.orderNS, l.isLate})
+			c.Streams = append(c.Streams, checkpointStream{
+				name, l.Generation, l.Epoch, l.LSN, l.seq, l.orderNS,
+				l.isLate,
+			})
 		}
 	}
 	sort.Slice(c.Streams, func(i, k int) bool { return c.Streams[i].Stream < c.Streams[k].Stream })
@@ -77,9 +83,16 @@ func (c checkpoint) resume() (*encoder, error) {
 	}
 	e.nextIndex, e.orderNS, e.stream = c.NextIndex, c.OrderNS, c.LastStream
 	for _, s := range c.Streams {
-		e.info(s.Stream).last = last{store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN}, s.Seq, s.OrderNS, s.IsLate}
+		e.info(s.Stream).last = last{
+			store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN},
+			s.Seq,
+			s.OrderNS, s.IsLate,
+		}
 	}
-	e.begin(orderHeader{number: c.File + 1, slotsMax: c.SlotsMax, firstIndex: c.NextIndex, prevOrderNS: c.OrderNS, previous: [32]byte(digest)})
+	e.begin(orderHeader{
+		number: c.File + 1, slotsMax: c.SlotsMax, firstIndex: c.NextIndex, prevOrderNS: c.OrderNS,
+		previous: [32]byte(digest),
+	})
 	return e, nil
 }
 
@@ -117,7 +130,8 @@ func loadCheckpoint(fsys store.FS, dir string, number uint64, key ed25519.Public
 	}
 	again, _ := json.Marshal(checkpointFile{file.Checkpoint, file.Signature})
 	body, _ := json.Marshal(c)
-	if !bytes.Equal(append(again, '\n'), raw) || !bytes.Equal(body, file.Checkpoint) || c.Format != checkpointFormat || c.Version != checkpointVersion || c.File != number {
+	if !bytes.Equal(append(again, '\n'), raw) || !bytes.Equal(body, file.Checkpoint) || c.Format != checkpointFormat ||
+		c.Version != checkpointVersion || c.File != number {
 		return c, damaged(errors.New("checkpoint is not what its fields encode to"))
 	}
 	return c, nil

@@ -7,7 +7,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// core is the merge itself, without files: it gives heads in their order. What makes the order and what checks it use it alike.
+// core is the merge itself, without files: it gives heads in their order. What makes the order and what checks it use
+// it alike.
 type core struct {
 	sources  []*source // by rank
 	tree     *tree
@@ -36,7 +37,8 @@ func (c *core) next() (*source, error) {
 		return nil, nil
 	}
 	if c.isBehind(s.key()) {
-		return nil, fmt.Errorf("merged order goes back with stream %s at %s: what was decided does not go with the order that is there: farlog verify", s.name, s.head.Place)
+		return nil, fmt.Errorf("merged order goes back with stream %s at %s: what was decided does not go with the "+
+			"order that is there: farlog verify", s.name, s.head.Place)
 	}
 	c.lastNS, c.lastName, c.lastRank = s.orderNS, s.name, s.rank
 	return s, nil

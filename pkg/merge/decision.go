@@ -14,8 +14,8 @@ import (
 
 const decisionsName = "decisions"
 
-// decision gives one record an order time that is not the one in it. It is all about the merged order that the streams do not tell themselves: made
-// once, by a clock, and kept for ever.
+// decision gives one record an order time that is not the one in it. It is all about the merged order that the streams
+// do not tell themselves: made once, by a clock, and kept for ever.
 type decision struct {
 	stream string
 	store.Place
@@ -23,7 +23,8 @@ type decision struct {
 	isEarly bool
 }
 
-// decisions is the file of them: slots as those of the order, each a pair of its own because it has its stream's name in it.
+// decisions is the file of them: slots as those of the order, each a pair of its own because it has its stream's name
+// in it.
 type decisions struct {
 	file  store.File
 	name  string
@@ -33,7 +34,8 @@ type decisions struct {
 	raw   []byte                              // the whole ones as they were found, until settle
 }
 
-// openDecisions reads them all. What a crash left torn at the end was relied upon by nobody and is cut. isReadOnly leaves the file as it is; it may be missing then.
+// openDecisions reads them all. What a crash left torn at the end was relied upon by nobody and is cut. isReadOnly
+// leaves the file as it is; it may be missing then.
 func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, error) {
 	d := &decisions{name: path.Join(dir, decisionsName), known: map[string]map[store.Place]decision{}}
 	flags := os.O_RDWR | os.O_CREATE
@@ -78,7 +80,10 @@ func (d *decisions) take(all []byte) error {
 		raw = raw[2*slotLen:]
 	}
 	if d.isSynced(raw) {
-		return &store.CorruptError{Path: d.name, Offset: int64(d.count) * 2 * slotLen, Err: errors.New("decision is damaged: it was synced before the ones behind it")}
+		return &store.CorruptError{
+			Path: d.name, Offset: int64(d.count) * 2 * slotLen,
+			Err: errors.New("decision is damaged: it was synced before the ones behind it"),
+		}
 	}
 	d.raw = all[:int(d.count)*2*slotLen]
 	return nil
@@ -110,7 +115,8 @@ func (d *decisions) of(stream string) map[store.Place]decision {
 	return known
 }
 
-// isSynced tells whether the decision at the front of raw, which is none, was one: a later one says how many were synced before it was written.
+// isSynced tells whether the decision at the front of raw, which is none, was one: a later one says how many were
+// synced before it was written.
 func (d *decisions) isSynced(raw []byte) bool {
 	for i := uint32(1); len(raw) >= int(i+1)*2*slotLen; i++ {
 		pair := raw[i*2*slotLen:][:2*slotLen]
@@ -183,8 +189,10 @@ func decodeDecision(raw []byte, index uint32) (decision, error) {
 	}
 	return decision{
 		stream: strings.Clone(string(raw[slotLen : slotLen+length])),
-		Place: store.Place{LSN: binary.LittleEndian.Uint64(raw[16:]), Epoch: binary.LittleEndian.Uint32(raw[32:]),
-			Generation: uint64(binary.LittleEndian.Uint32(raw[36:]))},
+		Place: store.Place{
+			LSN: binary.LittleEndian.Uint64(raw[16:]), Epoch: binary.LittleEndian.Uint32(raw[32:]),
+			Generation: uint64(binary.LittleEndian.Uint32(raw[36:])),
+		},
 		orderNS: binary.LittleEndian.Uint64(raw[0:]),
 		isEarly: Flags(binary.LittleEndian.Uint16(raw[44:]))&FlagEarly != 0,
 	}, nil

@@ -55,11 +55,16 @@ func (h orderHeader) encode() []byte {
 var errNoHeader = errors.New("no valid header of an order file")
 
 func decodeOrderHeader(raw []byte) (orderHeader, error) {
-	if len(raw) < orderHeaderLen || string(raw[:8]) != orderMagic || binary.LittleEndian.Uint32(raw[8:]) != orderVersion {
-		return orderHeader{}, fmt.Errorf("%w: magic %q, expected %q of version %d", errNoHeader, raw[:min(8, len(raw))], orderMagic, orderVersion)
+	if len(raw) < orderHeaderLen || string(raw[:8]) != orderMagic ||
+		binary.LittleEndian.Uint32(raw[8:]) != orderVersion {
+		return orderHeader{}, fmt.Errorf("%w: magic %q, expected %q of version %d", errNoHeader, raw[:min(8, len(raw))],
+			orderMagic, orderVersion)
 	}
-	h := orderHeader{number: binary.LittleEndian.Uint64(raw[16:]), slotsMax: binary.LittleEndian.Uint32(raw[24:]),
-		firstIndex: binary.LittleEndian.Uint64(raw[32:]), prevOrderNS: binary.LittleEndian.Uint64(raw[40:]), previous: [32]byte(raw[48:80])}
+	h := orderHeader{
+		number: binary.LittleEndian.Uint64(raw[16:]), slotsMax: binary.LittleEndian.Uint32(raw[24:]),
+		firstIndex: binary.LittleEndian.Uint64(raw[32:]), prevOrderNS: binary.LittleEndian.Uint64(raw[40:]),
+		previous: [32]byte(raw[48:80]),
+	}
 	if !bytes.Equal(h.encode(), raw[:orderHeaderLen]) {
 		return orderHeader{}, fmt.Errorf("%w: CRC does not match, or a reserved byte is not zero", errNoHeader)
 	}
@@ -93,7 +98,10 @@ func decodeMarks(raw []byte) mark {
 	var newest mark
 	for _, off := range []int{markAOff, markBOff} {
 		one := raw[off : off+markLen]
-		m := mark{binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:]), binary.LittleEndian.Uint32(one[16:])}
+		m := mark{
+			binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:]),
+			binary.LittleEndian.Uint32(one[16:]),
+		}
 		if record.CRC32C(0, one[:markCRCOff]) == binary.LittleEndian.Uint32(one[markCRCOff:]) && m.turn > newest.turn {
 			newest = m
 		}
@@ -117,7 +125,8 @@ type info struct {
 	last   last   // zero = none
 }
 
-// encoder makes the bytes of the order, file by file, and nothing else: what writes them and what checks them use it alike.
+// encoder makes the bytes of the order, file by file, and nothing else: what writes them and what checks them use it
+// alike.
 type encoder struct {
 	header    orderHeader
 	slots     uint32 // of the file
@@ -160,7 +169,10 @@ func (e *encoder) isFull(of *info) bool {
 
 // next begins the next file. What was added must have been hashed.
 func (e *encoder) next() {
-	e.begin(orderHeader{number: e.header.number + 1, slotsMax: e.header.slotsMax, firstIndex: e.nextIndex, prevOrderNS: e.orderNS, previous: e.digest()})
+	e.begin(orderHeader{
+		number: e.header.number + 1, slotsMax: e.header.slotsMax, firstIndex: e.nextIndex,
+		prevOrderNS: e.orderNS, previous: e.digest(),
+	})
 }
 
 // hash takes in slots that were added: many at once.

@@ -77,7 +77,8 @@ func (l *log) recover(slotsMax uint32) error {
 	return l.openFile()
 }
 
-// checkDecisions: as many as a mark says were synced must be whole. Only then what is behind them is taken for what a crash left.
+// checkDecisions: as many as a mark says were synced must be whole. Only then what is behind them is taken for what a
+// crash left.
 func (l *log) checkDecisions(found files) error {
 	for number := found.orders; number > 0 && number+1 >= found.orders; number-- { // the newest may have no mark yet
 		name := fileName(l.dir, number, orderSuffix)
@@ -92,8 +93,10 @@ func (l *log) checkDecisions(found files) error {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
 		if m := decodeMarks(raw); m.decisions > l.decisions.count {
-			return &store.CorruptError{Path: l.decisions.name, Offset: int64(l.decisions.count) * 2 * slotLen,
-				Err: fmt.Errorf("%d decisions are whole, %d were synced", l.decisions.count, m.decisions)}
+			return &store.CorruptError{
+				Path: l.decisions.name, Offset: int64(l.decisions.count) * 2 * slotLen,
+				Err: fmt.Errorf("%d decisions are whole, %d were synced", l.decisions.count, m.decisions),
+			}
 		}
 	}
 	return l.decisions.settle()
@@ -136,11 +139,20 @@ func listFiles(fsys store.FS, dir string) (files, error) {
 func (f files) check(dir string) error {
 	switch {
 	case f.hole != "":
-		return &store.CorruptError{Path: path.Join(dir, f.hole), Err: errors.New("file is missing: a later one is there")}
+		return &store.CorruptError{
+			Path: path.Join(dir, f.hole),
+			Err:  errors.New("file is missing: a later one is there"),
+		}
 	case f.orders < f.checkpoints:
-		return &store.CorruptError{Path: fileName(dir, f.orders+1, orderSuffix), Err: errors.New("file is missing: its checkpoint is there")}
+		return &store.CorruptError{
+			Path: fileName(dir, f.orders+1, orderSuffix),
+			Err:  errors.New("file is missing: its checkpoint is there"),
+		}
 	case f.orders > f.checkpoints+1:
-		return &store.CorruptError{Path: fileName(dir, f.checkpoints+1, checkpointSuffix), Err: errors.New("checkpoint is missing: the next file is there")}
+		return &store.CorruptError{
+			Path: fileName(dir, f.checkpoints+1, checkpointSuffix),
+			Err:  errors.New("checkpoint is missing: the next file is there"),
+		}
 	}
 	return nil
 }
@@ -193,7 +205,8 @@ func (l *log) beginFile(name string) error {
 	return nil
 }
 
-// scan takes in the slots of the file up to the first that is none. Below the mark there must be no such slot; what is beyond was not relied upon.
+// scan takes in the slots of the file up to the first that is none. Below the mark there must be no such slot; what is
+// beyond was not relied upon.
 func (l *log) scan(name string, size int64) error {
 	raw := make([]byte, max(0, size-orderDataOff))
 	if n, err := l.file.ReadAt(raw, orderDataOff); n < len(raw) {
@@ -202,7 +215,10 @@ func (l *log) scan(name string, size int64) error {
 	used, err := l.takeSlots(raw)
 	l.written = l.slots
 	if uint64(l.slots) < l.mark.slots {
-		return &store.CorruptError{Path: name, Offset: int64(orderDataOff + used), Err: fmt.Errorf("slot %d: %w; %d slots were synced", l.slots, err, l.mark.slots)}
+		return &store.CorruptError{
+			Path: name, Offset: int64(orderDataOff + used),
+			Err: fmt.Errorf("slot %d: %w; %d slots were synced", l.slots, err, l.mark.slots),
+		}
 	}
 	l.hash(raw[:used])
 	if err := l.file.Truncate(int64(orderDataOff + used)); err != nil {
@@ -245,7 +261,8 @@ func (l *log) add(entry *Entry, of *info) error {
 	return nil
 }
 
-// flush makes durable, in this order: what was decided, what was ordered by it, and the mark up to which readers may look.
+// flush makes durable, in this order: what was decided, what was ordered by it, and the mark up to which readers may
+// look.
 func (l *log) flush() error {
 	if err := l.decisions.flush(); err != nil {
 		return err

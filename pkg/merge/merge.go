@@ -1,9 +1,11 @@
-// Package merge puts the streams of a store into one order, by (time, stream, seq), that is byte for byte the same on every rerun.
+// Package merge puts the streams of a store into one order, by (time, stream, seq), that is byte for byte the same on
+// every rerun.
 //
-// A record goes out when every stream has come past its time: the watermark. Heartbeats of idle writers move it. A stream that is silent for longer
-// than declared is not waited for; if it then brings a record from before the watermark, that record's place in the order is decided once, by a
-// clock, and written down. The order is a pure function of the records in the store and of these decisions, and nothing else: it is derived
-// and can be made again. What a decision was about is marked late. Bytes, and every crash case, are in docs/reference/format.md section 8.
+// A record goes out when every stream has come past its time: the watermark. Heartbeats of idle writers move it. A
+// stream that is silent for longer than declared is not waited for; if it then brings a record from before the
+// watermark, that record's place in the order is decided once, by a clock, and written down. The order is a pure
+// function of the records in the store and of these decisions, and nothing else: it is derived and can be made again.
+// What a decision was about is marked late. Bytes, and every crash case, are in docs/reference/format.md section 8.
 package merge
 
 import (
@@ -52,7 +54,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	if o.LateLimit < 0 || o.AheadLimit < 0 || o.FileSlots < fileSlotsMin {
-		return o, fmt.Errorf("%w: late limit %s, ahead limit %s, %d slots a file: expected positive limits and at least %d slots",
+		return o, fmt.Errorf("%w: late limit %s, ahead limit %s, %d slots a file: expected positive limits and at "+
+			"least %d slots",
 			store.ErrInvalid, o.LateLimit, o.AheadLimit, o.FileSlots, fileSlotsMin)
 	}
 	return o, nil
@@ -84,7 +87,8 @@ type Merger struct {
 	broken   error
 }
 
-// Open goes on with the order of a store, or begins it. Errors: store.ErrLocked (another process merges), store.ErrCorrupt, store.ErrInvalid.
+// Open goes on with the order of a store, or begins it. Errors: store.ErrLocked (another process merges),
+// store.ErrCorrupt, store.ErrInvalid.
 func Open(s *store.Store, options Options) (*Merger, error) {
 	return openIn(s, options, path.Join(s.Dir(), dirName))
 }
@@ -241,7 +245,8 @@ func (m *Merger) look(now time.Time) error {
 		if s.orderNS != before || s.state == stateReady {
 			s.silentSince = now
 		}
-		if s.state == stateSilent && (mutant == MutantIdleNotWaited || now.Sub(s.silentSince) >= m.options.LateLimit || m.isLeftBehind(s, now)) {
+		if s.state == stateSilent && (mutant == MutantIdleNotWaited || now.Sub(s.silentSince) >= m.options.LateLimit ||
+			m.isLeftBehind(s, now)) {
 			s.state = stateAbsent
 			m.tree.set(s.rank, s.key())
 		}
@@ -252,8 +257,8 @@ func (m *Merger) look(now time.Time) error {
 	return nil
 }
 
-// isLeftBehind tells of a stream that does bring something, but of times so long past that the others have waited for it long enough: the backlog of a drain
-// that stood. It is waited for again when it has come near the clock.
+// isLeftBehind tells of a stream that does bring something, but of times so long past that the others have waited for
+// it long enough: the backlog of a drain that stood. It is waited for again when it has come near the clock.
 func (m *Merger) isLeftBehind(s *source, now time.Time) bool {
 	if s.lastTS == 0 || int64(s.lastTS) >= now.Add(-m.options.LateLimit).UnixNano() {
 		s.behindSince = time.Time{}
@@ -286,7 +291,8 @@ func (m *Merger) isAhead(ts uint64) bool {
 	return ts > uint64(m.now.UnixNano())+uint64(m.options.AheadLimit)
 }
 
-// believe decides about a heartbeat: one from the future would let nothing of its stream out until then, so it moves nothing.
+// believe decides about a heartbeat: one from the future would let nothing of its stream out until then, so it moves
+// nothing.
 func (m *Merger) believe(s *source, place store.Place, ts uint64) bool {
 	if !m.isAhead(ts) {
 		return true
@@ -316,7 +322,8 @@ func (m *Merger) Run(ctx context.Context, onProgress func(Progress)) error {
 	return nil
 }
 
-// Now puts into the order what can go out without waiting, and flushes. A stream that has never brought a record is not waited for.
+// Now puts into the order what can go out without waiting, and flushes. A stream that has never brought a record is not
+// waited for.
 func (m *Merger) Now(ctx context.Context) error {
 	for ctx.Err() == nil {
 		isMoved, err := m.Step()
@@ -342,8 +349,8 @@ func (m *Merger) passEmpty() bool {
 	return isOne && m.isReady()
 }
 
-// Finish puts everything that the store holds now into the order, as if each stream ended there, and flushes: at the end of a day. What comes
-// later than that with an earlier time is late.
+// Finish puts everything that the store holds now into the order, as if each stream ended there, and flushes: at the
+// end of a day. What comes later than that with an earlier time is late.
 func (m *Merger) Finish(ctx context.Context) error {
 	if m.broken == nil {
 		m.broken = m.list() // a stream may have begun since the last look

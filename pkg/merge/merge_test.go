@@ -76,7 +76,8 @@ func TestMerge_WaitsForASilentStreamUntilItsHeartbeat(t *testing.T) {
 	expect(t, w, "0+10")
 	w.feeds[1].put(at(30), 0, "c")
 	w.in(t)
-	expect(t, w, "0+10 0+30") // of equal times the stream whose name is first goes first; its next one may still come before 1+30
+	// of equal times the stream whose name is first goes first; its next one may still come before 1+30
+	expect(t, w, "0+10 0+30")
 	w.feeds[0].put(at(31), record.FlagHeartbeat, "")
 	w.in(t)
 	expect(t, w, "0+10 0+30 1+30")
@@ -241,7 +242,8 @@ func TestVerify_FindsEveryAlteration(t *testing.T) {
 	}
 }
 
-// What a merge knows of a stream beyond its records is known to the next one: that it was late, and how far its clock had been.
+// What a merge knows of a stream beyond its records is known to the next one: that it was late, and how far its clock
+// had been.
 func TestOpen_GoesOnAsIfItHadNotEnded(t *testing.T) {
 	for _, ms := range []int{5, 8} { // which of the records is the last before the end
 		w := start(t, 2)
@@ -298,7 +300,8 @@ func TestOpen_CutsWholeSlotsBehindATornOne(t *testing.T) {
 	must(t, w.checkRerun2(t))
 }
 
-// A decision that lies before what is in the order is said, at once and by whatever is called, and nothing more is put in.
+// A decision that lies before what is in the order is said, at once and by whatever is called, and nothing more is put
+// in.
 func TestStep_DecisionBeforeTheOrderIsAnError(t *testing.T) {
 	w := start(t, 1)
 	w.feeds[0].put(at(10), 0, "a")
@@ -307,7 +310,8 @@ func TestStep_DecisionBeforeTheOrderIsAnError(t *testing.T) {
 	w.feeds[0].put(at(20), 0, "b")
 	must(t, w.feeds[0].drain(w.store, true))
 	for range 2 {
-		if err := w.merger.Finish(context.Background()); err == nil || !strings.Contains(err.Error(), "merged order goes back with stream desk0/orders") {
+		if err := w.merger.Finish(context.Background()); err == nil ||
+			!strings.Contains(err.Error(), "merged order goes back with stream desk0/orders") {
 			t.Fatalf("error is %v", err)
 		}
 	}
@@ -327,7 +331,8 @@ func TestOpen_DamagedLastDecisionIsNotCut(t *testing.T) {
 	must(t, w.fs.Change("/store/merged/decisions", func(data []byte) []byte { data[3] ^= 1; return data }))
 	before, err := w.fs.Bytes("/store/merged/decisions")
 	must(t, err)
-	if err := w.openMerge(); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "0 decisions are whole, 1 were synced") {
+	if err := w.openMerge(); !errors.Is(err, store.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "0 decisions are whole, 1 were synced") {
 		t.Fatalf("error is %v", err)
 	}
 	after, err := w.fs.Bytes("/store/merged/decisions")
@@ -337,7 +342,8 @@ func TestOpen_DamagedLastDecisionIsNotCut(t *testing.T) {
 	}
 }
 
-// A stream that brings something all the time, but of ten minutes ago, does not keep the others back: neither with records nor with heartbeats.
+// A stream that brings something all the time, but of ten minutes ago, does not keep the others back: neither with
+// records nor with heartbeats.
 func TestMerge_BacklogOfOneStreamIsWaitedForOnce(t *testing.T) {
 	for _, flags := range []record.Flags{0, record.FlagHeartbeat} {
 		w := start(t, 2)
@@ -364,7 +370,8 @@ func TestMerge_BacklogOfOneStreamIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// A stream that had something at every look for longer than is waited, and then has nothing for a moment, is waited for from that moment on.
+// A stream that had something at every look for longer than is waited, and then has nothing for a moment, is waited for
+// from that moment on.
 func TestMerge_StreamThatWasNeverSilentIsWaitedFor(t *testing.T) {
 	w := start(t, 2)
 	ms := 0
@@ -388,7 +395,8 @@ func TestMerge_StreamThatWasNeverSilentIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A reader that has come to the end gets what is merged later, though it has read the stream's end ahead when that was shorter.
+// A reader that has come to the end gets what is merged later, though it has read the stream's end ahead when that was
+// shorter.
 func TestReader_FollowsAMergeThatGoesOn(t *testing.T) {
 	w := start(t, 1)
 	w.feeds[0].put(at(1), 0, "x")
@@ -412,7 +420,8 @@ func TestReader_FollowsAMergeThatGoesOn(t *testing.T) {
 	}
 }
 
-// Everything that is stored when Finish is called goes in: of a stream that has begun since the last look at them, and of one that was not waited for.
+// Everything that is stored when Finish is called goes in: of a stream that has begun since the last look at them, and
+// of one that was not waited for.
 func TestFinish_TakesInNewAndAbsentStreams(t *testing.T) {
 	w := start(t, 2)
 	more, err := newWorld(7, 3)

@@ -1,7 +1,7 @@
 package merge
 
-// Mutant is one way to break a merge, which its crash tests must notice. Without the build tag farlog_fault there is none: mutant is then the constant MutantNone, and the
-// compiler takes the comparisons away.
+// Mutant is one way to break a merge, which its crash tests must notice. Without the build tag farlog_fault there is
+// none: mutant is then the constant MutantNone, and the compiler takes the comparisons away.
 type Mutant int
 
 // The mutants.

@@ -14,9 +14,10 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestOrder_IsTheSameOnEveryRerun lets streams come in at random: clocks that go back and ahead, heartbeats, streams that are late or new, epochs
-// that replace what was stored, drains and merges that are killed or lose the power at any operation. What a reader was given may never change. In the end
-// the order is taken away and made again from the finished store: it must be the same, byte for byte, and hold every record once.
+// TestOrder_IsTheSameOnEveryRerun lets streams come in at random: clocks that go back and ahead, heartbeats, streams
+// that are late or new, epochs that replace what was stored, drains and merges that are killed or lose the power at any
+// operation. What a reader was given may never change. In the end the order is taken away and made again from the
+// finished store: it must be the same, byte for byte, and hold every record once.
 func TestOrder_IsTheSameOnEveryRerun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, err := newWorld(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 6).Draw(t, "streams"))
@@ -110,7 +111,8 @@ func (f *feed) play(t *rapid.T, now time.Time) {
 		case 2:
 			f.rewind(rapid.IntRange(0, 5).Draw(t, "undone"), ts)
 		case 3:
-			f.put(ts+3600*second, record.Flags(rapid.SampledFrom([]int{0, int(record.FlagHeartbeat)}).Draw(t, "flags")), "from the future")
+			f.put(ts+3600*second, record.Flags(rapid.SampledFrom([]int{0, int(record.FlagHeartbeat)}).Draw(t, "flags")),
+				"from the future")
 		default:
 			f.put(ts, 0, rapid.StringN(0, 40, 40).Draw(t, "payload"))
 		}

@@ -23,7 +23,8 @@ type Item struct {
 // OrderTime is what the order goes by.
 func (i Item) OrderTime() time.Time { return time.Unix(0, int64(i.OrderNS)).UTC() }
 
-// Reader goes along the merged order, also while another process makes it: then up to what is synced. It takes no lock. One goroutine at a time.
+// Reader goes along the merged order, also while another process makes it: then up to what is synced. It takes no lock.
+// One goroutine at a time.
 type Reader struct {
 	store *store.Store
 	dir   string
@@ -47,7 +48,8 @@ func OpenReader(s *store.Store) (*Reader, error) {
 	r := &Reader{store: s, dir: path.Join(s.Dir(), dirName), streams: map[string]*store.Reader{}}
 	isThere, err := r.open(1)
 	if err == nil && !isThere {
-		err = fmt.Errorf("%w: store %s has no merged order: farlog merge makes it, or farlogd drain --merge", store.ErrNotFound, s.Dir())
+		err = fmt.Errorf("%w: store %s has no merged order: farlog merge makes it, or farlogd drain --merge",
+			store.ErrNotFound, s.Dir())
 	}
 	if err != nil {
 		return nil, err
@@ -94,12 +96,13 @@ func (r *Reader) open(number uint64) (bool, error) {
 	if r.file != nil {
 		_ = r.file.Close() // only read
 	}
-	r.file, r.header, r.names, r.slot, r.chunk, r.limit, r.isFull, r.index = file, h, nil, 0, nil, 0, false, h.firstIndex
+	r.file, r.header, r.names, r.slot, r.chunk, r.limit, r.isFull, r.index = file, h, nil, 0, nil, 0, false,
+		h.firstIndex
 	return true, nil
 }
 
-// Next gives the next entry and its record. io.EOF at the present end: calling again later gives what came since. Errors: store.ErrCorrupt, or of
-// the file system.
+// Next gives the next entry and its record. io.EOF at the present end: calling again later gives what came since.
+// Errors: store.ErrCorrupt, or of the file system.
 func (r *Reader) Next() (Item, error) {
 	entry, err := r.NextEntry()
 	if err != nil {
@@ -123,7 +126,10 @@ func (r *Reader) NextEntry() (Entry, error) {
 		}
 		entry, isName, slots, err := r.names.decode(r.chunk, r.slot)
 		if err != nil {
-			return Entry{}, &store.CorruptError{Path: fileName(r.dir, r.header.number, orderSuffix), Offset: orderDataOff + int64(r.slot)*slotLen, Err: err}
+			return Entry{}, &store.CorruptError{
+				Path:   fileName(r.dir, r.header.number, orderSuffix),
+				Offset: orderDataOff + int64(r.slot)*slotLen, Err: err,
+			}
 		}
 		r.slot += uint32(slots)
 		r.chunk = r.chunk[slots*slotLen:]
@@ -189,7 +195,8 @@ func (r *Reader) look() (bool, error) {
 func (r *Reader) fetch(entry Entry) (store.Item, error) {
 	reader := r.streams[entry.Stream]
 	if reader == nil {
-		opened, err := r.store.OpenReader(entry.Stream, store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true})
+		opened, err := r.store.OpenReader(entry.Stream,
+			store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true})
 		if err != nil {
 			return store.Item{}, err
 		}
@@ -213,14 +220,19 @@ func (r *Reader) fetch(entry Entry) (store.Item, error) {
 			continue
 		}
 		if err != nil || item.Place() != entry.Place || item.CRC != entry.RecordCRC {
-			return store.Item{}, &store.CorruptError{Path: fileName(r.dir, r.header.number, orderSuffix), LSN: entry.LSN, Offset: orderDataOff + int64(r.slot-1)*slotLen,
-				Err: fmt.Errorf("entry %d means a record of stream %s at %s with CRC %#08x, which the store does not have", r.index-1, entry.Stream, entry.Place, entry.RecordCRC)}
+			return store.Item{}, &store.CorruptError{
+				Path: fileName(r.dir, r.header.number, orderSuffix),
+				LSN:  entry.LSN, Offset: orderDataOff + int64(r.slot-1)*slotLen,
+				Err: fmt.Errorf("entry %d means a record of stream %s at %s with CRC %#08x, which the store does not "+
+					"have", r.index-1, entry.Stream, entry.Place, entry.RecordCRC),
+			}
 		}
 		return item, nil
 	}
 }
 
-// SeekTime goes to the first entry at or behind the reader with an order time at or after t; to the present end when there is none.
+// SeekTime goes to the first entry at or behind the reader with an order time at or after t; to the present end when
+// there is none.
 func (r *Reader) SeekTime(t time.Time) error {
 	ts := uint64(max(t.UnixNano(), 0))
 	for {

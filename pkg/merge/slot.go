@@ -16,7 +16,8 @@ type Flags uint16
 
 // The flags of an entry.
 const (
-	FlagLate   Flags = 1 // the record came after the merge had waited for it as long as was declared: its order time was decided
+	// the record came after the merge had waited for it as long as was declared: its order time was decided
+	FlagLate   Flags = 1
 	FlagEarly  Flags = 2 // its time lay further in the future than was declared: its order time was decided
 	FlagBack   Flags = 4 // the clock of its stream had gone back: it has the order time of the record before
 	flagStream Flags = 8 // not a record: the next number of the stream table, and the name in the slot behind
@@ -56,7 +57,8 @@ var (
 	errSlotCRC  = errors.New("CRC does not match")
 )
 
-// encode appends the slot of an entry; its CRC continues that of its index in the file, so that a slot proves its place.
+// encode appends the slot of an entry; its CRC continues that of its index in the file, so that a slot proves its
+// place.
 func (e *Entry) encode(dst []byte, index uint32) []byte {
 	var raw [slotLen]byte
 	binary.LittleEndian.PutUint64(raw[0:], e.OrderNS)
@@ -87,7 +89,8 @@ func encodeName(dst []byte, index, number uint32, name string) []byte {
 // table is the streams of one file, by number less one.
 type table []string
 
-// decode reads what begins at the front of raw: an entry, or with isName a line of the table, which it takes in. used is how many slots that were.
+// decode reads what begins at the front of raw: an entry, or with isName a line of the table, which it takes in. used
+// is how many slots that were.
 func (t *table) decode(raw []byte, index uint32) (e Entry, isName bool, used int, err error) {
 	if len(raw) < slotLen {
 		return e, false, 0, errSlotNone

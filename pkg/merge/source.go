@@ -42,7 +42,10 @@ type source struct {
 
 // openSource goes behind what the order has of the stream.
 func openSource(s *store.Store, of *info, decided map[store.Place]decision) (*source, error) {
-	reader, err := s.OpenReader(of.name, store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true, SyncedOnly: true, IsOpenFast: true})
+	reader, err := s.OpenReader(of.name, store.ReaderOptions{
+		IncludeControl: true, IncludeSuperseded: true,
+		SyncedOnly: true, IsOpenFast: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +62,8 @@ func openSource(s *store.Store, of *info, decided map[store.Place]decision) (*so
 	return one, nil
 }
 
-// pull takes the next record that belongs into the order. False: there is none at present. Heartbeats only move the position, PADs not even that.
-// believe, which may be nil, tells of a heartbeat's time whether it can be.
+// pull takes the next record that belongs into the order. False: there is none at present. Heartbeats only move the
+// position, PADs not even that. believe, which may be nil, tells of a heartbeat's time whether it can be.
 func (s *source) pull(believe func(*source, store.Place, uint64) bool) (bool, error) {
 	for {
 		item, err := s.reader.Next()
@@ -80,12 +83,16 @@ func (s *source) pull(believe func(*source, store.Place, uint64) bool) (bool, er
 		s.lastTS = item.TimestampNS
 		one, isDecided := s.decided[place]
 		if item.Flags&record.FlagHeartbeat != 0 {
-			if mutant != MutantHeartbeatIgnored && !isDecided && (believe == nil || believe(s, place, item.TimestampNS)) {
+			if mutant != MutantHeartbeatIgnored && !isDecided &&
+				(believe == nil || believe(s, place, item.TimestampNS)) {
 				s.advance(item.TimestampNS)
 			}
 			continue
 		}
-		s.head = Entry{TimestampNS: item.TimestampNS, Place: place, Seq: item.Seq, RecordFlags: item.Flags, RecordCRC: item.CRC, Stream: s.name}
+		s.head = Entry{
+			TimestampNS: item.TimestampNS, Place: place, Seq: item.Seq, RecordFlags: item.Flags,
+			RecordCRC: item.CRC, Stream: s.name,
+		}
 		s.isDecided, s.floorNS = isDecided, s.orderNS
 		if isDecided {
 			s.decide(one.orderNS)
@@ -97,7 +104,8 @@ func (s *source) pull(believe func(*source, store.Place, uint64) bool) (bool, er
 	}
 }
 
-// advance moves the position by a record's time. A clock that went back leaves it where it was: within a stream the order is that of its records.
+// advance moves the position by a record's time. A clock that went back leaves it where it was: within a stream the
+// order is that of its records.
 func (s *source) advance(ts uint64) {
 	if ts >= s.orderNS {
 		s.orderNS, s.isLate = ts, false

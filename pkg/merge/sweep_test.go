@@ -14,9 +14,9 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestSweep_*: every call of a merge into the file system is made to fail once, in turn. Whatever fails: what readers were given of the
-// order stays as it is, also over a power cut, the error names the call, and the merge that comes next puts every record into
-// the order once.
+// TestSweep_*: every call of a merge into the file system is made to fail once, in turn. Whatever fails: what readers
+// were given of the order stays as it is, also over a power cut, the error names the call, and the merge that comes
+// next puts every record into the order once.
 
 // sweepWorld makes a world of drained streams, with a record that comes late in the one that is merged second.
 func sweepWorld(seed uint64) (*world, *storetest.FaultFS, error) {
@@ -38,7 +38,10 @@ func sweepWorld(seed uint64) (*world, *storetest.FaultFS, error) {
 
 // merge opens the order, brings it up to date, and again with records that have come too late meanwhile.
 func (w *world) merge(faulty *storetest.FaultFS) error {
-	opened, err := store.Open("/store", store.Options{FS: faulty, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true, Now: func() time.Time { return w.now }})
+	opened, err := store.Open("/store", store.Options{
+		FS: faulty, SegmentBytes: store.SegmentBytesMin,
+		IsSynchronous: true, Now: func() time.Time { return w.now },
+	})
 	if err != nil {
 		return err
 	}
@@ -123,7 +126,8 @@ func sweepMerge(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, erro
 	return calls, w.checkWhole()
 }
 
-// sweepAnew is one run of making the order again, which would be shorter now: the streams that were given up are waited for.
+// sweepAnew is one run of making the order again, which would be shorter now: the streams that were given up are waited
+// for.
 func sweepAnew(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error) {
 	w, faulty, err := sweepWorld(seed)
 	if err != nil {
@@ -133,13 +137,18 @@ func sweepAnew(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error
 		return nil, err
 	}
 	w.feeds[0].put(begin+uint64(time.Second), 0, "alone")
-	if err := errors.Join(w.feeds[0].drain(w.store, true), w.openMerge(), w.merger.Finish(context.Background()), w.merger.Close(), w.look()); err != nil {
+	if err := errors.Join(w.feeds[0].drain(w.store, true), w.openMerge(), w.merger.Finish(context.Background()),
+		w.merger.Close(), w.look()); err != nil {
 		return nil, err
 	}
 	faulty.Plan(fault)
-	opened, err := store.Open("/store", store.Options{FS: faulty, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true, Now: func() time.Time { return w.now }})
+	opened, err := store.Open("/store", store.Options{
+		FS: faulty, SegmentBytes: store.SegmentBytesMin,
+		IsSynchronous: true, Now: func() time.Time { return w.now },
+	})
 	if err == nil {
-		_, err = merge.Anew(context.Background(), opened, merge.Options{LateLimit: time.Second, Now: func() time.Time { return w.now }}, merge.UntilNow)
+		_, err = merge.Anew(context.Background(), opened,
+			merge.Options{LateLimit: time.Second, Now: func() time.Time { return w.now }}, merge.UntilNow)
 	}
 	calls := faulty.Calls()
 	switch {
@@ -154,7 +163,8 @@ func sweepAnew(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error
 		return calls, err
 	}
 	w.fs.Crash()
-	if err := errors.Join(w.openStore(), w.openMerge(), w.merger.Finish(context.Background()), w.merger.Close()); err != nil {
+	if err := errors.Join(w.openStore(), w.openMerge(), w.merger.Finish(context.Background()),
+		w.merger.Close()); err != nil {
 		return calls, err
 	}
 	return calls, w.look()

@@ -13,8 +13,8 @@ func (k key) isBefore(other key) bool {
 // never is behind every key: of a stream that is not waited for.
 var never = key{orderNS: ^uint64(0), rank: int(^uint(0) >> 1)}
 
-// tree is a tournament of keys: the least one is at the top, and when one changes only the matches on its way up are played again, one for each
-// doubling of their number. It is pure.
+// tree is a tournament of keys: the least one is at the top, and when one changes only the matches on its way up are
+// played again, one for each doubling of their number. It is pure.
 type tree struct {
 	keys        []key // by leaf, filled up to a power of two
 	winners     []int // of each match: leaf; [1] is the final

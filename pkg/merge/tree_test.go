@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The cost of a record is counted in comparisons, which no machine makes faster or slower: one for each doubling of the number of streams.
+// The cost of a record is counted in comparisons, which no machine makes faster or slower: one for each doubling of the
+// number of streams.
 func TestTree_ComparisonsGrowWithTheLogarithm(t *testing.T) {
 	for _, streams := range []int{1, 2, 3, 16, 100, 256, 1000, 4096} {
 		rng := rand.New(rand.NewPCG(uint64(streams), 5))

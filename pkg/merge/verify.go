@@ -36,12 +36,14 @@ func (r Report) Statement() string {
 	if r.Failure != nil {
 		return "FAILED at " + r.Failure.String()
 	}
-	return fmt.Sprintf("%d entries of %d streams are what the records and the decisions about late ones give, byte for byte", r.Entries, r.Streams)
+	return fmt.Sprintf("%d entries of %d streams are what the records and the decisions about late ones give, byte "+
+		"for byte", r.Entries, r.Streams)
 }
 
-// Verify makes the order of a store again from its records and the decisions, and compares it with the one that is there, byte for byte; it checks the
-// signatures of the checkpoints. nil: the store has none. key, when not nil, is trusted instead of the store's own. It may run beside a merge
-// and then speaks of what had been ordered when it began. Damage is in the report; the error is for what could not be read.
+// Verify makes the order of a store again from its records and the decisions, and compares it with the one that is
+// there, byte for byte; it checks the signatures of the checkpoints. nil: the store has none. key, when not nil, is
+// trusted instead of the store's own. It may run beside a merge and then speaks of what had been ordered when it began.
+// Damage is in the report; the error is for what could not be read.
 func Verify(ctx context.Context, s *store.Store, key ed25519.PublicKey) (*Report, error) {
 	if key == nil {
 		key = s.PublicKey()
@@ -54,7 +56,10 @@ func Verify(ctx context.Context, s *store.Store, key ed25519.PublicKey) (*Report
 	}
 	var damage *store.CorruptError
 	if errors.As(err, &damage) {
-		v.report.Failure = &store.Failure{Segment: path.Base(damage.Path), LSN: damage.LSN, Offset: damage.Offset, Reason: damage.Err.Error()}
+		v.report.Failure = &store.Failure{
+			Segment: path.Base(damage.Path), LSN: damage.LSN, Offset: damage.Offset,
+			Reason: damage.Err.Error(),
+		}
 		err = nil
 	}
 	return &v.report, err
@@ -124,7 +129,10 @@ func (v *verifier) findEnd(found files) (*encoder, error) {
 	}
 	used, err := end.takeSlots(raw)
 	if uint64(end.slots) < m.slots {
-		return nil, &store.CorruptError{Path: fileName(v.dir, found.orders, orderSuffix), Offset: int64(orderDataOff + used), Err: err}
+		return nil, &store.CorruptError{
+			Path:   fileName(v.dir, found.orders, orderSuffix),
+			Offset: int64(orderDataOff + used), Err: err,
+		}
 	}
 	return end, nil
 }
@@ -157,7 +165,8 @@ func (v *verifier) openSources(end *encoder) error {
 		}
 		s, err := openSource(v.store, v.info(name), decided.of(name))
 		if errors.Is(err, store.ErrNotFound) {
-			return &store.CorruptError{Path: v.dir, Err: fmt.Errorf("stream %s is in the order and not in the store", name)}
+			return &store.CorruptError{Path: v.dir, Err: fmt.Errorf("stream %s is in the order and not in the store",
+				name)}
 		}
 		if err != nil {
 			return err
@@ -212,10 +221,16 @@ func (v *verifier) checkFile(number uint64, end *encoder) error {
 			return &store.CorruptError{Path: name, Offset: int64(orderDataOff + at), Err: err}
 		}
 		if s == nil {
-			return &store.CorruptError{Path: name, Offset: int64(orderDataOff + at), Err: fmt.Errorf("entry %d: the streams have no further record for it", v.nextIndex)}
+			return &store.CorruptError{
+				Path: name, Offset: int64(orderDataOff + at),
+				Err: fmt.Errorf("entry %d: the streams have no further record for it", v.nextIndex),
+			}
 		}
 		if v.isFull(s.info) {
-			return &store.CorruptError{Path: name, Offset: int64(orderDataOff + at), Err: fmt.Errorf("file is longer than its %d slots", h.slotsMax)}
+			return &store.CorruptError{
+				Path: name, Offset: int64(orderDataOff + at),
+				Err: fmt.Errorf("file is longer than its %d slots", h.slotsMax),
+			}
 		}
 		slots = v.encoder.add(slots[:0], &s.head, s.info)
 		if !bytes.HasPrefix(raw[at:], slots) {
@@ -262,7 +277,8 @@ func (v *verifier) differs(name string, at int, raw []byte, want *Entry) error {
 		found = fmt.Sprintf("stream %s at %s, order time %d", got.Stream, got.Place, got.OrderNS)
 	}
 	return &store.CorruptError{Path: name, LSN: want.LSN, Offset: int64(orderDataOff + at), Err: fmt.Errorf(
-		"entry %d is %s; the records and decisions give stream %s at %s, order time %d", v.nextIndex-1, found, want.Stream, want.Place, want.OrderNS)}
+		"entry %d is %s; the records and decisions give stream %s at %s, order time %d", v.nextIndex-1, found,
+		want.Stream, want.Place, want.OrderNS)}
 }
 
 func (v *verifier) checkCheckpoint(number uint64) error {
@@ -271,14 +287,18 @@ func (v *verifier) checkCheckpoint(number uint64) error {
 		return err
 	}
 	if want := v.checkpoint(); !reflect.DeepEqual(c, want) {
-		return &store.CorruptError{Path: fileName(v.dir, number, checkpointSuffix), Err: errors.New("checkpoint does not describe its file")}
+		return &store.CorruptError{
+			Path: fileName(v.dir, number, checkpointSuffix),
+			Err:  errors.New("checkpoint does not describe its file"),
+		}
 	}
 	v.encoder.next()
 	return nil
 }
 
-// Remove takes the order away, to be made again from the records and the decisions, which stay. It is for an order that is damaged: what had been given
-// out of it comes again in the same order, as long as every stream is there. Errors: store.ErrLocked.
+// Remove takes the order away, to be made again from the records and the decisions, which stay. It is for an order that
+// is damaged: what had been given out of it comes again in the same order, as long as every stream is there. Errors:
+// store.ErrLocked.
 func Remove(s *store.Store) error {
 	fsys, dir := s.FS(), path.Join(s.Dir(), dirName)
 	lock, err := fsys.Lock(path.Join(dir, "lock"), fmt.Sprintf("the merge of process %d", os.Getpid()))
@@ -298,7 +318,8 @@ func removeOrder(fsys store.FS, dir string, staying files) error {
 	for i := len(names) - 1; i >= 0; i-- { // from the end, so that no crash leaves a hole
 		suffix := path.Ext(names[i])
 		number, err := strconv.ParseUint(strings.TrimSuffix(names[i], suffix), 10, 64)
-		if err == nil && (suffix == orderSuffix && number > staying.orders || suffix == checkpointSuffix && number > staying.checkpoints) {
+		if err == nil && (suffix == orderSuffix && number > staying.orders || suffix == checkpointSuffix &&
+			number > staying.checkpoints) {
 			if err := fsys.Remove(path.Join(dir, names[i])); err != nil {
 				return fmt.Errorf("remove %s: %w", names[i], err)
 			}

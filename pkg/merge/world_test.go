@@ -46,18 +46,26 @@ func newWorld(seed uint64, streams int) (*world, error) {
 	w := &world{fs: storetest.NewCrashFS(seed), now: time.Unix(0, int64(begin)), slots: 64}
 	for i := range streams {
 		w.feeds = append(w.feeds, &feed{name: fmt.Sprintf("desk%d/orders", i), source: store.Source{
-			StreamName: fmt.Sprintf("desk%d/orders", i), StreamID: uint32(i + 1), RingUUID: record.UUID{byte(i + 1)}, Salt: seed | 1, Align: 64, RecordLenMax: 4096}})
+			StreamName: fmt.Sprintf("desk%d/orders", i), StreamID: uint32(i + 1), RingUUID: record.UUID{byte(i + 1)},
+			Salt: seed | 1, Align: 64, RecordLenMax: 4096,
+		}})
 	}
 	return w, w.openStore()
 }
 
 func (w *world) openStore() (err error) {
-	w.store, err = store.Open("/store", store.Options{Create: true, FS: w.fs, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true, Now: func() time.Time { return w.now }})
+	w.store, err = store.Open("/store", store.Options{
+		Create: true, FS: w.fs, SegmentBytes: store.SegmentBytesMin,
+		IsSynchronous: true, Now: func() time.Time { return w.now },
+	})
 	return err
 }
 
 func (w *world) openMerge() (err error) {
-	w.merger, err = merge.Open(w.store, merge.Options{LateLimit: time.Second, AheadLimit: time.Minute, FileSlots: w.slots, Now: func() time.Time { return w.now }})
+	w.merger, err = merge.Open(w.store, merge.Options{
+		LateLimit: time.Second, AheadLimit: time.Minute,
+		FileSlots: w.slots, Now: func() time.Time { return w.now },
+	})
 	return err
 }
 
@@ -71,13 +79,19 @@ func (f *feed) open(s *store.Store) (err error) {
 
 // put appends one record to the ring.
 func (f *feed) put(ts uint64, flags record.Flags, payload string) {
-	h := record.Header{Flags: flags, Epoch: f.cursor.Epoch, LSN: f.cursor.LSN, Seq: f.cursor.Seq, StreamID: f.source.StreamID, TimestampNS: ts, Class: 1}
+	h := record.Header{
+		Flags: flags, Epoch: f.cursor.Epoch, LSN: f.cursor.LSN, Seq: f.cursor.Seq,
+		StreamID: f.source.StreamID, TimestampNS: ts, Class: 1,
+	}
 	body := []byte(payload)
 	if flags&record.FlagEpoch != 0 {
 		h.Epoch++
 		body = record.EpochPayload{PrevEpoch: f.cursor.Epoch, StartLSN: h.LSN, RingUUID: f.source.RingUUID}.Encode()
 	}
-	raw, err := record.AppendTo(nil, h, nil, body, record.Identity{Salt: f.source.Salt, Align: f.source.Align, RecordLenMax: f.source.RecordLenMax})
+	raw, err := record.AppendTo(nil, h, nil, body, record.Identity{
+		Salt: f.source.Salt, Align: f.source.Align,
+		RecordLenMax: f.source.RecordLenMax,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -86,7 +100,8 @@ func (f *feed) put(ts uint64, flags record.Flags, payload string) {
 	f.cursor.Advance(h, f.source.Align)
 }
 
-// rewind undoes the last records of the ring, as a power cut of the region does with what was not acknowledged, and opens the next epoch there.
+// rewind undoes the last records of the ring, as a power cut of the region does with what was not acknowledged, and
+// opens the next epoch there.
 func (f *feed) rewind(count int, ts uint64) {
 	if at := f.ring[len(f.ring)-min(count, len(f.ring)-1):]; len(at) > 0 {
 		f.cursor.LSN, f.cursor.Seq = at[0].LSN, at[0].Seq
@@ -152,7 +167,8 @@ func (w *world) entries() ([]merge.Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		if item.Index != uint64(len(all)) || item.Record.TimestampNS != item.TimestampNS || item.Record.Seq != item.Seq {
+		if item.Index != uint64(len(all)) || item.Record.TimestampNS != item.TimestampNS ||
+			item.Record.Seq != item.Seq {
 			return nil, fmt.Errorf("entry %d is %+v, its record %+v", len(all), item.Entry, item.Record.Header)
 		}
 		all = append(all, item.Entry)

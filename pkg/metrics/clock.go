@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ClockSample is what the kernel says of a host's clock, as whoever disciplines it (chrony, ntpd, ptp4l with phc2sys) has told it.
+// ClockSample is what the kernel says of a host's clock, as whoever disciplines it (chrony, ntpd, ptp4l with phc2sys)
+// has told it.
 type ClockSample struct {
 	IsSynchronised bool // somebody does; without that the rest means nothing
 	Offset         time.Duration
@@ -23,10 +24,14 @@ const (
 )
 
 var (
-	clockSynchronised = prometheus.NewDesc("farlog_clock_synchronized", "1 while the kernel knows this host's clock to be disciplined.", nil, nil)
-	clockOffset       = prometheus.NewDesc("farlog_clock_offset_seconds", "What the kernel has still to correct the clock by; 0 where only its rate is steered, as chrony and phc2sys do.", nil, nil)
-	clockEstimated    = prometheus.NewDesc("farlog_clock_estimated_error_seconds", "What is believed of the clock's error by who disciplines it.", nil, nil)
-	clockErrorMax     = prometheus.NewDesc("farlog_clock_error_seconds", "Bound on the distance of the clock from UTC.", nil, nil)
+	clockSynchronised = prometheus.NewDesc("farlog_clock_synchronized",
+		"1 while the kernel knows this host's clock to be disciplined.", nil, nil)
+	clockOffset = prometheus.NewDesc("farlog_clock_offset_seconds", "What the kernel has still to correct the "+
+		"clock by; 0 where only its rate is steered, as chrony and phc2sys do.", nil, nil)
+	clockEstimated = prometheus.NewDesc("farlog_clock_estimated_error_seconds",
+		"What is believed of the clock's error by who disciplines it.", nil, nil)
+	clockErrorMax = prometheus.NewDesc("farlog_clock_error_seconds", "Bound on the distance of the clock from UTC.",
+		nil, nil)
 )
 
 // NewClock registers the clock of this host. All but whether it is synchronised is absent when it is not.

@@ -10,15 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's numbers have the units that adjtimex(2) gives them: the offset's depends on STA_NANO, the errors' does not.
+// The kernel's numbers have the units that adjtimex(2) gives them: the offset's depends on STA_NANO, the errors' does
+// not.
 func TestClockSample_Units(t *testing.T) {
 	for _, test := range []struct {
 		status int
 		state  unix.Timex
 		want   ClockSample
 	}{
-		{0, unix.Timex{Offset: -30, Esterror: 7, Maxerror: 900}, ClockSample{true, -30 * time.Microsecond, 7 * time.Microsecond, 900 * time.Microsecond}},
-		{0, unix.Timex{Offset: 30, Esterror: 7, Maxerror: 900, Status: 0x2001}, ClockSample{true, 30 * time.Nanosecond, 7 * time.Microsecond, 900 * time.Microsecond}},
+		{
+			0,
+			unix.Timex{Offset: -30, Esterror: 7, Maxerror: 900},
+			ClockSample{true, -30 * time.Microsecond, 7 * time.Microsecond, 900 * time.Microsecond},
+		},
+		{
+			0,
+			unix.Timex{Offset: 30, Esterror: 7, Maxerror: 900, Status: 0x2001},
+			ClockSample{true, 30 * time.Nanosecond, 7 * time.Microsecond, 900 * time.Microsecond},
+		},
 		{0, unix.Timex{Status: 0x40}, ClockSample{}},
 		{5, unix.Timex{}, ClockSample{}},
 	} {
@@ -30,7 +39,10 @@ func TestClockSample_Units(t *testing.T) {
 
 // An unknown clock has no offset and no error, and above all not 0.
 func TestNewClock_SaysNothingOfAClockThatNobodyKeeps(t *testing.T) {
-	sample, failure := ClockSample{IsSynchronised: true, Offset: -3 * time.Microsecond, ErrorEstimated: time.Microsecond, ErrorMax: time.Millisecond}, error(nil)
+	sample, failure := ClockSample{
+		IsSynchronised: true, Offset: -3 * time.Microsecond,
+		ErrorEstimated: time.Microsecond, ErrorMax: time.Millisecond,
+	}, error(nil)
 	registry := prometheus.NewRegistry()
 	NewClock(registry, func() (ClockSample, error) { return sample, failure })
 	scrape := func() map[string]float64 {
@@ -44,7 +56,8 @@ func TestNewClock_SaysNothingOfAClockThatNobodyKeeps(t *testing.T) {
 		}
 		return found
 	}
-	if got := scrape(); len(got) != 4 || got["synchronized"] != 1 || got["offset_seconds"] != -3e-6 || got["estimated_error_seconds"] != 1e-6 || got["error_seconds"] != 1e-3 {
+	if got := scrape(); len(got) != 4 || got["synchronized"] != 1 || got["offset_seconds"] != -3e-6 ||
+		got["estimated_error_seconds"] != 1e-6 || got["error_seconds"] != 1e-3 {
 		t.Errorf("of a clock that is kept: %v", got)
 	}
 	sample = ClockSample{ErrorMax: time.Second}
@@ -62,7 +75,8 @@ func TestNewClockKeeper_SaysWhoToldIt(t *testing.T) {
 	isKnown, registry := true, prometheus.NewRegistry()
 	NewClockKeeper(registry, func() (string, float64, bool) { return "chrony", 12.5e-6, isKnown })
 	families, err := registry.Gather()
-	if err != nil || len(families) != 1 || families[0].GetName() != "farlog_clock_keeper_offset_seconds" || value(families[0]) != 12.5e-6 ||
+	if err != nil || len(families) != 1 || families[0].GetName() != "farlog_clock_keeper_offset_seconds" ||
+		value(families[0]) != 12.5e-6 ||
 		families[0].Metric[0].Label[0].GetName() != "keeper" || families[0].Metric[0].Label[0].GetValue() != "chrony" {
 		t.Errorf("%v, %v", families, err)
 	}

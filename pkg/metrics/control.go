@@ -8,7 +8,10 @@ import (
 
 // latencyBuckets are the classic buckets of every latency that is measured in Go: 100 us to 10 s. The native
 // histogram beside them is finer.
-var latencyBuckets = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+var latencyBuckets = []float64{
+	0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
+	5, 10,
+}
 
 // nativeFactor is the width of a native bucket: each at most 10 % above the one before.
 const nativeFactor = 1.1
@@ -23,7 +26,8 @@ type Control struct {
 // time of the scrape.
 func NewControl(registry prometheus.Registerer, states func() []StreamSample, instance func() InstanceSample) *Control {
 	control := &Control{
-		requests: newLatency("control", "request_seconds", "Time to answer a request; of a watch, the time it was open.", "method", "code"),
+		requests: newLatency("control", "request_seconds",
+			"Time to answer a request; of a watch, the time it was open.", "method", "code"),
 		grants: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "control", Name: "grants_total", Help: "Epochs handed out to writers.",
 		}, []string{"stream"}),
@@ -68,11 +72,13 @@ type InstanceSample struct {
 }
 
 var (
-	streamCondition = desc("stream", "condition_info", "1 for the condition that a stream is in.", "stream", "condition")
-	streamEpoch     = desc("stream", "granted_epoch", "Last epoch handed out.", "stream")
-	streamMembers   = desc("stream", "members", "Rings that the stream's configuration has.", "stream")
-	streamReady     = desc("stream", "members_ready", "Those of them whose target lives and provides the ring.", "stream")
-	streamDrained   = desc("stream", "drain_alive", "1 while the stream's drain reports.", "stream")
+	streamCondition = desc("stream", "condition_info", "1 for the condition that a stream is in.", "stream",
+		"condition")
+	streamEpoch   = desc("stream", "granted_epoch", "Last epoch handed out.", "stream")
+	streamMembers = desc("stream", "members", "Rings that the stream's configuration has.", "stream")
+	streamReady   = desc("stream", "members_ready", "Those of them whose target lives and provides the ring.",
+		"stream")
+	streamDrained = desc("stream", "drain_alive", "1 while the stream's drain reports.", "stream")
 )
 
 type streamCollector struct{ samples func() []StreamSample }
@@ -94,11 +100,14 @@ func (c streamCollector) Collect(metrics chan<- prometheus.Metric) {
 }
 
 var (
-	controlLeading = desc("control", "leading", "1 while this control plane is the one that places rings and assigns drains.")
-	controlEtcd    = desc("control", "etcd_seen", "1 while this control plane follows its etcd and is answered by it.")
-	controlAgents  = desc("control", "agents", "Agents that report.", "role")
-	controlActs    = desc("control", "acts_waiting", "Acts that wait for the audit stream to take them, as the control plane that leads sees it, 0 at others; at 10000 no further act is done.")
-	controlReports = desc("control", "reports_unstored", "Agents whose last report to this control plane could not be stored in etcd.")
+	controlLeading = desc("control", "leading",
+		"1 while this control plane is the one that places rings and assigns drains.")
+	controlEtcd   = desc("control", "etcd_seen", "1 while this control plane follows its etcd and is answered by it.")
+	controlAgents = desc("control", "agents", "Agents that report.", "role")
+	controlActs   = desc("control", "acts_waiting", "Acts that wait for the audit stream to take them, as the "+
+		"control plane that leads sees it, 0 at others; at 10000 no further act is done.")
+	controlReports = desc("control", "reports_unstored",
+		"Agents whose last report to this control plane could not be stored in etcd.")
 )
 
 type instanceCollector struct{ sample func() InstanceSample }

@@ -19,8 +19,8 @@ type DoorCounter struct {
 	Value      uint64
 }
 
-// NewDoors registers what a target counts of connections from other hosts. The names come from the C core's table: admitted_count is
-// farlog_target_admitted_total, the gauge writer_count is farlog_target_writers.
+// NewDoors registers what a target counts of connections from other hosts. The names come from the C core's table:
+// admitted_count is farlog_target_admitted_total, the gauge writer_count is farlog_target_writers.
 func NewDoors(registry prometheus.Registerer, target string, samples func() []DoorSample) {
 	registry.MustRegister(doorCollector{target, samples})
 }
@@ -45,7 +45,8 @@ func (c unauthenticatedCollector) Describe(descs chan<- *prometheus.Desc) {
 
 func (c unauthenticatedCollector) Collect(metrics chan<- prometheus.Metric) {
 	for transport, count := range c.counts() {
-		metrics <- prometheus.MustNewConstMetric(unauthenticatedDesc, prometheus.CounterValue, float64(count), c.target, transport)
+		metrics <- prometheus.MustNewConstMetric(unauthenticatedDesc, prometheus.CounterValue, float64(count), c.target,
+			transport)
 	}
 }
 
@@ -66,7 +67,8 @@ func (c doorCollector) Collect(metrics chan<- prometheus.Metric) {
 			} else {
 				name += "_total"
 			}
-			metrics <- prometheus.MustNewConstMetric(desc("target", name, counter.Help, "stream", "target", "transport"), kind,
+			metrics <- prometheus.MustNewConstMetric(desc("target", name, counter.Help, "stream", "target",
+				"transport"), kind,
 				float64(counter.Value), sample.Stream, c.target, sample.Transport)
 		}
 	}

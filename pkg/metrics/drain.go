@@ -16,7 +16,8 @@ type DrainSample struct {
 	UnconfirmedBytes                    uint64 // held back: fewer members than are needed have them
 	IsFailing                           bool   // it reports an error and tries again
 	IsSuspect                           bool   // bytes stand still where the next record would be, and are none
-	IsGap                               bool   // something that was acknowledged or stored is missing, and draining stands before it
+	// something that was acknowledged or stored is missing, and draining stands before it
+	IsGap bool
 }
 
 // Drain observes what a drain does; the samples are read at the time of the scrape.
@@ -30,7 +31,8 @@ func NewDrain(registry prometheus.Registerer, samples func() []DrainSample) *Dra
 	drain := &Drain{
 		syncs: newLatency("store", "sync_seconds", "Time to make one batch durable in the store.", "stream"),
 		restart: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: "drain", Name: "restarts_total", Help: "Times the draining of a stream ended with an error and was begun again.",
+			Namespace: namespace, Subsystem: "drain", Name: "restarts_total",
+			Help: "Times the draining of a stream ended with an error and was begun again.",
 		}, []string{"stream"}),
 	}
 	registry.MustRegister(drain.syncs, drain.restart, drainCollector{samples})
@@ -49,25 +51,34 @@ func (d *Drain) OnStart(stream string) { d.restart.WithLabelValues(stream) }
 func (d *Drain) OnRestart(stream string) { d.restart.WithLabelValues(stream).Inc() }
 
 var (
-	drainRecords     = desc("drain", "records_total", "Records stored since the drain started.", "stream")
-	drainBytes       = desc("drain", "stored_bytes_total", "Bytes stored since the drain started.", "stream")
-	drainBatches     = desc("drain", "batches_total", "Batches stored since the drain started.", "stream")
-	drainDuplicates  = desc("drain", "duplicates_total", "Records read again that the store already had.", "stream")
-	drainStoredLSN   = desc("drain", "stored_lsn", "First LSN that is not yet synced in the store.", "stream")
-	drainHeadLSN     = desc("drain", "head_lsn", "Head that the drain has given back to the writer.", "stream")
-	drainLagBytes    = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.", "stream")
-	drainLagSeconds  = desc("drain", "lag_seconds", "Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
-	drainUnconfirmed = desc("drain", "unconfirmed_bytes", "Bytes that are left in a stream's rings and that fewer members have than are needed, while none is away: on their way, or left by a writer that is gone, and then the next one decides what becomes of them.", "stream")
-	drainFailing     = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
-	drainGap         = desc("drain", "gap", "1 while draining stands before a gap: a record that was acknowledged and is unreadable, or a store that has less than the ring gave back.", "stream")
-	drainSuspect     = desc("drain", "suspect", "1 while bytes that are no record stand where the next one would: torn by a writer that died, or scribbled.", "stream")
+	drainRecords    = desc("drain", "records_total", "Records stored since the drain started.", "stream")
+	drainBytes      = desc("drain", "stored_bytes_total", "Bytes stored since the drain started.", "stream")
+	drainBatches    = desc("drain", "batches_total", "Batches stored since the drain started.", "stream")
+	drainDuplicates = desc("drain", "duplicates_total", "Records read again that the store already had.", "stream")
+	drainStoredLSN  = desc("drain", "stored_lsn", "First LSN that is not yet synced in the store.", "stream")
+	drainHeadLSN    = desc("drain", "head_lsn", "Head that the drain has given back to the writer.", "stream")
+	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.",
+		"stream")
+	drainLagSeconds = desc("drain", "lag_seconds",
+		"Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
+	drainUnconfirmed = desc("drain", "unconfirmed_bytes", "Bytes that are left in a stream's rings and that fewer "+
+		"members have than are needed, while none is away: on their way, or left by a writer that is gone, and then "+
+		"the next one decides what becomes of them.", "stream")
+	drainFailing = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
+	drainGap     = desc("drain", "gap", "1 while draining stands before a gap: a record that was acknowledged "+
+		"and is unreadable, or a store that has less than the ring gave back.", "stream")
+	drainSuspect = desc("drain", "suspect", "1 while bytes that are no record stand where the next one would: "+
+		"torn by a writer that died, or scribbled.", "stream")
 )
 
 type drainCollector struct{ samples func() []DrainSample }
 
 func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN, drainHeadLSN,
-		drainLagBytes, drainLagSeconds, drainUnconfirmed, drainFailing, drainGap, drainSuspect} {
+	for _, one := range []*prometheus.Desc{
+		drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN,
+		drainHeadLSN,
+		drainLagBytes, drainLagSeconds, drainUnconfirmed, drainFailing, drainGap, drainSuspect,
+	} {
 		descs <- one
 	}
 }

@@ -29,14 +29,18 @@ type HostWriterSample struct {
 
 var (
 	hostGranted = desc("host", "grants_total", "Grants given to programs of this host.")
-	hostRefused = desc("host", "refused_total", "Requests of programs of this host for something that is not, or that they may not have.")
-	hostLeast   = desc("host", "way_least_seconds", "Least time of the last handshakes with a target's door, by which placement goes.", "target", "door")
-	hostMedian  = desc("host", "way_median_seconds", "Median time of the last handshakes with a target's door.", "target", "door")
-	hostMissed  = desc("host", "way_failures_total", "Handshakes with a target's door that failed.", "target", "door")
-	hostFailed  = desc("host", "failed_total", "Requests that got no grant because the control plane did not give one.")
+	hostRefused = desc("host", "refused_total",
+		"Requests of programs of this host for something that is not, or that they may not have.")
+	hostLeast = desc("host", "way_least_seconds",
+		"Least time of the last handshakes with a target's door, by which placement goes.", "target", "door")
+	hostMedian = desc("host", "way_median_seconds", "Median time of the last handshakes with a target's door.",
+		"target", "door")
+	hostMissed = desc("host", "way_failures_total", "Handshakes with a target's door that failed.", "target", "door")
+	hostFailed = desc("host", "failed_total", "Requests that got no grant because the control plane did not give one.")
 )
 
-// NewHost registers the metrics of a host agent. Those of writers are the ones that a target exports for writers on its own host.
+// NewHost registers the metrics of a host agent. Those of writers are the ones that a target exports for writers on its
+// own host.
 func NewHost(registry prometheus.Registerer, sample func() HostSample) {
 	registry.MustRegister(hostCollector{sample})
 }

@@ -12,8 +12,9 @@ type Certificates interface {
 	IsListRefused() bool
 }
 
-// NewIdentity exports when a role's own certificate ends, 0 while it has none, and whether a list of revoked certificates lies there that is older than the one in force. find
-// gives its certificates; an error: there are none yet.
+// NewIdentity exports when a role's own certificate ends, 0 while it has none, and whether a list of revoked
+// certificates lies there that is older than the one in force. find gives its certificates; an error: there are none
+// yet.
 func NewIdentity[C Certificates](registry *prometheus.Registry, role string, find func() (C, error)) {
 	expires := func() time.Time {
 		found, err := find()
@@ -23,7 +24,8 @@ func NewIdentity[C Certificates](registry *prometheus.Registry, role string, fin
 		return found.NotAfter()
 	}
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Subsystem: role, Name: "certificate_expiry_timestamp_seconds", Help: "When this role's certificate ends, in seconds since 1970; 0 while it has none.",
+		Namespace: namespace, Subsystem: role, Name: "certificate_expiry_timestamp_seconds",
+		Help: "When this role's certificate ends, in seconds since 1970; 0 while it has none.",
 	}, func() float64 {
 		if at := expires(); !at.IsZero() {
 			return float64(at.Unix())
@@ -31,7 +33,8 @@ func NewIdentity[C Certificates](registry *prometheus.Registry, role string, fin
 		return 0
 	}))
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Subsystem: role, Name: "revocation_list_refused", Help: "1 while the file with the list of revoked certificates has one older than that in force, which was there before; else 0.",
+		Namespace: namespace, Subsystem: role, Name: "revocation_list_refused", Help: "1 while the file with the " +
+			"list of revoked certificates has one older than that in force, which was there before; else 0.",
 	}, func() float64 {
 		if found, err := find(); err == nil && found.IsListRefused() {
 			return 1

@@ -6,14 +6,16 @@ import (
 	"github.com/farlog/farlog/pkg/internal/keeper"
 )
 
-var keeperOffset = prometheus.NewDesc("farlog_clock_keeper_offset_seconds", "How far this host's clock is off, either way, as who keeps it says: chrony, or else ptp4l. Absent while neither tells.", []string{"keeper"}, nil)
+var keeperOffset = prometheus.NewDesc("farlog_clock_keeper_offset_seconds", "How far this host's clock is off, "+
+	"either way, as who keeps it says: chrony, or else ptp4l. Absent while neither tells.", []string{"keeper"}, nil)
 
 // NewClockKeeper registers what who keeps the clock says of it, in seconds. read must not wait for it.
 func NewClockKeeper(registry prometheus.Registerer, read func() (keeper string, offset float64, isKnown bool)) {
 	registry.MustRegister(keeperCollector{read})
 }
 
-// AskKeeper has chrony, or else ptp4l, asked by a goroutine of its own when somebody looks, every 15 s at most. What it said a minute ago is not known any more.
+// AskKeeper has chrony, or else ptp4l, asked by a goroutine of its own when somebody looks, every 15 s at most. What it
+// said a minute ago is not known any more.
 func AskKeeper() func() (string, float64, bool) {
 	watch := keeper.NewWatch(keeper.Run)
 	return func() (string, float64, bool) {

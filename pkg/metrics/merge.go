@@ -20,8 +20,10 @@ var (
 	mergeLate    = desc("merge", "late_total", "Of them those whose stream was not waited for any longer.")
 	mergeEarly   = desc("merge", "early_total", "Of them those whose time was too far in the future to be believed.")
 	mergeStreams = desc("merge", "streams", "Streams in the merged order.")
-	mergeAbsent  = desc("merge", "absent_streams", "Streams that bring nothing, no heartbeat either, and are not waited for.")
-	mergeLag     = desc("merge", "lag_seconds", "While records wait for a stream that is behind: how far the order is behind the clock; else 0.")
+	mergeAbsent  = desc("merge", "absent_streams",
+		"Streams that bring nothing, no heartbeat either, and are not waited for.")
+	mergeLag = desc("merge", "lag_seconds",
+		"While records wait for a stream that is behind: how far the order is behind the clock; else 0.")
 	mergeFailing = desc("merge", "failing", "1 while merging does not go on because of an error.")
 )
 
@@ -35,7 +37,10 @@ func NewMerge(registry prometheus.Registerer, sample func() (MergeSample, bool))
 }
 
 func (c mergeCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{mergeRecords, mergeLate, mergeEarly, mergeStreams, mergeAbsent, mergeLag, mergeFailing} {
+	for _, one := range []*prometheus.Desc{
+		mergeRecords, mergeLate, mergeEarly, mergeStreams, mergeAbsent, mergeLag,
+		mergeFailing,
+	} {
 		descs <- one
 	}
 }

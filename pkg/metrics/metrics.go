@@ -32,7 +32,8 @@ func NewRegistry(version string) *prometheus.Registry {
 		Namespace: namespace, Name: "build_info", Help: "1; the label names the version that runs.",
 	}, []string{"version"})
 	build.WithLabelValues(version).Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
@@ -46,7 +47,8 @@ type Server struct {
 // NewServer makes a Server. healthy says what is wrong, nil for nothing: /healthz answers 200 or 503 with the text.
 func NewServer(listener net.Listener, registry *prometheus.Registry, healthy func() error) *Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: registry}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry,
+		promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: registry}))
 	mux.HandleFunc("GET /healthz", func(response http.ResponseWriter, _ *http.Request) {
 		response.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		if err := healthy(); err != nil {

@@ -21,30 +21,44 @@ import (
 func fullRegistry() *prometheus.Registry {
 	registry := NewRegistry("test")
 	control := NewControl(registry, func() []StreamSample {
-		return []StreamSample{{Stream: "a", Condition: "ok", EpochGranted: 3, IsDrainAlive: true, Members: 1, MembersReady: 1}}
+		return []StreamSample{{
+			Stream: "a", Condition: "ok", EpochGranted: 3, IsDrainAlive: true, Members: 1,
+			MembersReady: 1,
+		}}
 	}, func() InstanceSample { return InstanceSample{IsLeading: true, IsEtcdSeen: true, TargetsAlive: 4} })
 	control.OnRequest("/farlog.v1.ControlService/AcquireWriter", "OK", 3*time.Millisecond)
 	control.OnGrant("a")
 	NewRings(registry, func() []RingSample {
 		return []RingSample{{Stream: "b"}, {
 			Stream: "a", Target: "t", Region: "tmpfs", FlushMethod: "clwb", Level: "visible", IsReady: true,
-			CapacityBytes: 1000, HeadLSN: 5000, AppendedLSN: 5750, DurableLSN: 5700, LagBytes: 750, LagRecords: 3, LagAge: 1500 * time.Millisecond,
+			CapacityBytes: 1000, HeadLSN: 5000, AppendedLSN: 5750, DurableLSN: 5700, LagBytes: 750, LagRecords: 3,
+			LagAge:    1500 * time.Millisecond,
 			IsFilling: true, TimeToFull: 20 * time.Second, WriterEpoch: 7, IsWriterHeld: true,
-			Writer: &WriterSample{Records: 11, ClockErrorNS: 2000, Members: []MemberSample{{State: 1}, {State: 4, LagBytes: 512, Demotions: 3}}, Latency: Histogram{Count: 4, Sum: 3 * time.Microsecond,
-				Buckets: []HistogramBucket{{90, 2}, {450, 1}, {2 * time.Second, 1}}}},
+			Writer: &WriterSample{
+				Records: 11, ClockErrorNS: 2000,
+				Members: []MemberSample{{State: 1}, {State: 4, LagBytes: 512, Demotions: 3}},
+				Latency: Histogram{
+					Count: 4, Sum: 3 * time.Microsecond,
+					Buckets: []HistogramBucket{{90, 2}, {450, 1}, {2 * time.Second, 1}},
+				},
+			},
 		}}
 	})
 	drain := NewDrain(registry, func() []DrainSample { return []DrainSample{{Stream: "a", Records: 9, Batches: 2}} })
 	drain.OnSync("a", time.Millisecond)
 	drain.OnRestart("a")
 	NewStore(registry, func() StoreSample {
-		return StoreSample{FreeBytes: 1 << 30, Verified: time.Unix(1700000000, 5e8), Took: 2 * time.Second, Damaged: map[string]bool{"a": true}}
+		return StoreSample{
+			FreeBytes: 1 << 30, Verified: time.Unix(1700000000, 5e8), Took: 2 * time.Second,
+			Damaged: map[string]bool{"a": true},
+		}
 	})
 	NewMerge(registry, func() (MergeSample, bool) {
 		return MergeSample{Records: 12, Late: 2, Absent: 1, IsFailing: true}, true
 	})
 	NewReplica(registry, func() ([]ReplicaSample, bool) {
-		return []ReplicaSample{{Stream: "a", Records: 5, LagBytes: 256, IsLagKnown: true, LagAge: 3 * time.Second}}, true
+		return []ReplicaSample{{Stream: "a", Records: 5, LagBytes: 256, IsLagKnown: true, LagAge: 3 * time.Second}},
+			true
 	})
 	return registry
 }
@@ -100,13 +114,18 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"farlog_ring_lag_bytes": 750, "farlog_ring_lag_records": 3, "farlog_ring_lag_seconds": 1.5, "farlog_ring_full_ratio": 0.75,
+		"farlog_ring_lag_bytes": 750, "farlog_ring_lag_records": 3, "farlog_ring_lag_seconds": 1.5,
+		"farlog_ring_full_ratio":           0.75,
 		"farlog_ring_time_to_full_seconds": 20, "farlog_ring_writer_epoch": 7, "farlog_writer_records_total": 11,
 		"farlog_writer_clock_error_seconds": 2e-6, "farlog_control_grants_total": 1, "farlog_drain_records_total": 9,
-		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leading": 1, "farlog_writer_clock_known": 1,
-		"farlog_drain_gap": 0, "farlog_store_free_bytes": 1 << 30, "farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,
-		"farlog_merge_records_total": 12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1, "farlog_merge_failing": 1,
-		"farlog_replica_records_total": 5, "farlog_replica_lag_bytes": 256, "farlog_replica_lag_seconds": 3, "farlog_replica_source_up": 1,
+		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leading": 1,
+		"farlog_writer_clock_known": 1,
+		"farlog_drain_gap":          0, "farlog_store_free_bytes": 1 << 30,
+		"farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,
+		"farlog_merge_records_total": 12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1,
+		"farlog_merge_failing":         1,
+		"farlog_replica_records_total": 5, "farlog_replica_lag_bytes": 256, "farlog_replica_lag_seconds": 3,
+		"farlog_replica_source_up": 1,
 	} {
 		if got := value(families[name]); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
@@ -146,7 +165,10 @@ func TestClassic_KeepsEveryCountAndRoundsUp(t *testing.T) {
 		var fine []HistogramBucket
 		var total uint64
 		for range rapid.IntRange(0, 20).Draw(rt, "buckets") {
-			bucket := HistogramBucket{time.Duration(rapid.Int64Range(1, 10e9).Draw(rt, "bound")), rapid.Uint64Range(1, 1e6).Draw(rt, "count")}
+			bucket := HistogramBucket{
+				time.Duration(rapid.Int64Range(1, 10e9).Draw(rt, "bound")),
+				rapid.Uint64Range(1, 1e6).Draw(rt, "count"),
+			}
 			fine, total = append(fine, bucket), total+bucket.Count
 		}
 		count, buckets := classic(fine)

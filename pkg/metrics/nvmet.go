@@ -9,9 +9,11 @@ type NVMeTSample struct {
 }
 
 var (
-	nvmetUpDesc      = desc("target", "nvmet_up", "1 while the kernel's NVMe target is as its file declares.")
-	nvmetStepDesc    = desc("target", "nvmet_step_total", "Steps taken to bring the kernel's NVMe target to what its file declares.")
-	nvmetFailureDesc = desc("target", "nvmet_failure_total", "Looks at the kernel's NVMe target that ended with an error.")
+	nvmetUpDesc   = desc("target", "nvmet_up", "1 while the kernel's NVMe target is as its file declares.")
+	nvmetStepDesc = desc("target", "nvmet_step_total",
+		"Steps taken to bring the kernel's NVMe target to what its file declares.")
+	nvmetFailureDesc = desc("target", "nvmet_failure_total",
+		"Looks at the kernel's NVMe target that ended with an error.")
 )
 
 type nvmetCollector struct{ sample func() NVMeTSample }

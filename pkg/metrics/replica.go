@@ -19,10 +19,13 @@ type ReplicaSample struct {
 var (
 	replicaRecords = desc("replica", "records_total", "Records copied since the replica started.", "stream")
 	replicaBytes   = desc("replica", "copied_bytes_total", "Bytes copied since the replica started.", "stream")
-	replicaLag     = desc("replica", "lag_bytes", "Bytes synced in the first store and not here, as it was asked last; absent until it was asked since the replica started.", "stream")
-	replicaAge     = desc("replica", "lag_seconds", "Since the last moment at which the first store is known to have had nothing that is not here, or since the replica started.", "stream")
-	replicaFailing = desc("replica", "failing", "1 while copying the stream does not go on because of an error.", "stream")
-	replicaSource  = desc("replica", "source_up", "1 while the first store answers.")
+	replicaLag     = desc("replica", "lag_bytes", "Bytes synced in the first store and not here, as it was asked "+
+		"last; absent until it was asked since the replica started.", "stream")
+	replicaAge = desc("replica", "lag_seconds", "Since the last moment at which the first store is known to have "+
+		"had nothing that is not here, or since the replica started.", "stream")
+	replicaFailing = desc("replica", "failing", "1 while copying the stream does not go on because of an error.",
+		"stream")
+	replicaSource = desc("replica", "source_up", "1 while the first store answers.")
 )
 
 type replicaCollector struct {
@@ -35,7 +38,10 @@ func NewReplica(registry prometheus.Registerer, samples func() ([]ReplicaSample,
 }
 
 func (c replicaCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{replicaRecords, replicaBytes, replicaLag, replicaAge, replicaFailing, replicaSource} {
+	for _, one := range []*prometheus.Desc{
+		replicaRecords, replicaBytes, replicaLag, replicaAge, replicaFailing,
+		replicaSource,
+	} {
 		descs <- one
 	}
 }

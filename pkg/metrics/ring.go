@@ -28,10 +28,13 @@ type RingSample struct {
 type WriterSample struct {
 	Records, PayloadBytes, Flushes, Full, Fenced, Unknown, TooLarge, Warnings, Alarms, Orphans uint64
 	Pressure                                                                                   uint64
-	ClockErrorNS                                                                               uint64        // clockErrorUnknown = unknown
-	StalledFor                                                                                 time.Duration // 0: no record waits for an acknowledgement
-	Latency                                                                                    Histogram
-	Members                                                                                    []MemberSample // in the order of the stream's URIs; none of a stream with one ring
+	// clockErrorUnknown = unknown
+	ClockErrorNS uint64
+	// 0: no record waits for an acknowledgement
+	StalledFor time.Duration
+	Latency    Histogram
+	// in the order of the stream's URIs; none of a stream with one ring
+	Members []MemberSample
 }
 
 // MemberSample is what a writer exports of one ring of a stream that has several.
@@ -57,7 +60,8 @@ const clockErrorUnknown = 0xFFFFFFFF
 
 // appendBuckets are the classic buckets of append latencies, in seconds: 50 ns to 1 s.
 var appendBuckets = []float64{
-	50e-9, 100e-9, 200e-9, 300e-9, 500e-9, 750e-9, 1e-6, 2e-6, 3e-6, 5e-6, 7.5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6,
+	50e-9, 100e-9, 200e-9, 300e-9, 500e-9, 750e-9, 1e-6, 2e-6, 3e-6, 5e-6, 7.5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 200e-6,
+	500e-6,
 	1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 100e-3, 1,
 }
 
@@ -77,21 +81,34 @@ type writerMetric struct {
 var ringReady = desc("ring", "ready", "1 when the target provides the ring.", "stream", "target")
 
 var ringMetrics = []ringMetric{
-	ringGauge("capacity_bytes", "Size of the ring's data.", func(s RingSample) float64 { return float64(s.CapacityBytes) }),
-	ringGauge("head_lsn", "First LSN that is not yet in the store.", func(s RingSample) float64 { return float64(s.HeadLSN) }),
-	ringGauge("credit_lsn", "The head as the writer knows it.", func(s RingSample) float64 { return float64(s.CreditLSN) }),
-	ringGauge("appended_lsn", "First LSN that is not yet appended.", func(s RingSample) float64 { return float64(s.AppendedLSN) }),
-	ringGauge("durable_lsn", "First LSN that is not yet durable.", func(s RingSample) float64 { return float64(s.DurableLSN) }),
-	ringGauge("lag_bytes", "Bytes appended and not yet stored.", func(s RingSample) float64 { return float64(s.LagBytes) }),
-	ringGauge("lag_records", "Records appended and not yet stored.", func(s RingSample) float64 { return float64(s.LagRecords) }),
-	ringGauge("lag_seconds", "Age of the oldest record that is not yet stored.", func(s RingSample) float64 { return s.LagAge.Seconds() }),
+	ringGauge("capacity_bytes", "Size of the ring's data.",
+		func(s RingSample) float64 { return float64(s.CapacityBytes) }),
+	ringGauge("head_lsn", "First LSN that is not yet in the store.",
+		func(s RingSample) float64 { return float64(s.HeadLSN) }),
+	ringGauge("credit_lsn", "The head as the writer knows it.",
+		func(s RingSample) float64 { return float64(s.CreditLSN) }),
+	ringGauge("appended_lsn", "First LSN that is not yet appended.",
+		func(s RingSample) float64 { return float64(s.AppendedLSN) }),
+	ringGauge("durable_lsn", "First LSN that is not yet durable.",
+		func(s RingSample) float64 { return float64(s.DurableLSN) }),
+	ringGauge("lag_bytes", "Bytes appended and not yet stored.",
+		func(s RingSample) float64 { return float64(s.LagBytes) }),
+	ringGauge("lag_records", "Records appended and not yet stored.",
+		func(s RingSample) float64 { return float64(s.LagRecords) }),
+	ringGauge("lag_seconds", "Age of the oldest record that is not yet stored.",
+		func(s RingSample) float64 { return s.LagAge.Seconds() }),
 	ringGauge("full_ratio", "Share of the ring in use, 0 to 1.", fullRatio),
-	ringGauge("writer_epoch", "Epoch of the present or last writer.", func(s RingSample) float64 { return float64(s.WriterEpoch) }),
-	ringGauge("fence_epoch", "Writers of lower epochs must stop.", func(s RingSample) float64 { return float64(s.EpochMin) }),
-	ringGauge("writer_held", "1 while a living process holds the ring for writing.", func(s RingSample) float64 { return number(s.IsWriterHeld) }),
-	ringGauge("drain_held", "1 while a living process holds the ring for draining.", func(s RingSample) float64 { return number(s.IsDrainHeld) }),
+	ringGauge("writer_epoch", "Epoch of the present or last writer.",
+		func(s RingSample) float64 { return float64(s.WriterEpoch) }),
+	ringGauge("fence_epoch", "Writers of lower epochs must stop.",
+		func(s RingSample) float64 { return float64(s.EpochMin) }),
+	ringGauge("writer_held", "1 while a living process holds the ring for writing.",
+		func(s RingSample) float64 { return number(s.IsWriterHeld) }),
+	ringGauge("drain_held", "1 while a living process holds the ring for draining.",
+		func(s RingSample) float64 { return number(s.IsDrainHeld) }),
 	{
-		desc: desc("ring", "time_to_full_seconds", "Time until the ring is full at the present rates; absent while it is not filling.", "stream", "target"),
+		desc: desc("ring", "time_to_full_seconds",
+			"Time until the ring is full at the present rates; absent while it is not filling.", "stream", "target"),
 		kind: prometheus.GaugeValue,
 		value: func(s RingSample) (float64, bool) {
 			return s.TimeToFull.Seconds(), s.IsFilling
@@ -100,20 +117,41 @@ var ringMetrics = []ringMetric{
 }
 
 var writerMetrics = []writerMetric{
-	writerCounter("records_total", "Records appended by the present or last writer.", func(w *WriterSample) uint64 { return w.Records }),
-	writerCounter("payload_bytes_total", "Payload and key bytes appended.", func(w *WriterSample) uint64 { return w.PayloadBytes }),
+	writerCounter("records_total", "Records appended by the present or last writer.",
+		func(w *WriterSample) uint64 { return w.Records }),
+	writerCounter("payload_bytes_total", "Payload and key bytes appended.",
+		func(w *WriterSample) uint64 { return w.PayloadBytes }),
 	writerCounter("flushes_total", "Flushes completed.", func(w *WriterSample) uint64 { return w.Flushes }),
-	writerCounter("full_total", "Appends refused because the ring was full.", func(w *WriterSample) uint64 { return w.Full }),
-	writerCounter("fenced_total", "Appends refused because the writer was fenced.", func(w *WriterSample) uint64 { return w.Fenced }),
-	writerCounter("unknown_total", "Appends whose outcome was unknown at their deadline.", func(w *WriterSample) uint64 { return w.Unknown }),
-	writerCounter("too_large_total", "Appends refused because the record was too large.", func(w *WriterSample) uint64 { return w.TooLarge }),
-	writerCounter("warnings_total", "Times the ring passed its warning mark.", func(w *WriterSample) uint64 { return w.Warnings }),
-	writerCounter("alarms_total", "Times the ring passed its alarm mark.", func(w *WriterSample) uint64 { return w.Alarms }),
-	writerCounter("orphans_total", "Records behind an unreadable one, dropped when the writer opened: whether they were acknowledged is not known.", func(w *WriterSample) uint64 { return w.Orphans }),
-	{desc("writer", "stalled_seconds", "Time for which records have waited for an acknowledgement and none has come, 0 while none waits.", "stream", "target"),
-		prometheus.GaugeValue, func(w *WriterSample) float64 { return w.StalledFor.Seconds() }},
-	{desc("writer", "pressure", "0 below the warning mark, 1 from it on, 2 from the alarm mark on.", "stream", "target"),
-		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) }},
+	writerCounter("full_total", "Appends refused because the ring was full.",
+		func(w *WriterSample) uint64 { return w.Full }),
+	writerCounter("fenced_total", "Appends refused because the writer was fenced.",
+		func(w *WriterSample) uint64 { return w.Fenced }),
+	writerCounter("unknown_total", "Appends whose outcome was unknown at their deadline.",
+		func(w *WriterSample) uint64 { return w.Unknown }),
+	writerCounter("too_large_total", "Appends refused because the record was too large.",
+		func(w *WriterSample) uint64 { return w.TooLarge }),
+	writerCounter("warnings_total", "Times the ring passed its warning mark.",
+		func(w *WriterSample) uint64 { return w.Warnings }),
+	writerCounter("alarms_total", "Times the ring passed its alarm mark.",
+		func(w *WriterSample) uint64 { return w.Alarms }),
+	writerCounter("orphans_total", "Records behind an unreadable one, dropped when the writer opened: whether they "+
+		"were acknowledged is not known.", func(w *WriterSample) uint64 { return w.Orphans }),
+	{
+		desc(
+			"writer",
+			"stalled_seconds",
+			"Time for which records have waited for an acknowledgement and none has come, "+
+				"0 while none waits.",
+			"stream",
+			"target",
+		),
+		prometheus.GaugeValue, func(w *WriterSample) float64 { return w.StalledFor.Seconds() },
+	},
+	{
+		desc("writer", "pressure", "0 below the warning mark, 1 from it on, 2 from the alarm mark on.", "stream",
+			"target"),
+		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) },
+	},
 }
 
 type memberMetric struct {
@@ -123,29 +161,43 @@ type memberMetric struct {
 }
 
 var memberMetrics = []memberMetric{
-	memberMetricOf("state", "1 up, 2 catching up, 3 away, 4 late: demoted, 5 out until the next writer.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.State }),
-	memberMetricOf("lag_bytes", "Undrained bytes that were given to members and that this one has not confirmed.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.LagBytes }),
-	memberMetricOf("confirmed_lsn", "First LSN that it has not confirmed.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.ConfirmedLSN }),
-	memberMetricOf("head_lsn", "First LSN not yet stored, as it is known to keep it.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.HeadLSN }),
-	memberMetricOf("demotions_total", "Times it fell behind its deadline.", prometheus.CounterValue, func(m MemberSample) uint64 { return m.Demotions }),
-	memberMetricOf("evictions_total", "Times it was shut out after an error.", prometheus.CounterValue, func(m MemberSample) uint64 { return m.Evictions }),
-	memberMetricOf("rejoins_total", "Times it came, or came back, after the writer had opened.", prometheus.CounterValue, func(m MemberSample) uint64 { return m.Rejoins }),
+	memberMetricOf("state", "1 up, 2 catching up, 3 away, 4 late: demoted, 5 out until the next writer.",
+		prometheus.GaugeValue, func(m MemberSample) uint64 { return m.State }),
+	memberMetricOf("lag_bytes", "Undrained bytes that were given to members and that this one has not confirmed.",
+		prometheus.GaugeValue, func(m MemberSample) uint64 { return m.LagBytes }),
+	memberMetricOf("confirmed_lsn", "First LSN that it has not confirmed.", prometheus.GaugeValue,
+		func(m MemberSample) uint64 { return m.ConfirmedLSN }),
+	memberMetricOf("head_lsn", "First LSN not yet stored, as it is known to keep it.", prometheus.GaugeValue,
+		func(m MemberSample) uint64 { return m.HeadLSN }),
+	memberMetricOf("demotions_total", "Times it fell behind its deadline.", prometheus.CounterValue,
+		func(m MemberSample) uint64 { return m.Demotions }),
+	memberMetricOf("evictions_total", "Times it was shut out after an error.", prometheus.CounterValue,
+		func(m MemberSample) uint64 { return m.Evictions }),
+	memberMetricOf("rejoins_total", "Times it came, or came back, after the writer had opened.",
+		prometheus.CounterValue, func(m MemberSample) uint64 { return m.Rejoins }),
 }
 
 var (
-	writerClockKnown = desc("writer", "clock_known", "1 while the error of the writer's timestamps has a known bound.", "stream", "target")
-	writerClockError = desc("writer", "clock_error_seconds", "Bound on the error of the writer's timestamps; absent while unknown.", "stream", "target")
-	writerAppend     = desc("writer", "append_seconds", "Time from the call of append to its acknowledgement.", "stream", "target", "level", "flush", "region")
+	writerClockKnown = desc("writer", "clock_known", "1 while the error of the writer's timestamps has a known bound.",
+		"stream", "target")
+	writerClockError = desc("writer", "clock_error_seconds",
+		"Bound on the error of the writer's timestamps; absent while unknown.", "stream", "target")
+	writerAppend = desc("writer", "append_seconds", "Time from the call of append to its acknowledgement.",
+		"stream", "target", "level", "flush", "region")
 )
 
 func ringGauge(name, help string, value func(RingSample) float64) ringMetric {
-	return ringMetric{desc("ring", name, help, "stream", "target"), prometheus.GaugeValue,
-		func(s RingSample) (float64, bool) { return value(s), true }}
+	return ringMetric{
+		desc("ring", name, help, "stream", "target"), prometheus.GaugeValue,
+		func(s RingSample) (float64, bool) { return value(s), true },
+	}
 }
 
 func writerCounter(name, help string, value func(*WriterSample) uint64) writerMetric {
-	return writerMetric{desc("writer", name, help, "stream", "target"), prometheus.CounterValue,
-		func(w *WriterSample) float64 { return float64(value(w)) }}
+	return writerMetric{
+		desc("writer", name, help, "stream", "target"), prometheus.CounterValue,
+		func(w *WriterSample) float64 { return float64(value(w)) },
+	}
 }
 
 func memberMetricOf(name, help string, kind prometheus.ValueType, value func(MemberSample) uint64) memberMetric {
@@ -201,11 +253,13 @@ func (c ringCollector) Collect(metrics chan<- prometheus.Metric) {
 
 func collectWriter(metrics chan<- prometheus.Metric, sample RingSample) {
 	for _, one := range writerMetrics {
-		metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value(sample.Writer), sample.Stream, sample.Target)
+		metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value(sample.Writer), sample.Stream,
+			sample.Target)
 	}
 	for i, member := range sample.Writer.Members {
 		for _, one := range memberMetrics {
-			metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, float64(one.value(member)), sample.Stream, sample.Target, strconv.Itoa(i+1))
+			metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, float64(one.value(member)), sample.Stream,
+				sample.Target, strconv.Itoa(i+1))
 		}
 	}
 	isKnown := sample.Writer.ClockErrorNS != clockErrorUnknown
@@ -220,8 +274,8 @@ func collectWriter(metrics chan<- prometheus.Metric, sample RingSample) {
 }
 
 // classic folds fine buckets into cumulative classic ones. A fine bucket counts where its upper bound fits, so that
-// no latency is ever shown lower than it was. The total is that of the buckets themselves: the writer may be between two
-// of its stores, and a histogram must agree with itself.
+// no latency is ever shown lower than it was. The total is that of the buckets themselves: the writer may be between
+// two of its stores, and a histogram must agree with itself.
 func classic(fine []HistogramBucket) (count uint64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64, len(appendBuckets))
 	counts := make([]uint64, len(appendBuckets)+1)

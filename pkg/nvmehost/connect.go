@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Kernel is where the kernel shows itself. Its methods may be called from any goroutine; two that connect the same subsystem at once are the caller's to avoid.
+// Kernel is where the kernel shows itself. Its methods may be called from any goroutine; two that connect the same
+// subsystem at once are the caller's to avoid.
 type Kernel struct {
 	Root string // before /sys, /dev and /etc; "" = this host. For tests.
 }
@@ -21,8 +22,9 @@ const (
 	scanLimit    = 5 * time.Second // from a connection to its namespace
 )
 
-// Connect connects a subsystem and returns its namespace, 0 = the only one. What is connected already stays, whoever did it: its warnings say what does not
-// suit. It blocks while the kernel does: some seconds for a host that does not answer. Errors: *Error.
+// Connect connects a subsystem and returns its namespace, 0 = the only one. What is connected already stays, whoever
+// did it: its warnings say what does not suit. It blocks while the kernel does: some seconds for a host that does not
+// answer. Errors: *Error.
 func (k Kernel) Connect(ctx context.Context, s Spec, namespace uint32) (Device, error) {
 	if err := s.Check(); err != nil {
 		return Device{}, err
@@ -45,7 +47,8 @@ func (k Kernel) Connect(ctx context.Context, s Spec, namespace uint32) (Device, 
 	return device, err
 }
 
-// present tells whether this host has its connection to the subsystem, and refuses to make a second path of what would be one device.
+// present tells whether this host has its connection to the subsystem, and refuses to make a second path of what would
+// be one device.
 func (k Kernel) present(s Spec) (bool, error) {
 	others := ""
 	for _, one := range k.Controllers() {
@@ -59,7 +62,8 @@ func (k Kernel) present(s Spec) (bool, error) {
 	}
 	if others != "" && k.isMultipath() {
 		return false, &Error{NQN: s.NQN, Reason: ErrMultipath, text: "it is connected already, as " + others +
-			": with nvme_core.multipath=Y a second connection becomes a second path of the same device: disconnect that one, or boot with nvme_core.multipath=N"}
+			": with nvme_core.multipath=Y a second connection becomes a second path of the same device: disconnect " +
+			"that one, or boot with nvme_core.multipath=N"}
 	}
 	return false, nil
 }
@@ -81,7 +85,8 @@ func (k Kernel) connect(s Spec) error {
 	case errors.Is(err, os.ErrPermission):
 		return s.explain(syscall.EACCES, "")
 	case err != nil:
-		return &Error{NQN: s.NQN, Reason: ErrMissing, text: fmt.Sprintf("%v: the kernel has no NVMe over fabrics, or has not loaded it: modprobe nvme-%s", err, s.Transport)}
+		return &Error{NQN: s.NQN, Reason: ErrMissing, text: fmt.Sprintf("%v: the kernel has no NVMe over fabrics, or "+
+			"has not loaded it: modprobe nvme-%s", err, s.Transport)}
 	}
 	defer file.Close()
 	log := k.openLog()
@@ -125,7 +130,8 @@ func (k Kernel) Find(nqn string, namespace uint32) (Device, error) {
 func (k Kernel) find(nqn, hostNQN string, namespace uint32) (Device, error) {
 	var found []Device
 	for _, device := range k.Devices() {
-		if device.NQN == nqn && (namespace == 0 || device.Namespace == namespace) && (hostNQN == "" || device.Controller.HostNQN == hostNQN) {
+		if device.NQN == nqn && (namespace == 0 || device.Namespace == namespace) &&
+			(hostNQN == "" || device.Controller.HostNQN == hostNQN) {
 			found = append(found, device)
 		}
 	}
@@ -133,14 +139,17 @@ func (k Kernel) find(nqn, hostNQN string, namespace uint32) (Device, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return Device{}, fmt.Errorf("subsystem %s: %s and %s fit: name the namespace, or disconnect one of two connections", nqn, found[0].Path, found[1].Path)
+		return Device{}, fmt.Errorf("subsystem %s: %s and %s fit: name the namespace, or disconnect one of two "+
+			"connections", nqn, found[0].Path, found[1].Path)
 	case namespace != 0:
-		return Device{}, fmt.Errorf("subsystem %s: namespace %d is not connected here, or is not enabled at its target", nqn, namespace)
+		return Device{}, fmt.Errorf("subsystem %s: namespace %d is not connected here, or is not enabled at its target",
+			nqn, namespace)
 	}
 	return Device{}, fmt.Errorf("subsystem %s: no namespace of it is connected here, or is enabled at its target", nqn)
 }
 
-// Disconnect ends all connections of this host to a subsystem, and returns their names. Whoever has a device of it open gets errors from then on.
+// Disconnect ends all connections of this host to a subsystem, and returns their names. Whoever has a device of it open
+// gets errors from then on.
 func (k Kernel) Disconnect(nqn string) ([]string, error) {
 	if err := CheckNQN(nqn); err != nil {
 		return nil, err

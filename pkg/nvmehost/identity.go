@@ -13,20 +13,22 @@ import (
 	"github.com/farlog/farlog/pkg/nvmet"
 )
 
-// WithHost fills in who this host is: what nvme-cli uses as well, else made of the machine's id, which stays as long as the machine does. A reservation is the host's
-// whose id the target was told.
+// WithHost fills in who this host is: what nvme-cli uses as well, else made of the machine's id, which stays as long as
+// the machine does. A reservation is the host's whose id the target was told.
 func (k Kernel) WithHost(s Spec) (Spec, error) {
 	if s.HostNQN != "" {
 		return s, nil
 	}
 	nqn, id := k.readLine("/etc/nvme/hostnqn"), k.readLine("/etc/nvme/hostid")
 	if (nqn == "") != (id == "") {
-		return s, errors.New("of /etc/nvme/hostnqn and /etc/nvme/hostid only one is there: expected both or none, or the host's NQN and id to be given")
+		return s, errors.New("of /etc/nvme/hostnqn and /etc/nvme/hostid only one is there: expected both or none, or " +
+			"the host's NQN and id to be given")
 	}
 	if nqn == "" {
 		machine := k.readLine("/etc/machine-id")
 		if machine == "" {
-			return s, errors.New("who this host is cannot be told: there is neither /etc/nvme/hostnqn nor /etc/machine-id: give the host's NQN and id")
+			return s, errors.New("who this host is cannot be told: there is neither /etc/nvme/hostnqn nor " +
+				"/etc/machine-id: give the host's NQN and id")
 		}
 		sum := sha256.Sum256([]byte("farlog nvme host\n" + machine))
 		sum[6], sum[8] = sum[6]&0x0F|0x40, sum[8]&0x3F|0x80
@@ -67,7 +69,8 @@ func (s Spec) readKeys() (keys, error) {
 			return found, fmt.Errorf("key file %s: it is not what farlog target nvmet key wrote", s.KeyFile)
 		}
 		if file.HostNQN != s.HostNQN {
-			return found, fmt.Errorf("key file %s has the keys of host NQN %s, and this host is %s: give --host-nqn and --host-id, or the right file", s.KeyFile, file.HostNQN, s.HostNQN)
+			return found, fmt.Errorf("key file %s has the keys of host NQN %s, and this host is %s: give --host-nqn "+
+				"and --host-id, or the right file", s.KeyFile, file.HostNQN, s.HostNQN)
 		}
 		found = keys{file.Key, file.CtrlKey}
 	}
@@ -87,7 +90,8 @@ func (s Spec) readKeys() (keys, error) {
 
 func checkKey(text, path string) error {
 	if key, err := nvmet.ParseKey(text); err != nil || key.IsNone() {
-		return fmt.Errorf("key file %s: no key of DH-HMAC-CHAP, or a damaged one; expected the file that farlog target nvmet key wrote, or a key in one line, DHHC-1:00:BASE64:", path)
+		return fmt.Errorf("key file %s: no key of DH-HMAC-CHAP, or a damaged one; expected the file that farlog "+
+			"target nvmet key wrote, or a key in one line, DHHC-1:00:BASE64:", path)
 	}
 	return nil
 }
@@ -99,7 +103,8 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("key file: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("key file %s: others may read it (mode %04o): chmod 600 %s", path, info.Mode().Perm(), path)
+		return "", fmt.Errorf("key file %s: others may read it (mode %04o): chmod 600 %s", path, info.Mode().Perm(),
+			path)
 	}
 	if info.Size() > 4096 {
 		return "", fmt.Errorf("key file %s has %d bytes: expected no more than 4096", path, info.Size())

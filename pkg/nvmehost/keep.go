@@ -19,8 +19,9 @@ type Event struct {
 	Err    error
 }
 
-// Keep connects a subsystem, again whenever its device has gone, until ctx is done. Each connection is a new device: who had the one before open opens this one. What it tells comes
-// from its own goroutine, and only when something has changed. A refusal is tried again ever more rarely, up to every half minute.
+// Keep connects a subsystem, again whenever its device has gone, until ctx is done. Each connection is a new device:
+// who had the one before open opens this one. What it tells comes from its own goroutine, and only when something has
+// changed. A refusal is tried again ever more rarely, up to every half minute.
 func (k Kernel) Keep(ctx context.Context, s Spec, namespace uint32, tell func(Event)) {
 	present, refusal := "", ""
 	delays := retry.New(2*keepInterval, keepRetryMax)

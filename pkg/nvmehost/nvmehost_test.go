@@ -26,8 +26,9 @@ func fine() Spec {
 func TestSpec_LineAndCommand(t *testing.T) {
 	s := fine()
 	s.PollQueues, s.KeyFile = 2, "/etc/farlog/it's.key"
-	if got, want := strings.Join(s.words(), ","), "nqn="+nqnOne+",transport=tcp,traddr=10.0.0.7,trsvcid=4420,hostnqn="+hostA+",hostid="+idA+
-		",nr_poll_queues=2,ctrl_loss_tmo=0,reconnect_delay=1,fast_io_fail_tmo=0,keep_alive_tmo=2"; got != want {
+	if got, want := strings.Join(s.words(), ","),
+		"nqn="+nqnOne+",transport=tcp,traddr=10.0.0.7,trsvcid=4420,hostnqn="+hostA+",hostid="+idA+
+			",nr_poll_queues=2,ctrl_loss_tmo=0,reconnect_delay=1,fast_io_fail_tmo=0,keep_alive_tmo=2"; got != want {
 		t.Errorf("line %s\nwant %s", got, want)
 	}
 	if got, want := s.Command(), "nvme connect -n "+nqnOne+" -t tcp -a 10.0.0.7 -s 4420 -q "+hostA+" -I "+idA+
@@ -42,27 +43,40 @@ func TestSpec_BadInputIsNamed(t *testing.T) {
 		change func(*Spec)
 		want   string
 	}{
-		"NQN with another word":  {func(s *Spec) { s.NQN += ",hostnqn=nqn.2026-01.com.example:x" }, "no comma"},
-		"NQN malformed":          {func(s *Spec) { s.NQN = "desk7" }, `NQN "desk7"`},
-		"host NQN with a line":   {func(s *Spec) { s.HostNQN += "\nx" }, "host NQN"},
-		"transport":              {func(s *Spec) { s.Transport = "fc" }, `transport "fc": expected one of tcp, rdma, loop`},
-		"name for an address":    {func(s *Spec) { s.Address = "storage1" }, `address "storage1": expected the target's IP address`},
-		"address with a word":    {func(s *Spec) { s.Address = "fe80::1%eth0,duplicate_connect" }, "address"},
-		"port":                   {func(s *Spec) { s.Port = 70000 }, "port 70000: expected 1 to 65535"},
-		"loop with an address":   {func(s *Spec) { s.Transport = "loop" }, "expected no address"},
-		"id":                     {func(s *Spec) { s.HostID = "7" }, `host id "7": expected a UUID`},
-		"id without NQN":         {func(s *Spec) { s.HostNQN = "" }, "both or none"},
-		"interface with a word":  {func(s *Spec) { s.HostInterface = "eth0,tos=1" }, "host interface"},
-		"half a key":             {func(s *Spec) { s.CtrlKeyFile = "x" }, "expected both"},
-		"the kernel's 600 s":     {func(s *Spec) { s.Times.CtrlLoss = 600 * time.Second }, "ctrl-loss 10m0s: expected whole seconds from 0s to 1m0s"},
-		"half a second":          {func(s *Spec) { s.Times.KeepAlive = time.Second / 2 }, "keep-alive 500ms"},
-		"no delay":               {func(s *Spec) { s.Times.ReconnectDelay = 0 }, "reconnect-delay 0s"},
-		"fails after it is gone": {func(s *Spec) { s.Times.CtrlLoss, s.Times.FastIOFail = time.Second, 2*time.Second }, "expected no more than ctrl-loss"},
-		"queues":                 {func(s *Spec) { s.PollQueues = -1 }, "0 to 1024"},
+		"NQN with another word": {func(s *Spec) { s.NQN += ",hostnqn=nqn.2026-01.com.example:x" }, "no comma"},
+		"NQN malformed":         {func(s *Spec) { s.NQN = "desk7" }, `NQN "desk7"`},
+		"host NQN with a line":  {func(s *Spec) { s.HostNQN += "\nx" }, "host NQN"},
+		"transport": {
+			func(s *Spec) { s.Transport = "fc" },
+			`transport "fc": expected one of tcp, rdma, loop`,
+		},
+		"name for an address": {
+			func(s *Spec) { s.Address = "storage1" },
+			`address "storage1": expected the target's IP address`,
+		},
+		"address with a word":   {func(s *Spec) { s.Address = "fe80::1%eth0,duplicate_connect" }, "address"},
+		"port":                  {func(s *Spec) { s.Port = 70000 }, "port 70000: expected 1 to 65535"},
+		"loop with an address":  {func(s *Spec) { s.Transport = "loop" }, "expected no address"},
+		"id":                    {func(s *Spec) { s.HostID = "7" }, `host id "7": expected a UUID`},
+		"id without NQN":        {func(s *Spec) { s.HostNQN = "" }, "both or none"},
+		"interface with a word": {func(s *Spec) { s.HostInterface = "eth0,tos=1" }, "host interface"},
+		"half a key":            {func(s *Spec) { s.CtrlKeyFile = "x" }, "expected both"},
+		"the kernel's 600 s": {
+			func(s *Spec) { s.Times.CtrlLoss = 600 * time.Second },
+			"ctrl-loss 10m0s: expected whole seconds from 0s to 1m0s",
+		},
+		"half a second": {func(s *Spec) { s.Times.KeepAlive = time.Second / 2 }, "keep-alive 500ms"},
+		"no delay":      {func(s *Spec) { s.Times.ReconnectDelay = 0 }, "reconnect-delay 0s"},
+		"fails after it is gone": {
+			func(s *Spec) { s.Times.CtrlLoss, s.Times.FastIOFail = time.Second, 2*time.Second },
+			"expected no more than ctrl-loss",
+		},
+		"queues": {func(s *Spec) { s.PollQueues = -1 }, "0 to 1024"},
 	} {
 		s := fine()
 		tc.change(&s)
-		if err := s.Check(); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), tc.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v does not say %q on one line", name, err, tc.want)
 		}
 	}
@@ -83,13 +97,17 @@ func write(t *testing.T, root, path, text string) {
 func addController(t *testing.T, root, number, nqn, host, loss string) {
 	t.Helper()
 	sys := "/sys/class/nvme/nvme" + number + "/"
-	for name, value := range map[string]string{"subsysnqn": nqn, "transport": "tcp", "address": "traddr=10.0.0.7,trsvcid=4420", "state": "live", "hostnqn": host, "hostid": idA,
-		"ctrl_loss_tmo": loss, "fast_io_fail_tmo": "off", "reconnect_delay": "10", "kato": "5"} {
+	for name, value := range map[string]string{
+		"subsysnqn": nqn, "transport": "tcp",
+		"address": "traddr=10.0.0.7,trsvcid=4420", "state": "live", "hostnqn": host, "hostid": idA,
+		"ctrl_loss_tmo": loss, "fast_io_fail_tmo": "off", "reconnect_delay": "10", "kato": "5",
+	} {
 		write(t, root, sys+name, value+"\n")
 	}
 	block := "/sys/block/nvme" + number + "n1/"
 	write(t, root, block+"nsid", "1\n")
-	if err := os.Symlink(filepath.Join(root, "/sys/class/nvme/nvme"+number), filepath.Join(root, block, "device")); err != nil {
+	if err := os.Symlink(filepath.Join(root, "/sys/class/nvme/nvme"+number),
+		filepath.Join(root, block, "device")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -104,7 +122,10 @@ func TestFind_WhatTheAdministratorConnectedAndWhatDoesNotSuit(t *testing.T) {
 		t.Fatalf("%+v, %v", device, err)
 	}
 	said := strings.Join(device.Warnings, "\n")
-	for _, want := range []string{"ctrl_loss_tmo is 600", "echo 0 >/sys/class/nvme/nvme1/ctrl_loss_tmo", "fast_io_fail_tmo is off"} {
+	for _, want := range []string{
+		"ctrl_loss_tmo is 600", "echo 0 >/sys/class/nvme/nvme1/ctrl_loss_tmo",
+		"fast_io_fail_tmo is off",
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("warnings %q do not say %q", said, want)
 		}
@@ -135,13 +156,15 @@ func TestConnect_RefusesASecondPath(t *testing.T) {
 	k := Kernel{Root: t.TempDir()}
 	addController(t, k.Root, "1", nqnOne, "nqn.2026-01.com.example:other", "0")
 	write(t, k.Root, "/sys/module/nvme_core/parameters/multipath", "Y\n")
-	if _, err := k.Connect(context.Background(), fine(), 0); !errors.Is(err, ErrMultipath) || !strings.Contains(err.Error(), "nvme_core.multipath=N") {
+	if _, err := k.Connect(context.Background(), fine(), 0); !errors.Is(err, ErrMultipath) ||
+		!strings.Contains(err.Error(), "nvme_core.multipath=N") {
 		t.Fatal(err)
 	}
 }
 
 func TestConnect_NoModule(t *testing.T) {
-	if _, err := (Kernel{Root: t.TempDir()}).Connect(context.Background(), fine(), 0); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "modprobe nvme-tcp") {
+	if _, err := (Kernel{Root: t.TempDir()}).Connect(context.Background(), fine(), 0); !errors.Is(err, ErrMissing) ||
+		!strings.Contains(err.Error(), "modprobe nvme-tcp") {
 		t.Fatal(err)
 	}
 }
@@ -154,24 +177,46 @@ func TestExplain_KernelsWords(t *testing.T) {
 		why  error
 		want string
 	}{
-		{"nvme nvme4: Connect for subsystem " + nqnOne + " is not allowed, hostnqn: " + hostA + "\nnvme nvme4: failed to connect queue: 0 ret=16772\n", syscall.EIO, ErrNotAllowed, "host NQN " + hostA + " is not allowed"},
-		{"nvme nvme4: Connect Invalid Data Parameter, subsysnqn \"" + nqnOne + "\"\nnvme nvme4: failed to connect queue: 0 ret=16770\n", syscall.EIO, ErrNoSubsystem, "has no subsystem of this name"},
+		{
+			"nvme nvme4: Connect for subsystem " + nqnOne + " is not allowed, hostnqn: " + hostA +
+				"\nnvme nvme4: failed to connect queue: 0 ret=16772\n", syscall.EIO, ErrNotAllowed,
+			"host NQN " + hostA + " is not allowed",
+		},
+		{
+			"nvme nvme4: Connect Invalid Data Parameter, subsysnqn \"" + nqnOne +
+				"\"\nnvme nvme4: failed to connect queue: 0 ret=16770\n", syscall.EIO, ErrNoSubsystem,
+			"has no subsystem of this name",
+		},
 		{"nvme nvme4: failed to connect socket: -111\n", syscall.ECONNREFUSED, ErrUnreachable, "nothing listens there"},
 		{"nvme nvme4: rdma_resolve_addr failed (-101).\n", syscall.EIO, ErrUnreachable, "no route to it"},
 		{"nvme_fabrics: no handler found for transport rdma.\n", syscall.EINVAL, ErrMissing, "modprobe nvme-"},
-		{"nvme_fabrics: unknown parameter or missing value 'dhchap_secret=DHHC-1:00:xyz' in ctrl creation request\n", syscall.EINVAL, ErrMissing, "CONFIG_NVME_HOST_AUTH"},
+		{
+			"nvme_fabrics: unknown parameter or missing value 'dhchap_secret=DHHC-1:00:xyz' in ctrl creation request\n",
+			syscall.EINVAL, ErrMissing, "CONFIG_NVME_HOST_AUTH",
+		},
 		{"nvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey, "does not accept the key"},
-		{"nvme nvme1: I/O tag 0 (1000) type 4 opcode 0x7f (Fabrics Cmd) QID 0 timeout\nnvme nvme1: qid 0 auth_send failed with error -4\nnvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey,
-			"or did not answer while keys were compared"},
-		{"nvme nvme1: I/O 3 QID 0 timeout\nnvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey, "or did not answer while keys were compared"},
-		{"nvme nvme1: qid 0: authentication setup failed\n", syscall.ETIMEDOUT, ErrKey, "or did not answer while keys were compared"},
+		{
+			"nvme nvme1: I/O tag 0 (1000) type 4 opcode 0x7f (Fabrics Cmd) QID 0 timeout\nnvme nvme1: qid 0 auth_send " +
+				"failed with error -4\nnvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey,
+			"or did not answer while keys were compared",
+		},
+		{
+			"nvme nvme1: I/O 3 QID 0 timeout\nnvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey,
+			"or did not answer while keys were compared",
+		},
+		{
+			"nvme nvme1: qid 0: authentication setup failed\n", syscall.ETIMEDOUT, ErrKey,
+			"or did not answer while keys were compared",
+		},
 		{"nvme nvme1: Connect command failed: authentication required\n", syscall.EIO, ErrKey, "wants a key"},
-		{"nvme nvme0: qid 0: no key\nnvme nvme0: qid 0: authentication setup failed\nnvme nvme0: failed to connect queue: 0 ret=-126\n", syscall.ENOKEY, ErrKey, "wants a key"},
+		{"nvme nvme0: qid 0: no key\nnvme nvme0: qid 0: authentication setup failed\nnvme nvme0: failed to connect " +
+			"queue: 0 ret=-126\n", syscall.ENOKEY, ErrKey, "wants a key"},
 		{"", syscall.EPERM, ErrRights, "only root"},
 		{"", syscall.EIO, ErrOther, "dmesg"},
 	} {
 		err := fine().explain(tc.err, tc.said)
-		if !errors.Is(err, tc.why) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), nqnOne) || strings.Contains(err.Error(), "xyz") {
+		if !errors.Is(err, tc.why) || !strings.Contains(err.Error(), tc.want) ||
+			!strings.Contains(err.Error(), nqnOne) || strings.Contains(err.Error(), "xyz") {
 			t.Errorf("%q: %v", tc.said, err)
 		}
 	}
@@ -198,12 +243,15 @@ func TestReadKeys_NotForOthersAndNotDamaged(t *testing.T) {
 		want string
 		ctrl string
 	}{
-		"line":              {key + "\n", 0o600, "", ""},
-		"both":              {both(hostA, key), 0o600, "", key},
-		"others":            {key, 0o640, "chmod 600", ""},
-		"damaged":           {damaged, 0o600, "damaged", ""},
-		"both damaged":      {both(hostA, damaged), 0o600, "damaged", ""},
-		"both of another":   {both("nqn.2026-01.com.example:x", key), 0o600, "has the keys of host NQN nqn.2026-01.com.example:x", ""},
+		"line":         {key + "\n", 0o600, "", ""},
+		"both":         {both(hostA, key), 0o600, "", key},
+		"others":       {key, 0o640, "chmod 600", ""},
+		"damaged":      {damaged, 0o600, "damaged", ""},
+		"both damaged": {both(hostA, damaged), 0o600, "damaged", ""},
+		"both of another": {
+			both("nqn.2026-01.com.example:x", key), 0o600,
+			"has the keys of host NQN nqn.2026-01.com.example:x", "",
+		},
 		"another's secret":  {"hunter2", 0o600, "no key of DH-HMAC-CHAP", ""},
 		"JSON, but damaged": {"{hunter2", 0o600, "not what farlog target nvmet key wrote", ""},
 	} {
@@ -216,10 +264,13 @@ func TestReadKeys_NotForOthersAndNotDamaged(t *testing.T) {
 		if tc.want == "" && (err != nil || found.host != key || found.ctrl != tc.ctrl) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), key[11:40])) {
+		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) ||
+			strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), key[11:40])) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if command := s.Command(); strings.Contains(command, key[11:40]) || !strings.Contains(command, "--dhchap-secret=") || strings.Contains(command, "--dhchap-ctrl-secret=") != strings.HasPrefix(tc.text, "{") {
+		if command := s.Command(); strings.Contains(command, key[11:40]) ||
+			!strings.Contains(command, "--dhchap-secret=") ||
+			strings.Contains(command, "--dhchap-ctrl-secret=") != strings.HasPrefix(tc.text, "{") {
 			t.Errorf("%s: %s", name, command)
 		}
 	}

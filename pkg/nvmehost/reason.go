@@ -37,8 +37,10 @@ var (
 type kernelLog struct{ file *os.File }
 
 func (k Kernel) openLog() kernelLog {
-	// Not by way of the runtime's poller: the device answers EPIPE for lines that were overwritten, and EAGAIN at its end.
-	fd, err := syscall.Open(filepath.Join(k.Root, "/dev/kmsg"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	// Not by way of the runtime's poller: the device answers EPIPE for lines that were overwritten, and EAGAIN at its
+	// end.
+	fd, err := syscall.Open(filepath.Join(k.Root, "/dev/kmsg"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC,
+		0)
 	if err != nil {
 		return kernelLog{}
 	}
@@ -104,21 +106,25 @@ func (s Spec) explain(err error, said string) *Error {
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
 		return explained(ErrRights, "%v: only root may connect namespaces", err)
 	case word != nil && strings.HasPrefix(word[1], "dhchap"):
-		return explained(ErrMissing, "this kernel was built without keys of NVMe over fabrics (CONFIG_NVME_HOST_AUTH): connect without a key, or boot one that has them")
+		return explained(ErrMissing, "this kernel was built without keys of NVMe over fabrics "+
+			"(CONFIG_NVME_HOST_AUTH): connect without a key, or boot one that has them")
 	case word != nil:
 		return explained(ErrMissing, "this kernel does not know the word %s", word[1])
 	case has("no handler found for transport"):
 		return explained(ErrMissing, "the kernel has no transport %s: modprobe nvme-%s", s.Transport, s.Transport)
 	case has("is not allowed, hostnqn"), errors.Is(err, syscall.Errno(0)) && has("not allowed"):
-		return explained(ErrNotAllowed, "host NQN %s is not allowed at %s: have it added to the subsystem's hosts", s.HostNQN, at)
+		return explained(ErrNotAllowed, "host NQN %s is not allowed at %s: have it added to the subsystem's hosts",
+			s.HostNQN, at)
 	case has("Connect Invalid Data Parameter, subsysnqn"):
 		return explained(ErrNoSubsystem, "%s has no subsystem of this name, or does not offer it on this port", at)
 	case has("authentication required", "qid 0: no key"):
 		return explained(ErrKey, "%s wants a key (DH-HMAC-CHAP), and none was given", at)
 	case hasAuth && isLate: // a refusal may be told by nothing else
-		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or did not answer while keys were compared: look whether the target lives, then compare the keys of both ends", at, s.HostNQN)
+		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or did not answer while "+
+			"keys were compared: look whether the target lives, then compare the keys of both ends", at, s.HostNQN)
 	case hasAuth || errors.Is(err, syscall.EKEYREJECTED):
-		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or is not the one that it should be: compare the keys of both ends", at, s.HostNQN)
+		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or is not the one that "+
+			"it should be: compare the keys of both ends", at, s.HostNQN)
 	}
 	return s.explainRest(err, said, at)
 }
@@ -139,7 +145,8 @@ var unreachable = []struct {
 
 func (s Spec) explainRest(err error, said, at string) *Error {
 	for _, one := range unreachable {
-		if errors.Is(err, one.errno) || strings.Contains(said, fmt.Sprintf(": -%d\n", int(one.errno))) || strings.Contains(said, fmt.Sprintf("(-%d)", int(one.errno))) {
+		if errors.Is(err, one.errno) || strings.Contains(said, fmt.Sprintf(": -%d\n", int(one.errno))) ||
+			strings.Contains(said, fmt.Sprintf("(-%d)", int(one.errno))) {
 			return &Error{NQN: s.NQN, Reason: ErrUnreachable, text: fmt.Sprintf("%s: %s", at, one.text)}
 		}
 	}

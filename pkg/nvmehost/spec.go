@@ -1,5 +1,6 @@
-// Package nvmehost connects namespaces of NVMe over fabrics to this host, for rings on them: by the kernel's own interface, with times that suit a log that
-// somebody waits for (docs/adr/0017). It needs root; nothing else of farlog does.
+// Package nvmehost connects namespaces of NVMe over fabrics to this host, for rings on them: by the kernel's own
+// interface, with times that suit a log that somebody waits for (docs/adr/0017). It needs root; nothing else of farlog
+// does.
 package nvmehost
 
 import (
@@ -22,7 +23,8 @@ const PortDefault = 4420
 
 // Times of a connection. They are whole seconds: the kernel counts in these.
 type Times struct {
-	CtrlLoss       time.Duration // how long a broken connection is tried again before its device goes; 0: the device goes at once
+	// how long a broken connection is tried again before its device goes; 0: the device goes at once
+	CtrlLoss       time.Duration
 	FastIOFail     time.Duration // how long commands wait for a broken connection; it counts when CtrlLoss is not 0
 	ReconnectDelay time.Duration // between two tries; as FastIOFail
 	KeepAlive      time.Duration // a peer that is silent for about twice this is gone
@@ -40,11 +42,13 @@ type Spec struct {
 	HostNQN       string // who this host is; "" = of /etc/nvme, else made of the machine's id
 	HostID        string // the same as a UUID: reservations are kept by it
 	HostInterface string // the network device to go out by; "" = as routed
-	KeyFile       string // has the key by which the target knows this host (DH-HMAC-CHAP), or both keys, as farlog target nvmet key writes them; "" = none
-	CtrlKeyFile   string // has the key by which this host knows the target; "" = it is believed
-	PollQueues    int    // queues that are polled, in addition to the others
-	Queues        int    // 0 = the kernel's choice, one for each processor
-	Times         Times
+	// has the key by which the target knows this host (DH-HMAC-CHAP), or both keys, as farlog target nvmet key writes
+	// them; "" = none
+	KeyFile     string
+	CtrlKeyFile string // has the key by which this host knows the target; "" = it is believed
+	PollQueues  int    // queues that are polled, in addition to the others
+	Queues      int    // 0 = the kernel's choice, one for each processor
+	Times       Times
 }
 
 // Check says what of a spec cannot be. It opens nothing.
@@ -111,7 +115,8 @@ func (t Times) check() error {
 		{"keep-alive", t.KeepAlive, 60 * time.Second, time.Second},
 	} {
 		if one.value%time.Second != 0 || one.value < one.least || one.value > one.most {
-			return fmt.Errorf("%s %s: expected whole seconds from %s to %s; the longer, the later a writer learns that its target is gone", one.name, one.value, one.least, one.most)
+			return fmt.Errorf("%s %s: expected whole seconds from %s to %s; the longer, the later a writer learns "+
+				"that its target is gone", one.name, one.value, one.least, one.most)
 		}
 	}
 	if t.CtrlLoss != 0 && t.FastIOFail > t.CtrlLoss {
@@ -120,12 +125,16 @@ func (t Times) check() error {
 	return nil
 }
 
-// CheckNQN takes the name of a subsystem or host that fits into the kernel's line: a comma would begin another word of it.
+// CheckNQN takes the name of a subsystem or host that fits into the kernel's line: a comma would begin another word of
+// it.
 func CheckNQN(nqn string) error {
 	if err := nvmet.CheckNQN(nqn); err != nil {
 		return err
 	}
-	if strings.ContainsFunc(nqn, func(r rune) bool { return r <= ' ' || r == 0x7F || r == ',' || r == '"' || r == '\'' || r == '\\' }) {
+	if strings.ContainsFunc(nqn, func(r rune) bool {
+		return r <= ' ' || r == 0x7F || r == ',' || r == '"' ||
+			r == '\'' || r == '\\'
+	}) {
 		return fmt.Errorf("NQN %q: expected no comma, quote, backslash or control character", nqn)
 	}
 	return nil
@@ -164,14 +173,17 @@ func (s Spec) options() []option {
 	if s.Transport != "loop" {
 		options = append(options, option{"traddr", "-a ", s.Address}, option{"trsvcid", "-s ", strconv.Itoa(s.port())})
 	}
-	options = append(options, option{"hostnqn", "-q ", s.HostNQN}, option{"hostid", "-I ", s.HostID}, option{"host_iface", "--host-iface=", s.HostInterface},
-		option{"nr_io_queues", "--nr-io-queues=", count(s.Queues)}, option{"nr_poll_queues", "--nr-poll-queues=", count(s.PollQueues)})
+	options = append(options, option{"hostnqn", "-q ", s.HostNQN}, option{"hostid", "-I ", s.HostID},
+		option{"host_iface", "--host-iface=", s.HostInterface},
+		option{"nr_io_queues", "--nr-io-queues=", count(s.Queues)},
+		option{"nr_poll_queues", "--nr-poll-queues=", count(s.PollQueues)})
 	if s.Transport == "loop" {
 		return options // it never breaks by itself; there the kernel knows no such times
 	}
 	return append(options, option{"ctrl_loss_tmo", "--ctrl-loss-tmo=", seconds(s.Times.CtrlLoss)},
 		option{"reconnect_delay", "--reconnect-delay=", seconds(s.Times.ReconnectDelay)},
-		option{"fast_io_fail_tmo", "--fast_io_fail_tmo=", seconds(s.Times.FastIOFail)}, // nvme-cli has it with underscores alone
+		// nvme-cli has it with underscores alone
+		option{"fast_io_fail_tmo", "--fast_io_fail_tmo=", seconds(s.Times.FastIOFail)},
 		option{"keep_alive_tmo", "--keep-alive-tmo=", seconds(s.Times.KeepAlive)})
 }
 

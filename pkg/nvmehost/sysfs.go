@@ -54,13 +54,16 @@ func (k Kernel) Controllers() []Controller {
 func (k Kernel) controller(name string) Controller {
 	read := func(attribute string) string { return k.readLine("/sys/class/nvme/" + name + "/" + attribute) }
 	return Controller{
-		Name: name, NQN: read("subsysnqn"), Transport: read("transport"), Address: read("address"), State: read("state"),
-		HostNQN: read("hostnqn"), HostID: read("hostid"), CtrlLoss: read("ctrl_loss_tmo"), FastIOFail: read("fast_io_fail_tmo"),
+		Name: name, NQN: read("subsysnqn"), Transport: read("transport"), Address: read("address"),
+		State:   read("state"),
+		HostNQN: read("hostnqn"), HostID: read("hostid"), CtrlLoss: read("ctrl_loss_tmo"),
+		FastIOFail:     read("fast_io_fail_tmo"),
 		ReconnectDelay: read("reconnect_delay"), KeepAlive: read("kato"),
 	}
 }
 
-// Devices lists the namespaces of fabrics that are block devices here. With native multipathing a device is the subsystem's and has one of its controllers.
+// Devices lists the namespaces of fabrics that are block devices here. With native multipathing a device is the
+// subsystem's and has one of its controllers.
 func (k Kernel) Devices() []Device {
 	entries, err := os.ReadDir(filepath.Join(k.Root, "/sys/block"))
 	if err != nil {
@@ -80,7 +83,10 @@ func (k Kernel) Devices() []Device {
 		if err != nil || i < 0 {
 			continue
 		}
-		device := Device{Path: "/dev/" + name, Name: name, NQN: nqn, Namespace: uint32(nsid), Controller: controllers[i]}
+		device := Device{
+			Path: "/dev/" + name, Name: name, NQN: nqn, Namespace: uint32(nsid),
+			Controller: controllers[i],
+		}
 		device.Warnings = k.warnings(device)
 		list = append(list, device)
 	}
@@ -90,7 +96,8 @@ func (k Kernel) Devices() []Device {
 // controllerOf is the index of the one that a device stands on: by name without multipathing, else by subsystem.
 func (k Kernel) controllerOf(device, nqn string, controllers []Controller) int {
 	if target, err := os.Readlink(filepath.Join(k.Root, "/sys/block", device, "device")); err == nil {
-		if i := slices.IndexFunc(controllers, func(c Controller) bool { return c.Name == filepath.Base(target) }); i >= 0 {
+		if i := slices.IndexFunc(controllers,
+			func(c Controller) bool { return c.Name == filepath.Base(target) }); i >= 0 {
 			return i
 		}
 	}
@@ -106,19 +113,28 @@ func (k Kernel) warnings(d Device) []string {
 	var list []string
 	sys := "/sys/class/nvme/" + d.Controller.Name + "/"
 	if loss := d.Controller.CtrlLoss; loss != "0" && loss != "" && d.Controller.Transport != "loop" {
-		list = append(list, "ctrl_loss_tmo is "+loss+": a connection that breaks comes back as the same device, with old commands, also to a target that was started again and has forgotten its reservations: echo 0 >"+sys+"ctrl_loss_tmo")
+		list = append(list, "ctrl_loss_tmo is "+loss+": a connection that breaks comes back as the same device, with "+
+			"old commands, also to a target that was started again and has forgotten its reservations: echo 0 >"+sys+"ctrl_loss_tmo")
 		if fail := d.Controller.FastIOFail; fail == "off" || isAbove(fail, 5) {
-			list = append(list, "fast_io_fail_tmo is "+fail+": commands wait for a broken connection as long: echo 1 >"+sys+"fast_io_fail_tmo")
+			list = append(
+				list,
+				"fast_io_fail_tmo is "+fail+": commands wait for a broken connection as long: echo 1 >"+sys+"fast_io_fail_tmo",
+			)
 		}
 	}
 	if alive := d.Controller.KeepAlive; alive == "0" || isAbove(alive, 10) {
-		list = append(list, "keep_alive_tmo is "+alive+" s: a target that has fallen silent is noticed late: connect it anew")
+		list = append(list,
+			"keep_alive_tmo is "+alive+" s: a target that has fallen silent is noticed late: connect it anew")
 	}
 	if removal := k.readLine("/sys/block/" + d.Name + "/delayed_removal_secs"); removal != "" && removal != "0" {
-		list = append(list, "delayed_removal_secs is "+removal+": commands wait without a path: echo 0 >/sys/block/"+d.Name+"/delayed_removal_secs")
+		list = append(
+			list,
+			"delayed_removal_secs is "+removal+": commands wait without a path: echo 0 >/sys/block/"+d.Name+"/delayed_removal_secs",
+		)
 	}
 	if paths := k.pathsOf(d.NQN); k.isMultipath() && paths > 1 {
-		list = append(list, "the subsystem has "+strconv.Itoa(paths)+" paths: a command may be sent a second time, late, by another one: disconnect all but one")
+		list = append(list, "the subsystem has "+strconv.Itoa(paths)+" paths: a command may be sent a second time, "+
+			"late, by another one: disconnect all but one")
 	}
 	return list
 }

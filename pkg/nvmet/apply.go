@@ -17,8 +17,8 @@ type Change struct {
 	Notes   []string
 }
 
-// Apply brings the kernel to what is declared. With isDryRun it only says what it would do; keys that it would draw are then not kept. What was done before an
-// error is in the change; the same again goes on from there.
+// Apply brings the kernel to what is declared. With isDryRun it only says what it would do; keys that it would draw are
+// then not kept. What was done before an error is in the change; the same again goes on from there.
 func Apply(kernel *Kernel, state *State, declared *Declaration, isDryRun bool, now time.Time) (Change, error) {
 	var change Change
 	there, err := kernel.Read()
@@ -38,7 +38,8 @@ func Apply(kernel *Kernel, state *State, declared *Declaration, isDryRun bool, n
 	// Keys and names first: what the kernel has of us is always known after a crash.
 	before := *state
 	state.Remember(declared)
-	if len(change.Drawn) > 0 || !slices.Equal(before.Subsystems, state.Subsystems) || !slices.Equal(before.Ports, state.Ports) || !slices.Equal(before.Hosts, state.Hosts) {
+	if len(change.Drawn) > 0 || !slices.Equal(before.Subsystems, state.Subsystems) ||
+		!slices.Equal(before.Ports, state.Ports) || !slices.Equal(before.Hosts, state.Hosts) {
 		if err := state.Save(); err != nil {
 			return change, err
 		}
@@ -50,7 +51,8 @@ func Apply(kernel *Kernel, state *State, declared *Declaration, isDryRun bool, n
 	}
 	after := *state
 	state.Forget(declared)
-	if !slices.Equal(after.Subsystems, state.Subsystems) || !slices.Equal(after.Ports, state.Ports) || !slices.Equal(after.Hosts, state.Hosts) {
+	if !slices.Equal(after.Subsystems, state.Subsystems) || !slices.Equal(after.Ports, state.Ports) ||
+		!slices.Equal(after.Hosts, state.Hosts) {
 		return change, state.Save()
 	}
 	return change, nil
@@ -81,8 +83,8 @@ func Remove(kernel *Kernel, state *State, isDryRun bool) (Change, error) {
 	return Apply(kernel, state, &Declaration{}, isDryRun, time.Time{})
 }
 
-// Rotate draws new keys for hosts that were declared, keeps them, and gives them to the kernel. Connections that are there stay: a host that connects again has to
-// show the new key.
+// Rotate draws new keys for hosts that were declared, keeps them, and gives them to the kernel. Connections that are
+// there stay: a host that connects again has to show the new key.
 func Rotate(kernel *Kernel, state *State, hosts []string, part string, now time.Time) (Change, error) {
 	there, err := kernel.Read()
 	if err != nil {
@@ -94,7 +96,8 @@ func Rotate(kernel *Kernel, state *State, hosts []string, part string, now time.
 		keys := state.Keys[nqn]
 		switch {
 		case keys == nil:
-			return Change{}, fmt.Errorf("host %s: it has no key that farlog has drawn: expected one of %s", nqn, orNone(state.Hosts))
+			return Change{}, fmt.Errorf("host %s: it has no key that farlog has drawn: expected one of %s", nqn,
+				orNone(state.Hosts))
 		case at < 0:
 			return Change{}, fmt.Errorf("host %s: the kernel does not have it: farlog target nvmet apply first", nqn)
 		}
@@ -121,7 +124,8 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// HostFile is what a host needs to prove itself: JSON, for its super-user alone. The names are those of nvme-cli's and of the kernel.
+// HostFile is what a host needs to prove itself: JSON, for its super-user alone. The names are those of nvme-cli's and
+// of the kernel.
 func (s *State) HostFile(nqn string, isMutual bool) ([]byte, error) {
 	keys := s.Keys[nqn]
 	if keys == nil {
@@ -143,7 +147,8 @@ func Restore(kernel *Kernel, saved *Config, isDryRun bool) (Change, error) {
 	}
 	steps := Plan(there, saved)
 	for i := range steps {
-		// A saved attribute that this kernel does not know is left out, as nvmetcli leaves it out; what keeps others away is not.
+		// A saved attribute that this kernel does not know is left out, as nvmetcli leaves it out; what keeps others
+		// away is not.
 		steps[i].isOptional = steps[i].Op == Write && !isGuard(steps[i])
 	}
 	if isDryRun {

@@ -1,6 +1,7 @@
-// Package nvmet brings the kernel's NVMe target (configfs, /sys/kernel/config/nvmet) to what is declared: subsystems, namespaces, hosts with their keys,
-// and ports. What is there is read, what is wanted is compared with it, and the difference is a list of steps in an order that the kernel takes: nothing
-// is done where nothing differs. A Config has the layout of nvmetcli's JSON, so that either tool reads what the other has saved.
+// Package nvmet brings the kernel's NVMe target (configfs, /sys/kernel/config/nvmet) to what is declared: subsystems,
+// namespaces, hosts with their keys, and ports. What is there is read, what is wanted is compared with it, and the
+// difference is a list of steps in an order that the kernel takes: nothing is done where nothing differs. A Config has
+// the layout of nvmetcli's JSON, so that either tool reads what the other has saved.
 package nvmet
 
 import (
@@ -76,7 +77,8 @@ type Namespace struct {
 	isResvOptional bool // a kernel without reservations is taken
 }
 
-// Passthru of a whole controller is saved as nvmetcli saves it, which leaves out whether it is enabled; farlog makes and restores none.
+// Passthru of a whole controller is saved as nvmetcli saves it, which leaves out whether it is enabled; farlog makes
+// and restores none.
 type Passthru struct {
 	AdminTimeout int   `json:"admin_timeout"`
 	ClearIDs     int   `json:"clear_ids"`
@@ -173,13 +175,16 @@ func (c *Config) check() error {
 	}
 	var errs []error
 	for i, host := range c.Hosts {
-		errs = append(errs, checkName(fmt.Sprintf("hosts[%d].nqn", i), host.NQN), once("host", host.NQN), checkAttrs("host "+host.NQN, host.DHCHAP))
+		errs = append(errs, checkName(fmt.Sprintf("hosts[%d].nqn", i), host.NQN), once("host", host.NQN),
+			checkAttrs("host "+host.NQN, host.DHCHAP))
 	}
 	for i, subsystem := range c.Subsystems {
 		what := "subsystem " + subsystem.NQN
-		errs = append(errs, checkName(fmt.Sprintf("subsystems[%d].nqn", i), subsystem.NQN), once("subsystem", subsystem.NQN), checkAttrs(what, subsystem.Attr))
+		errs = append(errs, checkName(fmt.Sprintf("subsystems[%d].nqn", i), subsystem.NQN),
+			once("subsystem", subsystem.NQN), checkAttrs(what, subsystem.Attr))
 		if subsystem.NQN == discoveryNQN {
-			errs = append(errs, fmt.Errorf("subsystem %s: this name belongs to the discovery service: expected another one", subsystem.NQN))
+			errs = append(errs, fmt.Errorf("subsystem %s: this name belongs to the discovery service: expected "+
+				"another one", subsystem.NQN))
 		}
 		for _, one := range subsystem.Namespaces {
 			where := what + " namespace " + strconv.Itoa(one.NSID)

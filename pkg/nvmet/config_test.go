@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// testdata/nvmetcli.json is laid out as nvmetcli's dump() and json.dumps(sort_keys=True, indent=2) lay it out (nvmet/nvme.py and its test of save and restore).
+// testdata/nvmetcli.json is laid out as nvmetcli's dump() and json.dumps(sort_keys=True, indent=2) lay it out
+// (nvmet/nvme.py and its test of save and restore).
 func TestSaved_IsWhatNvmetcliWrites(t *testing.T) {
 	raw, err := os.ReadFile("testdata/nvmetcli.json")
 	if err != nil {
@@ -31,16 +32,22 @@ func TestSaved_IsWhatNvmetcliWrites(t *testing.T) {
 	if !bytes.Equal(written, raw) {
 		t.Errorf("written again it is:\n%s", written)
 	}
-	if shown, err := config.WithoutKeys().Saved(); err != nil || bytes.Contains(shown, []byte("DHHC")) || !bytes.Contains(shown, []byte(secretShown)) {
+	if shown, err := config.WithoutKeys().Saved(); err != nil || bytes.Contains(shown, []byte("DHHC")) ||
+		!bytes.Contains(shown, []byte(secretShown)) {
 		t.Errorf("what may be shown has the key in it, or not its place: %v\n%s", err, shown)
 	}
 }
 
-// What an older nvmetcli or a person wrote: no groups of newer kernels, numbers in place of texts, keys that nobody knows.
+// What an older nvmetcli or a person wrote: no groups of newer kernels, numbers in place of texts, keys that nobody
+// knows.
 func TestReadSaved_TakesOlderAndHandWrittenFiles(t *testing.T) {
-	config, err := ReadSaved([]byte(`{"hosts":[{"nqn":"hostnqn"}],"ports":[{"addr":{"adrfam":"ipv4","traddr":"192.168.6.68","treq":"not specified","trsvcid":4420,"trtype":"rdma"},
+	config, err := ReadSaved(
+		[]byte(
+			`{"hosts":[{"nqn":"hostnqn"}],"ports":[{"addr":{"adrfam":"ipv4","traddr":"192.168.6.68","treq":"not specified","trsvcid":4420,"trtype":"rdma"},
 		"portid":2,"referrals":[],"subsystems":["testnqn"]}],"subsystems":[{"allowed_hosts":[],"attr":{"allow_any_host":true},"namespaces":[{"device":{"path":"/dev/nvme0n1"},
-		"enable":1,"nsid":1}],"nqn":"testnqn","other":{}}],"discovery":1}`))
+		"enable":1,"nsid":1}],"nqn":"testnqn","other":{}}],"discovery":1}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +55,16 @@ func TestReadSaved_TakesOlderAndHandWrittenFiles(t *testing.T) {
 	if err := m.do(Plan(m.config(), config)); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.attrs["ports/2/addr_trsvcid"] + m.attrs["subsystems/testnqn/attr_allow_any_host"] + m.attrs["subsystems/testnqn/namespaces/1/enable"]; got != "442011" {
+	if got := m.attrs["ports/2/addr_trsvcid"] + m.attrs["subsystems/testnqn/attr_allow_any_host"] +
+		m.attrs["subsystems/testnqn/namespaces/1/enable"]; got != "442011" {
 		t.Errorf("service, any host and enable are %q, want 4420, 1, 1", got)
 	}
 }
 
 func TestReadSaved_RefusesWhatLeadsElsewhere(t *testing.T) {
 	for raw, want := range map[string]string{
-		`[]`:                                                                             "expected the JSON that nvmetcli",
+		`[]`: "expected the JSON that " +
+			"nvmetcli",
 		`{"hosts":[{"nqn":"../x"}]}`:                                                     "without a slash",
 		`{"hosts":[{"nqn":""}]}`:                                                         "hosts[0].nqn",
 		`{"subsystems":[{"nqn":".."}]}`:                                                  "without a slash",
@@ -83,15 +92,22 @@ func TestReadSaved_RefusesWhatLeadsElsewhere(t *testing.T) {
 }
 
 func TestCheckNQN(t *testing.T) {
-	for _, nqn := range []string{"nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "nqn.2026-01.com.example:desk7", "nqn.2026-12.example:a:b.c",
-		"nqn.2026-01.com.example:" + strings.Repeat("a", nqnLenMax-len("nqn.2026-01.com.example:"))} {
+	for _, nqn := range []string{
+		"nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+		"nqn.2026-01.com.example:desk7", "nqn.2026-12.example:a:b.c",
+		"nqn.2026-01.com.example:" + strings.Repeat("a", nqnLenMax-len("nqn.2026-01.com.example:")),
+	} {
 		if err := CheckNQN(nqn); err != nil {
 			t.Errorf("%s is refused: %v", nqn, err)
 		}
 	}
-	for _, nqn := range []string{"", "desk7", "nqn.2026-13.com.example:a", "nqn.2026-1.com.example:a", "nqn.2026-01.com.example", "nqn.2026-01.com.example:", "nqn.2026-01.:a",
-		"iqn.2026-01.com.example:a", "nqn.2026-01.com.example:a b", "nqn.2026-01.com.example:a/b", discoveryNQN, "nqn.2014-08.org.nvmexpress:uuid:f81d4fae",
-		"nqn.2026-01.com.example:\xff", "nqn.2026-01.com.example:" + strings.Repeat("a", nqnLenMax)} {
+	for _, nqn := range []string{
+		"", "desk7", "nqn.2026-13.com.example:a", "nqn.2026-1.com.example:a",
+		"nqn.2026-01.com.example", "nqn.2026-01.com.example:", "nqn.2026-01.:a",
+		"iqn.2026-01.com.example:a", "nqn.2026-01.com.example:a b", "nqn.2026-01.com.example:a/b", discoveryNQN,
+		"nqn.2014-08.org.nvmexpress:uuid:f81d4fae",
+		"nqn.2026-01.com.example:\xff", "nqn.2026-01.com.example:" + strings.Repeat("a", nqnLenMax),
+	} {
 		err := CheckNQN(nqn)
 		if err == nil || !strings.Contains(err.Error(), "expected") {
 			t.Errorf("%q: error %v, want one that says what was expected", nqn, err)
@@ -108,21 +124,28 @@ func TestKey_IsTheStandardForm(t *testing.T) {
 		if again, err := ParseKey(key.Reveal()); err != nil || again != key {
 			t.Errorf("%s: a key that was drawn is read as %v: %v", hash, again, err)
 		}
-		for _, printed := range []string{key.String(), fmt.Sprintf("%v %+v %#v %s", key, key, key, key), fmt.Sprintf("%v %+v", HostKeys{Host: key}, &HostKeys{Host: key})} {
+		for _, printed := range []string{
+			key.String(), fmt.Sprintf("%v %+v %#v %s", key, key, key, key),
+			fmt.Sprintf("%v %+v", HostKeys{Host: key}, &HostKeys{Host: key}),
+		} {
 			if strings.Contains(printed, "DHHC") {
 				t.Errorf("%s: it is printed: %s", hash, printed)
 			}
 		}
 	}
-	// As nvme-cli's gen-dhchap-key makes it of the secret of 32 bytes a1: the checksum is that of zlib, the lowest byte first.
+	// As nvme-cli's gen-dhchap-key makes it of the secret of 32 bytes a1: the checksum is that of zlib, the lowest byte
+	// first.
 	const known = "DHHC-1:01:oaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaFAAMFA:"
 	if key := formKey("01", bytes.Repeat([]byte{0xa1}, 32)); key.Reveal() != known {
 		t.Errorf("it is %s, want %s", key.Reveal(), known)
 	}
 	flipped := []byte(known)
 	flipped[12] ^= 1
-	for _, text := range []string{"", "secret", known[:len(known)-1], strings.Replace(known, ":01:", ":04:", 1), strings.Replace(known, "DHHC-1", "DHHC-2", 1), string(flipped),
-		"DHHC-1:00:AAAA:", "DHHC-1:00:::"} {
+	for _, text := range []string{
+		"", "secret", known[:len(known)-1], strings.Replace(known, ":01:", ":04:", 1),
+		strings.Replace(known, "DHHC-1", "DHHC-2", 1), string(flipped),
+		"DHHC-1:00:AAAA:", "DHHC-1:00:::",
+	} {
 		_, err := ParseKey(text)
 		if err == nil || len(text) > 12 && strings.Contains(err.Error(), text[10:]) {
 			t.Errorf("%q: error %v, want one without the key", text, err)

@@ -83,11 +83,13 @@ func ReadDeclaration(raw []byte) (*Declaration, error) {
 	if err := decoder.Decode(d); err != nil && !errors.Is(err, io.EOF) {
 		text := goType.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "")
 		text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "unmarshal errors: ")
-		return nil, fmt.Errorf("%s: expected the keys subsystems, ports and hosts as docs/reference/nvmet.md has them", text)
+		return nil, fmt.Errorf("%s: expected the keys subsystems, ports and hosts as docs/reference/nvmet.md has them",
+			text)
 	}
 	if d.Subsystems == nil && d.Ports == nil && d.Hosts == nil {
 		// A file that was cut off by a crash would otherwise take everything away, keys and all.
-		return nil, errors.New("it declares nothing: expected the keys subsystems, ports and hosts as docs/reference/nvmet.md has them; farlog target nvmet remove takes away what was declared")
+		return nil, errors.New("it declares nothing: expected the keys subsystems, ports and hosts as " +
+			"docs/reference/nvmet.md has them; farlog target nvmet remove takes away what was declared")
 	}
 	d.fillIn()
 	return d, d.check()
@@ -114,7 +116,8 @@ func (d *Declaration) fillIn() {
 	}
 	for i := range d.Hosts {
 		host := &d.Hosts[i]
-		host.Auth, host.Hash, host.DHGroup = orElse(host.Auth, authBoth), orElse(host.Hash, hashes[0].name), orElse(host.DHGroup, dhgroupDefault)
+		host.Auth, host.Hash, host.DHGroup = orElse(host.Auth, authBoth), orElse(host.Hash, hashes[0].name),
+			orElse(host.DHGroup, dhgroupDefault)
 	}
 	for i := range d.Ports {
 		port := &d.Ports[i]
@@ -136,7 +139,8 @@ func orElse(text, otherwise string) string {
 	return text
 }
 
-// uuidOf is the same wherever and whenever it is made: a host that finds another one after a reboot of the target drops the namespace.
+// uuidOf is the same wherever and whenever it is made: a host that finds another one after a reboot of the target drops
+// the namespace.
 func uuidOf(nqn string, nsid int) string {
 	sum := sha256.Sum256([]byte("farlog nvmet namespace " + nqn + " " + strconv.Itoa(nsid)))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // version 8, of our own making
@@ -162,7 +166,8 @@ func (d *Declaration) check() error {
 	for i, subsystem := range d.Subsystems {
 		path := fmt.Sprintf("subsystems[%d]", i)
 		once(path, "subsystem "+subsystem.NQN)
-		errs = append(errs, within(path+".nqn", CheckNQN(subsystem.NQN)), oneOf(path+".takeover", subsystem.Takeover, takeoverNone, takeoverExpel))
+		errs = append(errs, within(path+".nqn", CheckNQN(subsystem.NQN)),
+			oneOf(path+".takeover", subsystem.Takeover, takeoverNone, takeoverExpel))
 		for j, one := range subsystem.Namespaces {
 			at := fmt.Sprintf("%s.namespaces[%d]", path, j)
 			once(at, fmt.Sprintf("namespace %d of subsystem %s", one.NSID, subsystem.NQN))
@@ -177,7 +182,8 @@ func (d *Declaration) check() error {
 	for i, host := range d.Hosts {
 		path := fmt.Sprintf("hosts[%d]", i)
 		once(path, "host "+host.NQN)
-		errs = append(errs, within(path+".nqn", CheckNQN(host.NQN)), oneOf(path+".auth", host.Auth, authBoth, authHost, authNone),
+		errs = append(errs, within(path+".nqn", CheckNQN(host.NQN)),
+			oneOf(path+".auth", host.Auth, authBoth, authHost, authNone),
 			oneOf(path+".hash", host.Hash, hashNames()...), oneOf(path+".dhgroup", host.DHGroup, dhgroups...))
 	}
 	for i, port := range d.Ports {
@@ -203,12 +209,15 @@ func (n DeclaredNamespace) check(path string) error {
 		errs = append(errs, fmt.Errorf("%s.nsid %d: expected a number from 1 to %d", path, n.NSID, nsidMax))
 	}
 	if !filepath.IsAbs(n.Device) || strings.ContainsAny(n.Device, "\n\x00") {
-		errs = append(errs, fmt.Errorf("%s.device %q: expected the whole path of a block device or a file, such as /dev/nvme0n1", path, n.Device))
+		errs = append(errs, fmt.Errorf("%s.device %q: expected the whole path of a block device or a file, such as "+
+			"/dev/nvme0n1", path, n.Device))
 	}
 	if !uuidForm.MatchString(n.UUID) {
-		errs = append(errs, fmt.Errorf("%s.uuid %q: expected a UUID, such as f81d4fae-7dec-11d0-a765-00a0c91e6bf6", path, n.UUID))
+		errs = append(errs, fmt.Errorf("%s.uuid %q: expected a UUID, such as f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+			path, n.UUID))
 	}
-	errs = append(errs, oneOf(path+".reservations", n.Reservations, reservationsAuto, reservationsRequired, reservationsOff))
+	errs = append(errs, oneOf(path+".reservations", n.Reservations, reservationsAuto, reservationsRequired,
+		reservationsOff))
 	return errors.Join(errs...)
 }
 
@@ -221,7 +230,8 @@ func (p DeclaredPort) check(path string) error {
 		return errors.Join(errs...)
 	}
 	if _, err := netip.ParseAddr(p.Address); err != nil {
-		errs = append(errs, fmt.Errorf("%s.address %q: expected an IP address of this host, such as 10.7.0.2", path, p.Address))
+		errs = append(errs, fmt.Errorf("%s.address %q: expected an IP address of this host, such as 10.7.0.2", path,
+			p.Address))
 	}
 	if p.Service < 1 || p.Service > 65535 {
 		errs = append(errs, fmt.Errorf("%s.service %d: expected a port from 1 to 65535", path, p.Service))

@@ -32,8 +32,17 @@ func TestDeclaration_IsAppliedAndRemoved(t *testing.T) {
 	}
 	state, m := openState(t), newModel()
 	// What others have made: a subsystem on a port of ours, another port, and a host that both have.
-	other := &Config{Hosts: []Host{{NQN: "nqn.2026-01.com.example:trading1"}}, Subsystems: []Subsystem{{NQN: "other", AllowedHosts: []string{"nqn.2026-01.com.example:trading1"}}},
-		Ports: []Port{{PortID: 1, Addr: Attrs{"trtype": "rdma", "traddr": "10.7.0.2", "trsvcid": "4420", "adrfam": "ipv4"}, Subsystems: []string{"other"}}, {PortID: 9, Addr: Attrs{"trtype": "loop"}, Subsystems: []string{"other"}}}}
+	other := &Config{
+		Hosts:      []Host{{NQN: "nqn.2026-01.com.example:trading1"}},
+		Subsystems: []Subsystem{{NQN: "other", AllowedHosts: []string{"nqn.2026-01.com.example:trading1"}}},
+		Ports: []Port{
+			{PortID: 1, Addr: Attrs{
+				"trtype": "rdma", "traddr": "10.7.0.2", "trsvcid": "4420",
+				"adrfam": "ipv4",
+			}, Subsystems: []string{"other"}},
+			{PortID: 9, Addr: Attrs{"trtype": "loop"}, Subsystems: []string{"other"}},
+		},
+	}
 	if err := m.do(Plan(m.config(), other)); err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +58,20 @@ func TestDeclaration_IsAppliedAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"subsystems/nqn.2026-01.com.example:desk7/attr_allow_any_host": "0", "subsystems/nqn.2026-01.com.example:desk7/namespaces/1/resv_enable": "1",
-		"subsystems/nqn.2026-01.com.example:desk7/namespaces/2/resv_enable": "0", "subsystems/nqn.2026-01.com.example:desk7/namespaces/2/buffered_io": "1",
-		"subsystems/nqn.2026-01.com.example:desk7/namespaces/1/enable": "1", "ports/2/addr_adrfam": "ipv6", "ports/2/addr_trsvcid": "4421", "ports/1/addr_trsvcid": "4420",
+		"subsystems/nqn.2026-01.com.example:desk7/attr_allow_any_host":      "0",
+		"subsystems/nqn.2026-01.com.example:desk7/namespaces/1/resv_enable": "1",
+		"subsystems/nqn.2026-01.com.example:desk7/namespaces/2/resv_enable": "0",
+		"subsystems/nqn.2026-01.com.example:desk7/namespaces/2/buffered_io": "1",
+		"subsystems/nqn.2026-01.com.example:desk7/namespaces/1/enable":      "1", "ports/2/addr_adrfam": "ipv6",
+		"ports/2/addr_trsvcid": "4421", "ports/1/addr_trsvcid": "4420",
 		"hosts/nqn.2026-01.com.example:trading1/dhchap_key": state.Keys["nqn.2026-01.com.example:trading1"].Host.Reveal(), "hosts/nqn.2026-01.com.example:central1/dhchap_key": "",
 	} {
 		if got := m.attrs[path]; got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	if got := m.linked("ports/1/subsystems"); !reflect.DeepEqual(got, []string{"nqn.2026-01.com.example:desk7", "other"}) {
+	if got := m.linked("ports/1/subsystems"); !reflect.DeepEqual(got,
+		[]string{"nqn.2026-01.com.example:desk7", "other"}) {
 		t.Errorf("port 1 has %v, want both: what others put there stays", got)
 	}
 	state.Forget(d)
@@ -93,18 +106,29 @@ hosts:
 	if err == nil {
 		t.Fatal("it is taken")
 	}
-	for _, want := range []string{`subsystems[0].nqn: NQN "desk7": expected nqn.YEAR-MONTH`, "subsystems[0].namespaces[0].nsid 0: expected", `namespaces[0].device "nvme0n1": expected`,
-		`namespaces[0].uuid "x": expected`, `namespaces[0].reservations "maybe": expected one of auto`, "namespaces[2]: namespace 2 of subsystem desk7 is there twice",
-		"namespaces[2]: device /dev/a is there twice", "subsystems[1]: subsystem desk7 is there twice", "ports[0].id: expected", `ports[0].transport "ip": expected one of rdma`,
-		`ports[0].address "storage1": expected an IP address`, "ports[1]: transport loop has no address", "ports[2]: port 1 is there twice", "ports[2].service 70000: expected",
-		`ports[2].subsystems[0] "desk8": expected`, `hosts[0].auth "maybe": expected`, `hosts[0].hash "md5": expected`, `hosts[0].dhgroup "ffdhe1": expected`} {
+	for _, want := range []string{
+		`subsystems[0].nqn: NQN "desk7": expected nqn.YEAR-MONTH`,
+		"subsystems[0].namespaces[0].nsid 0: expected", `namespaces[0].device "nvme0n1": expected`,
+		`namespaces[0].uuid "x": expected`, `namespaces[0].reservations "maybe": expected one of auto`,
+		"namespaces[2]: namespace 2 of subsystem desk7 is there twice",
+		"namespaces[2]: device /dev/a is there twice", "subsystems[1]: subsystem desk7 is there twice",
+		"ports[0].id: expected", `ports[0].transport "ip": expected one of rdma`,
+		`ports[0].address "storage1": expected an IP address`, "ports[1]: transport loop has no address",
+		"ports[2]: port 1 is there twice", "ports[2].service 70000: expected",
+		`ports[2].subsystems[0] "desk8": expected`, `hosts[0].auth "maybe": expected`, `hosts[0].hash "md5": expected`,
+		`hosts[0].dhgroup "ffdhe1": expected`,
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("not told: %s\n%v", want, err)
 		}
 	}
-	for raw, want := range map[string]string{"subsystems:\n- nqm: x\n": "line 2: field nqm", "subsystem: []\n": "line 1: field subsystem", "{": "expected the keys",
-		"": "it declares nothing", "# all of it was lost\n": "it declares nothing", "{}": "it declares nothing"} {
-		if _, err := ReadDeclaration([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "nvmet.Decl") {
+	for raw, want := range map[string]string{
+		"subsystems:\n- nqm: x\n": "line 2: field nqm",
+		"subsystem: []\n":         "line 1: field subsystem", "{": "expected the keys",
+		"": "it declares nothing", "# all of it was lost\n": "it declares nothing", "{}": "it declares nothing",
+	} {
+		if _, err := ReadDeclaration([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "nvmet.Decl") {
 			t.Errorf("%q: error %v, want one with %q and without names of ours", raw, err, want)
 		}
 	}
@@ -185,7 +209,8 @@ func TestState_NewHashDrawsNewKeys(t *testing.T) {
 	for i := range d.Hosts {
 		d.Hosts[i].Hash = "sha512"
 	}
-	if drawn, _ := state.Ready(d, time.Now()); !slices.Equal(drawn, []string{host}) || state.Keys[host].Host == before.Host {
+	if drawn, _ := state.Ready(d, time.Now()); !slices.Equal(drawn, []string{host}) ||
+		state.Keys[host].Host == before.Host {
 		t.Errorf("with another hash keys are drawn for %v", drawn)
 	}
 }
@@ -205,7 +230,8 @@ func TestState_RotatesOneKeyOrBoth(t *testing.T) {
 		}
 		after := state.Keys["h"]
 		if (after.Host != before.Host) != one.isHost || (after.Ctrl != before.Ctrl) != one.isTo {
-			t.Errorf("%s: the host's key is new: %v, the target's: %v; want %v, %v", one.part, after.Host != before.Host, after.Ctrl != before.Ctrl, one.isHost, one.isTo)
+			t.Errorf("%s: the host's key is new: %v, the target's: %v; want %v, %v", one.part,
+				after.Host != before.Host, after.Ctrl != before.Ctrl, one.isHost, one.isTo)
 		}
 	}
 }

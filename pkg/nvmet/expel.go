@@ -24,7 +24,8 @@ type Rings interface {
 	Number(hostNQN string) uint64
 	// Formers tells who wrote each ring of a device, or of a file, last.
 	Formers(device string) ([]Former, error)
-	// Out says in the ring, durably, that its former writer writes no more: from now on a writer of another host is let on.
+	// Out says in the ring, durably, that its former writer writes no more: from now on a writer of another host is let
+	// on.
 	Out(former Former) error
 }
 
@@ -35,12 +36,15 @@ type Expulsion struct {
 	Notes []string // what could not be done beside it
 }
 
-// Expel takes a host out of those that a subsystem allows, so that no command of it reaches the subsystem's namespaces any more, makes sure of that, and says so in the rings that it wrote
-// last. It stays out, also after a boot, until Readmit.
+// Expel takes a host out of those that a subsystem allows, so that no command of it reaches the subsystem's namespaces
+// any more, makes sure of that, and says so in the rings that it wrote last. It stays out, also after a boot, until
+// Readmit.
 //
-// The kernel tells of no controller which host it is of, and a link that is removed leaves the controllers of that host alone. So the whole subsystem is taken away and made again without the
-// host: what the controllers of before name is then not there any more. A namespace is gone only when every command in it has ended, the kernel waits for that when it is disabled, or when it is removed; a controller that still
-// lives has a subsystem without namespaces, and connects to the new one as everybody else does: by name. All other hosts have to connect again.
+// The kernel tells of no controller which host it is of, and a link that is removed leaves the controllers of that host
+// alone. So the whole subsystem is taken away and made again without the host: what the controllers of before name is
+// then not there any more. A namespace is gone only when every command in it has ended, the kernel waits for that when
+// it is disabled, or when it is removed; a controller that still lives has a subsystem without namespaces, and connects
+// to the new one as everybody else does: by name. All other hosts have to connect again.
 //
 // The same again, also after a crash at any point, does it anew.
 func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Expulsion, error) {
@@ -51,10 +55,12 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 	}
 	at := slices.IndexFunc(there.Subsystems, func(one Subsystem) bool { return one.NQN == subsystem })
 	if at < 0 {
-		return done, fmt.Errorf("subsystem %s: the kernel does not have it: expected one of %s", subsystem, subsystemNames(there))
+		return done, fmt.Errorf("subsystem %s: the kernel does not have it: expected one of %s", subsystem,
+			subsystemNames(there))
 	}
 	if there.Subsystems[at].Attr["allow_any_host"] == "1" {
-		return done, fmt.Errorf("subsystem %s: attr_allow_any_host is 1: nobody can be kept out of it; expected 0", subsystem)
+		return done, fmt.Errorf("subsystem %s: attr_allow_any_host is 1: nobody can be kept out of it; expected 0",
+			subsystem)
 	}
 	if err := there.Subsystems[at].checkReached(state, host, rings); err != nil {
 		return done, err
@@ -66,11 +72,12 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 	if err := state.expel(subsystem, host); err != nil {
 		return done, err
 	}
-	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings), done.makeAgain(kernel, there, subsystem, host))
+	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings),
+		done.makeAgain(kernel, there, subsystem, host))
 }
 
-// checkReached refuses a host that cannot have reached the subsystem. One that is allowed no more may have: the kernel leaves its controllers alone when somebody else takes it from the list, and a ring still
-// waits for it.
+// checkReached refuses a host that cannot have reached the subsystem. One that is allowed no more may have: the kernel
+// leaves its controllers alone when somebody else takes it from the list, and a ring still waits for it.
 func (s *Subsystem) checkReached(state *State, host string, rings Rings) error {
 	if slices.Contains(s.AllowedHosts, host) || slices.Contains(state.Expelled[s.NQN], host) {
 		return nil
@@ -84,17 +91,20 @@ func (s *Subsystem) checkReached(state *State, host string, rings Rings) error {
 			return nil
 		}
 	}
-	return errors.Join(fmt.Errorf("host %s: subsystem %s does not allow it, and no ring there has it as its last writer: expected one of %s", host, s.NQN, orNobody(s.AllowedHosts)), unread)
+	return errors.Join(fmt.Errorf("host %s: subsystem %s does not allow it, and no ring there has it as its last "+
+		"writer: expected one of %s", host, s.NQN, orNobody(s.AllowedHosts)), unread)
 }
 
-// checkOneWay refuses where a device of a subsystem can be reached by another one too: a host that goes from the first may still write by the second, and what it is told is acknowledged there would be
-// lost when its ring goes on without it.
+// checkOneWay refuses where a device of a subsystem can be reached by another one too: a host that goes from the first
+// may still write by the second, and what it is told is acknowledged there would be lost when its ring goes on without
+// it.
 func (c *Config) checkOneWay(at int) error {
 	for i, other := range c.Subsystems {
 		for _, theirs := range other.Namespaces {
 			for _, ours := range c.Subsystems[at].Namespaces {
 				if i != at && isSameDevice(ours.Device["path"], theirs.Device["path"]) {
-					return fmt.Errorf("subsystem %s: its device %s is namespace %d of subsystem %s as well, by which a host could go on writing: expected it in one subsystem alone",
+					return fmt.Errorf("subsystem %s: its device %s is namespace %d of subsystem %s as well, by which "+
+						"a host could go on writing: expected it in one subsystem alone",
 						c.Subsystems[at].NQN, ours.Device["path"], theirs.NSID, other.NQN)
 				}
 			}
@@ -132,7 +142,8 @@ func (e *Expulsion) takeAway(kernel *Kernel, there *Config, subsystem string) er
 		now, err = kernel.Read()
 	}
 	if err == nil && slices.ContainsFunc(now.Subsystems, func(one Subsystem) bool { return one.NQN == subsystem }) {
-		err = fmt.Errorf("subsystem %s: somebody has made it again meanwhile: what is said of its host is not sure; do it again", subsystem)
+		err = fmt.Errorf("subsystem %s: somebody has made it again meanwhile: what is said of its host is not sure; "+
+			"do it again", subsystem)
 	}
 	if err != nil {
 		e.Notes = append(e.Notes, "subsystem "+subsystem+": rings are not told")
@@ -172,7 +183,8 @@ func (e *Expulsion) makeAgain(kernel *Kernel, before *Config, subsystem, host st
 	wanted.Subsystems = slices.Clone(before.Subsystems)
 	for i, one := range wanted.Subsystems {
 		if one.NQN == subsystem {
-			wanted.Subsystems[i].AllowedHosts = slices.DeleteFunc(slices.Clone(one.AllowedHosts), func(nqn string) bool { return nqn == host })
+			wanted.Subsystems[i].AllowedHosts = slices.DeleteFunc(slices.Clone(one.AllowedHosts),
+				func(nqn string) bool { return nqn == host })
 		}
 	}
 	if err := e.do(kernel, Plan(now, &wanted)); err != nil {
@@ -193,8 +205,8 @@ func (e *Expulsion) do(kernel *Kernel, steps []Step) error {
 	return err
 }
 
-// disableSteps: this write is what the kernel answers when every command in the namespace has ended. Off the ports first, by which the controllers end: a command whose host is
-// cut off would be waited for otherwise.
+// disableSteps: this write is what the kernel answers when every command in the namespace has ended. Off the ports
+// first, by which the controllers end: a command whose host is cut off would be waited for otherwise.
 func disableSteps(there *Config, subsystem string) (steps []Step) {
 	for _, port := range there.Ports {
 		if slices.Contains(port.Subsystems, subsystem) {
@@ -204,7 +216,10 @@ func disableSteps(there *Config, subsystem string) (steps []Step) {
 	for _, one := range there.Subsystems {
 		for _, namespace := range one.Namespaces {
 			if one.NQN == subsystem && namespace.Enable == 1 {
-				steps = append(steps, Step{Op: Write, Path: namespacePath(subsystem, namespace.NSID) + "/enable", Value: "0"})
+				steps = append(steps, Step{
+					Op: Write, Path: namespacePath(subsystem, namespace.NSID) + "/enable",
+					Value: "0",
+				})
 			}
 		}
 	}
@@ -220,7 +235,8 @@ func (c *Config) without(subsystem string) *Config {
 		}
 	}
 	for _, port := range c.Ports {
-		port.Subsystems = slices.DeleteFunc(slices.Clone(port.Subsystems), func(nqn string) bool { return nqn == subsystem })
+		port.Subsystems = slices.DeleteFunc(slices.Clone(port.Subsystems),
+			func(nqn string) bool { return nqn == subsystem })
 		left.Ports = append(left.Ports, port)
 	}
 	return left
@@ -237,11 +253,13 @@ func subsystemNames(c *Config) string {
 	return strings.Join(names, ", ")
 }
 
-// Readmit ends an expulsion: the next Apply lets the host in again, where it is declared. The caller knows that nothing waits there to be sent again: no connection of before, no writer.
+// Readmit ends an expulsion: the next Apply lets the host in again, where it is declared. The caller knows that nothing
+// waits there to be sent again: no connection of before, no writer.
 func Readmit(state *State, subsystem, host string) error {
 	out := state.Expelled[subsystem]
 	if !slices.Contains(out, host) {
-		return fmt.Errorf("host %s: it was not expelled from subsystem %s: expected one of %s", host, subsystem, orNobody(out))
+		return fmt.Errorf("host %s: it was not expelled from subsystem %s: expected one of %s", host, subsystem,
+			orNobody(out))
 	}
 	state.Expelled[subsystem] = slices.DeleteFunc(out, func(nqn string) bool { return nqn == host })
 	if len(state.Expelled[subsystem]) == 0 {
@@ -274,7 +292,8 @@ func (s *State) notesOfExpelled(d *Declaration) (notes []string) {
 	for _, one := range d.Subsystems {
 		for _, host := range s.Expelled[one.NQN] {
 			if slices.Contains(one.Hosts, host) {
-				notes = append(notes, fmt.Sprintf("subsystem %s: host %s was expelled and stays out: farlog target nvmet readmit %s, when nothing of before is left there", one.NQN, host, host))
+				notes = append(notes, fmt.Sprintf("subsystem %s: host %s was expelled and stays out: farlog target "+
+					"nvmet readmit %s, when nothing of before is left there", one.NQN, host, host))
 			}
 		}
 	}

@@ -20,7 +20,8 @@ func (f fakeRings) Number(nqn string) uint64                { return uint64(len(
 func (f fakeRings) Formers(device string) ([]Former, error) { return f.formers[device], nil }
 func (f fakeRings) Out(former Former) error                 { return f.out(former) }
 func expelDeclaration(device, hostA, hostB, takeover string) string {
-	return "subsystems:\n- nqn: nqn.2026-01.com.example:desk\n  hosts: [" + hostA + ", " + hostB + "]\n  takeover: " + takeover + "\n  namespaces: [{nsid: 1, device: " + device +
+	return "subsystems:\n- nqn: nqn.2026-01.com.example:desk\n  hosts: [" + hostA + ", " + hostB + "]\n  takeover: " +
+		takeover + "\n  namespaces: [{nsid: 1, device: " + device +
 		", reservations: 'off'}]\nports: [{id: 1, transport: loop}]\n"
 }
 
@@ -39,7 +40,8 @@ func mustDeclare(t *testing.T, text string) *Declaration {
 	return declared
 }
 
-// On the kernel: while the ring is told, the subsystem with all that hangs on it is not there; then the host is not allowed, whatever is declared, until it is readmitted.
+// On the kernel: while the ring is told, the subsystem with all that hangs on it is not there; then the host is not
+// allowed, whatever is declared, until it is readmitted.
 func TestKernel_ExpelledStaysOut(t *testing.T) {
 	kernel, devices := onKernel(t)
 	state, err := OpenState(filepath.Join(t.TempDir(), "state.json"))
@@ -53,8 +55,11 @@ func TestKernel_ExpelledStaysOut(t *testing.T) {
 	}
 	before := read(t, kernel)
 	var told []string
-	rings := fakeRings{formers: map[string][]Former{devices[0]: {{Ring: "a", Host: uint64(len(expelHostA)), Epoch: 7}, {Ring: "b", Host: uint64(len(expelHostB)), Epoch: 8},
-		{Ring: "closed", Host: uint64(len(expelHostA)), Epoch: 9, IsOut: true}}}}
+	rings := fakeRings{formers: map[string][]Former{devices[0]: {
+		{Ring: "a", Host: uint64(len(expelHostA)), Epoch: 7},
+		{Ring: "b", Host: uint64(len(expelHostB)), Epoch: 8},
+		{Ring: "closed", Host: uint64(len(expelHostA)), Epoch: 9, IsOut: true},
+	}}}
 	rings.out = func(former Former) error {
 		told = append(told, former.Ring)
 		if now := read(t, kernel); len(now.Subsystems) != 0 {
@@ -75,8 +80,10 @@ func TestKernel_ExpelledStaysOut(t *testing.T) {
 		t.Errorf("but for the host it is not what it was: %q", texts(left))
 	}
 	change, err := Apply(kernel, state, declared, false, time.Now())
-	if err != nil || len(change.Steps) > 0 || !strings.Contains(strings.Join(change.Notes, "\n"), "readmit "+expelHostA) {
-		t.Errorf("applied again: error %v, steps %q, notes %q; want no step and a word of the host", err, texts(change.Steps), change.Notes)
+	if err != nil || len(change.Steps) > 0 || !strings.Contains(strings.Join(change.Notes, "\n"),
+		"readmit "+expelHostA) {
+		t.Errorf("applied again: error %v, steps %q, notes %q; want no step and a word of the host", err,
+			texts(change.Steps), change.Notes)
 	}
 	if err := Readmit(state, expelSubsystem, expelHostA); err != nil {
 		t.Fatal(err)
@@ -86,7 +93,8 @@ func TestKernel_ExpelledStaysOut(t *testing.T) {
 	}
 }
 
-// On the kernel: somebody else has taken the host from the list, and its controllers stay. It is taken out all the same while a ring has it as its last writer.
+// On the kernel: somebody else has taken the host from the list, and its controllers stay. It is taken out all the same
+// while a ring has it as its last writer.
 func TestKernel_ExpelsWhoIsAllowedNoMore(t *testing.T) {
 	kernel, devices := onKernel(t)
 	state, err := OpenState(filepath.Join(t.TempDir(), "state.json"))
@@ -94,10 +102,12 @@ func TestKernel_ExpelsWhoIsAllowedNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer state.Close()
-	if _, err := Apply(kernel, state, mustDeclare(t, expelDeclaration(devices[0], expelHostA, expelHostB, "none")), false, time.Now()); err != nil {
+	if _, err := Apply(kernel, state, mustDeclare(t, expelDeclaration(devices[0], expelHostA, expelHostB, "none")),
+		false, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(kernel.root, "subsystems", expelSubsystem, "allowed_hosts", expelHostA)); err != nil {
+	if err := os.Remove(filepath.Join(kernel.root, "subsystems", expelSubsystem, "allowed_hosts",
+		expelHostA)); err != nil {
 		t.Fatal(err)
 	}
 	var told []string
@@ -109,18 +119,25 @@ func TestKernel_ExpelsWhoIsAllowedNoMore(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err != nil || !slices.Equal(told, []string{"a"}) {
+	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err != nil ||
+		!slices.Equal(told, []string{"a"}) {
 		t.Fatalf("expelled with error %v, rings told: %q, want a", err, told)
 	}
-	if now := read(t, kernel); !slices.Equal(now.Subsystems[0].AllowedHosts, []string{expelHostB}) || !slices.Equal(state.Expelled[expelSubsystem], []string{expelHostA}) {
-		t.Errorf("allowed are %q, expelled %q; want b alone, and a", now.Subsystems[0].AllowedHosts, state.Expelled[expelSubsystem])
+	if now := read(t, kernel); !slices.Equal(now.Subsystems[0].AllowedHosts, []string{expelHostB}) ||
+		!slices.Equal(state.Expelled[expelSubsystem], []string{expelHostA}) {
+		t.Errorf("allowed are %q, expelled %q; want b alone, and a", now.Subsystems[0].AllowedHosts,
+			state.Expelled[expelSubsystem])
 	}
 }
 
-// Who is not allowed and was the last writer of no ring that still waits for it is refused: a name that was mistyped ends the connections of all others otherwise.
+// Who is not allowed and was the last writer of no ring that still waits for it is refused: a name that was mistyped
+// ends the connections of all others otherwise.
 func TestExpel_WhoMayHaveReachedIt(t *testing.T) {
 	state := &State{Expelled: map[string][]string{expelSubsystem: {"nqn.2026-01.com.example:expelled"}}}
-	subsystem := Subsystem{NQN: expelSubsystem, AllowedHosts: []string{expelHostB}, Namespaces: []Namespace{{NSID: 1, Device: Attrs{"path": "/dev/x"}}, {NSID: 2, Device: Attrs{"path": "/dev/y"}}}}
+	subsystem := Subsystem{
+		NQN: expelSubsystem, AllowedHosts: []string{expelHostB},
+		Namespaces: []Namespace{{NSID: 1, Device: Attrs{"path": "/dev/x"}}, {NSID: 2, Device: Attrs{"path": "/dev/y"}}},
+	}
 	a := uint64(len(expelHostA))
 	for _, one := range []struct {
 		host      string
@@ -159,13 +176,15 @@ func TestState_ExpelledIsNotWanted(t *testing.T) {
 	}
 	defer state.Close()
 	declared := mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "none"))
-	if wanted, _ := state.Wanted(declared, &Config{}); !slices.Equal(wanted.Subsystems[0].AllowedHosts, []string{expelHostB}) {
+	if wanted, _ := state.Wanted(declared, &Config{}); !slices.Equal(wanted.Subsystems[0].AllowedHosts,
+		[]string{expelHostB}) {
 		t.Errorf("wanted are hosts %q, want b alone", wanted.Subsystems[0].AllowedHosts)
 	}
 	if !slices.Equal(declared.Subsystems[0].Hosts, []string{expelHostA, expelHostB}) {
 		t.Errorf("the declaration itself was changed: %q", declared.Subsystems[0].Hosts)
 	}
-	if err := Readmit(state, expelSubsystem, expelHostB); err == nil || !strings.Contains(err.Error(), "expected one of "+expelHostA) {
+	if err := Readmit(state, expelSubsystem, expelHostB); err == nil ||
+		!strings.Contains(err.Error(), "expected one of "+expelHostA) {
 		t.Errorf("readmit of one that is not out: error %v, want who is", err)
 	}
 	if err := Readmit(state, expelSubsystem, expelHostA); err != nil || len(state.Expelled) != 0 {
@@ -174,31 +193,43 @@ func TestState_ExpelledIsNotWanted(t *testing.T) {
 }
 
 func TestWants_WhoIsToGo(t *testing.T) {
-	there := &Config{Subsystems: []Subsystem{{NQN: expelSubsystem, Namespaces: []Namespace{{NSID: 1, Enable: 1, Device: Attrs{"path": "/dev/x"}}}}}}
+	there := &Config{Subsystems: []Subsystem{{
+		NQN:        expelSubsystem,
+		Namespaces: []Namespace{{NSID: 1, Enable: 1, Device: Attrs{"path": "/dev/x"}}},
+	}}}
 	a, b := uint64(len(expelHostA)), uint64(len(expelHostB))
-	rings := fakeRings{formers: map[string][]Former{"/dev/x": {{Ring: "living", Host: a, Epoch: 1}, {Ring: "closed", Host: a, Epoch: 1, IsOut: true, IsFenced: true},
-		{Ring: "wanted", Host: b, Epoch: 3, IsFenced: true}}}}
+	rings := fakeRings{formers: map[string][]Former{"/dev/x": {
+		{Ring: "living", Host: a, Epoch: 1},
+		{Ring: "closed", Host: a, Epoch: 1, IsOut: true, IsFenced: true},
+		{Ring: "wanted", Host: b, Epoch: 3, IsFenced: true},
+	}}}
 	for _, one := range []struct {
 		takeover string
 		resv     Attrs
 		want     int
 	}{{"expel", nil, 1}, {"expel", Attrs{"enable": "0"}, 1}, {"expel", Attrs{"enable": "1"}, 0}, {"none", nil, 0}} {
 		there.Subsystems[0].Namespaces[0].Resv = one.resv
-		found, err := wants(there, mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, one.takeover)), rings)
-		if err != nil || len(found) != one.want || (one.want == 1 && (found[0].host != expelHostB || found[0].ring != "wanted")) {
-			t.Errorf("takeover %s, reservations %v: %v, error %v; want %d", one.takeover, one.resv, found, err, one.want)
+		found, err := wants(there, mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, one.takeover)),
+			rings)
+		if err != nil || len(found) != one.want || (one.want == 1 &&
+			(found[0].host != expelHostB || found[0].ring != "wanted")) {
+			t.Errorf("takeover %s, reservations %v: %v, error %v; want %d", one.takeover, one.resv, found, err,
+				one.want)
 		}
 	}
 	rings.formers["/dev/x"][2].Host = 999
-	if _, err := wants(there, mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "expel")), rings); err == nil || !strings.Contains(err.Error(), "is none of subsystem") {
+	if _, err := wants(there, mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "expel")),
+		rings); err == nil || !strings.Contains(err.Error(), "is none of subsystem") {
 		t.Errorf("a host that is not declared: error %v", err)
 	}
-	if _, err := ReadDeclaration([]byte(expelDeclaration("/dev/x", expelHostA, expelHostB, "maybe"))); err == nil || !strings.Contains(err.Error(), `subsystems[0].takeover "maybe": expected one of none, expel`) {
+	if _, err := ReadDeclaration([]byte(expelDeclaration("/dev/x", expelHostA, expelHostB, "maybe"))); err == nil ||
+		!strings.Contains(err.Error(), `subsystems[0].takeover "maybe": expected one of none, expel`) {
 		t.Errorf("takeover: maybe: error %v", err)
 	}
 }
 
-// A device that is in two subsystems, whatever it is called there: a host that goes from one of them may still write by the other.
+// A device that is in two subsystems, whatever it is called there: a host that goes from one of them may still write by
+// the other.
 func TestExpel_DeviceOfAnotherSubsystem(t *testing.T) {
 	root := t.TempDir()
 	kernel, device, link := &Kernel{root}, filepath.Join(root, "device"), filepath.Join(root, "link")
@@ -213,11 +244,13 @@ func TestExpel_DeviceOfAnotherSubsystem(t *testing.T) {
 	}
 	defer state.Close()
 	rings := fakeRings{out: func(Former) error { t.Error("a ring was told"); return nil }}
-	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err == nil || !strings.Contains(err.Error(), "is namespace 1 of subsystem "+expelSubsystem+"2 as well") {
+	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err == nil ||
+		!strings.Contains(err.Error(), "is namespace 1 of subsystem "+expelSubsystem+"2 as well") {
 		t.Errorf("error %v, want that the device is in another subsystem", err)
 	}
 	if now := read(t, kernel); len(state.Expelled) != 0 || len(now.Subsystems) != 2 {
-		t.Errorf("expelled are %v, of %d subsystems; want that nothing has changed", state.Expelled, len(now.Subsystems))
+		t.Errorf("expelled are %v, of %d subsystems; want that nothing has changed", state.Expelled,
+			len(now.Subsystems))
 	}
 }
 
@@ -226,11 +259,14 @@ func makeSubsystem(t *testing.T, root, nqn, device, isAnyAllowed string, hosts .
 	t.Helper()
 	subsystem := filepath.Join(root, "subsystems", nqn)
 	namespace := filepath.Join(subsystem, "namespaces", "1")
-	err := errors.Join(os.MkdirAll(namespace, 0o700), os.WriteFile(filepath.Join(namespace, "device_path"), []byte(device), 0o600),
-		os.WriteFile(filepath.Join(namespace, "enable"), []byte("1"), 0o600), os.WriteFile(filepath.Join(subsystem, "attr_allow_any_host"), []byte(isAnyAllowed), 0o600))
+	err := errors.Join(os.MkdirAll(namespace, 0o700), os.WriteFile(filepath.Join(namespace, "device_path"),
+		[]byte(device), 0o600),
+		os.WriteFile(filepath.Join(namespace, "enable"), []byte("1"), 0o600),
+		os.WriteFile(filepath.Join(subsystem, "attr_allow_any_host"), []byte(isAnyAllowed), 0o600))
 	for _, host := range hosts {
 		allowed := filepath.Join(subsystem, "allowed_hosts")
-		err = errors.Join(err, os.MkdirAll(allowed, 0o700), os.Symlink(filepath.Join(root, "hosts", host), filepath.Join(allowed, host)))
+		err = errors.Join(err, os.MkdirAll(allowed, 0o700),
+			os.Symlink(filepath.Join(root, "hosts", host), filepath.Join(allowed, host)))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -241,9 +277,14 @@ func makeSubsystem(t *testing.T, root, nqn, device, isAnyAllowed string, hosts .
 func TestKeeper_FailedExpulsionHasAPause(t *testing.T) {
 	root := t.TempDir()
 	makeSubsystem(t, root, expelSubsystem, "/dev/x", "1") // which lets anybody in, by which it fails
-	k := &Keeper{root: root, state: filepath.Join(root, "state.json"), takeoverAfter: make(map[string]time.Time),
+	k := &Keeper{
+		root: root, state: filepath.Join(root, "state.json"), takeoverAfter: make(map[string]time.Time),
 		declared: mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "expel")),
-		rings:    fakeRings{formers: map[string][]Former{"/dev/x": {{Ring: "wanted", Host: uint64(len(expelHostB)), Epoch: 3, IsFenced: true}}}}}
+		rings: fakeRings{formers: map[string][]Former{"/dev/x": {{
+			Ring: "wanted", Host: uint64(len(expelHostB)),
+			Epoch: 3, IsFenced: true,
+		}}}},
+	}
 	if _, err := k.expelWanted(); err == nil || !strings.Contains(err.Error(), "nobody can be kept out of it") {
 		t.Fatalf("error %v, want that the subsystem lets anybody in", err)
 	}
@@ -266,7 +307,8 @@ func TestExpel_NotThere(t *testing.T) {
 	}
 	defer state.Close()
 	rings := fakeRings{out: func(Former) error { return errors.New("told") }}
-	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err == nil || !strings.Contains(err.Error(), "the kernel does not have it") {
+	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err == nil ||
+		!strings.Contains(err.Error(), "the kernel does not have it") {
 		t.Errorf("error %v, want that there is no such subsystem", err)
 	}
 	if len(state.Expelled) != 0 {

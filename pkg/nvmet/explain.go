@@ -25,15 +25,18 @@ func objectOf(where string) string {
 func lacking(step Step) string {
 	switch name := path.Base(step.Path); {
 	case name == "resv_enable":
-		return "this kernel's NVMe target has no reservations (resv_enable, Linux 6.13 or later): a host is shut out by ending its connections"
+		return "this kernel's NVMe target has no reservations (resv_enable, Linux 6.13 or later): a host is shut out " +
+			"by ending its connections"
 	case strings.HasPrefix(name, "dhchap_"):
-		return "this kernel's NVMe target has no DH-HMAC-CHAP (CONFIG_NVME_TARGET_AUTH): hosts could only be let in by their names, auth: none"
+		return "this kernel's NVMe target has no DH-HMAC-CHAP (CONFIG_NVME_TARGET_AUTH): hosts could only be let in " +
+			"by their names, auth: none"
 	default:
 		return fmt.Sprintf("this kernel's NVMe target has no attribute %s", name)
 	}
 }
 
-// explain names the object and the attribute, has the kernel's answer, and what probably cures it. A secret is never part of it.
+// explain names the object and the attribute, has the kernel's answer, and what probably cures it. A secret is never
+// part of it.
 func explain(step Step, cause error) error {
 	cause = bare(cause)
 	what := fmt.Sprintf("%s %s", step.Op, path.Base(step.Path))
@@ -73,9 +76,11 @@ func hintOf(step Step, cause error) string {
 	case name == "enable" && is(syscall.EBUSY):
 		return "the device is in use by something else: a file system, another target"
 	case strings.HasPrefix(name, "dhchap_") && is(syscall.EINVAL):
-		return "expected a form, hash or group that this kernel knows; a group needs its crypto module (modprobe dh_generic)"
+		return "expected a form, hash or group that this kernel knows; a group needs its crypto module (modprobe " +
+			"dh_generic)"
 	case strings.HasPrefix(name, "attr_") && is(syscall.EINVAL):
-		return "the kernel does not know the value, or does not change it any more because a host has seen the subsystem: remove the subsystem and apply again"
+		return "the kernel does not know the value, or does not change it any more because a host has seen the " +
+			"subsystem: remove the subsystem and apply again"
 	case step.Op == Rmdir && is(syscall.EBUSY):
 		return "something else still names it"
 	}
@@ -91,7 +96,8 @@ func portHint(is func(syscall.Errno) bool) string {
 	case is(syscall.ENODEV):
 		return "no RDMA device has the port's address: rdma link"
 	case is(syscall.EINVAL):
-		return "the transport's module is missing (modprobe nvmet-rdma, nvmet-tcp or nvme-loop), or the port's address or service is not one of that transport"
+		return "the transport's module is missing (modprobe nvmet-rdma, nvmet-tcp or nvme-loop), or the port's " +
+			"address or service is not one of that transport"
 	}
 	return ""
 }

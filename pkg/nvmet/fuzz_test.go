@@ -7,14 +7,19 @@ import (
 	"testing"
 )
 
-// Whatever a saved file says, no step leads out of the kernel's directory, and what is taken is saved and read again as the same.
+// Whatever a saved file says, no step leads out of the kernel's directory, and what is taken is saved and read again as
+// the same.
 func FuzzReadSaved(f *testing.F) {
 	known, err := os.ReadFile("testdata/nvmetcli.json")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(known)
-	f.Add([]byte(`{"subsystems":[{"nqn":"..","attr":{"../x":1}}],"ports":[{"portid":1,"referrals":[{"name":"a/b"}],"ana_groups":[{"grpid":-1,"ana":{"state":"x"}}]}]}`))
+	f.Add(
+		[]byte(
+			`{"subsystems":[{"nqn":"..","attr":{"../x":1}}],"ports":[{"portid":1,"referrals":[{"name":"a/b"}],"ana_groups":[{"grpid":-1,"ana":{"state":"x"}}]}]}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		config, err := ReadSaved(raw)
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 // KeepInterval is how often a Keeper looks.
 const KeepInterval = 5 * time.Second
 
-// Keeper keeps the kernel's NVMe target as a file declares it: after a boot, after a change of the file, and when somebody has changed what is the file's.
+// Keeper keeps the kernel's NVMe target as a file declares it: after a boot, after a change of the file, and when
+// somebody has changed what is the file's.
 type Keeper struct {
 	file, state, root string
 	logger            *slog.Logger

@@ -21,7 +21,8 @@ const configfsMagic = 0x62656570
 // Kernel is the NVMe target of this host.
 type Kernel struct{ root string }
 
-// Open finds the kernel's NVMe target at root (Root, but for tests). Where there is none, the error says which module or mount is missing and the command that cures it.
+// Open finds the kernel's NVMe target at root (Root, but for tests). Where there is none, the error says which module
+// or mount is missing and the command that cures it.
 func Open(root string) (*Kernel, error) {
 	info, err := os.Stat(filepath.Join(root, "subsystems"))
 	switch {
@@ -33,7 +34,8 @@ func Open(root string) (*Kernel, error) {
 	parent := filepath.Dir(root)
 	var mounted unix.Statfs_t
 	if err := unix.Statfs(parent, &mounted); err != nil || mounted.Type != configfsMagic {
-		return nil, fmt.Errorf("%s: no configfs is mounted there, by which the kernel's NVMe target is set up: modprobe configfs; mount -t configfs configfs %s", parent, parent)
+		return nil, fmt.Errorf("%s: no configfs is mounted there, by which the kernel's NVMe target is set up: "+
+			"modprobe configfs; mount -t configfs configfs %s", parent, parent)
 	}
 	return nil, fmt.Errorf("%s: the kernel has no NVMe target: its module nvmet is not loaded: modprobe nvmet", root)
 }
@@ -57,7 +59,8 @@ func (k *Kernel) Read() (*Config, error) {
 	return config, r.err
 }
 
-// reading goes on after what it could not read: who removes an object meanwhile is no error of ours, and the first real one is kept.
+// reading goes on after what it could not read: who removes an object meanwhile is no error of ours, and the first real
+// one is kept.
 type reading struct {
 	kernel *Kernel
 	err    error
@@ -113,7 +116,8 @@ func (r *reading) number(path string) int {
 	return number
 }
 
-// attrs are those of a group that can be read and written, as nvmetcli takes them; nil where the kernel has none of the group.
+// attrs are those of a group that can be read and written, as nvmetcli takes them; nil where the kernel has none of the
+// group.
 func (r *reading) attrs(path, group string) Attrs {
 	var attrs Attrs
 	for _, entry := range r.list(path) {
@@ -137,7 +141,10 @@ func (r *reading) attrs(path, group string) Attrs {
 
 func (r *reading) subsystem(nqn string) Subsystem {
 	path := subsystemPath(nqn)
-	one := Subsystem{NQN: nqn, Attr: r.attrs(path, "attr_"), AllowedHosts: r.links(path + "/allowed_hosts"), Namespaces: []Namespace{}}
+	one := Subsystem{
+		NQN: nqn, Attr: r.attrs(path, "attr_"), AllowedHosts: r.links(path + "/allowed_hosts"),
+		Namespaces: []Namespace{},
+	}
 	for _, name := range r.dirs(path + "/namespaces") {
 		nsid, err := strconv.Atoi(name)
 		if err != nil {
@@ -145,33 +152,46 @@ func (r *reading) subsystem(nqn string) Subsystem {
 		}
 		at := namespacePath(nqn, nsid)
 		one.Namespaces = append(one.Namespaces, Namespace{
-			NSID: nsid, ANA: r.attrs(at, "ana_"), ANAGrpID: r.number(at + "/ana_grpid"), BufferedIO: r.number(at + "/buffered_io"),
-			Device: r.attrs(at, "device_"), Enable: r.number(at + "/enable"), Resv: r.attrs(at, "resv_"),
+			NSID: nsid, ANA: r.attrs(at, "ana_"), ANAGrpID: r.number(at + "/ana_grpid"),
+			BufferedIO: r.number(at + "/buffered_io"),
+			Device:     r.attrs(at, "device_"), Enable: r.number(at + "/enable"), Resv: r.attrs(at, "resv_"),
 		})
 	}
 	if _, err := os.Stat(r.kernel.path(path + "/passthru")); err == nil {
 		at := path + "/passthru"
-		one.Passthru = []Passthru{{AdminTimeout: r.number(at + "/admin_timeout"), ClearIDs: r.number(at + "/clear_ids"), Device: r.attrs(at, "device_"),
-			IOTimeout: r.number(at + "/io_timeout")}}
+		one.Passthru = []Passthru{{
+			AdminTimeout: r.number(at + "/admin_timeout"), ClearIDs: r.number(at + "/clear_ids"),
+			Device:    r.attrs(at, "device_"),
+			IOTimeout: r.number(at + "/io_timeout"),
+		}}
 	}
 	return one
 }
 
 func (r *reading) port(id int) Port {
 	path := portPath(id)
-	one := Port{PortID: id, Addr: r.attrs(path, "addr_"), Param: r.attrs(path, "param_"), Subsystems: r.links(path + "/subsystems"),
-		ANAGroups: []ANAGroup{}, Referrals: []Referral{}}
+	one := Port{
+		PortID: id, Addr: r.attrs(path, "addr_"), Param: r.attrs(path, "param_"),
+		Subsystems: r.links(path + "/subsystems"),
+		ANAGroups:  []ANAGroup{}, Referrals: []Referral{},
+	}
 	if one.Param == nil {
 		one.Param = Attrs{}
 	}
 	for _, name := range r.dirs(path + "/ana_groups") {
 		if group, err := strconv.Atoi(name); err == nil {
-			one.ANAGroups = append(one.ANAGroups, ANAGroup{GrpID: group, ANA: r.attrs(path+"/ana_groups/"+name, "ana_")})
+			one.ANAGroups = append(one.ANAGroups, ANAGroup{
+				GrpID: group,
+				ANA:   r.attrs(path+"/ana_groups/"+name, "ana_"),
+			})
 		}
 	}
 	for _, name := range r.dirs(path + "/referrals") {
 		at := path + "/referrals/" + name
-		one.Referrals = append(one.Referrals, Referral{Name: name, Addr: r.attrs(at, "addr_"), Enable: r.number(at + "/enable")})
+		one.Referrals = append(one.Referrals, Referral{
+			Name: name, Addr: r.attrs(at, "addr_"),
+			Enable: r.number(at + "/enable"),
+		})
 	}
 	return one
 }

@@ -10,13 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// onKernel gives the kernel's own target, empty, where FARLOG_TEST_NVMET names two block devices whose contents may go: in a guest of the testbed (nvmet-config). What is there on
-// a machine is not for a test to remove.
+// onKernel gives the kernel's own target, empty, where FARLOG_TEST_NVMET names two block devices whose contents may go:
+// in a guest of the testbed (nvmet-config). What is there on a machine is not for a test to remove.
 func onKernel(t *testing.T) (*Kernel, []string) {
 	t.Helper()
 	devices := filepath.SplitList(os.Getenv("FARLOG_TEST_NVMET"))
 	if len(devices) != 2 {
-		t.Skip("FARLOG_TEST_NVMET is not set: expected two block devices, DEVICE:DEVICE, on a machine whose NVMe target may be emptied")
+		t.Skip("FARLOG_TEST_NVMET is not set: expected two block devices, DEVICE:DEVICE, on a machine whose NVMe " +
+			"target may be emptied")
 	}
 	kernel, err := Open(Root)
 	if err != nil {
@@ -64,7 +65,10 @@ func read(t fataler, kernel *Kernel) *Config {
 // From any state of the kernel to any other, broken off anywhere and begun again: it is what it would be from nothing.
 func TestKernel_FromAnyStateToAnyOther(t *testing.T) {
 	kernel, devices := onKernel(t)
-	w := world{paths: devices, uuids: []string{uuidOf("a", 1), uuidOf("a", 2)}, addresses: []string{"127.0.0.1", "127.0.0.2"}, transports: []string{"tcp", "loop"}, keys: []string{""}}
+	w := world{
+		paths: devices, uuids: []string{uuidOf("a", 1), uuidOf("a", 2)},
+		addresses: []string{"127.0.0.1", "127.0.0.2"}, transports: []string{"tcp", "loop"}, keys: []string{""},
+	}
 	for range 2 {
 		key, err := NewKey("sha256")
 		if err != nil {
@@ -90,8 +94,10 @@ func TestKernel_FromAnyStateToAnyOther(t *testing.T) {
 // What was saved is there again after the target was emptied, attribute by attribute, and saved again it is the same.
 func TestKernel_SavedIsRestored(t *testing.T) {
 	kernel, devices := onKernel(t)
-	declared, err := ReadDeclaration([]byte("subsystems:\n- nqn: nqn.2026-01.com.example:a\n  hosts: [nqn.2026-01.com.example:h]\n  namespaces: [{nsid: 1, device: " + devices[0] + "}, {nsid: 2, device: " +
-		devices[1] + ", reservations: \"off\"}]\nports: [{id: 7, transport: tcp, address: 127.0.0.1}, {id: 8, transport: loop}]\n"))
+	declared, err := ReadDeclaration([]byte("subsystems:\n- nqn: nqn.2026-01.com.example:a\n  hosts: " +
+		"[nqn.2026-01.com.example:h]\n  namespaces: [{nsid: 1, device: " + devices[0] + "}, {nsid: 2, device: " +
+		devices[1] + ", reservations: \"off\"}]\nports: [{id: 7, transport: tcp, address: 127.0.0.1}, {id: 8, " +
+		"transport: loop}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +109,8 @@ func TestKernel_SavedIsRestored(t *testing.T) {
 		t.Fatalf("again: %q: %v", texts(change.Steps), err)
 	}
 	for _, name := range []string{"dhchap_key", "dhchap_ctrl_key"} {
-		if info, err := os.Stat(kernel.path("hosts/nqn.2026-01.com.example:h/" + name)); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(kernel.path("hosts/nqn.2026-01.com.example:h/" + name)); err != nil ||
+			info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v (%v), want 0600", name, info.Mode(), err)
 		}
 	}
@@ -147,23 +154,43 @@ func save(t *testing.T, kernel *Kernel) []byte {
 func TestKernel_RefusalsAreExplained(t *testing.T) {
 	kernel, _ := onKernel(t)
 	namespace := func(device string) *Config {
-		return &Config{Subsystems: []Subsystem{{NQN: "sub", Namespaces: []Namespace{{NSID: 1, Enable: 1, Device: Attrs{"path": device}}}}}}
+		return &Config{Subsystems: []Subsystem{{
+			NQN:        "sub",
+			Namespaces: []Namespace{{NSID: 1, Enable: 1, Device: Attrs{"path": device}}},
+		}}}
 	}
 	port := func(addr Attrs) *Config {
-		return &Config{Subsystems: []Subsystem{{NQN: "sub"}}, Ports: []Port{{PortID: 1, Addr: addr, Subsystems: []string{"sub"}}}}
+		return &Config{
+			Subsystems: []Subsystem{{NQN: "sub"}},
+			Ports:      []Port{{PortID: 1, Addr: addr, Subsystems: []string{"sub"}}},
+		}
 	}
 	for what, one := range map[string]struct {
 		to   *Config
 		want string
 	}{
-		"no device":   {namespace("/dev/nonexistent"), `subsystem sub namespace 1: write enable "1": no such file or directory: device_path names nothing`},
+		"no device": {
+			namespace("/dev/nonexistent"),
+			`subsystem sub namespace 1: write enable "1": no such file or directory: device_path names nothing`,
+		},
 		"a directory": {namespace("/dev"), `subsystem sub namespace 1: write enable "1": `},
-		"no address": {port(Attrs{"trtype": "tcp", "adrfam": "ipv4", "traddr": "192.0.2.1", "trsvcid": "4420"}),
-			"port 1: open it for subsystem sub: cannot assign requested address: no interface of this host"},
-		"no transport": {port(Attrs{"adrfam": "ipv4"}), "port 1: open it for subsystem sub: invalid argument: the transport's module is missing"},
+		"no address": {
+			port(Attrs{"trtype": "tcp", "adrfam": "ipv4", "traddr": "192.0.2.1", "trsvcid": "4420"}),
+			"port 1: open it for subsystem sub: cannot assign requested address: no interface of this host",
+		},
+		"no transport": {
+			port(Attrs{"adrfam": "ipv4"}),
+			"port 1: open it for subsystem sub: invalid argument: the transport's module is missing",
+		},
 		"a wrong word": {port(Attrs{"trtype": "smoke"}), `port 1: write addr_trtype "smoke": invalid argument`},
-		"a wrong key":  {&Config{Hosts: []Host{{NQN: "h", DHCHAP: Attrs{"key": "secret"}}}}, "host h: write dhchap_key: invalid argument: expected a form"},
-		"no attribute": {&Config{Hosts: []Host{{NQN: "h", DHCHAP: Attrs{"other": "1"}}}}, `host h: write dhchap_other "1": no such file or directory: this kernel's NVMe target has no DH-HMAC-CHAP`},
+		"a wrong key": {
+			&Config{Hosts: []Host{{NQN: "h", DHCHAP: Attrs{"key": "secret"}}}},
+			"host h: write dhchap_key: invalid argument: expected a form",
+		},
+		"no attribute": {
+			&Config{Hosts: []Host{{NQN: "h", DHCHAP: Attrs{"other": "1"}}}},
+			`host h: write dhchap_other "1": no such file or directory: this kernel's NVMe target has no DH-HMAC-CHAP`,
+		},
 	} {
 		bring(t, kernel, &Config{})
 		_, err := kernel.Do(Plan(read(t, kernel), one.to))

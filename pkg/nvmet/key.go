@@ -11,11 +11,13 @@ import (
 	"strings"
 )
 
-// Key is a secret of DH-HMAC-CHAP in its standard form, DHHC-1:HH:BASE64:, where HH says by which hash it is transformed (00 none, 01 SHA-256, 02 SHA-384,
-// 03 SHA-512) and the base 64 holds the secret and its CRC-32. No way of printing it prints it; Reveal does.
+// Key is a secret of DH-HMAC-CHAP in its standard form, DHHC-1:HH:BASE64:, where HH says by which hash it is
+// transformed (00 none, 01 SHA-256, 02 SHA-384, 03 SHA-512) and the base 64 holds the secret and its CRC-32. No way of
+// printing it prints it; Reveal does.
 type Key struct{ text string }
 
-// hashes are those of DH-HMAC-CHAP: how the kernel calls one, the number in a key, and the length of a secret of that strength.
+// hashes are those of DH-HMAC-CHAP: how the kernel calls one, the number in a key, and the length of a secret of that
+// strength.
 var hashes = []struct {
 	name, kernel, number string
 	secretLen            int
@@ -49,10 +51,12 @@ func formKey(number string, secret []byte) Key {
 
 // ParseKey checks form, length and checksum. The error never has the key in it.
 func ParseKey(text string) (Key, error) {
-	errForm := errors.New("expected a key such as nvme gen-dhchap-key prints: DHHC-1:, two digits from 00 to 03, a colon, base 64, a colon")
+	errForm := errors.New("expected a key such as nvme gen-dhchap-key prints: DHHC-1:, two digits from 00 to 03, a " +
+		"colon, base 64, a colon")
 	number, encoded, ok := strings.Cut(strings.TrimPrefix(text, keyPrefix), ":")
 	encoded, isEnded := strings.CutSuffix(encoded, ":")
-	if !ok || !isEnded || !strings.HasPrefix(text, keyPrefix) || !slices.Contains([]string{"00", "01", "02", "03"}, number) {
+	if !ok || !isEnded || !strings.HasPrefix(text, keyPrefix) ||
+		!slices.Contains([]string{"00", "01", "02", "03"}, number) {
 		return Key{}, errForm
 	}
 	raw, err := base64.StdEncoding.DecodeString(encoded)

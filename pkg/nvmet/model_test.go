@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// model is as much of the kernel's rules as the order of steps depends on, taken from drivers/nvme/target/configfs.c: what must be empty to be removed, what can be
-// linked to what, what is refused while something is in use. Whether the kernel itself agrees is proved on it (kernel_test.go, in the testbed).
+// model is as much of the kernel's rules as the order of steps depends on, taken from drivers/nvme/target/configfs.c:
+// what must be empty to be removed, what can be linked to what, what is refused while something is in use. Whether the
+// kernel itself agrees is proved on it (kernel_test.go, in the testbed).
 type model struct {
 	attrs map[string]string // by path
 	dirs  map[string]bool
@@ -21,7 +22,10 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{attrs: map[string]string{}, dirs: map[string]bool{"hosts": true, "ports": true, "subsystems": true}, links: map[string]string{}}
+	return &model{
+		attrs: map[string]string{}, dirs: map[string]bool{"hosts": true, "ports": true, "subsystems": true},
+		links: map[string]string{},
+	}
 }
 
 func (m *model) do(steps []Step) error {
@@ -62,18 +66,24 @@ func (m *model) mkdir(p string) error {
 			m.attrs[p+"/"+attrs[i]] = attrs[i+1]
 		}
 	}
-	addr := []string{"addr_trtype", "", "addr_adrfam", "", "addr_traddr", "", "addr_trsvcid", "", "addr_treq", "not specified"}
+	addr := []string{
+		"addr_trtype", "", "addr_adrfam", "", "addr_traddr", "", "addr_trsvcid", "", "addr_treq",
+		"not specified",
+	}
 	switch parent := path.Base(path.Dir(p)); parent {
 	case "hosts":
 		set("dhchap_key", "", "dhchap_ctrl_key", "", "dhchap_hash", "hmac(sha256)", "dhchap_dhgroup", "null")
 	case "subsystems":
-		set("attr_allow_any_host", "0", "attr_cntlid_min", "1", "attr_cntlid_max", "65519", "attr_qid_max", "128", "attr_serial", "drawn")
+		set("attr_allow_any_host", "0", "attr_cntlid_min", "1", "attr_cntlid_max", "65519", "attr_qid_max", "128",
+			"attr_serial", "drawn")
 		m.dirs[p+"/namespaces"], m.dirs[p+"/allowed_hosts"] = true, true
 	case "namespaces":
-		set("device_path", "", "device_uuid", "drawn", "enable", "0", "ana_grpid", "1", "resv_enable", "0", "buffered_io", "0")
+		set("device_path", "", "device_uuid", "drawn", "enable", "0", "ana_grpid", "1", "resv_enable", "0",
+			"buffered_io", "0")
 	case "ports":
 		set(append(addr, "addr_tsas", "", "param_inline_data_size", "-1")...)
-		m.dirs[p+"/subsystems"], m.dirs[p+"/referrals"], m.dirs[p+"/ana_groups"], m.dirs[p+"/ana_groups/1"] = true, true, true, true
+		m.dirs[p+"/subsystems"], m.dirs[p+"/referrals"], m.dirs[p+"/ana_groups"], m.dirs[p+"/ana_groups/1"] = true,
+			true, true, true
 		m.attrs[p+"/ana_groups/1/ana_state"] = "optimized"
 	case "ana_groups":
 		set("ana_state", "inaccessible")
@@ -92,7 +102,10 @@ func (m *model) rmdir(p string) error {
 			return syscall.EBUSY
 		}
 	}
-	own := []string{p + "/namespaces", p + "/allowed_hosts", p + "/subsystems", p + "/referrals", p + "/ana_groups", p + "/ana_groups/1"}
+	own := []string{
+		p + "/namespaces", p + "/allowed_hosts", p + "/subsystems", p + "/referrals", p + "/ana_groups",
+		p + "/ana_groups/1",
+	}
 	for dir := range m.dirs {
 		if strings.HasPrefix(dir, p+"/") && !slices.Contains(own, dir) {
 			return syscall.ENOTEMPTY
@@ -140,7 +153,8 @@ func (m *model) write(p, value string) error {
 	switch {
 	case isPort && m.hasLink(owner+"/subsystems"):
 		return syscall.EACCES
-	case strings.HasPrefix(p, "subsystems/") && m.attrs[owner+"/enable"] == "1" && name != "enable" && name != "ana_grpid":
+	case strings.HasPrefix(p, "subsystems/") && m.attrs[owner+"/enable"] == "1" && name != "enable" &&
+		name != "ana_grpid":
 		return syscall.EBUSY
 	case strings.Contains(p, "/referrals/") && m.attrs[owner+"/enable"] == "1" && name != "enable":
 		return syscall.EACCES
@@ -148,7 +162,8 @@ func (m *model) write(p, value string) error {
 		return syscall.ENOENT
 	case name == "attr_allow_any_host" && value == "1" && m.hasLink(owner+"/allowed_hosts"):
 		return syscall.EINVAL
-	case name == "attr_cntlid_min" && number(value) > number(m.attrs[owner+"/attr_cntlid_max"]), name == "attr_cntlid_max" && number(value) < number(m.attrs[owner+"/attr_cntlid_min"]):
+	case name == "attr_cntlid_min" && number(value) > number(m.attrs[owner+"/attr_cntlid_max"]),
+		name == "attr_cntlid_max" && number(value) < number(m.attrs[owner+"/attr_cntlid_min"]):
 		return syscall.EINVAL
 	case strings.HasPrefix(name, "dhchap_") && value == "":
 		return syscall.EINVAL
@@ -183,19 +198,32 @@ func (m *model) config() *Config {
 		case parent == "hosts":
 			c.Hosts = append(c.Hosts, Host{NQN: name, DHCHAP: m.group(dir, "dhchap_")})
 		case parent == "subsystems":
-			c.Subsystems = append(c.Subsystems, Subsystem{NQN: name, Attr: m.group(dir, "attr_"), AllowedHosts: m.linked(dir + "/allowed_hosts")})
+			c.Subsystems = append(c.Subsystems, Subsystem{
+				NQN: name, Attr: m.group(dir, "attr_"),
+				AllowedHosts: m.linked(dir + "/allowed_hosts"),
+			})
 		case strings.HasPrefix(dir, "subsystems/") && path.Base(parent) == "namespaces":
 			at := &c.Subsystems[len(c.Subsystems)-1]
-			at.Namespaces = append(at.Namespaces, Namespace{NSID: number(name), Device: m.group(dir, "device_"), Resv: m.group(dir, "resv_"),
-				Enable: number(m.attrs[dir+"/enable"]), ANAGrpID: number(m.attrs[dir+"/ana_grpid"]), BufferedIO: number(m.attrs[dir+"/buffered_io"])})
+			at.Namespaces = append(at.Namespaces, Namespace{
+				NSID: number(name), Device: m.group(dir, "device_"),
+				Resv:   m.group(dir, "resv_"),
+				Enable: number(m.attrs[dir+"/enable"]), ANAGrpID: number(m.attrs[dir+"/ana_grpid"]),
+				BufferedIO: number(m.attrs[dir+"/buffered_io"]),
+			})
 		case parent == "ports":
-			c.Ports = append(c.Ports, Port{PortID: number(name), Addr: m.group(dir, "addr_"), Param: m.group(dir, "param_"), Subsystems: m.linked(dir + "/subsystems")})
+			c.Ports = append(c.Ports, Port{
+				PortID: number(name), Addr: m.group(dir, "addr_"),
+				Param: m.group(dir, "param_"), Subsystems: m.linked(dir + "/subsystems"),
+			})
 		case path.Base(parent) == "ana_groups":
 			at := &c.Ports[len(c.Ports)-1]
 			at.ANAGroups = append(at.ANAGroups, ANAGroup{GrpID: number(name), ANA: m.group(dir, "ana_")})
 		case path.Base(parent) == "referrals":
 			at := &c.Ports[len(c.Ports)-1]
-			at.Referrals = append(at.Referrals, Referral{Name: name, Addr: m.group(dir, "addr_"), Enable: number(m.attrs[dir+"/enable"])})
+			at.Referrals = append(at.Referrals, Referral{
+				Name: name, Addr: m.group(dir, "addr_"),
+				Enable: number(m.attrs[dir+"/enable"]),
+			})
 		}
 	}
 	c.sort()

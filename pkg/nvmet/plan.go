@@ -43,8 +43,9 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s %s", s.Op, s.Path)
 }
 
-// Plan lists the steps from one state to another. What an attribute map of to does not name stays. The order is the kernel's: nothing is let in before it
-// is whole, nothing is taken away that something else still names, and what cannot be changed in use is taken out of use for it.
+// Plan lists the steps from one state to another. What an attribute map of to does not name stays. The order is the
+// kernel's: nothing is let in before it is whole, nothing is taken away that something else still names, and what
+// cannot be changed in use is taken out of use for it.
 func Plan(from, to *Config) []Step {
 	p := &planner{from: indexOf(from), to: indexOf(to)}
 	p.findRemade()
@@ -108,15 +109,16 @@ func (p *planner) findRemade() {
 	}
 }
 
-// shutPorts takes subsystems off the ports where they are not wanted, and all of them off a port whose address changes: the kernel listens as long as a
-// port has a subsystem.
+// shutPorts takes subsystems off the ports where they are not wanted, and all of them off a port whose address changes:
+// the kernel listens as long as a port has a subsystem.
 func (p *planner) shutPorts() {
 	p.shut = map[int]bool{}
 	for _, id := range slices.Sorted(maps.Keys(p.from.ports)) {
 		before := p.from.ports[id]
 		after, stays := p.to.ports[id]
 		if stays && len(before.Subsystems) > 0 {
-			p.shut[id] = len(attrSteps("", "addr_", portOrder, before.Addr, after.Addr)) > 0 || len(attrSteps("", "param_", nil, before.Param, after.Param)) > 0
+			p.shut[id] = len(attrSteps("", "addr_", portOrder, before.Addr, after.Addr)) > 0 ||
+				len(attrSteps("", "param_", nil, before.Param, after.Param)) > 0
 		}
 		for _, nqn := range slices.Sorted(slices.Values(before.Subsystems)) {
 			if !stays || p.shut[id] || !slices.Contains(after.Subsystems, nqn) {
@@ -126,8 +128,8 @@ func (p *planner) shutPorts() {
 	}
 }
 
-// expelHosts takes back who may connect. The kernel leaves the connections of such a host alone; a write of attr_qid_max ends all of the subsystem's, and
-// who is still allowed connects again.
+// expelHosts takes back who may connect. The kernel leaves the connections of such a host alone; a write of
+// attr_qid_max ends all of the subsystem's, and who is still allowed connects again.
 func (p *planner) expelHosts() {
 	for _, nqn := range slices.Sorted(maps.Keys(p.from.subsystems)) {
 		before := p.from.subsystems[nqn]
@@ -209,7 +211,8 @@ func (p *planner) makeSubsystems() {
 		if !isThere {
 			p.add(Mkdir, path, "")
 		}
-		p.steps = append(p.steps, attrSteps(path, "attr_", subsystemOrder(before.Attr, after.Attr), before.Attr, after.Attr)...)
+		p.steps = append(p.steps, attrSteps(path, "attr_", subsystemOrder(before.Attr, after.Attr), before.Attr,
+			after.Attr)...)
 		for _, host := range slices.Sorted(slices.Values(after.AllowedHosts)) {
 			if p.remade[host] || !slices.Contains(before.AllowedHosts, host) {
 				p.add(Link, path+"/allowed_hosts/"+host, hostPath(host))
@@ -314,7 +317,8 @@ func (p *planner) makeReferral(path string, there []Referral, after Referral) {
 	}
 }
 
-// What has to be written before what: a transport takes back what depends on it, TLS what is required, and a key is judged by nothing else.
+// What has to be written before what: a transport takes back what depends on it, TLS what is required, and a key is
+// judged by nothing else.
 var (
 	portOrder = []string{"trtype", "adrfam", "traddr", "trsvcid", "tsas", "treq"}
 	hostOrder = []string{"hash", "dhgroup", "key", "ctrl_key"}
@@ -330,8 +334,8 @@ func subsystemOrder(before, after Attrs) []string {
 	return []string{"allow_any_host", "cntlid_min", "cntlid_max"}
 }
 
-// attrSteps writes what is named in after and differs: those of order first, the others by their names. Of a value that stands for the kernel's own choice nothing is
-// written; nor is what a new transport gives by itself.
+// attrSteps writes what is named in after and differs: those of order first, the others by their names. Of a value that
+// stands for the kernel's own choice nothing is written; nor is what a new transport gives by itself.
 func attrSteps(path, group string, order []string, before, after Attrs) (steps []Step) {
 	names := slices.Clone(order)
 	for _, name := range slices.Sorted(maps.Keys(after)) {
@@ -365,5 +369,6 @@ var tsasGiven = map[string]string{"rdma": "connected", "tcp": "none"}
 
 // isGuard tells a step by which somebody is kept out.
 func isGuard(s Step) bool {
-	return strings.HasPrefix(s.Path, "hosts/") || strings.HasSuffix(s.Path, "/attr_allow_any_host") || strings.HasSuffix(s.Path, "/addr_tsas") || strings.HasSuffix(s.Path, "/addr_treq")
+	return strings.HasPrefix(s.Path, "hosts/") || strings.HasSuffix(s.Path, "/attr_allow_any_host") ||
+		strings.HasSuffix(s.Path, "/addr_tsas") || strings.HasSuffix(s.Path, "/addr_treq")
 }

@@ -17,7 +17,14 @@ type world struct {
 	hasTLS bool
 }
 
-var modelWorld = world{[]string{"", "DHHC-1:00:one:", "DHHC-1:00:two:"}, []string{"/dev/a", "/dev/b"}, []string{"x", "y"}, []string{"10.0.0.1", "10.0.0.2"}, []string{"rdma", "tcp", "loop"}, true}
+var modelWorld = world{
+	[]string{"", "DHHC-1:00:one:", "DHHC-1:00:two:"},
+	[]string{"/dev/a", "/dev/b"},
+	[]string{"x", "y"},
+	[]string{"10.0.0.1", "10.0.0.2"},
+	[]string{"rdma", "tcp", "loop"},
+	true,
+}
 
 // drawConfig names every attribute that it varies, so that two configurations of it are the same only when they are.
 func (w world) drawConfig(t *rapid.T, label string) *Config {
@@ -27,15 +34,21 @@ func (w world) drawConfig(t *rapid.T, label string) *Config {
 	for _, nqn := range []string{"host-a", "host-b", "host-c"} {
 		if flag(nqn) {
 			key := pick("key", w.keys...)
-			c.Hosts = append(c.Hosts, Host{NQN: nqn, DHCHAP: Attrs{"key": key, "ctrl_key": pick("ctrl_key", "", key), "hash": pick("hash", "hmac(sha256)", "hmac(sha512)"),
-				"dhgroup": pick("dhgroup", "null", "ffdhe2048")}})
+			c.Hosts = append(c.Hosts, Host{NQN: nqn, DHCHAP: Attrs{
+				"key": key, "ctrl_key": pick("ctrl_key", "", key),
+				"hash":    pick("hash", "hmac(sha256)", "hmac(sha512)"),
+				"dhgroup": pick("dhgroup", "null", "ffdhe2048"),
+			}})
 		}
 	}
 	for _, nqn := range []string{"sub-a", "sub-b", "sub-c"} {
 		if !flag(nqn) {
 			continue
 		}
-		s := Subsystem{NQN: nqn, Attr: Attrs{"allow_any_host": pick("any", "0", "1"), "serial": pick("serial", "1", "2"), "qid_max": "128"}}
+		s := Subsystem{NQN: nqn, Attr: Attrs{
+			"allow_any_host": pick("any", "0", "1"),
+			"serial":         pick("serial", "1", "2"), "qid_max": "128",
+		}}
 		s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "1", "100"
 		if flag("cntlid") {
 			s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "200", "300"
@@ -47,9 +60,13 @@ func (w world) drawConfig(t *rapid.T, label string) *Config {
 		}
 		for nsid := 1; nsid <= 2; nsid++ {
 			if flag("namespace") {
-				s.Namespaces = append(s.Namespaces, Namespace{NSID: nsid, Device: Attrs{"path": pick("path", w.paths...), "uuid": pick("uuid", w.uuids...)},
-					Resv: Attrs{"enable": pick("resv", "0", "1")}, Enable: number(pick("enable", "0", "1")), ANAGrpID: number(pick("ana_grpid", "1", "2")),
-					BufferedIO: number(pick("buffered", "0", "1"))})
+				s.Namespaces = append(s.Namespaces, Namespace{
+					NSID:   nsid,
+					Device: Attrs{"path": pick("path", w.paths...), "uuid": pick("uuid", w.uuids...)},
+					Resv:   Attrs{"enable": pick("resv", "0", "1")}, Enable: number(pick("enable", "0", "1")),
+					ANAGrpID:   number(pick("ana_grpid", "1", "2")),
+					BufferedIO: number(pick("buffered", "0", "1")),
+				})
 			}
 		}
 		c.Subsystems = append(c.Subsystems, s)
@@ -59,18 +76,32 @@ func (w world) drawConfig(t *rapid.T, label string) *Config {
 			continue
 		}
 		transport := pick("trtype", w.transports...)
-		p := Port{PortID: id, Addr: Attrs{"trtype": transport, "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...), "trsvcid": strconv.Itoa(4420 + id),
-			"tsas": tsasGiven[transport], "treq": pick("treq", "not specified", "required")}, Param: Attrs{"inline_data_size": "-1"}}
+		p := Port{
+			PortID: id, Addr: Attrs{
+				"trtype": transport, "adrfam": "ipv4",
+				"traddr": pick("traddr", w.addresses...), "trsvcid": strconv.Itoa(4420 + id),
+				"tsas": tsasGiven[transport], "treq": pick("treq", "not specified", "required"),
+			},
+			Param: Attrs{"inline_data_size": "-1"},
+		}
 		if transport == "tcp" && w.hasTLS && flag("tls") {
 			p.Addr["tsas"], p.Addr["treq"] = "tls1.3", pick("treq", "required", "not required")
 		}
 		p.ANAGroups = []ANAGroup{{GrpID: 1, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}}}
 		if flag("group") {
-			p.ANAGroups = append(p.ANAGroups, ANAGroup{GrpID: 2, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}})
+			p.ANAGroups = append(p.ANAGroups, ANAGroup{
+				GrpID: 2,
+				ANA:   Attrs{"state": pick("state", "optimized", "inaccessible")},
+			})
 		}
 		if flag("referral") {
-			p.Referrals = []Referral{{Name: "other", Enable: number(pick("enable", "0", "1")),
-				Addr: Attrs{"trtype": "tcp", "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...), "trsvcid": "4420", "treq": "not specified"}}}
+			p.Referrals = []Referral{{
+				Name: "other", Enable: number(pick("enable", "0", "1")),
+				Addr: Attrs{
+					"trtype": "tcp", "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...),
+					"trsvcid": "4420", "treq": "not specified",
+				},
+			}}
 		}
 		for _, s := range c.Subsystems {
 			if flag("subsystem") {
@@ -83,8 +114,8 @@ func (w world) drawConfig(t *rapid.T, label string) *Config {
 	return c
 }
 
-// From any state to any other: each step is one that the kernel takes at that point, the end is what it would have been from nothing, and nothing is left to do. So it is when the way
-// was broken off anywhere and begun again.
+// From any state to any other: each step is one that the kernel takes at that point, the end is what it would have been
+// from nothing, and nothing is left to do. So it is when the way was broken off anywhere and begun again.
 func TestPlan_FromAnyStateToAnyOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, after := modelWorld.drawConfig(t, "before "), modelWorld.drawConfig(t, "after ")
@@ -139,7 +170,13 @@ func TestPlan_LetsInLast(t *testing.T) {
 }
 
 func TestPlan_HostThatIsNotAllowedAnyMoreLosesItsConnections(t *testing.T) {
-	before := &Config{Hosts: []Host{{NQN: "host-a"}, {NQN: "host-b"}}, Subsystems: []Subsystem{{NQN: "sub", Attr: Attrs{"qid_max": "128"}, AllowedHosts: []string{"host-a", "host-b"}}}}
+	before := &Config{
+		Hosts: []Host{{NQN: "host-a"}, {NQN: "host-b"}},
+		Subsystems: []Subsystem{{
+			NQN: "sub", Attr: Attrs{"qid_max": "128"},
+			AllowedHosts: []string{"host-a", "host-b"},
+		}},
+	}
 	after := &Config{Hosts: before.Hosts, Subsystems: []Subsystem{{NQN: "sub", AllowedHosts: []string{"host-b"}}}}
 	steps := Plan(before, after)
 	want := []string{"unlink subsystems/sub/allowed_hosts/host-a", "write subsystems/sub/attr_qid_max = 128"}
@@ -168,17 +205,25 @@ func texts(steps []Step) (list []string) {
 func TestPlan_KeyThatIsToGoTakesItsHostOutAndBack(t *testing.T) {
 	m := newModel()
 	state := func(key string) *Config {
-		return &Config{Hosts: []Host{{NQN: "host", DHCHAP: Attrs{"key": key}}}, Subsystems: []Subsystem{{NQN: "sub", AllowedHosts: []string{"host"}}}}
+		return &Config{
+			Hosts:      []Host{{NQN: "host", DHCHAP: Attrs{"key": key}}},
+			Subsystems: []Subsystem{{NQN: "sub", AllowedHosts: []string{"host"}}},
+		}
 	}
 	if err := m.do(Plan(m.config(), state("DHHC-1:00:one:"))); err != nil {
 		t.Fatal(err)
 	}
 	steps := Plan(m.config(), state(""))
-	want := []string{"unlink subsystems/sub/allowed_hosts/host", "rmdir hosts/host", "mkdir hosts/host", "link subsystems/sub/allowed_hosts/host -> hosts/host"}
+	want := []string{
+		"unlink subsystems/sub/allowed_hosts/host", "rmdir hosts/host", "mkdir hosts/host",
+		"link subsystems/sub/allowed_hosts/host -> hosts/host",
+	}
 	if got := texts(steps); !reflect.DeepEqual(got, want) {
 		t.Errorf("steps are %q, want %q", got, want)
 	}
-	if err := m.do(steps); err != nil || m.attrs["hosts/host/dhchap_key"] != "" || len(Plan(m.config(), state(""))) > 0 {
-		t.Errorf("afterwards the key is %q, and there is to do %v: %v", m.attrs["hosts/host/dhchap_key"], Plan(m.config(), state("")), err)
+	if err := m.do(steps); err != nil || m.attrs["hosts/host/dhchap_key"] != "" ||
+		len(Plan(m.config(), state(""))) > 0 {
+		t.Errorf("afterwards the key is %q, and there is to do %v: %v", m.attrs["hosts/host/dhchap_key"],
+			Plan(m.config(), state("")), err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 // StateFile is where what was declared last and the hosts' keys are, unless somebody says otherwise.
 const StateFile = "/var/lib/farlog/nvmet.json"
 
-// State is what has to be remembered: the keys that were drawn, and what was declared before, so that it can be removed when it is not declared any more. What
-// others have made is never touched.
+// State is what has to be remembered: the keys that were drawn, and what was declared before, so that it can be removed
+// when it is not declared any more. What others have made is never touched.
 type State struct {
 	Version    int                  `json:"version"`
 	Subsystems []string             `json:"subsystems"`
@@ -71,7 +71,8 @@ func (k *HostKeys) UnmarshalJSON(raw []byte) (err error) {
 
 const stateVersion = 1
 
-// OpenState reads a state and keeps others from changing it, and with it the kernel's target, until it is closed. A file that others can read is refused: it has keys in it.
+// OpenState reads a state and keeps others from changing it, and with it the kernel's target, until it is closed. A
+// file that others can read is refused: it has keys in it.
 func OpenState(path string) (*State, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("state %q: %w", path, bare(err))
@@ -102,7 +103,8 @@ func (s *State) read() error {
 		return fmt.Errorf("state %q: %w", s.path, bare(err))
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("state %q: others may read it (mode %04o) and it has keys in it: chmod 600 %s, then farlog target nvmet rotate", s.path, info.Mode().Perm(), s.path)
+		return fmt.Errorf("state %q: others may read it (mode %04o) and it has keys in it: chmod 600 %s, then farlog "+
+			"target nvmet rotate", s.path, info.Mode().Perm(), s.path)
 	}
 	raw, err := os.ReadFile(s.path)
 	if err != nil {
@@ -129,7 +131,8 @@ func (s *State) Save() error {
 	return WriteSecret(s.path, append(raw, '\n'))
 }
 
-// Which of a host's two keys to draw anew. A connection by which both prove themselves outlives a rotation only where they are changed one after the other.
+// Which of a host's two keys to draw anew. A connection by which both prove themselves outlives a rotation only where
+// they are changed one after the other.
 const (
 	PartBoth   = "both"
 	PartHost   = "host"
@@ -172,7 +175,8 @@ func (s *State) Ready(d *Declaration, now time.Time) (drawn []string, err error)
 // Remember notes what is declared now, beside what was before: while a change is under way both are ours.
 func (s *State) Remember(d *Declaration) {
 	names := d.names()
-	s.Subsystems, s.Ports, s.Hosts = union(s.Subsystems, names.Subsystems), union(s.Ports, names.Ports), union(s.Hosts, names.Hosts)
+	s.Subsystems, s.Ports, s.Hosts = union(s.Subsystems, names.Subsystems), union(s.Ports, names.Ports),
+		union(s.Hosts, names.Hosts)
 }
 
 // Forget leaves what is declared now, and the keys of its hosts.
@@ -206,13 +210,15 @@ func union[T comparable](a, b []T) []T {
 	return all
 }
 
-// Wanted is what the kernel shall have: what is declared, and of all else what it has now, except what was declared before and is no more.
+// Wanted is what the kernel shall have: what is declared, and of all else what it has now, except what was declared
+// before and is no more.
 func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []string) {
 	wanted = &Config{}
 	names := d.names()
 	for _, one := range d.Subsystems {
 		subsystem := one.config()
-		subsystem.AllowedHosts = slices.DeleteFunc(subsystem.AllowedHosts, func(nqn string) bool { return slices.Contains(s.Expelled[one.NQN], nqn) })
+		subsystem.AllowedHosts = slices.DeleteFunc(subsystem.AllowedHosts,
+			func(nqn string) bool { return slices.Contains(s.Expelled[one.NQN], nqn) })
 		wanted.Subsystems = append(wanted.Subsystems, subsystem)
 	}
 	used := map[string]bool{} // hosts that others' subsystems name
@@ -239,13 +245,15 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 		return slices.ContainsFunc(wanted.Subsystems, func(one Subsystem) bool { return one.NQN == nqn })
 	}
 	for _, port := range d.Ports {
-		wanted.Ports = append(wanted.Ports, port.config(now, func(nqn string) bool { return isThere(nqn) && !slices.Contains(names.Subsystems, nqn) }))
+		wanted.Ports = append(wanted.Ports, port.config(now,
+			func(nqn string) bool { return isThere(nqn) && !slices.Contains(names.Subsystems, nqn) }))
 	}
 	for _, port := range now.Ports {
 		if slices.Contains(names.Ports, port.PortID) || slices.Contains(s.Ports, port.PortID) {
 			continue
 		}
-		port.Subsystems = slices.DeleteFunc(slices.Clone(port.Subsystems), func(nqn string) bool { return !isThere(nqn) })
+		port.Subsystems = slices.DeleteFunc(slices.Clone(port.Subsystems),
+			func(nqn string) bool { return !isThere(nqn) })
 		wanted.Ports, foreign = append(wanted.Ports, port), append(foreign, "port "+strconv.Itoa(port.PortID))
 	}
 	wanted.sort()
@@ -253,9 +261,15 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 }
 
 func (one DeclaredSubsystem) config() Subsystem {
-	subsystem := Subsystem{NQN: one.NQN, AllowedHosts: slices.Clone(one.Hosts), Attr: Attrs{"allow_any_host": "0", "serial": serialOf(one.NQN)}}
+	subsystem := Subsystem{
+		NQN: one.NQN, AllowedHosts: slices.Clone(one.Hosts),
+		Attr: Attrs{"allow_any_host": "0", "serial": serialOf(one.NQN)},
+	}
 	for _, each := range one.Namespaces {
-		namespace := Namespace{NSID: each.NSID, Enable: 1, Device: Attrs{"path": each.Device, "uuid": each.UUID}, isResvOptional: each.Reservations != reservationsRequired}
+		namespace := Namespace{
+			NSID: each.NSID, Enable: 1, Device: Attrs{"path": each.Device, "uuid": each.UUID},
+			isResvOptional: each.Reservations != reservationsRequired,
+		}
 		namespace.Resv = Attrs{"enable": map[bool]string{true: "0", false: "1"}[each.Reservations == reservationsOff]}
 		if each.BufferedIO {
 			namespace.BufferedIO = 1
@@ -273,7 +287,10 @@ func (host DeclaredHost) config(keys *HostKeys) Host {
 	if host.Auth == authHost {
 		ctrl = ""
 	}
-	return Host{NQN: host.NQN, DHCHAP: Attrs{"hash": kernelHash(host.Hash), "dhgroup": host.DHGroup, "key": keys.Host.Reveal(), "ctrl_key": ctrl}}
+	return Host{NQN: host.NQN, DHCHAP: Attrs{
+		"hash": kernelHash(host.Hash), "dhgroup": host.DHGroup,
+		"key": keys.Host.Reveal(), "ctrl_key": ctrl,
+	}}
 }
 
 // config keeps on a port what others have put there.

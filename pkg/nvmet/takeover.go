@@ -13,17 +13,20 @@ const (
 	takeoverExpel = "expel"
 )
 
-// TakeoverInterval is how often a Keeper looks whether somebody wants a writer out, where a subsystem has takeover: expel.
+// TakeoverInterval is how often a Keeper looks whether somebody wants a writer out, where a subsystem has takeover:
+// expel.
 const TakeoverInterval = time.Second
 
-// takeoverPause is what a subsystem gets after an expulsion that failed: each try ends the connections of all of its hosts.
+// takeoverPause is what a subsystem gets after an expulsion that failed: each try ends the connections of all of its
+// hosts.
 const takeoverPause = 30 * time.Second
 
 // want is a host that is to go.
 type want struct{ subsystem, host, ring string }
 
-// wants finds the writers that somebody wants out, of subsystems that are declared so: whoever takes a ring over raises its fence, and the ring does not say that its writer is gone. A namespace whose
-// kernel has reservations needs none of this: there the device does it.
+// wants finds the writers that somebody wants out, of subsystems that are declared so: whoever takes a ring over raises
+// its fence, and the ring does not say that its writer is gone. A namespace whose kernel has reservations needs none of
+// this: there the device does it.
 func wants(there *Config, declared *Declaration, rings Rings) (found []want, err error) {
 	for _, one := range declared.Subsystems {
 		at := slices.IndexFunc(there.Subsystems, func(s Subsystem) bool { return s.NQN == one.NQN })
@@ -57,21 +60,24 @@ func hostOf(subsystem DeclaredSubsystem, former Former, rings Rings) (string, er
 			return nqn, nil
 		}
 	}
-	return "", fmt.Errorf("ring %s: its last writer (epoch %d) is wanted out, and its host is none of subsystem %s", former.Ring, former.Epoch, subsystem.NQN)
+	return "", fmt.Errorf("ring %s: its last writer (epoch %d) is wanted out, and its host is none of subsystem %s",
+		former.Ring, former.Epoch, subsystem.NQN)
 }
 
 // KeepRings lets the keeper take hosts out of which somebody has taken a ring over.
 func (k *Keeper) KeepRings(rings Rings) { k.rings = rings }
 
 func (k *Keeper) hasTakeover() bool {
-	return k.rings != nil && k.declared != nil && slices.ContainsFunc(k.declared.Subsystems, func(one DeclaredSubsystem) bool { return one.Takeover == takeoverExpel })
+	return k.rings != nil && k.declared != nil && slices.ContainsFunc(k.declared.Subsystems,
+		func(one DeclaredSubsystem) bool { return one.Takeover == takeoverExpel })
 }
 
 // takeOver expels the hosts that somebody wants out.
 func (k *Keeper) takeOver() {
 	expelled, err := k.expelWanted()
 	for _, one := range expelled {
-		k.logger.Warn("nvmet host is expelled: a ring was taken over from it", "subsystem", one.subsystem, "host", one.host, "ring", one.ring)
+		k.logger.Warn("nvmet host is expelled: a ring was taken over from it", "subsystem", one.subsystem, "host",
+			one.host, "ring", one.ring)
 	}
 	text := ""
 	if err != nil {
@@ -102,7 +108,10 @@ func (k *Keeper) expelWanted() (expelled []want, err error) {
 		if time.Now().Before(k.takeoverAfter[one.subsystem]) {
 			continue
 		}
-		if slices.ContainsFunc(expelled, func(e want) bool { return e.subsystem == one.subsystem && e.host == one.host }) {
+		if slices.ContainsFunc(expelled, func(e want) bool {
+			return e.subsystem == one.subsystem &&
+				e.host == one.host
+		}) {
 			continue // with another of its rings
 		}
 		_, expelErr := Expel(kernel, state, one.subsystem, one.host, k.rings)

@@ -74,7 +74,8 @@ type Load struct {
 	Payload, Key       int // bytes of an average record
 }
 
-// Problem is one thing that is wrong: with a field of the fabric or the plan, by its path in the API or the file, such as fabric.streams[2].align.
+// Problem is one thing that is wrong: with a field of the fabric or the plan, by its path in the API or the file, such
+// as fabric.streams[2].align.
 type Problem struct {
 	Field string `json:"field"`
 	Value string `json:"value,omitempty"`
@@ -89,8 +90,9 @@ type checker struct {
 	isTold   map[string]bool // fields of which the control plane would say something
 }
 
-// Check lists what is wrong with an input by itself: all that farlog apply refuses of its fabric where nothing is yet, and in what only a plan has names that are not declared or come twice, and
-// loads that say too little. What is listed here cannot be planned.
+// Check lists what is wrong with an input by itself: all that farlog apply refuses of its fabric where nothing is yet,
+// and in what only a plan has names that are not declared or come twice, and loads that say too little. What is listed
+// here cannot be planned.
 func Check(in Input) ([]Problem, error) {
 	problems, err := CheckFabric(in)
 	if err != nil {
@@ -119,10 +121,14 @@ func (in Input) withDeclaredLoads() Input {
 	given := in.Loads
 	in.Loads = slices.Clone(given)
 	for _, spec := range in.Fabric.Streams {
-		if spec.RecordsPerSecond == 0 || spec.BytesPerSecond == 0 || len((Input{Fabric: in.Fabric, Loads: given}).loadsOf(spec.Name)) > 0 {
+		if spec.RecordsPerSecond == 0 || spec.BytesPerSecond == 0 ||
+			len((Input{Fabric: in.Fabric, Loads: given}).loadsOf(spec.Name)) > 0 {
 			continue
 		}
-		in.Loads = append(in.Loads, Load{Stream: spec.Name, Rate: float64(spec.RecordsPerSecond), Payload: int((spec.BytesPerSecond + spec.RecordsPerSecond - 1) / spec.RecordsPerSecond)})
+		in.Loads = append(in.Loads, Load{
+			Stream: spec.Name, Rate: float64(spec.RecordsPerSecond),
+			Payload: int((spec.BytesPerSecond + spec.RecordsPerSecond - 1) / spec.RecordsPerSecond),
+		})
 	}
 	return in
 }
@@ -187,7 +193,8 @@ func (c *checker) checkFabric() {
 	}
 	for i, target := range in.Targets {
 		if target.Host != "" && in.target(target.Host) == nil {
-			c.fail(fmt.Sprintf("plan.targets[%d].host", i), fmt.Sprintf("%q", target.Host), "expected a host under targets")
+			c.fail(fmt.Sprintf("plan.targets[%d].host", i), fmt.Sprintf("%q", target.Host),
+				"expected a host under targets")
 		}
 	}
 	for i, link := range in.Links {
@@ -242,7 +249,8 @@ func (c *checker) checkLoad(at string, load Load) {
 	}
 }
 
-// checkLoaded looks for streams with writers in several places: a stream has one. One that nothing is said to be appended to is no mistake, and Make leaves it out aloud.
+// checkLoaded looks for streams with writers in several places: a stream has one. One that nothing is said to be
+// appended to is no mistake, and Make leaves it out aloud.
 func (c *checker) checkLoaded() {
 	if len(c.problems) > 0 {
 		return // which would make further ones of these
@@ -252,18 +260,22 @@ func (c *checker) checkLoaded() {
 		c.checkDeclared(i, stream, loads)
 		for _, at := range loads[min(1, len(loads)):] {
 			if first, one := c.in.Loads[loads[0]], c.in.Loads[at]; first.Site != one.Site || first.Host != one.Host {
-				c.fail(fmt.Sprintf("plan.load[%d].site", at), fmt.Sprintf("%q", one.Site), "expected the same site and host as plan.load[%d]: stream %q has one writer", loads[0], stream.Name)
+				c.fail(fmt.Sprintf("plan.load[%d].site", at), fmt.Sprintf("%q", one.Site),
+					"expected the same site and host as plan.load[%d]: stream %q has one writer", loads[0], stream.Name)
 			}
 		}
 	}
 	for i, load := range c.in.Loads {
 		if load.Route != "" && len(c.in.legsOf(load)) == 0 {
-			c.fail(fmt.Sprintf("plan.load[%d].route", i), fmt.Sprintf("%q", load.Route), "expected a rule that selects class %d with criticality %d: none of its rules does", load.Class, load.Criticality)
+			c.fail(fmt.Sprintf("plan.load[%d].route", i), fmt.Sprintf("%q", load.Route),
+				"expected a rule that selects class %d with criticality %d: none of its rules does", load.Class,
+				load.Criticality)
 		}
 	}
 }
 
-// checkDeclared looks whether the loads of a stream together are what it declares to have, which its tenant's quota counts.
+// checkDeclared looks whether the loads of a stream together are what it declares to have, which its tenant's quota
+// counts.
 func (c *checker) checkDeclared(i int, stream *api.StreamSpec, loads []int) {
 	var records, bytes float64
 	for _, at := range loads {
@@ -275,10 +287,12 @@ func (c *checker) checkDeclared(i int, stream *api.StreamSpec, loads []int) {
 		return
 	}
 	if records > float64(stream.RecordsPerSecond) {
-		c.fail(fmt.Sprintf("streams[%d].records_per_second", i), fmt.Sprint(stream.RecordsPerSecond), "expected at least %.0f, which the loads under plan.load are together", math.Ceil(records))
+		c.fail(fmt.Sprintf("streams[%d].records_per_second", i), fmt.Sprint(stream.RecordsPerSecond),
+			"expected at least %.0f, which the loads under plan.load are together", math.Ceil(records))
 	}
 	if bytes > float64(stream.BytesPerSecond) {
-		c.fail(fmt.Sprintf("streams[%d].bytes_per_second", i), fmt.Sprint(stream.BytesPerSecond), "expected at least %.0f, which the loads under plan.load are together", math.Ceil(bytes))
+		c.fail(fmt.Sprintf("streams[%d].bytes_per_second", i), fmt.Sprint(stream.BytesPerSecond),
+			"expected at least %.0f, which the loads under plan.load are together", math.Ceil(bytes))
 	}
 }
 

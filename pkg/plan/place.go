@@ -14,8 +14,9 @@ import (
 // never is the time of a world in which nothing was measured: then placement does not depend on it.
 var never time.Time
 
-// placing is where the control plane would put the rings of a fabric in which nothing is yet, and which drains it would give the streams to: its own
-// functions say so, of a world in which every declared host has a target or a drain that lives.
+// placing is where the control plane would put the rings of a fabric in which nothing is yet, and which drains it would
+// give the streams to: its own functions say so, of a world in which every declared host has a target or a drain that
+// lives.
 type placing struct {
 	world reconcile.World
 	uuids uint64
@@ -23,12 +24,15 @@ type placing struct {
 
 func newPlacing(in Input, ringBytes map[string]uint64) *placing {
 	p := &placing{world: reconcile.World{
-		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{}, LiveTargets: map[string]*api.Agent{},
-		LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{}, TargetSpecs: map[string]*api.TargetSpec{}, DrainSpecs: map[string]*api.DrainSpec{},
+		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{},
+		LiveTargets: map[string]*api.Agent{},
+		LiveDrains:  map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
+		TargetSpecs: map[string]*api.TargetSpec{}, DrainSpecs: map[string]*api.DrainSpec{},
 	}}
 	for _, spec := range in.Fabric.Targets {
 		agent := &api.Agent{Id: spec.Host, Host: spec.Host}
-		p.world.LiveTargets[spec.Host], p.world.TargetSpecs[spec.Host], p.world.Targets[spec.Host] = agent, spec, &api.TargetState{Agent: agent}
+		p.world.LiveTargets[spec.Host], p.world.TargetSpecs[spec.Host], p.world.Targets[spec.Host] = agent, spec,
+			&api.TargetState{Agent: agent}
 	}
 	for _, host := range in.drainHosts() {
 		p.world.LiveDrains[host] = &api.Agent{Id: host, Host: host}
@@ -75,8 +79,11 @@ func (p *placing) place(ring *api.RingSpec) {
 	p.world.Rings[reconcile.MemberKey(name, int(ring.Member))] = ring
 	p.uuids++
 	state := p.world.Targets[ring.Target]
-	state.Rings = append(state.Rings, &api.RingState{Stream: name, StreamId: ring.Stream.StreamId, Target: ring.Target,
-		RingUuid: binary.BigEndian.AppendUint64(make([]byte, 8), p.uuids), Uri: "mem:" + name, FarUris: []string{reconcile.TransportVerbs + ":" + name}})
+	state.Rings = append(state.Rings, &api.RingState{
+		Stream: name, StreamId: ring.Stream.StreamId, Target: ring.Target,
+		RingUuid: binary.BigEndian.AppendUint64(make([]byte, 8), p.uuids), Uri: "mem:" + name,
+		FarUris: []string{reconcile.TransportVerbs + ":" + name},
+	})
 }
 
 // targets are the hosts with the rings of a stream, or why there are none.
@@ -86,7 +93,8 @@ func (p *placing) targets(name string) (hosts []string, whyNot string) {
 		if len(p.world.LiveTargets) == 0 {
 			return nil, "expected a host under targets for its ring"
 		}
-		return nil, "expected targets that take it: " + reconcile.WhyNotPlaced(p.world, name, reconcile.Room(p.world, p.world.TargetSpecs), never)
+		return nil, "expected targets that take it: " + reconcile.WhyNotPlaced(p.world, name,
+			reconcile.Room(p.world, p.world.TargetSpecs), never)
 	}
 	for _, ring := range rings {
 		hosts = append(hosts, ring.Target)
@@ -102,7 +110,8 @@ func (p *placing) drain(name string) (host, whyNot string) {
 	if len(p.world.LiveDrains) == 0 {
 		return "", "expected a drain under drains, or under plan.drains, to store it"
 	}
-	return "", fmt.Sprintf("expected a drain that takes it: of the %d that are declared all are closed, full or not the one that it wants", len(p.world.LiveDrains))
+	return "", fmt.Sprintf("expected a drain that takes it: of the %d that are declared all are closed, full or not "+
+		"the one that it wants", len(p.world.LiveDrains))
 }
 
 // neededOf is how many members an acknowledgement of a stream waits for.

@@ -1,5 +1,5 @@
-// Package plan works out what declared rates ask of rings, links, media and drains, and refuses what cannot hold. It is arithmetic: it asks nobody, and
-// measures nothing. docs/reference/plan.md has the formulas with their sources.
+// Package plan works out what declared rates ask of rings, links, media and drains, and refuses what cannot hold. It is
+// arithmetic: it asks nobody, and measures nothing. docs/reference/plan.md has the formulas with their sources.
 package plan
 
 import (
@@ -129,8 +129,9 @@ type maker struct {
 	ways map[string]map[string]way // by the site that they begin at
 }
 
-// Make works out an input of which Check has nothing to say. What does not hold is in Problems, and so is each stream of which nobody says what is appended to it: of that one only the declared ring
-// is planned, and the sums are of the others.
+// Make works out an input of which Check has nothing to say. What does not hold is in Problems, and so is each stream
+// of which nobody says what is appended to it: of that one only the declared ring is planned, and the sums are of the
+// others.
 func Make(in Input) Plan {
 	in = in.withDeclaredLoads()
 	m := &maker{in: withDefaults(in), ways: map[string]map[string]way{}}
@@ -141,7 +142,10 @@ func Make(in Input) Plan {
 		m.plan.Drains = append(m.plan.Drains, DrainPlan{Host: host, Site: in.drainSite(host)})
 	}
 	for _, link := range in.Links {
-		m.plan.Links = append(m.plan.Links, LinkPlan{From: link.From, To: link.To, FibreSeconds: link.KM * fibrePerKM.Seconds(), GearSeconds: (time.Duration(link.Hops) * link.Hop).Seconds()})
+		m.plan.Links = append(m.plan.Links, LinkPlan{
+			From: link.From, To: link.To,
+			FibreSeconds: link.KM * fibrePerKM.Seconds(), GearSeconds: (time.Duration(link.Hops) * link.Hop).Seconds(),
+		})
 	}
 	traffics, rings := map[string]traffic{}, map[string]uint64{}
 	for _, spec := range in.Fabric.Streams {
@@ -152,7 +156,9 @@ func Make(in Input) Plan {
 	places.run()
 	for i, spec := range in.Fabric.Streams {
 		if len(in.loadsOf(spec.Name)) == 0 {
-			m.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), "expected a load under plan.load, or records_per_second and bytes_per_second of its own: nothing is said of what is appended to it, and this plan is of the others")
+			m.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), "expected a load under "+
+				"plan.load, or records_per_second and bytes_per_second of its own: nothing is said of what is "+
+				"appended to it, and this plan is of the others")
 			continue
 		}
 		m.addStream(i, spec, traffics[spec.Name], places)

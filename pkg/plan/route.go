@@ -30,13 +30,15 @@ func (in Input) legsInto(legs []*api.RouteLeg, name string, load Load, path []st
 
 func selects(rule *api.RouteRule, load Load) bool {
 	isOfClass := func(one *api.ClassRange) bool { return one.First <= load.Class && load.Class <= one.Last }
-	return load.Criticality >= rule.CriticalityMin && (len(rule.Classes) == 0 || slices.ContainsFunc(rule.Classes, isOfClass))
+	return load.Criticality >= rule.CriticalityMin && (len(rule.Classes) == 0 ||
+		slices.ContainsFunc(rule.Classes, isOfClass))
 }
 
 // loadsOf are the numbers of the loads whose records go to a stream.
 func (in Input) loadsOf(stream string) (numbers []int) {
 	for i, load := range in.Loads {
-		if load.Stream == stream || slices.ContainsFunc(in.legsOf(load), func(leg *api.RouteLeg) bool { return leg.Stream == stream }) {
+		if load.Stream == stream || slices.ContainsFunc(in.legsOf(load),
+			func(leg *api.RouteLeg) bool { return leg.Stream == stream }) {
 			numbers = append(numbers, i)
 		}
 	}

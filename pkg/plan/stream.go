@@ -55,11 +55,19 @@ func (t traffic) wire(mtu int) (mean, peak float64) {
 
 func (m *maker) addStream(number int, spec *api.StreamSpec, t traffic, places *placing) {
 	at := fmt.Sprintf("streams[%d].", number)
-	one := StreamPlan{Name: spec.Name, From: cmp.Or(t.loads[0].Host, t.loads[0].Site), RecordBytes: uint64(t.bytes / t.rate), RingBytes: ringOf(spec), NeedBytes: t.ring(m.in.Outage), Needed: neededOf(spec)}
+	one := StreamPlan{
+		Name: spec.Name, From: cmp.Or(t.loads[0].Host, t.loads[0].Site),
+		RecordBytes: uint64(t.bytes / t.rate), RingBytes: ringOf(spec), NeedBytes: t.ring(m.in.Outage),
+		Needed: neededOf(spec),
+	}
 	if one.NeedBytes > ringSizeMost {
-		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes), "%s needs %d for an outage of %s, and a ring has at most 16TiB: spread the load over several streams", spec.Name, one.NeedBytes, m.in.Outage)
+		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes),
+			"%s needs %d for an outage of %s, and a ring has at most 16TiB: spread the load over several streams",
+			spec.Name, one.NeedBytes, m.in.Outage)
 	} else if one.RingBytes < one.NeedBytes {
-		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes), "expected at least %d (size: %s), as %s needs for an outage of %s", one.NeedBytes, sizeText(one.NeedBytes), spec.Name,
+		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes),
+			"expected at least %d (size: %s), as %s needs for an outage of %s", one.NeedBytes, sizeText(one.NeedBytes),
+			spec.Name,
 			m.in.Outage)
 	}
 	one.OutageSeconds = max(0, (ringFillMost*float64(one.RingBytes-min(one.RingBytes, ringHeader))-t.burst)/t.bytes)
@@ -78,7 +86,8 @@ func (m *maker) addStream(number int, spec *api.StreamSpec, t traffic, places *p
 	one.RecordsPerFlush = max(1, t.peak*one.FloorSeconds)
 	if deadline := spec.Deadline.AsDuration(); deadline > 0 && one.FloorSeconds > deadline.Seconds() {
 		last := one.Members[one.Needed-1]
-		m.fail(at+"deadline", deadline.String(), "expected at least %s, which an append to %s takes on its way to target %s (fibre %s, gear %s)", seconds(one.FloorSeconds), spec.Name,
+		m.fail(at+"deadline", deadline.String(), "expected at least %s, which an append to %s takes on its way to "+
+			"target %s (fibre %s, gear %s)", seconds(one.FloorSeconds), spec.Name,
 			last.Target, seconds(last.FibreSeconds), seconds(last.GearSeconds))
 	}
 	if drain, whyNot := places.drain(spec.Name); drain != "" {
@@ -96,7 +105,8 @@ func (m *maker) addMember(one *StreamPlan, host string, t traffic) {
 	member := MemberPlan{Target: host, FlushSeconds: target.Flush.Seconds(), isHere: t.loads[0].Host == host}
 	way, isReached := m.waysFrom(t.loads[0].Site)[spec.Site]
 	if !isReached && !member.isHere {
-		m.fail(fmt.Sprintf("plan.load[%d].site", t.numbers[0]), fmt.Sprintf("%q", t.loads[0].Site), "expected links that lead from there to site %q of target %s, where stream %q has a ring",
+		m.fail(fmt.Sprintf("plan.load[%d].site", t.numbers[0]), fmt.Sprintf("%q", t.loads[0].Site),
+			"expected links that lead from there to site %q of target %s, where stream %q has a ring",
 			spec.Site, host, one.Name)
 		return
 	}
@@ -120,7 +130,8 @@ func (m *maker) addMember(one *StreamPlan, host string, t traffic) {
 	sum.BytesPerYear += one.BytesPerYear * target.WriteFactor
 }
 
-// addLatency adds up what no append can be faster than: there and back on fibre, through gear and cards, the bytes once on the slowest link.
+// addLatency adds up what no append can be faster than: there and back on fibre, through gear and cards, the bytes once
+// on the slowest link.
 func (p *MemberPlan) addLatency(card time.Duration, target Target, wire float64) {
 	p.FibreSeconds = 2 * p.way.km * fibrePerKM.Seconds()
 	p.GearSeconds = 2 * (p.way.gear + card).Seconds()
@@ -166,7 +177,8 @@ func (m *maker) addDrain(at string, one StreamPlan, t traffic) {
 		}
 	}
 	if nearest == nil && len(one.Members) > 0 {
-		m.fail(at+"drain_host", one.Drain, "expected links that lead from a ring of the stream to site %q of its drain", sum.Site)
+		m.fail(at+"drain_host", one.Drain, "expected links that lead from a ring of the stream to site %q of its drain",
+			sum.Site)
 	} else if nearest != nil {
 		m.carry(*nearest, 8*t.peakByte*(1+packetHeaders/float64(mtu)))
 	}

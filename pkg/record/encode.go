@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// AppendTo appends the stored form of a record to dst: header, key, payload, zero fill, trailer; of a PAD its 64 bytes, with
-// h.PayloadLen as given and neither key nor payload. KeyLen, PayloadLen (other than a PAD's) and CRC are computed.
+// AppendTo appends the stored form of a record to dst: header, key, payload, zero fill, trailer; of a PAD its 64 bytes,
+// with h.PayloadLen as given and neither key nor payload. KeyLen, PayloadLen (other than a PAD's) and CRC are computed.
 // Errors: ErrIdentity, ErrLength; dst is returned unchanged then.
 func AppendTo(dst []byte, h Header, key, payload []byte, id Identity) ([]byte, error) {
 	if err := id.Validate(); err != nil {
@@ -67,7 +67,8 @@ type EpochPayload struct {
 // DecodeEpochPayload reads the payload of an EPOCH record. Errors: ErrShort.
 func DecodeEpochPayload(payload []byte) (EpochPayload, error) {
 	if len(payload) < EpochPayloadLen {
-		return EpochPayload{}, fmt.Errorf("%w: EPOCH payload of %d bytes, expected %d", ErrShort, len(payload), EpochPayloadLen)
+		return EpochPayload{}, fmt.Errorf("%w: EPOCH payload of %d bytes, expected %d", ErrShort, len(payload),
+			EpochPayloadLen)
 	}
 	return EpochPayload{
 		PrevEpoch: binary.LittleEndian.Uint32(payload),

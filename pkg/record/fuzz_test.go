@@ -40,9 +40,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzImage opens and walks any region: any superblock, any head slot, any bytes at the head. The walk must end, stay inside the
-// ring, and never go on beyond its capacity. The CRCs of superblock and head slot are mended so that the fuzzer reaches what is
-// behind them. The parts are apart so that inputs stay small.
+// FuzzImage opens and walks any region: any superblock, any head slot, any bytes at the head. The walk must end, stay
+// inside the ring, and never go on beyond its capacity. The CRCs of superblock and head slot are mended so that the
+// fuzzer reaches what is behind them. The parts are apart so that inputs stay small.
 func FuzzImage(f *testing.F) {
 	region, err := os.ReadFile(filepath.Join(goldenDir, "ring_small.bin"))
 	if err != nil {
@@ -59,7 +59,8 @@ func FuzzImage(f *testing.F) {
 		f.Fatal(err)
 	}
 	ring = blocks[BlocksDataOffset:]
-	f.Add(blocks[SuperblockBOffset:SuperblockBOffset+SuperblockLen], blocks[BlocksHeadSlotBOffset:BlocksHeadSlotBOffset+HeadSlotLen],
+	f.Add(blocks[SuperblockBOffset:SuperblockBOffset+SuperblockLen],
+		blocks[BlocksHeadSlotBOffset:BlocksHeadSlotBOffset+HeadSlotLen],
 		append(bytes.Clone(ring[13376%8192:]), ring[:1024]...), uint64(16896))
 	f.Fuzz(func(t *testing.T, superblock, head, data []byte, durableHint uint64) {
 		region := fuzzRegion(superblock, head, data)
@@ -67,7 +68,8 @@ func FuzzImage(f *testing.F) {
 			binary.LittleEndian.PutUint64(region[DurableHintOffset:], durableHint)
 		} else {
 			binary.LittleEndian.PutUint64(region[BlocksHintsOffset+8:], durableHint)
-			binary.LittleEndian.PutUint32(region[BlocksHintsOffset+blockWordsCRC:], CRC32C(0, region[BlocksHintsOffset:BlocksHintsOffset+blockWordsCRC]))
+			binary.LittleEndian.PutUint32(region[BlocksHintsOffset+blockWordsCRC:],
+				CRC32C(0, region[BlocksHintsOffset:BlocksHintsOffset+blockWordsCRC]))
 		}
 		im, err := OpenImage(bytes.NewReader(region), int64(len(region)))
 		if err != nil {
@@ -83,7 +85,8 @@ func FuzzImage(f *testing.F) {
 			if err != nil {
 				t.Fatalf("walk: %v", err)
 			}
-			if rec.LSN != before || w.Tail().LSN-im.Head.HeadLSN > im.Superblock.Capacity+uint64(im.Superblock.RecordLenMax) {
+			if rec.LSN != before ||
+				w.Tail().LSN-im.Head.HeadLSN > im.Superblock.Capacity+uint64(im.Superblock.RecordLenMax) {
 				t.Fatalf("walk at lsn %d gave lsn %d", before, rec.LSN)
 			}
 			if count > im.Superblock.Capacity/AlignMin {

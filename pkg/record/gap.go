@@ -22,11 +22,13 @@ type GapPayload struct {
 // DecodeGapPayload reads the payload of a GAP record. Errors: ErrShort.
 func DecodeGapPayload(payload []byte) (GapPayload, error) {
 	if len(payload) < GapPayloadLen {
-		return GapPayload{}, fmt.Errorf("%w: GAP payload of %d bytes, expected %d", ErrShort, len(payload), GapPayloadLen)
+		return GapPayload{}, fmt.Errorf("%w: GAP payload of %d bytes, expected %d", ErrShort, len(payload),
+			GapPayloadLen)
 	}
 	at := func(off int) uint64 { return binary.LittleEndian.Uint64(payload[off:]) }
 	return GapPayload{
-		IsTooLarge: binary.LittleEndian.Uint32(payload) == 2, Count: at(8), From: at(16), To: at(24), FromTime: time.Unix(0, int64(at(32))).UTC(), ToTime: time.Unix(0, int64(at(40))).UTC(), Dropped: at(48),
+		IsTooLarge: binary.LittleEndian.Uint32(payload) == 2, Count: at(8), From: at(16), To: at(24),
+		FromTime: time.Unix(0, int64(at(32))).UTC(), ToTime: time.Unix(0, int64(at(40))).UTC(), Dropped: at(48),
 	}, nil
 }
 
@@ -36,5 +38,6 @@ func (p GapPayload) String() string {
 	if p.IsTooLarge {
 		why = "too-large"
 	}
-	return fmt.Sprintf("missing=%d why=%s numbers=%d-%d from=%s to=%s dropped=%d", p.Count, why, p.From, p.To, p.FromTime.Format(time.RFC3339Nano), p.ToTime.Format(time.RFC3339Nano), p.Dropped)
+	return fmt.Sprintf("missing=%d why=%s numbers=%d-%d from=%s to=%s dropped=%d", p.Count, why, p.From, p.To,
+		p.FromTime.Format(time.RFC3339Nano), p.ToTime.Format(time.RFC3339Nano), p.Dropped)
 }

@@ -13,7 +13,8 @@ func TestDecodeGapPayload(t *testing.T) {
 		binary.LittleEndian.PutUint64(raw[8+8*i:], value)
 	}
 	p, err := DecodeGapPayload(raw)
-	want := "missing=3446 why=no-room numbers=555-4000 from=1970-01-01T00:00:01.000000001Z to=1970-01-01T00:00:02Z dropped=3500"
+	want := "missing=3446 why=no-room numbers=555-4000 from=1970-01-01T00:00:01.000000001Z to=1970-01-01T00:00:02Z " +
+		"dropped=3500"
 	if err != nil || p.String() != want {
 		t.Errorf("%s, %v; expected %s", p, err, want)
 	}

@@ -18,8 +18,8 @@ import (
 //
 //	go test ./pkg/record -run TestGolden -update
 //
-// golden.txt has one line "file field value" for each expected field, integers in decimal, bytes in hexadecimal ("-" = none),
-// text as it is. C parses the same lines. Changing a golden file is changing the format.
+// golden.txt has one line "file field value" for each expected field, integers in decimal, bytes in hexadecimal ("-" =
+// none), text as it is. C parses the same lines. Changing a golden file is changing the format.
 var update = flag.Bool("update", false, "write the golden files instead of reading them")
 
 const goldenDir = "../../rdma/test/golden"
@@ -43,32 +43,52 @@ func goldenRecords() []goldenRecord {
 	epoch := EpochPayload{PrevEpoch: 6, StartLSN: 4096, RingUUID: goldenUUID}.Encode()
 	full := bytes.Repeat([]byte{0xA5, 0x5A}, 96)
 	return []goldenRecord{
-		{"record_plain.bin", id, Header{LSN: 1 << 40, Epoch: 7, Seq: 99, TimestampNS: 1763700000123456789,
-			ClockErrNS: 250, Class: 3, StreamID: 17}, nil, order},
-		{"record_key.bin", id, Header{LSN: 192, Epoch: 1, Seq: 1, TimestampNS: 1, ClockErrNS: ClockErrUnknown,
-			Class: 65535, StreamID: 4294967295}, []byte("ORD-000042"), order},
+		{"record_plain.bin", id, Header{
+			LSN: 1 << 40, Epoch: 7, Seq: 99, TimestampNS: 1763700000123456789,
+			ClockErrNS: 250, Class: 3, StreamID: 17,
+		}, nil, order},
+		{"record_key.bin", id, Header{
+			LSN: 192, Epoch: 1, Seq: 1, TimestampNS: 1, ClockErrNS: ClockErrUnknown,
+			Class: 65535, StreamID: 4294967295,
+		}, []byte("ORD-000042"), order},
 		{"record_empty.bin", id, Header{LSN: 0, Epoch: 1, Seq: 0, TimestampNS: 1763700000000000000}, nil, nil},
-		{"record_full_line.bin", id, Header{LSN: 256, Epoch: 2, Seq: 5, TimestampNS: 1763700000000000001, Class: 1}, nil, full},
-		{"record_align4096.bin", id4096, Header{LSN: 8192, Epoch: 2, Seq: 5, TimestampNS: 1763700000000000002}, []byte("k"), full},
-		{"record_epoch.bin", id, Header{Flags: FlagEpoch, LSN: 4096, Epoch: 7, Seq: 12, TimestampNS: 1763700000000000003,
-			StreamID: 17}, nil, epoch},
-		{"record_heartbeat.bin", id, Header{Flags: FlagHeartbeat, LSN: 4224, Epoch: 7, Seq: 13,
-			TimestampNS: 1763700000000000004, StreamID: 17}, nil, nil},
-		{"record_pad.bin", id, Header{Flags: FlagPad, LSN: 7744, Epoch: 7, Seq: 14, PayloadLen: 448 - 64,
-			TimestampNS: 1763700000000000005, StreamID: 17}, nil, nil},
+		{
+			"record_full_line.bin", id,
+			Header{LSN: 256, Epoch: 2, Seq: 5, TimestampNS: 1763700000000000001, Class: 1},
+			nil, full,
+		},
+		{
+			"record_align4096.bin", id4096,
+			Header{LSN: 8192, Epoch: 2, Seq: 5, TimestampNS: 1763700000000000002},
+			[]byte("k"), full,
+		},
+		{"record_epoch.bin", id, Header{
+			Flags: FlagEpoch, LSN: 4096, Epoch: 7, Seq: 12,
+			TimestampNS: 1763700000000000003,
+			StreamID:    17,
+		}, nil, epoch},
+		{"record_heartbeat.bin", id, Header{
+			Flags: FlagHeartbeat, LSN: 4224, Epoch: 7, Seq: 13,
+			TimestampNS: 1763700000000000004, StreamID: 17,
+		}, nil, nil},
+		{"record_pad.bin", id, Header{
+			Flags: FlagPad, LSN: 7744, Epoch: 7, Seq: 14, PayloadLen: 448 - 64,
+			TimestampNS: 1763700000000000005, StreamID: 17,
+		}, nil, nil},
 	}
 }
 
 func goldenSuperblock() Superblock {
 	return Superblock{
-		RingUUID: goldenUUID, Salt: goldenSalt, Capacity: 8192, Align: 64, RecordLenMax: 1024, Generation: 5, StreamID: 17,
+		RingUUID: goldenUUID, Salt: goldenSalt, Capacity: 8192, Align: 64, RecordLenMax: 1024, Generation: 5,
+		StreamID:    17,
 		WriterEpoch: 3, EpochStartLSN: 15936, EpochStartSeq: 64, CreatedNS: 1763600000000000000,
 		EpochOpenedNS: 1763700000000000000, StreamName: "desk7/orders", WriterID: "host=golden pid=42 name=maker",
 	}
 }
 
-// goldenRing makes a region whose undrained records begin at lsn 15488, go around the end of the ring with a PAD, and end before a
-// torn record that a valid, never acknowledged one follows. Superblock A and head slot A are older than B.
+// goldenRing makes a region whose undrained records begin at lsn 15488, go around the end of the ring with a PAD, and
+// end before a torn record that a valid, never acknowledged one follows. Superblock A and head slot A are older than B.
 func goldenRing() ([]byte, []Record) {
 	sb := goldenSuperblock()
 	region := make([]byte, DataOffset+sb.Capacity)
@@ -101,7 +121,10 @@ func goldenRing() ([]byte, []Record) {
 	add(Header{Epoch: 2, Class: 1}, []byte("last of the second epoch, first"))
 	add(Header{Epoch: 2, Class: 1}, bytes.Repeat([]byte("b"), 100))
 	add(Header{Epoch: 2, Class: 2}, bytes.Repeat([]byte("c"), 64))
-	add(Header{Epoch: 3, Flags: FlagEpoch}, EpochPayload{PrevEpoch: 2, StartLSN: cursor.LSN, RingUUID: sb.RingUUID}.Encode())
+	add(Header{Epoch: 3, Flags: FlagEpoch}, EpochPayload{
+		PrevEpoch: 2, StartLSN: cursor.LSN,
+		RingUUID: sb.RingUUID,
+	}.Encode())
 	add(Header{Epoch: 3, Class: 1}, bytes.Repeat([]byte("d"), 30))
 	if left := sb.Capacity - cursor.LSN%sb.Capacity; left != sb.Capacity {
 		add(Header{Epoch: 3, Flags: FlagPad, PayloadLen: uint32(left - PadStoredLen)}, nil)
@@ -116,8 +139,9 @@ func goldenRing() ([]byte, []Record) {
 	return region, records[:whole]
 }
 
-// goldenBlocks makes a ring on LBAs of 512 bytes: a commit of one LBA that a PAD fills, one of two with a record across them and no PAD, the EPOCH record
-// behind a PAD of its epoch in an LBA whose commit was cut off, a commit whose PAD fills LBA and ring, and at the end one that is torn.
+// goldenBlocks makes a ring on LBAs of 512 bytes: a commit of one LBA that a PAD fills, one of two with a record across
+// them and no PAD, the EPOCH record behind a PAD of its epoch in an LBA whose commit was cut off, a commit whose PAD
+// fills LBA and ring, and at the end one that is torn.
 func goldenBlocks() ([]byte, Superblock, []Record) {
 	sb := goldenSuperblock()
 	sb.BlockLen, sb.EpochStartLSN, sb.EpochStartSeq = 512, 15168, 64
@@ -217,9 +241,19 @@ func (g *golden) sayHeader(file, prefix string, h Header, align uint32) {
 		name  string
 		value any
 	}{
-		{"flags", uint16(h.Flags)}, {"lsn", h.LSN}, {"epoch", h.Epoch}, {"payload_len", h.PayloadLen}, {"seq", h.Seq},
-		{"ts_ns", h.TimestampNS}, {"clock_err_ns", h.ClockErrNS}, {"class", h.Class}, {"key_len", h.KeyLen},
-		{"stream_id", h.StreamID}, {"crc32c", h.CRC}, {"extent", h.Extent(align)}, {"stored_len", h.StoredLen(align)},
+		{"flags", uint16(h.Flags)},
+		{"lsn", h.LSN},
+		{"epoch", h.Epoch},
+		{"payload_len", h.PayloadLen},
+		{"seq", h.Seq},
+		{"ts_ns", h.TimestampNS},
+		{"clock_err_ns", h.ClockErrNS},
+		{"class", h.Class},
+		{"key_len", h.KeyLen},
+		{"stream_id", h.StreamID},
+		{"crc32c", h.CRC},
+		{"extent", h.Extent(align)},
+		{"stored_len", h.StoredLen(align)},
 	} {
 		g.say(file, prefix+field.name, field.value)
 	}
@@ -237,10 +271,19 @@ func (g *golden) saySuperblock(file string, s Superblock) {
 		name  string
 		value any
 	}{
-		{"ring_uuid", hexOf(s.RingUUID[:])}, {"salt", s.Salt}, {"capacity", s.Capacity}, {"align", s.Align},
-		{"record_len_max", s.RecordLenMax}, {"generation", s.Generation}, {"stream_id", s.StreamID},
-		{"writer_epoch", s.WriterEpoch}, {"epoch_start_lsn", s.EpochStartLSN}, {"epoch_start_seq", s.EpochStartSeq},
-		{"created_ns", s.CreatedNS}, {"epoch_opened_ns", s.EpochOpenedNS}, {"stream_name", s.StreamName},
+		{"ring_uuid", hexOf(s.RingUUID[:])},
+		{"salt", s.Salt},
+		{"capacity", s.Capacity},
+		{"align", s.Align},
+		{"record_len_max", s.RecordLenMax},
+		{"generation", s.Generation},
+		{"stream_id", s.StreamID},
+		{"writer_epoch", s.WriterEpoch},
+		{"epoch_start_lsn", s.EpochStartLSN},
+		{"epoch_start_seq", s.EpochStartSeq},
+		{"created_ns", s.CreatedNS},
+		{"epoch_opened_ns", s.EpochOpenedNS},
+		{"stream_name", s.StreamName},
 		{"writer_id", s.WriterID},
 	} {
 		g.say(file, field.name, field.value)
@@ -360,8 +403,10 @@ func TestGolden_DecoderReadsThem(t *testing.T) {
 		got := &golden{}
 		switch {
 		case strings.HasPrefix(file, "record_"):
-			id := Identity{Salt: number(t, fields, "salt"), Align: uint32(number(t, fields, "align")),
-				RecordLenMax: uint32(number(t, fields, "record_len_max"))}
+			id := Identity{
+				Salt: number(t, fields, "salt"), Align: uint32(number(t, fields, "align")),
+				RecordLenMax: uint32(number(t, fields, "record_len_max")),
+			}
 			rec, err := Decode(raw, id)
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)

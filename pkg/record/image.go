@@ -7,10 +7,12 @@ import (
 	"io"
 )
 
-// ErrLost tells that acknowledged records are gone: the log ends below the durable hint (docs/reference/format.md section 4, step 3).
+// ErrLost tells that acknowledged records are gone: the log ends below the durable hint (docs/reference/format.md
+// section 4, step 3).
 var ErrLost = errors.New("acknowledged records are gone from the ring")
 
-// Image is a region with one ring, read without changing it: a file that was copied from a region, or the region's own file.
+// Image is a region with one ring, read without changing it: a file that was copied from a region, or the region's own
+// file.
 type Image struct {
 	Superblock     Superblock
 	Head           HeadSlot
@@ -23,9 +25,9 @@ type Image struct {
 	dataOffset int64
 }
 
-// OpenImage reads the metadata of a ring from a region of size bytes: the valid superblock with the highest generation, the
-// valid head slot with the highest head_lsn. Errors: ErrSuperblock, ErrHeadSlot, ErrShort (the region is smaller than its ring
-// says), and those of src.
+// OpenImage reads the metadata of a ring from a region of size bytes: the valid superblock with the highest generation,
+// the valid head slot with the highest head_lsn. Errors: ErrSuperblock, ErrHeadSlot, ErrShort (the region is smaller
+// than its ring says), and those of src.
 func OpenImage(src io.ReaderAt, size int64) (*Image, error) {
 	meta := make([]byte, DataOffset)
 	if size < DataOffset {
@@ -43,7 +45,8 @@ func OpenImage(src io.ReaderAt, size int64) (*Image, error) {
 		im.dataOffset = BlocksDataOffset
 	}
 	if size < im.dataOffset || uint64(size-im.dataOffset) < im.Superblock.Capacity {
-		return nil, fmt.Errorf("%w: region of %d bytes, its superblock says %d", ErrShort, size, im.Superblock.Capacity+uint64(im.dataOffset))
+		return nil, fmt.Errorf("%w: region of %d bytes, its superblock says %d", ErrShort, size,
+			im.Superblock.Capacity+uint64(im.dataOffset))
 	}
 	if im.Superblock.BlockLen != 0 {
 		err = im.readBlocks()
@@ -54,7 +57,8 @@ func OpenImage(src io.ReaderAt, size int64) (*Image, error) {
 		return nil, err
 	}
 	if im.Head.HeadLSN%uint64(im.Superblock.Align) != 0 {
-		return nil, fmt.Errorf("%w: head_lsn %d, expected a multiple of %d", ErrHeadSlot, im.Head.HeadLSN, im.Superblock.Align)
+		return nil, fmt.Errorf("%w: head_lsn %d, expected a multiple of %d", ErrHeadSlot, im.Head.HeadLSN,
+			im.Superblock.Align)
 	}
 	return im, nil
 }
@@ -80,7 +84,8 @@ func (im *Image) readBlocks() error {
 	im.CreditLSN = decodeBlockWords(meta[BlocksCreditOffset:])[0]
 	hints := decodeBlockWords(meta[BlocksHintsOffset:])
 	im.TailHintLSN, im.DurableHintLSN = hints[0], hints[1]
-	im.EpochMin = uint32(max(decodeBlockWords(meta[BlocksFenceAOffset:])[0], decodeBlockWords(meta[BlocksFenceBOffset:])[0]))
+	im.EpochMin = uint32(max(decodeBlockWords(meta[BlocksFenceAOffset:])[0],
+		decodeBlockWords(meta[BlocksFenceBOffset:])[0]))
 	return err
 }
 
@@ -126,8 +131,9 @@ func (im *Image) Walk() *Walker {
 	}}
 }
 
-// Next gives the next valid record, whose bytes stay good until the call after. io.EOF at the tail; ErrLost when the tail
-// lies below the durable hint; otherwise the error of a failed read. Memory: one buffer, at most record_len_max or 256 KiB.
+// Next gives the next valid record, whose bytes stay good until the call after. io.EOF at the tail; ErrLost when the
+// tail lies below the durable hint; otherwise the error of a failed read. Memory: one buffer, at most record_len_max or
+// 256 KiB.
 func (w *Walker) Next() (Record, error) {
 	if w.reason != nil {
 		return Record{}, w.end()
@@ -186,7 +192,8 @@ func (w *Walker) decode() (Record, error) {
 		return Record{}, err
 	}
 	if header.Epoch < w.newest.WriterEpoch && header.LSN >= w.newest.EpochStartLSN {
-		return Record{}, fmt.Errorf("%w at lsn %d by epoch %d, and this record is of epoch %d", ErrCut, w.newest.EpochStartLSN, w.newest.WriterEpoch, header.Epoch)
+		return Record{}, fmt.Errorf("%w at lsn %d by epoch %d, and this record is of epoch %d", ErrCut,
+			w.newest.EpochStartLSN, w.newest.WriterEpoch, header.Epoch)
 	}
 	id := w.im.Superblock.Identity()
 	extent := header.Extent(id.Align)
@@ -202,7 +209,8 @@ func (w *Walker) decode() (Record, error) {
 	return Decode(w.chunk, id)
 }
 
-// leftInBlock counts the bytes from the cursor to the end of its LBA, with which a commit on blocks ends; 0 where an LBA begins, and in memory.
+// leftInBlock counts the bytes from the cursor to the end of its LBA, with which a commit on blocks ends; 0 where an
+// LBA begins, and in memory.
 func (w *Walker) leftInBlock() uint64 {
 	if w.im.Superblock.BlockLen == 0 {
 		return 0

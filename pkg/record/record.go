@@ -1,7 +1,8 @@
-// Package record decodes and encodes the bytes of docs/reference/format.md: records, EPOCH payloads, superblocks, head slots,
-// and the walk over a ring image. It is pure Go, does no I/O of its own and never panics on foreign bytes.
+// Package record decodes and encodes the bytes of docs/reference/format.md: records, EPOCH payloads, superblocks, head
+// slots, and the walk over a ring image. It is pure Go, does no I/O of its own and never panics on foreign bytes.
 //
-// The C core holds the same format in rdma/src/ring/record.h and layout.h; the golden files in rdma/test/golden bind both.
+// The C core holds the same format in rdma/src/ring/record.h and layout.h; the golden files in rdma/test/golden bind
+// both.
 package record
 
 import (
@@ -94,7 +95,8 @@ type Identity struct {
 // Validate tells whether Align can be that of a ring.
 func (id Identity) Validate() error {
 	if id.Align < AlignMin || id.Align > AlignMax || id.Align&(id.Align-1) != 0 {
-		return fmt.Errorf("%w: align %d, expected a power of two from %d to %d", ErrIdentity, id.Align, AlignMin, AlignMax)
+		return fmt.Errorf("%w: align %d, expected a power of two from %d to %d", ErrIdentity, id.Align, AlignMin,
+			AlignMax)
 	}
 	return nil
 }
@@ -114,7 +116,8 @@ type Header struct {
 	CRC         uint32
 }
 
-// Record is a header and its bytes. Key, Payload and Raw are slices into the bytes that were decoded; nothing is copied.
+// Record is a header and its bytes. Key, Payload and Raw are slices into the bytes that were decoded; nothing is
+// copied.
 type Record struct {
 	Header
 	Key     []byte
@@ -122,8 +125,8 @@ type Record struct {
 	Raw     []byte // the stored form: the whole extent, or the 64 bytes of a PAD
 }
 
-// Fill is the part of Raw between payload and trailer, at most align-1 bytes: written zero and not covered by the CRC, so that Decode
-// does not look at it. Empty for a PAD.
+// Fill is the part of Raw between payload and trailer, at most align-1 bytes: written zero and not covered by the CRC,
+// so that Decode does not look at it. Empty for a PAD.
 func (r Record) Fill() []byte {
 	from, to := r.FillBounds(len(r.Raw))
 	return r.Raw[from:to]
@@ -165,8 +168,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // CRC32C continues a CRC-32C from seed over bytes.
 func CRC32C(seed uint32, bytes []byte) uint32 { return crc32.Update(seed, castagnoli, bytes) }
 
-// ParseHeader reads the header at the start of raw and checks magic, version and header length, and nothing else: the cheap
-// step for walking bytes that somebody has checked. Errors: ErrShort, ErrNothing, ErrMagic, ErrVersion, ErrHeaderLen.
+// ParseHeader reads the header at the start of raw and checks magic, version and header length, and nothing else: the
+// cheap step for walking bytes that somebody has checked. Errors: ErrShort, ErrNothing, ErrMagic, ErrVersion,
+// ErrHeaderLen.
 func ParseHeader(raw []byte) (Header, error) {
 	if len(raw) < HeaderLen {
 		return Header{}, fmt.Errorf("%w: %d bytes left, expected at least %d", ErrShort, len(raw), HeaderLen)
@@ -212,9 +216,9 @@ func isZero(raw []byte) bool {
 	return true
 }
 
-// Decode reads and fully checks the record at the start of raw, which may be longer than the record. Whether the record belongs
-// where it was found (lsn, seq, epoch) is the question of a Cursor. Errors: those of ParseHeader, ErrLength, ErrTrailer,
-// ErrCRC, ErrIdentity. Allocates only for errors.
+// Decode reads and fully checks the record at the start of raw, which may be longer than the record. Whether the record
+// belongs where it was found (lsn, seq, epoch) is the question of a Cursor. Errors: those of ParseHeader, ErrLength,
+// ErrTrailer, ErrCRC, ErrIdentity. Allocates only for errors.
 func Decode(raw []byte, id Identity) (Record, error) {
 	if err := id.Validate(); err != nil {
 		return Record{}, err

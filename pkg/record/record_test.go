@@ -69,7 +69,8 @@ func TestDecode_GivesBackWhatWasEncoded(t *testing.T) {
 		if !h.Flags.IsPad() {
 			h.PayloadLen = uint32(len(payload))
 		}
-		if rec.Header != h || !bytes.Equal(rec.Key, key) || !bytes.Equal(rec.Payload, payload) || !bytes.Equal(rec.Raw, raw) {
+		if rec.Header != h || !bytes.Equal(rec.Key, key) || !bytes.Equal(rec.Payload, payload) ||
+			!bytes.Equal(rec.Raw, raw) {
 			t.Fatalf("got %+v, expected %+v", rec, h)
 		}
 	})
@@ -82,8 +83,8 @@ func (h Header) storedWith(key, payload []byte, id Identity) uint64 {
 	return Extent(id.Align, len(key), len(payload))
 }
 
-// TestDecode_AnyFlippedBitIsFound proves that no bit of header, key, payload or trailer can change unseen. Zero fill is not covered by
-// the CRC and means nothing.
+// TestDecode_AnyFlippedBitIsFound proves that no bit of header, key, payload or trailer can change unseen. Zero fill is
+// not covered by the CRC and means nothing.
 func TestDecode_AnyFlippedBitIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := drawIdentity(t)
@@ -224,8 +225,8 @@ func TestRegion_RoundTripAndFlippedBits(t *testing.T) {
 	})
 }
 
-// TestWalk_RandomRing writes a random log around a ring several times, with PADs and new epochs, moves the head at random, tears
-// the tail, and expects the walk to give exactly the undrained records.
+// TestWalk_RandomRing writes a random log around a ring several times, with PADs and new epochs, moves the head at
+// random, tears the tail, and expects the walk to give exactly the undrained records.
 func TestWalk_RandomRing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sb := goldenSuperblock()
@@ -388,7 +389,10 @@ func TestOpenImage_Refuses(t *testing.T) {
 }
 
 func TestFlags_String(t *testing.T) {
-	for flags, want := range map[Flags]string{0: "-", FlagPad: "PAD", FlagEpoch | FlagGap: "EPOCH|GAP", 0x8001: "PAD|0x8000"} {
+	for flags, want := range map[Flags]string{
+		0: "-", FlagPad: "PAD", FlagEpoch | FlagGap: "EPOCH|GAP",
+		0x8001: "PAD|0x8000",
+	} {
 		if got := flags.String(); got != want {
 			t.Errorf("%#x: got %s, expected %s", uint16(flags), got, want)
 		}

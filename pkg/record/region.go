@@ -96,7 +96,8 @@ func (s Superblock) Identity() Identity {
 	return Identity{Salt: s.Salt, Align: s.Align, RecordLenMax: s.RecordLenMax}
 }
 
-// DecodeSuperblock reads and checks the first 512 bytes of a superblock. Errors: ErrShort, ErrSuperblock with what was found.
+// DecodeSuperblock reads and checks the first 512 bytes of a superblock. Errors: ErrShort, ErrSuperblock with what was
+// found.
 func DecodeSuperblock(raw []byte) (Superblock, error) {
 	if len(raw) < SuperblockLen {
 		return Superblock{}, fmt.Errorf("%w: %d bytes, expected %d", ErrShort, len(raw), SuperblockLen)
@@ -121,8 +122,10 @@ func DecodeSuperblock(raw []byte) (Superblock, error) {
 		BlockLen:      binary.LittleEndian.Uint32(raw[104:]),
 		StreamName:    unpad(raw[128:192]),
 		WriterID:      unpad(raw[192:320]),
-		Floor: HeadSlot{HeadLSN: binary.LittleEndian.Uint64(raw[320:]), HeadSeq: binary.LittleEndian.Uint64(raw[328:]),
-			LastEpoch: binary.LittleEndian.Uint32(raw[336:])},
+		Floor: HeadSlot{
+			HeadLSN: binary.LittleEndian.Uint64(raw[320:]), HeadSeq: binary.LittleEndian.Uint64(raw[328:]),
+			LastEpoch: binary.LittleEndian.Uint32(raw[336:]),
+		},
 	}
 	if err := s.checkRanges(); err != nil {
 		return s, err
@@ -136,7 +139,8 @@ func checkSuperblockFrame(raw []byte) error {
 	case string(raw[:8]) != SuperblockMagic:
 		return fmt.Errorf("%w: magic %q, expected %q", ErrSuperblock, raw[:8], SuperblockMagic)
 	case version != RegionVersion && version != RegionVersionPacked:
-		return fmt.Errorf("%w: version %d, expected %d or, on blocks, %d", ErrSuperblock, version, RegionVersion, RegionVersionPacked)
+		return fmt.Errorf("%w: version %d, expected %d or, on blocks, %d", ErrSuperblock, version, RegionVersion,
+			RegionVersionPacked)
 	case length != SuperblockLen:
 		return fmt.Errorf("%w: length %d, expected %d", ErrSuperblock, length, SuperblockLen)
 	}
@@ -175,11 +179,13 @@ func (s Superblock) checkVersion(version uint32) error {
 	case s.BlockLen == 0 && version == RegionVersion:
 		return nil
 	case s.BlockLen&(s.BlockLen-1) != 0 || s.BlockLen > AlignMax || s.RecordLenMax < s.BlockLen:
-		return fmt.Errorf("%w: block_len %d, expected a power of two up to %d and record_len_max %d", ErrSuperblock, s.BlockLen, AlignMax, s.RecordLenMax)
+		return fmt.Errorf("%w: block_len %d, expected a power of two up to %d and record_len_max %d", ErrSuperblock,
+			s.BlockLen, AlignMax, s.RecordLenMax)
 	case version == s.version() || s.Align >= s.BlockLen:
 		return nil
 	}
-	return fmt.Errorf("%w: version %d with align %d and block_len %d, expected version %d", ErrSuperblock, version, s.Align, s.BlockLen, s.version())
+	return fmt.Errorf("%w: version %d with align %d and block_len %d, expected version %d", ErrSuperblock, version,
+		s.Align, s.BlockLen, s.version())
 }
 
 // Encode makes the 512 bytes of the superblock. StreamName and WriterID are cut at their field's length.

@@ -1,4 +1,5 @@
-// Package replace stores small files of state so that a crash leaves the old one or the new one, and that the new one stays.
+// Package replace stores small files of state so that a crash leaves the old one or the new one, and that the new one
+// stays.
 package replace
 
 import (
@@ -8,9 +9,10 @@ import (
 	"path/filepath"
 )
 
-// File replaces the file at path, or makes it, with exactly this mode. When it returns without an error, content and name are on the
-// disk: the file is synced before it is renamed, its directory after that. On an error the old file is in place, unless only the sync of
-// the directory failed. Safe beside other processes that replace the same file: one of them wins.
+// File replaces the file at path, or makes it, with exactly this mode. When it returns without an error, content and
+// name are on the disk: the file is synced before it is renamed, its directory after that. On an error the old file is
+// in place, unless only the sync of the directory failed. Safe beside other processes that replace the same file: one
+// of them wins.
 func File(path string, content []byte, mode os.FileMode) error {
 	part, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {

@@ -44,8 +44,8 @@ func TestFile_ErrorLeavesTheOldFileAndNothingElse(t *testing.T) {
 
 const childEnv = "FARLOG_TEST_REPLACE_PATH"
 
-// TestFile_IsSyncedBeforeItsNameAndTheNameAfter follows the system calls of a child that replaces one file: what a power cut may take
-// is decided by their order.
+// TestFile_IsSyncedBeforeItsNameAndTheNameAfter follows the system calls of a child that replaces one file: what a
+// power cut may take is decided by their order.
 func TestFile_IsSyncedBeforeItsNameAndTheNameAfter(t *testing.T) {
 	if path := os.Getenv(childEnv); path != "" {
 		if err := File(path, []byte("content"), 0o600); err != nil {
@@ -59,7 +59,8 @@ func TestFile_IsSyncedBeforeItsNameAndTheNameAfter(t *testing.T) {
 	}
 	dir := t.TempDir()
 	log := filepath.Join(dir, "calls")
-	command := exec.Command(strace, "-f", "-y", "-o", log, "-e", "trace=write,fsync,fdatasync,rename,renameat,renameat2",
+	command := exec.Command(strace, "-f", "-y", "-o", log, "-e",
+		"trace=write,fsync,fdatasync,rename,renameat,renameat2",
 		os.Args[0], "-test.run=^"+t.Name()+"$")
 	command.Env = append(os.Environ(), childEnv+"="+filepath.Join(dir, "state.json"))
 	if output, err := command.CombinedOutput(); err != nil {
@@ -70,15 +71,17 @@ func TestFile_IsSyncedBeforeItsNameAndTheNameAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := regexp.QuoteMeta(dir)
-	order := regexp.MustCompile(`(?s)write\(\d+<` + at + `/\.state\.json-\d+>.*f(data)?sync\(\d+<` + at + `/\.state\.json-\d+>.*` +
+	order := regexp.MustCompile(`(?s)write\(\d+<` + at + `/\.state\.json-\d+>.*f(data)?sync\(\d+<` + at +
+		`/\.state\.json-\d+>.*` +
 		`rename\w*\(.*state\.json".*f(data)?sync\(\d+<` + at + `>`)
 	if !order.Match(calls) {
 		t.Errorf("expected write, sync of the file, rename, sync of the directory:\n%s", calls)
 	}
 }
 
-// TestSweep_EachCallFailsOnce lets the kernel refuse each call of a child that replaces a file: the error names the file and says why, the old
-// content is there unless only the sync of the directory failed, and nothing is left beside it.
+// TestSweep_EachCallFailsOnce lets the kernel refuse each call of a child that replaces a file: the error names the
+// file and says why, the old content is there unless only the sync of the directory failed, and nothing is left beside
+// it.
 func TestSweep_EachCallFailsOnce(t *testing.T) {
 	if path := os.Getenv(childEnv); path != "" {
 		runtime.LockOSThread() // strace counts the calls of each thread
@@ -109,12 +112,14 @@ func TestSweep_EachCallFailsOnce(t *testing.T) {
 		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		command := exec.Command(strace, "-f", "-o", os.DevNull, "-e", "inject="+fault.inject, os.Args[0], "-test.run=^"+t.Name()+"$")
+		command := exec.Command(strace, "-f", "-o", os.DevNull, "-e", "inject="+fault.inject, os.Args[0],
+			"-test.run=^"+t.Name()+"$")
 		command.Env = append(os.Environ(), childEnv+"="+path)
 		output, err := command.CombinedOutput()
 		if err == nil || !strings.Contains(string(output), "REFUSED") || !strings.Contains(string(output), dir) ||
 			!strings.Contains(string(output), fault.says) {
-			t.Errorf("%s: %v, %s: expected an error that names %s and says %q", fault.inject, err, output, dir, fault.says)
+			t.Errorf("%s: %v, %s: expected an error that names %s and says %q", fault.inject, err, output, dir,
+				fault.says)
 		}
 		if raw, err := os.ReadFile(path); err != nil || string(raw) != fault.left {
 			t.Errorf("%s: the file holds %q, %v, expected %q", fault.inject, raw, err, fault.left)

@@ -13,11 +13,13 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// What this proves, and how. The second store's directory is taken from under a replica that follows. Its open files can be written and synced as before, but nobody finds them: it must say so, and count nothing as
-// copied that is not there. Put back as it was, it goes on and is whole; removed for good, no other one is begun in its place.
+// What this proves, and how. The second store's directory is taken from under a replica that follows. Its open files
+// can be written and synced as before, but nobody finds them: it must say so, and count nothing as copied that is not
+// there. Put back as it was, it goes on and is whole; removed for good, no other one is begun in its place.
 func TestReplica_ItsStoreIsTakenAway(t *testing.T) {
 	for _, isBack := range []bool{true, false} {
-		t.Run(map[bool]string{true: "and put back", false: "for good"}[isBack], func(t *testing.T) { testTakenAway(t, isBack) })
+		t.Run(map[bool]string{true: "and put back", false: "for good"}[isBack],
+			func(t *testing.T) { testTakenAway(t, isBack) })
 	}
 }
 
@@ -32,7 +34,10 @@ func testTakenAway(t *testing.T, isBack bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Source: p.asked(), Store: second, PollInterval: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r := New(Config{
+		Source: p.asked(), Store: second, PollInterval: time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { r.Run(ctx); close(ended) }()
@@ -85,7 +90,8 @@ func testTakenAway(t *testing.T, isBack bool) {
 	}
 	until("it goes on", func(one Progress) bool { return one.LastError == "" })
 	list, err := store.Compare(t.Context(), p.first.store, second, "")
-	if err != nil || len(list) != 1 || list[0].Difference != "" || list[0].OnlyHere != 0 || list[0].OnlyThere != 0 || list[0].Records == 0 {
+	if err != nil || len(list) != 1 || list[0].Difference != "" || list[0].OnlyHere != 0 || list[0].OnlyThere != 0 ||
+		list[0].Records == 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -36,7 +36,8 @@ type generationHeader struct {
 	RecordLenMax uint32 `json:"record_len_max"`
 }
 
-// Handler lets other sites read a source. allow says whether whoever asks may; nil = everybody: the listener says who comes.
+// Handler lets other sites read a source. allow says whether whoever asks may; nil = everybody: the listener says who
+// comes.
 func Handler(source Source, allow func(*http.Request) error) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, answer func(http.ResponseWriter, *http.Request) error) {
@@ -84,7 +85,10 @@ func serveRecords(source Source, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if g := batch.Generation; g.Number != 0 {
-		raw, err := json.Marshal(generationHeader{g.Number, g.StreamName, g.StreamID, g.RingUUID.String(), g.Salt, g.Align, g.RecordLenMax})
+		raw, err := json.Marshal(generationHeader{
+			g.Number, g.StreamName, g.StreamID, g.RingUUID.String(), g.Salt,
+			g.Align, g.RecordLenMax,
+		})
 		if err != nil {
 			return err
 		}
@@ -142,8 +146,10 @@ func (s *HTTPSource) Streams(ctx context.Context) (list []StreamInfo, err error)
 
 // Read implements Source.
 func (s *HTTPSource) Read(ctx context.Context, stream string, from store.Place) (batch Batch, err error) {
-	query := url.Values{"stream": {stream}, "generation": {strconv.FormatUint(from.Generation, 10)},
-		"epoch": {strconv.FormatUint(uint64(from.Epoch), 10)}, "lsn": {strconv.FormatUint(from.LSN, 10)}}
+	query := url.Values{
+		"stream": {stream}, "generation": {strconv.FormatUint(from.Generation, 10)},
+		"epoch": {strconv.FormatUint(uint64(from.Epoch), 10)}, "lsn": {strconv.FormatUint(from.LSN, 10)},
+	}
 	header, body, err := s.get(ctx, pathRecords+"?"+query.Encode())
 	if err != nil {
 		return batch, err
@@ -160,9 +166,15 @@ func (s *HTTPSource) Read(ctx context.Context, stream string, from store.Place) 
 	}
 	uuid, err := record.ParseUUID(g.RingUUID)
 	if err != nil || g.Stream != stream || g.Number == 0 {
-		return batch, fmt.Errorf("%s: asked for stream %q, got generation %d of %q, ring %q", s.base, stream, g.Number, g.Stream, g.RingUUID)
+		return batch, fmt.Errorf("%s: asked for stream %q, got generation %d of %q, ring %q", s.base, stream, g.Number,
+			g.Stream, g.RingUUID)
 	}
-	batch.Records, batch.Generation = body, store.Generation{Number: g.Number, Source: store.Source{StreamName: g.Stream, StreamID: g.StreamID,
-		RingUUID: uuid, Salt: g.Salt, Align: g.Align, RecordLenMax: g.RecordLenMax}}
+	batch.Records, batch.Generation = body, store.Generation{
+		Number: g.Number,
+		Source: store.Source{
+			StreamName: g.Stream, StreamID: g.StreamID,
+			RingUUID: uuid, Salt: g.Salt, Align: g.Align, RecordLenMax: g.RecordLenMax,
+		},
+	}
 	return batch, nil
 }

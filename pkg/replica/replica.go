@@ -41,8 +41,9 @@ type Progress struct {
 	Place    store.Place // of the last record that is synced here
 	Records  uint64
 	Bytes    uint64
-	LagBytes int64         // synced at the first site and not here, when that was asked last; 0 unless IsLagKnown
-	LagAge   time.Duration // since the last moment at which nothing was, as far as this process knows: since Run began at most
+	LagBytes int64 // synced at the first site and not here, when that was asked last; 0 unless IsLagKnown
+	// since the last moment at which nothing was, as far as this process knows: since Run began at most
+	LagAge time.Duration
 	// IsLagKnown: the first site was asked since Run began.
 	IsLagKnown bool
 	LastError  string // "" while it goes well
@@ -85,10 +86,14 @@ func New(config Config) *Replica {
 		config.Logger = slog.Default()
 	}
 	config.pieceBytes = pieceBytes
-	return &Replica{config: config, followers: map[string]*follower{}, failure: "it has not been asked yet", asked: make(chan struct{})}
+	return &Replica{
+		config: config, followers: map[string]*follower{}, failure: "it has not been asked yet",
+		asked: make(chan struct{}),
+	}
 }
 
-// Run copies until ctx is done. What fails is tried again: a first site that does not answer, a disk that is full. One stream holds up no other.
+// Run copies until ctx is done. What fails is tried again: a first site that does not answer, a disk that is full. One
+// stream holds up no other.
 func (r *Replica) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -106,11 +111,13 @@ func (r *Replica) Run(ctx context.Context) {
 // Asked is closed once Run has asked the first site; Progress says what came of it.
 func (r *Replica) Asked() <-chan struct{} { return r.asked }
 
-// recall begins with the streams that are here: until the first site answers, nobody knows how far they are behind, and that is told of each of them.
+// recall begins with the streams that are here: until the first site answers, nobody knows how far they are behind, and
+// that is told of each of them.
 func (r *Replica) recall() {
 	streams, err := r.config.Store.Streams()
 	if err != nil {
-		r.config.Logger.Error("streams of the second store cannot be listed", "store", r.config.Store.Dir(), "error", err)
+		r.config.Logger.Error("streams of the second store cannot be listed", "store", r.config.Store.Dir(), "error",
+			err)
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -149,7 +156,8 @@ func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
 		}
 		f.measure(info.Bytes)
 	}
-	maps.DeleteFunc(r.followers, func(_ string, f *follower) bool { return !f.isRunning }) // which the first site does not have: there is nothing to follow
+	// which the first site does not have: there is nothing to follow
+	maps.DeleteFunc(r.followers, func(_ string, f *follower) bool { return !f.isRunning })
 }
 
 // Progress gives that of all streams; failure says why the first site cannot be asked.
@@ -251,7 +259,8 @@ func (f *follower) settled() {
 	f.progress.LagBytes, f.progress.IsLagKnown, f.caughtUp = 0, true, time.Now()
 }
 
-// findPlace looks up the last record that is synced here: it is the whole memory of a replica. Only the last generation is read, from its mark on.
+// findPlace looks up the last record that is synced here: it is the whole memory of a replica. Only the last generation
+// is read, from its mark on.
 func (f *follower) findPlace() error {
 	f.place = store.Place{}
 	reader, err := f.config.Store.OpenReader(f.stream, store.ReaderOptions{IncludeSuperseded: true, IsOpenFast: true})
@@ -308,7 +317,8 @@ func (f *follower) put(batch Batch) error {
 	}
 	if f.appender == nil || f.current.Source != batch.Generation.Source {
 		if f.current.Number != 0 && batch.Generation.Number != f.current.Number+1 && f.appender != nil {
-			return fmt.Errorf("stream %s: generation %d at the first site after %d here", f.stream, batch.Generation.Number, f.current.Number)
+			return fmt.Errorf("stream %s: generation %d at the first site after %d here", f.stream,
+				batch.Generation.Number, f.current.Number)
 		}
 		if err := f.open(batch.Generation); err != nil {
 			return err
@@ -354,7 +364,8 @@ func (f *follower) appendAll(batch Batch) error {
 	return nil
 }
 
-// check makes every record prove itself: what came over a wire or from another disk is believed as little as what a ring holds.
+// check makes every record prove itself: what came over a wire or from another disk is believed as little as what a
+// ring holds.
 func check(batch Batch) (last record.Header, count uint64, err error) {
 	id := batch.Generation.Identity()
 	for rest := batch.Records; len(rest) > 0; {

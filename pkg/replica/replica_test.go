@@ -28,7 +28,10 @@ type site struct {
 }
 
 func (s *site) open() (err error) {
-	s.store, err = store.Open("/store", store.Options{Create: true, FS: s.fs, SegmentBytes: 32 << 10, IsSynchronous: true, Now: func() time.Time { return time.Unix(1763700000, 0) }})
+	s.store, err = store.Open("/store", store.Options{
+		Create: true, FS: s.fs, SegmentBytes: 32 << 10,
+		IsSynchronous: true, Now: func() time.Time { return time.Unix(1763700000, 0) },
+	})
 	return err
 }
 
@@ -45,7 +48,10 @@ type pair struct {
 }
 
 func newPair(seed uint64, isFar bool) (*pair, error) {
-	p := &pair{rng: rand.New(rand.NewPCG(seed, 9)), first: site{fs: storetest.NewCrashFS(seed)}, second: site{fs: storetest.NewCrashFS(seed + 1)}}
+	p := &pair{
+		rng: rand.New(rand.NewPCG(seed, 9)), first: site{fs: storetest.NewCrashFS(seed)},
+		second: site{fs: storetest.NewCrashFS(seed + 1)},
+	}
 	p.ring = storetest.NewRing("desk7/orders", seed)
 	if err := errors.Join(p.openFirst(isFar), p.openSecond()); err != nil {
 		return nil, err
@@ -84,7 +90,10 @@ func (p *pair) openSecond() error {
 	if err := p.second.open(); err != nil {
 		return err
 	}
-	p.follower = &follower{stream: "desk7/orders", config: Config{Source: p.asked(), Store: p.second.store, Logger: slog.New(slog.DiscardHandler), pieceBytes: 16 << 10}}
+	p.follower = &follower{stream: "desk7/orders", config: Config{
+		Source: p.asked(), Store: p.second.store,
+		Logger: slog.New(slog.DiscardHandler), pieceBytes: 16 << 10,
+	}}
 	return p.follower.findPlace()
 }
 
@@ -98,7 +107,8 @@ func (p *pair) close() {
 func (p *pair) feed() error {
 	p.ring.Append(p.rng.IntN(20), 900)
 	if p.rng.IntN(4) == 0 {
-		p.ring.OpenEpochAt(p.ring.Records[p.rng.IntN(len(p.ring.Records))].LSN) // a power cut of the ring undoes its end
+		// a power cut of the ring undoes its end
+		p.ring.OpenEpochAt(p.ring.Records[p.rng.IntN(len(p.ring.Records))].LSN)
 	}
 	last := p.app.Last()
 	for _, rec := range p.ring.Records {
@@ -159,8 +169,9 @@ func (p *pair) compare(isWhole bool) error {
 	return nil
 }
 
-// Both ends lose their power or are killed at any operation, rings are formatted anew and undo what was not acknowledged. After each crash the second store
-// is a beginning of the first, record for record, and in the end all of it, sound by itself.
+// Both ends lose their power or are killed at any operation, rings are formatted anew and undo what was not
+// acknowledged. After each crash the second store is a beginning of the first, record for record, and in the end all of
+// it, sound by itself.
 func testCrashes(t *testing.T, seed uint64, rounds int, isFar bool) error {
 	p, err := newPair(seed, isFar)
 	if err != nil {
@@ -258,7 +269,8 @@ func (p *pair) finish() error {
 }
 
 func TestReplica_CrashesOfBothSitesLoseNothing(t *testing.T) {
-	for _, seed := range []uint64{1795368518680603898, 1795368518681695217} { // a segment that was left empty became another ring's under the reader
+	// a segment that was left empty became another ring's under the reader
+	for _, seed := range []uint64{1795368518680603898, 1795368518681695217} {
 		if err := testCrashes(t, seed, 60, false); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -320,7 +332,10 @@ func TestReplica_RunFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	r := New(Config{Source: p.asked(), Store: p.second.store, PollInterval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := New(Config{
+		Source: p.asked(), Store: p.second.store, PollInterval: time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
 	r.config.pieceBytes = 16 << 10
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -341,7 +356,8 @@ func TestReplica_RunFollows(t *testing.T) {
 		end := p.app.Last().LSN
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 			list, failure := r.Progress()
-			if len(list) == 1 && list[0].Place.LSN == end && list[0].LagBytes == 0 && list[0].LastError == "" && failure == "" {
+			if len(list) == 1 && list[0].Place.LSN == end && list[0].LagBytes == 0 && list[0].LastError == "" &&
+				failure == "" {
 				break
 			}
 			if time.Now().After(deadline) {
@@ -356,7 +372,8 @@ func TestReplica_RunFollows(t *testing.T) {
 	}
 }
 
-// A replica that is started while the first site does not answer tells of each stream that it has, that nobody knows how far it is behind; and goes on when that site is back.
+// A replica that is started while the first site does not answer tells of each stream that it has, that nobody knows
+// how far it is behind; and goes on when that site is back.
 func TestReplica_StartedWhileTheFirstSiteIsAway(t *testing.T) {
 	p, err := newPair(8, false)
 	if err != nil {
@@ -367,7 +384,10 @@ func TestReplica_StartedWhileTheFirstSiteIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var isUp atomic.Bool
-	r := New(Config{Source: &switched{Source: p.source, isUp: &isUp}, Store: p.second.store, PollInterval: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r := New(Config{
+		Source: &switched{Source: p.source, isUp: &isUp}, Store: p.second.store,
+		PollInterval: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { r.Run(ctx); close(ended) }()
@@ -385,7 +405,8 @@ func TestReplica_StartedWhileTheFirstSiteIsAway(t *testing.T) {
 		}
 	}
 	until("it stands and the lag is not known", func(list []Progress, failure string) bool {
-		return failure != "" && len(list) == 1 && list[0].Stream == "desk7/orders" && list[0].LastError != "" && !list[0].IsLagKnown && list[0].LagAge > 0
+		return failure != "" && len(list) == 1 && list[0].Stream == "desk7/orders" && list[0].LastError != "" &&
+			!list[0].IsLagKnown && list[0].LagAge > 0
 	})
 	isUp.Store(true)
 	until("it goes on", func(list []Progress, failure string) bool {

@@ -1,8 +1,9 @@
 // Package replica keeps a second store of the same records in another failure domain.
 //
-// A replica asks the first store for what comes behind its own last record, checks each record's CRC, appends and syncs it, and asks again. It keeps no
-// position but that record: it may be killed at any moment and goes on without a record twice or left out. It only reads at the first site, whose
-// drain, rings and writers do not know of it; what it gives is a copy that is behind by its lag, not a durability level of an append.
+// A replica asks the first store for what comes behind its own last record, checks each record's CRC, appends and syncs
+// it, and asks again. It keeps no position but that record: it may be killed at any moment and goes on without a record
+// twice or left out. It only reads at the first site, whose drain, rings and writers do not know of it; what it gives
+// is a copy that is behind by its lag, not a durability level of an append.
 package replica
 
 import (
@@ -37,7 +38,8 @@ type Source interface {
 
 const batchBytes = 1 << 20
 
-// StoreSource is a store in a directory that this host sees. It keeps one reader a stream open, so that reading on does not begin anew.
+// StoreSource is a store in a directory that this host sees. It keeps one reader a stream open, so that reading on does
+// not begin anew.
 type StoreSource struct {
 	store *store.Store
 
@@ -116,7 +118,10 @@ func (p *position) seek(s *store.Store, stream string, from store.Place) error {
 		return nil
 	}
 	if p.reader == nil {
-		reader, err := s.OpenReader(stream, store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true, SyncedOnly: true, IsOpenFast: true})
+		reader, err := s.OpenReader(stream, store.ReaderOptions{
+			IncludeControl: true, IncludeSuperseded: true,
+			SyncedOnly: true, IsOpenFast: true,
+		})
 		if err != nil {
 			return err
 		}

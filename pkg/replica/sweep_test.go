@@ -12,9 +12,9 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestSweep_*: every call of a replica into the file systems of both sites is made to fail once, in turn. Whatever fails: the second store
-// is a beginning of the first, what the replica says is synced there stays over a power cut, the error names the call, and the
-// replica that comes next brings the rest.
+// TestSweep_*: every call of a replica into the file systems of both sites is made to fail once, in turn. Whatever
+// fails: the second store is a beginning of the first, what the replica says is synced there stays over a power cut,
+// the error names the call, and the replica that comes next brings the rest.
 
 const sweepStream = "desk7/orders"
 
@@ -75,7 +75,10 @@ func (w *sweepWorld) copy() (err error) {
 	source := NewStoreSource(first)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	f := &follower{stream: sweepStream, config: Config{Source: stopAtEnd{source, cancel}, Store: second, Logger: slog.New(slog.DiscardHandler), pieceBytes: 4 << 10}}
+	f := &follower{stream: sweepStream, config: Config{
+		Source: stopAtEnd{source, cancel}, Store: second,
+		Logger: slog.New(slog.DiscardHandler), pieceBytes: 4 << 10,
+	}}
 	err = f.follow(ctx)
 	w.place = f.progress.Place
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -169,7 +172,9 @@ func sweepCopy(seed uint64, site int, fault storetest.Fault) ([]storetest.FaultC
 func TestSweep_EachCallOfAReplicaFailsOnce(t *testing.T) {
 	for site, name := range []string{"first", "second"} {
 		t.Run(name+" site", func(t *testing.T) {
-			storetest.Sweep(t, sweep.New(t, 10), func(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error) {
+			storetest.Sweep(t, sweep.New(t, 10), func(seed uint64, fault storetest.Fault) ([]storetest.FaultCall,
+				error,
+			) {
 				return sweepCopy(seed, site, fault)
 			})
 		})

@@ -1,5 +1,5 @@
-// Package retry waits between tries of something that others try as well: pauses grow, and differ from one to another, so that
-// not all come back at the same moment.
+// Package retry waits between tries of something that others try as well: pauses grow, and differ from one to another,
+// so that not all come back at the same moment.
 package retry
 
 import (
@@ -12,8 +12,8 @@ import (
 // jitter is by which part of itself a pause is longer or shorter at most.
 const jitter = 0.25
 
-// Delays are the pauses of one loop. They double from a shortest to a longest one; each is up to a quarter longer or shorter.
-// One goroutine uses them.
+// Delays are the pauses of one loop. They double from a shortest to a longest one; each is up to a quarter longer or
+// shorter. One goroutine uses them.
 type Delays struct{ *backoff.ExponentialBackOff }
 
 // New makes Delays that begin with shortest.

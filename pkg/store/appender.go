@@ -14,7 +14,8 @@ import (
 
 // Appender writes one stream. It is used by one goroutine, and by one process: the stream's lock refuses a second one.
 //
-// Memory: a few hundred bytes per 64 KiB of the segment, and the caller's last batch, which is hashed while the disk works.
+// Memory: a few hundred bytes per 64 KiB of the segment, and the caller's last batch, which is hashed while the disk
+// works.
 type Appender struct {
 	store  *Store
 	dir    streamDir
@@ -59,20 +60,21 @@ type Checkpoint struct {
 	OK      bool // false: the stream holds nothing of this ring yet
 }
 
-// Last is the last record that was accepted. After OpenStream and after Sync everything up to it is synced; a Sync that fails
-// takes it back to the last one that did not.
+// Last is the last record that was accepted. After OpenStream and after Sync everything up to it is synced; a Sync that
+// fails takes it back to the last one that did not.
 func (a *Appender) Last() Checkpoint {
 	c := a.accepted.chain
 	return Checkpoint{Epoch: c.Epoch, LSN: a.accepted.lastLSN, NextLSN: c.LSN, NextSeq: c.Seq, OK: c.isBegun}
 }
 
-// Append writes a batch of whole records, back to back as a reader of the ring gives them (a PAD as its 64 bytes), behind the
-// last record; their fill is written zero. Records at or below the last one by (epoch, lsn) are dropped and counted as duplicates; PADs count as neither.
-// CRCs are not checked again. It is durable after Sync. The batch is still being hashed when Append returns: its bytes must stay as
-// they are until a later Append has returned without an error, or Close has returned.
+// Append writes a batch of whole records, back to back as a reader of the ring gives them (a PAD as its 64 bytes),
+// behind the last record; their fill is written zero. Records at or below the last one by (epoch, lsn) are dropped and
+// counted as duplicates; PADs count as neither. CRCs are not checked again. It is durable after Sync. The batch is
+// still being hashed when Append returns: its bytes must stay as they are until a later Append has returned without an
+// error, or Close has returned.
 //
-// Errors: ErrOutOfOrder, ErrTooLarge, ErrNoSpace, ErrBroken, ErrClosed, or of the file system. Nothing of the batch is accepted then. Where a new
-// segment was begun, a failed sync of the one before has the consequences that Sync states.
+// Errors: ErrOutOfOrder, ErrTooLarge, ErrNoSpace, ErrBroken, ErrClosed, or of the file system. Nothing of the batch is
+// accepted then. Where a new segment was begun, a failed sync of the one before has the consequences that Sync states.
 func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 	if err := a.usable(); err != nil {
 		return 0, 0, err
@@ -110,8 +112,9 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 	return p.stored, duplicates, nil
 }
 
-// Sync makes everything accepted durable. On an error the appender goes back to the last Sync that worked: Last says so, and what was
-// appended since must be appended again. After ErrGone, too, and not by this appender: what is durable is not in the store. Errors: ErrNoSpace, ErrGone, ErrBroken, ErrClosed, or of the file system.
+// Sync makes everything accepted durable. On an error the appender goes back to the last Sync that worked: Last says
+// so, and what was appended since must be appended again. After ErrGone, too, and not by this appender: what is durable
+// is not in the store. Errors: ErrNoSpace, ErrGone, ErrBroken, ErrClosed, or of the file system.
 func (a *Appender) Sync() error {
 	if err := a.usable(); err != nil {
 		return err
@@ -254,9 +257,9 @@ func (a *Appender) write(fresh []byte) error {
 	return nil
 }
 
-// withZeroFill gives a copy of a batch whose fill is zero, as verifying demands. The CRC does not cover the fill, so a ring gives sound
-// records around stale bytes when a power cut, or a look at a record that was just being written, caught the body but not all of
-// the fill.
+// withZeroFill gives a copy of a batch whose fill is zero, as verifying demands. The CRC does not cover the fill, so a
+// ring gives sound records around stale bytes when a power cut, or a look at a record that was just being written,
+// caught the body but not all of the fill.
 func (a *Appender) withZeroFill(batch []byte) []byte {
 	batch = bytes.Clone(batch)
 	var h record.Header
@@ -272,8 +275,8 @@ func (a *Appender) withZeroFill(batch []byte) []byte {
 	return batch
 }
 
-// takeBack returns to a state and zeroes what was written to the active segment beyond it, up to dirtyEnd. The hash goes back to
-// the last sync and takes in what the state holds beyond that.
+// takeBack returns to a state and zeroes what was written to the active segment beyond it, up to dirtyEnd. The hash
+// goes back to the last sync and takes in what the state holds beyond that.
 func (a *Appender) takeBack(to state, dirtyEnd int64, cause error) error {
 	a.accepted = to
 	if err := a.active.file.Zero(to.end, dirtyEnd-to.end); err != nil {
@@ -298,8 +301,8 @@ func (a *Appender) syncActive() error {
 	return nil
 }
 
-// writeMark says in the segment how far it is synced. The next sync makes the mark itself durable; until then it serves after a
-// crash of the process.
+// writeMark says in the segment how far it is synced. The next sync makes the mark itself durable; until then it serves
+// after a crash of the process.
 func (a *Appender) writeMark() error {
 	if a.active.mark.syncedOffset == a.synced.end || a.synced.end == segmentDataOffset {
 		return nil
@@ -312,8 +315,8 @@ func (a *Appender) writeMark() error {
 	return nil
 }
 
-// hasher makes the SHA-256 of a segment while the disk works: a batch is hashed in the background, one at a time. Only what needs
-// the result waits for it: the write after this one, restore, digest.
+// hasher makes the SHA-256 of a segment while the disk works: a batch is hashed in the background, one at a time. Only
+// what needs the result waits for it: the write after this one, restore, digest.
 type hasher struct {
 	isInline  bool
 	sum       hash.Hash

@@ -34,8 +34,9 @@ func benchBatch(ring *storetest.Ring) []byte {
 	return storetest.Batch(ring.Records)
 }
 
-// BenchmarkAppendSync puts batches of 1 MiB into the store and onto the disk, hash and index included, and in turn with each the
-// same bytes by plain write and fdatasync into preallocated files of the same size: the floor. Both get new blocks.
+// BenchmarkAppendSync puts batches of 1 MiB into the store and onto the disk, hash and index included, and in turn with
+// each the same bytes by plain write and fdatasync into preallocated files of the same size: the floor. Both get new
+// blocks.
 func BenchmarkAppendSync(b *testing.B) {
 	dir := b.TempDir()
 	s, err := store.Open(filepath.Join(dir, "store"), store.Options{Create: true})

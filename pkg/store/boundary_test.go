@@ -11,8 +11,9 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// TestBoundary_SyncedBytesThatAreGoneAreNoEnd: the bytes of a segment are cut off, or zeroed, where a record begins: a place that looks
-// exactly like the end of the log. Below the mark, which a closed segment has for its very end, it is damage to everybody who reads.
+// TestBoundary_SyncedBytesThatAreGoneAreNoEnd: the bytes of a segment are cut off, or zeroed, where a record begins: a
+// place that looks exactly like the end of the log. Below the mark, which a closed segment has for its very end, it is
+// damage to everybody who reads.
 func TestBoundary_SyncedBytesThatAreGoneAreNoEnd(t *testing.T) {
 	f := newFixture(t)
 	f.fill(60)
@@ -32,7 +33,8 @@ func TestBoundary_SyncedBytesThatAreGoneAreNoEnd(t *testing.T) {
 			f.change(segmentName(item.Segment), damage)
 			for who, err := range f.readers(name, item.Segment == last) {
 				if !errors.Is(err, store.ErrCorrupt) {
-					t.Fatalf("%s from offset %d on %s: %s says %v, expected %v", name, item.Offset, how, who, err, store.ErrCorrupt)
+					t.Fatalf("%s from offset %d on %s: %s says %v, expected %v", name, item.Offset, how, who, err,
+						store.ErrCorrupt)
 				}
 			}
 		}
@@ -62,7 +64,10 @@ func (f *fixture) readers(name string, isLast bool) map[string]error {
 	found["WalkSegment"] = store.WalkSegment(f.fs, name, func(string, record.Record) error { return nil })
 	found["Verify"] = whole(f.verify(), nil)
 	found["a reader"] = f.readToEnd(store.ReaderOptions{})
-	found["a reader of synced records"] = f.readToEnd(store.ReaderOptions{SyncedOnly: true, IsOpenFast: true, IncludeSuperseded: true})
+	found["a reader of synced records"] = f.readToEnd(store.ReaderOptions{
+		SyncedOnly: true, IsOpenFast: true,
+		IncludeSuperseded: true,
+	})
 	if isLast {
 		app, err := f.store.OpenStream(f.ring.Source)
 		if err == nil {

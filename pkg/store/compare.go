@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Comparison is what comparing one stream of two stores found. Two stores agree when the records of one are the first of the other: one that
-// follows the other is behind it, not different.
+// Comparison is what comparing one stream of two stores found. Two stores agree when the records of one are the first
+// of the other: one that follows the other is behind it, not different.
 type Comparison struct {
 	Stream     string `json:"stream"`
 	Records    uint64 `json:"records"` // the same in both, superseded and control records included, PADs left out
@@ -19,8 +19,9 @@ type Comparison struct {
 	Difference string `json:"difference,omitempty"` // the first one
 }
 
-// Compare compares all streams of two stores, or one, record for record: place, bytes, ring. The files may be cut differently. Each may be written
-// meanwhile: what is synced counts. Errors are for what could not be read: ErrNotFound, ErrCorrupt, or of a file system.
+// Compare compares all streams of two stores, or one, record for record: place, bytes, ring. The files may be cut
+// differently. Each may be written meanwhile: what is synced counts. Errors are for what could not be read:
+// ErrNotFound, ErrCorrupt, or of a file system.
 func Compare(ctx context.Context, here, there *Store, stream string) ([]Comparison, error) {
 	names := []string{stream}
 	if stream == "" {
@@ -57,7 +58,10 @@ type side struct {
 
 func openSide(s *Store, stream string) (*side, error) {
 	one := &side{dir: s.dir}
-	reader, err := s.OpenReader(stream, ReaderOptions{IncludeControl: true, IncludeSuperseded: true, SyncedOnly: true, IsOpenFast: true})
+	reader, err := s.OpenReader(stream, ReaderOptions{
+		IncludeControl: true, IncludeSuperseded: true, SyncedOnly: true,
+		IsOpenFast: true,
+	})
 	if errors.Is(err, ErrNotFound) {
 		one.isEnd = true
 		return one, nil
@@ -136,15 +140,18 @@ func (s *side) differs(other *side) string {
 	p, q := s.item.Place(), other.item.Place()
 	switch {
 	case p.IsBefore(q):
-		return fmt.Sprintf("%s (seq %d) is in %s and not in %s, which goes on with %s", p, s.item.Seq, s.dir, other.dir, q)
+		return fmt.Sprintf("%s (seq %d) is in %s and not in %s, which goes on with %s", p, s.item.Seq, s.dir, other.dir,
+			q)
 	case q.IsBefore(p):
-		return fmt.Sprintf("%s (seq %d) is in %s and not in %s, which goes on with %s", q, other.item.Seq, other.dir, s.dir, p)
+		return fmt.Sprintf("%s (seq %d) is in %s and not in %s, which goes on with %s", q, other.item.Seq, other.dir,
+			s.dir, p)
 	case !bytes.Equal(s.item.Raw, other.item.Raw):
 		at := 0
 		for at < min(len(s.item.Raw), len(other.item.Raw)) && s.item.Raw[at] == other.item.Raw[at] {
 			at++
 		}
-		return fmt.Sprintf("%s (seq %d): byte %d of the record is another in %s (%s) than in %s (%s)", p, s.item.Seq, at, s.dir, s.segment(), other.dir, other.segment())
+		return fmt.Sprintf("%s (seq %d): byte %d of the record is another in %s (%s) than in %s (%s)", p, s.item.Seq,
+			at, s.dir, s.segment(), other.dir, other.segment())
 	}
 	if ours, theirs := s.ring(), other.ring(); ours != theirs {
 		return fmt.Sprintf("%s: the ring is %s in %s and %s in %s", p, ours, s.dir, theirs, other.dir)
@@ -161,7 +168,8 @@ func (s *side) ring() string {
 	return h.RingUUID.String()
 }
 
-// StreamBytes is how many bytes of records of a stream are synced: the same number in every store that has the same records. Errors: ErrNotFound.
+// StreamBytes is how many bytes of records of a stream are synced: the same number in every store that has the same
+// records. Errors: ErrNotFound.
 func (s *Store) StreamBytes(stream string) (int64, error) {
 	dir := s.streamDir(stream)
 	list, err := dir.list()

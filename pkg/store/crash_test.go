@@ -16,10 +16,11 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestCrash_* prove the order of syncs in docs/reference/format.md section 6. A drain feeds a store on a file system that at a crash loses any
-// subset of what was not synced. After each crash the store is opened again and must hold exactly a prefix of what it had accepted, not
-// shorter than what it had synced: nothing lost, torn, twice or invented. Then the drain goes on from there, sometimes after the
-// ring lost its unacknowledged end as well, sometimes with another ring. The mutants show that the test would notice.
+// TestCrash_* prove the order of syncs in docs/reference/format.md section 6. A drain feeds a store on a file system
+// that at a crash loses any subset of what was not synced. After each crash the store is opened again and must hold
+// exactly a prefix of what it had accepted, not shorter than what it had synced: nothing lost, torn, twice or invented.
+// Then the drain goes on from there, sometimes after the ring lost its unacknowledged end as well, sometimes with
+// another ring. The mutants show that the test would notice.
 var (
 	crashRounds = flag.Int("crash.rounds", 3000, "crash and reopen rounds of the random crash test")
 	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the random crash test; 0 = from the clock")
@@ -97,7 +98,8 @@ func (w *world) checkContent() error {
 			return fmt.Errorf("read record %d: %w", i, err)
 		}
 		if i >= len(want) || !bytes.Equal(item.Raw, want[i].Raw) {
-			return fmt.Errorf("record %d of %d (lsn %d, epoch %d) is not what was appended", i, len(want), item.LSN, item.Epoch)
+			return fmt.Errorf("record %d of %d (lsn %d, epoch %d) is not what was appended", i, len(want), item.LSN,
+				item.Epoch)
 		}
 	}
 }
@@ -366,8 +368,8 @@ func TestCrash_WithWorkInTheBackground(t *testing.T) {
 	}
 }
 
-// TestCrash_AfterAFailedSyncTheTailIsWrittenAgain: a process dies after a sync failed and before it could take its append back. The kernel
-// then shows the bytes as if they were on the disk. The next appender must not believe that.
+// TestCrash_AfterAFailedSyncTheTailIsWrittenAgain: a process dies after a sync failed and before it could take its
+// append back. The kernel then shows the bytes as if they were on the disk. The next appender must not believe that.
 func TestCrash_AfterAFailedSyncTheTailIsWrittenAgain(t *testing.T) {
 	f := newFixture(t)
 	f.ring.Append(10, 300)
@@ -392,8 +394,9 @@ func TestCrash_AfterAFailedSyncTheTailIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestCrash_WhatAKilledProcessRenamedIsNotYetDurable: a process dies at each step of opening a new stream; the next one finds the disk full
-// but for a segment that the first one prepared, uses it, and syncs. The directory entry must be durable by then.
+// TestCrash_WhatAKilledProcessRenamedIsNotYetDurable: a process dies at each step of opening a new stream; the next one
+// finds the disk full but for a segment that the first one prepared, uses it, and syncs. The directory entry must be
+// durable by then.
 func TestCrash_WhatAKilledProcessRenamedIsNotYetDurable(t *testing.T) {
 	isUsed := false
 	for step := range 30 {
@@ -431,8 +434,8 @@ func TestCrash_WhatAKilledProcessRenamedIsNotYetDurable(t *testing.T) {
 	}
 }
 
-// TestCrash_StoreOfAKilledMakerIsNotYetDurable: a process dies at each step of making a store; the next one finds it whole in the page
-// cache, appends and syncs. The store's own directory entries must be durable by then.
+// TestCrash_StoreOfAKilledMakerIsNotYetDurable: a process dies at each step of making a store; the next one finds it
+// whole in the page cache, appends and syncs. The store's own directory entries must be durable by then.
 func TestCrash_StoreOfAKilledMakerIsNotYetDurable(t *testing.T) {
 	for step := range 30 {
 		f := &fixture{t: t, fs: storetest.NewCrashFS(uint64(step)), ring: storetest.NewRing(testStream, 1)}

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestVerify_EndIsNotProved: the last segments of a store were removed with their manifests. What is left is whole, and verifying does not
-// say more than that: it names the lsn that the ring's head must not be above, and no report says that the end is proved.
+// TestVerify_EndIsNotProved: the last segments of a store were removed with their manifests. What is left is whole, and
+// verifying does not say more than that: it names the lsn that the ring's head must not be above, and no report says
+// that the end is proved.
 func TestVerify_EndIsNotProved(t *testing.T) {
 	f := newFixture(t)
 	f.fill(120)
@@ -33,7 +34,8 @@ func TestVerify_EndIsNotProved(t *testing.T) {
 			t.Errorf("%q says nothing of the end", one)
 		}
 	}
-	if want := fmt.Sprintf("ends at lsn %d.", next); !strings.Contains(report.Statement(), want) || report.IsEndProved || whole.IsEndProved {
+	if want := fmt.Sprintf("ends at lsn %d.", next); !strings.Contains(report.Statement(), want) ||
+		report.IsEndProved || whole.IsEndProved {
 		t.Errorf("%q (is proved: %v), expected %q", report.Statement(), report.IsEndProved, want)
 	}
 }

@@ -26,7 +26,8 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrClosed: the appender is closed.
 	ErrClosed = errors.New("appender is closed")
-	// ErrGone: the store's directory, or a file in it that is being written, was removed, renamed or replaced. What was written since may be where nobody finds it.
+	// ErrGone: the store's directory, or a file in it that is being written, was removed, renamed or replaced. What was
+	// written since may be where nobody finds it.
 	ErrGone = errors.New("store is not in its place any more")
 	// ErrBroken: after a failure that could not be undone the appender must be closed and opened again.
 	ErrBroken = errors.New("appender is broken: open it again")

@@ -36,7 +36,8 @@ func clearByte(at int64) func([]byte) []byte {
 	}
 }
 
-// withFill gives everything in the store with the first and the last offset of its fill; records without fill are left out.
+// withFill gives everything in the store with the first and the last offset of its fill; records without fill are left
+// out.
 func (f *fixture) withFill(visit func(item store.Item, name string, first, last int64)) {
 	f.t.Helper()
 	count := 0
@@ -69,7 +70,8 @@ func TestVerify_FillThatIsNotZeroIsNamedByItsByte(t *testing.T) {
 					f.change(name, set(at))
 					failure := f.verify().Failure
 					if failure == nil || failure.Segment != name || failure.LSN != item.LSN || failure.Offset != at {
-						t.Fatalf("offset %d of %s is 0xff: got %v, expected lsn %d and that offset", at, name, failure, item.LSN)
+						t.Fatalf("offset %d of %s is 0xff: got %v, expected lsn %d and that offset", at, name, failure,
+							item.LSN)
 					}
 					report, err := store.VerifySegment(context.Background(), f.fs, streamPath+name, nil)
 					if err != nil || report.Failure == nil || *report.Failure != *failure {
@@ -114,7 +116,8 @@ func TestOpenStream_RefusesFillThatIsNotZero(t *testing.T) {
 	f.close()
 }
 
-// A ring may hold stale bytes around a sound record after a power cut: the store takes the record and leaves the bytes behind.
+// A ring may hold stale bytes around a sound record after a power cut: the store takes the record and leaves the bytes
+// behind.
 func TestAppend_WritesFillAsZero(t *testing.T) {
 	f := newFixture(t)
 	f.fillTiny(5)
@@ -142,7 +145,10 @@ func TestAppend_WritesFillAsZero(t *testing.T) {
 	if report := f.verify(); report.Failure != nil {
 		t.Error(report.Statement())
 	}
-	id := record.Identity{Salt: f.ring.Source.Salt, Align: f.ring.Source.Align, RecordLenMax: f.ring.Source.RecordLenMax}
+	id := record.Identity{
+		Salt: f.ring.Source.Salt, Align: f.ring.Source.Align,
+		RecordLenMax: f.ring.Source.RecordLenMax,
+	}
 	items := f.read(store.ReaderOptions{IncludeControl: true})
 	for i, want := range f.ring.Records {
 		got := items[len(items)-len(f.ring.Records)+i]

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// FS is the store's only way to the outside: the product uses OS, crash tests use storetest.CrashFS. Names are slash-separated
-// paths. Implementations are safe for use by many goroutines.
+// FS is the store's only way to the outside: the product uses OS, crash tests use storetest.CrashFS. Names are
+// slash-separated paths. Implementations are safe for use by many goroutines.
 type FS interface {
 	// OpenFile opens with the flags of package os.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
@@ -20,8 +20,8 @@ type FS interface {
 	ReadDir(name string) ([]string, error)
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(name string) error
-	// Lock takes the advisory lock of a file, made if need be, and writes holder into it. An error that wraps ErrLocked, with the
-	// holder's text, when another has it. The lock goes when it is closed or its process ends.
+	// Lock takes the advisory lock of a file, made if need be, and writes holder into it. An error that wraps
+	// ErrLocked, with the holder's text, when another has it. The lock goes when it is closed or its process ends.
 	Lock(name, holder string) (io.Closer, error)
 	// IsAt tells whether a name leads to what OpenFile or Lock has opened, and not to another file or to none.
 	IsAt(name string, file io.Closer) (bool, error)

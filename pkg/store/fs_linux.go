@@ -26,8 +26,9 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 }
 
 func (osFS) Mkdir(name string, perm fs.FileMode) error { return plainPathError(os.Mkdir(name, perm)) }
-func (osFS) Rename(from, to string) error              { return plainPathError(os.Rename(from, to)) }
-func (osFS) Remove(name string) error                  { return plainPathError(os.Remove(name)) }
+
+func (osFS) Rename(from, to string) error { return plainPathError(os.Rename(from, to)) }
+func (osFS) Remove(name string) error     { return plainPathError(os.Remove(name)) }
 
 func (osFS) ReadDir(name string) ([]string, error) {
 	entries, err := os.ReadDir(name)
@@ -114,10 +115,12 @@ func (f *osFile) Truncate(size int64) error {
 	return plainPathError(f.File.Truncate(size))
 }
 
-// Allocate looks first whether there is as much: ext4 takes all that is free before it says that this is too little, and those who write beside us would have nothing meanwhile.
+// Allocate looks first whether there is as much: ext4 takes all that is free before it says that this is too little,
+// and those who write beside us would have nothing meanwhile.
 func (f *osFile) Allocate(size int64) error {
 	var disk unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &disk); err == nil && disk.Blocks > 0 && disk.Bfree < uint64(size)/uint64(disk.Bsize) {
+	if err := unix.Fstatfs(int(f.Fd()), &disk); err == nil && disk.Blocks > 0 &&
+		disk.Bfree < uint64(size)/uint64(disk.Bsize) {
 		return unix.ENOSPC
 	}
 	err := f.fallocate(0, 0, size)
@@ -136,7 +139,8 @@ func (f *osFile) fallocate(mode uint32, off, length int64) error {
 	}
 }
 
-// Zero lets the file system do it where it can (ext4, xfs: at once; tmpfs: by giving the pages back and taking new ones).
+// Zero lets the file system do it where it can (ext4, xfs: at once; tmpfs: by giving the pages back and taking new
+// ones).
 func (f *osFile) Zero(off, length int64) error {
 	if length <= 0 {
 		return nil

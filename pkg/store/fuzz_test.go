@@ -38,9 +38,9 @@ func fuzzSegment(tb testing.TB) []byte {
 	return append(raw, make([]byte, 4096)...)
 }
 
-// FuzzOpenSegment gives any bytes as the one segment of a stream to all that opens segments: the reader, the verifier, the appender. None
-// may panic, loop or give a record that is not in the bytes; what the appender takes over, the verifier must find whole. The header's
-// CRC is mended so that the fuzzer reaches what is behind it.
+// FuzzOpenSegment gives any bytes as the one segment of a stream to all that opens segments: the reader, the verifier,
+// the appender. None may panic, loop or give a record that is not in the bytes; what the appender takes over, the
+// verifier must find whole. The header's CRC is mended so that the fuzzer reaches what is behind it.
 func FuzzOpenSegment(f *testing.F) {
 	whole := fuzzSegment(f)
 	f.Add(whole)
@@ -51,7 +51,8 @@ func FuzzOpenSegment(f *testing.F) {
 	f.Add(whole[:len(whole)-4096-70])
 	f.Add(make([]byte, 8192))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		s, err := Open(filepath.Join(fuzzDir(t), "store"), Options{Create: true, IsSynchronous: true, SegmentBytes: SegmentBytesMin})
+		s, err := Open(filepath.Join(fuzzDir(t), "store"),
+			Options{Create: true, IsSynchronous: true, SegmentBytes: SegmentBytesMin})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +87,11 @@ func FuzzOpenSegment(f *testing.F) {
 			t.Fatal(err)
 		}
 		head, _ := decodeSegmentHeader(raw)
-		a, err := s.OpenStream(Source{StreamName: "fuzz", StreamID: head.StreamID, RingUUID: head.RingUUID, Salt: head.Salt,
-			Align: 64, RecordLenMax: 1024})
+		a, err := s.OpenStream(Source{
+			StreamName: "fuzz", StreamID: head.StreamID, RingUUID: head.RingUUID,
+			Salt:  head.Salt,
+			Align: 64, RecordLenMax: 1024,
+		})
 		if err != nil {
 			return
 		}
@@ -114,7 +118,8 @@ func fuzzDir(t *testing.T) string {
 // FuzzManifest gives any bytes as a manifest. Only what this key signed may be accepted.
 func FuzzManifest(f *testing.F) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	m := newManifest(segmentHeader{StreamName: "fuzz", Number: 1}, summary{}, chain{}, 4096, sha256.Sum256(nil), sha256.Sum256(nil), time.Unix(0, 0))
+	m := newManifest(segmentHeader{StreamName: "fuzz", Number: 1}, summary{}, chain{}, 4096, sha256.Sum256(nil),
+		sha256.Sum256(nil), time.Unix(0, 0))
 	whole, err := encodeManifest(m, key)
 	if err != nil {
 		f.Fatal(err)
@@ -131,7 +136,10 @@ func FuzzManifest(f *testing.F) {
 // FuzzIndex gives any bytes as an index. What is believed must point into its segment.
 func FuzzIndex(f *testing.F) {
 	h := segmentHeader{Number: 3, Align: 64}
-	x := index{entries: []indexEntry{{offset: segmentDataOffset}, {lsn: 640, offset: segmentDataOffset + 640}}, marks: []EpochMark{{Epoch: 1}}}
+	x := index{
+		entries: []indexEntry{{offset: segmentDataOffset}, {lsn: 640, offset: segmentDataOffset + 640}},
+		marks:   []EpochMark{{Epoch: 1}},
+	}
 	f.Add(x.encode(h, 8192))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) >= 4 {

@@ -10,8 +10,9 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// The hash of a segment lags behind its syncs and reads the caller's batch. These tests give batches that take long to hash, do at once
-// what the contract of Append allows, and let Verify compare the digest that was signed with the bytes that were stored.
+// The hash of a segment lags behind its syncs and reads the caller's batch. These tests give batches that take long to
+// hash, do at once what the contract of Append allows, and let Verify compare the digest that was signed with the bytes
+// that were stored.
 const (
 	hashSegmentBytes = 1 << 20
 	hashBatchRecords = 100 // about 200 KiB
@@ -29,7 +30,10 @@ func newHashFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, fs: storetest.NewCrashFS(1), ring: storetest.NewRing(testStream, 1)}
 	f.ring.Capacity = 1 << 30
 	var err error
-	if f.store, err = store.Open("/store", store.Options{Create: true, FS: f.fs, SegmentBytes: hashSegmentBytes}); err != nil {
+	if f.store, err = store.Open("/store", store.Options{
+		Create: true, FS: f.fs,
+		SegmentBytes: hashSegmentBytes,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if f.app, err = f.store.OpenStream(f.ring.Source); err != nil {
@@ -66,7 +70,8 @@ func (f *fixture) expectSealed(segments int) {
 		f.t.Fatal(report.Statement())
 	}
 	if report.SealedSegments < segments {
-		f.t.Fatalf("%d segments are sealed, expected %d or more: the test proves nothing", report.SealedSegments, segments)
+		f.t.Fatalf("%d segments are sealed, expected %d or more: the test proves nothing", report.SealedSegments,
+			segments)
 	}
 	for i, item := range f.read(store.ReaderOptions{IncludeControl: true}) {
 		if string(item.Raw) != string(f.ring.Records[i].Raw) {
@@ -102,8 +107,8 @@ func TestAppend_GivesTheBatchBeforeBack(t *testing.T) {
 	}
 }
 
-// A sync does not wait for the hash. When the next write or sync fails the hash must go back to what was synced, which it may not yet
-// have reached.
+// A sync does not wait for the hash. When the next write or sync fails the hash must go back to what was synced, which
+// it may not yet have reached.
 func TestAppender_FailureTakesTheLaggingHashBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(seedOf(t), 5))
 	f := newHashFixture(t)

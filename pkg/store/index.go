@@ -33,8 +33,8 @@ type EpochMark struct {
 	StartSeq uint64 `json:"start_seq"`
 }
 
-// summary is what is known of a segment's records: made while they are appended or walked, the stuff of index and manifest.
-// Copying the struct keeps a state to go back to: slices are only ever appended to.
+// summary is what is known of a segment's records: made while they are appended or walked, the stuff of index and
+// manifest. Copying the struct keeps a state to go back to: slices are only ever appended to.
 type summary struct {
 	recordCount, controlCount, padCount uint64
 	firstLSN, lastLSN                   uint64
@@ -119,7 +119,8 @@ var errIndexDoubtful = errors.New("index is doubtful")
 
 // decodeIndex believes an index only when it is whole and of this segment.
 func decodeIndex(raw []byte, h segmentHeader, usedBytes int64) (index, error) {
-	if len(raw) < indexHeaderLen+4 || string(raw[:8]) != indexMagic || binary.LittleEndian.Uint32(raw[8:]) != segmentVersion {
+	if len(raw) < indexHeaderLen+4 || string(raw[:8]) != indexMagic ||
+		binary.LittleEndian.Uint32(raw[8:]) != segmentVersion {
 		return index{}, fmt.Errorf("%w: no index header", errIndexDoubtful)
 	}
 	body, crc := raw[:len(raw)-4], binary.LittleEndian.Uint32(raw[len(raw)-4:])
@@ -131,7 +132,8 @@ func decodeIndex(raw []byte, h segmentHeader, usedBytes int64) (index, error) {
 		binary.LittleEndian.Uint64(raw[40:]) != uint64(usedBytes):
 		return index{}, fmt.Errorf("%w: it is of another segment", errIndexDoubtful)
 	case len(body) != indexHeaderLen+entryCount*indexEntryLen+markCount*indexMarkLen:
-		return index{}, fmt.Errorf("%w: %d bytes for %d entries and %d epochs", errIndexDoubtful, len(raw), entryCount, markCount)
+		return index{}, fmt.Errorf("%w: %d bytes for %d entries and %d epochs", errIndexDoubtful, len(raw), entryCount,
+			markCount)
 	}
 	x := index{entries: make([]indexEntry, entryCount), marks: make([]EpochMark, markCount)}
 	word := func(off int) uint64 { return binary.LittleEndian.Uint64(body[off:]) }
@@ -150,8 +152,8 @@ func decodeIndex(raw []byte, h segmentHeader, usedBytes int64) (index, error) {
 	return x, nil
 }
 
-// offsetOfLSN is where to begin looking for a record: the last entry at or below lsn. Entries begin with each epoch, so that after a
-// rewind the last one is the one that counts.
+// offsetOfLSN is where to begin looking for a record: the last entry at or below lsn. Entries begin with each epoch, so
+// that after a rewind the last one is the one that counts.
 func (x index) offsetOfLSN(lsn uint64) int64 {
 	for i := len(x.entries) - 1; i >= 0; i-- {
 		if x.entries[i].lsn <= lsn {

@@ -155,7 +155,8 @@ func (s Source) validate(segmentBytes int64) error {
 
 func validateStreamName(name string) error {
 	if len(name) == 0 || len(name) > record.StreamNameLen || strings.ContainsRune(name, 0) {
-		return fmt.Errorf("%w: stream name %q: expected 1 to %d bytes without NUL", ErrInvalid, name, record.StreamNameLen)
+		return fmt.Errorf("%w: stream name %q: expected 1 to %d bytes without NUL", ErrInvalid, name,
+			record.StreamNameLen)
 	}
 	return nil
 }

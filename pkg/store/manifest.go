@@ -61,7 +61,9 @@ var (
 )
 
 // newManifest takes all its numbers from what was appended or walked.
-func newManifest(h segmentHeader, sum summary, end chain, usedBytes int64, hash, previous [sha256.Size]byte, now time.Time) Manifest {
+func newManifest(h segmentHeader, sum summary, end chain, usedBytes int64, hash, previous [sha256.Size]byte,
+	now time.Time,
+) Manifest {
 	marks := sum.marks
 	if marks == nil {
 		marks = []EpochMark{}

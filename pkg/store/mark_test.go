@@ -10,8 +10,9 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestMark_OfAFullSegmentReachesItsEnd: records that nobody has synced yet fill a segment, and the next one is begun. The full one
-// is synced then, and says by its mark where it ends, also before it has a manifest: what is zeroed below that is damage.
+// TestMark_OfAFullSegmentReachesItsEnd: records that nobody has synced yet fill a segment, and the next one is begun.
+// The full one is synced then, and says by its mark where it ends, also before it has a manifest: what is zeroed below
+// that is damage.
 func TestMark_OfAFullSegmentReachesItsEnd(t *testing.T) {
 	f := newFixture(t)
 	f.ring.Append(80, 600)

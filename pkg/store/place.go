@@ -7,7 +7,8 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// Place names a record of a stream: it is the same in every store that holds the stream from the same rings. Along a stream places grow.
+// Place names a record of a stream: it is the same in every store that holds the stream from the same rings. Along a
+// stream places grow.
 type Place struct {
 	Generation uint64 // which ring of the stream, from 1; 0 = before everything
 	Epoch      uint32
@@ -28,8 +29,8 @@ func (p Place) IsBefore(q Place) bool {
 // Place is where the item stands in its stream.
 func (i Item) Place() Place { return Place{i.Generation, i.Epoch, i.LSN} }
 
-// SeekPlace goes to the first record at or behind a place, superseded ones included where they are asked for. A place beyond the end is
-// waited for. Blocks for the walk to it, along one segment.
+// SeekPlace goes to the first record at or behind a place, superseded ones included where they are asked for. A place
+// beyond the end is waited for. Blocks for the walk to it, along one segment.
 func (r *Reader) SeekPlace(p Place) error {
 	at := 0
 	for i := range r.segments {
@@ -52,7 +53,8 @@ type Generation struct {
 	Source
 }
 
-// Generations lists the rings that a stream came from, oldest first, as far as they have begun when the reader was opened or has read.
+// Generations lists the rings that a stream came from, oldest first, as far as they have begun when the reader was
+// opened or has read.
 func (r *Reader) Generations() []Generation {
 	var list []Generation
 	for _, s := range r.segments {
@@ -61,14 +63,16 @@ func (r *Reader) Generations() []Generation {
 			continue
 		}
 		list = append(list, Generation{h.Generation, Source{
-			StreamName: h.StreamName, StreamID: h.StreamID, RingUUID: h.RingUUID, Salt: h.Salt, Align: h.Align, RecordLenMax: h.RecordLenMax,
+			StreamName: h.StreamName, StreamID: h.StreamID, RingUUID: h.RingUUID, Salt: h.Salt, Align: h.Align,
+			RecordLenMax: h.RecordLenMax,
 		}})
 	}
 	return list
 }
 
-// beginAnew looks where a reader waits at the start of a segment whether that has got another header: the batch that it was begun for did not come into it, and
-// then the stream got another ring. isAnew: read again, by the new header. It is asked after the look for the next segment, which begins behind records of this one.
+// beginAnew looks where a reader waits at the start of a segment whether that has got another header: the batch that it
+// was begun for did not come into it, and then the stream got another ring. isAnew: read again, by the new header. It
+// is asked after the look for the next segment, which begins behind records of this one.
 func (r *Reader) beginAnew() (isAnew bool, err error) {
 	s := &r.segments[r.at]
 	if r.scan.off != segmentDataOffset {
@@ -78,15 +82,16 @@ func (r *Reader) beginAnew() (isAnew bool, err error) {
 	if err != nil {
 		return false, wrap("read", s.name, err)
 	}
-	if front.headerErr != nil || front.header == s.header { // an unsound one may just be being written; where it is not, limit says so
+	// an unsound one may just be being written; where it is not, limit says so
+	if front.headerErr != nil || front.header == s.header {
 		return false, nil
 	}
 	s.front, s.lowLSN = front, front.header.FirstLSN
 	return true, r.open(r.at, segmentDataOffset, true)
 }
 
-// limit looks how far the segment that is still written was synced. It keeps a reader of synced records from what lies behind, and every
-// reader from taking synced bytes that are gone for the end of the stream. isMoved: look again.
+// limit looks how far the segment that is still written was synced. It keeps a reader of synced records from what lies
+// behind, and every reader from taking synced bytes that are gone for the end of the stream. isMoved: look again.
 func (r *Reader) limit(stop error) (isMoved bool, err error) {
 	before := r.scan.end
 	r.scan.end = 0
@@ -122,7 +127,8 @@ func (r *Reader) limit(stop error) (isMoved bool, err error) {
 // FS is the file system that the store lies in, for what is derived from it and kept beside it.
 func (s *Store) FS() FS { return s.fsys }
 
-// Sign signs a statement about the store with the key of its manifests. Errors: ErrInvalid, or of the file system: only who may append may sign.
+// Sign signs a statement about the store with the key of its manifests. Errors: ErrInvalid, or of the file system: only
+// who may append may sign.
 func (s *Store) Sign(statement []byte) ([]byte, error) {
 	key, err := s.privateKey()
 	if err != nil {

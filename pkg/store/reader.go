@@ -15,10 +15,11 @@ import (
 type ReaderOptions struct {
 	IncludeControl    bool // PAD, EPOCH, HEARTBEAT, SEAL and GAP records as well
 	IncludeSuperseded bool // records that a later epoch replaced as well
-	// SyncedOnly holds back what the appender has not synced yet: a power cut takes nothing from the stream that was given.
+	// SyncedOnly holds back what the appender has not synced yet: a power cut takes nothing from the stream that was
+	// given.
 	SyncedOnly bool
-	// IsOpenFast leaves out which records are superseded: finding where epochs begin may mean to read the segment that is still written. Only
-	// with IncludeSuperseded.
+	// IsOpenFast leaves out which records are superseded: finding where epochs begin may mean to read the segment that
+	// is still written. Only with IncludeSuperseded.
 	IsOpenFast bool
 }
 
@@ -31,9 +32,9 @@ type Item struct {
 	IsSuperseded bool
 }
 
-// Reader goes along one stream, oldest first, across segments, also while an appender in another process writes it: then it may give
-// records that are written but not yet synced. It takes no lock and writes nothing. One goroutine at a time. Memory: one buffer of
-// 256 KiB or the longest record, and a few words per segment.
+// Reader goes along one stream, oldest first, across segments, also while an appender in another process writes it:
+// then it may give records that are written but not yet synced. It takes no lock and writes nothing. One goroutine at a
+// time. Memory: one buffer of 256 KiB or the longest record, and a few words per segment.
 type Reader struct {
 	store    *Store
 	dir      streamDir
@@ -165,7 +166,8 @@ func (r *Reader) addMark(i int, m EpochMark) {
 	r.cutoff = cutoff{}
 }
 
-// index gives the index of a segment: from its file when it is sealed and the index is beyond doubt, else from the records.
+// index gives the index of a segment: from its file when it is sealed and the index is beyond doubt, else from the
+// records.
 func (r *Reader) index(i int) (index, error) {
 	s := &r.segments[i]
 	m, _, err := loadManifest(r.dir, s.number, r.store.key)
@@ -191,8 +193,8 @@ func (r *Reader) SeekStart() error {
 	return r.open(0, segmentDataOffset, true)
 }
 
-// SeekLSN goes to the record that counts at lsn, in the newest generation, or to the first one after it. An lsn beyond the end is waited
-// for. Errors: ErrNotFound when the generation begins after lsn.
+// SeekLSN goes to the record that counts at lsn, in the newest generation, or to the first one after it. An lsn beyond
+// the end is waited for. Errors: ErrNotFound when the generation begins after lsn.
 func (r *Reader) SeekLSN(lsn uint64) error {
 	if len(r.segments) == 0 {
 		return fmt.Errorf("%w: stream in %s is empty", ErrNotFound, r.dir.path)
@@ -212,7 +214,8 @@ func (r *Reader) SeekLSN(lsn uint64) error {
 	return fmt.Errorf("%w: lsn %d: generation %d in %s begins later", ErrNotFound, lsn, newest, r.dir.path)
 }
 
-// SeekTime goes to the first record with a timestamp at or after t. Where the clock was set back, to the first place that reaches t.
+// SeekTime goes to the first record with a timestamp at or after t. Where the clock was set back, to the first place
+// that reaches t.
 func (r *Reader) SeekTime(t time.Time) error {
 	ts := uint64(max(t.UnixNano(), 0))
 	first := 0
@@ -255,8 +258,8 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	return err
 }
 
-// Next gives the next record. io.EOF at the present end of the stream: calling again later gives what came since. Errors:
-// ErrCorrupt, or of the file system.
+// Next gives the next record. io.EOF at the present end of the stream: calling again later gives what came since.
+// Errors: ErrCorrupt, or of the file system.
 func (r *Reader) Next() (Item, error) {
 	for {
 		if r.file == nil {
@@ -359,7 +362,8 @@ func (r *Reader) isWanted(item Item) bool {
 	if r.last.isAny && !r.last.isBefore(place) {
 		return false
 	}
-	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts || item.Place().IsBefore(r.from.place) {
+	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts ||
+		item.Place().IsBefore(r.from.place) {
 		return false
 	}
 	if item.IsSuperseded && !r.options.IncludeSuperseded {
@@ -420,11 +424,13 @@ func (r *Reader) atEnd(stop error) error {
 			return err
 		}
 	}
-	// A chain that is ahead of the next header has seen records that a failed sync took back; they come again and are skipped.
+	// A chain that is ahead of the next header has seen records that a failed sync took back; they come again and are
+	// skipped.
 	return r.open(r.at+1, segmentDataOffset, true)
 }
 
-// checkSealedEnd: a sealed segment must end where its manifest says. otherwise is what to return when it does, or is not sealed.
+// checkSealedEnd: a sealed segment must end where its manifest says. otherwise is what to return when it does, or is
+// not sealed.
 func (r *Reader) checkSealedEnd(stop, otherwise error) error {
 	m, _, err := loadManifest(r.dir, r.segments[r.at].number, r.store.key)
 	if isNotExist(err) {

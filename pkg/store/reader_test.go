@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rewindRing feeds a store with records that a power cut of the region undoes afterwards, twice, the second time further back.
+// rewindRing feeds a store with records that a power cut of the region undoes afterwards, twice, the second time
+// further back.
 func rewindRing(t *testing.T) (f *fixture, counting []storetest.Record) {
 	f = newFixture(t)
 	f.ring.Append(60, 600)
@@ -58,7 +59,8 @@ func TestReader_SupersededRecordsAreLeftOut(t *testing.T) {
 	}
 	for i, item := range items {
 		if !bytes.Equal(item.Raw, counting[i].Raw) || item.IsSuperseded {
-			t.Fatalf("record %d: lsn %d of epoch %d, expected lsn %d of epoch %d", i, item.LSN, item.Epoch, counting[i].LSN, counting[i].Epoch)
+			t.Fatalf("record %d: lsn %d of epoch %d, expected lsn %d of epoch %d", i, item.LSN, item.Epoch,
+				counting[i].LSN, counting[i].Epoch)
 		}
 	}
 	all := f.read(store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true})
@@ -78,7 +80,8 @@ func TestReader_SupersededRecordsAreLeftOut(t *testing.T) {
 			records++
 		}
 	}
-	if report.Failure != nil || report.Records != records || report.ControlRecords != control || report.Superseded != superseded || superseded == 0 {
+	if report.Failure != nil || report.Records != records || report.ControlRecords != control ||
+		report.Superseded != superseded || superseded == 0 {
 		t.Fatalf("%s: %+v, expected %d, %d, %d", report.Statement(), report, records, control, superseded)
 	}
 }
@@ -124,7 +127,8 @@ func TestOpenStream_RingFormattedAnewBeginsAGeneration(t *testing.T) {
 	if items := f.read(store.ReaderOptions{IncludeControl: true}); len(items) != len(f.given) {
 		t.Errorf("read %d records, expected %d", len(items), len(f.given))
 	}
-	if _, err := f.store.OpenStream(old.Source); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "cannot come back") {
+	if _, err := f.store.OpenStream(old.Source); !errors.Is(err, store.ErrInvalid) ||
+		!strings.Contains(err.Error(), "cannot come back") {
 		t.Errorf("old ring: got %v", err)
 	}
 	changed := f.ring.Source
@@ -134,8 +138,9 @@ func TestOpenStream_RingFormattedAnewBeginsAGeneration(t *testing.T) {
 	}
 }
 
-// A segment is begun and the power goes before a record is in it; a reader waits at its start; then the stream gets another ring, whose records fill that segment
-// and the next ones before the reader looks again. The crash comes at each operation in turn.
+// A segment is begun and the power goes before a record is in it; a reader waits at its start; then the stream gets
+// another ring, whose records fill that segment and the next ones before the reader looks again. The crash comes at
+// each operation in turn.
 func TestReader_SegmentThatARingLeftEmptyIsAnotherRings(t *testing.T) {
 	emptied := 0
 	for _, isSynced := range []bool{false, true} {
@@ -183,7 +188,10 @@ func leaveSegmentEmpty(t *testing.T, operation int, isSynced bool) (isEmptied bo
 	disk.Kill()
 
 	s, app = reopen(second)
-	r, err := s.OpenReader(testStream, store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true, SyncedOnly: isSynced, IsOpenFast: true})
+	r, err := s.OpenReader(testStream, store.ReaderOptions{
+		IncludeControl: true, IncludeSuperseded: true,
+		SyncedOnly: isSynced, IsOpenFast: true,
+	})
 	check(err)
 	defer r.Close()
 	check(r.SeekStart())
@@ -204,7 +212,8 @@ func leaveSegmentEmpty(t *testing.T, operation int, isSynced bool) (isEmptied bo
 		item, err := r.Next()
 		check(err)
 		if !bytes.Equal(item.Raw, rec.Raw) || item.Generation != 2 {
-			t.Fatalf("crash at operation %d: lsn %d of generation %d, expected lsn %d of generation 2", operation, item.LSN, item.Generation, rec.LSN)
+			t.Fatalf("crash at operation %d: lsn %d of generation %d, expected lsn %d of generation 2", operation,
+				item.LSN, item.Generation, rec.LSN)
 		}
 		isEmptied = isEmptied || item.Segment == 2
 	}
@@ -212,12 +221,16 @@ func leaveSegmentEmpty(t *testing.T, operation int, isSynced bool) (isEmptied bo
 	return isEmptied
 }
 
-// TestReader_SeekEqualsSkipping seeks positions and times at random in random stores and compares with a walk from the start.
+// TestReader_SeekEqualsSkipping seeks positions and times at random in random stores and compares with a walk from the
+// start.
 func TestReader_SeekEqualsSkipping(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fs := storetest.NewCrashFS(1)
 		ring := storetest.NewRing(testStream, rapid.Uint64().Draw(rt, "seed"))
-		s, err := store.Open("/store", store.Options{Create: true, FS: fs, SegmentBytes: crashSegmentBytes, IsSynchronous: true})
+		s, err := store.Open("/store", store.Options{
+			Create: true, FS: fs, SegmentBytes: crashSegmentBytes,
+			IsSynchronous: true,
+		})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -247,7 +260,8 @@ func TestReader_SeekEqualsSkipping(t *testing.T) {
 			if rapid.Bool().Draw(rt, "between") && at > 0 {
 				lsn -= 64
 			}
-			want := ring.Records[firstAtOrAfter(ring.Records, func(rec storetest.Record) bool { return rec.LSN >= lsn })]
+			want := ring.Records[firstAtOrAfter(ring.Records,
+				func(rec storetest.Record) bool { return rec.LSN >= lsn })]
 			if err := r.SeekLSN(lsn); err != nil {
 				rt.Fatal(err)
 			}
@@ -255,7 +269,8 @@ func TestReader_SeekEqualsSkipping(t *testing.T) {
 				rt.Fatalf("sought lsn %d: got %d, %v, expected %d", lsn, item.LSN, err, want.LSN)
 			}
 			ts := ring.Records[at].TimestampNS - rapid.Uint64Range(0, 1).Draw(rt, "before")
-			want = ring.Records[firstAtOrAfter(ring.Records, func(rec storetest.Record) bool { return rec.TimestampNS >= ts })]
+			want = ring.Records[firstAtOrAfter(ring.Records,
+				func(rec storetest.Record) bool { return rec.TimestampNS >= ts })]
 			if err := r.SeekTime(time.Unix(0, int64(ts))); err != nil {
 				rt.Fatal(err)
 			}
@@ -275,8 +290,8 @@ func firstAtOrAfter(records []storetest.Record, is func(storetest.Record) bool) 
 	return len(records)
 }
 
-// TestReader_FollowsALiveAppender reads and verifies on a real file system while an appender with work in the background rolls through
-// many small segments: every record comes once, in order, whole.
+// TestReader_FollowsALiveAppender reads and verifies on a real file system while an appender with work in the
+// background rolls through many small segments: every record comes once, in order, whole.
 func TestReader_FollowsALiveAppender(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -314,7 +329,8 @@ func TestReader_FollowsALiveAppender(t *testing.T) {
 	if err := <-appended; err != nil {
 		t.Fatal(err)
 	}
-	if report, err := s.Verify(ctx, store.VerifyOptions{}); err != nil || !report.OK() || report.Streams[0].SealedSegments < 10 {
+	if report, err := s.Verify(ctx, store.VerifyOptions{}); err != nil || !report.OK() ||
+		report.Streams[0].SealedSegments < 10 {
 		t.Fatalf("verify: %+v, %v", report, err)
 	}
 }
@@ -340,7 +356,8 @@ func TestReader_UnknownStream(t *testing.T) {
 	if _, err := f.store.OpenReader("desk8", store.ReaderOptions{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("reader: got %v", err)
 	}
-	if _, err := f.store.Verify(context.Background(), store.VerifyOptions{Stream: "desk8"}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := f.store.Verify(context.Background(), store.VerifyOptions{Stream: "desk8"}); !errors.Is(err,
+		store.ErrNotFound) {
 		t.Errorf("verify: got %v", err)
 	}
 	f.close()

@@ -11,9 +11,10 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// OpenStream takes the stream's lock, recovers what a crash left (docs/reference/format.md section 6), and stands ready to append. The stream
-// is made when the store has none of that name. When source names another ring than the last one, the stream begins a new generation.
-// Errors: ErrLocked (the text says who holds it), ErrGone, ErrCorrupt, ErrInvalid, ErrNoSpace.
+// OpenStream takes the stream's lock, recovers what a crash left (docs/reference/format.md section 6), and stands ready
+// to append. The stream is made when the store has none of that name. When source names another ring than the last one,
+// the stream begins a new generation. Errors: ErrLocked (the text says who holds it), ErrGone, ErrCorrupt, ErrInvalid,
+// ErrNoSpace.
 func (s *Store) OpenStream(source Source) (*Appender, error) {
 	if err := source.validate(s.options.SegmentBytes); err != nil {
 		return nil, err
@@ -41,8 +42,10 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 	}
 	a := &Appender{
 		store: s, dir: dir, source: source, key: key, lock: lock, hash: hasher{isInline: s.options.IsSynchronous},
-		rollover: rollover{dir: dir, key: key, segmentBytes: s.options.SegmentBytes,
-			isSynchronous: s.options.IsSynchronous, now: s.options.Now},
+		rollover: rollover{
+			dir: dir, key: key, segmentBytes: s.options.SegmentBytes,
+			isSynchronous: s.options.IsSynchronous, now: s.options.Now,
+		},
 	}
 	if err := a.recover(); err != nil {
 		a.abandon()
@@ -108,8 +111,8 @@ func (a *Appender) recover() error {
 	return a.resumeSpare(blank)
 }
 
-// survey lists the segments with their fronts, removes temporary files, and makes the directory as it is seen durable: what a
-// killed process renamed may not be yet.
+// survey lists the segments with their fronts, removes temporary files, and makes the directory as it is seen durable:
+// what a killed process renamed may not be yet.
 func (a *Appender) survey() ([]found, error) {
 	list, err := a.dir.list()
 	if err != nil {
@@ -216,7 +219,8 @@ func (a *Appender) resumeAt(f found, end chain, lastLSN uint64) {
 	a.synced = a.accepted
 }
 
-// sealLeftOver seals a segment whose sealing a crash interrupted. Its records were synced before the next one got its header.
+// sealLeftOver seals a segment whose sealing a crash interrupted. Its records were synced before the next one got its
+// header.
 func (a *Appender) sealLeftOver(f, next found) error {
 	file, w, digest, err := a.walkForAppend(f)
 	if err != nil {
@@ -226,19 +230,24 @@ func (a *Appender) sealLeftOver(f, next found) error {
 	isSame := h.RingUUID == f.header.RingUUID && h.Salt == f.header.Salt
 	if !isSame {
 		file.Close()
-		return w.damaged(f.name, fmt.Errorf("manifest is missing: %s begins with another ring, before which this segment was sealed",
-			path.Base(next.name)))
+		return w.damaged(f.name,
+			fmt.Errorf("manifest is missing: %s begins with another ring, before which this segment was sealed",
+				path.Base(next.name)))
 	}
 	if h.PrevNextLSN != w.chain.LSN || h.PrevNextSeq != w.chain.Seq || h.PrevEpoch != w.chain.Epoch {
 		file.Close()
-		return w.damaged(f.name, fmt.Errorf("segment ends (%w), the next one begins after lsn %d", w.stop, h.PrevNextLSN))
+		return w.damaged(f.name, fmt.Errorf("segment ends (%w), the next one begins after lsn %d", w.stop,
+			h.PrevNextLSN))
 	}
 	last := mark{syncedOffset: w.end, count: w.mark.count + 1}
 	if _, err := file.WriteAt(last.encode(f.header.Salt), last.offset()); err != nil {
 		file.Close()
 		return wrap("mark", f.name, err)
 	}
-	a.rollover.retired = &retired{file: file, name: f.name, header: f.header, sum: w.sum, end: w.chain, used: w.end, digest: digest}
+	a.rollover.retired = &retired{
+		file: file, name: f.name, header: f.header, sum: w.sum, end: w.chain, used: w.end,
+		digest: digest,
+	}
 	if err := a.rollover.sealNow(); err != nil {
 		return err
 	}
@@ -246,8 +255,8 @@ func (a *Appender) sealLeftOver(f, next found) error {
 	return nil
 }
 
-// walkForAppend walks an unsealed segment and hashes it. A walk that ends before the mark means that synced bytes are gone; a fill
-// that is not zero, that bytes were altered: the appender writes none.
+// walkForAppend walks an unsealed segment and hashes it. A walk that ends before the mark means that synced bytes are
+// gone; a fill that is not zero, that bytes were altered: the appender writes none.
 func (a *Appender) walkForAppend(f found) (File, walked, [sha256.Size]byte, error) {
 	var digest [sha256.Size]byte
 	file, err := a.dir.fsys.OpenFile(f.name, os.O_RDWR, 0)
@@ -269,8 +278,9 @@ func (a *Appender) walkForAppend(f found) (File, walked, [sha256.Size]byte, erro
 	return file, w, a.hash.digest(), nil
 }
 
-// resumeActive makes the last segment ready to take the next record: what is kept is made durable. What lies behind it stays until the
-// next record comes, so that the caller can compare Last with what the ring has released before any byte changes.
+// resumeActive makes the last segment ready to take the next record: what is kept is made durable. What lies behind it
+// stays until the next record comes, so that the caller can compare Last with what the ring has released before any
+// byte changes.
 func (a *Appender) resumeActive(f found) error {
 	file, w, _, err := a.walkForAppend(f)
 	if err != nil {
@@ -338,8 +348,10 @@ func (a *Appender) changeRing(begun []found) error {
 // checkSameRing: what a ring is formatted with does not change.
 func (a *Appender) checkSameRing(h segmentHeader) error {
 	if h.Align != a.source.Align || h.RecordLenMax != a.source.RecordLenMax || h.StreamID != a.source.StreamID {
-		return fmt.Errorf("%w: stream %s: ring %s has align %d, record_len_max %d, stream_id %d; the store knows it with %d, %d, %d",
-			ErrInvalid, a.source.StreamName, a.source.RingUUID, a.source.Align, a.source.RecordLenMax, a.source.StreamID,
+		return fmt.Errorf("%w: stream %s: ring %s has align %d, record_len_max %d, stream_id %d; the store knows it "+
+			"with %d, %d, %d",
+			ErrInvalid, a.source.StreamName, a.source.RingUUID, a.source.Align, a.source.RecordLenMax,
+			a.source.StreamID,
 			h.Align, h.RecordLenMax, h.StreamID)
 	}
 	return nil

@@ -14,7 +14,8 @@ type Report struct {
 	IsKeyMissing bool   `json:"is_key_missing,omitempty"` // there is no signing.pub, to be kept elsewhere
 }
 
-// OK tells whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends is not proved.
+// OK tells whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends
+// is not proved.
 func (r Report) OK() bool {
 	if r.KeyFailure != "" {
 		return false
@@ -41,8 +42,9 @@ type StreamReport struct {
 	FirstTime      time.Time          `json:"first_time"`
 	LastTime       time.Time          `json:"last_time"`
 	Generations    []GenerationReport `json:"generations"`
-	// IsEndProved is false of every stream: a store whose last segments were removed with their manifests cannot tell. The ring's head, or
-	// what the control plane knows as drained, must not be above the next_lsn of the last generation.
+	// IsEndProved is false of every stream: a store whose last segments were removed with their manifests cannot tell.
+	// The ring's head, or what the control plane knows as drained, must not be above the next_lsn of the last
+	// generation.
 	IsEndProved bool     `json:"is_end_proved"`
 	Tail        *Tail    `json:"tail,omitempty"`
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
@@ -60,9 +62,9 @@ type GenerationReport struct {
 	LastEpoch  uint32 `json:"last_epoch"`
 }
 
-// Tail tells of bytes behind the last record, in the segment that is still written and beyond its last mark: an append under way, what a
-// crash left of one, or records behind a damaged one that were synced after the last durable mark. The next appender moves them to a file
-// of their own (format.md section 6).
+// Tail tells of bytes behind the last record, in the segment that is still written and beyond its last mark: an append
+// under way, what a crash left of one, or records behind a damaged one that were synced after the last durable mark.
+// The next appender moves them to a file of their own (format.md section 6).
 type Tail struct {
 	Segment string `json:"segment"`
 	LSN     uint64 `json:"lsn"`
@@ -98,9 +100,11 @@ func (s StreamReport) Statement() string {
 		}
 		text += fmt.Sprintf("between lsn %d and %d", g.FirstLSN, g.NextLSN)
 		if g.FirstLSN > 0 {
-			before += fmt.Sprintf("; this store begins at lsn %d, seq %d, of ring %s: what lies before that went to another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
+			before += fmt.Sprintf("; this store begins at lsn %d, seq %d, of ring %s: what lies before that went to "+
+				"another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
 		}
 	}
 	return text + " nothing is missing, altered or out of order" + before +
-		fmt.Sprintf("; not proved: that the stream ends at lsn %d. It does if the head of its ring is not above that", s.Generations[len(s.Generations)-1].NextLSN)
+		fmt.Sprintf("; not proved: that the stream ends at lsn %d. It does if the head of its ring is not above that",
+			s.Generations[len(s.Generations)-1].NextLSN)
 }

@@ -29,8 +29,8 @@ type spare struct {
 	size   int64
 }
 
-// rollover prepares the next segment and seals the last one beside the appends. At most one job is under way; what fails in the
-// background is tried again in the foreground when the result is needed, and only then returned.
+// rollover prepares the next segment and seals the last one beside the appends. At most one job is under way; what
+// fails in the background is tried again in the foreground when the result is needed, and only then returned.
 type rollover struct {
 	dir           streamDir
 	key           ed25519.PrivateKey
@@ -183,8 +183,8 @@ func (r *rollover) seal(s *retired, previous [sha256.Size]byte) (digest [sha256.
 	return sha256.Sum256(raw), nil
 }
 
-// finishSealed cuts a sealed segment to its used bytes and makes it read-only: in this order, because a crash that takes the cut and
-// leaves the mode would leave a file that only root can open to cut it.
+// finishSealed cuts a sealed segment to its used bytes and makes it read-only: in this order, because a crash that
+// takes the cut and leaves the mode would leave a file that only root can open to cut it.
 func finishSealed(file File, used int64) error {
 	if err := file.Truncate(used); err != nil {
 		return err
@@ -195,7 +195,8 @@ func finishSealed(file File, used int64) error {
 	return file.SetReadOnly()
 }
 
-// roll begins a new segment whose first record is the given one. The one before is synced first and sealed in the background.
+// roll begins a new segment whose first record is the given one. The one before is synced first and sealed in the
+// background.
 func (a *Appender) roll(first record.Header, batchLen int) error {
 	if capacity := a.rollover.segmentBytes - segmentDataOffset; int64(batchLen) > capacity {
 		return fmt.Errorf("%w: %s: %d bytes, expected at most %d", ErrTooLarge, a.source.StreamName, batchLen, capacity)
@@ -263,7 +264,8 @@ func writeHeader(file File, name string, header segmentHeader) error {
 	return wrap("begin", name, file.Sync())
 }
 
-// renewHeader writes the header of the active segment again when its first batch was taken back and another one comes first.
+// renewHeader writes the header of the active segment again when its first batch was taken back and another one comes
+// first.
 func (a *Appender) renewHeader(first record.Header) error {
 	if a.accepted.end != segmentDataOffset {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// How much of a segment is read at a time: a little at first, then twice as much each time, up to scanChunkLen. A longer record
-// makes the buffer grow to its length.
+// How much of a segment is read at a time: a little at first, then twice as much each time, up to scanChunkLen. A
+// longer record makes the buffer grow to its length.
 const (
 	scanChunkFirst = 16 << 10
 	scanChunkLen   = 256 << 10
@@ -36,8 +36,8 @@ type readError struct{ err error }
 func (e *readError) Error() string { return e.err.Error() }
 func (e *readError) Unwrap() error { return e.err }
 
-// next decodes the record at the scanner's offset without moving. The end of the file reads as record.ErrNothing. The record's
-// bytes are good until the next call.
+// next decodes the record at the scanner's offset without moving. The end of the file reads as record.ErrNothing. The
+// record's bytes are good until the next call.
 func (s *scanner) next() (record.Record, error) {
 	if err := s.fill(record.HeaderLen); err != nil {
 		return record.Record{}, err
@@ -97,9 +97,11 @@ type walked struct {
 	stop  error // why there is no record at end
 }
 
-// walkSegment walks a segment from its header to the first position that holds no record of the log. visit, which may be
-// nil, sees every record. Errors: a bad header (*CorruptError), failed reads, those of visit.
-func walkSegment(file io.ReaderAt, name string, visit func(rec record.Record, offset int64, isRewind bool) error) (walked, error) {
+// walkSegment walks a segment from its header to the first position that holds no record of the log. visit, which may
+// be nil, sees every record. Errors: a bad header (*CorruptError), failed reads, those of visit.
+func walkSegment(file io.ReaderAt, name string, visit func(rec record.Record, offset int64,
+	isRewind bool) error,
+) (walked, error) {
 	head, err := readFront(file)
 	if err != nil {
 		return walked{}, wrap("read", name, err)
@@ -134,13 +136,16 @@ func walkSegment(file io.ReaderAt, name string, visit func(rec record.Record, of
 	}
 }
 
-// checkFill: the bytes between payload and trailer, which no CRC covers, are zero. The offset told is that of the first one that is not.
+// checkFill: the bytes between payload and trailer, which no CRC covers, are zero. The offset told is that of the first
+// one that is not.
 func checkFill(name string, rec record.Record, offset int64) error {
 	from, _ := rec.FillBounds(len(rec.Raw))
 	for i, b := range rec.Fill() {
 		if b != 0 {
-			return &CorruptError{Path: name, LSN: rec.LSN, Offset: offset + int64(from+i),
-				Err: fmt.Errorf("byte %#02x in the fill between payload and trailer, expected zero", b)}
+			return &CorruptError{
+				Path: name, LSN: rec.LSN, Offset: offset + int64(from+i),
+				Err: fmt.Errorf("byte %#02x in the fill between payload and trailer, expected zero", b),
+			}
 		}
 	}
 	return nil
@@ -166,8 +171,9 @@ func (w *walked) damaged(name string, reason error) error {
 	return &CorruptError{Path: name, LSN: w.chain.LSN, Offset: w.end, Err: reason}
 }
 
-// WalkSegment shows the valid records of one segment file to visit, PADs and control records included, up to the first position that
-// holds none. Errors: ErrCorrupt for a bad header or a segment that ends below its mark, those of visit, or of the file system.
+// WalkSegment shows the valid records of one segment file to visit, PADs and control records included, up to the first
+// position that holds none. Errors: ErrCorrupt for a bad header or a segment that ends below its mark, those of visit,
+// or of the file system.
 func WalkSegment(fsys FS, name string, visit func(stream string, rec record.Record) error) error {
 	file, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {

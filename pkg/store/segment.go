@@ -86,7 +86,8 @@ var errNoHeader = errors.New("no valid segment header")
 
 func decodeSegmentHeader(raw []byte) (segmentHeader, error) {
 	if len(raw) < segmentHeaderLen || string(raw[:8]) != segmentMagic {
-		return segmentHeader{}, fmt.Errorf("%w: magic %q, expected %q", errNoHeader, raw[:min(8, len(raw))], segmentMagic)
+		return segmentHeader{}, fmt.Errorf("%w: magic %q, expected %q", errNoHeader, raw[:min(8, len(raw))],
+			segmentMagic)
 	}
 	version, length := binary.LittleEndian.Uint32(raw[8:]), binary.LittleEndian.Uint32(raw[12:])
 	if version != segmentVersion || length != segmentDataOffset {
@@ -195,7 +196,8 @@ type chain struct {
 	isBegun bool
 }
 
-// check tells whether a record continues the log, and whether it does so by going back (docs/reference/format.md section 5, Order).
+// check tells whether a record continues the log, and whether it does so by going back (docs/reference/format.md
+// section 5, Order).
 func (c *chain) check(h *record.Header) (isRewind bool, err error) {
 	if c.isBegun && h.LSN == c.LSN && h.Seq == c.Seq && h.Epoch == c.Epoch {
 		return false, nil // nearly all; the rest is for what is rare

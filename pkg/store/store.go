@@ -1,9 +1,10 @@
-// Package store keeps streams of records on a file system: append-only segments of verbatim records, with a sparse index,
-// sealed by signed manifests that form a chain. The bytes, the order of syncs and every crash case are in docs/reference/format.md,
-// sections 5 and 6.
+// Package store keeps streams of records on a file system: append-only segments of verbatim records, with a sparse
+// index, sealed by signed manifests that form a chain. The bytes, the order of syncs and every crash case are in
+// docs/reference/format.md, sections 5 and 6.
 //
-// An Appender puts the batches of one ring into one stream; a Reader goes along a stream, also while an appender in another
-// process writes it; Verify proves that nothing before the end of a stream is missing, altered or out of order, or names the first place where that fails.
+// An Appender puts the batches of one ring into one stream; a Reader goes along a stream, also while an appender in
+// another process writes it; Verify proves that nothing before the end of a stream is missing, altered or out of order,
+// or names the first place where that fails.
 package store
 
 import (
@@ -34,8 +35,8 @@ type Options struct {
 	Create       bool  // make the store when the directory holds none
 	SegmentBytes int64 // size of new segments; 0 = 64 MiB
 	FS           FS    // nil = OS
-	// IsSynchronous makes the appender prepare and seal segments itself instead of in the background: a reproducible order for
-	// crash tests.
+	// IsSynchronous makes the appender prepare and seal segments itself instead of in the background: a reproducible
+	// order for crash tests.
 	IsSynchronous bool
 	Now           func() time.Time // nil = time.Now
 }
@@ -61,8 +62,8 @@ const (
 	identityVersion = 1
 )
 
-// Open opens the store in dir, or makes it when options.Create is set and dir is missing, empty, or a store whose making was
-// interrupted. Errors: ErrNotAStore, ErrInvalid, ErrNoSpace, ErrLocked (another process is making it).
+// Open opens the store in dir, or makes it when options.Create is set and dir is missing, empty, or a store whose
+// making was interrupted. Errors: ErrNotAStore, ErrInvalid, ErrNoSpace, ErrLocked (another process is making it).
 func Open(dir string, options Options) (*Store, error) {
 	if options.FS == nil {
 		options.FS = OS
@@ -86,7 +87,8 @@ func Open(dir string, options Options) (*Store, error) {
 		return s, err
 	}
 	if !options.Create {
-		return nil, fmt.Errorf("%w: %s has no %s: expected a directory that a farlog drain made", ErrNotAStore, dir, identityName)
+		return nil, fmt.Errorf("%w: %s has no %s: expected a directory that a farlog drain made", ErrNotAStore, dir,
+			identityName)
 	}
 	if err := s.create(); err != nil {
 		return nil, err
@@ -182,8 +184,8 @@ func (s *Store) create() error {
 	return s.syncDirs()
 }
 
-// syncDirs makes the store's own entries durable. Whoever will write does it also to a store that is there: its maker may have been
-// killed before, and a power cut would then take the whole store from under records that were synced.
+// syncDirs makes the store's own entries durable. Whoever will write does it also to a store that is there: its maker
+// may have been killed before, and a power cut would then take the whole store from under records that were synced.
 func (s *Store) syncDirs() error {
 	for _, dir := range []string{s.dir, path.Dir(path.Clean(s.dir))} {
 		if err := s.fsys.SyncDir(dir); err != nil {

@@ -178,14 +178,16 @@ func TestAppend_DropsWhatIsThereAlready(t *testing.T) {
 			pads++
 		}
 	}
-	if stored, duplicates, err := f.app.Append(storetest.Batch(records[:11])); err != nil || stored != 11-pads || duplicates != 0 {
+	if stored, duplicates, err := f.app.Append(storetest.Batch(records[:11])); err != nil || stored != 11-pads ||
+		duplicates != 0 {
 		t.Fatalf("got %d, %d, %v", stored, duplicates, err)
 	}
 	stored, duplicates, err := f.app.Append(storetest.Batch(records[5:15]))
 	if err != nil || stored != 4 || duplicates != 6 {
 		t.Fatalf("got %d stored, %d duplicates, %v; expected 4 and 6", stored, duplicates, err)
 	}
-	if last := f.app.Last(); last.LSN != records[14].LSN || last.NextLSN != records[15].LSN || last.NextSeq != records[15].Seq {
+	if last := f.app.Last(); last.LSN != records[14].LSN || last.NextLSN != records[15].LSN ||
+		last.NextSeq != records[15].Seq {
 		t.Fatalf("stands at %+v", last)
 	}
 	if err := f.app.Sync(); err != nil {
@@ -193,7 +195,8 @@ func TestAppend_DropsWhatIsThereAlready(t *testing.T) {
 	}
 	f.close()
 	f.open()
-	if stored, duplicates, err := f.app.Append(storetest.Batch(records[:15])); err != nil || stored != 0 || duplicates != 15 {
+	if stored, duplicates, err := f.app.Append(storetest.Batch(records[:15])); err != nil || stored != 0 ||
+		duplicates != 15 {
 		t.Fatalf("after opening again: got %d, %d, %v", stored, duplicates, err)
 	}
 }
@@ -277,10 +280,12 @@ func TestOpen_RefusesAForeignDirectoryAndWritesNothing(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("directory holds %v, %v", entries, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "store.json"), []byte(`{"format":"farlog-store","version":9}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "store.json"), []byte(`{"format":"farlog-store","version":9}`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Open(dir, store.Options{}); !errors.Is(err, store.ErrNotAStore) || !strings.Contains(err.Error(), "version 9") {
+	if _, err := store.Open(dir, store.Options{}); !errors.Is(err, store.ErrNotAStore) ||
+		!strings.Contains(err.Error(), "version 9") {
 		t.Errorf("other version: got %v", err)
 	}
 	if _, err := store.Open(dir, store.Options{SegmentBytes: 5000}); !errors.Is(err, store.ErrInvalid) {
@@ -362,13 +367,14 @@ func TestRecover_DamageBelowTheMarkIsRefusedByName(t *testing.T) {
 	if path.Base(corrupt.Path) != "0000000001.seg" || corrupt.LSN != first.LSN || corrupt.Offset != int64(offset) {
 		t.Errorf("named %+v, expected lsn %d at offset %d", corrupt, first.LSN, offset)
 	}
-	if report := f.verify(); report.Failure == nil || report.Failure.LSN != first.LSN || report.Failure.Offset != int64(offset) {
+	if report := f.verify(); report.Failure == nil || report.Failure.LSN != first.LSN ||
+		report.Failure.Offset != int64(offset) {
 		t.Errorf("verify: %s", report.Statement())
 	}
 }
 
-// TestAppend_FullDisk lets the disk run full at every size in turn: appends give ErrNoSpace, nothing half-accepted stays, and the same
-// appender goes on when there is space again.
+// TestAppend_FullDisk lets the disk run full at every size in turn: appends give ErrNoSpace, nothing half-accepted
+// stays, and the same appender goes on when there is space again.
 func TestAppend_FullDisk(t *testing.T) {
 	for space := int64(20 << 10); space < 78<<10; space += 1700 {
 		f := newFixture(t)

@@ -18,10 +18,10 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestSweep_*: every call of the store into the file system is made to fail once, in turn, in each scenario, with each errno that fits, and,
-// where the call changes something, carried out and its answer lost as well. A scenario that gives no error has done its work; one that
-// does says which file and which errno, has lost nothing of what was synced, and works when it is done again, by the same process
-// and by the next one, also when the power is cut in between.
+// TestSweep_*: every call of the store into the file system is made to fail once, in turn, in each scenario, with each
+// errno that fits, and, where the call changes something, carried out and its answer lost as well. A scenario that
+// gives no error has done its work; one that does says which file and which errno, has lost nothing of what was synced,
+// and works when it is done again, by the same process and by the next one, also when the power is cut in between.
 
 // sweepWorld is a disk, and a ring that goes into a store on it.
 type sweepWorld struct {
@@ -52,8 +52,8 @@ func (w *sweepWorld) open() (*store.Store, error) {
 	})
 }
 
-// drain opens the store and puts what it has not into it, as a drain does: after an error it goes on from where the appender says it
-// stands, and opens again what is broken. It gives the first error.
+// drain opens the store and puts what it has not into it, as a drain does: after an error it goes on from where the
+// appender says it stands, and opens again what is broken. It gives the first error.
 func (w *sweepWorld) drain() error {
 	var first error
 	for range 3 {
@@ -125,7 +125,8 @@ func (w *sweepWorld) place(last store.Checkpoint) (int, error) {
 	return at, nil
 }
 
-// read gives an error unless the store holds at least the first `least` of the given records, whole, in order, and nothing else.
+// read gives an error unless the store holds at least the first `least` of the given records, whole, in order, and
+// nothing else.
 func (w *sweepWorld) read(least int) error {
 	opened, err := w.open()
 	if err != nil {
@@ -187,7 +188,8 @@ func (w *sweepWorld) verify() error {
 		return err
 	}
 	if len(report.Streams) != 1 || !report.OK() {
-		return fmt.Errorf("WRONG: verify finds %d streams and fails: %s", len(report.Streams), report.Streams[0].Statement())
+		return fmt.Errorf("WRONG: verify finds %d streams and fails: %s", len(report.Streams),
+			report.Streams[0].Statement())
 	}
 	if s := report.Streams[0]; s.Records+s.ControlRecords+s.Superseded != countWithoutPads(w.given) {
 		return fmt.Errorf("WRONG: verify counts %d records and %d control records", s.Records, s.ControlRecords)
@@ -257,7 +259,8 @@ func anyCall(storetest.FaultCall) bool { return true }
 
 // isDerived: what an index says, and the manifest that covers it, is read from the records instead.
 func isDerived(call storetest.FaultCall) bool {
-	return strings.HasSuffix(call.Name, ".idx") || strings.HasSuffix(call.Name, ".json") && !strings.HasSuffix(call.Name, "store.json")
+	return strings.HasSuffix(call.Name, ".idx") || strings.HasSuffix(call.Name, ".json") &&
+		!strings.HasSuffix(call.Name, "store.json")
 }
 
 func sweepScenarios() []sweepScenario {
@@ -265,12 +268,21 @@ func sweepScenarios() []sweepScenario {
 	drained := (*sweepWorld).drain
 	readAll := func(w *sweepWorld) error { return w.read(len(w.given)) }
 	return []sweepScenario{
-		{"make", nothing, drained, noCall}, {"make and die", nothing, (*sweepWorld).drainOnce, noCall},
-		{"append", more, drained, noCall}, {"append and die", more, (*sweepWorld).drainOnce, noCall},
-		{"recover", leave, drained, noCall}, {"recover and die", leave, (*sweepWorld).drainOnce, noCall},
-		{"another ring", otherRing, drained, noCall}, {"another ring and die", otherRing, (*sweepWorld).drainOnce, noCall},
-		{"read", full, readAll, isDerived}, {"seek", full, (*sweepWorld).seek, isDerived},
-		{"verify", full, (*sweepWorld).verify, noCall}, {"compare", full, (*sweepWorld).compare, noCall},
+		{"make", nothing, drained, noCall},
+		{"make and die", nothing, (*sweepWorld).drainOnce, noCall},
+		{"append", more, drained, noCall},
+		{"append and die", more, (*sweepWorld).drainOnce, noCall},
+		{"recover", leave, drained, noCall},
+		{"recover and die", leave, (*sweepWorld).drainOnce, noCall},
+		{"another ring", otherRing, drained, noCall},
+		{
+			"another ring and die", otherRing, (*sweepWorld).drainOnce,
+			noCall,
+		},
+		{"read", full, readAll, isDerived},
+		{"seek", full, (*sweepWorld).seek, isDerived},
+		{"verify", full, (*sweepWorld).verify, noCall},
+		{"compare", full, (*sweepWorld).compare, noCall},
 		{"verify what is damaged", damage, (*sweepWorld).verifyDamaged, anyCall},
 	}
 }
@@ -345,7 +357,8 @@ func full(w *sweepWorld) error {
 	return w.drain()
 }
 
-// leave is what a killed drain leaves: a full segment without its manifest, one that is still written, and a torn record behind its end.
+// leave is what a killed drain leaves: a full segment without its manifest, one that is still written, and a torn
+// record behind its end.
 func leave(w *sweepWorld) error {
 	w.append(25)
 	twin := newSweepWorld(1)
@@ -353,7 +366,10 @@ func leave(w *sweepWorld) error {
 	if err := twin.drain(); err != nil {
 		return err
 	}
-	seal := slices.IndexFunc(twin.faulty.Calls(), func(c storetest.FaultCall) bool { return strings.HasSuffix(c.Name, "1.idx.tmp") })
+	seal := slices.IndexFunc(twin.faulty.Calls(), func(c storetest.FaultCall) bool {
+		return strings.HasSuffix(c.Name,
+			"1.idx.tmp")
+	})
 	if seal < 0 {
 		return errors.New("no segment was sealed: the scenario is none")
 	}

@@ -9,9 +9,10 @@ import (
 	"path"
 )
 
-// tail is what lies behind the last whole record of the segment that takes the next one: an append that a crash cut off, or, behind
-// one bad byte, records whose sync was acknowledged and whose mark was not durable yet. Nobody can tell one from the other here, so
-// no byte of it is destroyed: it is copied to a file beside the segment before its place is written again.
+// tail is what lies behind the last whole record of the segment that takes the next one: an append that a crash cut
+// off, or, behind one bad byte, records whose sync was acknowledged and whose mark was not durable yet. Nobody can tell
+// one from the other here, so no byte of it is destroyed: it is copied to a file beside the segment before its place is
+// written again.
 type tail struct {
 	file    File
 	number  uint64 // of the segment
@@ -20,8 +21,8 @@ type tail struct {
 	isSaved bool  // the copy is durable
 }
 
-// rewriteUnmarked writes the records since the last mark again and syncs. A process that died after a failed sync leaves them in the
-// page cache as if they were on the disk.
+// rewriteUnmarked writes the records since the last mark again and syncs. A process that died after a failed sync
+// leaves them in the page cache as if they were on the disk.
 func (a *Appender) rewriteUnmarked(file File, w *walked) error {
 	from := max(w.mark.syncedOffset, segmentDataOffset)
 	buf := make([]byte, min(max(w.end-from, 0), scanChunkLen))
@@ -63,8 +64,8 @@ func lastNonZero(file io.ReaderAt, from int64) (int64, error) {
 	}
 }
 
-// moveTail makes the place behind the last record free: the copy of what is there is durable before a byte of it is zeroed. A crash
-// in between finds the tail again. Repeated after an error, it goes on where it was.
+// moveTail makes the place behind the last record free: the copy of what is there is durable before a byte of it is
+// zeroed. A crash in between finds the tail again. Repeated after an error, it goes on where it was.
 func (a *Appender) moveTail() error {
 	t := &a.tail
 	if t.from == t.to {
@@ -88,8 +89,8 @@ func (a *Appender) moveTail() error {
 	return nil
 }
 
-// saveTail copies the tail to a file of its own. One that holds the same bytes is that of an attempt before; one that holds others is
-// of another crash and stays.
+// saveTail copies the tail to a file of its own. One that holds the same bytes is that of an attempt before; one that
+// holds others is of another crash and stays.
 func (a *Appender) saveTail() error {
 	raw := make([]byte, a.tail.to-a.tail.from)
 	if n, err := a.tail.file.ReadAt(raw, a.tail.from); n < len(raw) {
@@ -112,7 +113,8 @@ func (a *Appender) saveTail() error {
 	}
 }
 
-// tailName names the file that keeps a tail: the segment, the offset in it where the bytes were, and a count of those from there.
+// tailName names the file that keeps a tail: the segment, the offset in it where the bytes were, and a count of those
+// from there.
 func tailName(number uint64, from int64, count int) string {
 	return fmt.Sprintf("%010d-%010d-%d%s", number, from, count, tailSuffix)
 }

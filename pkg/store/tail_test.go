@@ -8,9 +8,10 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// TestTail_*: records were synced and acknowledged, the ring may have released them, and a power cut took the mark that says so: it
-// becomes durable with the next sync alone. Then one bit of the first of them rots. What lies behind is sound, and nobody has it but this
-// store. So opening changes none of it, the checkpoint says what is missing, and what makes room for the next record keeps every byte.
+// TestTail_*: records were synced and acknowledged, the ring may have released them, and a power cut took the mark that
+// says so: it becomes durable with the next sync alone. Then one bit of the first of them rots. What lies behind is
+// sound, and nobody has it but this store. So opening changes none of it, the checkpoint says what is missing, and what
+// makes room for the next record keeps every byte.
 
 const tailFirst, tailCount = 10, 21 // records below the durable mark, and behind it
 
@@ -46,12 +47,14 @@ func TestTail_OpeningChangesNoByteOfIt(t *testing.T) {
 	for range 3 {
 		f.open()
 		if last := f.app.Last(); last.NextLSN != f.ring.Records[tailFirst].LSN {
-			t.Fatalf("stands at %+v, expected next lsn %d: what is behind was released and is lost", last, f.ring.Records[tailFirst].LSN)
+			t.Fatalf("stands at %+v, expected next lsn %d: what is behind was released and is lost", last,
+				f.ring.Records[tailFirst].LSN)
 		}
 		f.close() // as a drain does that finds less than the ring's head says
 		f.checkTail(from, behind, false)
 	}
-	if report := f.verify(); report.Tail == nil || report.Tail.Offset != from || report.Tail.Bytes != int64(len(behind)) {
+	if report := f.verify(); report.Tail == nil || report.Tail.Offset != from ||
+		report.Tail.Bytes != int64(len(behind)) {
 		t.Errorf("verify says tail %+v, expected %d bytes at offset %d", report.Tail, len(behind), from)
 	}
 }
@@ -71,7 +74,8 @@ func (f *fixture) checkTail(from int64, behind []byte, isMovedToo bool) {
 		f.t.Fatal(err)
 	}
 	for _, name := range names {
-		if raw, err := f.fs.Bytes(streamPath + name); err == nil && strings.HasSuffix(name, ".tail") && bytes.Equal(raw, behind) {
+		if raw, err := f.fs.Bytes(streamPath + name); err == nil && strings.HasSuffix(name, ".tail") &&
+			bytes.Equal(raw, behind) {
 			if !isMovedToo {
 				f.t.Fatalf("the tail was moved to %s by opening alone", name)
 			}
@@ -81,7 +85,8 @@ func (f *fixture) checkTail(from int64, behind []byte, isMovedToo bool) {
 	f.t.Fatalf("%d bytes behind offset %d are neither in the segment nor beside it, among %q", len(behind), from, names)
 }
 
-// TestTail_SurvivesACrashAtEachOperation: one who does not compare goes on at once. Whatever survives of the operations, the bytes do.
+// TestTail_SurvivesACrashAtEachOperation: one who does not compare goes on at once. Whatever survives of the
+// operations, the bytes do.
 func TestTail_SurvivesACrashAtEachOperation(t *testing.T) {
 	for seed := range uint64(8) {
 		isDone := false
@@ -106,13 +111,15 @@ func TestTail_SurvivesACrashAtEachOperation(t *testing.T) {
 			f.close()
 			f.checkTail(from, behind, true)
 			if report := f.verify(); report.Failure != nil || report.Tail != nil || len(report.MovedTails) == 0 {
-				t.Fatalf("seed %d, step %d: %s, tail %+v, moved %q", seed, step, report.Statement(), report.Tail, report.MovedTails)
+				t.Fatalf("seed %d, step %d: %s, tail %+v, moved %q", seed, step, report.Statement(), report.Tail,
+					report.MovedTails)
 			}
 		}
 	}
 }
 
-// TestTail_OfASegmentWithoutASoundRecord: the first batch of a segment rots, so that the segment looks as if it held nothing.
+// TestTail_OfASegmentWithoutASoundRecord: the first batch of a segment rots, so that the segment looks as if it held
+// nothing.
 func TestTail_OfASegmentWithoutASoundRecord(t *testing.T) {
 	for name, goOn := range map[string]func(f *fixture){
 		"the same ring goes on": func(f *fixture) { f.open(); f.feed() },
@@ -155,7 +162,8 @@ func TestTail_OfASegmentWithoutASoundRecord(t *testing.T) {
 	}
 }
 
-// TestTail_OtherBytesOfALaterCrashStayToo: a second crash at the same place does not write over what the first one left.
+// TestTail_OtherBytesOfALaterCrashStayToo: a second crash at the same place does not write over what the first one
+// left.
 func TestTail_OtherBytesOfALaterCrashStayToo(t *testing.T) {
 	f, from, behind := newRotted(t, 1)
 	f.open()

@@ -32,9 +32,10 @@ type VerifyProgress struct {
 	Records uint64
 }
 
-// Verify reads a store from its first byte to its last and checks segment headers, the CRC of every record, the lsn, seq and epoch
-// chains, that the fill of every record is zero, and the manifests: hash, chain and signature. It may run beside an appender and then speaks of what had been
-// synced when it came by. Damage is in the report; the error is for what could not be read. Errors: ErrNotFound.
+// Verify reads a store from its first byte to its last and checks segment headers, the CRC of every record, the lsn,
+// seq and epoch chains, that the fill of every record is zero, and the manifests: hash, chain and signature. It may run
+// beside an appender and then speaks of what had been synced when it came by. Damage is in the report; the error is for
+// what could not be read. Errors: ErrNotFound.
 func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, error) {
 	report := Report{StoreUUID: s.uuid.String()}
 	streams, err := s.Streams()
@@ -58,7 +59,10 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 		return report, err
 	}
 	for _, stream := range streams {
-		v := &verifier{ctx: ctx, store: s, dir: s.streamDir(stream), options: options, report: StreamReport{Stream: stream}}
+		v := &verifier{
+			ctx: ctx, store: s, dir: s.streamDir(stream), options: options,
+			report: StreamReport{Stream: stream},
+		}
 		if err := v.run(); err != nil {
 			return report, err
 		}
@@ -67,7 +71,8 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 	return report, nil
 }
 
-// checkPublicKey compares the public key that people take elsewhere, to verify with it, with the one that verifies here.
+// checkPublicKey compares the public key that people take elsewhere, to verify with it, with the one that verifies
+// here.
 func (s *Store) checkPublicKey(report *Report) error {
 	name := path.Join(s.dir, publicKeyName)
 	raw, err := readFile(s.fsys, name, 1<<16)
@@ -83,16 +88,20 @@ func (s *Store) checkPublicKey(report *Report) error {
 	case err != nil:
 		report.KeyFailure = fmt.Sprintf("%s: %s: expected the public key that %s has", publicKeyName, err, identityName)
 	case !s.key.Equal(public):
-		report.KeyFailure = fmt.Sprintf("%s has public key %x, and %s has %x: expected the same: one of them was replaced", publicKeyName,
+		report.KeyFailure = fmt.Sprintf("%s has public key %x, and %s has %x: expected the same: one of them was "+
+			"replaced", publicKeyName,
 			[]byte(public), identityName, []byte(s.key))
 	}
 	return nil
 }
 
-// VerifySegment checks one segment file by itself: header, CRCs, fill and chains of its records. Its place among others and its manifest
-// need the store.
+// VerifySegment checks one segment file by itself: header, CRCs, fill and chains of its records. Its place among others
+// and its manifest need the store.
 func VerifySegment(ctx context.Context, fsys FS, name string, progress func(VerifyProgress)) (StreamReport, error) {
-	v := &verifier{ctx: ctx, dir: streamDir{fsys: fsys, path: path.Dir(name)}, options: VerifyOptions{Progress: progress}}
+	v := &verifier{
+		ctx: ctx, dir: streamDir{fsys: fsys, path: path.Dir(name)},
+		options: VerifyOptions{Progress: progress},
+	}
 	file, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return v.report, wrap("open", name, err)
@@ -142,7 +151,10 @@ type failed struct{ failure Failure }
 func (f *failed) Error() string { return f.failure.String() }
 
 func fail(name string, lsn uint64, offset int64, format string, args ...any) error {
-	return &failed{Failure{Segment: path.Base(name), LSN: lsn, Offset: offset, Reason: fmt.Errorf(format, args...).Error()}}
+	return &failed{Failure{
+		Segment: path.Base(name), LSN: lsn, Offset: offset,
+		Reason: fmt.Errorf(format, args...).Error(),
+	}}
 }
 
 // isFailure puts damage into the report.
@@ -222,7 +234,8 @@ func (v *verifier) segment(i int) error {
 		}
 		v.report.SealedSegments++
 	} else if i < len(v.begun)-2 {
-		return fail(f.name, f.header.FirstLSN, 0, "manifest is missing: expected %s", path.Base(v.dir.file(f.number, manifestSuffix)))
+		return fail(f.name, f.header.FirstLSN, 0, "manifest is missing: expected %s",
+			path.Base(v.dir.file(f.number, manifestSuffix)))
 	} else {
 		if err := v.noteTail(f); err != nil {
 			return err
@@ -250,7 +263,8 @@ func (v *verifier) checkPlace(i int) error {
 	}
 	if i == 0 {
 		if h.Generation != 1 || h.PrevEpoch != 0 {
-			return fail(f.name, h.FirstLSN, 0, "first segment has generation %d and continues epoch %d, expected 1 and 0",
+			return fail(f.name, h.FirstLSN, 0,
+				"first segment has generation %d and continues epoch %d, expected 1 and 0",
 				h.Generation, h.PrevEpoch)
 		}
 		v.enter(h)
@@ -261,7 +275,8 @@ func (v *verifier) checkPlace(i int) error {
 	switch {
 	case h.Generation == before.header.Generation && isSameRing:
 		if start := h.start(); start != v.at {
-			return fail(before.name, v.at.LSN, v.lastWalk.end, "%w; %s begins after lsn %d, seq %d, epoch %d", v.lastWalk.stop,
+			return fail(before.name, v.at.LSN, v.lastWalk.end, "%w; %s begins after lsn %d, seq %d, epoch %d",
+				v.lastWalk.stop,
 				path.Base(f.name), start.LSN, start.Seq, start.Epoch)
 		}
 	case h.Generation == before.header.Generation+1 && !isSameRing && h.PrevEpoch == 0:
@@ -357,13 +372,17 @@ func (v *verifier) tell(f found) {
 		return
 	}
 	v.told = v.report.Bytes
-	v.options.Progress(VerifyProgress{Stream: v.report.Stream, Segment: f.number, Bytes: v.report.Bytes, Records: v.report.Records})
+	v.options.Progress(VerifyProgress{
+		Stream: v.report.Stream, Segment: f.number, Bytes: v.report.Bytes,
+		Records: v.report.Records,
+	})
 }
 
 var errStopWalk = errors.New("walk far enough")
 
-// rewind checks that an epoch which goes back begins where a record that counted began, with its seq, and moves what it replaces from
-// the counts to the superseded. It walks the segments concerned again; that is rare and keeps memory small.
+// rewind checks that an epoch which goes back begins where a record that counted began, with its seq, and moves what it
+// replaces from the counts to the superseded. It walks the segments concerned again; that is rare and keeps memory
+// small.
 func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 	isFound, replaced, control := false, uint64(0), uint64(0)
 	for _, f := range v.begun {
@@ -397,7 +416,8 @@ func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 		}
 	}
 	if !isFound {
-		return fail(at.name, first.LSN, offset, "epoch %d goes back to lsn %d with seq %d, where no record with that seq begins",
+		return fail(at.name, first.LSN, offset,
+			"epoch %d goes back to lsn %d with seq %d, where no record with that seq begins",
 			first.Epoch, first.LSN, first.Seq)
 	}
 	v.report.Records -= replaced
@@ -433,7 +453,8 @@ func (v *verifier) checkBehind(file File, f found, end int64) error {
 		n, err := file.ReadAt(buf, end)
 		for i, b := range buf[:n] {
 			if b != 0 {
-				return fail(f.name, v.lastWalk.chain.LSN, end+int64(i), "byte %#02x behind the last record, expected zero", b)
+				return fail(f.name, v.lastWalk.chain.LSN, end+int64(i),
+					"byte %#02x behind the last record, expected zero", b)
 			}
 		}
 		end += int64(n)
@@ -458,7 +479,8 @@ func (v *verifier) checkManifest(f found, digest [sha256.Size]byte) error {
 		return fail(f.name, w.chain.LSN, w.end, "%w; the manifest says %d bytes", w.stop, m.UsedBytes)
 	}
 	if m.SHA256 != hex.EncodeToString(digest[:]) {
-		return fail(f.name, f.header.FirstLSN, segmentDataOffset, "SHA-256 of the segment is %x, the manifest says %s", digest, m.SHA256)
+		return fail(f.name, f.header.FirstLSN, segmentDataOffset, "SHA-256 of the segment is %x, the manifest says %s",
+			digest, m.SHA256)
 	}
 	want := newManifest(f.header, w.sum, w.chain, w.end, digest, v.previous, time.Time{})
 	want.SealedAt = m.SealedAt
@@ -479,14 +501,26 @@ func firstDifference(got, want Manifest) string {
 		name      string
 		got, want any
 	}{
-		{"store_uuid", got.StoreUUID, want.StoreUUID}, {"stream", got.Stream, want.Stream}, {"stream_id", got.StreamID, want.StreamID},
-		{"segment", got.Segment, want.Segment}, {"generation", got.Generation, want.Generation}, {"ring_uuid", got.RingUUID, want.RingUUID},
-		{"first_lsn", got.FirstLSN, want.FirstLSN}, {"last_lsn", got.LastLSN, want.LastLSN}, {"next_lsn", got.NextLSN, want.NextLSN},
-		{"first_seq", got.FirstSeq, want.FirstSeq}, {"last_seq", got.LastSeq, want.LastSeq}, {"next_seq", got.NextSeq, want.NextSeq},
-		{"first_epoch", got.FirstEpoch, want.FirstEpoch}, {"last_epoch", got.LastEpoch, want.LastEpoch},
-		{"epochs", fmt.Sprint(got.Epochs), fmt.Sprint(want.Epochs)}, {"record_count", got.RecordCount, want.RecordCount},
-		{"control_count", got.ControlCount, want.ControlCount}, {"pad_count", got.PadCount, want.PadCount},
-		{"min_ts_ns", got.MinTimestampNS, want.MinTimestampNS}, {"max_ts_ns", got.MaxTimestampNS, want.MaxTimestampNS},
+		{"store_uuid", got.StoreUUID, want.StoreUUID},
+		{"stream", got.Stream, want.Stream},
+		{"stream_id", got.StreamID, want.StreamID},
+		{"segment", got.Segment, want.Segment},
+		{"generation", got.Generation, want.Generation},
+		{"ring_uuid", got.RingUUID, want.RingUUID},
+		{"first_lsn", got.FirstLSN, want.FirstLSN},
+		{"last_lsn", got.LastLSN, want.LastLSN},
+		{"next_lsn", got.NextLSN, want.NextLSN},
+		{"first_seq", got.FirstSeq, want.FirstSeq},
+		{"last_seq", got.LastSeq, want.LastSeq},
+		{"next_seq", got.NextSeq, want.NextSeq},
+		{"first_epoch", got.FirstEpoch, want.FirstEpoch},
+		{"last_epoch", got.LastEpoch, want.LastEpoch},
+		{"epochs", fmt.Sprint(got.Epochs), fmt.Sprint(want.Epochs)},
+		{"record_count", got.RecordCount, want.RecordCount},
+		{"control_count", got.ControlCount, want.ControlCount},
+		{"pad_count", got.PadCount, want.PadCount},
+		{"min_ts_ns", got.MinTimestampNS, want.MinTimestampNS},
+		{"max_ts_ns", got.MaxTimestampNS, want.MaxTimestampNS},
 	} {
 		if field.got != field.want {
 			return fmt.Sprintf("%s is %v, expected %v", field.name, field.got, field.want)
@@ -495,8 +529,8 @@ func firstDifference(got, want Manifest) string {
 	return ""
 }
 
-// noteTail reports bytes behind the last record of the segment that is still written. Where an appender has written a record there
-// meanwhile, they are none.
+// noteTail reports bytes behind the last record of the segment that is still written. Where an appender has written a
+// record there meanwhile, they are none.
 func (v *verifier) noteTail(f found) error {
 	w := v.lastWalk
 	file, err := v.dir.fsys.OpenFile(f.name, os.O_RDONLY, 0)
@@ -514,7 +548,10 @@ func (v *verifier) noteTail(f found) error {
 		return wrap("read", f.name, err)
 	}
 	if last > w.end && err != nil {
-		v.report.Tail = &Tail{Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Bytes: last - w.end, Reason: w.stop.Error()}
+		v.report.Tail = &Tail{
+			Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Bytes: last - w.end,
+			Reason: w.stop.Error(),
+		}
 	}
 	return nil
 }

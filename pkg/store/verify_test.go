@@ -22,8 +22,10 @@ func TestVerify_FlippedBitInARecordIsNamed(t *testing.T) {
 		for _, at := range []int64{item.Offset, item.Offset + 9, item.Offset + 30, last} {
 			f.change(name, flip(int(at)))
 			report := f.verify()
-			if report.Failure == nil || report.Failure.Segment != name || report.Failure.LSN != item.LSN || report.Failure.Offset != item.Offset {
-				t.Fatalf("byte %d of %s: %s, expected lsn %d at offset %d", at, name, report.Statement(), item.LSN, item.Offset)
+			if report.Failure == nil || report.Failure.Segment != name || report.Failure.LSN != item.LSN ||
+				report.Failure.Offset != item.Offset {
+				t.Fatalf("byte %d of %s: %s, expected lsn %d at offset %d", at, name, report.Statement(), item.LSN,
+					item.Offset)
 			}
 			f.change(name, flip(int(at)))
 		}
@@ -119,12 +121,14 @@ func TestVerify_AnotherKeyIsNotTrusted(t *testing.T) {
 	if public, err = store.ParsePublicKey(raw); err != nil {
 		t.Fatal(err)
 	}
-	if report, err = f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public}); err != nil || !report.OK() {
+	if report, err = f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public}); err != nil ||
+		!report.OK() {
 		t.Fatalf("exported key: got %+v, %v", report, err)
 	}
 }
 
-// The file that people take elsewhere has the key that verifies here, or verify fails. Without it there is nothing to compare.
+// The file that people take elsewhere has the key that verifies here, or verify fails. Without it there is nothing to
+// compare.
 func TestVerify_PublicKeyFileIsTheStores(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -135,7 +139,8 @@ func TestVerify_PublicKeyFileIsTheStores(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		"another key": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "no key": []byte("nothing"), "empty": {},
+		"another key": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "no key": []byte("nothing"),
+		"empty": {},
 	} {
 		f := newFixture(t)
 		f.fill(10)

@@ -19,7 +19,8 @@ type Attestation struct {
 func (d *doors) attest(file string, attestations []Attestation) error {
 	for _, one := range attestations {
 		if !d.isListening(one.CommitProvider) {
-			return fmt.Errorf("%s: region %q: commit_flushes %q: this target does not listen by it; expected the provider of one of its listeners, ofi:PROVIDER://...",
+			return fmt.Errorf("%s: region %q: commit_flushes %q: this target does not listen by it; expected the "+
+				"provider of one of its listeners, ofi:PROVIDER://...",
 				file, one.Region, one.CommitProvider)
 		}
 		for _, listener := range d.listeners {
@@ -33,7 +34,8 @@ func (d *doors) attest(file string, attestations []Attestation) error {
 
 // isListening says whether an attestation of this provider of libfabric would change anything; "" is none.
 func (d *doors) isListening(provider string) bool {
-	return provider == "" || slices.ContainsFunc(d.listeners, func(l *farlog.Target) bool { return strings.HasPrefix(l.URI(), "ofi:"+provider+"://") })
+	return provider == "" || slices.ContainsFunc(d.listeners,
+		func(l *farlog.Target) bool { return strings.HasPrefix(l.URI(), "ofi:"+provider+"://") })
 }
 
 // attested is what is attested of the region of a ring; "" for nothing.
@@ -80,6 +82,7 @@ func probeAttested(file string, before, after []string) error {
 // logAttestations leaves in the log on whose word a READ or a commit is taken for a flush, and why.
 func (t *Target) logAttestations() {
 	for _, one := range t.config.Attestations {
-		t.config.Logger.Info("region is attested", "region", one.Region, "contract", one.String(), "reason", one.Reason, "file", t.config.AttestationFile)
+		t.config.Logger.Info("region is attested", "region", one.Region, "contract", one.String(), "reason", one.Reason,
+			"file", t.config.AttestationFile)
 	}
 }

@@ -19,8 +19,9 @@ import (
 // watchPause is how long a target that ends may wait for who watches its writers.
 const watchPause = 100 * time.Millisecond
 
-// doors let clients of other hosts into the rings, one listener a transport. What the control plane wants of a ring is done by a goroutine of
-// its own: tearing down a connection and flushing a medium take their time, and no ring waits for another.
+// doors let clients of other hosts into the rings, one listener a transport. What the control plane wants of a ring is
+// done by a goroutine of its own: tearing down a connection and flushing a medium take their time, and no ring waits
+// for another.
 type doors struct {
 	listeners []*farlog.Target
 	uris      []string // of the listeners, as clients dial them
@@ -34,7 +35,8 @@ type doors struct {
 	refusals []*refusals // of the listeners; of the goroutine that looks at the rings
 }
 
-// door is one ring as the listeners know it. Fields are of the doors' mutex; those from served on belong to the goroutine while isBusy.
+// door is one ring as the listeners know it. Fields are of the doors' mutex; those from served on belong to the
+// goroutine while isBusy.
 type door struct {
 	wanted *api.RingSpec
 	region string
@@ -85,8 +87,8 @@ func (d *doors) watchWriters(listener *farlog.Target) {
 	}
 }
 
-// advertised puts the host that clients dial in place of the one that is listened at: host if one is given, and where it is listened at all
-// addresses otherwise.
+// advertised puts the host that clients dial in place of the one that is listened at: host if one is given, and where
+// it is listened at all addresses otherwise.
 func advertised(uri, host, otherwise string) (string, error) {
 	scheme, address, ok := strings.Cut(uri, "//")
 	if !ok {
@@ -181,7 +183,8 @@ func (d *doors) work(stream string, one *door) {
 		if err != nil {
 			attempt.failure = oneLine(err)
 		}
-		isNews := err == nil || attempt.failure != one.failure // the same failure again is no reason to look, and to try, at once
+		// the same failure again is no reason to look, and to try, at once
+		isNews := err == nil || attempt.failure != one.failure
 		attempt.wanted, attempt.region, attempt.uuid, attempt.isNew = one.wanted, one.region, one.uuid, one.isNew
 		attempt.isBusy = attempt.isNew && err == nil
 		*one = attempt
@@ -218,8 +221,8 @@ func (d *doors) perform(stream string, one *door) error {
 	return nil
 }
 
-// serve begins to serve the ring, from the start when it is another one than before or a drain has to go: then all connections are torn
-// down, and those who are still wanted come again by themselves.
+// serve begins to serve the ring, from the start when it is another one than before or a drain has to go: then all
+// connections are torn down, and those who are still wanted come again by themselves.
 func (d *doors) serve(stream string, one *door) error {
 	if bytes.Equal(one.served, one.uuid) && !one.hasStrangeDrain() {
 		return nil
@@ -229,7 +232,8 @@ func (d *doors) serve(stream string, one *door) error {
 			return fmt.Errorf("end far connections: %w", err)
 		}
 	}
-	one.served, one.fenced, one.admitted, one.generation, one.readers, one.granted = nil, 0, 0, 0, 0, make(map[string][]string)
+	one.served, one.fenced, one.admitted, one.generation, one.readers, one.granted = nil, 0, 0, 0, 0,
+		make(map[string][]string)
 	for _, listener := range d.listeners {
 		if err := listener.Serve(stream, one.region, tenantOf(stream)); err != nil {
 			return fmt.Errorf("serve ring to other hosts at %s: %w", listener.URI(), err)
@@ -251,7 +255,8 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		grant.Role = farlog.GrantReader
 	}
 	if len(wanted.Token) != len(grant.Token) {
-		return fmt.Errorf("grant of stream %q has a token of %d bytes, expected %d", stream, len(wanted.Token), len(grant.Token))
+		return fmt.Errorf("grant of stream %q has a token of %d bytes, expected %d", stream, len(wanted.Token),
+			len(grant.Token))
 	}
 	copy(grant.Token[:], wanted.Token)
 	for _, text := range wanted.Addresses {
@@ -290,14 +295,16 @@ func (d *doors) describe(state *api.RingState) {
 	if one == nil {
 		return
 	}
-	state.EpochFenced, state.EpochAdmitted, state.DrainGeneration, state.ReaderGeneration = one.fenced, one.admitted, one.generation, one.readers
+	state.EpochFenced, state.EpochAdmitted, state.DrainGeneration, state.ReaderGeneration = one.fenced, one.admitted,
+		one.generation, one.readers
 	if one.failure != "" && state.Error == "" {
 		state.Error = one.failure
 	}
 }
 
-// reach tells how other hosts reach a ring, whether the listeners serve it yet or not: a target that has just been started would else say for a moment that
-// it has none, and a client that comes just then would be refused for good. Until they serve it nobody is told that he is let in.
+// reach tells how other hosts reach a ring, whether the listeners serve it yet or not: a target that has just been
+// started would else say for a moment that it has none, and a client that comes just then would be refused for good.
+// Until they serve it nobody is told that he is let in.
 func (d *doors) reach(state *api.RingState) {
 	for _, uri := range d.uris {
 		state.FarUris = append(state.FarUris, uri+"/"+state.Stream)

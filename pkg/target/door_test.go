@@ -60,7 +60,9 @@ func drainGrant(generation uint64) *api.FarGrant {
 }
 
 // seeUntil looks until the ring is as it should be.
-func seeUntil(t *testing.T, one *Target, what string, spec *api.RingSpec, done func(*api.RingState) bool) *api.RingState {
+func seeUntil(t *testing.T, one *Target, what string, spec *api.RingSpec,
+	done func(*api.RingState) bool,
+) *api.RingState {
 	t.Helper()
 	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(time.Millisecond) {
 		state := see(one, spec)[0].State
@@ -76,14 +78,19 @@ func seeUntil(t *testing.T, one *Target, what string, spec *api.RingSpec, done f
 func openFar(t *testing.T, uri string, epoch uint32) (*farlog.Writer, error) {
 	t.Helper()
 	token := tokenOf(byte(epoch))
-	return farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelPosted, Epoch: epoch, Token: &token, CountersDir: "none", Deadline: 30 * time.Second})
+	return farlog.OpenWriter(uri, farlog.WriterOptions{
+		Level: farlog.LevelPosted, Epoch: epoch, Token: &token,
+		CountersDir: "none", Deadline: 30 * time.Second,
+	})
 }
 
 func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	spec := admitting(1, writerGrant(1))
-	state := seeUntil(t, one, "writer 1 is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
-	if len(state.FarUris) != 1 || !strings.HasPrefix(state.FarUris[0], "ofi:tcp://127.0.0.1:") || !strings.HasSuffix(state.FarUris[0], "/desk7/orders") {
+	state := seeUntil(t, one, "writer 1 is let in", spec,
+		func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
+	if len(state.FarUris) != 1 || !strings.HasPrefix(state.FarUris[0], "ofi:tcp://127.0.0.1:") ||
+		!strings.HasSuffix(state.FarUris[0], "/desk7/orders") {
 		t.Fatalf("reached at %q", state.FarUris)
 	}
 	old, err := openFar(t, state.FarUris[0], 1)
@@ -95,30 +102,36 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec = admitting(2, writerGrant(2))
-	state = seeUntil(t, one, "writer 2 is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == 2 && state.EpochAdmitted == 2 })
+	state = seeUntil(t, one, "writer 2 is let in", spec,
+		func(state *api.RingState) bool { return state.EpochFenced == 2 && state.EpochAdmitted == 2 })
 	if state.EpochMin != 2 {
-		t.Errorf("the fence in the ring is %d, expected 2: it was to be persisted before it was confirmed", state.EpochMin)
+		t.Errorf("the fence in the ring is %d, expected 2: it was to be persisted before it was confirmed",
+			state.EpochMin)
 	}
 	next, err := openFar(t, state.FarUris[0], 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer next.Close()
-	if _, err := old.Append(farlog.Entry{Data: []byte("too late")}, 0); !errors.Is(err, farlog.ErrFenced) && !errors.Is(err, farlog.ErrUnknown) {
+	if _, err := old.Append(farlog.Entry{Data: []byte("too late")}, 0); !errors.Is(err, farlog.ErrFenced) &&
+		!errors.Is(err, farlog.ErrUnknown) {
 		t.Errorf("the fenced writer's append gave %v", err)
 	}
 	if _, err := next.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
 		t.Error(err)
 	}
-	if doors := one.Doors(); len(doors) != 1 || doors[0].Transport != "ofi" || counterOf(doors[0], "fenced_count") != 1 || counterOf(doors[0], "admitted_count") < 2 {
+	if doors := one.Doors(); len(doors) != 1 || doors[0].Transport != "ofi" ||
+		counterOf(doors[0], "fenced_count") != 1 || counterOf(doors[0], "admitted_count") < 2 {
 		t.Errorf("counted %v", doors)
 	}
 }
 
-// Whoever stands by for a writer waits for its target to tell that it has gone: the rings are looked at when that happens, and not only at the next turn.
+// Whoever stands by for a writer waits for its target to tell that it has gone: the rings are looked at when that
+// happens, and not only at the next turn.
 func TestDoors_AWriterThatComesOrGoesIsLookedAt(t *testing.T) {
 	one := newListening(t, t.TempDir())
-	state := seeUntil(t, one, "the writer may come", admitting(1, writerGrant(1)), func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
+	state := seeUntil(t, one, "the writer may come", admitting(1, writerGrant(1)),
+		func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
 	isAsked := func(what string) {
 		t.Helper()
 		select {
@@ -143,15 +156,18 @@ func TestDoors_AWriterThatComesOrGoesIsLookedAt(t *testing.T) {
 	}
 }
 
-// A token is good from where its holder's host is, and from nowhere else; when that host has other addresses, the target is told of those.
+// A token is good from where its holder's host is, and from nowhere else; when that host has other addresses, the
+// target is told of those.
 func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	for i, here := range [][]string{{"192.0.2.7", "127.0.0.1"}, {"127.0.0.0/29"}, {"::ffff:127.0.0.1"}, nil} {
 		epoch := uint32(i + 1)
 		granted := writerGrant(epoch)
 		granted.Addresses = []string{"192.0.2.7", "198.51.100.0/24", "127.0.0.2/31", "2001:db8::/32"}
-		state := seeUntil(t, one, "the token is known", admitting(epoch, granted), func(state *api.RingState) bool { return state.EpochAdmitted == epoch })
-		if writer, err := openFar(t, state.FarUris[0], epoch); !errors.Is(err, farlog.ErrInvalid) || !strings.Contains(err.Error(), "did not name this address") {
+		state := seeUntil(t, one, "the token is known", admitting(epoch, granted),
+			func(state *api.RingState) bool { return state.EpochAdmitted == epoch })
+		if writer, err := openFar(t, state.FarUris[0], epoch); !errors.Is(err, farlog.ErrInvalid) ||
+			!strings.Contains(err.Error(), "did not name this address") {
 			writer.Close()
 			t.Fatalf("a writer from another address: %v", err)
 		}
@@ -177,7 +193,8 @@ func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 	one := newListeningAt(t, t.TempDir(), "ofi:tcp://127.0.0.1:0", "ofi:tcp://127.0.0.1:0")
 	spec := admitting(1, writerGrant(1))
-	state := seeUntil(t, one, "writer 1 is let in", spec, func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
+	state := seeUntil(t, one, "writer 1 is let in", spec,
+		func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
 	if len(state.FarUris) != 2 {
 		t.Fatalf("reached at %q, expected two", state.FarUris)
 	}
@@ -194,7 +211,8 @@ func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	if doors := one.Doors(); len(doors) != 1 || counterOf(doors[0], "admitted_count") != 1 || counterOf(doors[0], "writer_count") != 1 {
+	if doors := one.Doors(); len(doors) != 1 || counterOf(doors[0], "admitted_count") != 1 ||
+		counterOf(doors[0], "writer_count") != 1 {
 		t.Errorf("counted %v", doors)
 	}
 }
@@ -211,7 +229,8 @@ func counterOf(door Door, name string) uint64 {
 func TestDoors_DrainThatIsReplacedIsShutOutAndTheWriterGoesOn(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	spec := admitting(1, writerGrant(1), drainGrant(1))
-	state := seeUntil(t, one, "drain 1 is let in", spec, func(state *api.RingState) bool { return state.DrainGeneration == 1 && state.EpochAdmitted == 1 })
+	state := seeUntil(t, one, "drain 1 is let in", spec,
+		func(state *api.RingState) bool { return state.DrainGeneration == 1 && state.EpochAdmitted == 1 })
 	writer, err := openFar(t, state.FarUris[0], 1)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +242,8 @@ func TestDoors_DrainThatIsReplacedIsShutOutAndTheWriterGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer old.Close()
-	state = seeUntil(t, one, "drain 2 is let in", admitting(1, writerGrant(1), drainGrant(2)), func(state *api.RingState) bool { return state.DrainGeneration == 2 })
+	state = seeUntil(t, one, "drain 2 is let in", admitting(1, writerGrant(1), drainGrant(2)),
+		func(state *api.RingState) bool { return state.DrainGeneration == 2 })
 	next, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &second})
 	if err != nil {
 		t.Fatalf("the second drain is not let in: %v", err)
@@ -253,7 +273,8 @@ func TestDoors_RestartedTargetLearnsItsGrantsAgain(t *testing.T) {
 	}
 }
 
-// A ring is never reported without the ways to it, from the first look of a target that is started again: who asked then would be told that it does not listen.
+// A ring is never reported without the ways to it, from the first look of a target that is started again: who asked
+// then would be told that it does not listen.
 func TestDoors_RestartedTargetListensFromItsFirstReport(t *testing.T) {
 	dir := t.TempDir()
 	one := newListening(t, dir)
@@ -268,11 +289,13 @@ func TestDoors_RestartedTargetListensFromItsFirstReport(t *testing.T) {
 	}
 }
 
-// Who writes a ring from another host has it by the target's open file. When that has gone, nothing that comes is acknowledged any more; when it is back, the writer goes on.
+// Who writes a ring from another host has it by the target's open file. When that has gone, nothing that comes is
+// acknowledged any more; when it is back, the writer goes on.
 func TestDoors_RingIsTakenAwayAndPutBack(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	spec := admitting(1, writerGrant(1))
-	state := seeUntil(t, one, "the writer is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
+	state := seeUntil(t, one, "the writer is let in", spec,
+		func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
 	spec.RingUuid = state.RingUuid
 	writer, err := openFar(t, state.FarUris[0], 1)
 	if err != nil {
@@ -297,7 +320,8 @@ func TestDoors_RingIsTakenAwayAndPutBack(t *testing.T) {
 	if err := os.Rename(path+".aside", path); err != nil {
 		t.Fatal(err)
 	}
-	seeUntil(t, one, "the writer is let in again", spec, func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
+	seeUntil(t, one, "the writer is let in again", spec,
+		func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
 	for deadline := time.Now().Add(stepTimeout); ; {
 		if _, err = writer.Append(farlog.Entry{Data: []byte("order")}, time.Second); err == nil {
 			break
@@ -338,7 +362,8 @@ func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
 	one.doors.listeners = nil // closed by Run
 }
 
-// A writer that was fenced while it slept is told so by a target that was started again since, although the control plane names only its successor.
+// A writer that was fenced while it slept is told so by a target that was started again since, although the control
+// plane names only its successor.
 func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	one := newListening(t, dir)
@@ -349,7 +374,8 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 		one.mutex.Lock()
 		spec := one.wanted[0]
 		one.mutex.Unlock()
-		state := seeUntil(t, one, "the writer is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == epoch && state.EpochAdmitted == epoch })
+		state := seeUntil(t, one, "the writer is let in", spec,
+			func(state *api.RingState) bool { return state.EpochFenced == epoch && state.EpochAdmitted == epoch })
 		return state.FarUris[0]
 	}
 	one.take(message(3))
@@ -382,7 +408,8 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 		t.Errorf("the fenced writer's append gave %v", err)
 	}
 	one.take(message(20))
-	if grants := one.wanted[0].Admission.Grants; len(grants) != 3 || grants[0].Epoch != 20 || grants[1].Epoch != 4 || grants[2].Epoch != 3 {
+	if grants := one.wanted[0].Admission.Grants; len(grants) != 3 || grants[0].Epoch != 20 || grants[1].Epoch != 4 ||
+		grants[2].Epoch != 3 {
 		t.Errorf("remembered %v, expected writer 20 and the fenced ones, 4 and 3", grants)
 	}
 }
@@ -395,7 +422,8 @@ func TestCarryFenced_KeepsTheNewest(t *testing.T) {
 		before = now
 	}
 	grants := before[0].Admission.Grants
-	if len(grants) != 2+fencedMax || grants[0].Epoch != 2*fencedMax || grants[1].Role != api.GrantRole_GRANT_ROLE_DRAIN ||
+	if len(grants) != 2+fencedMax || grants[0].Epoch != 2*fencedMax ||
+		grants[1].Role != api.GrantRole_GRANT_ROLE_DRAIN ||
 		grants[2].Epoch != 2*fencedMax-1 || grants[1+fencedMax].Epoch != fencedMax {
 		t.Errorf("kept %v", grants)
 	}
@@ -421,7 +449,8 @@ func TestDoors_BadGrantIsTheRingsErrorAndNoOtherRings(t *testing.T) {
 func TestDoors_PortInUseIsNamed(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	_, err := openDoors([]string{one.doors.listeners[0].URI()}, "", "", func() {})
-	if err == nil || !strings.Contains(err.Error(), "target.listen") || !strings.Contains(err.Error(), one.doors.listeners[0].URI()) {
+	if err == nil || !strings.Contains(err.Error(), "target.listen") ||
+		!strings.Contains(err.Error(), one.doors.listeners[0].URI()) {
 		t.Errorf("error %v, expected one that names the setting and the address", err)
 	}
 }

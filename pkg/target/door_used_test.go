@@ -9,7 +9,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// A token that was used is good for nobody else, also when a target goes over to another control plane: that tells it the grant anew, and may be behind and tell of the time before first.
+// A token that was used is good for nobody else, also when a target goes over to another control plane: that tells it
+// the grant anew, and may be behind and tell of the time before first.
 func TestDoors_UsedTokenToldAnewByAnotherControlPlane(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	granted := admitting(1, writerGrant(1))

@@ -7,8 +7,8 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// fence orders writers below the wanted epoch to stop, in a ring that nobody reaches from other hosts: where somebody does, the door does it. A writer that
-// lives finds the order at its next call.
+// fence orders writers below the wanted epoch to stop, in a ring that nobody reaches from other hosts: where somebody
+// does, the door does it. A writer that lives finds the order at its next call.
 func (t *Target) fence(spec *api.RingSpec, ring Ring) Ring {
 	epoch := spec.GetAdmission().GetEpochMin()
 	if len(t.doors.listeners) > 0 || len(ring.State.RingUuid) == 0 || epoch <= ring.State.EpochMin {

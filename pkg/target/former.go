@@ -30,7 +30,8 @@ func (Rings) Formers(device string) ([]nvmet.Former, error) {
 		case err != nil:
 			return formers, err
 		}
-		formers = append(formers, nvmet.Former{Ring: uri, Host: one.Host, Epoch: one.Epoch, IsOut: one.IsClosed || one.Epoch == 0 || one.Host == 0, IsFenced: one.EpochMin > one.Epoch})
+		formers = append(formers, nvmet.Former{Ring: uri, Host: one.Host, Epoch: one.Epoch, IsOut: one.IsClosed ||
+			one.Epoch == 0 || one.Host == 0, IsFenced: one.EpochMin > one.Epoch})
 	}
 	return formers, nil
 }

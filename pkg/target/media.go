@@ -26,7 +26,8 @@ const (
 	dataUnitBytes = 512 * 1000
 )
 
-// ParseHealth reads the log page SMART / Health Information: NVM Express Base Specification 2.0, section 5.16.1.3, figure 207. Numbers are little-endian.
+// ParseHealth reads the log page SMART / Health Information: NVM Express Base Specification 2.0, section 5.16.1.3,
+// figure 207. Numbers are little-endian.
 func ParseHealth(page []byte) (*api.MediaHealth, error) {
 	if len(page) < healthLen {
 		return nil, fmt.Errorf("health page of %d bytes: expected %d", len(page), healthLen)
@@ -34,13 +35,15 @@ func ParseHealth(page []byte) (*api.MediaHealth, error) {
 	if spare := page[3]; spare > 100 {
 		return nil, fmt.Errorf("health page says %d %% of the spare is left: expected at most 100", spare)
 	}
-	low, high := binary.LittleEndian.Uint64(page[48:]), binary.LittleEndian.Uint64(page[56:]) // Data Units Written, of 1000 times 512 bytes
+	// Data Units Written, of 1000 times 512 bytes
+	low, high := binary.LittleEndian.Uint64(page[48:]), binary.LittleEndian.Uint64(page[56:])
 	written := low * dataUnitBytes
 	if high != 0 || low > math.MaxUint64/dataUnitBytes {
 		written = math.MaxUint64
 	}
 	return &api.MediaHealth{
-		CriticalWarning: uint32(page[0]), SpareRatio: float64(page[3]) / 100, SpareThresholdRatio: float64(page[4]) / 100, UsedRatio: float64(page[5]) / 100, WrittenBytes: written,
+		CriticalWarning: uint32(page[0]), SpareRatio: float64(page[3]) / 100,
+		SpareThresholdRatio: float64(page[4]) / 100, UsedRatio: float64(page[5]) / 100, WrittenBytes: written,
 	}, nil
 }
 
@@ -55,7 +58,8 @@ func newMedia() *media {
 	return &media{sys: "/sys", health: farlog.DeviceHealth, told: map[string]bool{}}
 }
 
-// watchMedia asks now and then, by a goroutine of its own: a device that is at its end may take its time, and the rings on it are served meanwhile.
+// watchMedia asks now and then, by a goroutine of its own: a device that is at its end may take its time, and the rings
+// on it are served meanwhile.
 func (t *Target) watchMedia(ctx context.Context) {
 	m := newMedia()
 	tick := time.NewTicker(mediaInterval)
@@ -82,7 +86,8 @@ func (t *Target) Media() []*api.MediaHealth {
 	return t.media
 }
 
-// mediaPaths are the files and devices in which the rings are. A namespace that is named by its subsystem is not among them.
+// mediaPaths are the files and devices in which the rings are. A namespace that is named by its subsystem is not among
+// them.
 func (t *Target) mediaPaths() []string {
 	if len(t.config.Regions) == 0 {
 		return []string{t.config.Dir}
@@ -122,7 +127,8 @@ func (m *media) look(paths []string, complain func(device string, err error)) (s
 	return states
 }
 
-// devicesBelow lists the namespaces on which a file lies, or that a device is or is made of. A directory that is not there yet lies where the one above it does.
+// devicesBelow lists the namespaces on which a file lies, or that a device is or is made of. A directory that is not
+// there yet lies where the one above it does.
 func (m *media) devicesBelow(path string) []string {
 	var info unix.Stat_t
 	err := unix.Stat(path, &info)
@@ -145,7 +151,8 @@ func (m *media) devicesBelow(path string) []string {
 
 var namespaceName = regexp.MustCompile(`^nvme[0-9]+n[0-9]+$`)
 
-// namespaces goes from a block device down to what it is made of: a partition to its disk, device mapper and RAID to their parts.
+// namespaces goes from a block device down to what it is made of: a partition to its disk, device mapper and RAID to
+// their parts.
 func (m *media) namespaces(dir string) []string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -16,15 +16,17 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// healthPage is laid out by figure 207 of the NVM Express Base Specification 2.0, byte by byte; what is not looked at is not zero.
+// healthPage is laid out by figure 207 of the NVM Express Base Specification 2.0, byte by byte; what is not looked at
+// is not zero.
 func healthPage() []byte {
 	page := make([]byte, healthLen)
 	for i := range page {
 		page[i] = 0xA5
 	}
-	page[0] = 0x04                                        // critical warning: reliability is degraded
-	binary.LittleEndian.PutUint16(page[1:], 273+41)       // composite temperature, kelvin
-	page[3], page[4], page[5] = 87, 10, 112               // available spare, its threshold, percentage used (which may pass 100)
+	page[0] = 0x04                                  // critical warning: reliability is degraded
+	binary.LittleEndian.PutUint16(page[1:], 273+41) // composite temperature, kelvin
+	// available spare, its threshold, percentage used (which may pass 100)
+	page[3], page[4], page[5] = 87, 10, 112
 	binary.LittleEndian.PutUint64(page[32:], 1111)        // data units read
 	binary.LittleEndian.PutUint64(page[40:], 0)           //
 	binary.LittleEndian.PutUint64(page[48:], 123_456_789) // data units written
@@ -34,7 +36,8 @@ func healthPage() []byte {
 
 func TestParseHealth(t *testing.T) {
 	got, err := ParseHealth(healthPage())
-	if err != nil || got.CriticalWarning != 4 || got.SpareRatio != 0.87 || got.SpareThresholdRatio != 0.10 || got.UsedRatio != 1.12 || got.WrittenBytes != 123_456_789*512_000 {
+	if err != nil || got.CriticalWarning != 4 || got.SpareRatio != 0.87 || got.SpareThresholdRatio != 0.10 ||
+		got.UsedRatio != 1.12 || got.WrittenBytes != 123_456_789*512_000 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	page := healthPage()
@@ -50,7 +53,8 @@ func TestParseHealth(t *testing.T) {
 	}
 }
 
-// What a file's file system lies on is found by the kernel's own tree: a partition's disk, the parts of device mapper and RAID; what is no NVMe device has none.
+// What a file's file system lies on is found by the kernel's own tree: a partition's disk, the parts of device mapper
+// and RAID; what is no NVMe device has none.
 func TestMedia_DevicesBelow(t *testing.T) {
 	m, dir := newMedia(), t.TempDir()
 	m.sys = filepath.Join(dir, "sys")
@@ -72,7 +76,8 @@ func TestMedia_DevicesBelow(t *testing.T) {
 	mapper := disk("virtual/block/dm-3", raid)
 	for path, want := range map[string][]string{
 		partition: {"/dev/nvme0n1"}, whole: {"/dev/nvme1n2"}, mapper: {"/dev/nvme0n1", "/dev/nvme1n2"},
-		disk("pci0000:00/0000:00:06.0/ata1/host0/target0:0:0/0:0:0:0/block/sda/sda1"): nil, filepath.Join(m.sys, "no", "such"): nil,
+		disk("pci0000:00/0000:00:06.0/ata1/host0/target0:0:0/0:0:0:0/block/sda/sda1"): nil,
+		filepath.Join(m.sys, "no", "such"):                                            nil,
 	} {
 		if got := m.namespaces(path); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, expected %q", path, got, want)
@@ -106,7 +111,8 @@ func TestMedia_DevicesBelow(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if states := m.look([]string{dir, dir}, complain); len(states) != 1 || states[0].Device != "/dev/nvme0n1" || states[0].UsedRatio != 1.12 || states[0].Read == nil {
+		if states := m.look([]string{dir, dir}, complain); len(states) != 1 || states[0].Device != "/dev/nvme0n1" ||
+			states[0].UsedRatio != 1.12 || states[0].Read == nil {
 			t.Errorf("one of two tells: %v", states)
 		}
 	}
@@ -124,9 +130,11 @@ func TestCountWritten(t *testing.T) {
 	}
 	shared := inRegion(region, "a").uri
 	looks := [][]Ring{
-		{ring("a", shared, "u1", 1000), ring("b", "mem:/rings/b.ring", "u2", 5)}, // what was there before does not count
+		// what was there before does not count
+		{ring("a", shared, "u1", 1000), ring("b", "mem:/rings/b.ring", "u2", 5)},
 		{ring("a", shared, "u1", 1300), ring("b", "mem:/rings/b.ring", "u2", 6)},
-		{ring("a", shared, "u1", 1200), ring("b", "mem:/rings/b.ring", "", 0)}, // the log went back; a ring that is not there
+		// the log went back; a ring that is not there
+		{ring("a", shared, "u1", 1200), ring("b", "mem:/rings/b.ring", "", 0)},
 		{ring("a", shared, "u1", 1250), ring("b", "mem:/rings/b.ring", "u3", 900)},
 		{ring("a", shared, "u1", 1250), ring("b", "mem:/rings/b.ring", "u3", 1000)},
 	}

@@ -15,7 +15,8 @@ import (
 // rateIntervalLeast keeps rates from being made of a few milliseconds.
 const rateIntervalLeast = 200 * time.Millisecond
 
-// Ring is what was seen of one ring at one moment. Counters is nil while its writer exports none on this host; Members are of that writer, whose stream has several rings.
+// Ring is what was seen of one ring at one moment. Counters is nil while its writer exports none on this host; Members
+// are of that writer, whose stream has several rings.
 type Ring struct {
 	State    *api.RingState
 	Counters *farlog.Counters
@@ -66,7 +67,8 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	switch {
 	case ring.Counters != nil:
 		state.Counters = countersOf(ring.Counters, ring.rates)
-		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.IsWriterHeld { // of a dead one nobody waits
+		// of a dead one nobody waits
+		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.IsWriterHeld {
 			state.Counters.StalledFor = durationpb.New(stalled)
 		}
 	case state.IsWriterHeld: // from another host, where its counters are: here only what comes is seen
@@ -144,7 +146,10 @@ func previous(before []Ring, uri string) Ring {
 
 // measure gives the rates since the look before. A look too soon after it keeps its rates and its start.
 func measure(state *api.RingState, counters *farlog.Counters, before rates, now time.Time) rates {
-	next := rates{since: now, appendedLSN: state.AppendedLsn, headLSN: state.HeadLsn, records: state.HeadSeq + state.LagRecords}
+	next := rates{
+		since: now, appendedLSN: state.AppendedLsn, headLSN: state.HeadLsn,
+		records: state.HeadSeq + state.LagRecords,
+	}
 	if counters != nil {
 		next.records, next.isCounted = counters.RecordCount(), true
 	}

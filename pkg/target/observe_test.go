@@ -7,7 +7,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// The rate of a writer on another host is that of the records that come to lie in the ring; what was the writer's own count before is not compared with it.
+// The rate of a writer on another host is that of the records that come to lie in the ring; what was the writer's own
+// count before is not compared with it.
 func TestMeasure_WriterOnAnotherHost(t *testing.T) {
 	began := time.Unix(1000, 0)
 	first := measure(&api.RingState{HeadSeq: 100, LagRecords: 20}, nil, rates{}, began)

@@ -25,7 +25,8 @@ type refusals struct {
 	told     map[refusalKind]*refusalTold
 }
 
-// refusalKind is what makes two refusals the same: the port of the peer, which changes with each attempt, does not count.
+// refusalKind is what makes two refusals the same: the port of the peer, which changes with each attempt, does not
+// count.
 type refusalKind struct{ host, ring, text string }
 
 type refusalTold struct {
@@ -71,7 +72,8 @@ func (r *refusals) take(logger *slog.Logger, now time.Time, one farlog.TargetRef
 		told.since++
 		return
 	}
-	logger.Warn("connection refused", "listener", r.listener, "peer", one.Peer, "ring", one.Ring, "result", one.Result.String(), "reason", one.Text,
+	logger.Warn("connection refused", "listener", r.listener, "peer", one.Peer, "ring", one.Ring, "result",
+		one.Result.String(), "reason", one.Text,
 		"same_before", told.since, "others_not_logged", r.missed)
 	*told, r.missed = refusalTold{at: now}, 0
 }

@@ -16,21 +16,26 @@ import (
 type book struct{ all []farlog.TargetRefusal }
 
 func (b *book) refuse(peer, ring, text string) {
-	b.all = append(b.all, farlog.TargetRefusal{Sequence: uint64(len(b.all) + 1), Peer: peer, Ring: ring, Text: text, IsUnauthenticated: true})
+	b.all = append(b.all, farlog.TargetRefusal{
+		Sequence: uint64(len(b.all) + 1), Peer: peer, Ring: ring, Text: text,
+		IsUnauthenticated: true,
+	})
 }
 
 func (b *book) read(after uint64) ([]farlog.TargetRefusal, uint64) {
 	return b.all[max(int(after), len(b.all)-64):], uint64(len(b.all))
 }
 
-// A client that is refused tries again ten times a second, from another port each time: it is told of at once, and then once a minute with how often.
+// A client that is refused tries again ten times a second, from another port each time: it is told of at once, and then
+// once a minute with how often.
 func TestRefusals_LoggedOnceAMinute(t *testing.T) {
 	var out bytes.Buffer
 	logger, kept := slog.New(slog.NewTextHandler(&out, nil)), new(book)
 	r, now := newRefusals("ofi:tcp://0.0.0.0:7472", kept.read), time.Unix(1000, 0)
 	for second := range 90 {
 		for i := range 10 {
-			kept.refuse(fmt.Sprintf("10.0.0.7:%d", 40000+10*second+i), "desk7/orders", "no grant with this token is known here")
+			kept.refuse(fmt.Sprintf("10.0.0.7:%d", 40000+10*second+i), "desk7/orders",
+				"no grant with this token is known here")
 		}
 		if second == 30 {
 			kept.refuse("10.0.0.8:555", "", "the connection request is not farlog's")
@@ -64,7 +69,8 @@ func TestRefusals_TooMany(t *testing.T) {
 	if lines := strings.Count(out.String(), "\n"); lines != refusalKinds {
 		t.Errorf("%d lines of %d kinds", lines, refusalKinds)
 	}
-	if !strings.Contains(out.String(), "peer=10.0.0.36:1 ring=orders result=OK reason=no same_before=0 others_not_logged=36") {
+	if !strings.Contains(out.String(),
+		"peer=10.0.0.36:1 ring=orders result=OK reason=no same_before=0 others_not_logged=36") {
 		t.Errorf("what was forgotten is not told:\n%s", out.String())
 	}
 	out.Reset()
@@ -86,14 +92,21 @@ func TestRefusals_OfAListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	_, err = farlog.OpenReader(listener.URI()+"/desk7/orders", farlog.ReaderOptions{Drain: true, Token: &[farlog.TokenLen]byte{7}})
+	_, err = farlog.OpenReader(listener.URI()+"/desk7/orders",
+		farlog.ReaderOptions{Drain: true, Token: &[farlog.TokenLen]byte{7}})
 	if !errors.Is(err, farlog.ErrInvalid) {
 		t.Fatalf("opened with a token that nobody drew: %v", err)
 	}
 	var out bytes.Buffer
-	one := &Target{doors: &doors{listeners: []*farlog.Target{listener}, refusals: []*refusals{newRefusals(listener.URI(), listener.Refusals)}}}
+	one := &Target{doors: &doors{
+		listeners: []*farlog.Target{listener},
+		refusals:  []*refusals{newRefusals(listener.URI(), listener.Refusals)},
+	}}
 	one.doors.logRefusals(slog.New(slog.NewTextHandler(&out, nil)), time.Now())
-	for _, want := range []string{`msg="connection refused"`, "peer=127.0.0.1:", `ring="not served here`, "result=INVALID", "no grant with this token is known here"} {
+	for _, want := range []string{
+		`msg="connection refused"`, "peer=127.0.0.1:", `ring="not served here`,
+		"result=INVALID", "no grant with this token is known here",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log has %q, expected %q in it", out.String(), want)
 		}

@@ -13,10 +13,12 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// regionInterval is how often it is asked again what the regions give: a file system may have been mounted meanwhile, a device have come.
+// regionInterval is how often it is asked again what the regions give: a file system may have been mounted meanwhile, a
+// device have come.
 const regionInterval = time.Minute
 
-// probeRegions asks what a ring would get where this target makes rings. A namespace that has told it once is not asked again: what it gives does not change while it is there.
+// probeRegions asks what a ring would get where this target makes rings. A namespace that has told it once is not asked
+// again: what it gives does not change while it is there.
 func (t *Target) probeRegions() {
 	t.mutex.Lock()
 	before := t.regions
@@ -69,8 +71,8 @@ func (t *Target) watchRegions(ctx context.Context) {
 	}
 }
 
-// regionsFor are the regions that give a level, and those of which nobody knows: to make the ring there tells it. A target
-// that listens makes none in a namespace, which it cannot serve to other hosts.
+// regionsFor are the regions that give a level, and those of which nobody knows: to make the ring there tells it. A
+// target that listens makes none in a namespace, which it cannot serve to other hosts.
 func (t *Target) regionsFor(level api.Level) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -78,6 +80,9 @@ func (t *Target) regionsFor(level api.Level) []string {
 		if len(t.doors.listeners) > 0 && strings.HasPrefix(uri, "nvme:") {
 			return true
 		}
-		return slices.ContainsFunc(t.regions, func(region *api.Region) bool { return region.Uri == uri && region.Error == "" && region.Level < level })
+		return slices.ContainsFunc(t.regions, func(region *api.Region) bool {
+			return region.Uri == uri &&
+				region.Error == "" && region.Level < level
+		})
 	})
 }

@@ -15,15 +15,17 @@ import (
 	"github.com/farlog/farlog/pkg/replace"
 )
 
-// wantedName is the file with the control plane's last word. A target that is started again without a control plane serves by it: its
-// grants let the same writers and drains in, and a fence is only ever raised. It holds tokens.
+// wantedName is the file with the control plane's last word. A target that is started again without a control plane
+// serves by it: its grants let the same writers and drains in, and a fence is only ever raised. It holds tokens.
 const wantedName = "wanted.json"
 
-// fencedMax is how many fenced writers of a ring are kept, so that they are told so when they come back, also after a restart of this target.
+// fencedMax is how many fenced writers of a ring are kept, so that they are told so when they come back, also after a
+// restart of this target.
 const fencedMax = 8
 
-// carryFenced adds to what is wanted the writers' grants of before that are no longer wanted and lie below the fence: the newest of them. The control
-// plane tells only who may come in. Nobody is let in by what is added, because the fence is raised before any grant is given.
+// carryFenced adds to what is wanted the writers' grants of before that are no longer wanted and lie below the fence:
+// the newest of them. The control plane tells only who may come in. Nobody is let in by what is added, because the
+// fence is raised before any grant is given.
 func carryFenced(before, wanted []*api.RingSpec) {
 	grants := make(map[string][]*api.FarGrant, len(before))
 	for _, spec := range before {

@@ -9,9 +9,10 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// end does what is wanted of the ring of a stream that is being deleted. While it is drained: no writer below the fence comes in again, and the ring says that
-// it is closed when none is in. Then it is removed, by a call that takes its locks and looks once more whether there is anything in it: whatever the control
-// plane believes, no record goes that is not below the head.
+// end does what is wanted of the ring of a stream that is being deleted. While it is drained: no writer below the fence
+// comes in again, and the ring says that it is closed when none is in. Then it is removed, by a call that takes its
+// locks and looks once more whether there is anything in it: whatever the control plane believes, no record goes that
+// is not below the head.
 func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 	name := spec.Stream.Spec.Name
 	isRemoving := spec.Deletion == api.DeletionStage_DELETION_STAGE_REMOVING
@@ -23,7 +24,8 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 		err = missing(at, spec.Stream.Spec)
 	}
 	if err == nil && len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
-		err = fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which is to be deleted: nothing is removed", at.kind(), at.name(), status.RingUUID, spec.RingUuid, name)
+		err = fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which is to be deleted: nothing is "+
+			"removed", at.kind(), at.name(), status.RingUUID, spec.RingUuid, name)
 	}
 	if err == nil {
 		err = checkIdentity(at, status, spec.Stream)
@@ -43,10 +45,12 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 	return ring
 }
 
-// isClosed tells whether nobody can write who was granted the ring: the fence is up, here and at the doors, and no writer has its lock.
+// isClosed tells whether nobody can write who was granted the ring: the fence is up, here and at the doors, and no
+// writer has its lock.
 func isClosed(spec *api.RingSpec, state *api.RingState, hasDoors bool) bool {
 	least := spec.GetAdmission().GetEpochMin()
-	return state.Error == "" && len(state.RingUuid) > 0 && !state.IsWriterHeld && state.EpochMin >= least && (!hasDoors || state.EpochFenced >= least)
+	return state.Error == "" && len(state.RingUuid) > 0 && !state.IsWriterHeld && state.EpochMin >= least &&
+		(!hasDoors || state.EpochFenced >= least)
 }
 
 // remove takes an empty ring away. Who is still in it keeps it: the next look tries again.
@@ -60,7 +64,8 @@ func (t *Target) remove(spec *api.RingSpec, at site, before []Ring) Ring {
 		ring.State.Error = oneLine(fmt.Errorf("remove ring of deleted stream %q: %w", name, err))
 		return ring
 	}
-	t.config.Logger.Info("removed ring", "stream", name, "stream_id", spec.Stream.StreamId, "ring_uuid", fmt.Sprintf("%x", spec.RingUuid), "path", at.name())
+	t.config.Logger.Info("removed ring", "stream", name, "stream_id", spec.Stream.StreamId, "ring_uuid",
+		fmt.Sprintf("%x", spec.RingUuid), "path", at.name())
 	return t.gone(spec, at, true)
 }
 
@@ -79,7 +84,8 @@ func (t *Target) gone(spec *api.RingSpec, at site, isRemoving bool) Ring {
 // errGone keeps a look from looking.
 var errGone = errors.New("gone")
 
-// drop ends what the listeners do for a ring. It is true when nothing is left of that; else it is under way, or is to be asked again.
+// drop ends what the listeners do for a ring. It is true when nothing is left of that; else it is under way, or is to
+// be asked again.
 func (d *doors) drop(stream string) bool {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()

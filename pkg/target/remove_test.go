@@ -25,7 +25,10 @@ func ending(stage api.DeletionStage, uuid []byte) *api.RingSpec {
 
 func openWriter(t *testing.T, one *Target, uri string, epoch uint32) *farlog.Writer {
 	t.Helper()
-	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: epoch, CountersDir: one.config.CountersDir, Deadline: 10 * time.Second})
+	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{
+		Level: farlog.LevelVisible, Epoch: epoch,
+		CountersDir: one.config.CountersDir, Deadline: 10 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,8 @@ func forEachHome(t *testing.T, test func(t *testing.T, one *Target)) {
 	})
 }
 
-// A writer that has the ring keeps it open; when it is gone no grant from before lets anybody in again; and with records in it the ring stays.
+// A writer that has the ring keeps it open; when it is gone no grant from before lets anybody in again; and with
+// records in it the ring stays.
 func TestEnd_RingGoesWhenWritersAreOutAndAllIsStored(t *testing.T) {
 	forEachHome(t, func(t *testing.T, one *Target) {
 		state := see(one, want("desk7/orders", 99))[0].State
@@ -69,7 +73,8 @@ func TestEnd_RingGoesWhenWritersAreOutAndAllIsStored(t *testing.T) {
 		if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if got := see(one, ending(draining, state.RingUuid))[0].State; got.IsClosed || got.EpochMin != 5 || !got.IsWriterHeld {
+		if got := see(one, ending(draining, state.RingUuid))[0].State; got.IsClosed || got.EpochMin != 5 ||
+			!got.IsWriterHeld {
 			t.Errorf("with a writer in: %v", got)
 		}
 		if _, err := writer.Append(farlog.Entry{Data: []byte("late")}, 0); err == nil {
@@ -79,24 +84,31 @@ func TestEnd_RingGoesWhenWritersAreOutAndAllIsStored(t *testing.T) {
 		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.IsClosed || got.LagBytes == 0 {
 			t.Errorf("with a record in it: %v", got)
 		}
-		if _, err := farlog.OpenWriter(state.Uri, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: 4}); err == nil {
+		if _, err := farlog.OpenWriter(state.Uri, farlog.WriterOptions{
+			Level: farlog.LevelVisible,
+			Epoch: 4,
+		}); err == nil {
 			t.Error("a grant from before lets a writer in")
 		}
-		if got := see(one, ending(removing, state.RingUuid))[0].State; got.IsRemoved || !strings.Contains(got.Error, "not drained") {
+		if got := see(one, ending(removing, state.RingUuid))[0].State; got.IsRemoved ||
+			!strings.Contains(got.Error, "not drained") {
 			t.Errorf("asked to remove a ring with a record in it: %v", got)
 		}
 		drainAll(t, state.Uri)
-		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.IsClosed || got.LagBytes != 0 || got.IsRemoved {
+		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.IsClosed || got.LagBytes != 0 ||
+			got.IsRemoved {
 			t.Errorf("drained: %v", got)
 		}
 		for range 2 { // the control plane may not have heard it the first time
-			if got := see(one, ending(removing, state.RingUuid))[0].State; !got.IsRemoved || len(got.RingUuid) > 0 || got.Error != "" {
+			if got := see(one, ending(removing, state.RingUuid))[0].State; !got.IsRemoved || len(got.RingUuid) > 0 ||
+				got.Error != "" {
 				t.Errorf("removed: %v", got)
 			}
 		}
 		again := want("desk7/orders", 100)
 		again.Stream.StreamId = 8
-		if got := see(one, again)[0].State; got.Error != "" || string(got.RingUuid) == string(state.RingUuid) || got.StreamId != 8 {
+		if got := see(one, again)[0].State; got.Error != "" || string(got.RingUuid) == string(state.RingUuid) ||
+			got.StreamId != 8 {
 			t.Errorf("a new stream of the name: %v", got)
 		}
 	})
@@ -121,7 +133,8 @@ func TestEnd_AnotherRingStays(t *testing.T) {
 	})
 }
 
-// A ring that is missing before all of it was known to be stored is an error, also at its end; one that was never made is none.
+// A ring that is missing before all of it was known to be stored is an error, also at its end; one that was never made
+// is none.
 func TestEnd_MissingRing(t *testing.T) {
 	one := newTarget(t, t.TempDir())
 	if got := see(one, ending(draining, nil))[0].State; !got.IsClosed || got.IsRemoved || got.Error != "" {
@@ -130,7 +143,8 @@ func TestEnd_MissingRing(t *testing.T) {
 	if left, _ := os.ReadDir(one.config.Dir); len(left) > 1 { // the lock
 		t.Errorf("made for its end: %v", left)
 	}
-	if got := see(one, ending(draining, []byte("0123456789abcdef")))[0].State; got.IsClosed || !strings.Contains(got.Error, "missing") {
+	if got := see(one, ending(draining, []byte("0123456789abcdef")))[0].State; got.IsClosed ||
+		!strings.Contains(got.Error, "missing") {
 		t.Errorf("lost: %v", got)
 	}
 }

@@ -21,7 +21,9 @@ type seldom struct {
 	unchanged int
 }
 
-func (s *seldom) ReportTarget(_ context.Context, request *api.ReportTargetRequest, _ ...grpc.CallOption) (*api.ReportTargetResponse, error) {
+func (s *seldom) ReportTarget(_ context.Context, request *api.ReportTargetRequest,
+	_ ...grpc.CallOption,
+) (*api.ReportTargetResponse, error) {
 	if request.State != nil {
 		s.told = append(s.told, request.State)
 		return &api.ReportTargetResponse{FiguresEach: 1000, Report: uint64(len(s.told))}, nil
@@ -30,7 +32,8 @@ func (s *seldom) ReportTarget(_ context.Context, request *api.ReportTargetReques
 	return &api.ReportTargetResponse{IsStateWanted: request.Unchanged.Report != uint64(len(s.told))}, nil
 }
 
-// A target tells what happens to its rings with the next report, however seldom figures are wanted, and nothing else between.
+// A target tells what happens to its rings with the next report, however seldom figures are wanted, and nothing else
+// between.
 func TestReport_FiguresWaitAndNothingElseDoes(t *testing.T) {
 	one, plane := newTarget(t, t.TempDir()), new(seldom)
 	one.client = plane
@@ -53,7 +56,11 @@ func TestReport_FiguresWaitAndNothingElseDoes(t *testing.T) {
 		{"the ring is made", func() error { return nil }, true},
 		{"nothing", func() error { return nil }, false},
 		{"a writer comes", func() (err error) {
-			writer, err = farlog.OpenWriter(one.Rings()[0].State.Uri, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: 4, Name: "probe", CountersDir: one.config.CountersDir, Deadline: 10 * time.Second})
+			writer, err = farlog.OpenWriter(one.Rings()[0].State.Uri,
+				farlog.WriterOptions{
+					Level: farlog.LevelVisible, Epoch: 4, Name: "probe",
+					CountersDir: one.config.CountersDir, Deadline: 10 * time.Second,
+				})
 			return err
 		}, true},
 		{"it appends", appended(10), false},
@@ -71,11 +78,14 @@ func TestReport_FiguresWaitAndNothingElseDoes(t *testing.T) {
 		see(one, want("a", 5))
 		told, unchanged := len(plane.told), plane.unchanged
 		one.report(t.Context())
-		if isTold := len(plane.told) > told; isTold != step.want || isTold == (plane.unchanged > unchanged) || !one.IsConnected() {
-			t.Errorf("%s: told %v, want %v; unchanged %d times", step.name, isTold, step.want, plane.unchanged-unchanged)
+		if isTold := len(plane.told) > told; isTold != step.want || isTold == (plane.unchanged > unchanged) ||
+			!one.IsConnected() {
+			t.Errorf("%s: told %v, want %v; unchanged %d times", step.name, isTold, step.want,
+				plane.unchanged-unchanged)
 		}
 	}
-	if last := plane.told[len(plane.told)-1].Rings; !slices.ContainsFunc(last, func(ring *api.RingState) bool { return ring.Error != "" }) {
+	if last := plane.told[len(plane.told)-1].Rings; !slices.ContainsFunc(last,
+		func(ring *api.RingState) bool { return ring.Error != "" }) {
 		t.Errorf("the loss of %s is not told: %v", filepath.Base(one.ringPath("a")), last)
 	}
 }

@@ -48,8 +48,8 @@ func globEscape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// ensure makes a ring that is missing, and says where it is. Whatever else is at its place is left alone, and the error says what would cure
-// it.
+// ensure makes a ring that is missing, and says where it is. Whatever else is at its place is left alone, and the error
+// says what would cure it.
 func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	at := t.siteOf(spec.Stream.Spec.Name)
 	status, err := t.inspect(at.uri)
@@ -59,17 +59,20 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	case errors.Is(err, farlog.ErrNotFound):
 		return t.provide(at, spec)
 	case errors.Is(err, farlog.ErrNotARing) && at.path != "":
-		return at, fmt.Errorf("%w; nothing was overwritten: to let farlog make the ring here, move the file away: mv %s %s.old", err, at.path, at.path)
+		return at, fmt.Errorf("%w; nothing was overwritten: to let farlog make the ring here, move the file away: mv "+
+			"%s %s.old", err, at.path, at.path)
 	case err != nil:
 		return at, err
 	}
 	if isToBeNew(spec) && (status.WriterEpoch > 0 || isFormer(spec, status)) {
-		return at, fmt.Errorf("%s %q holds a ring that stream %q had before (%x), and a new one is wanted: its records are not those of now; move it away", at.kind(), at.name(),
+		return at, fmt.Errorf("%s %q holds a ring that stream %q had before (%x), and a new one is wanted: its "+
+			"records are not those of now; move it away", at.kind(), at.name(),
 			spec.Stream.Spec.Name, status.RingUUID)
 	}
 	if len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
 		return at, fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, %w: "+
-			"put that %s back, or make the stream again under another name", at.kind(), at.name(), status.RingUUID, spec.RingUuid, spec.Stream.Spec.Name,
+			"put that %s back, or make the stream again under another name", at.kind(), at.name(), status.RingUUID,
+			spec.RingUuid, spec.Stream.Spec.Name,
 			errReplaced, at.kind())
 	}
 	return at, checkIdentity(at, status, spec.Stream)
@@ -79,19 +82,22 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 func isToBeNew(spec *api.RingSpec) bool { return spec.Replacement != nil && len(spec.RingUuid) == 0 }
 
 func isFormer(spec *api.RingSpec, status farlog.Status) bool {
-	return slices.ContainsFunc(spec.Replacement.FormerUuids, func(uuid []byte) bool { return bytes.Equal(uuid, status.RingUUID[:]) })
+	return slices.ContainsFunc(spec.Replacement.FormerUuids,
+		func(uuid []byte) bool { return bytes.Equal(uuid, status.RingUUID[:]) })
 }
 
 // acceptLoss makes a new ring count, once the operator has said that what only the one before had is lost.
 func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
-	if !spec.GetReplacement().GetIsLossAccepted() || ring.State.Error != "" || ring.State.WriterEpoch > 0 || !bytes.Equal(spec.RingUuid, ring.State.RingUuid) {
+	if !spec.GetReplacement().GetIsLossAccepted() || ring.State.Error != "" || ring.State.WriterEpoch > 0 ||
+		!bytes.Equal(spec.RingUuid, ring.State.RingUuid) {
 		return ring
 	}
 	if err := farlog.AcceptLoss(ring.State.Uri); err != nil {
 		ring.State.Error = oneLine(fmt.Errorf("accept what stream %q has lost: %w", spec.Stream.Spec.Name, err))
 		return ring
 	}
-	t.config.Logger.Warn("a new ring counts although records of the former one are lost", "stream", spec.Stream.Spec.Name, "by", spec.Replacement.By)
+	t.config.Logger.Warn("a new ring counts although records of the former one are lost", "stream",
+		spec.Stream.Spec.Name, "by", spec.Replacement.By)
 	ring.State.WriterEpoch = 1
 	return ring
 }
@@ -103,21 +109,24 @@ var errMissing = errors.New("and is not made again because it may hold acknowled
 var errReplaced = errors.New("which may hold acknowledged records")
 
 func missing(at site, spec *api.StreamSpec) error {
-	cure := fmt.Sprintf("farlog stream delete %s --ring-lost, and create it again, or make the stream again under another name", spec.Name)
+	cure := fmt.Sprintf("farlog stream delete %s --ring-lost, and create it again, or make the stream again under "+
+		"another name", spec.Name)
 	if spec.Members > 1 {
 		cure = fmt.Sprintf("farlog stream members replace %s", spec.Name)
 	}
-	return fmt.Errorf("ring %q of stream %q is missing, %w: put the %s back; where it is gone for good: %s", at.name(), spec.Name, errMissing, at.kind(), cure)
+	return fmt.Errorf("ring %q of stream %q is missing, %w: put the %s back; where it is gone for good: %s", at.name(),
+		spec.Name, errMissing, at.kind(), cure)
 }
 
-// wasLost tells whether a ring is missing that nobody was ever let in to write, as the control plane says: it is made anew, unless another one was seen here since.
+// wasLost tells whether a ring is missing that nobody was ever let in to write, as the control plane says: it is made
+// anew, unless another one was seen here since.
 func (t *Target) wasLost(spec *api.RingSpec) bool {
 	seen := t.provided[spec.Stream.Spec.Name]
 	return len(spec.LostUuid) > 0 && len(spec.RingUuid) == 0 && (len(seen) == 0 || bytes.Equal(seen, spec.LostUuid))
 }
 
-// wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it made
-// or saw before the control plane has heard of it.
+// wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it
+// made or saw before the control plane has heard of it.
 func (t *Target) wasProvided(spec *api.RingSpec) bool {
 	return len(spec.RingUuid) > 0 || len(t.provided[spec.Stream.Spec.Name]) > 0
 }
@@ -132,7 +141,8 @@ func checkIdentity(at site, status farlog.Status, stream *api.Stream) error {
 	if at.path != "" {
 		cure = fmt.Sprintf("then move it away: mv %s %s.old", at.path, at.path)
 	}
-	return fmt.Errorf("%s %q holds the ring of stream %q id %d made by another control plane, expected stream %q id %d: drain it there, %s",
+	return fmt.Errorf("%s %q holds the ring of stream %q id %d made by another control plane, expected stream %q id "+
+		"%d: drain it there, %s",
 		at.kind(), at.name(), status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, cure)
 }
 
@@ -152,8 +162,8 @@ func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
 	return at, t.formFile(at.path, options)
 }
 
-// formFile formats a ring under another name and then gives it its own, so that a crash leaves either no ring or a whole
-// one. The link fails where a file has appeared meanwhile.
+// formFile formats a ring under another name and then gives it its own, so that a crash leaves either no ring or a
+// whole one. The link fails where a file has appeared meanwhile.
 func (t *Target) formFile(path string, options farlog.FormatOptions) error {
 	forming := filepath.Join(t.config.Dir, formingPrefix+filepath.Base(path))
 	if err := os.Remove(forming); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -32,7 +32,8 @@ func (s site) kind() string {
 	return "region"
 }
 
-// inRegion is the URI of a stream's ring in a region with a directory. A stream's name has no character that a URI could misread.
+// inRegion is the URI of a stream's ring in a region with a directory. A stream's name has no character that a URI
+// could misread.
 func inRegion(region, stream string) site {
 	separator := "?"
 	if strings.Contains(region, "?") {
@@ -41,8 +42,8 @@ func inRegion(region, stream string) site {
 	return site{uri: region + separator + "ring=" + stream}
 }
 
-// siteOf is where the ring of a stream is. With regions it is the first that has one of that name, or of which it cannot be told; with none the
-// first, where it would be made.
+// siteOf is where the ring of a stream is. With regions it is the first that has one of that name, or of which it
+// cannot be told; with none the first, where it would be made.
 func (t *Target) siteOf(stream string) site {
 	if len(t.config.Regions) == 0 {
 		return fileSite(t.ringPath(stream))
@@ -56,14 +57,16 @@ func (t *Target) siteOf(stream string) site {
 	return inRegion(t.config.Regions[0], stream)
 }
 
-// logRegions names the regions that no ring can be made in as they are now. They are not refused: a device may come later.
+// logRegions names the regions that no ring can be made in as they are now. They are not refused: a device may come
+// later.
 func (t *Target) logRegions() {
 	for _, region := range t.config.Regions {
 		contract, err := farlog.Probe(region)
 		if err != nil {
 			t.config.Logger.Warn("region cannot be used as it is", "region", region, "error", oneLine(err))
 		} else if contract.SizeBytes == 0 && !strings.Contains(region, "size=") {
-			t.config.Logger.Warn("region is not there, and size= does not say how large it is to be made", "region", region)
+			t.config.Logger.Warn("region is not there, and size= does not say how large it is to be made", "region",
+				region)
 		}
 	}
 }

@@ -18,8 +18,14 @@ func wantOf(name string, salt uint64, size uint64) *api.RingSpec {
 
 func TestRegions_RingsShareThemAndAreFoundAgain(t *testing.T) {
 	dir := t.TempDir()
-	regions := []string{"mem:" + filepath.Join(dir, "first.region") + "?size=3145728", "mem:" + filepath.Join(dir, "second.region") + "?size=4194304"}
-	specs := []*api.RingSpec{wantOf("desk7/orders", 5, 1<<20), wantOf("desk8/orders", 6, 1<<20), wantOf("desk9/orders", 7, 2<<20)}
+	regions := []string{
+		"mem:" + filepath.Join(dir, "first.region") + "?size=3145728",
+		"mem:" + filepath.Join(dir, "second.region") + "?size=4194304",
+	}
+	specs := []*api.RingSpec{
+		wantOf("desk7/orders", 5, 1<<20), wantOf("desk8/orders", 6, 1<<20),
+		wantOf("desk9/orders", 7, 2<<20),
+	}
 	var uuids []string
 	for range 2 {
 		one := newTarget(t, dir)
@@ -74,11 +80,13 @@ func takeRecordsBesideOthers(t *testing.T, scheme string) {
 	one := newTarget(t, t.TempDir())
 	one.config.Regions = []string{scheme + filepath.Join(t.TempDir(), "one.region") + "?size=4194304"}
 	for _, ring := range see(one, want("a", 5), want("b", 6)) {
-		writer, err := farlog.OpenWriter(ring.State.Uri, farlog.WriterOptions{Level: farlog.LevelVisible, CountersDir: "none"})
+		writer, err := farlog.OpenWriter(ring.State.Uri,
+			farlog.WriterOptions{Level: farlog.LevelVisible, CountersDir: "none"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := writer.Append(farlog.Entry{Data: []byte("order of " + ring.State.Stream)}, stepTimeout); err != nil {
+		if _, err := writer.Append(farlog.Entry{Data: []byte("order of " + ring.State.Stream)},
+			stepTimeout); err != nil {
 			t.Error(err)
 		}
 		if err := writer.Close(); err != nil {

@@ -42,9 +42,12 @@ type Config struct {
 	Logger      *slog.Logger
 	CountersDir string        // of the writers on this host; "" = the C core's default
 	Interval    time.Duration // between two reports when nothing happens; 0 = 1 s
-	Regions     []string      // mem: or nvme: URIs of regions that hold many rings each; those of nvme: serve this host alone; empty: every ring has a file in Dir
-	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
-	Advertise   string        // the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
+	// mem: or nvme: URIs of regions that hold many rings each; those of nvme: serve this host alone; empty: every ring
+	// has a file in Dir
+	Regions []string
+	Listen  []string // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
+	// the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
+	Advertise string
 
 	Attestations    []Attestation // of Regions, for writers here and for those that Listen lets in
 	AttestationFile string        // where they were read, for errors and the log
@@ -71,8 +74,11 @@ type Target struct {
 	// written counts, by region, the bytes of records that were appended there since this process looks.
 	written map[string]uint64
 
-	marks    map[string]*farlog.Mark // by URI, how far looks at a ring have come: what is undrained is not read again at each; of the goroutine that looks
-	provided map[string][]byte       // by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
+	// by URI, how far looks at a ring have come: what is undrained is not read again at each; of the goroutine that
+	// looks
+	marks map[string]*farlog.Mark
+	// by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
+	provided map[string][]byte
 
 	isConnected atomic.Bool // the last report reached the control plane
 
@@ -98,9 +104,12 @@ func New(config Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
+	t := &Target{
+		config: config, lock: lock, client: api.NewTargetServiceClient(config.Control),
+		look:  make(chan struct{}, 1),
 		marks: make(map[string]*farlog.Mark), provided: make(map[string][]byte),
-		now: time.Now, unmade: make(map[string]*unmade)}
+		now: time.Now, unmade: make(map[string]*unmade),
+	}
 	t.reporter = t.newReporter()
 	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
@@ -243,8 +252,8 @@ func (t *Target) observe() {
 	t.mutex.Unlock()
 }
 
-// isNews tells whether anything but figures differs between two looks: rings appeared, failed, or changed hands. Cursors that move are no news: they
-// move all the time.
+// isNews tells whether anything but figures differs between two looks: rings appeared, failed, or changed hands.
+// Cursors that move are no news: they move all the time.
 func isNews(before, after []Ring) bool {
 	return !slices.EqualFunc(before, after, func(a, b Ring) bool { return api.IsSameRing(a.State, b.State) })
 }

@@ -33,8 +33,11 @@ func newTarget(t *testing.T, dir string) *Target {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	one, err := New(Config{Dir: dir, Agent: &api.Agent{Id: "t1", Host: "alpha"}, Control: conn,
-		Logger: slog.New(slog.DiscardHandler), CountersDir: filepath.Join(dir, "counters"), Interval: 10 * time.Millisecond})
+	one, err := New(Config{
+		Dir: dir, Agent: &api.Agent{Id: "t1", Host: "alpha"}, Control: conn,
+		Logger: slog.New(slog.DiscardHandler), CountersDir: filepath.Join(dir, "counters"),
+		Interval: 10 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +47,8 @@ func newTarget(t *testing.T, dir string) *Target {
 
 func want(name string, salt uint64) *api.RingSpec {
 	return &api.RingSpec{Target: "t1", Stream: &api.Stream{StreamId: 7, Salt: salt, Spec: &api.StreamSpec{
-		Name: name, RingSizeBytes: 1 << 20, Align: 64, RecordLenMax: 64 << 10, Level: api.Level_LEVEL_VISIBLE}}}
+		Name: name, RingSizeBytes: 1 << 20, Align: 64, RecordLenMax: 64 << 10, Level: api.Level_LEVEL_VISIBLE,
+	}}}
 }
 
 // see gives a target one look at what is wanted.
@@ -62,11 +66,13 @@ func TestObserve_RingIsMadeOnceAndKeptOverRestarts(t *testing.T) {
 		t.Fatalf("got %v", first)
 	}
 	status, err := farlog.Inspect(first.Uri)
-	if err != nil || status.Salt != 99 || status.StreamID != 7 || status.StreamName != "desk7/orders" || status.RecordLenMax != 64<<10 {
+	if err != nil || status.Salt != 99 || status.StreamID != 7 || status.StreamName != "desk7/orders" ||
+		status.RecordLenMax != 64<<10 {
 		t.Fatalf("got %+v, %v", status, err)
 	}
 	one.lock.Close()
-	if again := see(newTarget(t, dir), want("desk7/orders", 99))[0].State; !bytes.Equal(again.RingUuid, first.RingUuid) {
+	if again := see(newTarget(t, dir), want("desk7/orders", 99))[0].State; !bytes.Equal(again.RingUuid,
+		first.RingUuid) {
 		t.Errorf("formatted again: %x, was %x", again.RingUuid, first.RingUuid)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, formingPrefix+"*")); len(left) > 0 {
@@ -77,8 +83,11 @@ func TestObserve_RingIsMadeOnceAndKeptOverRestarts(t *testing.T) {
 func TestObserve_CursorsAndLatencyOfAWriterAreSeen(t *testing.T) {
 	one := newTarget(t, t.TempDir())
 	state := see(one, want("a", 5))[0].State
-	writer, err := farlog.OpenWriter(state.Uri, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: 4, Name: "probe",
-		CountersDir: one.config.CountersDir, Deadline: 10 * time.Second})
+	writer, err := farlog.OpenWriter(state.Uri, farlog.WriterOptions{
+		Level: farlog.LevelVisible, Epoch: 4,
+		Name:        "probe",
+		CountersDir: one.config.CountersDir, Deadline: 10 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +101,12 @@ func TestObserve_CursorsAndLatencyOfAWriterAreSeen(t *testing.T) {
 	if !state.IsWriterHeld || state.WriterEpoch != 4 || !strings.Contains(state.WriterId, "probe") {
 		t.Errorf("writer is not seen: %v", state)
 	}
-	if state.LagBytes == 0 || state.LagBytes != state.AppendedLsn-state.HeadLsn || state.LagRecords < 10 || state.LagAge == nil {
+	if state.LagBytes == 0 || state.LagBytes != state.AppendedLsn-state.HeadLsn || state.LagRecords < 10 ||
+		state.LagAge == nil {
 		t.Errorf("lag is not seen: %v", state)
 	}
-	if ring.Counters == nil || state.Counters.GetRecords() < 10 || state.Counters.LatencyMax.AsDuration() < state.Counters.LatencyP50.AsDuration() {
+	if ring.Counters == nil || state.Counters.GetRecords() < 10 ||
+		state.Counters.LatencyMax.AsDuration() < state.Counters.LatencyP50.AsDuration() {
 		t.Errorf("counters are not seen: %v", state.Counters)
 	}
 	if err := writer.Close(); err != nil {
@@ -178,7 +189,8 @@ func TestObserve_MissingRingIsNeverMadeAgain(t *testing.T) {
 		t.Errorf("put back: %v", state)
 	}
 	bound.RingUuid = []byte("fedcba9876543210")
-	if state := see(one, bound)[0].State; !strings.Contains(state.Error, "expected ring 66656463") || len(state.RingUuid) > 0 {
+	if state := see(one, bound)[0].State; !strings.Contains(state.Error, "expected ring 66656463") ||
+		len(state.RingUuid) > 0 {
 		t.Errorf("another ring is taken: %v", state)
 	}
 }
@@ -230,14 +242,18 @@ func TestNew_DirectoryCannotBeMade(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{Dir: filepath.Join(file, "rings")}); err == nil || !strings.Contains(err.Error(), "not a directory") {
+	if _, err := New(Config{Dir: filepath.Join(file, "rings")}); err == nil ||
+		!strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestIsNews_WhatChangesHandsIsReportedBeforeItsTime(t *testing.T) {
 	state := func(change func(*api.RingState)) []Ring {
-		one := &api.RingState{Uri: "mem:/a", RingUuid: []byte("u"), WriterEpoch: 2, IsWriterHeld: true, AppendedLsn: 128, LagBytes: 128}
+		one := &api.RingState{
+			Uri: "mem:/a", RingUuid: []byte("u"), WriterEpoch: 2, IsWriterHeld: true,
+			AppendedLsn: 128, LagBytes: 128,
+		}
 		change(one)
 		return []Ring{{State: one}}
 	}

@@ -22,8 +22,8 @@ type unmade struct {
 	isBusy bool      // a goroutine tries it
 }
 
-// provide makes a ring: at once when that was not tried yet, and after a failure by a goroutine of its own. A disk that is full or does not answer may take its time each time, and
-// neither fences nor looks at other rings wait for it.
+// provide makes a ring: at once when that was not tried yet, and after a failure by a goroutine of its own. A disk that
+// is full or does not answer may take its time each time, and neither fences nor looks at other rings wait for it.
 func (t *Target) provide(at site, spec *api.RingSpec) (site, error) {
 	name := spec.Stream.Spec.Name
 	t.mutex.Lock()
@@ -55,7 +55,8 @@ func (t *Target) settle(spec *api.RingSpec, at site, err error) (site, error) {
 		if before != nil {
 			*before = unmade{at: at}
 		}
-		t.config.Logger.Info("made ring", "stream", name, "path", at.name(), "size_bytes", spec.Stream.Spec.RingSizeBytes)
+		t.config.Logger.Info("made ring", "stream", name, "path", at.name(), "size_bytes",
+			spec.Stream.Spec.RingSizeBytes)
 		return at, nil
 	}
 	now := &unmade{at: at, err: fmt.Errorf("make ring %q: %w", at.name(), err), pause: unmadePauseFirst}
@@ -64,13 +65,15 @@ func (t *Target) settle(spec *api.RingSpec, at site, err error) (site, error) {
 	}
 	now.next = t.now().Add(now.pause)
 	if before == nil || before.err.Error() != now.err.Error() {
-		t.config.Logger.Warn("a ring cannot be made; tried again", "stream", name, "size_bytes", spec.Stream.Spec.RingSizeBytes, "after", now.pause, "error", oneLine(now.err))
+		t.config.Logger.Warn("a ring cannot be made; tried again", "stream", name, "size_bytes",
+			spec.Stream.Spec.RingSizeBytes, "after", now.pause, "error", oneLine(now.err))
 	}
 	t.unmade[name] = now
 	return at, now.err
 }
 
-// isMaking tells whether a ring is being made at this moment. Its end, if that is wanted meanwhile, begins when it is there or is not.
+// isMaking tells whether a ring is being made at this moment. Its end, if that is wanted meanwhile, begins when it is
+// there or is not.
 func (t *Target) isMaking(spec *api.RingSpec) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -78,7 +81,8 @@ func (t *Target) isMaking(spec *api.RingSpec) bool {
 	return one != nil && one.isBusy
 }
 
-// forgetUnmade lets go of what was made, and of what is not to be made any more: when that is wanted again, it is tried at once.
+// forgetUnmade lets go of what was made, and of what is not to be made any more: when that is wanted again, it is tried
+// at once.
 func (t *Target) forgetUnmade(wanted []*api.RingSpec) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -36,7 +36,8 @@ func until(t *testing.T, one *Target, what string, isSo func([]Ring) bool, specs
 
 func isMade(rings []Ring) bool { return len(rings[0].State.RingUuid) > 0 && rings[0].State.Error == "" }
 
-// What cannot be made is tried again after pauses, not at each look; it is said in the ring's state all the time, and in the log once.
+// What cannot be made is tried again after pauses, not at each look; it is said in the ring's state all the time, and
+// in the log once.
 func TestUnmade_IsTriedAgainAfterPausesThatDouble(t *testing.T) {
 	one := newTarget(t, t.TempDir())
 	var log bytes.Buffer
@@ -48,7 +49,8 @@ func TestUnmade_IsTriedAgainAfterPausesThatDouble(t *testing.T) {
 	}
 	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		for range 3 {
-			if state := see(one, want("a", 5))[0].State; !strings.Contains(state.Error, inTheWay) || !strings.Contains(state.Error, "not empty") {
+			if state := see(one, want("a", 5))[0].State; !strings.Contains(state.Error, inTheWay) ||
+				!strings.Contains(state.Error, "not empty") {
 				t.Fatalf("not said why: %v", state)
 			}
 			one.makers.Wait()
@@ -100,7 +102,8 @@ func TestUnmade_IsForgottenWhenItIsNotWanted(t *testing.T) {
 	}
 }
 
-// ext4 takes all that is free before it says that this is too little, and a disk may stand still: those whose rings are there notice neither.
+// ext4 takes all that is free before it says that this is too little, and a disk may stand still: those whose rings are
+// there notice neither.
 func TestUnmade_OthersOnTheDiskNoticeNothing(t *testing.T) {
 	disk := loop.Disk(t, 64<<20)
 	one := newTarget(t, filepath.Join(disk, "target"))
@@ -110,7 +113,10 @@ func TestUnmade_OthersOnTheDiskNoticeNothing(t *testing.T) {
 	large := want("a", 5)
 	large.Stream.Spec.RingSizeBytes = 1 << 40
 	state := see(one, large, want("b", 6))[0].State
-	for _, part := range []string{"1099511627776 bytes", disk, "free, of which", "take a smaller size or another disk"} {
+	for _, part := range []string{
+		"1099511627776 bytes", disk, "free, of which",
+		"take a smaller size or another disk",
+	} {
 		if !strings.Contains(state.Error, part) {
 			t.Errorf("%q does not say %q", state.Error, part)
 		}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Written gives, by region, the bytes of records that were appended to its rings since this process looks at them, of whatever kind the region is.
+// Written gives, by region, the bytes of records that were appended to its rings since this process looks at them, of
+// whatever kind the region is.
 func (t *Target) Written() map[string]uint64 {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

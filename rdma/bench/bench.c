@@ -66,8 +66,8 @@ static int compare_ticks(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The counter may step in tens of nanoseconds: within a run of equal samples the quantile lies in proportion between this
- * step and the next, as for grouped data. */
+/* The counter may step in tens of nanoseconds: within a run of equal samples the quantile lies in proportion between
+ * this step and the next, as for grouped data. */
 double bench_quantile_ns(struct bench_samples *samples, double quantile)
 {
 	size_t rank = (size_t)(quantile * (double)samples->count);
@@ -88,7 +88,8 @@ double bench_quantile_ns(struct bench_samples *samples, double quantile)
 	return (double)clock_elapsed_ns((uint64_t)(value * 1000)) / 1000;
 }
 
-/* The cores of the process: what one thread is allowed after it has been pinned is inherited by those that it starts. */
+/* The cores of the process: what one thread is allowed after it has been pinned is inherited by those that it
+ * starts. */
 static cpu_set_t allowed;
 
 void bench_pin(unsigned from_last)
@@ -110,8 +111,14 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
-	{"append", bench_append}, {"submit", bench_submit}, {"shared", bench_shared},
-	{"recover", bench_recover}, {"clean", bench_clean}, {"far", bench_far}, {"members", bench_members}, {"blocks", bench_blocks},
+	{"append", bench_append},
+	{"submit", bench_submit},
+	{"shared", bench_shared},
+	{"recover", bench_recover},
+	{"clean", bench_clean},
+	{"far", bench_far},
+	{"members", bench_members},
+	{"blocks", bench_blocks},
 	{"blocks-append", bench_blocks_append}, /* by its name only: a part of blocks */
 };
 
@@ -137,6 +144,7 @@ int main(int argc, char **argv)
 	}
 	clock_stop();
 	if (ran == 0)
-		bench_fail(argv[1], "no such case; expected append, submit, shared, recover, clean, far, members, blocks or blocks-append");
+		bench_fail(argv[1],
+			"no such case; expected append, submit, shared, recover, clean, far, members, blocks or blocks-append");
 	return 0;
 }

@@ -57,8 +57,8 @@ struct bench_ring {
 	uint8_t *buf;
 };
 
-/* bench_ring_open -- make it anew and open it; flush forced, level as tmpfs gives it. Exits on an error: a benchmark has
- * nobody to return it to. is_open: with a writer and a drain. */
+/* bench_ring_open -- make it anew and open it; flush forced, level as tmpfs gives it. Exits on an error: a benchmark
+ * has nobody to return it to. is_open: with a writer and a drain. */
 void bench_ring_make(struct bench_ring *ring, const char *name, uint64_t size_bytes);
 void bench_ring_open(struct bench_ring *ring);
 void bench_ring_close(struct bench_ring *ring);
@@ -98,7 +98,8 @@ void bench_blocks(void);
 void bench_blocks_append(void);
 void bench_blocks_fio(const char *ring_uri, const char *path, bool is_drained);
 
-/* bench_members_writer -- what a child of the members' case does when this program is started with BENCH_MEMBERS_WRITER first. Its exit code. */
+/* bench_members_writer -- what a child of the members' case does when this program is started with BENCH_MEMBERS_WRITER
+ * first. Its exit code. */
 #define BENCH_MEMBERS_WRITER "members-writer"
 int bench_members_writer(int argc, char **argv);
 

@@ -8,7 +8,7 @@
 #define BLOCK_COUNT 2000u  /* records in a block; blocks of ours and of the floor alternate */
 #define SKIPPED_COUNT 100u /* of each block: they pay for what ran before */
 #define SAMPLE_COUNT_MAX (8u << 20)
-#define DRAIN_EVERY 32u    /* blocks between two drains: 16 MiB, a quarter of the ring */
+#define DRAIN_EVERY 32u /* blocks between two drains: 16 MiB, a quarter of the ring */
 #define GROUP_COUNT 32u
 #define OPEN_RATE 100000u
 
@@ -125,8 +125,8 @@ static void closed_loop(struct bench_ring *ring, struct bench_floor *floor)
 
 /* open_block -- records are due at fixed times; one that is late because the one before was slow counts from its due
  * time, so that a stall is felt by all that it delayed. */
-static void open_block(struct bench_ring *ring, struct bench_floor *floor, uint64_t interval_ticks,
-	struct bench_samples *samples)
+static void open_block(
+	struct bench_ring *ring, struct bench_floor *floor, uint64_t interval_ticks, struct bench_samples *samples)
 {
 	uint64_t due = clock_ticks() + interval_ticks;
 
@@ -209,7 +209,8 @@ static void floor_group(struct bench_floor *floor)
 	bench_floor_fence();
 }
 
-/* group_blocks -- samples are ticks of a whole block: the cost of a group would drown in that of reading the clock twice. */
+/* group_blocks -- samples are ticks of a whole block: the cost of a group would drown in that of reading the clock
+ * twice. */
 static void group_blocks(struct bench_ring *ring, struct bench_floor *floor, struct bench_samples samples[3])
 {
 	for (unsigned kind = 0; kind < 3; kind++) {

@@ -44,7 +44,8 @@ static void raw_open(struct raw *raw)
 	raw->fd = open(floor_path, O_RDWR | O_DIRECT | O_CLOEXEC);
 	raw->bytes = aligned_alloc(4096, READ_LEN);
 	raw->off = 0;
-	if (raw->fd < 0 || raw->bytes == NULL || raw->lib->queue_init(8, &raw->ring, 0) != 0 || raw->lib->register_files(&raw->ring, &raw->fd, 1) != 0 ||
+	if (raw->fd < 0 || raw->bytes == NULL || raw->lib->queue_init(8, &raw->ring, 0) != 0 ||
+		raw->lib->register_files(&raw->ring, &raw->fd, 1) != 0 ||
 		raw->lib->register_buffers(&raw->ring, &(struct iovec){raw->bytes, READ_LEN}, 1) != 0)
 		bench_fail("blocks", floor_path);
 	memset(raw->bytes, 0x5A, READ_LEN);
@@ -119,7 +120,8 @@ static void format_aligned(uint32_t align)
 {
 	struct farlog_error error;
 
-	if (farlog_ring_format(ring_uri, &(struct farlog_ring_config){.is_forced = 1, .record_len_max = 65536, .align = align}, &error) != FARLOG_OK)
+	if (farlog_ring_format(ring_uri,
+			&(struct farlog_ring_config){.is_forced = 1, .record_len_max = 65536, .align = align}, &error) != FARLOG_OK)
 		bench_fail("format", error.text);
 }
 
@@ -152,7 +154,8 @@ static uint64_t drain_all(farlog_reader *drain, uint8_t *buffer, bool is_release
 	return bytes;
 }
 
-/* go_round -- once round the ring, unmeasured: the first write to what a device was told to zero may cost what lies behind it more. */
+/* go_round -- once round the ring, unmeasured: the first write to what a device was told to zero may cost what lies
+ * behind it more. */
 static void go_round(farlog_writer *writer)
 {
 	static uint8_t payload[WRITE_LEN - 64];
@@ -173,16 +176,22 @@ static void go_round(farlog_writer *writer)
 	free(buffer);
 }
 
-static void report_append(const char *name, struct bench_samples *ours, struct bench_samples *floor_samples, double quantile, farlog_writer *writer,
-	const char *note)
+static void report_append(const char *name, struct bench_samples *ours, struct bench_samples *floor_samples,
+	double quantile, farlog_writer *writer, const char *note)
 {
-	bench_report(&(struct bench_case){.name = name, .ours = bench_quantile_ns(ours, quantile), .floor = bench_quantile_ns(floor_samples, quantile),
-		.unit = "ns", .flush = farlog_writer_contract(writer)->flush_name, .level = farlog_level_name((int)farlog_writer_contract(writer)->level),
+	bench_report(&(struct bench_case){.name = name,
+		.ours = bench_quantile_ns(ours, quantile),
+		.floor = bench_quantile_ns(floor_samples, quantile),
+		.unit = "ns",
+		.flush = farlog_writer_contract(writer)->flush_name,
+		.level = farlog_level_name((int)farlog_writer_contract(writer)->level),
 		.note = note});
 }
 
-/* append_turns -- ours and the floor in turns, which writes as many bytes as an append takes of the device, and with `bare` others of 4096. */
-static void append_turns(farlog_writer *writer, uint32_t payload_len, struct bench_samples *ours, struct bench_samples *equal, struct bench_samples *bare)
+/* append_turns -- ours and the floor in turns, which writes as many bytes as an append takes of the device, and with
+ * `bare` others of 4096. */
+static void append_turns(farlog_writer *writer, uint32_t payload_len, struct bench_samples *ours,
+	struct bench_samples *equal, struct bench_samples *bare)
 {
 	static uint8_t payload[WRITE_LEN];
 	struct farlog_entry entry = {.data = payload, .len = payload_len};
@@ -204,7 +213,9 @@ static void append_turns(farlog_writer *writer, uint32_t payload_len, struct ben
 			bench_sample(ours, clock_ticks() - start);
 		}
 		for (unsigned i = 0; i < (bare != NULL ? 2 : 1) * TURN_COUNT; i++) {
-			uint32_t len = i < TURN_COUNT ? ((uint32_t)(position.end_lsn - position.lsn) + lba_len - 1) / lba_len * lba_len : WRITE_LEN;
+			uint32_t len = i < TURN_COUNT ?
+				((uint32_t)(position.end_lsn - position.lsn) + lba_len - 1) / lba_len * lba_len :
+				WRITE_LEN;
 			uint64_t start = clock_ticks();
 
 			raw_write(&raw, len, is_plain);
@@ -230,11 +241,14 @@ static void measure_append(void)
 	for (unsigned i = 0; i < 5; i++)
 		bench_samples_make(&samples[i], 1u << 20);
 	append_turns(writer, WRITE_LEN - 64, &samples[0], &samples[1], NULL);
-	report_append("blocks.append.4096.p50", &samples[0], &samples[1], 0.5, writer, "4096 bytes of the device each; io_uring alone, one write at a time, same flags");
+	report_append("blocks.append.4096.p50", &samples[0], &samples[1], 0.5, writer,
+		"4096 bytes of the device each; io_uring alone, one write at a time, same flags");
 	report_append("blocks.append.4096.p99", &samples[0], &samples[1], 0.99, writer, "the same");
 	append_turns(writer, WRITE_LEN, &samples[2], &samples[3], &samples[4]);
-	report_append("blocks.append.4096+64.p50", &samples[2], &samples[3], 0.5, writer, "a payload of 4096 bytes, which with its record takes an LBA more; the floor writes as much");
-	report_append("blocks.append.4096+64.4096.p50", &samples[2], &samples[4], 0.5, writer, "the same against a floor that writes 4096");
+	report_append("blocks.append.4096+64.p50", &samples[2], &samples[3], 0.5, writer,
+		"a payload of 4096 bytes, which with its record takes an LBA more; the floor writes as much");
+	report_append("blocks.append.4096+64.4096.p50", &samples[2], &samples[4], 0.5, writer,
+		"the same against a floor that writes 4096");
 	farlog_writer_close(writer);
 	for (unsigned i = 0; i < 5; i++)
 		bench_samples_free(&samples[i]);
@@ -256,7 +270,8 @@ static uint64_t append_group(farlog_writer *writer, unsigned count)
 	return clock_ticks() - start;
 }
 
-/* measure_packed -- 32 records that wait for one commit, packed into its LBAs, against one record a commit and an LBA, in turns. */
+/* measure_packed -- 32 records that wait for one commit, packed into its LBAs, against one record a commit and an LBA,
+ * in turns. */
 static void measure_packed(void)
 {
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
@@ -277,8 +292,12 @@ static void measure_packed(void)
 		}
 		drain_all(drain, buffer, true);
 	}
-	bench_report(&(struct bench_case){.name = "blocks.packed.256", .ours = bench_quantile_ns(&packed, 0.5), .floor = bench_quantile_ns(&single, 0.5), .unit = "ns",
-		.flush = farlog_writer_contract(writer)->flush_name, .level = farlog_level_name((int)farlog_writer_contract(writer)->level),
+	bench_report(&(struct bench_case){.name = "blocks.packed.256",
+		.ours = bench_quantile_ns(&packed, 0.5),
+		.floor = bench_quantile_ns(&single, 0.5),
+		.unit = "ns",
+		.flush = farlog_writer_contract(writer)->flush_name,
+		.level = farlog_level_name((int)farlog_writer_contract(writer)->level),
 		.note = "a record; 32 under one commit against one record a commit, an LBA each"});
 	farlog_writer_close(writer);
 	farlog_reader_close(drain);
@@ -365,7 +384,8 @@ static void measure_drain(void)
 {
 	static uint8_t payload[WRITE_LEN - 64];
 	struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 	struct farlog_position position;
 	struct bench_samples ours, plain;
 	uint8_t *buffer = malloc(4 * READ_LEN);
@@ -388,10 +408,17 @@ static void measure_drain(void)
 		len = drain_all(drain, buffer, false);
 		bench_sample(&ours, (clock_ticks() - start) / (len >> 20));
 		farlog_reader_close(drain);
-		bench_sample(&plain, (uint64_t)(read_plainly(len & ~(uint64_t)(READ_LEN - 1)) / ((double)clock_elapsed_ns(1u << 20) / (1u << 20))));
+		bench_sample(&plain,
+			(uint64_t)(read_plainly(len & ~(uint64_t)(READ_LEN - 1)) /
+				((double)clock_elapsed_ns(1u << 20) / (1u << 20))));
 	}
-	bench_report(&(struct bench_case){.name = "blocks.drain", .ours = bench_quantile_ns(&ours, 0.5), .floor = bench_quantile_ns(&plain, 0.5),
-		.unit = "ns/MiB", .flush = "none", .level = "none", .note = "read and checked; reading alone, O_DIRECT, 1 MiB at a time"});
+	bench_report(&(struct bench_case){.name = "blocks.drain",
+		.ours = bench_quantile_ns(&ours, 0.5),
+		.floor = bench_quantile_ns(&plain, 0.5),
+		.unit = "ns/MiB",
+		.flush = "none",
+		.level = "none",
+		.note = "read and checked; reading alone, O_DIRECT, 1 MiB at a time"});
 	free(buffer);
 	bench_samples_free(&ours);
 	bench_samples_free(&plain);
@@ -437,10 +464,20 @@ void bench_blocks(void)
 	format_ring();
 	one = measure_crowd(1);
 	many = measure_crowd(WAITER_COUNT);
-	bench_report(&(struct bench_case){.name = "blocks.shared.256", .ours = 1e9 / many, .floor = 1e9 / one, .unit = "ns", .flush = "as above",
-		.level = "as above", .note = "a record; 32 threads against 1"});
-	bench_report(&(struct bench_case){.name = "blocks.shared.256.apart", .ours = 1e9 / many, .floor = 1e9 / apart, .unit = "ns", .flush = "as above",
-		.level = "as above", .note = "a record; 32 threads, packed against 4096 bytes a record"});
+	bench_report(&(struct bench_case){.name = "blocks.shared.256",
+		.ours = 1e9 / many,
+		.floor = 1e9 / one,
+		.unit = "ns",
+		.flush = "as above",
+		.level = "as above",
+		.note = "a record; 32 threads against 1"});
+	bench_report(&(struct bench_case){.name = "blocks.shared.256.apart",
+		.ours = 1e9 / many,
+		.floor = 1e9 / apart,
+		.unit = "ns",
+		.flush = "as above",
+		.level = "as above",
+		.note = "a record; 32 threads, packed against 4096 bytes a record"});
 	measure_drain();
 	format_ring();
 	bench_blocks_fio(ring_uri, floor_path, true);

@@ -35,8 +35,12 @@ static double run_fio(const char *path, const char *options, const char *name)
 	double value = 0;
 	FILE *output;
 
-	snprintf(command, sizeof(command), "fio --name=floor --filename='%s' --ioengine=io_uring --direct=1 --fixedbufs --registerfiles --iodepth=1 --size=64M "
-		"--runtime=%ums --time_based --clat_percentiles=0 --lat_percentiles=1 --percentile_list=50 --output-format=json %s", path, TURN_MS, options);
+	snprintf(command, sizeof(command),
+		"fio --name=floor --filename='%s' --ioengine=io_uring --direct=1 --fixedbufs --registerfiles --iodepth=1 "
+		"--size=64M "
+		"--runtime=%ums --time_based --clat_percentiles=0 --lat_percentiles=1 --percentile_list=50 "
+		"--output-format=json %s",
+		path, TURN_MS, options);
 	output = popen(command, "r");
 	if (output == NULL)
 		bench_fail("fio", command);
@@ -116,8 +120,12 @@ static void measure_append(const char *uri, const char *path, uint8_t *buffer)
 		ours[i] = append_for_a_turn(uri, writer, buffer);
 		theirs[i] = run_fio(path, is_plain ? "--rw=write --bs=4k" : "--rw=write --bs=4k --sync=dsync", "\"50.000000\"");
 	}
-	bench_report(&(struct bench_case){.name = "blocks.append.4096.fio", .ours = median(ours, TURN_COUNT), .floor = median(theirs, TURN_COUNT), .unit = "ns",
-		.flush = farlog_writer_contract(writer)->flush_name, .level = farlog_level_name((int)farlog_writer_contract(writer)->level),
+	bench_report(&(struct bench_case){.name = "blocks.append.4096.fio",
+		.ours = median(ours, TURN_COUNT),
+		.floor = median(theirs, TURN_COUNT),
+		.unit = "ns",
+		.flush = farlog_writer_contract(writer)->flush_name,
+		.level = farlog_level_name((int)farlog_writer_contract(writer)->level),
 		.note = "p50 against fio's, 4 KiB, one at a time, same flags; medians of fifteen turns"});
 	farlog_writer_close(writer);
 }
@@ -126,7 +134,8 @@ static void measure_append(const char *uri, const char *path, uint8_t *buffer)
 static void measure_drain(const char *uri, const char *path, uint8_t *buffer)
 {
 	static uint8_t payload[4096 - 64];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 	struct farlog_position position;
 	double ours[TURN_COUNT];
 	double theirs[TURN_COUNT];
@@ -134,7 +143,8 @@ static void measure_drain(const char *uri, const char *path, uint8_t *buffer)
 
 	if (farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
 		bench_fail("open", uri);
-	while (farlog_submit(writer, &(struct farlog_entry){.data = payload, .len = sizeof(payload)}, &position) == FARLOG_OK)
+	while (
+		farlog_submit(writer, &(struct farlog_entry){.data = payload, .len = sizeof(payload)}, &position) == FARLOG_OK)
 		;
 	farlog_writer_close(writer);
 	for (unsigned i = 0; i < TURN_COUNT; i++) {
@@ -152,8 +162,13 @@ static void measure_drain(const char *uri, const char *path, uint8_t *buffer)
 		ours[i] = (double)taken_ns / ((double)len / READ_LEN);
 		theirs[i] = 1e9 / (run_fio(path, "--rw=read --bs=1M", "\"bw_bytes\"") / READ_LEN);
 	}
-	bench_report(&(struct bench_case){.name = "blocks.drain.fio", .ours = median(ours, TURN_COUNT), .floor = median(theirs, TURN_COUNT), .unit = "ns/MiB",
-		.flush = "none", .level = "none", .note = "read and checked, against fio reading 1 MiB at a time; medians of fifteen turns"});
+	bench_report(&(struct bench_case){.name = "blocks.drain.fio",
+		.ours = median(ours, TURN_COUNT),
+		.floor = median(theirs, TURN_COUNT),
+		.unit = "ns/MiB",
+		.flush = "none",
+		.level = "none",
+		.note = "read and checked, against fio reading 1 MiB at a time; medians of fifteen turns"});
 }
 
 void bench_blocks_fio(const char *ring_uri, const char *path, bool is_drained)

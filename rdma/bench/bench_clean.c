@@ -135,14 +135,23 @@ void bench_clean(void)
 		bench_fail("tally", "cannot be mapped");
 	bench_ring_make(&ring, "clean", BENCH_RING_LEN);
 	if (!run_child(&ring) || tally->append_count != APPEND_COUNT) {
-		fprintf(stderr, "mem.append.syscalls: not measured: this kernel refused a seccomp filter, or an append failed\n");
+		fprintf(
+			stderr, "mem.append.syscalls: not measured: this kernel refused a seccomp filter, or an append failed\n");
 	} else if (!tally->is_syscall_counter_proved || !tally->is_alloc_counter_proved) {
 		fprintf(stderr, "mem.append.syscalls: not measured: a counter missed a deliberate call\n");
 	} else {
-		bench_report(&(struct bench_case){.name = "mem.append.syscalls", .ours = (double)tally->syscall_count,
-			.unit = "count", .flush = "auto", .level = "visible", .note = "in 100,000 appends, by seccomp"});
-		bench_report(&(struct bench_case){.name = "mem.append.allocs", .ours = (double)tally->alloc_count,
-			.unit = "count", .flush = "auto", .level = "visible", .note = "in 100,000 appends, by the allocator's names"});
+		bench_report(&(struct bench_case){.name = "mem.append.syscalls",
+			.ours = (double)tally->syscall_count,
+			.unit = "count",
+			.flush = "auto",
+			.level = "visible",
+			.note = "in 100,000 appends, by seccomp"});
+		bench_report(&(struct bench_case){.name = "mem.append.allocs",
+			.ours = (double)tally->alloc_count,
+			.unit = "count",
+			.flush = "auto",
+			.level = "visible",
+			.note = "in 100,000 appends, by the allocator's names"});
 	}
 	munmap(tally, sizeof(*tally));
 	unlink(ring.path);

@@ -1,8 +1,9 @@
 /* bench_far.c -- appends to a ring of another process by libfabric's tcp provider over loopback.
  *
- * The floor of a ring on tmpfs is what the wire costs: a spinning ping-pong of 256 bytes there and 64 back over one TCP connection between
- * the same two cores. That of a file is an msync of one page of the same file system. The target and the other end of the ping-pong share a
- * core: the target spins, and is stopped while it is the other's turn. A block's first samples are not counted. */
+ * The floor of a ring on tmpfs is what the wire costs: a spinning ping-pong of 256 bytes there and 64 back over one TCP
+ * connection between the same two cores. That of a file is an msync of one page of the same file system. The target and
+ * the other end of the ping-pong share a core: the target spins, and is stopped while it is the other's turn. A block's
+ * first samples are not counted. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -94,7 +95,8 @@ static void serve(const char *region_uri, int out)
 	farlog_target *target;
 
 	if (farlog_target_open("ofi:tcp://127.0.0.1:0?wait=spin", &target, &error) == FARLOG_OK &&
-		farlog_target_serve(target, "bench", region_uri, NULL, &error) == FARLOG_OK && grant_all(target, &error) == FARLOG_OK)
+		farlog_target_serve(target, "bench", region_uri, NULL, &error) == FARLOG_OK &&
+		grant_all(target, &error) == FARLOG_OK)
 		snprintf(line, sizeof(line), "%.150s/bench", farlog_target_uri(target));
 	else
 		snprintf(line, sizeof(line), "! %.500s", error.text);
@@ -167,11 +169,13 @@ bool far_start(struct other *other, const char *region_uri)
 	return true;
 }
 
-/* ring_open -- the writer is far, the drain is not: what it costs is not measured here. options: of the URI, behind wait=spin. */
+/* ring_open -- the writer is far, the drain is not: what it costs is not measured here. options: of the URI, behind
+ * wait=spin. */
 static void ring_open(struct bench_ring *ring, const struct other *other, const char *options)
 {
 	uint8_t token[FARLOG_TOKEN_LEN];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = FAR_EPOCH_FIRST, .grant_token = token};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = FAR_EPOCH_FIRST, .grant_token = token};
 	struct farlog_reader_config drain = {.is_drain = 1};
 	struct farlog_error error;
 	char uri[192];
@@ -247,9 +251,15 @@ static void ping_pong_block(const struct other *other, struct bench_samples *sam
 	kill(other->target, SIGCONT);
 }
 
-static void report(const char *name, double ours, double floor, const struct bench_ring *ring, const char *level, const char *note)
+static void report(
+	const char *name, double ours, double floor, const struct bench_ring *ring, const char *level, const char *note)
 {
-	bench_report(&(struct bench_case){.name = name, .ours = ours, .floor = floor, .unit = "ns", .level = level, .note = note,
+	bench_report(&(struct bench_case){.name = name,
+		.ours = ours,
+		.floor = floor,
+		.unit = "ns",
+		.level = level,
+		.note = note,
 		.flush = farlog_writer_contract(ring->writer)->flush_name});
 }
 
@@ -258,7 +268,8 @@ static bool is_time_left(uint64_t start_ns)
 	return (double)(clock_monotonic_ns() - start_ns) < bench_seconds * 1e9;
 }
 
-/* One method on tmpfs; names: of append, its p99, submit. ofi-commit is offered for the level visible alone; target-cpu is what the levels above take too. */
+/* One method on tmpfs; names: of append, its p99, submit. ofi-commit is offered for the level visible alone; target-cpu
+ * is what the levels above take too. */
 static void tmpfs_ring(const char *options, const char *const names[3])
 {
 	struct bench_samples ours, submitted, wire;
@@ -286,7 +297,8 @@ static void tmpfs_ring(const char *options, const char *const names[3])
 	report(names[0], bench_quantile_ns(&ours, 0.5), bench_quantile_ns(&wire, 0.5), &ring, "visible",
 		"p50; floor: spinning TCP ping-pong, 256 and 64 bytes");
 	report(names[1], bench_quantile_ns(&ours, 0.99), bench_quantile_ns(&wire, 0.99), &ring, "visible", "");
-	report(names[2], bench_quantile_ns(&submitted, 0.5) / OUTSTANDING_COUNT, 0, &ring, "visible", "a record; submit of 64, one wait");
+	report(names[2], bench_quantile_ns(&submitted, 0.5) / OUTSTANDING_COUNT, 0, &ring, "visible",
+		"a record; submit of 64, one wait");
 	bench_samples_free(&ours);
 	bench_samples_free(&submitted);
 	bench_samples_free(&wire);
@@ -354,6 +366,7 @@ void bench_far(void)
 	bench_far_drain();
 	tmpfs_ring("&flush=ofi-commit", (const char *const[]){"ofi.append.256", "ofi.append.256.p99", "ofi.submit.256.64"});
 	tmpfs_ring("&flush=target-cpu",
-		(const char *const[]){"ofi.append.256.target-cpu", "ofi.append.256.target-cpu.p99", "ofi.submit.256.64.target-cpu"});
+		(const char *const[]){
+			"ofi.append.256.target-cpu", "ofi.append.256.target-cpu.p99", "ofi.submit.256.64.target-cpu"});
 	file_ring();
 }

@@ -1,4 +1,5 @@
-/* bench_far.h -- the other side of the far cases: a process that serves one ring, and one that is the far end of a ping-pong. */
+/* bench_far.h -- the other side of the far cases: a process that serves one ring, and one that is the far end of a
+ * ping-pong. */
 #ifndef FARLOG_BENCH_FAR_H
 #define FARLOG_BENCH_FAR_H
 

@@ -1,8 +1,10 @@
-/* bench_far_drain.c -- a drain on another host, and a writer that opens a ring there, by libfabric's tcp provider over loopback.
+/* bench_far_drain.c -- a drain on another host, and a writer that opens a ring there, by libfabric's tcp provider over
+ * loopback.
  *
- * The drain reads, checks and releases a ring that a writer beside it has filled; the target takes part on another core. The floor are READs of
- * 1 MiB one after the other of as many bytes, over a link of the same kind, into one place: nothing is looked at or copied. Both spin, and they
- * take turns ring by ring. Of an opening the floor is that of an empty ring of the least size: connecting, the handshake, an epoch. */
+ * The drain reads, checks and releases a ring that a writer beside it has filled; the target takes part on another
+ * core. The floor are READs of 1 MiB one after the other of as many bytes, over a link of the same kind, into one
+ * place: nothing is looked at or copied. Both spin, and they take turns ring by ring. Of an opening the floor is that
+ * of an empty ring of the least size: connecting, the handshake, an epoch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +66,8 @@ static uint64_t drain(farlog_reader *reader, uint8_t *buf, uint64_t *len)
 /* link_open -- nothing of ours but the handshake lies between these READs and libfabric. */
 static struct far_link *link_open(const char *text)
 {
-	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = REGION_ROLE_READER, .client_id = 1};
+	struct far_hello hello = {
+		.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = REGION_ROLE_READER, .client_id = 1};
 	struct far_refusal refusal;
 	struct farlog_error error = {.text = "uri"};
 	struct far_link *link = NULL;
@@ -128,17 +131,29 @@ static void drain_rounds(farlog_writer *writer, farlog_reader *reader, struct fa
 	}
 	mb = (double)total / 1e6;
 	reads = (double)(farlog_reader_reads(reader) - reads_before) / mb;
-	snprintf(note, sizeof(note), "%.0f MB/s a core, releases and all; floor: %.0f MB/s, READs of 1 MiB of the same link", mb / ((double)ours_ns / 1e9),
-		mb / ((double)bare_ns / 1e9));
-	bench_report(&(struct bench_case){.name = "ofi.drain", .ours = (double)ours_ns / 1e3 / mb, .floor = (double)bare_ns / 1e3 / mb, .unit = "us/MB",
-		.flush = "target cpu", .level = "visible", .note = note});
-	bench_report(&(struct bench_case){.name = "ofi.drain.reads", .ours = reads, .floor = 1e6 / PIECE_LEN, .unit = "READ/MB", .flush = "target cpu",
-		.level = "visible", .note = "posted by the drain; floor: READs of 1 MiB"});
+	snprintf(note, sizeof(note),
+		"%.0f MB/s a core, releases and all; floor: %.0f MB/s, READs of 1 MiB of the same link",
+		mb / ((double)ours_ns / 1e9), mb / ((double)bare_ns / 1e9));
+	bench_report(&(struct bench_case){.name = "ofi.drain",
+		.ours = (double)ours_ns / 1e3 / mb,
+		.floor = (double)bare_ns / 1e3 / mb,
+		.unit = "us/MB",
+		.flush = "target cpu",
+		.level = "visible",
+		.note = note});
+	bench_report(&(struct bench_case){.name = "ofi.drain.reads",
+		.ours = reads,
+		.floor = 1e6 / PIECE_LEN,
+		.unit = "READ/MB",
+		.flush = "target cpu",
+		.level = "visible",
+		.note = "posted by the drain; floor: READs of 1 MiB"});
 }
 
 void bench_far_drain(void)
 {
-	struct farlog_writer_config local = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	struct farlog_writer_config local = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 	uint8_t token[FARLOG_TOKEN_LEN];
 	struct farlog_reader_config far = {.is_drain = 1, .grant_token = token};
 	struct farlog_error error;
@@ -154,7 +169,8 @@ void bench_far_drain(void)
 	bench_ring_make(&ring, "far-drain", BENCH_RING_LEN);
 	if (far_start(&other, ring.uri)) {
 		snprintf(uri, sizeof(uri), "%s?wait=spin", other.uri);
-		if (farlog_writer_open(ring.uri, &local, &writer, &error) != FARLOG_OK || farlog_reader_open(uri, &far, &reader, &error) != FARLOG_OK)
+		if (farlog_writer_open(ring.uri, &local, &writer, &error) != FARLOG_OK ||
+			farlog_reader_open(uri, &far, &reader, &error) != FARLOG_OK)
 			bench_fail("far drain", error.text);
 		link = link_open(uri);
 		drain_rounds(writer, reader, link, buf);
@@ -182,7 +198,8 @@ static double time_openings(uint64_t ring_len)
 		snprintf(uri, sizeof(uri), "%s?wait=spin", other.uri);
 		for (uint32_t epoch = FAR_EPOCH_FIRST; epoch < FAR_EPOCH_FIRST + OPEN_COUNT; epoch++) {
 			uint8_t token[FARLOG_TOKEN_LEN];
-			struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = epoch, .grant_token = token};
+			struct farlog_writer_config config = {
+				.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = epoch, .grant_token = token};
 			struct farlog_error error;
 			farlog_writer *writer;
 			uint64_t before = clock_ticks();
@@ -207,6 +224,11 @@ void bench_far_open(void)
 	double ours_ns = floor_ns > 0 ? time_openings(OPENED_LEN) : 0;
 
 	if (ours_ns > 0)
-		bench_report(&(struct bench_case){.name = "ofi.open", .ours = ours_ns / 1e6, .floor = floor_ns / 1e6, .unit = "ms", .flush = "target cpu",
-			.level = "visible", .note = "a writer of an empty ring of 256 MiB, median; floor: of 1 MiB"});
+		bench_report(&(struct bench_case){.name = "ofi.open",
+			.ours = ours_ns / 1e6,
+			.floor = floor_ns / 1e6,
+			.unit = "ms",
+			.flush = "target cpu",
+			.level = "visible",
+			.note = "a writer of an empty ring of 256 MiB, median; floor: of 1 MiB"});
 }

@@ -1,9 +1,11 @@
-/* bench_members.c -- a stream with three rings, two of which an acknowledgement needs, over libfabric's tcp provider and the loopback.
+/* bench_members.c -- a stream with three rings, two of which an acknowledgement needs, over libfabric's tcp provider
+ * and the loopback.
  *
- * Its floor is one such ring, in turns with it. All rings are of one target, whose thread spins on the core that is not the writer's: three targets that spin need
- * three more cores, and three that sleep measure the scheduler. So the members answer one behind the other, as they do not on three hosts. Then three members, one of which
- * is slow, against three that are not: its target's worker sleeps before each flush (test-flush-delay). Then all of them sleep, side by side, as media take
- * their time: what an acknowledgement waits for is not the processor of this host then. */
+ * Its floor is one such ring, in turns with it. All rings are of one target, whose thread spins on the core that is not
+ * the writer's: three targets that spin need three more cores, and three that sleep measure the scheduler. So the
+ * members answer one behind the other, as they do not on three hosts. Then three members, one of which is slow, against
+ * three that are not: its target's worker sleeps before each flush (test-flush-delay). Then all of them sleep, side by
+ * side, as media take their time: what an acknowledgement waits for is not the processor of this host then. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,14 +35,17 @@ static void fill_token(uint32_t epoch, unsigned ring, uint8_t token[FARLOG_TOKEN
 	memcpy(token + sizeof(epoch), &ring, sizeof(ring));
 }
 
-struct farlog_writer_config members_config(uint32_t epoch, unsigned first, unsigned step, uint8_t tokens[MEMBER_COUNT * FARLOG_TOKEN_LEN])
+struct farlog_writer_config members_config(
+	uint32_t epoch, unsigned first, unsigned step, uint8_t tokens[MEMBER_COUNT * FARLOG_TOKEN_LEN])
 {
 	for (unsigned i = 0; i < MEMBER_COUNT; i++)
 		fill_token(epoch, first + step * i, tokens + FARLOG_TOKEN_LEN * i);
-	return (struct farlog_writer_config){.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = epoch, .grant_token = tokens};
+	return (struct farlog_writer_config){
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = epoch, .grant_token = tokens};
 }
 
-static int serve_one(farlog_target *target, unsigned ring, const char *name, const char *region_uri, struct farlog_error *error)
+static int serve_one(
+	farlog_target *target, unsigned ring, const char *name, const char *region_uri, struct farlog_error *error)
 {
 	int result = farlog_target_serve(target, name, region_uri, NULL, error);
 
@@ -53,7 +58,8 @@ static int serve_one(farlog_target *target, unsigned ring, const char *name, con
 	return result;
 }
 
-static void serve(const char *address, const char *const *names, const char *const *region_uris, unsigned count, int out)
+static void serve(
+	const char *address, const char *const *names, const char *const *region_uris, unsigned count, int out)
 {
 	struct farlog_error error = {0};
 	char line[LINE_LEN] = "";
@@ -71,7 +77,8 @@ static void serve(const char *address, const char *const *names, const char *con
 			pause();
 }
 
-bool members_target_start(struct members_target *target, const char *address, const char *const *names, const char *const *region_uris, unsigned count)
+bool members_target_start(struct members_target *target, const char *address, const char *const *names,
+	const char *const *region_uris, unsigned count)
 {
 	char line[LINE_LEN] = "";
 	int out[2];
@@ -117,7 +124,8 @@ static char names[RING_COUNT][8];
 
 static void make_rings(void)
 {
-	struct farlog_ring_config config = {.size_bytes = BENCH_RING_LEN, .is_forced = 1, .salt = 0x77, .stream_name = "bench"};
+	struct farlog_ring_config config = {
+		.size_bytes = BENCH_RING_LEN, .is_forced = 1, .salt = 0x77, .stream_name = "bench"};
 	struct farlog_error error;
 
 	for (unsigned i = 0; i < RING_COUNT; i++) {
@@ -138,7 +146,8 @@ static void open_stream(struct stream *stream, const struct members_target *targ
 	int used = stream->count > 1 ? snprintf(uri, sizeof(uri), "members:2") : 0;
 
 	for (unsigned i = stream->first; i < stream->first + stream->count; i++) {
-		used += snprintf(uri + used, sizeof(uri) - (size_t)used, "%s%s/%s?wait=spin&flush=target-cpu", stream->count > 1 ? " " : "", target->uri, names[i]);
+		used += snprintf(uri + used, sizeof(uri) - (size_t)used, "%s%s/%s?wait=spin&flush=target-cpu",
+			stream->count > 1 ? " " : "", target->uri, names[i]);
 		if (farlog_reader_open(rings[i].uri, &drain, &rings[i].drain, &error) != FARLOG_OK)
 			bench_fail("members", error.text);
 		rings[i].buf = malloc(1u << 20);
@@ -172,11 +181,17 @@ static void append_block(struct stream *stream)
 
 static void report(const char *name, struct stream *ours, struct stream *floor, double quantile, const char *note)
 {
-	bench_report(&(struct bench_case){.name = name, .ours = bench_quantile_ns(&ours->samples, quantile), .floor = bench_quantile_ns(&floor->samples, quantile),
-		.unit = "ns", .flush = "target-cpu", .level = "visible", .note = note});
+	bench_report(&(struct bench_case){.name = name,
+		.ours = bench_quantile_ns(&ours->samples, quantile),
+		.floor = bench_quantile_ns(&floor->samples, quantile),
+		.unit = "ns",
+		.flush = "target-cpu",
+		.level = "visible",
+		.note = note});
 }
 
-/* tell_of_memory -- of rings whose flush takes no time, the last of which is slow; tell_of_medium -- of rings whose flush does. */
+/* tell_of_memory -- of rings whose flush takes no time, the last of which is slow; tell_of_medium -- of rings whose
+ * flush does. */
 static void tell_of_memory(struct stream *streams)
 {
 	report("members.append.256", &streams[1], &streams[0], 0.5, "p50, 2 of 3; floor: one ring there");
@@ -187,8 +202,10 @@ static void tell_of_memory(struct stream *streams)
 
 static void tell_of_medium(struct stream *streams)
 {
-	report("members.medium.256", &streams[1], &streams[0], 0.5, "p50, 2 of 3, each flush after a sleep of 20 us; floor: one ring there");
-	report("members.medium.256.p99", &streams[1], &streams[0], 0.99, "2 of 3, each flush after a sleep of 20 us; floor: one ring there");
+	report("members.medium.256", &streams[1], &streams[0], 0.5,
+		"p50, 2 of 3, each flush after a sleep of 20 us; floor: one ring there");
+	report("members.medium.256.p99", &streams[1], &streams[0], 0.99,
+		"2 of 3, each flush after a sleep of 20 us; floor: one ring there");
 }
 
 static void append_in_turns(struct stream streams[STREAM_COUNT])
@@ -205,7 +222,8 @@ static void append_in_turns(struct stream streams[STREAM_COUNT])
 
 static void acknowledgements(const char *address, void (*tell)(struct stream *streams))
 {
-	struct stream streams[STREAM_COUNT] = {{.first = 0, .count = 1}, {.first = 1, .count = MEMBER_COUNT}, {.first = 4, .count = MEMBER_COUNT}};
+	struct stream streams[STREAM_COUNT] = {
+		{.first = 0, .count = 1}, {.first = 1, .count = MEMBER_COUNT}, {.first = 4, .count = MEMBER_COUNT}};
 	const char *ring_names[RING_COUNT];
 	const char *ring_uris[RING_COUNT];
 	struct members_target target;

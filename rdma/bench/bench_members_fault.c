@@ -1,7 +1,9 @@
-/* bench_members_fault.c -- the time that a failure takes: of a member, until the next acknowledgement, and of the writer, until that of the next one.
+/* bench_members_fault.c -- the time that a failure takes: of a member, until the next acknowledgement, and of the
+ * writer, until that of the next one.
  *
- * Members have targets in processes of their own here, which sleep when nothing comes. The next writer waits in a process that has been started, as a standby does; who tells it to
- * begin, and how soon that one knows, is the control plane's and not in these figures. */
+ * Members have targets in processes of their own here, which sleep when nothing comes. The next writer waits in a
+ * process that has been started, as a standby does; who tells it to begin, and how soon that one knows, is the control
+ * plane's and not in these figures. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,9 +99,21 @@ static void report(const char *name, double *values, unsigned count, double floo
 	char full[64];
 
 	qsort(values, count, sizeof(*values), compare);
-	bench_report(&(struct bench_case){.name = name, .ours = values[count / 2], .floor = floor_ns, .unit = "ns", .flush = "default", .level = "visible", .note = note});
+	bench_report(&(struct bench_case){.name = name,
+		.ours = values[count / 2],
+		.floor = floor_ns,
+		.unit = "ns",
+		.flush = "default",
+		.level = "visible",
+		.note = note});
 	snprintf(full, sizeof(full), "%s.worst", name);
-	bench_report(&(struct bench_case){.name = full, .ours = values[count - 1], .floor = floor_ns, .unit = "ns", .flush = "default", .level = "visible", .note = note});
+	bench_report(&(struct bench_case){.name = full,
+		.ours = values[count - 1],
+		.floor = floor_ns,
+		.unit = "ns",
+		.flush = "default",
+		.level = "visible",
+		.note = note});
 }
 
 /* ---------------------------------------------------------------- a member */
@@ -149,7 +163,9 @@ void bench_members_loss(void)
 			if (!start_target(round % MEMBER_COUNT, address))
 				bench_fail("members", "a target could not be started again");
 		}
-		snprintf(note, sizeof(note), "the longest append after the loss of 1 of 3 targets (SIGKILL); floor: the last one before; deadline %lu ns",
+		snprintf(note, sizeof(note),
+			"the longest append after the loss of 1 of 3 targets (SIGKILL); floor: the last one before; deadline %lu "
+			"ns",
 			(unsigned long)farlog_writer_contract(writer)->deadline_default_ns);
 		qsort(plain_ns, LOSS_COUNT, sizeof(*plain_ns), compare);
 		report("members.loss", lost_ns, LOSS_COUNT, plain_ns[LOSS_COUNT / 2], note);
@@ -169,7 +185,8 @@ static void take_byte(int fd, const char *what)
 		bench_fail("members", what);
 }
 
-/* A writer in a process of its own: it opens when it is told to, appends, says so, and appends on until it is killed. */
+/* A writer in a process of its own: it opens when it is told to, appends, says so, and appends on until it is
+ * killed. */
 struct standby {
 	pid_t pid;
 	int tell;
@@ -276,7 +293,8 @@ void bench_members_takeover(void)
 		}
 		kill(writer.pid, SIGKILL);
 		end(&writer);
-		report("members.takeover.64mib", took_ns, TAKEOVER_COUNT, 0, "from SIGKILL of the writer to the first acknowledgement of the next, 2 of 3, 64 MiB undrained");
+		report("members.takeover.64mib", took_ns, TAKEOVER_COUNT, 0,
+			"from SIGKILL of the writer to the first acknowledgement of the next, 2 of 3, 64 MiB undrained");
 	}
 	remove_stream();
 }

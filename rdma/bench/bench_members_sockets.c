@@ -1,6 +1,8 @@
-/* bench_members_sockets.c -- what bare sockets cost of several members: 320 bytes to each of three connections, until two have answered with 48, against one connection. These are the bytes
- * of a record of 256 and of its answer as libfabric's tcp provider sends them. And to two of them, until both have answered: an acknowledgement of two takes no fewer messages. The other end
- * serves all of them by one thread that spins on the other core, as the members' target does. Nothing is logged, flushed or checked: no stream with members does with less on these two cores. */
+/* bench_members_sockets.c -- what bare sockets cost of several members: 320 bytes to each of three connections, until
+ * two have answered with 48, against one connection. These are the bytes of a record of 256 and of its answer as
+ * libfabric's tcp provider sends them. And to two of them, until both have answered: an acknowledgement of two takes no
+ * fewer messages. The other end serves all of them by one thread that spins on the other core, as the members' target
+ * does. Nothing is logged, flushed or checked: no stream with members does with less on these two cores. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -88,7 +90,8 @@ static void take_answer(struct peer *peer)
 	peer->done = peer->going;
 }
 
-/* turn -- as members_turn: to all that wait for something, then looks for answers. How many have all that was asked for. */
+/* turn -- as members_turn: to all that wait for something, then looks for answers. How many have all that was asked
+ * for. */
 static unsigned turn(struct peer *peers, unsigned count, unsigned asked)
 {
 	static const uint8_t request[REQUEST_LEN];
@@ -131,7 +134,12 @@ static void exchange_block(struct peer *peers, unsigned count, unsigned needed, 
 
 static void report(const char *name, struct bench_samples *ours, struct bench_samples *floor, const char *note)
 {
-	bench_report(&(struct bench_case){.name = name, .ours = bench_quantile_ns(ours, 0.5), .floor = bench_quantile_ns(floor, 0.5), .unit = "ns", .flush = "none", .level = "none",
+	bench_report(&(struct bench_case){.name = name,
+		.ours = bench_quantile_ns(ours, 0.5),
+		.floor = bench_quantile_ns(floor, 0.5),
+		.unit = "ns",
+		.flush = "none",
+		.level = "none",
 		.note = note});
 }
 

@@ -94,9 +94,13 @@ void bench_recover(void)
 		took = crc_pass_ns(map + LAYOUT_DATA_OFF, scanned_bytes) / (double)scanned_bytes;
 		floor = round == 0 || took < floor ? took : floor;
 	}
-	bench_report(&(struct bench_case){
-		.name = "recover.scan", .ours = ours * 1000, .floor = floor * 1000, .unit = "ps/byte", .flush = "auto",
-		.level = "visible", .note = "least of 7; 64 MiB undrained, 256-byte records, with write-back and orphan search"});
+	bench_report(&(struct bench_case){.name = "recover.scan",
+		.ours = ours * 1000,
+		.floor = floor * 1000,
+		.unit = "ps/byte",
+		.flush = "auto",
+		.level = "visible",
+		.note = "least of 7; 64 MiB undrained, 256-byte records, with write-back and orphan search"});
 	munmap((void *)map, BENCH_RING_LEN);
 	bench_ring_close(&ring);
 }

@@ -1,4 +1,5 @@
-/* 01-append.c -- append one record and learn where it is and how durable. usage: 01-append [mem:/path | farlog://stream] */
+/* 01-append.c -- append one record and learn where it is and how durable. usage: 01-append [mem:/path |
+ * farlog://stream] */
 #include <farlog/farlog.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@ int main(int argc, char **argv)
 	if (farlog_writer_open(uri, NULL, &writer, &error) != FARLOG_OK)
 		return fprintf(stderr, "%s\n", error.text), 1;
 	result = farlog_append(writer, &order, 0, &position);
-	printf("%s lsn=%lu seq=%lu level=%s\n", farlog_result_name(result), position.lsn, position.seq, farlog_level_name(position.level));
+	printf("%s lsn=%lu seq=%lu level=%s\n", farlog_result_name(result), position.lsn, position.seq,
+		farlog_level_name(position.level));
 	return farlog_writer_close(writer) != FARLOG_OK || result != FARLOG_OK;
 }

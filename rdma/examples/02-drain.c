@@ -1,7 +1,7 @@
 /* 02-drain.c -- move what is in a ring to a file, then let the writer have the space. usage: 02-drain uri file
  *
- * The order is what matters: store, sync, release. A crash between two of them may store a record twice, never lose one; a real
- * store drops what is not above the last (epoch, lsn) that it holds. */
+ * The order is what matters: store, sync, release. A crash between two of them may store a record twice, never lose
+ * one; a real store drops what is not above the last (epoch, lsn) that it holds. */
 #include <farlog/farlog.h>
 #include <fcntl.h>
 #include <stdio.h>

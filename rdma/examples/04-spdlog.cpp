@@ -1,4 +1,5 @@
-// 04-spdlog.cpp -- an application's logger whose every event is in a ring when the call returns. usage: 04-spdlog uri (of a ring)
+// 04-spdlog.cpp -- an application's logger whose every event is in a ring when the call returns. usage: 04-spdlog uri
+// (of a ring)
 #include <cstdio>
 #include <farlog/spdlog_sink.hpp>
 #include <spdlog/spdlog.h>

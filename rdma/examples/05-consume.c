@@ -1,7 +1,8 @@
-/* 05-consume.c -- print the payloads of a stream, from its history in a store on to what is appended. usage: 05-consume uri store name [-f]
+/* 05-consume.c -- print the payloads of a stream, from its history in a store on to what is appended. usage: 05-consume
+ * uri store name [-f]
  *
- * store and name may be "-": none. It ends when there is nothing more, with -f only by SIGINT or SIGTERM, and goes on behind what it printed when it is started again
- * by the same name.
+ * store and name may be "-": none. It ends when there is nothing more, with -f only by SIGINT or SIGTERM, and goes on
+ * behind what it printed when it is started again by the same name.
  * Killed, it prints the records since its last commit again: commit after what was done with them is done. */
 #include <farlog/consume.h>
 #include <inttypes.h>
@@ -30,7 +31,8 @@ static void tell(const struct farlog_notice *notice)
 {
 	static const char *const texts[] = {"", "overtaken: comes from the store", "lost", "replaced"};
 
-	fprintf(stderr, "%s: lsn %" PRIu64 " to %" PRIu64 ", %" PRIu64 " records\n", texts[notice->kind], notice->from_lsn, notice->to_lsn, notice->record_count);
+	fprintf(stderr, "%s: lsn %" PRIu64 " to %" PRIu64 ", %" PRIu64 " records\n", texts[notice->kind], notice->from_lsn,
+		notice->to_lsn, notice->record_count);
 }
 
 static int commit(farlog_consumer *consumer)
@@ -90,8 +92,8 @@ int main(int argc, char **argv)
 	if (commit(consumer) != FARLOG_OK)
 		code = 1;
 	farlog_consumer_stats_read(consumer, &stats);
-	fprintf(stderr, "%s: %" PRIu64 " records, %" PRIu64 " times overtaken, %" PRIu64 " bytes lost\n", stats.stream, stats.record_count, stats.overrun_count,
-		stats.lost_bytes);
+	fprintf(stderr, "%s: %" PRIu64 " records, %" PRIu64 " times overtaken, %" PRIu64 " bytes lost\n", stats.stream,
+		stats.record_count, stats.overrun_count, stats.lost_bytes);
 	farlog_consumer_close(consumer);
 	return code;
 }

@@ -1,5 +1,6 @@
-// Command agent runs inside a guest of the testbed and does what the runner asks over a virtio serial port: it starts commands,
-// feeds them, signals them and sends back what they print. It is started by the guest's init and lives as long as the guest.
+// Command agent runs inside a guest of the testbed and does what the runner asks over a virtio serial port: it starts
+// commands, feeds them, signals them and sends back what they print. It is started by the guest's init and lives as
+// long as the guest.
 package main
 
 import (
@@ -107,14 +108,16 @@ func (a *agent) do(m talk.Message) {
 		c.input.close()
 	case m.Op == talk.OpSignal:
 		_ = syscall.Kill(-c.process.Pid, syscall.Signal(m.Code)) // fails when all of them have ended
-		for tries := 0; syscall.Signal(m.Code) == syscall.SIGSTOP && !stands(c.process.Pid) && tries < standTries; tries++ {
+		for tries := 0; syscall.Signal(m.Code) == syscall.SIGSTOP && !stands(c.process.Pid) &&
+			tries < standTries; tries++ {
 			time.Sleep(standInterval)
 		}
 		a.say(talk.Message{Op: talk.OpTaken, ID: m.ID})
 	}
 }
 
-// stands tells whether no thread of a process runs any more: a signal that stops it is sent at once, and takes its time with each.
+// stands tells whether no thread of a process runs any more: a signal that stops it is sent at once, and takes its time
+// with each.
 func stands(pid int) bool {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, file := range files {
@@ -185,8 +188,8 @@ func (o *output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// queue is a command's standard input on its way. It has no bound: a command that is stopped must not stop the agent, and what
-// the runner feeds at once is a file of its own.
+// queue is a command's standard input on its way. It has no bound: a command that is stopped must not stop the agent,
+// and what the runner feeds at once is a file of its own.
 type queue struct {
 	mu       sync.Mutex
 	changed  *sync.Cond

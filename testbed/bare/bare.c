@@ -1,13 +1,14 @@
-/* bare.c -- a client of a target that uses no function of farlog: librdmacm, libibverbs, and the greeting of docs/reference/format.md section 7. With a grant of its
- * own it is let in like any other; then it posts one WRITE or READ to whatever address and by whatever key it is told, and says what the device
- * there made of it. What a target's own client would refuse to post is refused by nobody here.
+/* bare.c -- a client of a target that uses no function of farlog: librdmacm, libibverbs, and the greeting of
+ * docs/reference/format.md section 7. With a grant of its own it is let in like any other; then it posts one WRITE or
+ * READ to whatever address and by whatever key it is told, and says what the device there made of it. What a target's
+ * own client would refuse to post is refused by nobody here.
  *
  * usage: bare HOST PORT RING TOKEN EPOCH write|read [ADDRESS KEY]
  *
  * ADDRESS or KEY "own", or none: the last bytes of the ring that the grant is for, the key that came with it. It prints
  *	own ADDRESS KEY LEN		of the ring that it was let in to, numbers in hexadecimal but for LEN
- *	write STATUS TEXT		the completion's status (0: done; 10: refused by the device there) and what libibverbs calls it
- *	read STATUS TEXT BYTES		and what lies then where the READ should have put its bytes, in hexadecimal
+ *	write STATUS TEXT		the completion's status (0: done; 10: refused by the device there) and what libibverbs calls
+ *it 	read STATUS TEXT BYTES		and what lies then where the READ should have put its bytes, in hexadecimal
  * Exit code 0: the request was posted and completed, however. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,8 +52,12 @@ static uint32_t crc32c(const char *text)
 
 static struct far_hello hello_of(const char *ring, const char *token, const char *epoch)
 {
-	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = ROLE_WRITER, .epoch = (uint32_t)strtoul(epoch, NULL, 10),
-		.ring_hash = crc32c(ring), .client_id = CLIENT_ID};
+	struct far_hello hello = {.magic = FAR_HELLO_MAGIC,
+		.version = FAR_VERSION,
+		.role = ROLE_WRITER,
+		.epoch = (uint32_t)strtoul(epoch, NULL, 10),
+		.ring_hash = crc32c(ring),
+		.client_id = CLIENT_ID};
 
 	if (strlen(token) != 2 * sizeof(hello.token)) {
 		errno = EINVAL;
@@ -76,13 +81,15 @@ static void resolve(struct bare *bare, const char *host, const char *port)
 
 	if (inet_pton(AF_INET, host, &address.sin_addr) != 1 || rdma_create_id(NULL, &bare->id, NULL, RDMA_PS_TCP) != 0)
 		fail("address");
-	if (rdma_resolve_addr(bare->id, NULL, (struct sockaddr *)&address, TIMEOUT_MS) != 0 || rdma_resolve_route(bare->id, TIMEOUT_MS) != 0)
+	if (rdma_resolve_addr(bare->id, NULL, (struct sockaddr *)&address, TIMEOUT_MS) != 0 ||
+		rdma_resolve_route(bare->id, TIMEOUT_MS) != 0)
 		fail("resolve");
 }
 
 static void make_queue(struct bare *bare)
 {
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 
 	bare->id->pd = ibv_alloc_pd(bare->id->verbs);
@@ -97,8 +104,12 @@ static void make_queue(struct bare *bare)
 
 static struct far_welcome greet(struct bare *bare, const struct far_hello *hello)
 {
-	struct rdma_conn_param param = {.private_data = hello, .private_data_len = sizeof(*hello), .initiator_depth = 1, .responder_resources = 1,
-		.retry_count = RETRY_COUNT, .rnr_retry_count = RETRY_COUNT};
+	struct rdma_conn_param param = {.private_data = hello,
+		.private_data_len = sizeof(*hello),
+		.initiator_depth = 1,
+		.responder_resources = 1,
+		.retry_count = RETRY_COUNT,
+		.rnr_retry_count = RETRY_COUNT};
 	struct far_welcome welcome;
 	struct far_refusal refusal = {0};
 
@@ -118,8 +129,10 @@ static struct far_welcome greet(struct bare *bare, const struct far_hello *hello
 
 static struct ibv_wc post(struct bare *bare, enum ibv_wr_opcode operation, uint64_t address, uint32_t key)
 {
-	struct ibv_sge piece = {.addr = (uint64_t)(uintptr_t)bare->bytes, .length = sizeof(bare->bytes), .lkey = bare->mr->lkey};
-	struct ibv_send_wr request = {.sg_list = &piece, .num_sge = 1, .opcode = operation, .wr.rdma = {.remote_addr = address, .rkey = key}};
+	struct ibv_sge piece = {
+		.addr = (uint64_t)(uintptr_t)bare->bytes, .length = sizeof(bare->bytes), .lkey = bare->mr->lkey};
+	struct ibv_send_wr request = {
+		.sg_list = &piece, .num_sge = 1, .opcode = operation, .wr.rdma = {.remote_addr = address, .rkey = key}};
 	struct ibv_send_wr *bad;
 	struct ibv_wc completion;
 	time_t until = time(NULL) + COMPLETION_S;

@@ -16,8 +16,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// runDrain moves a ring's records into a store until it is asked to stop, without a control plane. It prints "drained LSN" whenever the head has moved.
-// A ring that could not be reached for long it opens anew, as a daemon does.
+// runDrain moves a ring's records into a store until it is asked to stop, without a control plane. It prints "drained
+// LSN" whenever the head has moved. A ring that could not be reached for long it opens anew, as a daemon does.
 func runDrain(uri string, own held, dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -27,13 +27,16 @@ func runDrain(uri string, own held, dir string) error {
 	}
 	var once sync.Once
 	head := uint64(0)
-	config := drain.Config{RingURI: uri, Token: own.token, Members: own.members, Store: opened, OnProgress: func(p drain.Progress) {
-		once.Do(func() { fmt.Println("draining") })
-		if p.HeadLSN > head {
-			head = p.HeadLSN
-			fmt.Printf("drained %d\n", head)
-		}
-	}}
+	config := drain.Config{
+		RingURI: uri, Token: own.token, Members: own.members, Store: opened,
+		OnProgress: func(p drain.Progress) {
+			once.Do(func() { fmt.Println("draining") })
+			if p.HeadLSN > head {
+				head = p.HeadLSN
+				fmt.Printf("drained %d\n", head)
+			}
+		},
+	}
 	for {
 		err := drain.Run(ctx, config)
 		if ctx.Err() != nil || !errors.Is(err, farlog.ErrIO) {

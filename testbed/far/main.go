@@ -1,8 +1,8 @@
 //go:build cgo
 
-// Command far is the testbed's hand on far rings: a target that does what it is told line by line, a writer that tells the outcome of
-// every append. It stands on the public surface alone; what farlogd and farlog do with it over the control plane is not
-// asked for here, so that a scenario can do what a control plane never would.
+// Command far is the testbed's hand on far rings: a target that does what it is told line by line, a writer that tells
+// the outcome of every append. It stands on the public surface alone; what farlogd and farlog do with it over the
+// control plane is not asked for here, so that a scenario can do what a control plane never would.
 //
 //	far target URI                                 commands on standard input, see target.go
 //	far format -size N -align N -salt N URI        a ring as other members of its stream have it
@@ -10,7 +10,8 @@
 //	far write -token HEX -epoch N URI              length-prefixed records on standard input, see write.go
 //	far write -grant FILE                          the same, by what farlog stream grant has written
 //
-// The tokens of a stream with several members are parted by commas, in the order of its rings; that of one that needs none is "-".
+// The tokens of a stream with several members are parted by commas, in the order of its rings; that of one that needs
+// none is "-".
 package main
 
 import (
@@ -37,7 +38,8 @@ func run(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	tokenText := flags.String("token", "", "`hex` of the grant's token")
 	grantFile := flags.String("grant", "", "`file` of farlog stream grant, in place of a URI")
-	wait := flags.String("wait", "", "`spin` or block, of a writer with -grant for what its devices answer (\"\": as the library does)")
+	wait := flags.String("wait", "",
+		"`spin` or block, of a writer with -grant for what its devices answer (\"\": as the library does)")
 	salt := flags.Uint64("salt", 0, "of the ring (0: random)")
 	size := flags.Uint64("size", 0, "`bytes` of the ring with its header (0: the device's)")
 	align := flags.Uint("align", 0, "of records")
@@ -71,9 +73,15 @@ func run(args []string) error {
 	case "drain":
 		return runDrain(uri, own, *storeDir)
 	case "format":
-		return farlog.Format(uri, farlog.FormatOptions{SizeBytes: *size, Align: uint32(*align), Salt: *salt, StreamName: "desk/orders", Force: true})
+		return farlog.Format(uri, farlog.FormatOptions{
+			SizeBytes: *size, Align: uint32(*align), Salt: *salt,
+			StreamName: "desk/orders", Force: true,
+		})
 	case "write":
-		return runWriter(uri, farlog.WriterOptions{Level: level, Epoch: own.epoch, Deadline: *deadline, Token: own.token, Members: own.members, Name: "far write"}, *batch, *patience)
+		return runWriter(uri, farlog.WriterOptions{
+			Level: level, Epoch: own.epoch, Deadline: *deadline,
+			Token: own.token, Members: own.members, Name: "far write",
+		}, *batch, *patience)
 	}
 	return fmt.Errorf("%s: expected target, drain or write", args[0])
 }

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stalls knows for how long each processor of this machine stood still: a thread of its own on each wants to run every stallTick, and what it comes later than twice
-// that, everything else there came later, too. An emulated machine has no processor of its own, and a deadline of ours can be kept only while we run.
+// stalls knows for how long each processor of this machine stood still: a thread of its own on each wants to run every
+// stallTick, and what it comes later than twice that, everything else there came later, too. An emulated machine has no
+// processor of its own, and a deadline of ours can be kept only while we run.
 type stalls struct {
 	processors []stalled
 }

@@ -44,7 +44,10 @@ func runTarget(uri string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-var roles = map[string]farlog.GrantRole{"writer": farlog.GrantWriter, "drain": farlog.GrantDrain, "reader": farlog.GrantReader}
+var roles = map[string]farlog.GrantRole{
+	"writer": farlog.GrantWriter, "drain": farlog.GrantDrain,
+	"reader": farlog.GrantReader,
+}
 
 func command(target *farlog.Target, words []string) (string, error) {
 	if len(words) < 2 {
@@ -94,7 +97,8 @@ func attest(target *farlog.Target, file, path string) error {
 		return err
 	}
 	for _, one := range list {
-		said, _ := farlog.NewAttestation(one.How, one.PersistenceDomain, one.By, one.Date) // the file's words were checked
+		// the file's words were checked
+		said, _ := farlog.NewAttestation(one.How, one.PersistenceDomain, one.By, one.Date)
 		said.IsAnyRead, said.CommitProvider = one.AnyReadFlushes, one.CommitFlushes
 		if err := target.Attest("mem:"+one.Region, said); err != nil {
 			return fmt.Errorf("%s: %w", file, err)

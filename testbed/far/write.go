@@ -19,12 +19,15 @@ const resolveDeadline = 500 * time.Millisecond
 // runWriter appends what comes on standard input and prints one line for each record, in their order:
 //
 //	EPOCH SEQ LSN LEVEL ACK-US STALL-US COPIES   acknowledged
-//	unknown EPOCH LSN ACK-US STALL-US            may or may not be there; followed, once that is known, by a line of its own:
-//	resolved EPOCH SEQ LSN LEVEL                 it is there;  or  absent EPOCH LSN
+//	unknown EPOCH LSN ACK-US STALL-US            may or may not be there; followed, once that is known, by a line of its
+//
+// own: 	resolved EPOCH SEQ LSN LEVEL                 it is there;  or  absent EPOCH LSN
+//
 //	fenced EPOCH ACK-US STALL-US                 was not written, nor was what was submitted with it; the end
 //	full ACK-US STALL-US                         was not written
 //
-// ACK-US is how long the call took by this machine's clock, STALL-US for how much of that a processor of this machine stood still.
+// ACK-US is how long the call took by this machine's clock, STALL-US for how much of that a processor of this machine
+// stood still.
 //
 // An outcome that is not known within patience ends it; 0: never.
 func runWriter(uri string, options farlog.WriterOptions, batch int, patience time.Duration) error {
@@ -34,7 +37,8 @@ func runWriter(uri string, options farlog.WriterOptions, batch int, patience tim
 	}
 	contract := writer.Contract()
 	fmt.Fprintf(os.Stderr, "contract %s\n", contract.Probe)
-	fmt.Fprintf(os.Stderr, "open %s flush=%s level=%s recovered_tail=%d\n", contract.Kind, contract.FlushMethod, contract.Level,
+	fmt.Fprintf(os.Stderr, "open %s flush=%s level=%s recovered_tail=%d\n", contract.Kind, contract.FlushMethod,
+		contract.Level,
 		writer.Recovery().TailLSN)
 	out := bufio.NewWriter(os.Stdout)
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
@@ -80,7 +84,9 @@ func readEntries(in *bufio.Reader, most int) ([]farlog.Entry, error) {
 	return entries, nil
 }
 
-func appendOne(writer *farlog.Writer, stood *stalls, entries []farlog.Entry, positions []farlog.Position, out *bufio.Writer, patience time.Duration) error {
+func appendOne(writer *farlog.Writer, stood *stalls, entries []farlog.Entry, positions []farlog.Position,
+	out *bufio.Writer, patience time.Duration,
+) error {
 	for len(entries) > 0 {
 		began, before := time.Now(), stood.now()
 		done, submitted, err := writer.AppendBatch(entries, 0, positions[:len(entries)])
@@ -111,7 +117,8 @@ func appendOne(writer *farlog.Writer, stood *stalls, entries []farlog.Entry, pos
 	return nil
 }
 
-// resolve asks until it is known. A writer that was fenced meanwhile may learn that the record is not there, and hears of the fence at its next append.
+// resolve asks until it is known. A writer that was fenced meanwhile may learn that the record is not there, and hears
+// of the fence at its next append.
 func resolve(writer *farlog.Writer, p farlog.Position, out *bufio.Writer, patience time.Duration) error {
 	if err := out.Flush(); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package talk is what the runner and the agent inside a guest say to each other: one JSON object a line, over a virtio serial
-// port. It is used by both, so that neither can drift.
+// Package talk is what the runner and the agent inside a guest say to each other: one JSON object a line, over a virtio
+// serial port. It is used by both, so that neither can drift.
 package talk
 
 // PortName is the name of the virtio serial port.

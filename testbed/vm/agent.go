@@ -31,8 +31,10 @@ type agent struct {
 }
 
 func newAgent(conn net.Conn) *agent {
-	a := &agent{conn: conn, hello: make(chan struct{}), gone: make(chan struct{}), processes: map[int]*Process{},
-		encoder: json.NewEncoder(conn)}
+	a := &agent{
+		conn: conn, hello: make(chan struct{}), gone: make(chan struct{}), processes: map[int]*Process{},
+		encoder: json.NewEncoder(conn),
+	}
 	go a.listen()
 	return a
 }
@@ -121,17 +123,23 @@ func (g *Guest) Start(script string, env ...string) (*Process, error) {
 	a := g.agent
 	a.mu.Lock()
 	a.lastID++
-	p := &Process{guest: g.Name, what: script, agent: a, id: a.lastID, done: make(chan struct{}), taken: make(chan struct{}, 1), changed: make(chan struct{})}
+	p := &Process{
+		guest: g.Name, what: script, agent: a, id: a.lastID, done: make(chan struct{}),
+		taken: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
 	a.processes[p.id] = p
 	a.mu.Unlock()
-	if err := a.say(talk.Message{Op: talk.OpStart, ID: p.id, Argv: []string{"/bin/sh", "-c", script}, Env: env}); err != nil {
+	if err := a.say(talk.Message{
+		Op: talk.OpStart, ID: p.id, Argv: []string{"/bin/sh", "-c", script},
+		Env: env,
+	}); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", g.Name, script, err)
 	}
 	return p, nil
 }
 
-// Run runs a shell script in the guest to its end and gives its standard output. An exit code other than 0 is an error, with
-// what it printed last.
+// Run runs a shell script in the guest to its end and gives its standard output. An exit code other than 0 is an error,
+// with what it printed last.
 func (g *Guest) Run(ctx context.Context, script string, env ...string) (string, error) {
 	p, err := g.Start(script, env...)
 	if err != nil {
@@ -199,7 +207,8 @@ func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %s: has not ended: %w: %s", p.guest, firstLine(p.what), context.Cause(ctx), p.lastWords())
+		return fmt.Errorf("%s: %s: has not ended: %w: %s", p.guest, firstLine(p.what), context.Cause(ctx),
+			p.lastWords())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,12 +284,14 @@ func (p *Process) WaitOutput(ctx context.Context, what string, is func(stdout, s
 			}
 			return fmt.Errorf("%s: %s: ended before %s: %s", p.guest, firstLine(p.what), what, p.lastWords())
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %s: waiting for %s: %w: %s", p.guest, firstLine(p.what), what, context.Cause(ctx), p.lastWords())
+			return fmt.Errorf("%s: %s: waiting for %s: %w: %s", p.guest, firstLine(p.what), what, context.Cause(ctx),
+				p.lastWords())
 		}
 	}
 }
 
-// ReadLine gives the next line of standard output that was not read yet, without its newline. After the last: io.EOF. One reader.
+// ReadLine gives the next line of standard output that was not read yet, without its newline. After the last: io.EOF.
+// One reader.
 func (p *Process) ReadLine(ctx context.Context) (string, error) {
 	for {
 		p.mu.Lock()
@@ -299,7 +310,8 @@ func (p *Process) ReadLine(ctx context.Context) (string, error) {
 		case <-changed:
 		case <-p.done:
 		case <-ctx.Done():
-			return "", fmt.Errorf("%s: %s: waiting for its output: %w: %s", p.guest, firstLine(p.what), context.Cause(ctx), p.lastWords())
+			return "", fmt.Errorf("%s: %s: waiting for its output: %w: %s", p.guest, firstLine(p.what),
+				context.Cause(ctx), p.lastWords())
 		}
 	}
 }
@@ -328,8 +340,8 @@ func (p *Process) CloseInput() error {
 	return p.agent.say(talk.Message{Op: talk.OpClose, ID: p.id})
 }
 
-// Signal sends a signal to the command and to all that it has started, and returns when it has been sent. After SIGSTOP the command stands: nothing that
-// happens in another guest from then on finds it at work.
+// Signal sends a signal to the command and to all that it has started, and returns when it has been sent. After SIGSTOP
+// the command stands: nothing that happens in another guest from then on finds it at work.
 func (p *Process) Signal(signal syscall.Signal) error {
 	if err := p.agent.say(talk.Message{Op: talk.OpSignal, ID: p.id, Code: int(signal)}); err != nil {
 		return err

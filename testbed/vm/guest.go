@@ -53,10 +53,11 @@ type Options struct {
 	NVDIMM    Memory // /dev/pmem or /dev/dax after ndctl; Path "" means none
 	BAR       Memory // BAR 2 of an ivshmem device; Path "" means none
 	Disk      Memory // /dev/vdc, with a cache that has to be flushed; Path "" means none
-	// Namespaces of one NVMe device of QEMU's with a cache that has to be flushed: /dev/nvme0n1 and on, once the driver is loaded.
+	// Namespaces of one NVMe device of QEMU's with a cache that has to be flushed: /dev/nvme0n1 and on, once the driver
+	// is loaded.
 	Namespaces []Memory
-	// IsCounting makes the guest's clock count instructions instead of time, on one processor: what took twice as long there
-	// executed twice as many instructions, on however busy a machine.
+	// IsCounting makes the guest's clock count instructions instead of time, on one processor: what took twice as long
+	// there executed twice as many instructions, on however busy a machine.
 	IsCounting bool
 }
 
@@ -97,8 +98,8 @@ type Guest struct {
 // ErrEnded is returned when a guest has ended that was needed.
 var ErrEnded = errors.New("the guest has ended")
 
-// Boot starts a guest and waits until its agent has said hello. A guest with the same name may have run in dir before: its
-// console log goes on.
+// Boot starts a guest and waits until its agent has said hello. A guest with the same name may have run in dir before:
+// its console log goes on.
 func Boot(ctx context.Context, o Options) (*Guest, error) {
 	g := &Guest{
 		Name:      o.Name,
@@ -209,9 +210,11 @@ func (o *Options) arguments(parameter string) []string {
 	if memory == 0 {
 		memory = memoryDefaultMiB
 	}
-	arguments := []string{"-nodefaults", "-no-reboot", "-display", "none", "-name", o.Name,
+	arguments := []string{
+		"-nodefaults", "-no-reboot", "-display", "none", "-name", o.Name,
 		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
-		"-append", "console=ttyS0 loglevel=5 panic=-1 " + o.kernelParameters() + " farlog.name=" + o.Name + " " + parameter,
+		"-append", "console=ttyS0 loglevel=5 panic=-1 " + o.kernelParameters() + " farlog.name=" + o.Name + " " +
+			parameter,
 		"-drive", "if=virtio,format=raw,snapshot=on,file=" + o.Image.Root,
 		"-drive", "if=virtio,format=raw,readonly=on,file=" + o.Image.Programs,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
@@ -224,7 +227,8 @@ func (o *Options) arguments(parameter string) []string {
 	if o.NVDIMM.Path != "" {
 		arguments = append(arguments, "-machine", "pc,nvdimm=on,nvdimm-persistence=mem-ctrl",
 			"-m", fmt.Sprintf("%dM,slots=2,maxmem=%dM", memory, int64(memory)+o.NVDIMM.SizeBytes>>20+1024),
-			"-object", o.NVDIMM.backend("nvdimm"), "-device", fmt.Sprintf("nvdimm,memdev=nvdimm,label-size=%d", labelLen))
+			"-object", o.NVDIMM.backend("nvdimm"), "-device",
+			fmt.Sprintf("nvdimm,memdev=nvdimm,label-size=%d", labelLen))
 	} else {
 		arguments = append(arguments, "-machine", "pc", "-m", strconv.Itoa(memory)+"M")
 	}
@@ -243,15 +247,20 @@ func (o *Options) network(number int, port *Port, mac string) []string {
 	if o.MTU != 0 {
 		device += ",host_mtu=" + strconv.Itoa(o.MTU)
 	}
-	return []string{"-netdev", fmt.Sprintf("stream,id=n%d,server=off,addr.type=unix,addr.path=%s", number, port.path), "-device", device}
+	return []string{
+		"-netdev", fmt.Sprintf("stream,id=n%d,server=off,addr.type=unix,addr.path=%s", number, port.path),
+		"-device", device,
+	}
 }
 
-// kernelParameters: without no_timer_check a kernel whose emulator got no processor for a while takes its timer for broken, and dies. The others spare a fifth of what a boot takes: the kernel's
-// tests of its own ciphers, moving itself to a random address, and what keeps processors from guessing that do not guess. Where instructions are counted there are those of any machine.
-// With oops=panic a kernel that fell ends, at once and told, instead of going on without what it was about to do.
-// Under TCG the time stamp counter is that of this machine, on all processors of a guest: its rate is told (tscKHz), and nothing that is late takes it for unstable, which would leave the guest
-// with a clock that every look at takes an emulated device. It boots on one processor (maxcpus), and init brings up the others: what a boot does takes one, it patches its own code all the while,
-// and the emulator's fault with that (bed.go, traps) needs two.
+// kernelParameters: without no_timer_check a kernel whose emulator got no processor for a while takes its timer for
+// broken, and dies. The others spare a fifth of what a boot takes: the kernel's tests of its own ciphers, moving itself
+// to a random address, and what keeps processors from guessing that do not guess. Where instructions are counted there
+// are those of any machine. With oops=panic a kernel that fell ends, at once and told, instead of going on without what
+// it was about to do. Under TCG the time stamp counter is that of this machine, on all processors of a guest: its rate
+// is told (tscKHz), and nothing that is late takes it for unstable, which would leave the guest with a clock that every
+// look at takes an emulated device. It boots on one processor (maxcpus), and init brings up the others: what a boot
+// does takes one, it patches its own code all the while, and the emulator's fault with that (bed.go, traps) needs two.
 func (o *Options) kernelParameters() string {
 	if o.IsCounting {
 		return "no_timer_check"
@@ -272,7 +281,8 @@ func (o *Options) nvme() (arguments []string) {
 	}
 	arguments = []string{"-device", "nvme,id=" + nvmeDevice + ",serial=" + o.Name}
 	for i, one := range o.Namespaces {
-		arguments = append(arguments, "-drive", fmt.Sprintf("if=none,id=namespace%d,format=raw,cache=writeback,file=%s", i+1, one.Path),
+		arguments = append(arguments, "-drive", fmt.Sprintf("if=none,id=namespace%d,format=raw,cache=writeback,file=%s",
+			i+1, one.Path),
 			"-device", fmt.Sprintf("nvme-ns,drive=namespace%d,bus=%s,nsid=%d", i+1, nvmeDevice, i+1))
 	}
 	return arguments
@@ -285,7 +295,8 @@ func (o *Options) processor() []string {
 	case o.Accel == KVM:
 		return []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(max(o.CPUs, 1))}
 	default:
-		// cx16=off: a kernel that was interrupted behind a CMPXCHG16B came back with the word it compared in place of its flags (QEMU 7.2), a double fault; nobody needs that instruction.
+		// cx16=off: a kernel that was interrupted behind a CMPXCHG16B came back with the word it compared in place of
+		// its flags (QEMU 7.2), a double fault; nobody needs that instruction.
 		return []string{"-accel", "tcg,thread=multi", "-cpu", "max,cx16=off", "-smp", strconv.Itoa(max(o.CPUs, 1))}
 	}
 }
@@ -329,8 +340,8 @@ func (g *Guest) lastWords() string {
 	return ""
 }
 
-// Kill ends the guest as a power cord that is pulled would: nothing in it runs on. What it stored to its NVDIMM or BAR stays,
-// flushed or not: this is a crash of all software, not a loss of power.
+// Kill ends the guest as a power cord that is pulled would: nothing in it runs on. What it stored to its NVDIMM or BAR
+// stays, flushed or not: this is a crash of all software, not a loss of power.
 func (g *Guest) Kill() {
 	g.isAsked.Store(true)
 	_ = g.cmd.Process.Kill() // fails only when it has ended already
@@ -367,7 +378,8 @@ func (g *Guest) ProcessorTime() time.Duration {
 	if g.HasEnded() {
 		return g.cmd.ProcessState.UserTime() + g.cmd.ProcessState.SystemTime()
 	}
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.cmd.Process.Pid)) // nothing where it ends meanwhile: it is only told
+	// nothing where it ends meanwhile: it is only told
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.cmd.Process.Pid))
 	_, behindName, _ := bytes.Cut(stat, []byte(") "))
 	fields := strings.Fields(string(behindName))
 	if len(fields) <= statSystemAt {

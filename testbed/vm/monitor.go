@@ -27,7 +27,10 @@ func (g *Guest) SetLink(ctx context.Context, isUp bool) error {
 
 // SetHealthWarning has the NVMe device give a critical warning (SMART / Health Information, byte 0) from now on.
 func (g *Guest) SetHealthWarning(ctx context.Context, bits uint8) error {
-	arguments := map[string]any{"path": "/machine/peripheral/" + nvmeDevice, "property": "smart_critical_warning", "value": bits}
+	arguments := map[string]any{
+		"path": "/machine/peripheral/" + nvmeDevice, "property": "smart_critical_warning",
+		"value": bits,
+	}
 	if err := g.monitorCommand(ctx, "qom-set", arguments); err != nil {
 		return fmt.Errorf("%s: set the warning of its NVMe device: %w", g.Name, err)
 	}
@@ -46,7 +49,10 @@ func (g *Guest) monitorCommand(ctx context.Context, command string, arguments ma
 		return err
 	}
 	encoder, decoder := json.NewEncoder(conn), json.NewDecoder(conn)
-	for _, request := range []map[string]any{{"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}} {
+	for _, request := range []map[string]any{
+		{"execute": "qmp_capabilities"},
+		{"execute": command, "arguments": arguments},
+	} {
 		if err := encoder.Encode(request); err != nil {
 			return err
 		}

@@ -5,11 +5,12 @@ import (
 	"maps"
 )
 
-// RDMACounters count requests of RoCE v2 that a guest put on the wire, whether or not they passed: what a program asked of its device, told by
-// nobody but the device. Repeats are counted as well.
+// RDMACounters count requests of RoCE v2 that a guest put on the wire, whether or not they passed: what a program asked
+// of its device, told by nobody but the device. Repeats are counted as well.
 type RDMACounters struct {
 	Writes, Reads, Flushes, Sends uint64 // packets with the first or only part of a request; reads have one
-	Denials                       uint64 // answers to others' requests: that the key does not open what they ask for (NAK, remote access error)
+	// answers to others' requests: that the key does not open what they ask for (NAK, remote access error)
+	Denials uint64
 }
 
 // RDMAPlace is where a request goes in the peer's memory, and by which key: it is on the wire for all to read.
@@ -76,7 +77,8 @@ func (p *Port) count(data []byte) {
 	}
 }
 
-// transportPacket is what a frame carries for a RoCE v2 device on IPv4, from the base transport header on; nil: something else.
+// transportPacket is what a frame carries for a RoCE v2 device on IPv4, from the base transport header on; nil:
+// something else.
 func transportPacket(frame []byte) []byte {
 	if len(frame) < ethernetLen+ipv4LenLeast || binary.BigEndian.Uint16(frame[2*macLen:]) != etherIPv4 {
 		return nil

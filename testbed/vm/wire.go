@@ -37,8 +37,9 @@ const (
 	socketBufSize = 1 << 18
 )
 
-// Wire is an Ethernet switch in this process. Each guest plugs in by a Unix socket of its own (QEMU's stream netdev), so that a
-// guest can be killed and booted again, and faults are made here: from a seed, on one cable, without the guests' help.
+// Wire is an Ethernet switch in this process. Each guest plugs in by a Unix socket of its own (QEMU's stream netdev),
+// so that a guest can be killed and booted again, and faults are made here: from a seed, on one cable, without the
+// guests' help.
 type Wire struct {
 	dir string
 
@@ -72,7 +73,10 @@ type frame struct {
 
 // NewWire makes a switch whose sockets lie in dir. The seed decides which frames get lost.
 func NewWire(dir string, seed uint64) *Wire {
-	return &Wire{dir: dir, where: map[[macLen]byte]*Port{}, keys: map[uint32]bool{}, random: rand.New(rand.NewPCG(seed, 0))}
+	return &Wire{
+		dir: dir, where: map[[macLen]byte]*Port{}, keys: map[uint32]bool{},
+		random: rand.New(rand.NewPCG(seed, 0)),
+	}
 }
 
 // Plug adds a port. Its path is what QEMU connects to.

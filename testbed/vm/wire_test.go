@@ -196,9 +196,11 @@ func TestWire_CountsWhatDevicesAreAsked(t *testing.T) {
 	binary.BigEndian.PutUint16(other[prefixLen+ethernetLen+ipv4LenLeast+udpDestAt:], roceUDPPort+1)
 	port.SetFaults(Faults{Cut: true}) // asked is asked
 	for _, data := range [][]byte{
-		roce(opWriteFirst, RDMAPlace{1, 2, 8192}), roce(opWriteOnly, record), roce(opWriteOnly, RDMAPlace{3, 4, 8}), roce(opReadRequest, record),
+		roce(opWriteFirst, RDMAPlace{1, 2, 8192}), roce(opWriteOnly, record), roce(opWriteOnly, RDMAPlace{3, 4, 8}),
+		roce(opReadRequest, record),
 		roce(opFlush, record), roce(opFlush, record), roce(opSendOnly, record), roce(opAcknowledge, record), other,
-		roce(opAcknowledge, RDMAPlace{Address: nakRemoteAccess << 56}), roce(opAcknowledge, RDMAPlace{Address: (nakRemoteAccess - 1) << 56}),
+		roce(opAcknowledge, RDMAPlace{Address: nakRemoteAccess << 56}),
+		roce(opAcknowledge, RDMAPlace{Address: (nakRemoteAccess - 1) << 56}),
 	} {
 		if _, err := a.conn.Write(data); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func writeReference(to io.Writer, cmd *cobra.Command) {
 	if text == "" {
 		text = cmd.Short + "."
 	}
-	fmt.Fprintf(to, "\n## %s\n\n`%s`\n\n%s", cmd.CommandPath(), cmd.UseLine(), markdown.FillLines(strings.TrimSpace(text)+"\n"))
+	fmt.Fprintf(to, "\n## %s\n\n`%s`\n\n%s", cmd.CommandPath(), cmd.UseLine(),
+		markdown.FillLines(strings.TrimSpace(text)+"\n"))
 	flags := cmd.LocalFlags()
 	if flags.HasAvailableFlags() {
 		fmt.Fprintln(to)

@@ -17,8 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A control plane that answers and cannot see its etcd is good for nothing, and its connection for not being left: gRPC tries the next address only when a connection breaks.
-// So it says so, having done nothing, and its client goes to another one.
+// A control plane that answers and cannot see its etcd is good for nothing, and its connection for not being left: gRPC
+// tries the next address only when a connection breaks. So it says so, having done nothing, and its client goes to
+// another one.
 
 const (
 	reasonBlind = "ETCD_UNSEEN"
@@ -68,7 +69,8 @@ func (a *among) state() (state resolver.State) {
 	for _, all := range []bool{false, true} {
 		for _, one := range a.addresses {
 			if _, isShunned := a.shunned[one]; all || !isShunned {
-				state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: one, ServerName: one}}})
+				state.Endpoints = append(state.Endpoints,
+					resolver.Endpoint{Addresses: []resolver.Address{{Addr: one, ServerName: one}}})
 			}
 		}
 		if len(state.Endpoints) > 0 {
@@ -78,7 +80,8 @@ func (a *among) state() (state resolver.State) {
 	return state
 }
 
-// leave goes from a control plane to the others, and lets those in again that were shunned long enough. False: there is no other to go to.
+// leave goes from a control plane to the others, and lets those in again that were shunned long enough. False: there is
+// no other to go to.
 func (a *among) leave(address string) bool {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -122,7 +125,9 @@ func addressOf(from *peer.Peer) string {
 }
 
 // unary makes a call again with another control plane when the one asked was blind. It has done nothing.
-func (a *among) unary(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (a *among) unary(ctx context.Context, method string, request, response any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
 	for range a.addresses {
 		var from peer.Peer
 		err := invoke(ctx, method, request, response, conn, append(slices.Clone(options), grpc.Peer(&from))...)
@@ -134,7 +139,9 @@ func (a *among) unary(ctx context.Context, method string, request, response any,
 }
 
 // stream leaves a control plane that has ended a watch because it is blind: whoever opens it again finds another one.
-func (a *among) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+func (a *among) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	open grpc.Streamer, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, options...)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Most of what agents report is figures: cursors, lag, rates, times. Nothing is decided by them, but for those of hosts. What else a report says is state.
-// Agents go by these to tell what has changed at once, and the control plane to have it in etcd before it answers.
+// Most of what agents report is figures: cursors, lag, rates, times. Nothing is decided by them, but for those of
+// hosts. What else a report says is state. Agents go by these to tell what has changed at once, and the control plane
+// to have it in etcd before it answers.
 
 // Marks of a ring's use, as the writer's own defaults have them.
 const (
@@ -26,7 +27,8 @@ func UseOf(ring *RingState) float64 {
 	return float64(ring.AppendedLsn-ring.HeadLsn) / float64(ring.CapacityBytes)
 }
 
-// AreSameMarks tells that all rings of the same place are on the same side of each mark: use is a figure, but one that somebody waits for.
+// AreSameMarks tells that all rings of the same place are on the same side of each mark: use is a figure, but one that
+// somebody waits for.
 func AreSameMarks(a, b []*RingState) bool {
 	return slices.EqualFunc(a, b, func(a, b *RingState) bool {
 		before, now := UseOf(a), UseOf(b)
@@ -36,26 +38,34 @@ func AreSameMarks(a, b []*RingState) bool {
 
 // IsSameTarget tells that nothing but figures differs. a may be nil: there was no report.
 func IsSameTarget(a, b *TargetState) bool {
-	return a != nil && proto.Equal(a.Agent, b.Agent) && IsSameMedia(a.Media, b.Media) && slices.EqualFunc(a.Rings, b.Rings, IsSameRing)
+	return a != nil && proto.Equal(a.Agent, b.Agent) && IsSameMedia(a.Media, b.Media) &&
+		slices.EqualFunc(a.Rings, b.Rings, IsSameRing)
 }
 
 // IsSameMedia leaves out what devices count.
 func IsSameMedia(a, b []*MediaHealth) bool {
 	return slices.EqualFunc(a, b, func(a, b *MediaHealth) bool {
-		return a.Device == b.Device && a.UsedRatio == b.UsedRatio && a.SpareRatio == b.SpareRatio && a.SpareThresholdRatio == b.SpareThresholdRatio && a.CriticalWarning == b.CriticalWarning
+		return a.Device == b.Device && a.UsedRatio == b.UsedRatio && a.SpareRatio == b.SpareRatio &&
+			a.SpareThresholdRatio == b.SpareThresholdRatio && a.CriticalWarning == b.CriticalWarning
 	})
 }
 
-// IsSameRing is written out because a control plane may be told of ten thousand rings a second. TestReport_EveryFieldCounts finds a field that was forgotten.
+// IsSameRing is written out because a control plane may be told of ten thousand rings a second.
+// TestReport_EveryFieldCounts finds a field that was forgotten.
 func IsSameRing(a, b *RingState) bool {
-	return a.Stream == b.Stream && a.StreamId == b.StreamId && a.Target == b.Target && a.Uri == b.Uri && bytes.Equal(a.RingUuid, b.RingUuid) && a.Error == b.Error &&
-		isSameContract(a.Contract, b.Contract) && slices.Equal(a.FarUris, b.FarUris) && a.CapacityBytes == b.CapacityBytes &&
+	return a.Stream == b.Stream && a.StreamId == b.StreamId && a.Target == b.Target && a.Uri == b.Uri &&
+		bytes.Equal(a.RingUuid, b.RingUuid) && a.Error == b.Error &&
+		isSameContract(a.Contract, b.Contract) && slices.Equal(a.FarUris, b.FarUris) &&
+		a.CapacityBytes == b.CapacityBytes &&
 		a.WriterId == b.WriterId && a.IsWriterHeld == b.IsWriterHeld && a.IsDrainHeld == b.IsDrainHeld &&
-		a.WriterEpoch == b.WriterEpoch && a.EpochMin == b.EpochMin && a.LastEpoch == b.LastEpoch && isSameTime(a.EpochOpened, b.EpochOpened) &&
-		a.EpochFenced == b.EpochFenced && a.EpochAdmitted == b.EpochAdmitted && a.DrainGeneration == b.DrainGeneration && a.ReaderGeneration == b.ReaderGeneration &&
+		a.WriterEpoch == b.WriterEpoch && a.EpochMin == b.EpochMin && a.LastEpoch == b.LastEpoch &&
+		isSameTime(a.EpochOpened, b.EpochOpened) &&
+		a.EpochFenced == b.EpochFenced && a.EpochAdmitted == b.EpochAdmitted &&
+		a.DrainGeneration == b.DrainGeneration && a.ReaderGeneration == b.ReaderGeneration &&
 		a.IsClosed == b.IsClosed && a.IsRemoved == b.IsRemoved && a.IsMissing == b.IsMissing &&
 		// The one thing that is decided by cursors is the end of a stream, and by whether there ever was anything.
-		(a.HeadLsn > 0) == (b.HeadLsn > 0) && (a.AppendedLsn > 0) == (b.AppendedLsn > 0) && (!a.IsClosed || isAllStored(a) == isAllStored(b)) &&
+		(a.HeadLsn > 0) == (b.HeadLsn > 0) && (a.AppendedLsn > 0) == (b.AppendedLsn > 0) &&
+		(!a.IsClosed || isAllStored(a) == isAllStored(b)) &&
 		(a.IsWriterHeld || (a.LagBytes > 0) == (b.LagBytes > 0)) // of a ring that nobody writes: it may be deleted
 }
 
@@ -67,8 +77,10 @@ func isSameContract(a, b *Contract) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Kind == b.Kind && a.FlushMethod == b.FlushMethod && a.Probe == b.Probe && a.Level == b.Level && a.GranularityBytes == b.GranularityBytes &&
-		a.AtomicUnitBytes == b.AtomicUnitBytes && a.IsReadBack == b.IsReadBack && a.SizeBytes == b.SizeBytes && a.Attestation == b.Attestation &&
+	return a.Kind == b.Kind && a.FlushMethod == b.FlushMethod && a.Probe == b.Probe && a.Level == b.Level &&
+		a.GranularityBytes == b.GranularityBytes &&
+		a.AtomicUnitBytes == b.AtomicUnitBytes && a.IsReadBack == b.IsReadBack && a.SizeBytes == b.SizeBytes &&
+		a.Attestation == b.Attestation &&
 		isSameDuration(a.DeadlineDefault, b.DeadlineDefault)
 }
 
@@ -82,7 +94,8 @@ func isSameDuration(a, b *durationpb.Duration) bool {
 
 // IsSameDrain tells that nothing but figures differs.
 func IsSameDrain(a, b *DrainState) bool {
-	return a != nil && proto.Equal(a.Agent, b.Agent) && a.StoreDir == b.StoreDir && slices.EqualFunc(a.Progress, b.Progress, IsSameProgress)
+	return a != nil && proto.Equal(a.Agent, b.Agent) && a.StoreDir == b.StoreDir &&
+		slices.EqualFunc(a.Progress, b.Progress, IsSameProgress)
 }
 
 // IsSameProgress is as IsSameRing.

@@ -2,8 +2,8 @@ package apiv1
 
 import "context"
 
-// Reporter makes the reports of an agent: with all of its state S, or without where nothing but figures differs from the one before and the control plane has no
-// need of figures yet. IsSame and Send are required. Used by one goroutine.
+// Reporter makes the reports of an agent: with all of its state S, or without where nothing but figures differs from
+// the one before and the control plane has no need of figures yet. IsSame and Send are required. Used by one goroutine.
 type Reporter[S interface{ GetAgent() *Agent }] struct {
 	// IsSame tells that nothing differs that is not a figure which may wait.
 	IsSame func(told, now S) bool
@@ -30,7 +30,8 @@ func (r *Reporter[S]) Report(ctx context.Context, state S) error {
 		if answer, err := r.Send(ctx, none, unchanged); err == nil && !answer.GetIsStateWanted() {
 			return nil
 		}
-		// It does not know the report: it is another instance, or an older one that has never heard of such, or something was restored.
+		// It does not know the report: it is another instance, or an older one that has never heard of such, or
+		// something was restored.
 	}
 	r.named = 0
 	answer, err := r.Send(ctx, state, nil)

@@ -40,7 +40,8 @@ func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged
 	return new(ReportTargetResponse), nil
 }
 
-// What is no figure is told at once and in one call, figures with each third report, and whoever does not know what is unchanged is told all in the same moment.
+// What is no figure is told at once and in one call, figures with each third report, and whoever does not know what is
+// unchanged is told all in the same moment.
 func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
 	one := func(change func(*RingState)) *TargetState {
 		ring := &RingState{Stream: "a", CapacityBytes: 100, AppendedLsn: 10, HeadLsn: 10, IsWriterHeld: true}
@@ -56,19 +57,49 @@ func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
 		before map[int]func(*plane) // a report
 		want   []string
 	}{
-		{name: "figures", plane: plane{each: 3}, states: []*TargetState{same(), same(), same(), same(), same()}, want: []string{"state", "unchanged", "unchanged", "state", "unchanged"}},
-		{name: "each with figures", plane: plane{each: 1}, states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
+		{
+			name: "figures", plane: plane{each: 3}, states: []*TargetState{same(), same(), same(), same(), same()},
+			want: []string{"state", "unchanged", "unchanged", "state", "unchanged"},
+		},
+		{
+			name: "each with figures", plane: plane{each: 1}, states: []*TargetState{same(), same()},
+			want: []string{"state", "state"},
+		},
 		{name: "nothing said of figures", states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
-		{name: "older", plane: plane{isOlder: true}, states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
-		{name: "writer went", plane: plane{each: 3}, states: []*TargetState{same(), one(func(ring *RingState) { ring.IsWriterHeld = false }), same()}, want: []string{"state", "state", "state"}},
-		{name: "ring is filling", plane: plane{each: 3}, states: []*TargetState{same(), full, full, same()}, want: []string{"state", "state", "unchanged", "state"}},
-		{name: "another ring", plane: plane{each: 3}, states: []*TargetState{same(), {Agent: &Agent{Id: "t1"}}, same()}, want: []string{"state", "state", "state"}},
-		{name: "another instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()}, before: map[int]func(*plane){1: func(p *plane) { p.known, p.named = 0, 7 }},
-			want: []string{"state", "wanted", "state", "unchanged"}},
-		{name: "another, older instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()}, before: map[int]func(*plane){1: func(p *plane) { p.isOlder = true }},
-			want: []string{"state", "refused", "state", "state"}},
-		{name: "gone for a while", plane: plane{each: 5}, states: []*TargetState{same(), same(), same(), same()}, before: map[int]func(*plane){1: func(p *plane) { p.isGone = true }, 2: func(p *plane) { p.isGone = false }},
-			want: []string{"state", "state", "unchanged"}},
+		{
+			name: "older", plane: plane{isOlder: true}, states: []*TargetState{same(), same()},
+			want: []string{"state", "state"},
+		},
+		{
+			name: "writer went", plane: plane{each: 3}, states: []*TargetState{
+				same(),
+				one(func(ring *RingState) { ring.IsWriterHeld = false }), same(),
+			},
+			want: []string{"state", "state", "state"},
+		},
+		{
+			name: "ring is filling", plane: plane{each: 3}, states: []*TargetState{same(), full, full, same()},
+			want: []string{"state", "state", "unchanged", "state"},
+		},
+		{
+			name: "another ring", plane: plane{each: 3}, states: []*TargetState{same(), {Agent: &Agent{Id: "t1"}}, same()},
+			want: []string{"state", "state", "state"},
+		},
+		{
+			name: "another instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()},
+			before: map[int]func(*plane){1: func(p *plane) { p.known, p.named = 0, 7 }},
+			want:   []string{"state", "wanted", "state", "unchanged"},
+		},
+		{
+			name: "another, older instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()},
+			before: map[int]func(*plane){1: func(p *plane) { p.isOlder = true }},
+			want:   []string{"state", "refused", "state", "state"},
+		},
+		{
+			name: "gone for a while", plane: plane{each: 5}, states: []*TargetState{same(), same(), same(), same()},
+			before: map[int]func(*plane){1: func(p *plane) { p.isGone = true }, 2: func(p *plane) { p.isGone = false }},
+			want:   []string{"state", "state", "unchanged"},
+		},
 	}
 	for _, test := range cases {
 		plane := test.plane

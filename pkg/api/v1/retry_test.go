@@ -31,7 +31,9 @@ func (g *granter) AcquireWriter(context.Context, *api.AcquireWriterRequest) (*ap
 	return &api.AcquireWriterResponse{Grant: &api.Grant{Epoch: 7}}, nil
 }
 
-func acquire(ctx context.Context, client api.ControlServiceClient, asked chan<- error) (*api.AcquireWriterResponse, error) {
+func acquire(ctx context.Context, client api.ControlServiceClient, asked chan<- error) (*api.AcquireWriterResponse,
+	error,
+) {
 	return api.Retry(ctx, func() (*api.AcquireWriterResponse, error) {
 		answer, err := client.AcquireWriter(ctx, &api.AcquireWriterRequest{})
 		select {
@@ -88,12 +90,14 @@ func TestRetry_Ends(t *testing.T) {
 		calls = 0
 		return func() (int, error) { calls++; return 0, status.Error(code, "why") }
 	}
-	if _, err := api.Retry(t.Context(), refuse(codes.FailedPrecondition)); status.Code(err) != codes.FailedPrecondition || calls != 1 {
+	if _, err := api.Retry(t.Context(),
+		refuse(codes.FailedPrecondition)); status.Code(err) != codes.FailedPrecondition || calls != 1 {
 		t.Errorf("a refusal, after %d calls: %v", calls, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := api.Retry(ctx, refuse(codes.Unavailable)); status.Code(err) != codes.Unavailable || ctx.Err() == nil || calls < 2 {
+	if _, err := api.Retry(ctx, refuse(codes.Unavailable)); status.Code(err) != codes.Unavailable || ctx.Err() == nil ||
+		calls < 2 {
 		t.Errorf("the time over, after %d calls: %v", calls, err)
 	}
 }

@@ -41,8 +41,8 @@ func KeyTag(msgType []byte) int {
 	return ClOrdID
 }
 
-// KeyAndClass returns the record key and class under which a raw message is appended. The key is a slice of raw, nil where
-// the message concerns no order. A payload that is not FIX has no key and ClassOther.
+// KeyAndClass returns the record key and class under which a raw message is appended. The key is a slice of raw, nil
+// where the message concerns no order. A payload that is not FIX has no key and ClassOther.
 func KeyAndClass(raw []byte) (key []byte, class uint16) {
 	var message Message
 	if Parse(raw, &message) != nil {

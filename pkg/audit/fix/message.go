@@ -1,9 +1,9 @@
-// Package fix reads and checks FIX messages in their tag=value form: 8=FIX.4.4|9=…|35=…| … 10=nnn|, with the byte 0x01 (SOH)
-// where | is written here.
+// Package fix reads and checks FIX messages in their tag=value form: 8=FIX.4.4|9=…|35=…| … 10=nnn|, with the byte 0x01
+// (SOH) where | is written here.
 //
 // It knows no dictionary beyond the few tags that carry raw data: a tag that it has never heard of is a field like any
-// other. What is broken in the framing is an error of Parse; a wrong body length or check sum is told by Check, because an
-// auditor wants to see such a message and not lose it.
+// other. What is broken in the framing is an error of Parse; a wrong body length or check sum is told by Check, because
+// an auditor wants to see such a message and not lose it.
 package fix
 
 import (
@@ -127,7 +127,8 @@ func (m *Message) place(tag int, value []byte, start, end int) error {
 	switch tag {
 	case BeginString:
 		if index != 0 || len(value) < 4 || string(value[:3]) != "FIX" {
-			return fmt.Errorf("%w: BeginString at offset %d is %q, expected FIX… and only at the start", ErrMalformed, start, value)
+			return fmt.Errorf("%w: BeginString at offset %d is %q, expected FIX… and only at the start", ErrMalformed,
+				start, value)
 		}
 	case BodyLength:
 		if index != 1 {
@@ -151,14 +152,15 @@ func parseTag(raw []byte, offset int) (tag, valueStart int, err error) {
 		tag = tag*10 + int(raw[i]-'0')
 	}
 	if i == offset || tag == 0 || tag > TagMax || i == len(raw) || raw[i] != '=' {
-		return 0, 0, fmt.Errorf("%w: at offset %d there is %q, expected a tag from 1 to %d and '='", ErrMalformed, offset,
+		return 0, 0, fmt.Errorf("%w: at offset %d there is %q, expected a tag from 1 to %d and '='", ErrMalformed,
+			offset,
 			clip(raw[offset:]), TagMax)
 	}
 	return tag, i + 1, nil
 }
 
-// findValueEnd returns the offset of the SOH that ends the value. A data field may hold SOH bytes: its length is known from
-// the length field right before it. Where that length does not end on SOH, the field is read like any other.
+// findValueEnd returns the offset of the SOH that ends the value. A data field may hold SOH bytes: its length is known
+// from the length field right before it. Where that length does not end on SOH, the field is read like any other.
 func findValueEnd(raw []byte, start int, isData bool, dataLen int) (int, error) {
 	if isData && dataLen <= len(raw)-start-1 && raw[start+dataLen] == SOH {
 		return start + dataLen, nil
@@ -168,7 +170,8 @@ func findValueEnd(raw []byte, start int, isData bool, dataLen int) (int, error) 
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: the value at offset %d, %q, does not end with SOH (0x01)", ErrMalformed, start, clip(raw[start:]))
+	return 0, fmt.Errorf("%w: the value at offset %d, %q, does not end with SOH (0x01)", ErrMalformed, start,
+		clip(raw[start:]))
 }
 
 // dataTagOf returns the data field whose length the tag carries, 0 for all other tags.

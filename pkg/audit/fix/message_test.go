@@ -37,7 +37,10 @@ func TestParse_RecordedMessage(t *testing.T) {
 	if len(message.Fields) != 27 {
 		t.Errorf("%d fields, expected 27", len(message.Fields))
 	}
-	for tag, want := range map[int]string{ClOrdID: "D7-000001", MsgType: "D", Price: "253.77", 448: "FUND14", 9999: ""} {
+	for tag, want := range map[int]string{
+		ClOrdID: "D7-000001", MsgType: "D", Price: "253.77", 448: "FUND14",
+		9999: "",
+	} {
 		if got := string(message.Get(tag)); got != want {
 			t.Errorf("tag %d is %q, expected %q", tag, got, want)
 		}
@@ -130,10 +133,27 @@ func TestParseDecimal(t *testing.T) {
 		text string
 		want string // "" = refused
 	}{
-		{"0", "0"}, {"100", "100"}, {"00023", "23"}, {"12.34", "12.34"}, {"-0.5", "-0.5"}, {"1.", "1"}, {".25", "0.25"},
-		{"220.196508", "220.196508"}, {"1.00000000000", "1"}, {"300000000", "300000000"}, {"92233720368", "92233720368"},
-		{"", ""}, {"-", ""}, {".", ""}, {"1e5", ""}, {"1,5", ""}, {"1.2.3", ""}, {"--1", ""}, {"0.123456789", ""},
-		{"99999999999999999999", ""}, {"+1", ""},
+		{"0", "0"},
+		{"100", "100"},
+		{"00023", "23"},
+		{"12.34", "12.34"},
+		{"-0.5", "-0.5"},
+		{"1.", "1"},
+		{".25", "0.25"},
+		{"220.196508", "220.196508"},
+		{"1.00000000000", "1"},
+		{"300000000", "300000000"},
+		{"92233720368", "92233720368"},
+		{"", ""},
+		{"-", ""},
+		{".", ""},
+		{"1e5", ""},
+		{"1,5", ""},
+		{"1.2.3", ""},
+		{"--1", ""},
+		{"0.123456789", ""},
+		{"99999999999999999999", ""},
+		{"+1", ""},
 	} {
 		got, err := ParseDecimal([]byte(test.text))
 		if (err != nil) != (test.want == "") || err == nil && got.String() != test.want {
@@ -144,13 +164,19 @@ func TestParseDecimal(t *testing.T) {
 
 func TestTimestamp_ReadsBackWhatTheClockWrites(t *testing.T) {
 	var clock Clock
-	for _, at := range []string{"2026-11-21T04:42:53.395660123Z", "2026-11-21T04:42:53.000000001Z", "1970-01-01T00:00:00Z",
-		"2024-02-29T23:59:59.999999999Z", "2026-11-21T04:42:53Z"} {
+	for _, at := range []string{
+		"2026-11-21T04:42:53.395660123Z", "2026-11-21T04:42:53.000000001Z",
+		"1970-01-01T00:00:00Z",
+		"2024-02-29T23:59:59.999999999Z", "2026-11-21T04:42:53Z",
+	} {
 		want, err := time.Parse(time.RFC3339Nano, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for length, unit := range map[int]time.Duration{17: time.Second, 21: time.Millisecond, 24: time.Microsecond, 27: 1} {
+		for length, unit := range map[int]time.Duration{
+			17: time.Second, 21: time.Millisecond, 24: time.Microsecond,
+			27: 1,
+		} {
 			text := clock.Append(nil, want.UnixNano(), length)
 			got, err := ParseTimestamp(text)
 			if err != nil || got != want.Truncate(unit).UnixNano() {

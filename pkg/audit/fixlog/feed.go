@@ -24,9 +24,9 @@ const (
 	lengthPrefixBytes = 4
 )
 
-// Feed writes messages to a pipe as farlog append --format length-prefixed reads them: 4 bytes of length, little endian, and
-// the message. It stops after Count messages or when ctx is done, and returns how many it wrote. While it is paced, what is
-// due is written at once, so that a burst arrives as one.
+// Feed writes messages to a pipe as farlog append --format length-prefixed reads them: 4 bytes of length, little
+// endian, and the message. It stops after Count messages or when ctx is done, and returns how many it wrote. While it
+// is paced, what is due is written at once, so that a burst arrives as one.
 func Feed(ctx context.Context, w io.Writer, generator *Generator, options FeedOptions) (sent uint64, err error) {
 	out := bufio.NewWriterSize(w, feedBufferLen)
 	pacer, start := NewPacer(options.Seed), time.Now()

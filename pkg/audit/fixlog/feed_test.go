@@ -26,8 +26,11 @@ func TestFeed_WritesWholeMessages(t *testing.T) {
 	var out bytes.Buffer
 	const want = 12_000
 	progress := uint64(0)
-	sent, err := Feed(t.Context(), &out, newGenerator(t), FeedOptions{Count: want, PacedFor: 50 * time.Millisecond, Seed: 1,
-		OnProgress: func(sent uint64) { progress = sent }})
+	sent, err := Feed(t.Context(), &out, newGenerator(t),
+		FeedOptions{
+			Count: want, PacedFor: 50 * time.Millisecond, Seed: 1,
+			OnProgress: func(sent uint64) { progress = sent },
+		})
 	if err != nil || sent != want || progress != want {
 		t.Fatalf("sent %d, told %d, %v; expected %d", sent, progress, err, want)
 	}

@@ -24,10 +24,10 @@ type Options struct {
 	First uint64
 }
 
-// Generator makes an endless stream of distinct, valid FIX messages from a recording. Lap after lap it replays the recorded
-// messages with
-//   - ids (ClOrdID, OrigClOrdID, OrderID, ExecID, ListID and their like) that carry run and lap in front, so that the orders
-//     of a lap are linked among themselves and with those of no other lap,
+// Generator makes an endless stream of distinct, valid FIX messages from a recording. Lap after lap it replays the
+// recorded messages with
+//   - ids (ClOrdID, OrigClOrdID, OrderID, ExecID, ListID and their like) that carry run and lap in front, so that the
+//     orders of a lap are linked among themselves and with those of no other lap,
 //   - MsgSeqNum going on where the lap before ended, in each direction of each session,
 //   - SendingTime as given and TransactTime as far before it as recorded,
 //   - BodyLength and CheckSum computed anew.
@@ -51,8 +51,8 @@ const (
 	runLenMax = 8
 )
 
-// NewGenerator takes a recording apart. It refuses a recording whose messages are invalid or whose sequence numbers do not
-// run from 1 without a hole, because its laps could not be joined.
+// NewGenerator takes a recording apart. It refuses a recording whose messages are invalid or whose sequence numbers do
+// not run from 1 without a hole, because its laps could not be joined.
 func NewGenerator(recording []Entry, options Options) (*Generator, error) {
 	if len(recording) == 0 {
 		return nil, errors.New("make generator: the recording is empty")
@@ -86,8 +86,8 @@ func (g *Generator) Number() uint64 {
 	return uint64(g.lap)*uint64(len(g.templates)) + uint64(g.index)
 }
 
-// Next makes the next message as sent at unixNS. The message is valid until the next call. It does not allocate once its
-// buffer has grown.
+// Next makes the next message as sent at unixNS. The message is valid until the next call. It does not allocate once
+// its buffer has grown.
 func (g *Generator) Next(unixNS int64) Message {
 	var message Message
 	g.buffer, message = g.Append(g.buffer[:0], unixNS)

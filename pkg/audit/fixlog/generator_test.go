@@ -13,8 +13,8 @@ import (
 
 const startNS = int64(1_700_000_000_123_456_789)
 
-// Two laps and a bit over the whole recording: every message parses, checks and differs from all others; no order id, exec
-// id or list id of one lap comes in another; the sequence numbers of each side run on.
+// Two laps and a bit over the whole recording: every message parses, checks and differs from all others; no order id,
+// exec id or list id of one lap comes in another; the sequence numbers of each side run on.
 func TestGenerator_EveryMessageIsValidAndFresh(t *testing.T) {
 	recording := loadRecording(t)
 	generator, err := NewGenerator(recording, Options{Run: "T"})
@@ -61,7 +61,8 @@ func checkIDs(t *testing.T, message *fix.Message, lap int, idLap map[string]int)
 
 func checkSequence(t *testing.T, message *fix.Message, last map[string]int) {
 	t.Helper()
-	side := fmt.Sprintf("%s %s>%s", message.Get(fix.BeginString), message.Get(fix.SenderCompID), message.Get(fix.TargetCompID))
+	side := fmt.Sprintf("%s %s>%s", message.Get(fix.BeginString), message.Get(fix.SenderCompID),
+		message.Get(fix.TargetCompID))
 	sequence, ok := fix.Int(message.Get(fix.MsgSeqNum))
 	if !ok || sequence != last[side]+1 {
 		t.Fatalf("%s: MsgSeqNum %q after %d", side, message.Get(fix.MsgSeqNum), last[side])

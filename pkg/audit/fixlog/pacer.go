@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The shape of the published capture: an order flow of 1,724 messages a second on average whose busiest milliseconds run
-// at 186,000 a second.
+// The shape of the published capture: an order flow of 1,724 messages a second on average whose busiest milliseconds
+// run at 186,000 a second.
 const (
 	MeanPerSecond      = 1724
 	PeakPerMillisecond = 186
@@ -23,9 +23,9 @@ const (
 
 // Pacer is a schedule of send times in the published capture's shape, made from a seed alone.
 //
-// Time is cut into periods of 10 s, and these into slots of 1 ms. A period holds exactly 17,240 messages (10 × 1,724): one
-// slot of 186, and bursts that are thrown at free slots until the rest is used up. The size of a burst is a bounded Pareto
-// variable with exponent 1,
+// Time is cut into periods of 10 s, and these into slots of 1 ms. A period holds exactly 17,240 messages (10 × 1,724):
+// one slot of 186, and bursts that are thrown at free slots until the rest is used up. The size of a burst is a bounded
+// Pareto variable with exponent 1,
 //
 //	size = ⌊1 / (1 − u·(1 − 1/186))⌋, u uniform in [0, 1): 1 … 185, on average about 4.8,
 //

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Any seed gives the published shape: each ten seconds hold the mean, one millisecond of them the peak, and none, wherever
-// it begins, more than the peak.
+// Any seed gives the published shape: each ten seconds hold the mean, one millisecond of them the peak, and none,
+// wherever it begins, more than the peak.
 func TestPacer_HasThePublishedShape(t *testing.T) {
 	seeds := []uint64{1, 2, rand.Uint64(), rand.Uint64()}
 	for _, seed := range seeds {
@@ -30,7 +30,8 @@ func TestPacer_HasThePublishedShape(t *testing.T) {
 			busiest = max(busiest, len(window))
 		}
 		if busiest != PeakPerMillisecond {
-			t.Errorf("seed %d: the busiest millisecond holds %d messages, expected %d", seed, busiest, PeakPerMillisecond)
+			t.Errorf("seed %d: the busiest millisecond holds %d messages, expected %d", seed, busiest,
+				PeakPerMillisecond)
 		}
 	}
 }

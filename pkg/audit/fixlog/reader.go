@@ -1,7 +1,8 @@
-// Package fixlog reads recordings of FIX traffic and makes fresh traffic from them: the generator replays a recording over
-// and over with ids that never come twice, and the pacer says when each message is due.
+// Package fixlog reads recordings of FIX traffic and makes fresh traffic from them: the generator replays a recording
+// over and over with ids that never come twice, and the pacer says when each message is due.
 //
-// A recording is a text file, as it is or compressed with zstd. Each line is one message as one side of the session saw it:
+// A recording is a text file, as it is or compressed with zstd. Each line is one message as one side of the session saw
+// it:
 //
 //	<UTC nanoseconds since 1970> <I or O> <the raw message, fields ended by the byte 0x01>
 //
@@ -74,7 +75,8 @@ func NewReader(source io.Reader) (*Reader, error) {
 	reader := &Reader{}
 	var plain io.Reader = buffered
 	if string(magic) == zstdMagic {
-		reader.zstd, err = zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowLenMax))
+		reader.zstd, err = zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(windowLenMax))
 		if err != nil {
 			return nil, fmt.Errorf("read recording: %w", err)
 		}

@@ -38,8 +38,10 @@ type StatusCount struct {
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{ByType: map[string]*Count{}, ByStatus: map[byte]*StatusCount{}, BySession: map[string]int{},
-		ClOrdIDs: map[string]struct{}{}}
+	return &Tally{
+		ByType: map[string]*Count{}, ByStatus: map[byte]*StatusCount{}, BySession: map[string]int{},
+		ClOrdIDs: map[string]struct{}{},
+	}
 }
 
 // Add counts one entry.
@@ -77,13 +79,15 @@ func (t *Tally) Markdown() string {
 	for _, name := range slices.Sorted(maps.Keys(t.ByType)) {
 		fmt.Fprintf(&out, "| %s | %s | %d | %d |\n", name, fix.TypeName(name), t.ByType[name].Out, t.ByType[name].In)
 	}
-	out.WriteString("\n| OrdStatus | name | execution reports | list status | cancel rejects |\n|---|---|---:|---:|---:|\n")
+	out.WriteString("\n| OrdStatus | name | execution reports | list status | cancel rejects " +
+		"|\n|---|---|---:|---:|---:|\n")
 	for _, status := range fix.Statuses() {
 		count := t.ByStatus[status]
 		if count == nil {
 			count = &StatusCount{}
 		}
-		fmt.Fprintf(&out, "| %c | %s | %d | %d | %d |\n", status, fix.StatusName(status), count.Reports, count.ListStatus,
+		fmt.Fprintf(&out, "| %c | %s | %d | %d | %d |\n", status, fix.StatusName(status), count.Reports,
+			count.ListStatus,
 			count.CancelRejects)
 	}
 	return out.String()

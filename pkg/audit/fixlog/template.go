@@ -27,8 +27,8 @@ type patch struct {
 	number     int64
 }
 
-// template is a recorded message taken apart: literal bytes and the places to patch between them. CheckSum needs no second
-// pass over the literal bytes, because their sum is kept.
+// template is a recorded message taken apart: literal bytes and the places to patch between them. CheckSum needs no
+// second pass over the literal bytes, because their sum is kept.
 type template struct {
 	head        string // "8=FIX.4.4" SOH "9="
 	body        []byte // literal bytes from "35=" up to "10=" without what patches write
@@ -69,8 +69,10 @@ func (c *compiler) compile(entry Entry) (template, error) {
 		return template{}, fmt.Errorf("SendingTime: %w", err)
 	}
 	msgType := message.Get(fix.MsgType)
-	made := template{head: "8=" + string(message.Get(fix.BeginString)) + "\x019=", class: fix.ClassOf(msgType),
-		direction: entry.Direction, body: make([]byte, 0, len(entry.Message))}
+	made := template{
+		head: "8=" + string(message.Get(fix.BeginString)) + "\x019=", class: fix.ClassOf(msgType),
+		direction: entry.Direction, body: make([]byte, 0, len(entry.Message)),
+	}
 	keyTag := fix.KeyTag(msgType)
 	for _, field := range message.Fields[2 : len(message.Fields)-1] {
 		made.body = append(strconv.AppendInt(made.body, int64(field.Tag), 10), '=')
@@ -86,7 +88,8 @@ func (c *compiler) compile(entry Entry) (template, error) {
 	return made, nil
 }
 
-// countMessage finds the message's side and checks that MsgSeqNum continues there from 1: only then does a lap continue it.
+// countMessage finds the message's side and checks that MsgSeqNum continues there from 1: only then does a lap continue
+// it.
 func (c *compiler) countMessage(message *fix.Message) (own, opposite int32, err error) {
 	begin, sender, target := message.Get(fix.BeginString), message.Get(fix.SenderCompID), message.Get(fix.TargetCompID)
 	own, opposite = c.sideIndex(begin, sender, target), c.sideIndex(begin, target, sender)

@@ -1,5 +1,5 @@
-// Package access decides who may do what: a table of calls and the roles that each asks for, and rules that give an identity roles on streams. It is
-// pure, apart from reading its rules.
+// Package access decides who may do what: a table of calls and the roles that each asks for, and rules that give an
+// identity roles on streams. It is pure, apart from reading its rules.
 package access
 
 import (
@@ -36,27 +36,31 @@ var defaults = map[identity.Kind][]Role{
 	identity.KindAdmin:   {RoleAdmin, RoleAppend, RoleReplay, RoleAudit},
 }
 
-// anyRole is for calls that everybody may make who has a role at all; what they answer is limited to the caller's streams.
+// anyRole is for calls that everybody may make who has a role at all; what they answer is limited to the caller's
+// streams.
 var anyRole = Roles
 
-// calls is the table: a method of the API and the roles any one of which is needed. A method that is not in it is refused.
+// calls is the table: a method of the API and the roles any one of which is needed. A method that is not in it is
+// refused.
 var calls = map[string][]Role{
-	"/farlog.v1.ControlService/CreateStream":   {RoleAdmin},
-	"/farlog.v1.ControlService/UpdateStream":   {RoleAdmin},
-	"/farlog.v1.ControlService/DeleteStream":   {RoleAdmin},
-	"/farlog.v1.ControlService/ApplyFabric":    {RoleAdmin},
-	"/farlog.v1.ControlService/Backup":         {RoleAdmin},
-	"/farlog.v1.ControlService/Restore":        {RoleAdmin},
-	"/farlog.v1.ControlService/GetFabric":      {RoleAdmin, RoleAudit},
-	"/farlog.v1.ControlService/WatchStreams":   anyRole,
-	"/farlog.v1.ControlService/ListStreams":    anyRole,
-	"/farlog.v1.ControlService/GetStream":      anyRole,
-	acquireWriter:                              {RoleAppend},
-	extendWriter:                               {RoleAppend},
-	"/farlog.v1.ControlService/CheckWriters":   {RoleAppend},             // on some stream; of the others it tells nothing
-	"/farlog.v1.ControlService/WatchWriters":   {RoleAppend},             // as CheckWriters
-	acquireReader:                              {RoleReplay, RoleAudit},  // which of them on a stream: rolesOn
-	"/farlog.v1.ControlService/ReportConsumer": {RoleAppend, RoleReplay}, // which of them, and on which stream: the call itself says
+	"/farlog.v1.ControlService/CreateStream": {RoleAdmin},
+	"/farlog.v1.ControlService/UpdateStream": {RoleAdmin},
+	"/farlog.v1.ControlService/DeleteStream": {RoleAdmin},
+	"/farlog.v1.ControlService/ApplyFabric":  {RoleAdmin},
+	"/farlog.v1.ControlService/Backup":       {RoleAdmin},
+	"/farlog.v1.ControlService/Restore":      {RoleAdmin},
+	"/farlog.v1.ControlService/GetFabric":    {RoleAdmin, RoleAudit},
+	"/farlog.v1.ControlService/WatchStreams": anyRole,
+	"/farlog.v1.ControlService/ListStreams":  anyRole,
+	"/farlog.v1.ControlService/GetStream":    anyRole,
+	acquireWriter:                            {RoleAppend},
+	extendWriter:                             {RoleAppend},
+	// on some stream; of the others it tells nothing
+	"/farlog.v1.ControlService/CheckWriters": {RoleAppend},
+	"/farlog.v1.ControlService/WatchWriters": {RoleAppend},            // as CheckWriters
+	acquireReader:                            {RoleReplay, RoleAudit}, // which of them on a stream: rolesOn
+	// which of them, and on which stream: the call itself says
+	"/farlog.v1.ControlService/ReportConsumer": {RoleAppend, RoleReplay},
 	takeOverStream:                             {RoleAdmin},
 	"/farlog.v1.ControlService/RebindStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/CreateRoute":    {RoleAdmin},
@@ -119,9 +123,11 @@ type Caller struct {
 
 // IsSame tells whether the rules give two callers the same.
 func (c Caller) IsSame(other Caller) bool {
-	return c.ID == other.ID && c.IsLocal == other.IsLocal && slices.EqualFunc(c.grants, other.grants, func(a, b Rule) bool {
-		return slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Roles, b.Roles) && slices.Equal(a.Streams, b.Streams) && slices.Equal(a.Hosts, b.Hosts)
-	})
+	return c.ID == other.ID && c.IsLocal == other.IsLocal &&
+		slices.EqualFunc(c.grants, other.grants, func(a, b Rule) bool {
+			return slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Roles, b.Roles) &&
+				slices.Equal(a.Streams, b.Streams) && slices.Equal(a.Hosts, b.Hosts)
+		})
 }
 
 // Local is whoever comes where no identity is asked for.
@@ -152,7 +158,8 @@ func isWriting(method string) bool {
 	return method == acquireWriter || method == extendWriter || method == takeOverStream
 }
 
-// rolesOn is what a call needs on one stream or route. What the control plane records of its own is read by whoever may see everything.
+// rolesOn is what a call needs on one stream or route. What the control plane records of its own is read by whoever may
+// see everything.
 func rolesOn(method, name string) []Role {
 	switch {
 	case method != acquireReader:
@@ -164,23 +171,26 @@ func rolesOn(method, name string) []Role {
 }
 
 func (c Caller) mayOn(method, kind, name string) error {
-	if isWriting(method) && pattern.IsSystem(name) { // no role gives that: what is recorded of its holder is not his to write
-		return fmt.Errorf("%s may not write %s %q: those that begin with %s are written by the control plane alone", c.ID, kind, name, pattern.SystemPrefix)
+	// no role gives that: what is recorded of its holder is not his to write
+	if isWriting(method) && pattern.IsSystem(name) {
+		return fmt.Errorf("%s may not write %s %q: those that begin with %s are written by the control plane alone",
+			c.ID, kind, name, pattern.SystemPrefix)
 	}
 	needed := rolesOn(method, name)
 	if c.IsLocal {
 		return nil
 	}
 	for _, rule := range c.grants {
-		if rule.covers(name) && slices.ContainsFunc(needed, func(role Role) bool { return slices.Contains(rule.Roles, role) }) {
+		if rule.covers(name) && slices.ContainsFunc(needed,
+			func(role Role) bool { return slices.Contains(rule.Roles, role) }) {
 			return nil
 		}
 	}
 	return c.refusal(needed, kind, name)
 }
 
-// MaySpeakFor decides whether a caller is who an agent says that it is. Where the rules name hosts, the agent's must be one of them, and its id must
-// be one that an agent of this host has.
+// MaySpeakFor decides whether a caller is who an agent says that it is. Where the rules name hosts, the agent's must be
+// one of them, and its id must be one that an agent of this host has.
 func (c Caller) MaySpeakFor(role Role, host, agent string) error {
 	if c.IsLocal {
 		return nil
@@ -195,7 +205,8 @@ func (c Caller) MaySpeakFor(role Role, host, agent string) error {
 	return fmt.Errorf("%s may not speak for agent %q on host %q: %s", c.ID, agent, host, expectedHost(hosts))
 }
 
-// MayHold decides whether a caller may be granted a stream for a host: one rule has to give it the stream there. That another rule names the host says nothing of this stream.
+// MayHold decides whether a caller may be granted a stream for a host: one rule has to give it the stream there. That
+// another rule names the host says nothing of this stream.
 func (c Caller) MayHold(stream, host string) error { return c.mayHold("stream", stream, host) }
 
 // MayHoldRoute decides whether a caller may be granted a route for a host.
@@ -240,7 +251,8 @@ func (c Caller) MayReport(host string) error {
 
 func expectedHost(hosts []string) string {
 	slices.Sort(hosts)
-	return fmt.Sprintf("expected host %s, as its certificate or the control plane's --access-file says", strings.Join(slices.Compact(hosts), " or "))
+	return fmt.Sprintf("expected host %s, as its certificate or the control plane's --access-file says",
+		strings.Join(slices.Compact(hosts), " or "))
 }
 
 // with are the rules that give a caller a role.
@@ -264,7 +276,8 @@ func (c Caller) Streams(role Role) []string {
 	return c.patterns(role, func(Rule) bool { return true })
 }
 
-// StreamsOf are the patterns of the streams on which a caller has a role as an agent, on its host. There are none for whom MaySpeakFor refuses.
+// StreamsOf are the patterns of the streams on which a caller has a role as an agent, on its host. There are none for
+// whom MaySpeakFor refuses.
 func (c Caller) StreamsOf(role Role, host, agent string) []string {
 	return c.patterns(role, func(rule Rule) bool { return rule.isFor(host, agent) })
 }
@@ -330,7 +343,8 @@ func (r Rule) isFor(host, agent string) bool {
 	return r.isOn(host) && (len(r.Hosts) == 0 || isAgentOf(agent, host))
 }
 
-// Rules are applied in order: all that name an identity together say what it may do, and take the place of what its kind of certificate would give.
+// Rules are applied in order: all that name an identity together say what it may do, and take the place of what its
+// kind of certificate would give.
 type Rules []Rule
 
 // Caller finds out what an identity may do.
@@ -348,7 +362,8 @@ func (r Rules) Caller(id identity.ID) Caller {
 	}
 	if kind, name, ok := id.Kind(); ok {
 		rule := Rule{Roles: defaults[kind]}
-		if name != identity.NameAny && (kind == identity.KindTarget || kind == identity.KindDrain || kind == identity.KindHost) {
+		if name != identity.NameAny && (kind == identity.KindTarget || kind == identity.KindDrain ||
+			kind == identity.KindHost) {
 			rule.Hosts = []string{name}
 		}
 		caller.grants = []Rule{rule}

@@ -18,7 +18,10 @@ import (
 // Every call of the API is in the table, and the table has no other.
 func TestCalls_AreThoseOfTheAPI(t *testing.T) {
 	known := map[string]bool{}
-	for _, service := range []grpc.ServiceDesc{api.ControlService_ServiceDesc, api.FabricService_ServiceDesc, api.TargetService_ServiceDesc, api.DrainService_ServiceDesc, api.HostService_ServiceDesc} {
+	for _, service := range []grpc.ServiceDesc{
+		api.ControlService_ServiceDesc, api.FabricService_ServiceDesc,
+		api.TargetService_ServiceDesc, api.DrainService_ServiceDesc, api.HostService_ServiceDesc,
+	} {
 		for _, method := range service.Methods {
 			known["/"+service.ServiceName+"/"+method.MethodName] = true
 		}
@@ -93,13 +96,16 @@ rules:
 		}
 	}
 	err = rules.Caller("spiffe://bank/desk7/other").May(acquire, "desk9")
-	if err == nil || !strings.Contains(err.Error(), `spiffe://bank/desk7/other has not the role append on stream "desk9"`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `spiffe://bank/desk7/other has not the role append on stream "desk9"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestCaller_SpeaksForItsHostOnly(t *testing.T) {
-	rules := Rules{{Identities: []string{"spiffe://bank/drains"}, Roles: []Role{RoleDrain}, Hosts: []string{"c1", "c2"}}}
+	rules := Rules{
+		{Identities: []string{"spiffe://bank/drains"}, Roles: []Role{RoleDrain}, Hosts: []string{"c1", "c2"}},
+	}
 	for _, test := range []struct {
 		id          identity.ID
 		role        Role
@@ -123,7 +129,9 @@ func TestCaller_SpeaksForItsHostOnly(t *testing.T) {
 
 // A grant goes to the host that the certificate names.
 func TestCaller_HoldsForItsHostOnly(t *testing.T) {
-	rules := Rules{{Identities: []string{"spiffe://bank/desk7"}, Roles: []Role{RoleAppend}, Hosts: []string{"t1", "t2"}}}
+	rules := Rules{
+		{Identities: []string{"spiffe://bank/desk7"}, Roles: []Role{RoleAppend}, Hosts: []string{"t1", "t2"}},
+	}
 	for _, test := range []struct {
 		id   identity.ID
 		host string
@@ -180,7 +188,8 @@ func TestCaller_RulesDoNotMixStreamsAndHosts(t *testing.T) {
 			t.Errorf("drain h9 on host %q: %s, expected %s", test.host, got, test.other)
 		}
 	}
-	if err := caller.MayHold("desk9/x", "h1"); err == nil || !strings.Contains(err.Error(), `bank has not the role append on stream "desk9/x"`) {
+	if err := caller.MayHold("desk9/x", "h1"); err == nil ||
+		!strings.Contains(err.Error(), `bank has not the role append on stream "desk9/x"`) {
 		t.Errorf("desk9 from h1: %v", err)
 	}
 }
@@ -253,7 +262,10 @@ func TestFile_ReadAgainWhenItChanges(t *testing.T) {
 // What is recorded of everybody's acts is written by the control plane alone, and read by whoever has the role audit.
 func TestCaller_StreamsOfTheControlPlane(t *testing.T) {
 	const stream = "farlog/audit"
-	rules := Rules{{Identities: []string{"all"}, Roles: Roles, Streams: []string{"farlog/**"}}, {Identities: []string{"auditor"}, Roles: []Role{RoleAudit}}}
+	rules := Rules{
+		{Identities: []string{"all"}, Roles: Roles, Streams: []string{"farlog/**"}},
+		{Identities: []string{"auditor"}, Roles: []Role{RoleAudit}},
+	}
 	for id, mayRead := range map[identity.ID]bool{
 		"all": true, "auditor": true, "spiffe://farlog/farlog/admin/ada": true, "spiffe://farlog/farlog/host/trading1": false, "spiffe://farlog/farlog/drain/central1": false,
 	} {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The table of docs/reference/access.md has each call once, with the roles that the guard asks for. What stands behind a semicolon says more of it.
+// The table of docs/reference/access.md has each call once, with the roles that the guard asks for. What stands behind
+// a semicolon says more of it.
 func TestCalls_AreDocumented(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/reference/access.md")
 	if err != nil {
@@ -33,7 +34,8 @@ func TestCalls_AreDocumented(t *testing.T) {
 	for method, roles := range calls {
 		call := method[strings.LastIndexByte(method, '/')+1:]
 		if want := joined(roles); strings.HasPrefix(method, "/farlog.") && told[call] != want {
-			t.Errorf("%s: docs/reference/access.md has %q, expected %q: say it there, in the table of calls", call, told[call], want)
+			t.Errorf("%s: docs/reference/access.md has %q, expected %q: say it there, in the table of calls", call,
+				told[call], want)
 		}
 		if strings.HasPrefix(method, "/farlog.") {
 			delete(told, call)

@@ -14,8 +14,9 @@ import (
 // lookInterval bounds how often the file is looked at: a change is in force that much later at most.
 const lookInterval = time.Second
 
-// File is a file of rules that is read again when it changes. One that cannot be read leaves in force what was read before: nobody gains a right by a
-// slip, and nobody loses one. So an empty file is refused; "rules: []" says that there are none. All of it may be called from many goroutines.
+// File is a file of rules that is read again when it changes. One that cannot be read leaves in force what was read
+// before: nobody gains a right by a slip, and nobody loses one. So an empty file is refused; "rules: []" says that
+// there are none. All of it may be called from many goroutines.
 type File struct {
 	path   string
 	logger *slog.Logger
@@ -44,8 +45,9 @@ func OpenFile(path string, logger *slog.Logger) (*File, error) {
 	return f, nil
 }
 
-// Watch tells of the rules in force at once, and then of each other content of the file that is read, taken or refused. It is looked at when somebody asks what he may. Before it is used by others; tell is
-// called by whoever asks, and must not wait nor ask in turn.
+// Watch tells of the rules in force at once, and then of each other content of the file that is read, taken or refused.
+// It is looked at when somebody asks what he may. Before it is used by others; tell is called by whoever asks, and must
+// not wait nor ask in turn.
 func (f *File) Watch(tell func(identity.Reading)) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -94,7 +96,8 @@ func (f *File) load() Rules {
 }
 
 func (f *File) take(rules Rules, info os.FileInfo, digest string) {
-	f.looked, f.rules, f.modified, f.size, f.failure, f.digest = time.Now(), rules, info.ModTime(), info.Size(), "", digest
+	f.looked, f.rules, f.modified, f.size, f.failure, f.digest = time.Now(), rules, info.ModTime(), info.Size(), "",
+		digest
 }
 
 // readRules gives the digest of what is there also when that is refused.

@@ -14,9 +14,9 @@ import (
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
-// Every administrative call becomes a record of the audit stream. It is written to etcd first, before the call is done, then with what came of it; whoever
-// leads moves what is there into the stream and takes it away when the record is acknowledged. So no call goes unrecorded when a control plane dies, and a
-// record may come twice: its id tells.
+// Every administrative call becomes a record of the audit stream. It is written to etcd first, before the call is done,
+// then with what came of it; whoever leads moves what is there into the stream and takes it away when the record is
+// acknowledged. So no call goes unrecorded when a control plane dies, and a record may come twice: its id tells.
 
 const (
 	batchMax = 100
@@ -60,13 +60,20 @@ const (
 // IsRecorded tells the calls that are recorded.
 func IsRecorded(method string) bool {
 	switch method {
-	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
-		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
-		api.ControlService_ExtendWriter_FullMethodName, api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName, api.ControlService_RebindStream_FullMethodName,
-		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
-		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName,
-		api.FabricService_CreateTarget_FullMethodName, api.FabricService_UpdateTarget_FullMethodName, api.FabricService_DeleteTarget_FullMethodName,
-		api.FabricService_CreateDrain_FullMethodName, api.FabricService_UpdateDrain_FullMethodName, api.FabricService_DeleteDrain_FullMethodName:
+	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName,
+		api.ControlService_DeleteStream_FullMethodName,
+		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName,
+		api.ControlService_TakeOverStream_FullMethodName,
+		api.ControlService_ExtendWriter_FullMethodName, api.ControlService_ReplaceMember_FullMethodName,
+		api.ControlService_AcceptLoss_FullMethodName, api.ControlService_RebindStream_FullMethodName,
+		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName,
+		api.ControlService_DeleteRoute_FullMethodName,
+		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName,
+		api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName,
+		api.FabricService_CreateTarget_FullMethodName, api.FabricService_UpdateTarget_FullMethodName,
+		api.FabricService_DeleteTarget_FullMethodName,
+		api.FabricService_CreateDrain_FullMethodName, api.FabricService_UpdateDrain_FullMethodName,
+		api.FabricService_DeleteDrain_FullMethodName:
 		return true
 	}
 	return false
@@ -85,7 +92,8 @@ func (a *Event) setOutcome(response any, err error) {
 	case *api.UpdateStreamResponse:
 		a.Revision, a.Changes = response.GetStream().GetRevision(), fieldTexts("stream", a.Stream, response.GetFields())
 	case *api.DeleteStreamResponse:
-		a.Revision, a.Changes = response.GetDeletion().GetRevision(), []string{fmt.Sprintf("deleted stream %s id %d", a.Stream, response.GetDeletion().GetStreamId())}
+		a.Revision, a.Changes = response.GetDeletion().GetRevision(),
+			[]string{fmt.Sprintf("deleted stream %s id %d", a.Stream, response.GetDeletion().GetStreamId())}
 	case *api.AcquireWriterResponse:
 		a.Epoch = response.GetGrant().GetEpoch()
 	case *api.ExtendWriterResponse:
@@ -113,13 +121,16 @@ func (a *Event) setOutcome(response any, err error) {
 		}
 	case *api.ReplaceMemberResponse:
 		ring := response.GetRing()
-		a.Changes = []string{fmt.Sprintf("member %d of stream %s: target %s -> %s", ring.GetMember()+1, a.Stream, ring.GetReplacement().GetFormerTarget(), ring.GetTarget())}
+		a.Changes = []string{fmt.Sprintf("member %d of stream %s: target %s -> %s", ring.GetMember()+1, a.Stream,
+			ring.GetReplacement().GetFormerTarget(), ring.GetTarget())}
 	case *api.AcceptLossResponse:
 		a.Changes = response.GetLosses()
 	case *api.UpdateTargetResponse:
-		a.Revision, a.Changes = response.GetTarget().GetRevision(), fieldTexts("target", response.GetTarget().GetHost(), response.GetFields())
+		a.Revision, a.Changes = response.GetTarget().GetRevision(),
+			fieldTexts("target", response.GetTarget().GetHost(), response.GetFields())
 	case *api.UpdateDrainResponse:
-		a.Revision, a.Changes = response.GetDrain().GetRevision(), fieldTexts("drain", response.GetDrain().GetHost(), response.GetFields())
+		a.Revision, a.Changes = response.GetDrain().GetRevision(),
+			fieldTexts("drain", response.GetDrain().GetHost(), response.GetFields())
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()
 		for _, change := range response.GetChanges() {
@@ -166,7 +177,8 @@ func (a *Event) split() []*Event {
 // extensionTexts say in the audit stream where a writer was let in.
 func extensionTexts(stream string, members []*api.ExtendedMember) (texts []string) {
 	for _, one := range members {
-		texts = append(texts, fmt.Sprintf("member %d of stream %s: target %s", one.Member, stream, one.Ring.GetTarget()))
+		texts = append(texts, fmt.Sprintf("member %d of stream %s: target %s", one.Member, stream,
+			one.Ring.GetTarget()))
 	}
 	slices.Sort(texts)
 	return texts
@@ -178,6 +190,7 @@ func LostStoreText(given *api.Assignment) string {
 	if lost == nil {
 		return ""
 	}
-	return fmt.Sprintf("given up store %s (%x): records below lsn %d, seq %d, were released to it and are not in store %s (%x)", lost.StoreDir, lost.StoreUuid, lost.Lsn, lost.Seq,
+	return fmt.Sprintf("given up store %s (%x): records below lsn %d, seq %d, were released to it and are not in "+
+		"store %s (%x)", lost.StoreDir, lost.StoreUuid, lost.Lsn, lost.Seq,
 		given.StoreDir, given.StoreUuid)
 }

@@ -14,11 +14,13 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// fileLookInterval is how often the files of certificates and rules are looked at when nobody calls: who changes one finds the event that long after.
+// fileLookInterval is how often the files of certificates and rules are looked at when nobody calls: who changes one
+// finds the event that long after.
 const fileLookInterval = time.Second
 
-// FileWatcher makes events of the files that decide who is let in and who may do what, as they are read: whoever may write them rules here without any call. What is in force at the start is one as well: a file may
-// have been changed while no control plane ran.
+// FileWatcher makes events of the files that decide who is let in and who may do what, as they are read: whoever may
+// write them rules here without any call. What is in force at the start is one as well: a file may have been changed
+// while no control plane ran.
 type FileWatcher struct {
 	recorder *Recorder
 	keeper   *identity.Keeper
@@ -34,7 +36,8 @@ type FileReading struct {
 	SHA256 string `json:"sha256"` // of what is there, also when it is refused; "" = nothing that can be read
 }
 
-// WatchFiles begins before anybody is let in. It is for a control plane with certificates whose audit events are recorded.
+// WatchFiles begins before anybody is let in. It is for a control plane with certificates whose audit events are
+// recorded.
 func WatchFiles(recorder *Recorder, keeper *identity.Keeper, access *access.File) *FileWatcher {
 	f := &FileWatcher{recorder: recorder, keeper: keeper, access: access}
 	keeper.Watch(f.noteReading)
@@ -59,7 +62,8 @@ func (f *FileWatcher) noteReading(reading identity.Reading) {
 	f.waiting = append(f.waiting, event)
 }
 
-// Run looks at the files, and writes down what was noted, until ctx is done. What etcd does not take stays noted, in its order.
+// Run looks at the files, and writes down what was noted, until ctx is done. What etcd does not take stays noted, in
+// its order.
 func (f *FileWatcher) Run(ctx context.Context) {
 	tick := time.NewTicker(fileLookInterval)
 	defer tick.Stop()

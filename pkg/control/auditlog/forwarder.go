@@ -54,11 +54,13 @@ func (f *Forwarder) Run(ctx context.Context, guards []clientv3.Cmp) {
 	}
 }
 
-// holdStream opens the audit stream anew when it was written before and nobody holds it, as after a restart of the control plane or of the ring's target: else it were a stream without a writer
-// until the next event. One that nobody has written yet is left alone, for it would stand in the way of a restore.
+// holdStream opens the audit stream anew when it was written before and nobody holds it, as after a restart of the
+// control plane or of the ring's target: else it were a stream without a writer until the next event. One that nobody
+// has written yet is left alone, for it would stand in the way of a restore.
 func (f *Forwarder) holdStream(ctx context.Context) error {
 	now, _ := f.Mirror.Load()
-	if f.Stream == "" || now.Streams[f.Stream] == nil || time.Since(f.held) < ReopenDelay || now.CheckNotDeleted(f.Stream) != nil ||
+	if f.Stream == "" || now.Streams[f.Stream] == nil || time.Since(f.held) < ReopenDelay ||
+		now.CheckNotDeleted(f.Stream) != nil ||
 		now.Status(f.Stream).Condition != api.Condition_CONDITION_WRITER_GONE {
 		return nil
 	}
@@ -70,7 +72,8 @@ func (f *Forwarder) holdStream(ctx context.Context) error {
 
 // ForwardBatch moves some events to the audit stream, and says how many there were to look at.
 func (f *Forwarder) ForwardBatch(ctx context.Context, guards []clientv3.Cmp) (count int, err error) {
-	got, err := f.Client.Get(ctx, etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(batchMax))
+	got, err := f.Client.Get(ctx, etcd.KeyAuditEvents, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(batchMax))
 	if err != nil {
 		return 0, err
 	}
@@ -112,8 +115,10 @@ func deleteUnchanged(kv *mvccpb.KeyValue) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{isSame}, []clientv3.Op{clientv3.OpDelete(key)}, nil)
 }
 
-// isForRestore tells a control plane without any stream: a backup may be restored into it. Its audit stream, were it begun, would stand in the way of that as soon as a target that has come back
-// makes it a ring. So events, such as the reading of its certificates, wait for the first stream, which is made or restored; but not so many of them that no further one were done.
+// isForRestore tells a control plane without any stream: a backup may be restored into it. Its audit stream, were it
+// begun, would stand in the way of that as soon as a target that has come back makes it a ring. So events, such as the
+// reading of its certificates, wait for the first stream, which is made or restored; but not so many of them that no
+// further one were done.
 func (f *Forwarder) isForRestore() bool {
 	if f.Stream == "" {
 		return false

@@ -33,20 +33,25 @@ func (k *taken) take(_ context.Context, records [][]byte) error {
 	return nil
 }
 
-// An event whose control plane died in the middle of it is recorded as one whose outcome nobody wrote; one that is under way is left alone.
+// An event whose control plane died in the middle of it is recorded as one whose outcome nobody wrote; one that is
+// under way is left alone.
 func TestActs_WithoutOutcome(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	r := &Recorder{client: etcd.Client(), isOn: true}
 	for name, began := range map[string]time.Time{"old": time.Now().Add(-2 * pendingAgeMax), "now": time.Now()} {
-		event := r.NewEvent(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
+		event := r.NewEvent(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName,
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
 		event.Time = began
 		if err := r.Put(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := &taken{}
-	leader := &Forwarder{Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Sink: s.take, Pending: new(atomic.Int64)}
+	leader := &Forwarder{
+		Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Sink: s.take,
+		Pending: new(atomic.Int64),
+	}
 	if _, err := leader.ForwardBatch(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +60,8 @@ func TestActs_WithoutOutcome(t *testing.T) {
 	}
 }
 
-// What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a refusal. A look at what would be changed is not.
+// What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a
+// refusal. A look at what would be changed is not.
 func TestActs_OfMembers(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -67,17 +73,36 @@ func TestActs_OfMembers(t *testing.T) {
 		request, response any
 		err               error
 	}{
-		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "its host is gone"}, &api.ReplaceMemberResponse{Ring: ring}, nil},
-		{accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "both are gone"}, &api.AcceptLossResponse{Losses: []string{"from lsn 4096 on"}}, nil},
-		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t9", Reason: "a slip"}, nil, status.Error(codes.InvalidArgument, "no member is on t9")},
-		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "to see", IsDryRun: true}, &api.ReplaceMemberResponse{Ring: ring}, nil},
-		{accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "to see", IsDryRun: true}, &api.AcceptLossResponse{}, nil},
+		{
+			replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "its host is gone"},
+			&api.ReplaceMemberResponse{Ring: ring}, nil,
+		},
+		{
+			accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "both are gone"},
+			&api.AcceptLossResponse{Losses: []string{"from lsn 4096 on"}}, nil,
+		},
+		{
+			replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t9", Reason: "a slip"}, nil,
+			status.Error(codes.InvalidArgument, "no member is on t9"),
+		},
+		{
+			replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "to see", IsDryRun: true},
+			&api.ReplaceMemberResponse{Ring: ring}, nil,
+		},
+		{
+			accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "to see", IsDryRun: true},
+			&api.AcceptLossResponse{}, nil,
+		},
 	} {
-		if _, err := r.Do(t.Context(), access.Local(), call.method, call.request, func() (any, error) { return call.response, call.err }); !errors.Is(err, call.err) {
+		if _, err := r.Do(t.Context(), access.Local(), call.method, call.request,
+			func() (any, error) { return call.response, call.err }); !errors.Is(err, call.err) {
 			t.Fatal(err)
 		}
 	}
-	leader := &Forwarder{Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Sink: s.take, Pending: new(atomic.Int64)}
+	leader := &Forwarder{
+		Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Sink: s.take,
+		Pending: new(atomic.Int64),
+	}
 	if _, err := leader.ForwardBatch(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +116,8 @@ func TestActs_OfMembers(t *testing.T) {
 	}
 	for i, event := range s.events {
 		text := strings.Join(event.Changes, "; ") + event.Error
-		if event.What != want[i].what || event.Outcome != want[i].outcome || event.Stream != "desk7/orders" || !strings.Contains(string(event.Request), want[i].reason) || text != want[i].text {
+		if event.What != want[i].what || event.Outcome != want[i].outcome || event.Stream != "desk7/orders" ||
+			!strings.Contains(string(event.Request), want[i].reason) || text != want[i].text {
 			t.Errorf("act %d: %+v", i, event)
 		}
 	}

@@ -40,18 +40,25 @@ func NewRecorder(client *clientv3.Client, instance string, isOn bool) *Recorder 
 }
 
 // Do does something for a caller and records it.
-func (r *Recorder) Do(ctx context.Context, caller access.Caller, method string, request any, do func() (any, error)) (any, error) {
+func (r *Recorder) Do(ctx context.Context, caller access.Caller, method string, request any,
+	do func() (any, error),
+) (any, error) {
 	dry, _ := request.(interface{ GetIsDryRun() bool })
 	if !r.isOn || !IsRecorded(method) || dry != nil && dry.GetIsDryRun() {
 		return do()
 	}
 	event := r.NewEvent(ctx, caller, method, request)
-	isGrant := slices.Contains([]string{api.ControlService_AcquireWriter_FullMethodName, api.ControlService_AcquireRoute_FullMethodName,
-		api.ControlService_AcquireReader_FullMethodName, api.ControlService_ExtendWriter_FullMethodName}, method)
+	isGrant := slices.Contains([]string{
+		api.ControlService_AcquireWriter_FullMethodName,
+		api.ControlService_AcquireRoute_FullMethodName,
+		api.ControlService_AcquireReader_FullMethodName, api.ControlService_ExtendWriter_FullMethodName,
+	}, method)
 	if r.isFull(ctx, PendingMax) {
 		if !isGrant { // who trades is not stopped by what is about administration
-			return nil, refusal.Exhausted(refusal.ReasonAuditEvents, "method", refusal.Quote(method), "expected fewer than %d audit events that wait for the audit stream", PendingMax).
-				Errorf("%d audit events wait for the audit stream to take them, no further call is done: farlog status says why it does not", PendingMax)
+			return nil, refusal.Exhausted(refusal.ReasonAuditEvents, "method", refusal.Quote(method),
+				"expected fewer than %d audit events that wait for the audit stream", PendingMax).
+				Errorf("%d audit events wait for the audit stream to take them, no further call is done: farlog "+
+					"status says why it does not", PendingMax)
 		}
 		return do()
 	}
@@ -82,7 +89,8 @@ func (r *Recorder) NewEvent(ctx context.Context, caller access.Caller, method st
 	unique := make([]byte, 6) // a time alone may come twice; no secret
 	_, _ = rand.Read(unique)  // it never fails
 	event := &Event{
-		ID: fmt.Sprintf("%019d-%x", now.UnixNano(), unique), Time: now, Who: string(caller.ID), What: method[strings.LastIndexByte(method, '/')+1:],
+		ID: fmt.Sprintf("%019d-%x", now.UnixNano(), unique), Time: now, Who: string(caller.ID),
+		What:    method[strings.LastIndexByte(method, '/')+1:],
 		Outcome: outcomePending, Instance: r.instance,
 	}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
@@ -121,7 +129,8 @@ func (r *Recorder) isFull(ctx context.Context, most int64) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if time.Since(r.counted) > pause {
-		if got, err := r.client.Get(ctx, etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly()); err == nil {
+		if got, err := r.client.Get(ctx, etcd.KeyAuditEvents, clientv3.WithPrefix(),
+			clientv3.WithCountOnly()); err == nil {
 			r.pending, r.counted = got.Count, time.Now()
 		}
 	}

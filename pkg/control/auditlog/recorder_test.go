@@ -22,8 +22,10 @@ func TestActs_TooManyWait(t *testing.T) {
 	r := &Recorder{client: etcd.Client(), isOn: true, pending: PendingMax, counted: time.Now().Add(time.Hour)}
 	isDone := false
 	do := func() (any, error) { isDone = true; return nil, nil }
-	_, err := r.Do(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{}, do)
-	if reason, _ := refusaltest.Check(t, err); reason != refusal.ReasonAuditEvents || status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
+	_, err := r.Do(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName,
+		&api.CreateStreamRequest{}, do)
+	if reason, _ := refusaltest.Check(t, err); reason != refusal.ReasonAuditEvents ||
+		status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
 		t.Errorf("done %v: %v", isDone, err)
 	}
 	for method, request := range map[string]any{

@@ -1,5 +1,6 @@
-// Package check finds all that is wrong with what is declared: pure functions from what is asked for and what there is to a list of problems, each with its field. The control plane refuses by
-// it, and farlog plan, which asks no control plane, tells the same by it.
+// Package check finds all that is wrong with what is declared: pure functions from what is asked for and what there is
+// to a list of problems, each with its field. The control plane refuses by it, and farlog plan, which asks no control
+// plane, tells the same by it.
 package check
 
 import (
@@ -14,7 +15,8 @@ import (
 )
 
 // SystemRule is what a name is told that nobody may give.
-const SystemRule = "expected a name that does not begin with " + pattern.SystemPrefix + ": those are the control plane's own"
+const SystemRule = "expected a name that does not begin with " + pattern.SystemPrefix +
+	": those are the control plane's own"
 
 // World is what there is before something is declared; the zero World has nothing.
 type World struct {
@@ -28,9 +30,10 @@ type World struct {
 
 // Findings is what comes of a look at a fabric.
 type Findings struct {
-	Problems  []*api.Problem // fields begin with fabric.
-	IsRaised  bool           // a stream that is there declares more of its tenant's quota
-	IsLimited bool           // a stream that is new has to find room beside others, of a target's capacity or of a tenant's quota
+	Problems []*api.Problem // fields begin with fabric.
+	IsRaised bool           // a stream that is there declares more of its tenant's quota
+	// a stream that is new has to find room beside others, of a target's capacity or of a tenant's quota
+	IsLimited bool
 }
 
 // finder collects what is wrong with a fabric.
@@ -42,7 +45,10 @@ type finder struct {
 
 // Complete fills in the defaults of all streams and routes, and leaves alone what was given.
 func Complete(asked *api.Fabric) *api.Fabric {
-	fabric := &api.Fabric{Targets: slices.Clone(asked.GetTargets()), Drains: slices.Clone(asked.GetDrains()), Tenants: slices.Clone(asked.GetTenants())}
+	fabric := &api.Fabric{
+		Targets: slices.Clone(asked.GetTargets()), Drains: slices.Clone(asked.GetDrains()),
+		Tenants: slices.Clone(asked.GetTenants()),
+	}
 	for _, stream := range asked.GetStreams() {
 		fabric.Streams = append(fabric.Streams, StreamWithDefaults(stream))
 	}
@@ -52,7 +58,8 @@ func Complete(asked *api.Fabric) *api.Fabric {
 	return fabric
 }
 
-// Fabric finds all that is wrong with a complete fabric that is to be declared in a world. What follows from another problem of the same stream is left out.
+// Fabric finds all that is wrong with a complete fabric that is to be declared in a world. What follows from another
+// problem of the same stream is left out.
 func Fabric(world World, fabric *api.Fabric) (Findings, error) {
 	f := &finder{world: world, fabric: fabric}
 	problems, err := Message(fabric, "fabric.")
@@ -71,7 +78,10 @@ func Fabric(world World, fabric *api.Fabric) (Findings, error) {
 }
 
 func (f *finder) fail(field, value, rule string, args ...any) {
-	f.Problems = append(f.Problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
+	f.Problems = append(f.Problems, &api.Problem{
+		Field: "fabric." + field, Value: value,
+		Rule: fmt.Sprintf(rule, args...),
+	})
 }
 
 func (f *finder) findDoubles() {
@@ -87,7 +97,8 @@ func findDoubles[M any](f *finder, list, field string, items []M, nameOf func(M)
 	for i, item := range items {
 		name := nameOf(item)
 		if first, isThere := names[name]; isThere {
-			f.fail(fmt.Sprintf("%s[%d].%s", list, i, field), fmt.Sprintf("%q", name), "expected each %s once: %s[%d] is the same", field, list, first)
+			f.fail(fmt.Sprintf("%s[%d].%s", list, i, field), fmt.Sprintf("%q", name),
+				"expected each %s once: %s[%d] is the same", field, list, first)
 			continue
 		}
 		names[name] = i
@@ -107,7 +118,8 @@ func (f *finder) checkNames() {
 	}
 }
 
-// checkDrains looks for the drains that streams want. Where drains are declared, a stream that is to be drained on a certain host is drained on one of them, or on one whose drain is registered.
+// checkDrains looks for the drains that streams want. Where drains are declared, a stream that is to be drained on a
+// certain host is drained on one of them, or on one whose drain is registered.
 func (f *finder) checkDrains() {
 	if len(f.fabric.Drains) == 0 && len(f.world.DrainSpecs) == 0 {
 		return
@@ -119,7 +131,8 @@ func (f *finder) checkDrains() {
 	for i, stream := range f.fabric.Streams {
 		isAsItIs := f.world.Streams[stream.Name].GetSpec().GetDrainHost() == stream.DrainHost
 		if host := stream.DrainHost; host != "" && !isAsItIs && !isDeclared[host] && !f.world.DrainHosts[host] {
-			f.fail(fmt.Sprintf("streams[%d].drain_host", i), fmt.Sprintf("%q", host), "expected a host under drains, or one whose drain is registered")
+			f.fail(fmt.Sprintf("streams[%d].drain_host", i), fmt.Sprintf("%q", host),
+				"expected a host under drains, or one whose drain is registered")
 		}
 	}
 }
@@ -141,7 +154,10 @@ func (f *finder) checkRoutes() {
 		return slices.ContainsFunc(f.fabric.Routes, func(spec *api.RouteSpec) bool { return spec.Name == name })
 	}
 	for i, spec := range f.fabric.Routes {
-		one := routeCheck{routes: all, spec: spec, prefix: fmt.Sprintf("fabric.routes[%d].", i), whyNot: whyNot, isAsked: isAsked}
+		one := routeCheck{
+			routes: all, spec: spec, prefix: fmt.Sprintf("fabric.routes[%d].", i), whyNot: whyNot,
+			isAsked: isAsked,
+		}
 		f.Problems = append(f.Problems, one.run()...)
 	}
 }
@@ -158,13 +174,15 @@ func (f *finder) added() (places []int) {
 	return places
 }
 
-// changed are the places of the streams that are there, each once, and stay, in the order of what they take less: so that one may have what another one gives back.
+// changed are the places of the streams that are there, each once, and stay, in the order of what they take less: so
+// that one may have what another one gives back.
 func (f *finder) changed() (places []int) {
 	isSeen, isWrong := map[string]bool{}, f.wrong()
 	for i, spec := range f.fabric.Streams {
 		before := f.world.Streams[spec.Name]
 		if before != nil && !isSeen[spec.Name] && !isWrong[i] && !pattern.IsSystem(spec.Name) &&
-			(spec.RecordsPerSecond != before.Spec.RecordsPerSecond || spec.BytesPerSecond != before.Spec.BytesPerSecond) {
+			(spec.RecordsPerSecond != before.Spec.RecordsPerSecond ||
+				spec.BytesPerSecond != before.Spec.BytesPerSecond) {
 			places = append(places, i)
 		}
 		isSeen[spec.Name] = true
@@ -177,7 +195,8 @@ func (f *finder) changed() (places []int) {
 func (f *finder) gain(i int) int64 {
 	spec := f.fabric.Streams[i]
 	before := f.world.Streams[spec.Name].Spec
-	return max(int64(spec.RecordsPerSecond)-int64(before.RecordsPerSecond), int64(spec.BytesPerSecond)-int64(before.BytesPerSecond))
+	return max(int64(spec.RecordsPerSecond)-int64(before.RecordsPerSecond),
+		int64(spec.BytesPerSecond)-int64(before.BytesPerSecond))
 }
 
 // sound are those that are added of which nothing is wrong so far: they take room.

@@ -17,8 +17,10 @@ import (
 
 // validator reads the rules in farlog.proto, once.
 var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
-	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.DrainSpec{}, &api.TenantSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
-		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.RebindStreamRequest{}, &api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
+	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.DrainSpec{},
+		&api.TenantSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
+		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.RebindStreamRequest{},
+		&api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
 })
 
 // Labels are the words for fields in a text for people, where these are others than the name.
@@ -46,7 +48,8 @@ func Message(message proto.Message, prefix string) ([]*api.Problem, error) {
 }
 
 func problemOf(message proto.Message, prefix string, violation *protovalidate.Violation) *api.Problem {
-	field, value, descriptor := protovalidate.FieldPathString(violation.Proto.GetField()), violation.FieldValue, violation.FieldDescriptor
+	field, value, descriptor := protovalidate.FieldPathString(violation.Proto.GetField()), violation.FieldValue,
+		violation.FieldDescriptor
 	if descriptor == nil { // a rule of several fields has the name of the one that is to be changed
 		within := messageAt(message.ProtoReflect(), violation.Proto.GetField())
 		name := violation.Proto.GetRuleId()

@@ -18,12 +18,15 @@ func (f *finder) checkPlaces() {
 		switch {
 		case host == "":
 		case specs[host] == nil && !f.world.hasTargetOn(host):
-			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a host under targets, or one whose target is registered")
+			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
+				"expected a host under targets, or one whose target is registered")
 		case specs[host].GetIsClosed():
-			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a target that is not closed to new rings")
+			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
+				"expected a target that is not closed to new rings")
 		}
 		if why := reconcile.WhyUnreached(f.world.World, f.fabric.Streams[i]); why != "" {
-			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a target that writer and drain reach: %s", why)
+			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
+				"expected a target that writer and drain reach: %s", why)
 		}
 	}
 }
@@ -39,7 +42,8 @@ func (f *finder) checkRoom() {
 	rules, isLimited := world.WhyNoRoom(created)
 	for _, i := range places {
 		if rule := rules[f.fabric.Streams[i].Name]; rule != "" {
-			f.fail(fmt.Sprintf("streams[%d].ring_size_bytes", i), fmt.Sprint(f.fabric.Streams[i].RingSizeBytes), "%s", rule)
+			f.fail(fmt.Sprintf("streams[%d].ring_size_bytes", i), fmt.Sprint(f.fabric.Streams[i].RingSizeBytes), "%s",
+				rule)
 		}
 	}
 	f.IsLimited = f.IsLimited || isLimited
@@ -64,8 +68,9 @@ func (w World) hasTargetOn(host string) bool {
 	return false
 }
 
-// WhyNoRoom says of each new stream, by its name, why no target that is known can have its rings beside all that there is and the others: it would wait for nothing that anybody has begun.
-// Room that is being made is waited for, and so is a target that nothing limits. isLimited: what it says depends on what other streams there are.
+// WhyNoRoom says of each new stream, by its name, why no target that is known can have its rings beside all that there
+// is and the others: it would wait for nothing that anybody has begun. Room that is being made is waited for, and so is
+// a target that nothing limits. isLimited: what it says depends on what other streams there are.
 func (w World) WhyNoRoom(created []*api.StreamSpec) (rules map[string]string, isLimited bool) {
 	world := w.staying()
 	rules, room := map[string]string{}, reconcile.Room(world.World, world.TargetSpecs)
@@ -99,12 +104,17 @@ func (w World) staying() World {
 		return w
 	}
 	w.Rings, w.Streams = maps.Clone(w.Rings), maps.Clone(w.Streams)
-	maps.DeleteFunc(w.Rings, func(_ string, ring *api.RingSpec) bool { return isGoing(ring.GetStream().GetSpec().GetName()) })
+	maps.DeleteFunc(w.Rings, func(_ string,
+		ring *api.RingSpec,
+	) bool {
+		return isGoing(ring.GetStream().GetSpec().GetName())
+	})
 	maps.DeleteFunc(w.Streams, func(name string, _ *api.Stream) bool { return isGoing(name) })
 	return w
 }
 
-// whyTooLarge says why a ring is larger than what is left on the host that it is wanted on, or than any target, where it may be anywhere; "": it is not.
+// whyTooLarge says why a ring is larger than what is left on the host that it is wanted on, or than any target, where
+// it may be anywhere; "": it is not.
 func (w World) whyTooLarge(spec *api.StreamSpec, room map[string]uint64) string {
 	host := spec.TargetHost
 	free, isLimited := room[host]
@@ -122,7 +132,8 @@ func (w World) whyTooLarge(spec *api.StreamSpec, room map[string]uint64) string 
 	case free == largest.CapacityBytes:
 		return fmt.Sprintf("expected at most %d bytes, the capacity of host %s", free, host)
 	}
-	return fmt.Sprintf("expected at most %d bytes: so much is left of the %d of target host %s", free, largest.CapacityBytes, host)
+	return fmt.Sprintf("expected at most %d bytes: so much is left of the %d of target host %s", free,
+		largest.CapacityBytes, host)
 }
 
 // largestCapacity is the host with the largest capacity; false where none is known, or one has no limit.
@@ -131,7 +142,8 @@ func (w World) largestCapacity() (largest *api.TargetSpec, isLimited bool) {
 		if spec.CapacityBytes == 0 {
 			return nil, false
 		}
-		if largest == nil || spec.CapacityBytes > largest.CapacityBytes || spec.CapacityBytes == largest.CapacityBytes && host < largest.Host {
+		if largest == nil || spec.CapacityBytes > largest.CapacityBytes ||
+			spec.CapacityBytes == largest.CapacityBytes && host < largest.Host {
 			largest = spec
 		}
 	}
@@ -149,8 +161,8 @@ func reserve(room map[string]uint64, spec *api.StreamSpec) {
 	}
 }
 
-// crowded says of each stream that is to be created why it finds no room beside all that is there, by the placement of the reconciler. Where a target without a capacity is known, all of them
-// may wait for it.
+// crowded says of each stream that is to be created why it finds no room beside all that is there, by the placement of
+// the reconciler. Where a target without a capacity is known, all of them may wait for it.
 func (w World) crowded(created []*api.StreamSpec) (reasons map[string]string, isLimited bool) {
 	world, isLimited := reconcile.WithDeclared(w.World, w.TargetSpecs)
 	if !isLimited || len(created) == 0 {
@@ -167,7 +179,8 @@ func (w World) crowded(created []*api.StreamSpec) (reasons map[string]string, is
 		}
 	}
 	slices.Sort(names)
-	for _, spec := range slices.SortedStableFunc(slices.Values(created), func(a, b *api.StreamSpec) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, spec := range slices.SortedStableFunc(slices.Values(created),
+		func(a, b *api.StreamSpec) int { return strings.Compare(a.Name, b.Name) }) {
 		world.Streams[spec.Name] = &api.Stream{Spec: spec, K: spec.Needed}
 		names = append(names, spec.Name)
 	}

@@ -58,13 +58,15 @@ func (r Routes) With(asked []*api.RouteSpec) Routes {
 	return all
 }
 
-// Resolve puts the rules of the routes that a route selects in the place of their names: what is left of them when the rule that names them has selected. A rule that is left
-// without a class is none. It ends behind routeLegsMax rules.
+// Resolve puts the rules of the routes that a route selects in the place of their names: what is left of them when the
+// rule that names them has selected. A rule that is left without a class is none. It ends behind routeLegsMax rules.
 func (r Routes) Resolve(name string) []*api.RouteRule {
 	return r.resolveInto(nil, name, new(api.RouteRule), []string{name})
 }
 
-func (r Routes) resolveInto(rules []*api.RouteRule, name string, within *api.RouteRule, path []string) []*api.RouteRule {
+func (r Routes) resolveInto(rules []*api.RouteRule, name string, within *api.RouteRule,
+	path []string,
+) []*api.RouteRule {
 	for _, rule := range r[name].GetRules() {
 		narrowed, isAny := intersect(within, rule)
 		switch {
@@ -135,7 +137,10 @@ type routeCheck struct {
 }
 
 func (c *routeCheck) fail(field, value, rule string, args ...any) {
-	c.problems = append(c.problems, &api.Problem{Field: c.prefix + field, Value: fmt.Sprintf("%q", value), Rule: fmt.Sprintf(rule, args...)})
+	c.problems = append(c.problems, &api.Problem{
+		Field: c.prefix + field, Value: fmt.Sprintf("%q", value),
+		Rule: fmt.Sprintf(rule, args...),
+	})
 }
 
 // run finds streams and routes that are not there, rules that lead back, and too many or doubled legs.
@@ -174,7 +179,8 @@ func (c *routeCheck) checkSelected(route, field string) {
 	if c.routes[route] == nil {
 		c.fail(field, route, "expected a route that is declared, or there")
 	} else if way := c.routes.circle(route, c.spec.Name, map[string]bool{}); way != nil {
-		c.fail(field, route, "expected a route that does not lead back: %s", strings.Join(append([]string{c.spec.Name}, way...), " -> "))
+		c.fail(field, route, "expected a route that does not lead back: %s",
+			strings.Join(append([]string{c.spec.Name}, way...), " -> "))
 	}
 }
 
@@ -191,11 +197,13 @@ func (c *routeCheck) checkWhole() {
 		}
 		legs, isTaken := LegsOf(c.routes.Resolve(name)), map[string]bool{}
 		if len(legs) > routeLegsMax {
-			c.fail("rules", c.spec.Name, "expected at most %d legs%s in all, with those of the routes that it selects", routeLegsMax, of)
+			c.fail("rules", c.spec.Name, "expected at most %d legs%s in all, with those of the routes that it selects",
+				routeLegsMax, of)
 		}
 		for _, leg := range legs {
 			if isTaken[leg.Stream] {
-				c.fail("rules", c.spec.Name, "expected each stream in one rule%s with those of the routes that it selects: stream %q is in several", of, leg.Stream)
+				c.fail("rules", c.spec.Name, "expected each stream in one rule%s with those of the routes that it "+
+					"selects: stream %q is in several", of, leg.Stream)
 			}
 			isTaken[leg.Stream] = true
 		}
@@ -219,7 +227,8 @@ func (r Routes) WhoSelects(stream, route string) string {
 func (w World) WhyNotSelect(stream string) string {
 	switch {
 	case pattern.IsSystem(stream):
-		return "expected a stream of yours: those that begin with " + pattern.SystemPrefix + " are the control plane's own"
+		return "expected a stream of yours: those that begin with " + pattern.SystemPrefix +
+			" are the control plane's own"
 	case reconcile.IsBeingDeleted(w.Deletions[stream]):
 		return "expected a stream that is not being deleted"
 	}
@@ -234,7 +243,10 @@ func Route(world World, spec *api.RouteSpec) []*api.Problem {
 		}
 		return world.WhyNotSelect(stream)
 	}
-	one := routeCheck{routes: world.Routes.With([]*api.RouteSpec{spec}), spec: spec, prefix: "spec.", whyNot: whyNot, isAsked: func(string) bool { return false }}
+	one := routeCheck{
+		routes: world.Routes.With([]*api.RouteSpec{spec}), spec: spec, prefix: "spec.", whyNot: whyNot,
+		isAsked: func(string) bool { return false },
+	}
 	return one.run()
 }
 

@@ -24,7 +24,8 @@ func StreamWithDefaults(asked *api.StreamSpec) *api.StreamSpec {
 	setDefault(&spec.Level, api.Level_LEVEL_PERSISTENT)
 	setDefault(&spec.Policy, api.Policy_POLICY_BLOCK)
 	setDefault(&spec.Members, 1)
-	setDefault(&spec.Needed, spec.Members/2+1) // more than half: then any two groups that acknowledge have one in common
+	// more than half: then any two groups that acknowledge have one in common
+	setDefault(&spec.Needed, spec.Members/2+1)
 	setDefault(&spec.FailureDomain, reconcile.DomainHost)
 	if spec.RingSizeBytes > RingHeaderBytes {
 		capacity := spec.RingSizeBytes - RingHeaderBytes

@@ -44,16 +44,24 @@ func ringBytes(spec *api.StreamSpec) uint64 {
 	return spec.RingSizeBytes * uint64(reconcile.MemberCount(&api.Stream{Spec: spec}))
 }
 
-// WhyOver says which quotas one more stream would go beyond, each by the field that asks for it. A quota that was lowered takes nothing away.
+// WhyOver says which quotas one more stream would go beyond, each by the field that asks for it. A quota that was
+// lowered takes nothing away.
 func WhyOver(quota *api.TenantSpec, used *api.TenantUse, spec *api.StreamSpec) (problems []*api.Problem) {
 	if quota.GetStreamsMax() > 0 && used.GetStreams() >= quota.StreamsMax {
-		problems = append(problems, &api.Problem{Field: "name", Value: fmt.Sprintf("%q", spec.Name),
-			Rule: fmt.Sprintf("expected no further stream of tenant %s: it has %d, its quota is %d; delete one, or raise streams of the tenant", quota.Name, used.GetStreams(), quota.StreamsMax)})
+		problems = append(problems, &api.Problem{
+			Field: "name", Value: fmt.Sprintf("%q", spec.Name),
+			Rule: fmt.Sprintf("expected no further stream of tenant %s: it has %d, its quota is %d; delete one, or "+
+				"raise streams of the tenant", quota.Name, used.GetStreams(), quota.StreamsMax),
+		})
 	}
 	if wanted := ringBytes(spec); quota.GetRingBytesMax() > 0 && used.GetRingBytes()+wanted > quota.RingBytesMax {
-		problems = append(problems, &api.Problem{Field: "ring_size_bytes", Value: fmt.Sprint(spec.RingSizeBytes),
-			Rule: fmt.Sprintf("expected rings of at most %d bytes together: so much is left of the quota of %d of tenant %s, and %d rings of the stream take %d",
-				left(quota.RingBytesMax, used.GetRingBytes()), quota.RingBytesMax, quota.Name, reconcile.MemberCount(&api.Stream{Spec: spec}), wanted)})
+		problems = append(problems, &api.Problem{
+			Field: "ring_size_bytes", Value: fmt.Sprint(spec.RingSizeBytes),
+			Rule: fmt.Sprintf("expected rings of at most %d bytes together: so much is left of the quota of %d of "+
+				"tenant %s, and %d rings of the stream take %d",
+				left(quota.RingBytesMax, used.GetRingBytes()), quota.RingBytesMax, quota.Name,
+				reconcile.MemberCount(&api.Stream{Spec: spec}), wanted),
+		})
 	}
 	return append(problems, WhyTooFast(quota, used, nil, spec)...)
 }
@@ -65,12 +73,19 @@ var rates = []struct {
 	used        func(*api.TenantUse) uint64
 	of          func(*api.StreamSpec) uint64
 }{
-	{"records_per_second", "records/s", (*api.TenantSpec).GetRecordsPerSecondMax, (*api.TenantUse).GetRecordsPerSecond, (*api.StreamSpec).GetRecordsPerSecond},
-	{"bytes_per_second", "bytes/s", (*api.TenantSpec).GetBytesPerSecondMax, (*api.TenantUse).GetBytesPerSecond, (*api.StreamSpec).GetBytesPerSecond},
+	{
+		"records_per_second", "records/s", (*api.TenantSpec).GetRecordsPerSecondMax, (*api.TenantUse).GetRecordsPerSecond,
+		(*api.StreamSpec).GetRecordsPerSecond,
+	},
+	{
+		"bytes_per_second", "bytes/s", (*api.TenantSpec).GetBytesPerSecondMax, (*api.TenantUse).GetBytesPerSecond,
+		(*api.StreamSpec).GetBytesPerSecond,
+	},
 }
 
-// WhyTooFast says which of its tenant's quotas the rates of a stream go beyond, as it is declared or, with what it was before, declared otherwise. Where there is such a quota a new stream has to say
-// how fast it is. To declare less than before is never too much.
+// WhyTooFast says which of its tenant's quotas the rates of a stream go beyond, as it is declared or, with what it was
+// before, declared otherwise. Where there is such a quota a new stream has to say how fast it is. To declare less than
+// before is never too much.
 func WhyTooFast(quota *api.TenantSpec, used *api.TenantUse, before, spec *api.StreamSpec) (problems []*api.Problem) {
 	for _, rate := range rates {
 		most, wanted, had := rate.most(quota), rate.of(spec), rate.of(before)
@@ -78,11 +93,17 @@ func WhyTooFast(quota *api.TenantSpec, used *api.TenantUse, before, spec *api.St
 		switch {
 		case most == 0 || before != nil && wanted <= had && (wanted > 0 || had == 0):
 		case wanted == 0:
-			problems = append(problems, &api.Problem{Field: rate.field, Value: "0",
-				Rule: fmt.Sprintf("expected a rate that is declared: tenant %s has a quota of %d %s; %d are left of it", quota.Name, most, rate.unit, left(most, others))})
+			problems = append(problems, &api.Problem{
+				Field: rate.field, Value: "0",
+				Rule: fmt.Sprintf("expected a rate that is declared: tenant %s has a quota of %d %s; %d are left of it",
+					quota.Name, most, rate.unit, left(most, others)),
+			})
 		case others+wanted > most:
-			problems = append(problems, &api.Problem{Field: rate.field, Value: fmt.Sprint(wanted),
-				Rule: fmt.Sprintf("expected at most %d %s: so much is left of the quota of %d of tenant %s", left(most, others), rate.unit, most, quota.Name)})
+			problems = append(problems, &api.Problem{
+				Field: rate.field, Value: fmt.Sprint(wanted),
+				Rule: fmt.Sprintf("expected at most %d %s: so much is left of the quota of %d of tenant %s",
+					left(most, others), rate.unit, most, quota.Name),
+			})
 		}
 	}
 	return problems
@@ -90,7 +111,8 @@ func WhyTooFast(quota *api.TenantSpec, used *api.TenantUse, before, spec *api.St
 
 // IsFaster tells whether a stream that is declared otherwise takes more of its tenant's quota.
 func IsFaster(before, spec *api.StreamSpec) bool {
-	return spec.GetRecordsPerSecond() > before.GetRecordsPerSecond() || spec.GetBytesPerSecond() > before.GetBytesPerSecond()
+	return spec.GetRecordsPerSecond() > before.GetRecordsPerSecond() ||
+		spec.GetBytesPerSecond() > before.GetBytesPerSecond()
 }
 
 // WhyBeyond says what a tenant has more of than its quota, as when that was lowered; "": nothing.
@@ -117,7 +139,8 @@ func WhyBeyond(quota *api.TenantSpec, used *api.TenantUse) string {
 
 func left(most, used uint64) uint64 { return most - min(most, used) }
 
-// checkTenants finds the streams that would go beyond a quota, as the fabric declares it or it was before. Each counts once, those that are there and declared to be faster first.
+// checkTenants finds the streams that would go beyond a quota, as the fabric declares it or it was before. Each counts
+// once, those that are there and declared to be faster first.
 func (f *finder) checkTenants() {
 	quotas := make(map[string]*api.TenantSpec, len(f.world.Tenants))
 	maps.Copy(quotas, f.world.Tenants)

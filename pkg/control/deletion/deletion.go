@@ -52,44 +52,56 @@ func whyKeepRing(v *state.View, name string, spec *api.RingSpec) string {
 	const lost = "; if it is lost for good, with what was not stored: farlog stream delete --ring-lost"
 	switch {
 	case v.LiveTargets[spec.Target] == nil:
-		return fmt.Sprintf("target %s does not report, so nobody sees whether its ring holds records that are not stored: start it"+lost, spec.Target)
+		return fmt.Sprintf("target %s does not report, so nobody sees whether its ring holds records that are not "+
+			"stored: start it"+lost, spec.Target)
 	case wasNeverMade(v, name, spec, ring):
 		return "" // the target looks once more: a ring that is there after all is closed and drained first
 	case ring.GetError() != "":
 		return fmt.Sprintf("target %s: %s%s", spec.Target, ring.Error, lost)
 	case ring.GetIsWriterHeld():
-		return fmt.Sprintf("a writer has its ring (%s): end it, and delete again", state.HolderText(v.Grants[name], ring))
+		return fmt.Sprintf("a writer has its ring (%s): end it, and delete again",
+			state.HolderText(v.Grants[name], ring))
 	case ring.GetLagBytes() > 0:
-		return fmt.Sprintf("%d records (%d bytes) of its ring are not stored yet: farlog status %s says whether its drain gets on, and what to do when not", ring.LagRecords, ring.LagBytes, name)
+		return fmt.Sprintf("%d records (%d bytes) of its ring are not stored yet: farlog status %s says whether its "+
+			"drain gets on, and what to do when not", ring.LagRecords, ring.LagBytes, name)
 	}
 	return ""
 }
 
-// wasNeverMade tells a ring that its target could not make, as it says itself: nobody was ever let in, and no target has ever shown one.
+// wasNeverMade tells a ring that its target could not make, as it says itself: nobody was ever let in, and no target
+// has ever shown one.
 func wasNeverMade(v *state.View, name string, spec *api.RingSpec, ring *api.RingState) bool {
-	return v.Epochs[name] == 0 && v.Assignments[name] == nil && len(spec.RingUuid) == 0 && spec.Replacement == nil && len(spec.LostUuid) == 0 &&
-		ring.GetError() != "" && len(ring.RingUuid) == 0 && !ring.IsMissing && ring.WriterEpoch == 0 && ring.AppendedLsn == 0
+	return v.Epochs[name] == 0 && v.Assignments[name] == nil && len(spec.RingUuid) == 0 && spec.Replacement == nil &&
+		len(spec.LostUuid) == 0 &&
+		ring.GetError() != "" && len(ring.RingUuid) == 0 && !ring.IsMissing && ring.WriterEpoch == 0 &&
+		ring.AppendedLsn == 0
 }
 
-// New is the end of a stream as it begins. The fence is above every epoch that was granted, as far as a ring takes such a fence.
+// New is the end of a stream as it begins. The fence is above every epoch that was granted, as far as a ring takes such
+// a fence.
 func New(v *state.View, name string, isRingLost bool, by string) *api.Deletion {
 	epoch, limit := uint64(v.Epochs[name])+1, uint64(math.MaxUint32)
 	rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 	for _, spec := range rings {
 		if ring := reconcile.SeenRing(v.Targets, spec); ring != nil {
-			epoch, limit = max(epoch, uint64(ring.WriterEpoch)+1, uint64(ring.EpochMin)), min(limit, uint64(ring.WriterEpoch)+fenceStepMax)
+			epoch, limit = max(epoch, uint64(ring.WriterEpoch)+1, uint64(ring.EpochMin)),
+				min(limit, uint64(ring.WriterEpoch)+fenceStepMax)
 		}
 	}
 	given := v.Assignments[name]
 	return &api.Deletion{
-		Name: name, StreamId: v.Streams[name].StreamId, Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: uint32(min(epoch, limit)),
-		Began: timestamppb.New(time.Now()), By: by, IsRingLost: isRingLost, StoreUuid: given.GetStoreUuid(), StoreDir: given.GetStoreDir(),
+		Name: name, StreamId: v.Streams[name].StreamId, Stage: api.DeletionStage_DELETION_STAGE_DRAINING,
+		EpochMin: uint32(min(epoch, limit)),
+		Began:    timestamppb.New(time.Now()), By: by, IsRingLost: isRingLost, StoreUuid: given.GetStoreUuid(),
+		StoreDir: given.GetStoreDir(),
 	}
 }
 
-// Begin fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed since the view, or a route
-// since a revision.
-func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSince int64, deletion *api.Deletion) (revision int64, err error) {
+// Begin fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed
+// since the view, or a route since a revision.
+func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSince int64,
+	deletion *api.Deletion,
+) (revision int64, err error) {
 	name := deletion.Name
 	guards, writes, err := beginWrites(ctx, client, v, deletion)
 	if err != nil {
@@ -105,20 +117,27 @@ func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSi
 	return put.Header.Revision, nil
 }
 
-func beginWrites(ctx context.Context, client *clientv3.Client, v *state.View, deletion *api.Deletion) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
+func beginWrites(ctx context.Context, client *clientv3.Client, v *state.View,
+	deletion *api.Deletion,
+) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	name := deletion.Name
 	value, err := etcd.Encode(deletion)
 	if err != nil {
 		return nil, nil, err
 	}
-	guards = append(state.RingsUnchanged(v, name), state.UnchangedSince(v, etcd.KeyDeletions+name), state.UnchangedSince(v, etcd.KeyEpochs+name))
+	guards = append(state.RingsUnchanged(v, name), state.UnchangedSince(v, etcd.KeyDeletions+name),
+		state.UnchangedSince(v, etcd.KeyEpochs+name))
 	epoch := max(deletion.EpochMin, v.Epochs[name])
-	writes = []clientv3.Op{clientv3.OpPut(etcd.KeyDeletions+name, value), clientv3.OpPut(etcd.KeyEpochs+name, strconv.FormatUint(uint64(epoch), 10))}
+	writes = []clientv3.Op{
+		clientv3.OpPut(etcd.KeyDeletions+name, value),
+		clientv3.OpPut(etcd.KeyEpochs+name, strconv.FormatUint(uint64(epoch), 10)),
+	}
 	for i := range reconcile.MemberCount(v.Streams[name]) {
-		unchanged, write, err := grant.AdmissionWrite(ctx, client, reconcile.MemberKey(name, i), func(admission *api.Admission) error {
-			grant.EndWriters(admission, max(admission.EpochMin, deletion.EpochMin))
-			return nil
-		})
+		unchanged, write, err := grant.AdmissionWrite(ctx, client, reconcile.MemberKey(name, i),
+			func(admission *api.Admission) error {
+				grant.EndWriters(admission, max(admission.EpochMin, deletion.EpochMin))
+				return nil
+			})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -13,8 +13,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// defragmentMin is the size of a database file from which it is looked at. etcd's file never shrinks by itself, and all of it is resident from the start, room that nothing lies in too: it
-// is mapped with MAP_POPULATE. What 10,000 streams need is a small part of what was written while they came.
+// defragmentMin is the size of a database file from which it is looked at. etcd's file never shrinks by itself, and all
+// of it is resident from the start, room that nothing lies in too: it is mapped with MAP_POPULATE. What 10,000 streams
+// need is a small part of what was written while they came.
 const defragmentMin = 64 << 20
 
 const (
@@ -22,7 +23,8 @@ const (
 	defragmentCommits = 5
 )
 
-// tryDefragment goes on with the file as it is when it cannot be defragmented, for want of space for instance. An error: the server gave up.
+// tryDefragment goes on with the file as it is when it cannot be defragmented, for want of space for instance. An
+// error: the server gave up.
 func (e *Cluster) tryDefragment(ctx context.Context, dir string, sizeMin int64) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -42,8 +44,8 @@ func (e *Cluster) tryDefragment(ctx context.Context, dir string, sizeMin int64) 
 	}
 }
 
-// defragment writes the embedded server's file anew when less than half of it is needed. It blocks for about a second for each 100 MiB that are. Killed at any moment it leaves the one file or
-// the other, which hold the same.
+// defragment writes the embedded server's file anew when less than half of it is needed. It blocks for about a second
+// for each 100 MiB that are. Killed at any moment it leaves the one file or the other, which hold the same.
 func (e *Cluster) defragment(ctx context.Context, dir string, sizeMin int64) error {
 	snap := filepath.Join(dir, "member", "snap")
 	if err := removeBegun(snap); err != nil {
@@ -59,11 +61,13 @@ func (e *Cluster) defragment(ctx context.Context, dir string, sizeMin int64) err
 	if err := file.Defrag(); err != nil {
 		return fmt.Errorf("write database anew: %w", err)
 	}
-	// etcd leaves the new name to the kernel. After a power cut the old file could be back, behind what the log still has by then.
+	// etcd leaves the new name to the kernel. After a power cut the old file could be back, behind what the log still
+	// has by then.
 	return syncDir(snap)
 }
 
-// isMostlyFree tells whether less than half of a file is needed. That is known some commits after the start, and none is made without something to write.
+// isMostlyFree tells whether less than half of a file is needed. That is known some commits after the start, and none
+// is made without something to write.
 func (e *Cluster) isMostlyFree(ctx context.Context, file backend.Backend) (bool, error) {
 	for range defragmentCommits {
 		if _, err := e.writeMarker(ctx); err != nil {
@@ -81,7 +85,8 @@ func (e *Cluster) writeMarker(ctx context.Context) (*clientv3.PutResponse, error
 	return e.client.Put(ctx, keyDefragmented, time.Now().UTC().Format(time.RFC3339))
 }
 
-// removeBegun takes away what one that was killed has begun; etcd does so only when it has a snapshot to read. The server has locked the database: nobody else writes here.
+// removeBegun takes away what one that was killed has begun; etcd does so only when it has a snapshot to read. The
+// server has locked the database: nobody else writes here.
 func removeBegun(snap string) error {
 	begun, err := filepath.Glob(filepath.Join(snap, "db.tmp.*"))
 	for _, path := range begun {

@@ -21,14 +21,16 @@ const (
 	killTimeout = 30 * time.Second // bounds every wait; it is never what a test measures
 )
 
-// written is a directory with keys that have been written many times, whose history is dropped: the file is far larger than what they need.
+// written is a directory with keys that have been written many times, whose history is dropped: the file is far larger
+// than what they need.
 func written(t *testing.T, rounds int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	etcd := openEtcd(t, dir)
 	for round := range rounds {
 		for key := range fileKeys {
-			if _, err := etcd.Client().Put(t.Context(), fmt.Sprintf("%s%03d", KeyTargets, key), valueOf(key, round)); err != nil {
+			if _, err := etcd.Client().Put(t.Context(), fmt.Sprintf("%s%03d", KeyTargets, key),
+				valueOf(key, round)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -39,7 +41,8 @@ func written(t *testing.T, rounds int) (dir string) {
 		if last, err = etcd.writeMarker(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := etcd.Client().Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		if _, err := etcd.Client().Compact(t.Context(), last.Header.Revision,
+			clientv3.WithCompactPhysical()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +109,8 @@ func TestOpenEtcd_FileThatIsMostlyRoomIsWrittenAnew(t *testing.T) {
 	checkWritten(t, etcd, rounds-1)
 }
 
-// A control plane is killed while it writes its database anew, and as soon as that has taken the old one's place: whichever of the two is there, nothing of it is lost, and what lay beside it goes.
+// A control plane is killed while it writes its database anew, and as soon as that has taken the old one's place:
+// whichever of the two is there, nothing of it is lost, and what lay beside it goes.
 func TestDefragment_Killed(t *testing.T) {
 	t.Parallel()
 	const rounds = 10
@@ -134,7 +138,8 @@ func TestDefragment_Killed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if killAt(t, dir, func() bool { return isMoment(snap, before) }, func() bool { return isThere(snap, before) }) {
+				if killAt(t, dir, func() bool { return isMoment(snap, before) },
+					func() bool { return isThere(snap, before) }) {
 					t.Logf("killed with a file of %d bytes, before it had %d", databaseSize(t, dir), before.Size())
 					checkDefragmented(t, dir, before.Size(), rounds-1)
 					return
@@ -193,7 +198,8 @@ func checkDefragmented(t *testing.T, dir string, sizeBefore int64, round int) {
 	}
 	defer etcd.Close()
 	checkWritten(t, etcd, round)
-	if left, err := filepath.Glob(filepath.Join(dir, "member", "snap", "db.tmp*")); err != nil || len(left) > 0 || databaseSize(t, dir) > sizeBefore/2 {
+	if left, err := filepath.Glob(filepath.Join(dir, "member", "snap", "db.tmp*")); err != nil || len(left) > 0 ||
+		databaseSize(t, dir) > sizeBefore/2 {
 		t.Errorf("left behind: %q, %v; the file has %d bytes of %d", left, err, databaseSize(t, dir), sizeBefore)
 	}
 }

@@ -1,5 +1,5 @@
-// Package etcd is where the control plane keeps its state: an embedded server or the client of a cluster, the keys, and how
-// values are encoded.
+// Package etcd is where the control plane keeps its state: an embedded server or the client of a cluster, the keys, and
+// how values are encoded.
 package etcd
 
 import (
@@ -33,7 +33,8 @@ const (
 	memberName    = "farlog"
 	compactPeriod = "2m" // history older than this is dropped; nobody here reads it, but for a backup at one revision
 
-	// The log of the one member is in memory up to its snapshot, and a report of a large target is 100 kB. There is no follower that would need more of it.
+	// The log of the one member is in memory up to its snapshot, and a report of a large target is 100 kB. There is no
+	// follower that would need more of it.
 	snapshotCount  = 1000
 	catchUpEntries = 100
 )
@@ -59,7 +60,8 @@ type Cluster struct {
 }
 
 // Open starts or connects. It returns within half a minute, and at once when another process holds Dir: the
-// error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly room is written anew.
+// error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly room
+// is written anew.
 func Open(ctx context.Context, options Options) (*Cluster, error) {
 	if len(options.Endpoints) > 0 {
 		return dial(ctx, options)
@@ -75,12 +77,14 @@ func Open(ctx context.Context, options Options) (*Cluster, error) {
 	server, err := startEmbedded(ctx, options.Dir, fatal)
 	if err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, logName))
+		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err,
+			filepath.Join(options.Dir, logName))
 	}
 	etcd := &Cluster{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
 	etcd.close = sync.OnceValue(etcd.closeOnce)
 	if err := etcd.tryDefragment(ctx, options.Dir, cmp.Or(options.defragmentMin, defragmentMin)); err != nil {
-		return nil, errors.Join(fmt.Errorf("defragment etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, logName)), etcd.Close())
+		return nil, errors.Join(fmt.Errorf("defragment etcd in %q: %w (details in %s)", options.Dir, err,
+			filepath.Join(options.Dir, logName)), etcd.Close())
 	}
 	return etcd, nil
 }
@@ -125,12 +129,14 @@ func dial(ctx context.Context, options Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if _, err := client.Get(ctx, KeyRoot, clientv3.WithCountOnly()); err != nil {
-		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","), whyUnreached(endpoints, secure, err)), client.Close())
+		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","),
+			whyUnreached(endpoints, secure, err)), client.Close())
 	}
 	return &Cluster{client: client, close: sync.OnceValue(client.Close)}, nil
 }
 
-// tls is nil for a cluster that speaks none. The client's pair is read at each connection, so that a new one needs no restart.
+// tls is nil for a cluster that speaks none. The client's pair is read at each connection, so that a new one needs no
+// restart.
 func (o Options) tls() (*tls.Config, error) {
 	isSecure := func(endpoint string) bool { return strings.HasPrefix(endpoint, "https://") }
 	if !slices.ContainsFunc(o.Endpoints, isSecure) {

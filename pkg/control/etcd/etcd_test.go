@@ -27,7 +27,8 @@ func TestOpenEtcd_SecondOpenNamesTheHolder(t *testing.T) {
 	dir := t.TempDir()
 	openEtcd(t, dir)
 	_, err := Open(t.Context(), Options{Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid=%d", os.Getpid())) || !strings.Contains(err.Error(), dir) {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid=%d", os.Getpid())) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -45,7 +46,8 @@ func TestOpenEtcd_DatabaseHeldByForeignProcess(t *testing.T) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = Open(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "locked by another process") {
+	if _, err = Open(t.Context(), Options{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), "locked by another process") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -66,7 +68,8 @@ func TestOpenEtcd_StateIsKeptOverReopen(t *testing.T) {
 }
 
 func TestOpenEtcd_DamagedDirectoryIsAnErrorNotAPanic(t *testing.T) {
-	dir, err := os.MkdirTemp("", "farlog-etcd-") // not TempDir: what etcd had begun when it gave up may still make a file in it
+	// not TempDir: what etcd had begun when it gave up may still make a file in it
+	dir, err := os.MkdirTemp("", "farlog-etcd-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,14 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// What a newer control plane has written with fields that are not known here is read, and those are left out, in either form.
+// What a newer control plane has written with fields that are not known here is read, and those are left out, in either
+// form.
 func TestDecode_UnknownFields(t *testing.T) {
 	t.Parallel()
-	want := &api.TargetState{Agent: &api.Agent{Id: "t1"}, Rings: []*api.RingState{{Stream: "a", RingUuid: []byte("0123456789abcdef")}}}
+	want := &api.TargetState{
+		Agent: &api.Agent{Id: "t1"},
+		Rings: []*api.RingState{{Stream: "a", RingUuid: []byte("0123456789abcdef")}},
+	}
 	raw, err := EncodeBytes(want)
 	if err != nil {
 		t.Fatal(err)

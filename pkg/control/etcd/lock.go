@@ -13,15 +13,16 @@ import (
 
 const lockName = "farlogd.lock"
 
-// lockDir keeps two control planes out of one etcd directory. etcd itself would wait for ever in silence. The lock is held
-// until the file is closed.
+// lockDir keeps two control planes out of one etcd directory. etcd itself would wait for ever in silence. The lock is
+// held until the file is closed.
 func lockDir(dir string) (*os.File, error) {
 	holder := fmt.Sprintf("pid=%d since=%s", os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 	lock, err := filelock.Acquire(filepath.Join(dir, lockName), 0o600, holder)
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
-		return nil, fmt.Errorf("etcd directory %q is locked by another farlogd (%s): stop it, or give another --data-dir",
-			dir, held.Holder)
+		return nil,
+			fmt.Errorf("etcd directory %q is locked by another farlogd (%s): stop it, or give another --data-dir",
+				dir, held.Holder)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock etcd directory: %w", err)

@@ -13,7 +13,8 @@ import (
 // reachMax is for one look at a member that has not answered already.
 const reachMax = 2 * time.Second
 
-// whyUnreached finds out why no member answers, of which etcd's client says only that time is over: it is not there, has another name, or wants TLS or none.
+// whyUnreached finds out why no member answers, of which etcd's client says only that time is over: it is not there,
+// has another name, or wants TLS or none.
 func whyUnreached(endpoints []string, secure *tls.Config, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "deadline exceeded") {
 		return err
@@ -25,7 +26,8 @@ func whyUnreached(endpoints []string, secure *tls.Config, err error) error {
 	}
 	defer conn.Close()
 	if secure == nil {
-		return fmt.Errorf("%s takes connections and does not answer within %s: it has no leader, is not etcd, or wants TLS (https://%s)", address, dialTimeout, address)
+		return fmt.Errorf("%s takes connections and does not answer within %s: it has no leader, is not etcd, or "+
+			"wants TLS (https://%s)", address, dialTimeout, address)
 	}
 	config := secure.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(address)
@@ -36,5 +38,6 @@ func whyUnreached(endpoints []string, secure *tls.Config, err error) error {
 	if err := shaken.Handshake(); err != nil {
 		return fmt.Errorf("TLS with %s: %w", address, err)
 	}
-	return fmt.Errorf("%s speaks TLS and does not answer within %s: it has no leader, or takes no certificate like --etcd-cert", address, dialTimeout)
+	return fmt.Errorf("%s speaks TLS and does not answer within %s: it has no leader, or takes no certificate like "+
+		"--etcd-cert", address, dialTimeout)
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// drifts are the conditions of a stream that is declared and not so: not made, not of its level, not there, or drained by nobody. That a ring fills or has no writer is no drift: nobody
-// has declared it otherwise.
+// drifts are the conditions of a stream that is declared and not so: not made, not of its level, not there, or drained
+// by nobody. That a ring fills or has no writer is no drift: nobody has declared it otherwise.
 var drifts = []api.Condition{
-	api.Condition_CONDITION_PENDING, api.Condition_CONDITION_ERROR, api.Condition_CONDITION_TARGET_GONE, api.Condition_CONDITION_DRAIN_GONE,
+	api.Condition_CONDITION_PENDING, api.Condition_CONDITION_ERROR, api.Condition_CONDITION_TARGET_GONE,
+	api.Condition_CONDITION_DRAIN_GONE,
 	api.Condition_CONDITION_MEMBER_GONE, api.Condition_CONDITION_MEMBER_NEW,
 }
 
@@ -23,7 +24,10 @@ var drifts = []api.Condition{
 func DriftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []*api.Drift) {
 	for _, target := range fabric.GetTargets() {
 		if v.TargetSpecs[target.Host] != nil && !hasTargetOn(v, target.Host) {
-			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: fmt.Sprintf("no target on host %s reports: start farlogd target there", target.Host)})
+			list = append(list, &api.Drift{
+				Kind: "target", Name: target.Host,
+				Reason: fmt.Sprintf("no target on host %s reports: start farlogd target there", target.Host),
+			})
 		}
 	}
 	for _, target := range fabric.GetTargets() {
@@ -42,15 +46,20 @@ func DriftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []
 			continue
 		}
 		if one := v.Status(spec.Name); slices.Contains(drifts, one.Condition) {
-			list = append(list, &api.Drift{Kind: "stream", Name: spec.Name, Condition: one.Condition, Reason: one.Reason})
+			list = append(list, &api.Drift{
+				Kind: "stream", Name: spec.Name, Condition: one.Condition,
+				Reason: one.Reason,
+			})
 		}
 	}
 	return list
 }
 
-// DriftBehind is DriftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to change: that no target takes its ring, or that no drain is there. What
-// else it is not yet is being made.
-func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec) (list []*api.Drift) {
+// DriftBehind is DriftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to
+// change: that no target takes its ring, or that no drain is there. What else it is not yet is being made.
+func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric,
+	created []*api.StreamSpec,
+) (list []*api.Drift) {
 	isNew := make(map[string]bool, len(created))
 	for _, spec := range created {
 		isNew[spec.Name] = true
@@ -71,7 +80,8 @@ func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, create
 		one := &api.Drift{Kind: "stream", Name: spec.Name, Condition: api.Condition_CONDITION_PENDING}
 		if slices.Contains(specs, nil) {
 			alike := placedAs(spec)
-			if slices.ContainsFunc(specs, func(ring *api.RingSpec) bool { return ring != nil }) { // some members have their places, which the others keep away from
+			// some members have their places, which the others keep away from
+			if slices.ContainsFunc(specs, func(ring *api.RingSpec) bool { return ring != nil }) {
 				alike = "stream " + spec.Name
 			}
 			if _, isKnown := reasons[alike]; !isKnown {
@@ -91,7 +101,8 @@ func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, create
 
 // placedAs is all of a spec that its first rings are placed by: of ten thousand streams most are alike.
 func placedAs(spec *api.StreamSpec) string {
-	return fmt.Sprint(spec.RingSizeBytes, spec.Level, spec.Members, spec.FailureDomain, spec.LatencyLimit.AsDuration(), "|", spec.TargetHost, "|", spec.WriterHost)
+	return fmt.Sprint(spec.RingSizeBytes, spec.Level, spec.Members, spec.FailureDomain, spec.LatencyLimit.AsDuration(),
+		"|", spec.TargetHost, "|", spec.WriterHost)
 }
 
 // whyNoDrain says that no drain lives that a stream could be given to, whatever becomes of its rings; "": one may.

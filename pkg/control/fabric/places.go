@@ -15,11 +15,13 @@ func overfullOf(v *state.View, target *api.TargetSpec) string {
 		return ""
 	}
 	const unlimited = math.MaxUint64
-	used := unlimited - reconcile.Room(v.World(), map[string]*api.TargetSpec{target.Host: {CapacityBytes: unlimited}})[target.Host]
+	used := unlimited - reconcile.Room(v.World(),
+		map[string]*api.TargetSpec{target.Host: {CapacityBytes: unlimited}})[target.Host]
 	if used <= target.CapacityBytes {
 		return ""
 	}
-	return fmt.Sprintf("its rings have %d bytes, more than its capacity of %d: they stay, and no further one is placed there", used, target.CapacityBytes)
+	return fmt.Sprintf("its rings have %d bytes, more than its capacity of %d: they stay, and no further one is "+
+		"placed there", used, target.CapacityBytes)
 }
 
 func hasTargetOn(v *state.View, host string) bool {

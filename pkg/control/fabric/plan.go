@@ -1,5 +1,5 @@
-// Package fabric is what is declared: it compares a file with what there is, plans what differs, and writes streams, routes,
-// hosts and quotas where there is room.
+// Package fabric is what is declared: it compares a file with what there is, plans what differs, and writes streams,
+// routes, hosts and quotas where there is room.
 package fabric
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// Plan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by pure functions.
+// Plan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by
+// pure functions.
 type Plan struct {
 	targets    []*api.TargetSpec // new or changed
 	drains     []*api.DrainSpec  // new or changed
@@ -33,7 +34,8 @@ type Plan struct {
 	ended      []string          // routes that are not declared, when that was asked for
 }
 
-// NewPlan compares. All that is wrong is in problems; then nothing of the rest may be done. With a pruner what he has declared before and no longer does goes.
+// NewPlan compares. All that is wrong is in problems; then nothing of the rest may be done. With a pruner what he has
+// declared before and no longer does goes.
 func NewPlan(v *state.View, asked *api.Fabric, pruner *access.Caller) (*Plan, error) {
 	fabric, plan := check.Complete(asked), new(Plan)
 	plan.compareTargets(v, fabric.Targets)
@@ -48,7 +50,8 @@ func NewPlan(v *state.View, asked *api.Fabric, pruner *access.Caller) (*Plan, er
 	world := v.Declared()
 	world.Ending = plan.ending()
 	found, err := check.Fabric(world, fabric)
-	plan.Problems, plan.IsLimited, plan.IsRaised = append(found.Problems, plan.Problems...), found.IsLimited, found.IsRaised
+	plan.Problems, plan.IsLimited, plan.IsRaised = append(found.Problems, plan.Problems...), found.IsLimited,
+		found.IsRaised
 	return plan, err
 }
 
@@ -62,7 +65,10 @@ func (p *Plan) ending() map[string]bool {
 }
 
 func (p *Plan) fail(field, value, rule string, args ...any) {
-	p.Problems = append(p.Problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
+	p.Problems = append(p.Problems, &api.Problem{
+		Field: "fabric." + field, Value: value,
+		Rule: fmt.Sprintf(rule, args...),
+	})
 }
 
 func (p *Plan) compareTargets(v *state.View, asked []*api.TargetSpec) {
@@ -73,17 +79,26 @@ func (p *Plan) compareTargets(v *state.View, asked []*api.TargetSpec) {
 			continue
 		}
 		p.targets = append(p.targets, target)
-		p.Changes = append(p.Changes, &api.Change{Kind: "target", Name: target.Host, IsNew: have == nil, Fields: fields})
+		p.Changes = append(p.Changes, &api.Change{
+			Kind: "target", Name: target.Host, IsNew: have == nil,
+			Fields: fields,
+		})
 	}
 }
 
 // TargetChanges lists the fields in which two specs of a target differ.
 func TargetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 	if have.GetCapacityBytes() != asked.CapacityBytes {
-		changes = append(changes, &api.FieldChange{Name: "capacity_bytes", Before: fmt.Sprint(have.GetCapacityBytes()), After: fmt.Sprint(asked.CapacityBytes)})
+		changes = append(changes, &api.FieldChange{
+			Name: "capacity_bytes", Before: fmt.Sprint(have.GetCapacityBytes()),
+			After: fmt.Sprint(asked.CapacityBytes),
+		})
 	}
 	if have.GetIsClosed() != asked.IsClosed {
-		changes = append(changes, &api.FieldChange{Name: "is_closed", Before: fmt.Sprint(have.GetIsClosed()), After: fmt.Sprint(asked.IsClosed)})
+		changes = append(changes, &api.FieldChange{
+			Name: "is_closed", Before: fmt.Sprint(have.GetIsClosed()),
+			After: fmt.Sprint(asked.IsClosed),
+		})
 	}
 	if have.GetRack() != asked.Rack {
 		changes = append(changes, &api.FieldChange{Name: "rack", Before: have.GetRack(), After: asked.Rack})
@@ -92,7 +107,10 @@ func TargetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 		changes = append(changes, &api.FieldChange{Name: "site", Before: have.GetSite(), After: asked.Site})
 	}
 	if have.GetWearLimitPercent() != asked.WearLimitPercent {
-		changes = append(changes, &api.FieldChange{Name: "wear_limit_percent", Before: fmt.Sprint(have.GetWearLimitPercent()), After: fmt.Sprint(asked.WearLimitPercent)})
+		changes = append(changes, &api.FieldChange{
+			Name:   "wear_limit_percent",
+			Before: fmt.Sprint(have.GetWearLimitPercent()), After: fmt.Sprint(asked.WearLimitPercent),
+		})
 	}
 	return changes
 }
@@ -105,7 +123,10 @@ func (p *Plan) compareStreams(v *state.View, asked []*api.StreamSpec) {
 		}
 		if have == nil {
 			p.Created = append(p.Created, spec)
-			p.Changes = append(p.Changes, &api.Change{Kind: "stream", Name: spec.Name, IsNew: true, Fields: newFields(spec)})
+			p.Changes = append(p.Changes, &api.Change{
+				Kind: "stream", Name: spec.Name, IsNew: true,
+				Fields: newFields(spec),
+			})
 			continue
 		}
 		fields, problems := StreamChanges(have.Spec, spec, fmt.Sprintf("fabric.streams[%d].", i))

@@ -45,19 +45,27 @@ func drawFabric(rt *rapid.T) *api.Fabric {
 	hosts := []string{"", "alpha", "beta"}
 	for _, host := range hosts[1:] {
 		if rapid.Bool().Draw(rt, "target") {
-			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: host, CapacityBytes: rapid.SampledFrom([]uint64{0, 1 << 26, 1 << 28}).Draw(rt, "capacity")})
+			fabric.Targets = append(fabric.Targets, &api.TargetSpec{
+				Host:          host,
+				CapacityBytes: rapid.SampledFrom([]uint64{0, 1 << 26, 1 << 28}).Draw(rt, "capacity"),
+			})
 		}
 	}
 	for _, host := range hosts[1:] {
 		if rapid.Bool().Draw(rt, "drain") {
-			fabric.Drains = append(fabric.Drains, &api.DrainSpec{Host: host, StreamsMax: rapid.Uint32Range(0, 2).Draw(rt, "streams_max")})
+			fabric.Drains = append(fabric.Drains, &api.DrainSpec{
+				Host:       host,
+				StreamsMax: rapid.Uint32Range(0, 2).Draw(rt, "streams_max"),
+			})
 		}
 	}
 	for i := range rapid.IntRange(0, 5).Draw(rt, "streams") {
 		fabric.Streams = append(fabric.Streams, &api.StreamSpec{
 			Name: fmt.Sprintf("s%d", i), RingSizeBytes: rapid.SampledFrom([]uint64{0, 1 << 20}).Draw(rt, "size"),
-			Level: api.Level(rapid.IntRange(0, 3).Draw(rt, "level")), Policy: api.Policy(rapid.IntRange(0, 2).Draw(rt, "policy")),
-			TargetHost: rapid.SampledFrom(hosts).Draw(rt, "target host"), DrainHost: rapid.SampledFrom(hosts).Draw(rt, "drain host"),
+			Level:      api.Level(rapid.IntRange(0, 3).Draw(rt, "level")),
+			Policy:     api.Policy(rapid.IntRange(0, 2).Draw(rt, "policy")),
+			TargetHost: rapid.SampledFrom(hosts).Draw(rt, "target host"),
+			DrainHost:  rapid.SampledFrom(hosts).Draw(rt, "drain host"),
 		})
 	}
 	return fabric

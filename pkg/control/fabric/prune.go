@@ -15,17 +15,20 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// prune makes the end of what is not declared part of a plan. A stream that may not end is a problem, so that nothing is done; and so is a file without
-// any stream, which is a mistake far more often than it is meant. Streams on which the caller has not the role are none of what it declares.
+// prune makes the end of what is not declared part of a plan. A stream that may not end is a problem, so that nothing
+// is done; and so is a file without any stream, which is a mistake far more often than it is meant. Streams on which
+// the caller has not the role are none of what it declares.
 func (p *Plan) prune(v *state.View, caller access.Caller, fabric *api.Fabric) {
 	if len(fabric.GetStreams()) == 0 && len(p.Undeclared) > 0 {
-		p.fail("streams", "", "expected at least one stream: without any, all would be deleted; farlog stream delete does that one by one")
+		p.fail("streams", "", "expected at least one stream: without any, all would be deleted; farlog stream delete "+
+			"does that one by one")
 		return
 	}
 	var stay []string
 	left := v.RouteSpecs().With(fabric.GetRoutes()) // by the end
 	for _, one := range p.Undeclared {
-		if name, isRoute := strings.CutPrefix(one, "route "); isRoute && caller.May(api.ControlService_DeleteRoute_FullMethodName, name) == nil {
+		if name, isRoute := strings.CutPrefix(one, "route "); isRoute &&
+			caller.May(api.ControlService_DeleteRoute_FullMethodName, name) == nil {
 			delete(left, name)
 		}
 	}
@@ -69,12 +72,19 @@ func (p *Plan) pruneStream(v *state.View, left check.Routes, caller access.Calle
 }
 
 // declaredKeys are where it is kept what is declared of things that exist without it.
-var declaredKeys = map[string]string{"target": etcd.KeyTargetSpecs, "drain": etcd.KeyDrainSpecs, "tenant": etcd.KeyTenants}
+var declaredKeys = map[string]string{
+	"target": etcd.KeyTargetSpecs, "drain": etcd.KeyDrainSpecs,
+	"tenant": etcd.KeyTenants,
+}
 
-// endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
-func endPruned(ctx context.Context, client *clientv3.Client, v *state.View, plan *Plan, routesSince int64) (revision int64, err error) {
+// endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed
+// since the plan's own did.
+func endPruned(ctx context.Context, client *clientv3.Client, v *state.View, plan *Plan,
+	routesSince int64,
+) (revision int64, err error) {
 	for _, key := range plan.dropped {
-		if revision, err = commitDeclared(ctx, client, []clientv3.Cmp{state.UnchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
+		if revision, err = commitDeclared(ctx, client, []clientv3.Cmp{state.UnchangedSince(v, key)},
+			[]clientv3.Op{clientv3.OpDelete(key)}); err != nil {
 			return 0, err
 		}
 	}

@@ -22,19 +22,23 @@ import (
 // ErrUsedMeanwhile -- a stream was created since the view in which there was room for this one.
 var ErrUsedMeanwhile = errors.New("a stream was created meanwhile")
 
-// RefuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's quota. isLimited: there is, as long as no other is created.
+// RefuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's
+// quota. isLimited: there is, as long as no other is created.
 func RefuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error) {
 	if v.Streams[spec.Name] != nil {
 		return false, nil
 	}
 	if why := reconcile.WhyUnreached(v.World(), spec); why != "" {
-		return false, refusal.Precondition(refusal.ReasonNoReach, "spec.target_host", refusal.Quote(spec.TargetHost), "expected a target that writer and drain reach: %s", why).
+		return false, refusal.Precondition(refusal.ReasonNoReach, "spec.target_host", refusal.Quote(spec.TargetHost),
+			"expected a target that writer and drain reach: %s", why).
 			Errorf("stream %q: no target can have its ring: %s", spec.Name, why)
 	}
 	rules, isLimited := v.Declared().WhyNoRoom([]*api.StreamSpec{spec})
 	if rule := rules[spec.Name]; rule != "" {
-		return true, refusal.Exhausted(refusal.ReasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
-			Errorf("stream %q: ring size %d: %s; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring", spec.Name, spec.RingSizeBytes, rule)
+		return true, refusal.Exhausted(refusal.ReasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes),
+			"%s", rule).
+			Errorf("stream %q: ring size %d: %s; raise a capacity, declare another target (farlog apply, targets), "+
+				"or take a smaller ring", spec.Name, spec.RingSizeBytes, rule)
 	}
 	tenant := check.TenantOf(spec.Name)
 	quota := v.Tenants[tenant]
@@ -44,14 +48,16 @@ func RefuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error)
 	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.Streams)[tenant], spec))
 }
 
-// RefuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as long as no other takes of it.
+// RefuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as
+// long as no other takes of it.
 func RefuseRate(v *state.View, before, spec *api.StreamSpec) (isLimited bool, err error) {
 	tenant := check.TenantOf(spec.Name)
 	quota := v.Tenants[tenant]
 	if quota == nil || pattern.IsSystem(spec.Name) {
 		return false, nil
 	}
-	return check.IsFaster(before, spec), overQuotas(spec, check.WhyTooFast(quota, check.Uses(v.Streams)[tenant], before, spec))
+	return check.IsFaster(before, spec), overQuotas(spec,
+		check.WhyTooFast(quota, check.Uses(v.Streams)[tenant], before, spec))
 }
 
 func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
@@ -63,18 +69,23 @@ func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
 		one.Field = "spec." + one.Field
 		texts[i] = check.Text(one)
 	}
-	return refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, strings.Join(texts, "; ")), problems)
+	return refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec,
+		fmt.Sprintf("stream %q: %s", spec.Name, strings.Join(texts, "; ")), problems)
 }
 
-// roomGuards hold as long as what was said of room is so: no stream was created since one revision, no target or quota declared otherwise since another.
+// roomGuards hold as long as what was said of room is so: no stream was created since one revision, no target or quota
+// declared otherwise since another.
 func roomGuards(created, specs int64) []clientv3.Cmp {
 	return []clientv3.Cmp{
-		state.UnchangedSinceRevision(created, etcd.KeyStreamID), state.UnchangedSinceRevision(specs, etcd.KeyTargetSpecs).WithPrefix(), state.UnchangedSinceRevision(specs, etcd.KeyTenants).WithPrefix(),
+		state.UnchangedSinceRevision(created, etcd.KeyStreamID),
+		state.UnchangedSinceRevision(specs, etcd.KeyTargetSpecs).WithPrefix(),
+		state.UnchangedSinceRevision(specs, etcd.KeyTenants).WithPrefix(),
 	}
 }
 
-// CreateStream creates a stream where there is room: of two that would only together go beyond what is left the second one is refused, whichever control plane it was asked of. Those of one
-// control plane take turns: all but one of them would be in vain. It can be seen when this returns.
+// CreateStream creates a stream where there is room: of two that would only together go beyond what is left the second
+// one is refused, whichever control plane it was asked of. Those of one control plane take turns: all but one of them
+// would be in vain. It can be seen when this returns.
 func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
 	select {
 	case s.creating <- struct{}{}:
@@ -89,7 +100,8 @@ func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream 
 		}
 		stream, isNew, revision, err := s.CreateStreamAt(ctx, now, spec)
 		if err != nil && !errors.Is(err, ErrUsedMeanwhile) {
-			if isOld, failed := s.catchUp(ctx, now, etcd.KeyStreams+spec.Name, etcd.KeyStreamID); failed != nil || !isOld {
+			if isOld, failed := s.catchUp(ctx, now, etcd.KeyStreams+spec.Name, etcd.KeyStreamID); failed != nil ||
+				!isOld {
 				return nil, false, cmp.Or(failed, err)
 			}
 			continue
@@ -100,8 +112,11 @@ func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream 
 	}
 }
 
-// CreateStreamAt creates a stream where a view says that there is room. ErrUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
-func (s *Store) CreateStreamAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+// CreateStreamAt creates a stream where a view says that there is room. ErrUsedMeanwhile: of what it says something had
+// changed when the stream was to be written; the revision is what to look at.
+func (s *Store) CreateStreamAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream,
+	isNew bool, revision int64, err error,
+) {
 	isLimited, err := RefuseRoom(now, spec)
 	if err != nil {
 		return nil, false, 0, err
@@ -113,7 +128,8 @@ func (s *Store) CreateStreamAt(ctx context.Context, now *state.View, spec *api.S
 	return CreateStream(ctx, s.client, spec, guards...)
 }
 
-// catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control plane has made a moment ago is there, and not refused.
+// catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control
+// plane has made a moment ago is there, and not refused.
 func (s *Store) catchUp(ctx context.Context, seen *state.View, keys ...string) (isOld bool, err error) {
 	newest := int64(0)
 	for _, key := range keys {
@@ -131,8 +147,11 @@ func (s *Store) catchUp(ctx context.Context, seen *state.View, keys ...string) (
 	return true, s.mirror.WaitRevision(ctx, newest)
 }
 
-// judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others since: what has room still goes on from what is seen then.
-func (s *Store) judgeAgain(ctx context.Context, plan *Plan, rest []*api.StreamSpec, revision int64) (now *state.View, err error) {
+// judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others
+// since: what has room still goes on from what is seen then.
+func (s *Store) judgeAgain(ctx context.Context, plan *Plan, rest []*api.StreamSpec, revision int64) (now *state.View,
+	err error,
+) {
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
@@ -150,6 +169,7 @@ func (s *Store) judgeAgain(ctx context.Context, plan *Plan, rest []*api.StreamSp
 	if err != nil || len(found.Problems) == 0 {
 		return now, err
 	}
-	return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("somebody else has created streams meanwhile, and %d of these have no room left, of which the first: %s; what was created stays",
+	return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("somebody else has "+
+		"created streams meanwhile, and %d of these have no room left, of which the first: %s; what was created stays",
 		len(found.Problems), check.Text(found.Problems[0])), found.Problems)
 }

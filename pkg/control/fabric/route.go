@@ -14,7 +14,10 @@ import (
 // CompleteRoute fills in the defaults, and checks what can be seen of a route alone.
 func CompleteRoute(asked *api.RouteSpec) (*api.RouteSpec, error) {
 	if asked == nil {
-		return nil, refusal.InvalidArgument("route: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
+		return nil, refusal.InvalidArgument("route: ", []*api.Problem{{
+			Field: "spec",
+			Rule:  "expected a spec with a name",
+		}})
 	}
 	spec := check.RouteWithDefaults(asked)
 	problems, err := check.Message(spec, "spec.")
@@ -67,7 +70,8 @@ func legText(leg *api.RouteLeg) string {
 	if leg.Level != api.Level_LEVEL_UNSPECIFIED {
 		words = append(words, check.LevelName(leg.Level))
 	}
-	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.IsOptional], legPolicyName(leg.Policy))
+	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.IsOptional],
+		legPolicyName(leg.Policy))
 	if leg.BufferSizeBytes > 0 {
 		words = append(words, fmt.Sprint(leg.BufferSizeBytes))
 	}
@@ -99,7 +103,10 @@ func (p *Plan) compareRoutes(v *state.View, fabric *api.Fabric) {
 		changes := RouteChanges(have.GetSpec(), spec)
 		if have == nil || len(changes) > 0 {
 			p.routes = append(p.routes, spec)
-			p.Changes = append(p.Changes, &api.Change{Kind: "route", Name: spec.Name, IsNew: have == nil, Fields: changes})
+			p.Changes = append(p.Changes, &api.Change{
+				Kind: "route", Name: spec.Name, IsNew: have == nil,
+				Fields: changes,
+			})
 		}
 	}
 }

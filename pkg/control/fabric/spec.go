@@ -14,7 +14,8 @@ import (
 // stream, which is what makes creation idempotent.
 func CompleteStream(asked *api.StreamSpec) (*api.StreamSpec, error) {
 	if asked == nil {
-		return nil, refusal.InvalidArgument("stream: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
+		return nil, refusal.InvalidArgument("stream: ",
+			[]*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
 	spec := check.StreamWithDefaults(asked)
 	problems, err := check.Message(spec, "spec.")
@@ -46,18 +47,34 @@ var specFields = []specField{
 	{"deadline", "deadline", func(s *api.StreamSpec) string { return s.Deadline.AsDuration().String() }, true},
 	{"target_host", "target_host", func(s *api.StreamSpec) string { return s.TargetHost }, false},
 	{"drain_host", "drain_host", func(s *api.StreamSpec) string { return s.DrainHost }, true},
-	{"members", "members", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.Members), "0", "1") }, false},
+	{
+		"members", "members", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.Members), "0", "1") },
+		false,
+	},
 	{"needed", "needed", func(s *api.StreamSpec) string {
 		return unlessDefault(fmt.Sprint(s.Needed), "0", fmt.Sprint(s.Members/2+1))
 	}, false},
-	{"failure_domain", "failure_domain", func(s *api.StreamSpec) string { return unlessDefault(s.FailureDomain, reconcile.DomainHost) }, false},
+	{"failure_domain", "failure_domain", func(s *api.StreamSpec) string {
+		return unlessDefault(s.FailureDomain,
+			reconcile.DomainHost)
+	}, false},
 	{"writer_host", "writer_host", func(s *api.StreamSpec) string { return s.WriterHost }, true},
-	{"latency_limit", "latency_limit", func(s *api.StreamSpec) string { return unlessDefault(s.LatencyLimit.AsDuration().String(), "0s") }, true},
-	{"records_per_second", "records_per_second", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.RecordsPerSecond), "0") }, true},
-	{"bytes_per_second", "bytes_per_second", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.BytesPerSecond), "0") }, true},
+	{
+		"latency_limit", "latency_limit",
+		func(s *api.StreamSpec) string { return unlessDefault(s.LatencyLimit.AsDuration().String(), "0s") }, true,
+	},
+	{
+		"records_per_second", "records_per_second",
+		func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.RecordsPerSecond), "0") }, true,
+	},
+	{
+		"bytes_per_second", "bytes_per_second",
+		func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.BytesPerSecond), "0") }, true,
+	},
 }
 
-// unlessDefault is empty for what a spec has that says nothing. Those that were declared before there were members say nothing of them.
+// unlessDefault is empty for what a spec has that says nothing. Those that were declared before there were members say
+// nothing of them.
 func unlessDefault(text string, defaults ...string) string {
 	if slices.Contains(defaults, text) {
 		return ""
@@ -91,8 +108,11 @@ func StreamChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.F
 			continue
 		}
 		if !field.isChangeable {
-			problems = append(problems, &api.Problem{Field: prefix + field.path, Value: after,
-				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream", OrDefault(before))})
+			problems = append(problems, &api.Problem{
+				Field: prefix + field.path, Value: after,
+				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream",
+					OrDefault(before)),
+			})
 			continue
 		}
 		changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})

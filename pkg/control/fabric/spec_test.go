@@ -25,12 +25,21 @@ func TestCompleteSpec_BadFieldIsNamedWithItsValue(t *testing.T) {
 		{"empty part", &api.StreamSpec{Name: "a//b"}, `stream name "a//b"`},
 		{"space", &api.StreamSpec{Name: "a b"}, `stream name "a b"`},
 		{"long name", &api.StreamSpec{Name: strings.Repeat("n", 64)}, "1 to 63"},
-		{"size not a multiple", &api.StreamSpec{Name: "a", RingSizeBytes: 100001}, "ring size 100001: expected a multiple of 4096"},
+		{
+			"size not a multiple", &api.StreamSpec{Name: "a", RingSizeBytes: 100001},
+			"ring size 100001: expected a multiple of 4096",
+		},
 		{"size too small", &api.StreamSpec{Name: "a", RingSizeBytes: 4096}, "ring size 4096"},
 		{"align", &api.StreamSpec{Name: "a", Align: 96}, "align 96: expected a power of two"},
-		{"record too long for ring", &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20, RecordLenMax: 1 << 19}, "record_len_max 524288"},
+		{
+			"record too long for ring", &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20, RecordLenMax: 1 << 19},
+			"record_len_max 524288",
+		},
 		{"record not a multiple", &api.StreamSpec{Name: "a", RecordLenMax: 1000}, "record_len_max 1000"},
-		{"level", &api.StreamSpec{Name: "a", Level: api.Level_LEVEL_ARCHIVED}, "level archived: expected posted, visible or persistent"},
+		{
+			"level", &api.StreamSpec{Name: "a", Level: api.Level_LEVEL_ARCHIVED},
+			"level archived: expected posted, visible or persistent",
+		},
 		{"policy", &api.StreamSpec{Name: "a", Policy: 9}, "policy 9: expected block or reject"},
 		{"deadline", &api.StreamSpec{Name: "a", Deadline: durationpb.New(-time.Second)}, "deadline -1s"},
 	}
@@ -59,7 +68,8 @@ func TestCompleteSpec_CompletingTwiceChangesNothing(t *testing.T) {
 		if err != nil || !proto.Equal(spec, again) {
 			rt.Fatalf("%v became %v, %v", spec, again, err)
 		}
-		if capacity := spec.RingSizeBytes - check.RingHeaderBytes; uint64(spec.RecordLenMax)*4 > capacity || spec.RecordLenMax%spec.Align != 0 {
+		if capacity := spec.RingSizeBytes - check.RingHeaderBytes; uint64(spec.RecordLenMax)*4 > capacity ||
+			spec.RecordLenMax%spec.Align != 0 {
 			rt.Fatalf("default record_len_max %d does not fit: %v", spec.RecordLenMax, spec)
 		}
 	})

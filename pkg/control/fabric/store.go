@@ -42,7 +42,8 @@ func encodeStream(stream *api.Stream) (string, error) {
 	return etcd.Encode(stream)
 }
 
-// Quota makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the last id anew, as it is.
+// Quota makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the
+// last id anew, as it is.
 type Quota struct {
 	guards []clientv3.Cmp
 	write  clientv3.Op
@@ -58,17 +59,23 @@ func TakeQuota(ctx context.Context, client *clientv3.Client, since int64) (*Quot
 	if err != nil {
 		return nil, err
 	}
-	return &Quota{append(roomGuards(since, since), guard), clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last), 10))}, nil
+	return &Quota{
+		append(roomGuards(since, since), guard),
+		clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last), 10)),
+	}, nil
 }
 
 // UpdateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
-func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec, taking *Quota) (revision int64, err error) {
+func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec,
+	taking *Quota,
+) (revision int64, err error) {
 	key := etcd.KeyStreams + spec.Name
 	value, err := encodeStream(StreamWith(have, spec))
 	if err != nil {
 		return 0, err
 	}
-	guards, writes := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", have.Revision)}, []clientv3.Op{clientv3.OpPut(key, value)}
+	guards, writes := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", have.Revision)},
+		[]clientv3.Op{clientv3.OpPut(key, value)}
 	if taking != nil {
 		guards, writes = append(guards, taking.guards...), append(writes, taking.write)
 	}
@@ -82,8 +89,9 @@ func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 	return put.Header.Revision, nil
 }
 
-// ApplyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
-// declared, and the same again goes on from there. Streams that somebody else creates meanwhile do not, as long as there is room for all.
+// ApplyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view
+// ends it: what was written by then is as declared, and the same again goes on from there. Streams that somebody else
+// creates meanwhile do not, as long as there is room for all.
 func (s *Store) ApplyPlan(ctx context.Context, v *state.View, plan *Plan) (int64, error) {
 	specs, err := applySpecs(ctx, s.client, v, plan)
 	if err != nil {
@@ -102,7 +110,9 @@ func (s *Store) ApplyPlan(ctx context.Context, v *state.View, plan *Plan) (int64
 }
 
 // applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
-func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, written int64) (revision int64, err error) {
+func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, written int64) (revision int64,
+	err error,
+) {
 	since := v.Revision // of the creations that room was judged by; a batch of our own takes none that was not
 	if plan.IsRaised {
 		since = max(since, written)
@@ -154,14 +164,16 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, pla
 		if err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyTenants+tenant.Name)), append(writes, clientv3.OpPut(etcd.KeyTenants+tenant.Name, value))
+		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyTenants+tenant.Name)),
+			append(writes, clientv3.OpPut(etcd.KeyTenants+tenant.Name, value))
 	}
 	for _, spec := range plan.updated {
 		value, err := encodeStream(StreamWith(v.Streams[spec.Name], spec))
 		if err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyStreams+spec.Name)), append(writes, clientv3.OpPut(etcd.KeyStreams+spec.Name, value))
+		guards, writes = append(guards, state.UnchangedSince(v, etcd.KeyStreams+spec.Name)),
+			append(writes, clientv3.OpPut(etcd.KeyStreams+spec.Name, value))
 	}
 	for since := v.Revision; len(writes) > 0; since = revision {
 		count := min(len(writes), etcd.BatchMax)
@@ -181,8 +193,11 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, pla
 	return revision, nil
 }
 
-// createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is ErrUsedMeanwhile, and the revision that to look at.
-func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
+// createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is
+// ErrUsedMeanwhile, and the revision that to look at.
+func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64,
+	error,
+) {
 	got, err := client.Get(ctx, etcd.KeyStreamID)
 	if err != nil {
 		return 0, fmt.Errorf("read the last stream id: %w", err)
@@ -199,7 +214,8 @@ func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.Stre
 			return 0, err
 		}
 		key := etcd.KeyStreams + spec.Name
-		guards, writes = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)), append(writes, clientv3.OpPut(key, value))
+		guards, writes = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)),
+			append(writes, clientv3.OpPut(key, value))
 	}
 	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
@@ -211,7 +227,9 @@ func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.Stre
 	return put.Header.Revision, nil
 }
 
-func commitDeclared(ctx context.Context, client *clientv3.Client, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
+func commitDeclared(ctx context.Context, client *clientv3.Client, guards []clientv3.Cmp, writes []clientv3.Op) (int64,
+	error,
+) {
 	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("write what is declared: %w", err)

@@ -25,9 +25,12 @@ func RouteWith(have *api.Route, spec *api.RouteSpec) *api.Route {
 	return route
 }
 
-// routeWrites puts routes where a view had none or others, and takes some away. It holds only while no route has changed since a revision, for what is wrong with one, such as
-// a circle, may come of another one, and while all that is selected is there.
-func routeWrites(v *state.View, since int64, specs []*api.RouteSpec, ended []string) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
+// routeWrites puts routes where a view had none or others, and takes some away. It holds only while no route has
+// changed since a revision, for what is wrong with one, such as a circle, may come of another one, and while all that
+// is selected is there.
+func routeWrites(v *state.View, since int64, specs []*api.RouteSpec, ended []string) (guards []clientv3.Cmp,
+	writes []clientv3.Op, err error,
+) {
 	isGuarded := map[string]bool{}
 	for _, spec := range specs {
 		isGuarded[etcd.KeyRoutes+spec.Name] = true
@@ -61,7 +64,9 @@ func routeWrites(v *state.View, since int64, specs []*api.RouteSpec, ended []str
 }
 
 // WriteRoute makes or changes a route as a view was.
-func WriteRoute(ctx context.Context, client *clientv3.Client, v *state.View, spec *api.RouteSpec) (revision int64, err error) {
+func WriteRoute(ctx context.Context, client *clientv3.Client, v *state.View, spec *api.RouteSpec) (revision int64,
+	err error,
+) {
 	guards, writes, err := routeWrites(v, v.Revision, []*api.RouteSpec{spec}, nil)
 	if err != nil {
 		return 0, err
@@ -78,7 +83,9 @@ func DeleteRoute(ctx context.Context, client *clientv3.Client, v *state.View, na
 	return commitRoute(ctx, client, "delete", name, guards, writes)
 }
 
-func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
+func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string, guards []clientv3.Cmp,
+	writes []clientv3.Op,
+) (int64, error) {
 	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("%s route %q: %w", verb, name, err)
@@ -89,8 +96,11 @@ func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string
 	return put.Header.Revision, nil
 }
 
-// applyRoutes writes the routes of a plan, and takes away those that are not declared: in one step as far as etcd takes so many, else those first that others select.
-func applyRoutes(ctx context.Context, client *clientv3.Client, v *state.View, specs []*api.RouteSpec, ended []string) (revision int64, err error) {
+// applyRoutes writes the routes of a plan, and takes away those that are not declared: in one step as far as etcd takes
+// so many, else those first that others select.
+func applyRoutes(ctx context.Context, client *clientv3.Client, v *state.View, specs []*api.RouteSpec,
+	ended []string,
+) (revision int64, err error) {
 	if len(specs)+len(ended) == 0 {
 		return 0, nil
 	}

@@ -15,12 +15,14 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
-// The functions with a client of etcd change the wanted state. Every change is one transaction that holds only if what it
-// was decided on is still so; a lost race reads again. Nothing is answered before etcd has committed it.
+// The functions with a client of etcd change the wanted state. Every change is one transaction that holds only if what
+// it was decided on is still so; a lost race reads again. Nothing is answered before etcd has committed it.
 
 // CreateStream returns the stream of that name, made now (isNew) or earlier, and the revision it can be seen at.
 // With guards that do not hold it is ErrUsedMeanwhile, and the revision that to look at.
-func CreateStream(ctx context.Context, client *clientv3.Client, spec *api.StreamSpec, guards ...clientv3.Cmp) (stream *api.Stream, isNew bool, revision int64, err error) {
+func CreateStream(ctx context.Context, client *clientv3.Client, spec *api.StreamSpec,
+	guards ...clientv3.Cmp,
+) (stream *api.Stream, isNew bool, revision int64, err error) {
 	key := etcd.KeyStreams + spec.Name
 	for {
 		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(etcd.KeyStreamID)).Commit()

@@ -18,7 +18,10 @@ func (p *Plan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 			continue
 		}
 		p.tenants = append(p.tenants, tenant)
-		p.Changes = append(p.Changes, &api.Change{Kind: "tenant", Name: tenant.Name, IsNew: have == nil, Fields: fields})
+		p.Changes = append(p.Changes, &api.Change{
+			Kind: "tenant", Name: tenant.Name, IsNew: have == nil,
+			Fields: fields,
+		})
 	}
 }
 
@@ -27,11 +30,16 @@ func tenantChanges(have, asked *api.TenantSpec) (changes []*api.FieldChange) {
 		name string
 		of   func(*api.TenantSpec) uint64
 	}{
-		{"streams_max", (*api.TenantSpec).GetStreamsMax}, {"ring_bytes_max", (*api.TenantSpec).GetRingBytesMax},
-		{"records_per_second_max", (*api.TenantSpec).GetRecordsPerSecondMax}, {"bytes_per_second_max", (*api.TenantSpec).GetBytesPerSecondMax},
+		{"streams_max", (*api.TenantSpec).GetStreamsMax},
+		{"ring_bytes_max", (*api.TenantSpec).GetRingBytesMax},
+		{"records_per_second_max", (*api.TenantSpec).GetRecordsPerSecondMax},
+		{"bytes_per_second_max", (*api.TenantSpec).GetBytesPerSecondMax},
 	} {
 		if before, after := field.of(have), field.of(asked); before != after {
-			changes = append(changes, &api.FieldChange{Name: field.name, Before: fmt.Sprint(before), After: fmt.Sprint(after)})
+			changes = append(changes, &api.FieldChange{
+				Name: field.name, Before: fmt.Sprint(before),
+				After: fmt.Sprint(after),
+			})
 		}
 	}
 	return changes

@@ -1,5 +1,5 @@
-// Package grant decides who is let in at the rings of a stream: epochs for writers, tokens for writers, drains and readers
-// of other hosts, and the confirmation that the writers before are fenced.
+// Package grant decides who is let in at the rings of a stream: epochs for writers, tokens for writers, drains and
+// readers of other hosts, and the confirmation that the writers before are fenced.
 package grant
 
 import (
@@ -42,9 +42,11 @@ func NewToken() ([]byte, error) {
 	return token, nil
 }
 
-// AdmissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody else
-// has changed it meanwhile, and the write; the write is nil when there is nothing to change.
-func AdmissionWrite(ctx context.Context, client *clientv3.Client, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
+// AdmissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody
+// else has changed it meanwhile, and the write; the write is nil when there is nothing to change.
+func AdmissionWrite(ctx context.Context, client *clientv3.Client, name string,
+	change func(*api.Admission) error,
+) (clientv3.Cmp, *clientv3.Op, error) {
 	got, err := client.Get(ctx, etcd.KeyAdmissions+name)
 	if err != nil {
 		return clientv3.Cmp{}, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
@@ -53,7 +55,9 @@ func AdmissionWrite(ctx context.Context, client *clientv3.Client, name string, c
 }
 
 // changeAdmission changes an admission that was read; without kvs there is none yet.
-func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
+func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admission) error) (clientv3.Cmp,
+	*clientv3.Op, error,
+) {
 	key := etcd.KeyAdmissions + name
 	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
 	before := new(api.Admission)
@@ -75,11 +79,13 @@ func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admis
 	return unchanged, &write, nil
 }
 
-// AdmitWriter fences every writer below the epoch and lets the one with this token in, when it comes from one of the addresses.
+// AdmitWriter fences every writer below the epoch and lets the one with this token in, when it comes from one of the
+// addresses.
 func AdmitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, expires time.Time) {
 	EndWriters(admission, epoch)
 	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires), Addresses: addresses,
+		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires),
+		Addresses: addresses,
 	})
 }
 
@@ -93,11 +99,15 @@ func EndWriters(admission *api.Admission, epoch uint32) {
 func admitDrain(admission *api.Admission, generation uint64, token []byte) {
 	admission.Grants = slices.DeleteFunc(admission.Grants, IsDrain)
 	if token != nil {
-		admission.Grants = append(admission.Grants, &api.FarGrant{Token: token, Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: generation})
+		admission.Grants = append(admission.Grants, &api.FarGrant{
+			Token: token, Role: api.GrantRole_GRANT_ROLE_DRAIN,
+			Generation: generation,
+		})
 	}
 }
 
-// keepWriter takes the time limit off the grant of a writer that has opened its epoch: it must come in again after a restart of the target.
+// keepWriter takes the time limit off the grant of a writer that has opened its epoch: it must come in again after a
+// restart of the target.
 func keepWriter(admission *api.Admission, epoch uint32) {
 	for _, grant := range admission.Grants {
 		if IsWriter(grant) && grant.Epoch == epoch {
@@ -129,7 +139,8 @@ func IsFar(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest
 		return false, nil
 	case reconcile.TransportVerbs, reconcile.TransportOFI:
 		if reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, 0) == "" {
-			return false, refusal.Precondition(refusal.ReasonNoTransport, "transport", refusal.Quote(request.Transport), "expected one by which target %s listens", ring.Target).
+			return false, refusal.Precondition(refusal.ReasonNoTransport, "transport", refusal.Quote(request.Transport),
+				"expected one by which target %s listens", ring.Target).
 				Errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
 					request.Stream, ring.Target, request.Transport, ring.FarUris)
 		}
@@ -138,7 +149,10 @@ func IsFar(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest
 		host := request.Holder.GetHost()
 		return len(ring.FarUris) > 0 && host != "" && host != v.Targets[ring.Target].GetAgent().GetHost(), nil
 	}
-	return false, refusal.InvalidArgument("", []*api.Problem{{Field: "transport", Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi"}})
+	return false, refusal.InvalidArgument("", []*api.Problem{{
+		Field: "transport",
+		Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi",
+	}})
 }
 
 // WithoutDrains lets no drain into any of so many rings.
@@ -153,7 +167,8 @@ func WithoutDrains(members int) map[int]func(*api.Admission) error {
 	return changes
 }
 
-// AdmissionsOf is what an action changes at the doors of a stream's rings, by member. A drain that is replaced is shut out with its tokens.
+// AdmissionsOf is what an action changes at the doors of a stream's rings, by member. A drain that is replaced is shut
+// out with its tokens.
 func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 	if keep := action.Keep; keep != nil {
 		return map[int]func(*api.Admission) error{keep.Member: func(admission *api.Admission) error {
@@ -198,7 +213,9 @@ func (d AdmissionChanges) Add(name string, change func(*api.Admission) error) {
 }
 
 // AdmissionWrites is AdmissionWrite for many rings, read in one transaction.
-func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors AdmissionChanges) (unchanged []clientv3.Cmp, writes []clientv3.Op, err error) {
+func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors AdmissionChanges) (unchanged []clientv3.Cmp,
+	writes []clientv3.Op, err error,
+) {
 	names := slices.Sorted(maps.Keys(doors))
 	var reads []clientv3.Op
 	for _, name := range names {
@@ -212,14 +229,15 @@ func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors Admissi
 		return nil, nil, fmt.Errorf("read %d admissions: %w", len(reads), err)
 	}
 	for i, name := range names {
-		guard, write, err := changeAdmission(name, got.Responses[i].GetResponseRange().Kvs, func(admission *api.Admission) error {
-			for _, change := range doors[name] {
-				if err := change(admission); err != nil {
-					return err
+		guard, write, err := changeAdmission(name, got.Responses[i].GetResponseRange().Kvs,
+			func(admission *api.Admission) error {
+				for _, change := range doors[name] {
+					if err := change(admission); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// Confirmation is what is waited for at the targets of a stream: that nobody below an epoch can write any more and, where the holder comes from another host,
-// that it is let in.
+// Confirmation is what is waited for at the targets of a stream: that nobody below an epoch can write any more and,
+// where the holder comes from another host, that it is let in.
 type Confirmation struct {
 	Stream   string
 	Epoch    uint32
@@ -23,10 +23,12 @@ type Confirmation struct {
 	IsLetIn  []bool // of each ring: the holder is to be let in
 	IsLocal  bool   // the fence word of a ring that nobody reaches from other hosts counts as well
 	required int    // so many rings
-	Fences   int    // and so many of them that count: the writer before may still write where a new ring stands for one it knows
+	// and so many of them that count: the writer before may still write where a new ring stands for one it knows
+	Fences int
 }
 
-// isConfirmed tells it of one ring. A fence above the epoch is one as well: the grant is somebody else's already, as its holder will find.
+// isConfirmed tells it of one ring. A fence above the epoch is one as well: the grant is somebody else's already, as
+// its holder will find.
 func (c *Confirmation) isConfirmed(v *state.View, i int) bool {
 	if !c.IsAsked[i] {
 		return true
@@ -56,7 +58,8 @@ func (c *Confirmation) count(v *state.View) (count, fences int, isAll bool) {
 	return count, fences, isAll
 }
 
-// Wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join it later.
+// Wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join
+// it later.
 func (c *Confirmation) Wait(ctx context.Context, m *state.Mirror) (*state.View, error) {
 	limit := confirmWaitMax
 	if deadline, ok := ctx.Deadline(); ok {
@@ -108,11 +111,14 @@ func (c *Confirmation) refusal(now *state.View, limit time.Duration) error {
 	}
 	if len(c.IsAsked) == 1 {
 		target, reason, _ := strings.Cut(strings.TrimPrefix(why[0], "target "), ": ")
-		return status.Errorf(codes.Unavailable, "stream %q: target %s has not confirmed within %s that writers below epoch %d are fenced: %s",
+		return status.Errorf(codes.Unavailable,
+			"stream %q: target %s has not confirmed within %s that writers below epoch %d are fenced: %s",
 			c.Stream, target, limit.Round(time.Millisecond), c.Epoch, reason)
 	}
-	return status.Errorf(codes.Unavailable, "stream %q: %d of its %d members have confirmed within %s that writers below epoch %d are fenced, expected %d; %s",
-		c.Stream, len(c.IsAsked)-len(why), len(c.IsAsked), limit.Round(time.Millisecond), c.Epoch, max(c.required, c.Fences), strings.Join(why, "; "))
+	return status.Errorf(codes.Unavailable, "stream %q: %d of its %d members have confirmed within %s that writers "+
+		"below epoch %d are fenced, expected %d; %s",
+		c.Stream, len(c.IsAsked)-len(why), len(c.IsAsked), limit.Round(time.Millisecond), c.Epoch,
+		max(c.required, c.Fences), strings.Join(why, "; "))
 }
 
 // FencedTargets tells who has confirmed and who has not.

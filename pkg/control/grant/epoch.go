@@ -29,19 +29,25 @@ func areRingsChanged(ctx context.Context, client *clientv3.Client, v *state.View
 }
 
 // NextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
-// written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
-// makes of the admissions of its rings with that epoch. The rings are those of the view: ErrRingsChanged when they no longer are, so that no epoch is granted for rings that others
-// have taken the place of. What is known of the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
-func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
-	taken *Takeover) (granted *api.Grant, revision int64, err error) {
+// written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so
+// is what admit makes of the admissions of its rings with that epoch. The rings are those of the view: ErrRingsChanged
+// when they no longer are, so that no epoch is granted for rings that others have taken the place of. What is known of
+// the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder
+// it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
+func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, grant *api.Grant, least uint32, members int,
+	admit func(member int, admission *api.Admission, epoch uint32) error,
+	taken *Takeover,
+) (granted *api.Grant, revision int64, err error) {
 	key := etcd.KeyEpochs + grant.Stream
 	for {
-		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(etcd.KeyDeletions+grant.Stream), clientv3.OpGet(etcd.KeyStreams+grant.Stream, clientv3.WithCountOnly()),
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(etcd.KeyDeletions+grant.Stream),
+			clientv3.OpGet(etcd.KeyStreams+grant.Stream, clientv3.WithCountOnly()),
 			clientv3.OpGet(etcd.KeyGrants+grant.Stream), clientv3.OpGet(etcd.KeyPastEpochs+grant.Stream)).Commit()
 		if err != nil {
 			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
 		}
-		isStaying, err := state.NotDeleted(grant.Stream, got.Responses[1].GetResponseRange(), got.Responses[2].GetResponseRange())
+		isStaying, err := state.NotDeleted(grant.Stream, got.Responses[1].GetResponseRange(),
+			got.Responses[2].GetResponseRange())
 		if err != nil {
 			return nil, 0, err
 		}
@@ -66,14 +72,16 @@ func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, gran
 			writes = append(writes, clientv3.OpPut(etcd.KeyGrants+grant.Stream, value))
 		}
 		if ended > 0 {
-			past, err := withPast(got.Responses[4].GetResponseRange(), pastEpoch(v, ended, got.Responses[3].GetResponseRange(), granted, taken), granted.Stream)
+			past, err := withPast(got.Responses[4].GetResponseRange(),
+				pastEpoch(v, ended, got.Responses[3].GetResponseRange(), granted, taken), granted.Stream)
 			if err != nil {
 				return nil, 0, err
 			}
 			writes = append(writes, past)
 		}
 		for i := range members {
-			unchanged, write, err := AdmissionWrite(ctx, client, reconcile.MemberKey(grant.Stream, i), func(admission *api.Admission) error { return admit(i, admission, granted.Epoch) })
+			unchanged, write, err := AdmissionWrite(ctx, client, reconcile.MemberKey(grant.Stream, i),
+				func(admission *api.Admission) error { return admit(i, admission, granted.Epoch) })
 			if err != nil {
 				return nil, 0, err
 			}

@@ -14,10 +14,12 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// Origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own host, and at a target on another one whoever is
-// there: they count where both are one host, or where the target is reached by its loopback, so that they must be.
+// Origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own
+// host, and at a target on another one whoever is there: they count where both are one host, or where the target is
+// reached by its loopback, so that they must be.
 func Origins(v *state.View, addresses []string, host string, ring *api.RingState) []string {
-	if host != "" && host == v.Targets[ring.GetTarget()].GetAgent().GetHost() || slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
+	if host != "" && host == v.Targets[ring.GetTarget()].GetAgent().GetHost() ||
+		slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
 		return addresses
 	}
 	var far []string
@@ -43,7 +45,8 @@ func isLoopbackURI(uri string) bool {
 	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
-// admissionToTell is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may change while it has the stream.
+// admissionToTell is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may
+// change while it has the stream.
 func admissionToTell(v *state.View, name string) *api.Admission {
 	admission := v.Admissions[name]
 	if !slices.ContainsFunc(admission.GetGrants(), IsDrain) {

@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	PastMost = 16 // epochs of a stream that are kept behind its last: at 10,000 streams with so many each about 20 MiB of etcd's file, and none of the mirror's memory
-
+	// epochs of a stream that are kept behind its last: at 10,000 streams with so many each about 20 MiB of etcd's
+	// file, and none of the mirror's memory
+	PastMost = 16
 )
 
 // Takeover is who takes a stream from its holder, and why.
 type Takeover struct{ By, Reason string }
 
-// withPast adds an epoch to those of its stream that were before, as read; it is written with the epoch that takes its place, so that there is nobody else who writes it.
+// withPast adds an epoch to those of its stream that were before, as read; it is written with the epoch that takes its
+// place, so that there is nobody else who writes it.
 func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream string) (clientv3.Op, error) {
 	past := new(api.PastEpochs)
 	for _, kv := range before.GetKvs() {
@@ -38,12 +40,18 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 }
 
 // pastEpoch is an epoch as it ends, because another one is handed out; grants are the stream's last grant, as read.
-func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *Takeover) *api.PastEpoch {
+func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant,
+	taken *Takeover,
+) *api.PastEpoch {
 	one := &api.PastEpoch{Epoch: ended, Ended: next.Granted, By: next.GetHolder().GetIdentity()}
 	for _, kv := range grants.GetKvs() {
 		last := new(api.Grant)
-		if err := etcd.Decode(string(kv.Key), kv.Value, last); err == nil && last.Epoch == ended && last.Holder != nil { // another one's epoch was for nobody
-			one.Holder = &api.Holder{Host: last.Holder.Host, Pid: last.Holder.Pid, Name: last.Holder.Name, Identity: last.Holder.Identity}
+		// another one's epoch was for nobody
+		if err := etcd.Decode(string(kv.Key), kv.Value, last); err == nil && last.Epoch == ended && last.Holder != nil {
+			one.Holder = &api.Holder{
+				Host: last.Holder.Host, Pid: last.Holder.Pid, Name: last.Holder.Name,
+				Identity: last.Holder.Identity,
+			}
 			one.Granted = last.Granted
 		}
 	}
@@ -52,7 +60,8 @@ func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, 
 		one.End, one.By, one.Reason = api.EpochEnd_EPOCH_END_TAKEN_OVER, taken.By, taken.Reason
 	case one.Holder != nil && !wasOpened(v, next.Stream, ended):
 		one.End = api.EpochEnd_EPOCH_END_UNUSED
-	case one.Holder != nil && one.Holder.Host == next.GetHolder().GetHost() && one.Holder.Name == next.GetHolder().GetName():
+	case one.Holder != nil && one.Holder.Host == next.GetHolder().GetHost() &&
+		one.Holder.Name == next.GetHolder().GetName():
 		one.End = api.EpochEnd_EPOCH_END_RESTARTED
 	default:
 		one.End = api.EpochEnd_EPOCH_END_REPLACED

@@ -22,7 +22,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// readersMax bounds how many readers of one ring are let in within that time; those that renew their grants are among them for as long as they read.
+// readersMax bounds how many readers of one ring are let in within that time; those that renew their grants are among
+// them for as long as they read.
 const readersMax = 256
 
 // Reader is somebody who is to be let in at the doors of a stream's rings.
@@ -49,7 +50,8 @@ func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRe
 				return nil, err
 			}
 		}
-		c.Tokens, c.from = append(c.Tokens, token), append(c.from, Origins(v, asked.Holder.Addresses, asked.Holder.Host, ring))
+		c.Tokens, c.from = append(c.Tokens, token), append(c.from,
+			Origins(v, asked.Holder.Addresses, asked.Holder.Host, ring))
 	}
 	return c, nil
 }
@@ -73,8 +75,11 @@ func (c *Reader) letInBy(v *state.View, stream string) (count int, isAll bool) {
 	return count, isAll
 }
 
-// LetIn answers when so many of the rings' targets let him in that he can know the log, and has waited a moment for the others: those he tries until they do.
-func (c *Reader) LetIn(ctx context.Context, client *clientv3.Client, mirror *state.Mirror, now *state.View, stream string) error {
+// LetIn answers when so many of the rings' targets let him in that he can know the log, and has waited a moment for the
+// others: those he tries until they do.
+func (c *Reader) LetIn(ctx context.Context, client *clientv3.Client, mirror *state.Mirror, now *state.View,
+	stream string,
+) error {
 	if !c.IsFar() {
 		return nil
 	}
@@ -120,19 +125,25 @@ func (c *Reader) RefusalOf(now *state.View, stream string, limit time.Duration) 
 			missing = append(missing, spec.GetTarget())
 		}
 	}
-	return status.Errorf(codes.Unavailable, "stream %q: target %s has not let a reader in within %s: farlog status %s says how it is",
+	return status.Errorf(codes.Unavailable,
+		"stream %q: target %s has not let a reader in within %s: farlog status %s says how it is",
 		stream, strings.Join(missing, ", "), limit.Round(time.Millisecond), stream)
 }
 
-// addReader lets a reader in at the rings of a stream that is there and is to stay. ErrRingsChanged: they are no longer those of the view.
-func addReader(ctx context.Context, client *clientv3.Client, v *state.View, stream string, coming *Reader, now time.Time) (revision int64, err error) {
+// addReader lets a reader in at the rings of a stream that is there and is to stay. ErrRingsChanged: they are no longer
+// those of the view.
+func addReader(ctx context.Context, client *clientv3.Client, v *state.View, stream string, coming *Reader,
+	now time.Time,
+) (revision int64, err error) {
 	coming.Expires = now.Add(coming.Life)
 	for {
-		got, err := client.Txn(ctx).Then(clientv3.OpGet(etcd.KeyDeletions+stream), clientv3.OpGet(etcd.KeyStreams+stream, clientv3.WithCountOnly())).Commit()
+		got, err := client.Txn(ctx).Then(clientv3.OpGet(etcd.KeyDeletions+stream),
+			clientv3.OpGet(etcd.KeyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
 			return 0, fmt.Errorf("read stream %q: %w", stream, err)
 		}
-		isStaying, err := state.NotDeleted(stream, got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange())
+		isStaying, err := state.NotDeleted(stream, got.Responses[0].GetResponseRange(),
+			got.Responses[1].GetResponseRange())
 		if err != nil {
 			return 0, err
 		}
@@ -141,10 +152,11 @@ func addReader(ctx context.Context, client *clientv3.Client, v *state.View, stre
 			if token == nil {
 				continue
 			}
-			unchanged, write, err := AdmissionWrite(ctx, client, reconcile.MemberKey(stream, i), func(admission *api.Admission) (err error) {
-				coming.generations[i], err = coming.admit(admission, i, now)
-				return err
-			})
+			unchanged, write, err := AdmissionWrite(ctx, client, reconcile.MemberKey(stream, i),
+				func(admission *api.Admission) (err error) {
+					coming.generations[i], err = coming.admit(admission, i, now)
+					return err
+				})
 			if err != nil {
 				return 0, err
 			}
@@ -179,17 +191,20 @@ func (c *Reader) admit(admission *api.Admission, ring int, now time.Time) (gener
 		return isOver
 	})
 	if count >= readersMax {
-		return 0, refusal.Exhausted(refusal.ReasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, c.Life).
+		return 0, refusal.Exhausted(refusal.ReasonReaders, "stream", "", "expected at most %d readers let in within %s",
+			readersMax, c.Life).
 			Errorf("%d readers were let in within %s: expected fewer, try again later", count, c.Life)
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: c.Tokens[ring], Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(c.Life)), Addresses: c.from[ring],
+		Token: c.Tokens[ring], Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation,
+		Expires: timestamppb.New(now.Add(c.Life)), Addresses: c.from[ring],
 	})
 	return generation, nil
 }
 
-// isRenewed tells a grant whose place this one takes. Whoever holds it shows that by its sum, which is no secret and so may be recorded.
+// isRenewed tells a grant whose place this one takes. Whoever holds it shows that by its sum, which is no secret and so
+// may be recorded.
 func (c *Reader) isRenewed(grant *api.FarGrant) bool {
 	sum := sha256.Sum256(grant.Token)
 	return slices.ContainsFunc(c.Renewed, func(one []byte) bool { return bytes.Equal(one, sum[:]) })

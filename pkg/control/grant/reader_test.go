@@ -15,10 +15,14 @@ import (
 	"github.com/farlog/farlog/pkg/control/refusal/refusaltest"
 )
 
-// Each reader has a number of its own, those who did not come are forgotten, and so many at a time are not let in that a target would be full of them. Writers and drains stay.
+// Each reader has a number of its own, those who did not come are forgotten, and so many at a time are not let in that
+// a target would be full of them. Writers and drains stay.
 func TestAdmitReader(t *testing.T) {
 	now := time.Unix(1000, 0)
-	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3}, {Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9}}}
+	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{
+		{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3},
+		{Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9},
+	}}
 	coming := &Reader{Tokens: [][]byte{make([]byte, TokenLen)}, from: [][]string{nil}, Life: UnusedMax}
 	for i := range readersMax {
 		if generation, err := coming.admit(admission, 0, now); err != nil || generation != uint64(i+1) {
@@ -26,19 +30,22 @@ func TestAdmitReader(t *testing.T) {
 		}
 	}
 	_, err := coming.admit(admission, 0, now)
-	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonReaders {
+	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted ||
+		reason != refusal.ReasonReaders {
 		t.Errorf("one too many: %v", err)
 	}
 	generation, err := coming.admit(admission, 0, now.Add(UnusedMax+time.Second))
 	if err != nil || generation != readersMax+1 {
 		t.Errorf("later: number %d, %v", generation, err)
 	}
-	if len(admission.Grants) != 3 || !IsWriter(admission.Grants[0]) || !IsDrain(admission.Grants[1]) || admission.EpochMin != 3 {
+	if len(admission.Grants) != 3 || !IsWriter(admission.Grants[0]) || !IsDrain(admission.Grants[1]) ||
+		admission.EpochMin != 3 {
 		t.Errorf("left: %v", admission)
 	}
 }
 
-// A reader that renews its grant takes the place of its own, and of nobody else's: also when there is no place for another one.
+// A reader that renews its grant takes the place of its own, and of nobody else's: also when there is no place for
+// another one.
 func TestAdmitReader_Renewed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	token := func(i int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(i)) }

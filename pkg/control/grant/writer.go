@@ -10,11 +10,12 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// AdmittedBefore is what a grant has changed at the doors of its rings; nil: it is not the stream's newest any more, its
-// rings are others, or the time to come with its tokens is over.
+// AdmittedBefore is what a grant has changed at the doors of its rings; nil: it is not the stream's newest any more,
+// its rings are others, or the time to come with its tokens is over.
 func AdmittedBefore(v *state.View, granted *api.Grant, now time.Time) *WriterAdmission {
 	specs, isWhole := reconcile.RingSpecs(v.Rings, v.Streams[granted.Stream])
-	if v.Epochs[granted.Stream] != granted.Epoch || !isWhole || len(specs) != len(granted.Members) || granted.Closed != nil {
+	if v.Epochs[granted.Stream] != granted.Epoch || !isWhole || len(specs) != len(granted.Members) ||
+		granted.Closed != nil {
 		return nil
 	}
 	a := new(WriterAdmission)
@@ -48,7 +49,9 @@ type WriterAdmission struct {
 }
 
 // NewWriterAdmission draws a token for each ring, and finds out which rings are on other hosts than the writer.
-func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.AcquireWriterRequest) (*WriterAdmission, error) {
+func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.AcquireWriterRequest) (*WriterAdmission,
+	error,
+) {
 	a := &WriterAdmission{hadFar: make([]bool, len(rings))}
 	for _, ring := range rings {
 		isFar, err := IsFar(v, ring, request)
@@ -78,7 +81,10 @@ func (a *WriterAdmission) Admit(i int, admission *api.Admission, epoch uint32) e
 
 // Confirmation is what the targets have to confirm before the grant is answered.
 func (a *WriterAdmission) Confirmation(v *state.View, stream string, epoch uint32) *Confirmation {
-	c := &Confirmation{Stream: stream, Epoch: epoch, IsLetIn: a.IsFar, required: reconcile.Quorum(v.Streams[stream]), Fences: reconcile.FenceCount(v.Streams[stream])}
+	c := &Confirmation{
+		Stream: stream, Epoch: epoch, IsLetIn: a.IsFar, required: reconcile.Quorum(v.Streams[stream]),
+		Fences: reconcile.FenceCount(v.Streams[stream]),
+	}
 	for i := range a.IsFar {
 		isAlive := v.LiveTargets[v.Rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
 		c.IsAsked = append(c.IsAsked, a.IsFar[i] || a.hadFar[i] && isAlive)
@@ -87,7 +93,9 @@ func (a *WriterAdmission) Confirmation(v *state.View, stream string, epoch uint3
 }
 
 // New is a grant without its epoch and, because it is kept and shown, without a token.
-func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, request *api.AcquireWriterRequest) *api.Grant {
+func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission,
+	request *api.AcquireWriterRequest,
+) *api.Grant {
 	stream := v.Streams[request.Stream]
 	grant := &api.Grant{
 		Stream:       request.Stream,
@@ -101,7 +109,10 @@ func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, requ
 		RequestId:    request.RequestId,
 	}
 	for i, ring := range rings {
-		member := &api.Member{Uri: ring.Uri, RingUuid: RingUUID(v.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
+		member := &api.Member{
+			Uri: ring.Uri, RingUuid: RingUUID(v.Rings[reconcile.MemberKey(request.Stream, i)]),
+			Target: ring.Target,
+		}
 		if admitting.IsFar[i] {
 			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
 		}

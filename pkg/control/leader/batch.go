@@ -21,8 +21,11 @@ import (
 // lostBatchesMost is how many plans in a row may come too late before the leader asks whether it still leads.
 const lostBatchesMost = 3
 
-// PerformAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it. etcd.ErrLost: some of it did not hold any more.
-func (r *Reconciler) PerformAll(ctx context.Context, planned *state.View, actions []reconcile.Action, guards []clientv3.Cmp) error {
+// PerformAll writes what was planned of a view and waits until the mirror shows it, so that the next plan knows of it.
+// etcd.ErrLost: some of it did not hold any more.
+func (r *Reconciler) PerformAll(ctx context.Context, planned *state.View, actions []reconcile.Action,
+	guards []clientv3.Cmp,
+) error {
 	var together []reconcile.Action
 	var ends []reconcile.Action
 	for _, action := range actions {
@@ -42,7 +45,9 @@ func (r *Reconciler) PerformAll(ctx context.Context, planned *state.View, action
 	return err
 }
 
-func (r *Reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch, guards []clientv3.Cmp) error {
+func (r *Reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch,
+	guards []clientv3.Cmp,
+) error {
 	var mutex sync.Mutex
 	var newest int64
 	var failed error
@@ -93,9 +98,12 @@ func inBatches(planned *state.View, actions []reconcile.Action) (batches []batch
 }
 
 // performBatch writes some actions in one transaction.
-func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
+func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batch batch,
+	guards []clientv3.Cmp,
+) (revision int64, err error) {
 	for _, action := range batch.actions {
-		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
+		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(),
+			trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 		defer func() { tracing.EndSpan(span, err) }()
 	}
 	guards, doors, taken := slices.Concat(guards, batch.guards), grant.AdmissionChanges{}, map[string]bool{}

@@ -73,8 +73,9 @@ func (r *Reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 	return now
 }
 
-// A ring that was lost, or never made, is wanted anew while nobody was let in, and a grant is given for the ring that its giver has seen: when both come at the same moment one of them is
-// refused, whichever that is. Were both done, records acknowledged under the grant could be in a ring that nobody wants any more.
+// A ring that was lost, or never made, is wanted anew while nobody was let in, and a grant is given for the ring that
+// its giver has seen: when both come at the same moment one of them is refused, whichever that is. Were both done,
+// records acknowledged under the grant could be in a ring that nobody wants any more.
 func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	r := leading(t)
@@ -84,8 +85,12 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		name, action := fmt.Sprint("s", round), reconcile.Action{}
 		var now *state.View
 		if round%2 == 0 {
-			now = r.place(t, name, []byte("0123456789abcdef"), &api.RingState{Stream: name, IsMissing: true, Error: "is missing"})
-			action.Renew = &api.RingSpec{Target: "of-" + name, Stream: now.Streams[name], LostUuid: []byte("0123456789abcdef")}
+			now = r.place(t, name, []byte("0123456789abcdef"),
+				&api.RingState{Stream: name, IsMissing: true, Error: "is missing"})
+			action.Renew = &api.RingSpec{
+				Target: "of-" + name, Stream: now.Streams[name],
+				LostUuid: []byte("0123456789abcdef"),
+			}
 		} else {
 			now = r.place(t, name, nil, nil)
 			action.Place = &api.RingSpec{Target: "other", Stream: now.Streams[name]}
@@ -98,7 +103,8 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			<-start
-			_, _, granted = grant.NextEpoch(t.Context(), r.Client, now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil)
+			_, _, granted = grant.NextEpoch(t.Context(), r.Client, now, &api.Grant{Stream: name}, 0, 1,
+				func(int, *api.Admission, uint32) error { return nil }, nil)
 		})
 		both.Go(func() {
 			<-start
@@ -107,7 +113,8 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		close(start)
 		both.Wait()
 		if (granted == nil) == (placed == nil) {
-			t.Fatalf("round %d: the grant came to %v, the ring to %v: expected one of them to be refused", round, granted, placed)
+			t.Fatalf("round %d: the grant came to %v, the ring to %v: expected one of them to be refused", round,
+				granted, placed)
 		}
 		if granted == nil {
 			grants++

@@ -11,15 +11,21 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// Agents come and go: hosts are renamed, daemons get other directories, and each leaves a line behind. What the last one of such said is forgotten when it holds nothing.
+// Agents come and go: hosts are renamed, daemons get other directories, and each leaves a line behind. What the last
+// one of such said is forgotten when it holds nothing.
 const (
-	AgentKept = 24 * time.Hour // since its last report that is kept: who looks into what ended in the night still finds it
-	// AgentGoneLeast is how long the leader itself has seen nobody live there. A report with nothing new is not kept, and may so be old while its agent lives.
+	// since its last report that is kept: who looks into what ended in the night still finds it
+	AgentKept = 24 * time.Hour
+	// AgentGoneLeast is how long the leader itself has seen nobody live there. A report with nothing new is not kept,
+	// and may so be old while its agent lives.
 	AgentGoneLeast = 10 * time.Minute
 )
 
-// Forget drops what agents told that have ended and hold nothing, and hosts that are silent. gone is since when each was seen to be gone, by key.
-func (r *Reconciler) Forget(ctx context.Context, gone map[string]time.Time, now time.Time, guards []clientv3.Cmp) error {
+// Forget drops what agents told that have ended and hold nothing, and hosts that are silent. gone is since when each
+// was seen to be gone, by key.
+func (r *Reconciler) Forget(ctx context.Context, gone map[string]time.Time, now time.Time,
+	guards []clientv3.Cmp,
+) error {
 	seen, _ := r.Mirror.Load()
 	for key, alive := range forgettable(seen, gone, now) {
 		holds := append(guards[:len(guards):len(guards)], state.UnchangedSince(seen, key))
@@ -62,10 +68,12 @@ func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[st
 	}
 	holders := ringHolders(v)
 	for id, state := range v.Targets {
-		look(etcd.KeyTargets+id, etcd.KeyLiveTargets+id, v.LiveTargets[id] != nil || holders[id] || len(state.Rings) > 0, state.GetReported().AsTime())
+		look(etcd.KeyTargets+id, etcd.KeyLiveTargets+id, v.LiveTargets[id] != nil || holders[id] ||
+			len(state.Rings) > 0, state.GetReported().AsTime())
 	}
 	for id, state := range v.Drains {
-		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.LiveDrains[id] != nil || len(v.GivenTo.ByAgent[id]) > 0, state.GetReported().AsTime())
+		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.LiveDrains[id] != nil || len(v.GivenTo.ByAgent[id]) > 0,
+			state.GetReported().AsTime())
 	}
 	for host, state := range v.Hosts {
 		look(etcd.KeyHosts+host, "", now.Sub(state.GetReported().AsTime()) < AgentKept, state.GetReported().AsTime())
@@ -73,7 +81,8 @@ func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[st
 	return keys
 }
 
-// ringHolders are the targets that have a ring, or had one whose place another has taken: what that one last told says what may be lost.
+// ringHolders are the targets that have a ring, or had one whose place another has taken: what that one last told says
+// what may be lost.
 func ringHolders(v *state.View) map[string]bool {
 	holders := map[string]bool{}
 	for _, ring := range v.Rings {

@@ -25,12 +25,14 @@ func actionGuards(v *state.View, action reconcile.Action) []clientv3.Cmp {
 	case action.Keep != nil:
 		return append(guards, state.UnchangedSince(v, etcd.KeyRings+reconcile.MemberKey(name, action.Keep.Member)))
 	}
-	guards = append(guards, state.UnchangedSince(v, etcd.KeyAssignments+name), state.UnchangedSince(v, etcd.KeyDeletions+name))
+	guards = append(guards, state.UnchangedSince(v, etcd.KeyAssignments+name),
+		state.UnchangedSince(v, etcd.KeyDeletions+name))
 	if action.IsEnd() && v.Deletions[name].GetIsRingLost() { // the ring may be seen again
 		rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 		for _, ring := range rings {
 			if ring != nil && v.LiveTargets[ring.Target] == nil {
-				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(etcd.KeyLiveTargets+ring.Target), "=", 0))
+				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(etcd.KeyLiveTargets+ring.Target), "=",
+					0))
 			}
 		}
 	}
@@ -53,8 +55,9 @@ func groupGuards(v *state.View, actions []reconcile.Action) (guards []clientv3.C
 	return guards
 }
 
-// placeGuards are the conditions under which a ring is wanted in the place of none, or of one in which nothing can be: it still is so, and no epoch was granted. A grant is given only
-// for the rings that its giver has seen (state.RingsUnchanged), so that of a grant and this the second one fails.
+// placeGuards are the conditions under which a ring is wanted in the place of none, or of one in which nothing can be:
+// it still is so, and no epoch was granted. A grant is given only for the rings that its giver has seen
+// (state.RingsUnchanged), so that of a grant and this the second one fails.
 func placeGuards(now *state.View, action reconcile.Action) []clientv3.Cmp {
 	spec := action.Place
 	isStill := reconcile.IsMovable
@@ -67,5 +70,8 @@ func placeGuards(now *state.View, action reconcile.Action) []clientv3.Cmp {
 	if have == nil || !isStill(now.World(), have) {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
 	}
-	return []clientv3.Cmp{state.UnchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0)}
+	return []clientv3.Cmp{
+		state.UnchangedSince(now, key),
+		clientv3.Compare(clientv3.CreateRevision(etcd.KeyEpochs+name), "=", 0),
+	}
 }

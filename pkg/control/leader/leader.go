@@ -27,7 +27,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
-// leaderLease is how long a leader that died or cannot reach etcd keeps others from leading. etcd's least; to lose it for nothing costs another election.
+// leaderLease is how long a leader that died or cannot reach etcd keeps others from leading. etcd's least; to lose it
+// for nothing costs another election.
 const leaderLease = 2 * time.Second
 
 // leaderRetryDelay is how long an instance waits after it lost the leadership or could not change etcd.
@@ -71,7 +72,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 
 // campaign leads while the election is won. The session's lease ends a leader that cannot be reached.
 func (r *Reconciler) campaign(ctx context.Context) error {
-	session, err := concurrency.NewSession(r.Client, concurrency.WithTTL(int(leaderLease/time.Second)), concurrency.WithContext(ctx))
+	session, err := concurrency.NewSession(r.Client, concurrency.WithTTL(int(leaderLease/time.Second)),
+		concurrency.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("open election session: %w", err)
 	}
@@ -99,8 +101,8 @@ func (r *Reconciler) campaign(ctx context.Context) error {
 	return r.lead(ctx, []clientv3.Cmp{guard})
 }
 
-// waitPredecessor waits until the mirror shows all that leaders before have written: the election key, written once more
-// by the one who holds it, is behind that.
+// waitPredecessor waits until the mirror shows all that leaders before have written: the election key, written once
+// more by the one who holds it, is behind that.
 func (r *Reconciler) waitPredecessor(ctx context.Context, election *concurrency.Election) error {
 	if err := election.Proclaim(ctx, r.Instance); err != nil {
 		return fmt.Errorf("write the election key: %w", err)
@@ -121,7 +123,8 @@ func (r *Reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 	return r.keepSettled(ctx, guards)
 }
 
-// keepSettled plans whatever may need something, as soon as it may: all streams at first and then now and again, for what nobody has thought of.
+// keepSettled plans whatever may need something, as soon as it may: all streams at first and then now and again, for
+// what nobody has thought of.
 func (r *Reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) error {
 	unsettled, again, lost := map[string]bool{}, reconcile.Dirt{}, 0
 	gone := map[string]time.Time{}
@@ -163,8 +166,11 @@ func (r *Reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 }
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
-func (r *Reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action, guards []clientv3.Cmp) (err error) {
-	ctx, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(), trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
+func (r *Reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action,
+	guards []clientv3.Cmp,
+) (err error) {
+	ctx, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(),
+		trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 	defer func() { tracing.EndSpan(span, err) }()
 	key, writes, err := actionWrites(planned, action)
 	if err != nil {
@@ -176,7 +182,8 @@ func (r *Reconciler) perform(ctx context.Context, planned *state.View, action re
 		changes = grant.WithoutDrains(reconcile.MemberCount(planned.Streams[action.Retire]))
 	}
 	for member, change := range changes {
-		unchanged, write, err := grant.AdmissionWrite(ctx, r.Client, reconcile.MemberKey(action.Stream(), member), change)
+		unchanged, write, err := grant.AdmissionWrite(ctx, r.Client, reconcile.MemberKey(action.Stream(), member),
+			change)
 		if err != nil {
 			return err
 		}
@@ -198,12 +205,15 @@ func (r *Reconciler) perform(ctx context.Context, planned *state.View, action re
 func (r *Reconciler) logDecision(action reconcile.Action) {
 	switch {
 	case action.Place != nil:
-		r.Logger.Info("placed ring", "stream", action.Stream(), "target", action.Place.Target, "member", action.Place.Member+1)
+		r.Logger.Info("placed ring", "stream", action.Stream(), "target", action.Place.Target, "member",
+			action.Place.Member+1)
 	case action.Renew != nil:
-		r.Logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", action.Stream(), "target", action.Renew.Target,
+		r.Logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew",
+			"stream", action.Stream(), "target", action.Renew.Target,
 			"member", action.Renew.Member+1, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
 	case action.Bind != nil:
-		r.Logger.Info("bound stream to its ring", "stream", action.Stream(), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
+		r.Logger.Info("bound stream to its ring", "stream", action.Stream(), "ring_uuid",
+			fmt.Sprintf("%x", action.Bind.RingUuid))
 	case action.Retire != "":
 		r.Logger.Info("all is stored, removing rings", "stream", action.Retire)
 	case action.Forget != "":
@@ -212,7 +222,8 @@ func (r *Reconciler) logDecision(action reconcile.Action) {
 		r.Logger.Debug("writer is in", "stream", action.Stream(), "epoch", action.Keep.Epoch)
 	default:
 		to := action.Assign
-		r.Logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir, "generation", to.Generation)
+		r.Logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir,
+			"generation", to.Generation)
 	}
 }
 

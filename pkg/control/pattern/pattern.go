@@ -14,10 +14,12 @@ const All = "*"
 // SystemPrefix begins the names of streams that the control plane makes for itself.
 const SystemPrefix = "farlog/"
 
-// IsSystem tells a stream of the control plane's own: it is not declared by operators nor made by them, and nobody else writes it.
+// IsSystem tells a stream of the control plane's own: it is not declared by operators nor made by them, and nobody else
+// writes it.
 func IsSystem(stream string) bool { return strings.HasPrefix(stream, SystemPrefix) }
 
-// Covers tells whether one of the patterns means a stream: "*" alone all of them, "**" at the end all below, * within a part anything.
+// Covers tells whether one of the patterns means a stream: "*" alone all of them, "**" at the end all below, * within a
+// part anything.
 func Covers(patterns []string, stream string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if pattern == All {

@@ -4,8 +4,9 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// The end of a stream goes by stages that are kept, so that any instance goes on where another one died. No stage is left before what it was for has been
-// seen: writers out and all stored, then nobody reading, then the ring away, and only then the name.
+// The end of a stream goes by stages that are kept, so that any instance goes on where another one died. No stage is
+// left before what it was for has been seen: writers out and all stored, then nobody reading, then the ring away, and
+// only then the name.
 
 // IsBeingDeleted tells whether a stream has begun to end and has not ended.
 func IsBeingDeleted(deletion *api.Deletion) bool {
@@ -42,10 +43,12 @@ func IsLost(liveTargets map[string]*api.Agent, ring *api.RingSpec, seen *api.Rin
 	return liveTargets[ring.GetTarget()] == nil || len(seen.GetRingUuid()) == 0 && !seen.GetIsClosed()
 }
 
-// isEmptied tells whether a ring has no writer any more and nothing that is not stored. One that was never made says so without a uuid.
+// isEmptied tells whether a ring has no writer any more and nothing that is not stored. One that was never made says so
+// without a uuid.
 func isEmptied(deletion *api.Deletion, seen *api.RingState) bool {
 	if !seen.GetIsClosed() {
 		return false
 	}
-	return len(seen.RingUuid) == 0 || seen.EpochMin >= deletion.EpochMin && seen.LagBytes == 0 && seen.HeadLsn == seen.AppendedLsn
+	return len(seen.RingUuid) == 0 || seen.EpochMin >= deletion.EpochMin && seen.LagBytes == 0 &&
+		seen.HeadLsn == seen.AppendedLsn
 }

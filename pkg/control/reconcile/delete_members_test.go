@@ -16,14 +16,21 @@ func endingMembers(stage api.DeletionStage, isRingLost bool, members ...func(*ap
 		state := &api.RingState{Stream: "a", Uri: "mem:/" + target, RingUuid: []byte(target), EpochMin: 4}
 		change(state)
 		world.Targets[target].Rings = []*api.RingState{state}
-		world.Rings[MemberKey("a", i)] = &api.RingSpec{Target: target, Stream: world.Streams["a"], Member: uint32(i), RingUuid: []byte(target)}
+		world.Rings[MemberKey("a", i)] = &api.RingSpec{
+			Target: target, Stream: world.Streams["a"], Member: uint32(i),
+			RingUuid: []byte(target),
+		}
 	}
-	world.Assignments["a"] = &api.Assignment{Stream: "a", Drain: "d1", Target: "t1", RingUuid: []byte("t1"), Generation: 5}
+	world.Assignments["a"] = &api.Assignment{
+		Stream: "a", Drain: "d1", Target: "t1", RingUuid: []byte("t1"),
+		Generation: 5,
+	}
 	world.Deletions = map[string]*api.Deletion{"a": {Name: "a", Stage: stage, EpochMin: 4, IsRingLost: isRingLost}}
 	return world
 }
 
-// A quorum is enough to write, and not enough to remove: of each member it must be known that it is closed and empty, and then that it is gone.
+// A quorum is enough to write, and not enough to remove: of each member it must be known that it is closed and empty,
+// and then that it is gone.
 func TestEnd_EachMemberCounts(t *testing.T) {
 	const draining, removing = api.DeletionStage_DELETION_STAGE_DRAINING, api.DeletionStage_DELETION_STAGE_REMOVING
 	closed := func(r *api.RingState) { r.IsClosed = true }

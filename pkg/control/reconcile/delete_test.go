@@ -10,8 +10,9 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// fabricOf is one stream that ends, with a writer, a drain and a target that each do one step when it is their turn. What the target reports may be old; a
-// control plane may die before or after each action, and its successor knows only what was written.
+// fabricOf is one stream that ends, with a writer, a drain and a target that each do one step when it is their turn.
+// What the target reports may be old; a control plane may die before or after each action, and its successor knows only
+// what was written.
 type fabricOf struct {
 	rt    *rapid.T
 	world World
@@ -30,10 +31,14 @@ type fabricOf struct {
 
 func newFabric(rt *rapid.T) *fabricOf {
 	f := &fabricOf{rt: rt, writerEpoch: 3, isWriterIn: rapid.Bool().Draw(rt, "writer"), isRingThere: true}
-	f.world = emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").granted("a").
+	f.world = emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a",
+		"u").granted("a").
 		withDrain("d1", testHost).withDrain("d2", testHost).withAssignment("a", "d1", "u")
 	f.world.Epochs["a"] = 3
-	f.world.Deletions = map[string]*api.Deletion{"a": {Name: "a", Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 4}}
+	f.world.Deletions = map[string]*api.Deletion{"a": {
+		Name: "a", Stage: api.DeletionStage_DELETION_STAGE_DRAINING,
+		EpochMin: 4,
+	}}
 	f.appended = uint64(rapid.IntRange(0, 5).Draw(rt, "undrained"))
 	f.stage, f.isDrainAssigned = api.DeletionStage_DELETION_STAGE_UNSPECIFIED, true
 	return f
@@ -77,11 +82,13 @@ func (f *fabricOf) target() {
 	case f.stage == api.DeletionStage_DELETION_STAGE_DRAINING:
 		f.fence = 4
 		state.EpochMin, state.IsClosed = f.fence, !f.isWriterIn
-	case f.stage == api.DeletionStage_DELETION_STAGE_REMOVING && f.isRingThere && !f.isWriterIn && !f.isDrainIn && f.head == f.appended:
+	case f.stage == api.DeletionStage_DELETION_STAGE_REMOVING && f.isRingThere && !f.isWriterIn && !f.isDrainIn &&
+		f.head == f.appended:
 		f.isRingThere = false
 	}
 	if f.isRingThere {
-		state.RingUuid, state.AppendedLsn, state.HeadLsn, state.LagBytes = []byte("u"), f.appended, f.head, f.appended-f.head
+		state.RingUuid, state.AppendedLsn, state.HeadLsn, state.LagBytes = []byte("u"), f.appended, f.head,
+			f.appended-f.head
 	} else {
 		state.IsClosed, state.IsRemoved = true, true
 	}
@@ -102,8 +109,8 @@ func (f *fabricOf) control() {
 	}
 }
 
-// Whatever the order of what happens, and wherever control planes die: no ring goes while something is in it, and in the end the stream is gone with all that
-// was written in the store.
+// Whatever the order of what happens, and wherever control planes die: no ring goes while something is in it, and in
+// the end the stream is gone with all that was written in the store.
 func TestEnd_GoesOnWhereverAControlPlaneDies(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newFabric(rt)
@@ -120,8 +127,10 @@ func TestEnd_GoesOnWhereverAControlPlaneDies(t *testing.T) {
 			}
 			f.world = apply(f.world, Plan(f.world, testNow))
 		}
-		if f.world.Streams["a"] != nil || f.isRingThere || f.world.Rings["a"] != nil || f.world.Assignments["a"] != nil {
-			rt.Fatalf("not gone: stage %v, ring there %v, %s", f.world.Deletions["a"].Stage, f.isRingThere, describe(Plan(f.world, testNow)))
+		if f.world.Streams["a"] != nil || f.isRingThere || f.world.Rings["a"] != nil ||
+			f.world.Assignments["a"] != nil {
+			rt.Fatalf("not gone: stage %v, ring there %v, %s", f.world.Deletions["a"].Stage, f.isRingThere,
+				describe(Plan(f.world, testNow)))
 		}
 		if f.stored != f.appended {
 			rt.Fatalf("stored %d of %d", f.stored, f.appended)
@@ -143,14 +152,18 @@ func endApplied(world World, action Action) World {
 	delete(world.Assignments, name)
 	if action.Forget != "" {
 		stage = api.DeletionStage_DELETION_STAGE_ENDED
-		world.Streams, world.Rings, world.Admissions, world.Epochs = maps.Clone(world.Streams), maps.Clone(world.Rings), maps.Clone(world.Admissions), maps.Clone(world.Epochs)
+		world.Streams, world.Rings, world.Admissions, world.Epochs = maps.Clone(world.Streams), maps.Clone(world.Rings),
+			maps.Clone(world.Admissions), maps.Clone(world.Epochs)
 		delete(world.Streams, name)
 		delete(world.Rings, name)
 		delete(world.Admissions, name)
 		delete(world.Epochs, name)
 	}
 	before := world.Deletions[name]
-	world.Deletions[name] = &api.Deletion{Name: name, StreamId: before.StreamId, Stage: stage, EpochMin: before.EpochMin}
+	world.Deletions[name] = &api.Deletion{
+		Name: name, StreamId: before.StreamId, Stage: stage,
+		EpochMin: before.EpochMin,
+	}
 	return world
 }
 
@@ -165,23 +178,34 @@ func TestEnd(t *testing.T) {
 	}
 	const draining, removing = api.DeletionStage_DELETION_STAGE_DRAINING, api.DeletionStage_DELETION_STAGE_REMOVING
 	placed := func() World {
-		return emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u")
+		return emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a",
+			"u").withDrain("d1", testHost).withAssignment("a", "d1", "u")
 	}
 	for _, tc := range []struct {
 		name  string
 		world World
 		want  string
 	}{
-		{"never placed is forgotten", ending(emptyWorld().withStream("a").withTarget("t1", testHost), draining), "forget a;"},
+		{
+			"never placed is forgotten", ending(emptyWorld().withStream("a").withTarget("t1", testHost), draining),
+			"forget a;",
+		},
 		{"not closed yet waits", ending(placed(), draining), ""},
-		{"closed below an older fence waits", seen(ending(placed(), draining), func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 3 }), ""},
-		{"closed with records waits", seen(ending(placed(), draining), func(r *api.RingState) { r.IsClosed, r.EpochMin, r.LagBytes = true, 4, 64 }), ""},
-		{"closed and empty is retired", seen(ending(placed(), draining), func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 4 }), "retire a;"},
-		{"another drain takes over what is left", ending(placed().withDrain("d2", testHost).withAssignment("a", "gone", "u"), draining), "assign a(u) to d1 #6;"},
-		{"being removed is not drained again", ending(emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", testHost), removing), ""},
-		{"removed is forgotten", seen(ending(placed(), removing), func(r *api.RingState) { r.IsRemoved, r.RingUuid = true, nil }), "forget a;"},
+		{"closed below an older fence waits", seen(ending(placed(), draining),
+			func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 3 }), ""},
+		{"closed with records waits", seen(ending(placed(), draining),
+			func(r *api.RingState) { r.IsClosed, r.EpochMin, r.LagBytes = true, 4, 64 }), ""},
+		{"closed and empty is retired", seen(ending(placed(), draining),
+			func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 4 }), "retire a;"},
+		{"another drain takes over what is left", ending(placed().withDrain("d2", testHost).withAssignment("a", "gone",
+			"u"), draining), "assign a(u) to d1 #6;"},
+		{"being removed is not drained again", ending(emptyWorld().withStream("a").withTarget("t1",
+			testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", testHost), removing), ""},
+		{"removed is forgotten", seen(ending(placed(), removing),
+			func(r *api.RingState) { r.IsRemoved, r.RingUuid = true, nil }), "forget a;"},
 		{"ended does nothing", ending(emptyWorld(), api.DeletionStage_DELETION_STAGE_ENDED), ""},
-		{"a new stream of the name is placed", ending(emptyWorld().withStream("a").withTarget("t1", testHost), api.DeletionStage_DELETION_STAGE_ENDED), "place a on t1;"},
+		{"a new stream of the name is placed", ending(emptyWorld().withStream("a").withTarget("t1", testHost),
+			api.DeletionStage_DELETION_STAGE_ENDED), "place a on t1;"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := describe(Plan(tc.world, testNow)); got != tc.want {
@@ -213,10 +237,12 @@ func checkEnd(rt *rapid.T, world World, action Action) {
 	if !IsBeingDeleted(deletion) {
 		rt.Fatalf("ended what is to stay: %s", describe([]Action{action}))
 	}
-	if action.Retire != "" && (!seen.IsClosed || len(seen.RingUuid) > 0 && (seen.LagBytes > 0 || seen.EpochMin < deletion.EpochMin)) {
+	if action.Retire != "" && (!seen.IsClosed || len(seen.RingUuid) > 0 &&
+		(seen.LagBytes > 0 || seen.EpochMin < deletion.EpochMin)) {
 		rt.Fatalf("retired too early: %s", describe([]Action{action}))
 	}
-	if action.Forget != "" && ring != nil && !deletion.IsRingLost && !(deletion.Stage == api.DeletionStage_DELETION_STAGE_REMOVING && seen.GetIsRemoved()) {
+	if action.Forget != "" && ring != nil && !deletion.IsRingLost &&
+		!(deletion.Stage == api.DeletionStage_DELETION_STAGE_REMOVING && seen.GetIsRemoved()) {
 		rt.Fatalf("forgot too early: %s", describe([]Action{action}))
 	}
 }

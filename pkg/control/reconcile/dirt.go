@@ -1,6 +1,7 @@
 package reconcile
 
-// Dirt is what has changed in a world since it was last planned: only these streams can need something. The zero value is none.
+// Dirt is what has changed in a world since it was last planned: only these streams can need something. The zero value
+// is none.
 type Dirt struct {
 	isAll       bool
 	isUnsettled bool
@@ -32,7 +33,8 @@ func (d *Dirt) Add(other Dirt) {
 // IsClean tells that nothing can need anything.
 func (d *Dirt) IsClean() bool { return !d.isAll && !d.isUnsettled && len(d.streams) == 0 }
 
-// Streams lists the streams that can need something, in order; unsettled are those that waited for something when they were last planned.
+// Streams lists the streams that can need something, in order; unsettled are those that waited for something when they
+// were last planned.
 func (d *Dirt) Streams(world World, unsettled map[string]bool) []string {
 	if d.isAll {
 		return sortedNames(world.Streams)

@@ -11,16 +11,19 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// MeasuredMax is how old a measurement may be that placement goes by. Host agents measure every few seconds, and what they told stands in etcd for some minutes.
+// MeasuredMax is how old a measurement may be that placement goes by. Host agents measure every few seconds, and what
+// they told stands in etcd for some minutes.
 const MeasuredMax = 15 * time.Minute
 
-// What counts as near as the nearest: among such targets wear and rings decide, so that one target that is nearer by what a measurement varies does not get all.
+// What counts as near as the nearest: among such targets wear and rings decide, so that one target that is nearer by
+// what a measurement varies does not get all.
 const (
 	alikePercent = 25
 	alikeLeast   = 5 * time.Microsecond
 )
 
-// WayTo is the shortest way that a host's agent measured to a target, by any of its doors. why says why there is none: then way is nil, or one that failed.
+// WayTo is the shortest way that a host's agent measured to a target, by any of its doors. why says why there is none:
+// then way is nil, or one that failed.
 func WayTo(world World, host, target string, now time.Time) (way *api.Way, why string) {
 	if agent := world.LiveTargets[target]; agent != nil && agent.Host == host {
 		return &api.Way{Target: target, Least: durationpb.New(0), Median: durationpb.New(0)}, "" // by memory
@@ -29,7 +32,8 @@ func WayTo(world World, host, target string, now time.Time) (way *api.Way, why s
 	if state == nil {
 		return nil, fmt.Sprintf("no host agent on host %s has reported: start farlogd host there", host)
 	}
-	why = fmt.Sprintf("host %s has not measured the way there: does the target have --listen, and is its agent newer?", host)
+	why = fmt.Sprintf("host %s has not measured the way there: does the target have --listen, and is its agent newer?",
+		host)
 	for _, one := range state.Ways {
 		switch {
 		case one.Target != target:
@@ -39,7 +43,8 @@ func WayTo(world World, host, target string, now time.Time) (way *api.Way, why s
 			}
 		case now.Sub(one.Measured.AsTime()) > MeasuredMax:
 			if way == nil {
-				why = fmt.Sprintf("host %s measured the way there last at %s, more than %s ago: is its host agent running?", host, one.Measured.AsTime().UTC().Format(time.RFC3339), MeasuredMax)
+				why = fmt.Sprintf("host %s measured the way there last at %s, more than %s ago: is its host agent "+
+					"running?", host, one.Measured.AsTime().UTC().Format(time.RFC3339), MeasuredMax)
 			}
 		case way == nil || way.Least == nil || one.Least.AsDuration() < way.Least.AsDuration():
 			way = one
@@ -60,9 +65,11 @@ func whyTooFar(world World, spec *api.StreamSpec, target string, now time.Time) 
 	way, why := WayTo(world, spec.WriterHost, target, now)
 	switch {
 	case why != "":
-		return fmt.Sprintf("target %s on host %s: with a latency limit of %s its way has to be measured, and %s", target, host, limit, why)
+		return fmt.Sprintf("target %s on host %s: with a latency limit of %s its way has to be measured, and %s",
+			target, host, limit, why)
 	case way.Least.AsDuration() > limit:
-		return fmt.Sprintf("target %s on host %s is %s from host %s, the stream's limit is %s: raise latency_limit, or start a target that is nearer", target, host, way.Least.AsDuration(), spec.WriterHost, limit)
+		return fmt.Sprintf("target %s on host %s is %s from host %s, the stream's limit is %s: raise latency_limit, "+
+			"or start a target that is nearer", target, host, way.Least.AsDuration(), spec.WriterHost, limit)
 	}
 	return ""
 }
@@ -74,14 +81,17 @@ func Far(world World, stream *api.Stream, target string, now time.Time) string {
 		return ""
 	}
 	if way, why := WayTo(world, spec.WriterHost, target, now); why != "" {
-		return fmt.Sprintf("target %s was not chosen by its latency, or is not known to be near any more: %s", target, why)
+		return fmt.Sprintf("target %s was not chosen by its latency, or is not known to be near any more: %s", target,
+			why)
 	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && way.Least.AsDuration() > limit {
-		return fmt.Sprintf("target %s is %s from host %s now, the stream's limit is %s: farlog stream members replace moves a member", target, way.Least.AsDuration(), spec.WriterHost, limit)
+		return fmt.Sprintf("target %s is %s from host %s now, the stream's limit is %s: farlog stream members "+
+			"replace moves a member", target, way.Least.AsDuration(), spec.WriterHost, limit)
 	}
 	return ""
 }
 
-// nearest leaves of the targets those that are as near to a stream's writer as any. Where none is measured, or nobody is said to write, it leaves all.
+// nearest leaves of the targets those that are as near to a stream's writer as any. Where none is measured, or nobody
+// is said to write, it leaves all.
 func nearest(world World, spec *api.StreamSpec, targets []string, now time.Time) []string {
 	if spec.GetWriterHost() == "" {
 		return targets
@@ -108,12 +118,14 @@ func nearest(world World, spec *api.StreamSpec, targets []string, now time.Time)
 	})
 }
 
-// best is the target that a ring goes to, of those that fit: near to the writer first, then little worn and with few rings.
+// best is the target that a ring goes to, of those that fit: near to the writer first, then little worn and with few
+// rings.
 func best(world World, spec *api.StreamSpec, targets []string, loads map[string]int, now time.Time) (string, bool) {
 	return leastWorn(world, nearest(world, spec, targets, now), loads)
 }
 
-// IsMoved tells whether what a host measured differs from what it measured before by so much that other targets may be nearer.
+// IsMoved tells whether what a host measured differs from what it measured before by so much that other targets may be
+// nearer.
 func IsMoved(before, now *api.HostState) bool {
 	if before == nil || len(before.Ways) != len(now.Ways) {
 		return true
@@ -126,5 +138,6 @@ func IsMoved(before, now *api.HostState) bool {
 		apart := (a.Least.AsDuration() - b.Least.AsDuration()).Abs()
 		return apart <= max(a.Least.AsDuration()*alikePercent/100, alikeLeast)
 	}
-	return !slices.EqualFunc(slices.SortedFunc(slices.Values(before.Ways), byDoor), slices.SortedFunc(slices.Values(now.Ways), byDoor), isSame)
+	return !slices.EqualFunc(slices.SortedFunc(slices.Values(before.Ways), byDoor),
+		slices.SortedFunc(slices.Values(now.Ways), byDoor), isSame)
 }

@@ -23,7 +23,8 @@ func (w World) withWay(host, target, door string, micros int, measured time.Time
 	}
 	way := &api.Way{Target: target, Door: door, Error: "connection refused"}
 	if micros >= 0 {
-		way.Least, way.Measured, way.Error = durationpb.New(time.Duration(micros)*time.Microsecond), timestamppb.New(measured), ""
+		way.Least, way.Measured, way.Error = durationpb.New(time.Duration(micros)*time.Microsecond),
+			timestamppb.New(measured), ""
 	}
 	w.Hosts[host].Ways = append(w.Hosts[host].Ways, way)
 	return w
@@ -38,9 +39,10 @@ func (w World) writtenFrom(stream, host string, limitMicros int) World {
 	return w
 }
 
-// Whatever was measured, of whichever age, and whatever else keeps targets out: a stream with a limit is never placed beyond it or on a target whose way is not known; it waits only where no
-// set of targets in as many failure domains will do; one without a limit never waits for a measurement; and no member is on a target while one that it could have had, in a
-// failure domain of its own, is nearer by more than measurements vary, or is the only one that is measured.
+// Whatever was measured, of whichever age, and whatever else keeps targets out: a stream with a limit is never placed
+// beyond it or on a target whose way is not known; it waits only where no set of targets in as many failure domains
+// will do; one without a limit never waits for a measurement; and no member is on a target while one that it could have
+// had, in a failure domain of its own, is nearer by more than measurements vary, or is the only one that is measured.
 func TestPlace_PrefersTheNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world, known := drawWays(t)
@@ -61,7 +63,8 @@ func TestPlace_PrefersTheNearest(t *testing.T) {
 		for _, action := range actions {
 			placed[action.Place.Target] = true
 		}
-		if want := int(members); len(placed) != len(actions) || len(placed) > 0 != (could >= want) || len(placed) > 0 && len(placed) != want {
+		if want := int(members); len(placed) != len(actions) || len(placed) > 0 != (could >= want) || len(placed) > 0 &&
+			len(placed) != want {
 			t.Fatalf("placed on %v, %d members wanted and %d targets could take one", placed, want, could)
 		}
 		for id := range placed {
@@ -93,16 +96,24 @@ func drawWays(t *rapid.T) (World, map[string]time.Duration) {
 	for i := range rapid.IntRange(1, 6).Draw(t, "targets") {
 		id := fmt.Sprint("t", i)
 		world.withTarget(id, "host-"+id)
-		world.TargetSpecs["host-"+id] = &api.TargetSpec{Host: "host-" + id, IsClosed: rapid.IntRange(0, 4).Draw(t, "closed") == 0}
+		world.TargetSpecs["host-"+id] = &api.TargetSpec{
+			Host:     "host-" + id,
+			IsClosed: rapid.IntRange(0, 4).Draw(t, "closed") == 0,
+		}
 		for n := range rapid.IntRange(0, 3).Draw(t, "rings") {
 			world.withStream(fmt.Sprintf("%s/%d", id, n)).withRing(fmt.Sprintf("%s/%d", id, n), id, "")
 		}
 		for n := range rapid.IntRange(0, 2).Draw(t, "doors") {
 			micros := rapid.SampledFrom([]int{-1, 8, 10, 12, 20, 24, 26, 100, 3000}).Draw(t, "way")
-			age := rapid.SampledFrom([]time.Duration{0, MeasuredMax - 1, MeasuredMax, MeasuredMax + 1, 24 * time.Hour}).Draw(t, "age")
+			age := rapid.SampledFrom([]time.Duration{
+				0, MeasuredMax - 1, MeasuredMax, MeasuredMax + 1,
+				24 * time.Hour,
+			}).Draw(t, "age")
 			world.withWay("desk7", id, fmt.Sprint("ofi:tcp://x:", n), micros, testNow.Add(-age))
-			world.withWay("desk9", id, fmt.Sprint("ofi:tcp://x:", n), rapid.SampledFrom([]int{1, 4000}).Draw(t, "way from another"), testNow)
-			if way, isKnown := known[id]; micros >= 0 && age <= MeasuredMax && (!isKnown || time.Duration(micros)*time.Microsecond < way) {
+			world.withWay("desk9", id, fmt.Sprint("ofi:tcp://x:", n),
+				rapid.SampledFrom([]int{1, 4000}).Draw(t, "way from another"), testNow)
+			if way, isKnown := known[id]; micros >= 0 && age <= MeasuredMax &&
+				(!isKnown || time.Duration(micros)*time.Microsecond < way) {
 				known[id] = time.Duration(micros) * time.Microsecond
 			}
 		}
@@ -126,12 +137,22 @@ func TestPlace_SaysWhoIsTooFar(t *testing.T) {
 		do   func()
 		want string
 	}{
-		{func() {}, "target t1 on host alpha: with a latency limit of 20µs its way has to be measured, and no host agent on host desk7 has reported: start farlogd host there"},
-		{func() { world.withWay("desk7", "t2", "ofi:tcp://x:1", 3, testNow) }, "host desk7 has not measured the way there"},
-		{func() { world.withWay("desk7", "t1", "ofi:tcp://x:1", -1, testNow) }, "host desk7 cannot reach it at ofi:tcp://x:1: connection refused"},
+		{func() {}, "target t1 on host alpha: with a latency limit of 20µs its way has to be measured, and no host " +
+			"agent on host desk7 has reported: start farlogd host there"},
+		{
+			func() { world.withWay("desk7", "t2", "ofi:tcp://x:1", 3, testNow) },
+			"host desk7 has not measured the way there",
+		},
+		{
+			func() { world.withWay("desk7", "t1", "ofi:tcp://x:1", -1, testNow) },
+			"host desk7 cannot reach it at ofi:tcp://x:1: connection refused",
+		},
 		{func() { world.withWay("desk7", "t1", "ofi:tcp://x:2", 3, testNow.Add(-time.Hour)) }, "connection refused"},
-		{func() { world.withWay("desk7", "t1", "ofi:tcp://x:3", 45, testNow) },
-			"target t1 on host alpha is 45µs from host desk7, the stream's limit is 20µs: raise latency_limit, or start a target that is nearer"},
+		{
+			func() { world.withWay("desk7", "t1", "ofi:tcp://x:3", 45, testNow) },
+			"target t1 on host alpha is 45µs from host desk7, the stream's limit is 20µs: raise latency_limit, or " +
+				"start a target that is nearer",
+		},
 		{func() { world.withWay("desk7", "t1", "verbs://x:4", 20, testNow) }, ""},
 	} {
 		test.do()
@@ -148,20 +169,24 @@ func TestPlace_SaysWhoIsTooFar(t *testing.T) {
 		t.Errorf("by measurements that still count: %q", why)
 	}
 	later := testNow.Add(MeasuredMax + 1)
-	if why := WhyNotPlaced(world, "a", nil, later); !strings.Contains(why, "is its host agent running?") || len(Plan(world, later)) > 0 {
+	if why := WhyNotPlaced(world, "a", nil, later); !strings.Contains(why, "is its host agent running?") ||
+		len(Plan(world, later)) > 0 {
 		t.Errorf("by measurements that are too old %s, reason %q", describe(Plan(world, later)), why)
 	}
 }
 
 // A ring that was placed stays whatever is measured later; what is too far is told.
 func TestPlace_DoesNotMoveForLatency(t *testing.T) {
-	world := emptyWorld().withTarget("near", "alpha").withTarget("far", "beta").withStream("a").withRing("a", "far", "u").bound("a", "u")
+	world := emptyWorld().withTarget("near", "alpha").withTarget("far", "beta").withStream("a").withRing("a", "far",
+		"u").bound("a", "u")
 	world.Hosts = map[string]*api.HostState{}
-	world.writtenFrom("a", "desk7", 20).withWay("desk7", "near", "ofi:tcp://x:1", 1, testNow).withWay("desk7", "far", "ofi:tcp://x:2", 900, testNow)
+	world.writtenFrom("a", "desk7", 20).withWay("desk7", "near", "ofi:tcp://x:1", 1, testNow).withWay("desk7", "far",
+		"ofi:tcp://x:2", 900, testNow)
 	if actions := Plan(world, testNow); len(actions) > 0 {
 		t.Errorf("planned %s", describe(actions))
 	}
-	if text := Far(world, world.Streams["a"], "far", testNow); !strings.Contains(text, "target far is 900µs from host desk7 now, the stream's limit is 20µs") {
+	if text := Far(world, world.Streams["a"], "far", testNow); !strings.Contains(text,
+		"target far is 900µs from host desk7 now, the stream's limit is 20µs") {
 		t.Errorf("told %q", text)
 	}
 	if text := Far(world, world.Streams["a"], "near", testNow); text != "" {
@@ -169,7 +194,8 @@ func TestPlace_DoesNotMoveForLatency(t *testing.T) {
 	}
 }
 
-// Time alone does nothing but let measurements grow old: the plan of a world is the same at all times but for where new rings go.
+// Time alone does nothing but let measurements grow old: the plan of a world is the same at all times but for where new
+// rings go.
 func TestPlan_TimeMattersToPlacementAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := drawWorld(t)
@@ -195,8 +221,18 @@ func TestIsMoved(t *testing.T) {
 		before, now *api.HostState
 		want        bool
 	}{
-		{nil, state(), true}, {state(), state(), false}, {state(40), state(40), false}, {state(40), state(50), false}, {state(40), state(51), true}, {state(40), state(29), true},
-		{state(4), state(9), false}, {state(4), state(10), true}, {state(40), state(40, 60), true}, {state(40), state(-1), true}, {state(-1), state(40), true}, {state(-1), state(-1), false},
+		{nil, state(), true},
+		{state(), state(), false},
+		{state(40), state(40), false},
+		{state(40), state(50), false},
+		{state(40), state(51), true},
+		{state(40), state(29), true},
+		{state(4), state(9), false},
+		{state(4), state(10), true},
+		{state(40), state(40, 60), true},
+		{state(40), state(-1), true},
+		{state(-1), state(40), true},
+		{state(-1), state(-1), false},
 		{state(40, 60), backwards, false},
 	} {
 		if got := IsMoved(test.before, test.now); got != test.want {

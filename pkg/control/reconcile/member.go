@@ -8,7 +8,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// MemberKey is the name of one of a stream's rings. The first one's is the stream's, as is that of a stream with one; no stream's name has a #.
+// MemberKey is the name of one of a stream's rings. The first one's is the stream's, as is that of a stream with one;
+// no stream's name has a #.
 func MemberKey(stream string, member int) string {
 	if member == 0 {
 		return stream
@@ -22,8 +23,8 @@ func MemberCount(stream *api.Stream) int { return max(1, int(stream.GetSpec().Ge
 // Needed is how many of them an acknowledgement waits for.
 func Needed(stream *api.Stream) int { return max(1, int(stream.GetK())) }
 
-// Quorum is how many members have to be fenced and to have let in a writer before it may begin: any so many have one of all that an acknowledgement
-// waited for, and too few are left for the writer before to have another one.
+// Quorum is how many members have to be fenced and to have let in a writer before it may begin: any so many have one of
+// all that an acknowledgement waited for, and too few are left for the writer before to have another one.
 func Quorum(stream *api.Stream) int {
 	return max(Needed(stream), FenceCount(stream))
 }
@@ -53,8 +54,9 @@ func MembersURI(needed int, members []*api.Member) string {
 	return fmt.Sprintf("members:%d %s", needed, strings.Join(uris, " "))
 }
 
-// placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the one with room that is nearest to the writer's host, if one is named, and among those
-// on the one that has the fewest rings for what is left of its endurance. All of them, or none: a part of the members is no stream.
+// placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the one with
+// room that is nearest to the writer's host, if one is named, and among those on the one that has the fewest rings for
+// what is left of its endurance. All of them, or none: a part of the members is no stream.
 func placeMissing(world World, name string, placed map[string]int, room map[string]uint64, now time.Time) []Action {
 	stream := world.Streams[name]
 	fitting, _ := fittingTargets(world, stream.GetSpec(), room, now)
@@ -75,7 +77,10 @@ func placeMissing(world World, name string, placed map[string]int, room map[stri
 			return nil
 		}
 		taken[domainOf(world, stream, target)] = true
-		actions = append(actions, Action{Place: &api.RingSpec{Target: target, Stream: stream, Member: uint32(i), LostUuid: world.Rings[MemberKey(name, i)].GetLostUuid()}})
+		actions = append(actions, Action{Place: &api.RingSpec{
+			Target: target, Stream: stream, Member: uint32(i),
+			LostUuid: world.Rings[MemberKey(name, i)].GetLostUuid(),
+		}})
 	}
 	for _, action := range actions {
 		placed[action.Place.Target]++
@@ -102,7 +107,8 @@ const (
 	DomainSite = "site"
 )
 
-// domainOf is what fails together with a target; "" where nobody has said so. Of a stream with one ring it does not matter.
+// domainOf is what fails together with a target; "" where nobody has said so. Of a stream with one ring it does not
+// matter.
 func domainOf(world World, stream *api.Stream, target string) string {
 	host := hostOf(world, target)
 	spec := world.TargetSpecs[host]
@@ -142,12 +148,14 @@ func tooFewDomains(world World, stream *api.Stream, fitting []string) string {
 	if len(domains) >= MemberCount(stream) {
 		return ""
 	}
-	text := fmt.Sprintf("%d members need targets in as many %ss, and there are %d", MemberCount(stream), kind, len(domains))
+	text := fmt.Sprintf("%d members need targets in as many %ss, and there are %d", MemberCount(stream), kind,
+		len(domains))
 	if len(domains) > 0 {
 		text += " (" + strings.Join(sortedNames(domains), ", ") + ")"
 	}
 	if len(unknown) > 0 {
-		text += fmt.Sprintf("; of hosts %s no %s is declared: farlog apply", strings.Join(sortedNames(unknown), ", "), kind)
+		text += fmt.Sprintf("; of hosts %s no %s is declared: farlog apply", strings.Join(sortedNames(unknown), ", "),
+			kind)
 	}
 	return text
 }

@@ -12,7 +12,10 @@ import (
 
 // withMembers is a stream with so many rings.
 func (w World) withMembers(name string, members, needed uint32, domain string) World {
-	w.Streams[name] = &api.Stream{K: needed, Spec: &api.StreamSpec{Name: name, Members: members, Needed: needed, FailureDomain: domain, RingSizeBytes: 100}}
+	w.Streams[name] = &api.Stream{K: needed, Spec: &api.StreamSpec{
+		Name: name, Members: members, Needed: needed,
+		FailureDomain: domain, RingSizeBytes: 100,
+	}}
 	return w
 }
 
@@ -22,7 +25,10 @@ func (w World) reported(without ...string) World {
 		if strings.Contains(strings.Join(without, " "), ring.Target) || SeenRing(w.Targets, ring) != nil {
 			continue
 		}
-		state := &api.RingState{Stream: ring.Stream.Spec.Name, Target: ring.Target, Uri: "mem:/" + key, RingUuid: []byte("u-" + key), FarUris: []string{"ofi:tcp://" + ring.Target + ":1/" + ring.Stream.Spec.Name}}
+		state := &api.RingState{
+			Stream: ring.Stream.Spec.Name, Target: ring.Target, Uri: "mem:/" + key,
+			RingUuid: []byte("u-" + key), FarUris: []string{"ofi:tcp://" + ring.Target + ":1/" + ring.Stream.Spec.Name},
+		}
 		w.Targets[ring.Target].Rings = append(w.Targets[ring.Target].Rings, state)
 	}
 	return w
@@ -45,11 +51,13 @@ func applied(world World) World {
 }
 
 func TestPlan_MembersOnDifferentHosts(t *testing.T) {
-	world := emptyWorld().withMembers("a", 3, 2, "host").withTarget("t1", "alpha").withTarget("t2", "alpha").withTarget("t3", "beta").withDrain("d", "delta")
+	world := emptyWorld().withMembers("a", 3, 2, "host").withTarget("t1", "alpha").withTarget("t2",
+		"alpha").withTarget("t3", "beta").withDrain("d", "delta")
 	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("placed %s on two hosts", describe(actions))
 	}
-	if why := WhyNotPlaced(world, "a", nil, testNow); why != "3 members need targets in as many hosts, and there are 2 (alpha, beta)" {
+	if why := WhyNotPlaced(world, "a", nil,
+		testNow); why != "3 members need targets in as many hosts, and there are 2 (alpha, beta)" {
 		t.Errorf("refused with %q", why)
 	}
 	world = applied(world.withTarget("t4", "gamma"))
@@ -62,7 +70,8 @@ func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 	}
 	world = applied(applied(world.reported()))
 	assignment := world.Assignments["a"]
-	if assignment == nil || len(assignment.Members) != 3 || assignment.Uri != "members:2 "+assignment.Members[0].Uri+" "+assignment.Members[1].Uri+" "+assignment.Members[2].Uri {
+	if assignment == nil || len(assignment.Members) != 3 ||
+		assignment.Uri != "members:2 "+assignment.Members[0].Uri+" "+assignment.Members[1].Uri+" "+assignment.Members[2].Uri {
 		t.Fatalf("assigned %v", assignment)
 	}
 	// One target dies, and comes back at another port: the drain is told, and otherwise keeps what it has.
@@ -75,26 +84,33 @@ func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 		t.Fatalf("a target that does not listen just now makes %s", describe(actions))
 	}
 	world.Targets["t4"].Rings[0].FarUris = []string{"ofi:tcp://t4:2/a"}
-	if actions := Plan(world, testNow); len(actions) != 1 || !strings.Contains(actions[0].Assign.GetUri(), "t4:2") || actions[0].Assign.Generation != assignment.Generation+1 {
+	if actions := Plan(world, testNow); len(actions) != 1 || !strings.Contains(actions[0].Assign.GetUri(), "t4:2") ||
+		actions[0].Assign.Generation != assignment.Generation+1 {
 		t.Fatalf("another port makes %s", describe(actions))
 	}
 }
 
 func TestPlan_MembersInDifferentRacks(t *testing.T) {
-	world := emptyWorld().withMembers("a", 2, 2, "rack").withTarget("t1", "alpha").withTarget("t2", "beta").withTarget("t3", "gamma")
-	world.TargetSpecs = map[string]*api.TargetSpec{"alpha": {Host: "alpha", Rack: "r1"}, "beta": {Host: "beta", Rack: "r1"}}
-	if why := WhyNotPlaced(world, "a", nil, testNow); why != "2 members need targets in as many racks, and there are 1 (/r1); of hosts gamma no rack is declared: farlog apply" {
+	world := emptyWorld().withMembers("a", 2, 2, "rack").withTarget("t1", "alpha").withTarget("t2",
+		"beta").withTarget("t3", "gamma")
+	world.TargetSpecs = map[string]*api.TargetSpec{
+		"alpha": {Host: "alpha", Rack: "r1"},
+		"beta":  {Host: "beta", Rack: "r1"},
+	}
+	if why := WhyNotPlaced(world, "a", nil, testNow); why != "2 members need targets in as many racks, and there are "+
+		"1 (/r1); of hosts gamma no rack is declared: farlog apply" {
 		t.Errorf("refused with %q", why)
 	}
-	world.TargetSpecs["gamma"] = &api.TargetSpec{Host: "gamma", Rack: "r1", Site: "london"} // another rack of the same name
+	// another rack of the same name
+	world.TargetSpecs["gamma"] = &api.TargetSpec{Host: "gamma", Rack: "r1", Site: "london"}
 	world = applied(world)
 	if len(world.Rings) != 2 || world.Rings["a"].Target == world.Rings["a#1"].Target {
 		t.Fatalf("placed %v", world.Rings)
 	}
 }
 
-// Whatever the world: members are placed all or not at all, each in a failure domain of its own and where there is room; they stay where they are, and
-// a ring that was bound is bound for good.
+// Whatever the world: members are placed all or not at all, each in a failure domain of its own and where there is
+// room; they stay where they are, and a ring that was bound is bound for good.
 func TestPlan_MemberProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := emptyWorld()
@@ -104,12 +120,16 @@ func TestPlan_MemberProperties(t *testing.T) {
 			world.withTarget(fmt.Sprintf("t%d", i), rapid.SampledFrom(hosts).Draw(rt, "host"))
 		}
 		for _, host := range hosts {
-			world.TargetSpecs[host] = &api.TargetSpec{Host: host, Rack: rapid.SampledFrom([]string{"", "r1", "r2", "r3"}).Draw(rt, "rack"),
-				CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(rt, "capacity")}
+			world.TargetSpecs[host] = &api.TargetSpec{
+				Host:          host,
+				Rack:          rapid.SampledFrom([]string{"", "r1", "r2", "r3"}).Draw(rt, "rack"),
+				CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(rt, "capacity"),
+			}
 		}
 		for i := range rapid.IntRange(1, 4).Draw(rt, "streams") {
 			members := rapid.Uint32Range(1, 4).Draw(rt, "members")
-			world.withMembers(fmt.Sprintf("s%d", i), members, rapid.Uint32Range(1, members).Draw(rt, "needed"), rapid.SampledFrom([]string{"host", "rack"}).Draw(rt, "domain"))
+			world.withMembers(fmt.Sprintf("s%d", i), members, rapid.Uint32Range(1, members).Draw(rt, "needed"),
+				rapid.SampledFrom([]string{"host", "rack"}).Draw(rt, "domain"))
 		}
 		world.withDrain("d", "omega")
 		before := applied(world)
@@ -120,7 +140,8 @@ func TestPlan_MemberProperties(t *testing.T) {
 		after := applied(applied(before.reported()))
 		for key, ring := range before.Rings {
 			if after.Rings[key].Target != ring.Target || string(after.Rings[key].RingUuid) != "u-"+key {
-				rt.Fatalf("%s was on %s, is on %s and bound to %q", key, ring.Target, after.Rings[key].Target, after.Rings[key].RingUuid)
+				rt.Fatalf("%s was on %s, is on %s and bound to %q", key, ring.Target, after.Rings[key].Target,
+					after.Rings[key].RingUuid)
 			}
 		}
 		again := applied(after)

@@ -24,7 +24,9 @@ func WhyNotPlaced(world World, name string, room map[string]uint64, now time.Tim
 }
 
 // fittingTargets lists the living targets that may take a stream; where there is none, the reason is the last one's.
-func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, now time.Time) (fitting []string, reason string) {
+func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, now time.Time) (fitting []string,
+	reason string,
+) {
 	reason = "no target is registered: start farlogd target"
 	if spec.GetTargetHost() != "" {
 		reason = fmt.Sprintf("no target on host %s is registered: start farlogd target there", spec.TargetHost)
@@ -41,14 +43,17 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
 		case isWornOut(world, name):
 			medium := wornMedium(world, name)
-			reason = fmt.Sprintf("target %s on host %s takes no further ring: its device %s is worn by %.0f %% of its endurance, the limit is %d %%", name, host, medium.GetDevice(),
+			reason = fmt.Sprintf("target %s on host %s takes no further ring: its device %s is worn by %.0f %% of "+
+				"its endurance, the limit is %d %%", name, host, medium.GetDevice(),
 				100*medium.GetUsedRatio(), world.TargetSpecs[host].WearLimitPercent)
 		case !givesLevel(world.LiveTargets[name], spec.GetLevel()):
-			reason = fmt.Sprintf("target %s on host %s %s: level %s is wanted", name, host, levelText(world.LiveTargets[name]), levelName(spec.GetLevel()))
+			reason = fmt.Sprintf("target %s on host %s %s: level %s is wanted", name, host,
+				levelText(world.LiveTargets[name]), levelName(spec.GetLevel()))
 		case unreached != "":
 			reason = unreached
 		case isLimited && free < spec.GetRingSizeBytes():
-			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free, world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
+			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free,
+				world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
 		case tooFar != "":
 			reason = tooFar
 		default:
@@ -58,7 +63,8 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 	return fitting, reason
 }
 
-// givesLevel tells whether a ring on a target can have a level, as its regions are. One that says nothing of them may have any.
+// givesLevel tells whether a ring on a target can have a level, as its regions are. One that says nothing of them may
+// have any.
 func givesLevel(target *api.Agent, level api.Level) bool {
 	return len(target.GetRegions()) == 0 || slices.ContainsFunc(target.GetRegions(), func(region *api.Region) bool {
 		return region.Level > api.Level_LEVEL_UNSPECIFIED && region.Level >= level
@@ -135,13 +141,15 @@ func isWornOut(world World, target string) bool {
 	return limit > 0 && 100*wornMedium(world, target).GetUsedRatio() > float64(limit)
 }
 
-// enduranceLeft is the share of a target's endurance that is left, of its most worn device; 1 where nothing is known of it, and never 0.
+// enduranceLeft is the share of a target's endurance that is left, of its most worn device; 1 where nothing is known of
+// it, and never 0.
 func enduranceLeft(world World, target string) float64 {
 	return max(1-wornMedium(world, target).GetUsedRatio(), 0.01)
 }
 
-// leastWorn takes the first of the targets that has the smallest load for what is left of its endurance, with one more ring on it: of two with as many rings the one that is less worn, and
-// in the long run one that is half worn gets half as many.
+// leastWorn takes the first of the targets that has the smallest load for what is left of its endurance, with one more
+// ring on it: of two with as many rings the one that is less worn, and in the long run one that is half worn gets half
+// as many.
 func leastWorn(world World, targets []string, loads map[string]int) (string, bool) {
 	if len(targets) == 0 {
 		return "", false

@@ -46,9 +46,11 @@ func whyUnreached(target *api.Agent, spec *api.StreamSpec) string {
 	case len(target.Doors) > 0:
 		return is + ", and listens for other hosts: give it a mem: region too, or start it without --listen"
 	case !isOnHost(target, spec.GetWriterHost()):
-		return fmt.Sprintf("%s, and the writer is to be on host %s: name another target host, or give that target a mem: region", is, spec.WriterHost)
+		return fmt.Sprintf("%s, and the writer is to be on host %s: name another target host, or give that target a "+
+			"mem: region", is, spec.WriterHost)
 	case !isOnHost(target, spec.GetDrainHost()):
-		return fmt.Sprintf("%s, and the drain is to be on host %s: name another target host, or give that target a mem: region", is, spec.DrainHost)
+		return fmt.Sprintf("%s, and the drain is to be on host %s: name another target host, or give that target a "+
+			"mem: region", is, spec.DrainHost)
 	}
 	return ""
 }

@@ -1,11 +1,12 @@
-// Package reconcile decides what has to change so that what is wanted comes true: a pure function from the world and the time to a
-// list of actions. It does no I/O, reads no clock and keeps nothing, so that every decision can be tested as a table
-// and repeated by another control instance.
+// Package reconcile decides what has to change so that what is wanted comes true: a pure function from the world and
+// the time to a list of actions. It does no I/O, reads no clock and keeps nothing, so that every decision can be tested
+// as a table and repeated by another control instance.
 //
-// One thing depends on the time: a measurement of latency counts for MeasuredMax. Nothing else does. Who lives is in the world, as the leases of etcd have it;
-// nobody is given up because of a time, a member that is gone least of all. A writer that has come in keeps its grant, whether that has expired meanwhile or not; that who
-// has not come in in time stays out is the business of the target, which looks at its own clock when he comes. The deadlines of takeovers and of those who wait for a ring
-// are of the call that waits.
+// One thing depends on the time: a measurement of latency counts for MeasuredMax. Nothing else does. Who lives is in
+// the world, as the leases of etcd have it; nobody is given up because of a time, a member that is gone least of all. A
+// writer that has come in keeps its grant, whether that has expired meanwhile or not; that who has not come in in time
+// stays out is the business of the target, which looks at its own clock when he comes. The deadlines of takeovers and
+// of those who wait for a ring are of the call that waits.
 package reconcile
 
 import (
@@ -40,8 +41,9 @@ type Action struct {
 	Bind   *api.RingSpec   // this ring it is, and no other from now on
 	Assign *api.Assignment // give the stream to this drain
 	Keep   *Writer         // this writer is in: its grant no longer expires
-	Retire string          // of the stream with this name all is stored: nobody drains it any more, and its rings are to go
-	Forget string          // nothing is left of the stream with this name
+	// of the stream with this name all is stored: nobody drains it any more, and its rings are to go
+	Retire string
+	Forget string // nothing is left of the stream with this name
 }
 
 // Writer is one generation of a stream's writers, at one of its rings.
@@ -52,15 +54,15 @@ type Writer struct {
 }
 
 // Plan returns the actions that bring the wanted state in line, in stream order. Applied to the world, they leave
-// nothing to plan. What works is never moved: a ring that was made stays where it was placed for good, a stream stays with its
-// drain as long as that lives, and with a dead one as long as no other can reach the ring. A stream is bound to the ring
-// that was made for it, and from its first writer on to the store that its first drain wrote.
+// nothing to plan. What works is never moved: a ring that was made stays where it was placed for good, a stream stays
+// with its drain as long as that lives, and with a dead one as long as no other can reach the ring. A stream is bound
+// to the ring that was made for it, and from its first writer on to the store that its first drain wrote.
 func Plan(world World, now time.Time) []Action {
 	return PlanOf(world, sortedNames(world.Streams), map[string]bool{}, now)
 }
 
-// PlanOf is Plan for some of the streams, which are named in order. Of these it puts into unsettled, or takes out of it, those that wait for a target, a drain or
-// room: what the world has of these is not of one stream.
+// PlanOf is Plan for some of the streams, which are named in order. Of these it puts into unsettled, or takes out of
+// it, those that wait for a target, a drain or room: what the world has of these is not of one stream.
 func PlanOf(world World, names []string, unsettled map[string]bool, now time.Time) []Action {
 	var actions []Action
 	tally := &tally{world: world}
@@ -72,7 +74,9 @@ func PlanOf(world World, names []string, unsettled map[string]bool, now time.Tim
 			}
 			continue
 		}
-		if isOpen := !isWhole || slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return IsMovable(world, ring) }); isOpen && !IsBeingDeleted(world.Deletions[name]) {
+		if isOpen := !isWhole || slices.ContainsFunc(rings,
+			func(ring *api.RingSpec) bool { return IsMovable(world, ring) }); isOpen &&
+			!IsBeingDeleted(world.Deletions[name]) {
 			actions = append(actions, placeMissing(world, name, tally.placed(), tally.room(), now)...)
 		}
 		for i, ring := range rings {
@@ -136,7 +140,8 @@ func (t *tally) loads() map[string]int {
 func SeenRing(targets map[string]*api.TargetState, ring *api.RingSpec) *api.RingState {
 	for _, state := range targets[ring.GetTarget()].GetRings() {
 		// An earlier stream of that name may have been reported last.
-		if id := state.StreamId; state.Stream == ring.GetStream().GetSpec().GetName() && (id == 0 || id == ring.GetStream().GetStreamId()) {
+		if id := state.StreamId; state.Stream == ring.GetStream().GetSpec().GetName() &&
+			(id == 0 || id == ring.GetStream().GetStreamId()) {
 			return state
 		}
 	}
@@ -156,7 +161,10 @@ func bind(world World, ring *api.RingSpec, name string) (Action, bool) {
 	if len(uuid) == 0 || ring.Replacement != nil && !isNewRing(ring, seen) {
 		return Action{}, false
 	}
-	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member, Replacement: ring.Replacement, LostUuid: ring.LostUuid}}, true
+	return Action{Bind: &api.RingSpec{
+		Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member,
+		Replacement: ring.Replacement, LostUuid: ring.LostUuid,
+	}}, true
 }
 
 // assignedMember is what an assignment says of one of the rings; nil when it says nothing of it.
@@ -181,25 +189,28 @@ func WritesStore(drain *api.Agent, assignment *api.Assignment) bool {
 	return drain != nil && (len(assignment.GetStoreUuid()) == 0 || bytes.Equal(drain.StoreUuid, assignment.StoreUuid))
 }
 
-// MayDrain tells whether a drain has the right to a stream. What was written before there were rights names none: then it has.
+// MayDrain tells whether a drain has the right to a stream. What was written before there were rights names none: then
+// it has.
 func MayDrain(drain *api.Agent, stream string) bool {
 	return drain != nil && (len(drain.Streams) == 0 || pattern.Covers(drain.Streams, stream))
 }
 
-// IsStoreBound tells whether a stream must stay in the store that it was given to: from its first writer on, a drain may
-// have stored something that is no longer in the ring.
+// IsStoreBound tells whether a stream must stay in the store that it was given to: from its first writer on, a drain
+// may have stored something that is no longer in the ring.
 func IsStoreBound(epochGranted uint32, seen *api.RingState) bool {
 	return epochGranted > 0 || seen.GetWriterEpoch() > 0 || seen.GetHeadLsn() > 0
 }
 
-// assign gives a stream with ready rings to a living drain that reaches them. A ring that is missing, or is another than
-// the stream's, changes nothing: the drain keeps the one that it has open. Of a stream with members it is the same of each.
+// assign gives a stream with ready rings to a living drain that reaches them. A ring that is missing, or is another
+// than the stream's, changes nothing: the drain keeps the one that it has open. Of a stream with members it is the same
+// of each.
 func assign(world World, rings []*api.RingSpec, name string, tally *tally) (Action, bool) {
 	current := world.Assignments[name]
 	isBound := false
 	for i, ring := range rings {
 		seen := SeenRing(world.Targets, ring)
-		isUnbound := ring.GetReplacement() != nil && len(ring.RingUuid) == 0 // it goes on with what it has until the new ring is there
+		// it goes on with what it has until the new ring is there
+		isUnbound := ring.GetReplacement() != nil && len(ring.RingUuid) == 0
 		if isUnbound || !IsBoundRing(ring, seen) && (len(rings) == 1 || assignedMember(current, i) == nil) {
 			return Action{}, false
 		}
@@ -230,11 +241,14 @@ func assign(world World, rings []*api.RingSpec, name string, tally *tally) (Acti
 func isWellGiven(world World, name string) bool {
 	current := world.Assignments[name]
 	drain := world.LiveDrains[current.GetDrain()]
-	return current != nil && WritesStore(drain, current) && MayDrain(drain, name) && isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost())
+	return current != nil && WritesStore(drain, current) && MayDrain(drain, name) &&
+		isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost())
 }
 
 // assignmentOf is what a drain would be told of the rings. False: it does not reach one of them.
-func assignmentOf(world World, rings []*api.RingSpec, name, drain string, current *api.Assignment) (*api.Assignment, bool) {
+func assignmentOf(world World, rings []*api.RingSpec, name, drain string, current *api.Assignment) (*api.Assignment,
+	bool,
+) {
 	wanted := &api.Assignment{Stream: name, Drain: drain, Generation: 1}
 	if current != nil {
 		wanted.Generation, wanted.LostStore = current.Generation+1, current.LostStore
@@ -246,7 +260,8 @@ func assignmentOf(world World, rings []*api.RingSpec, name, drain string, curren
 		if IsBoundRing(ring, seen) {
 			member.Uri = way(world, ring, seen, world.LiveDrains[drain])
 		}
-		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain && bytes.Equal(before.GetRingUuid(), ring.RingUuid) {
+		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain &&
+			bytes.Equal(before.GetRingUuid(), ring.RingUuid) {
 			member.Uri = before.GetUri() // of one that is gone for a while: where it was
 		}
 		isReached = isReached && member.Uri != ""
@@ -267,20 +282,24 @@ func keep(world World, ring *api.RingSpec, name string, member int) (Action, boo
 	}
 	seen := SeenRing(world.Targets, ring)
 	for _, grant := range world.Admissions[MemberKey(name, member)].GetGrants() {
-		if grant.Role == api.GrantRole_GRANT_ROLE_WRITER && grant.Expires != nil && seen.GetWriterEpoch() == grant.Epoch {
+		if grant.Role == api.GrantRole_GRANT_ROLE_WRITER && grant.Expires != nil &&
+			seen.GetWriterEpoch() == grant.Epoch {
 			return Action{Keep: &Writer{Stream: name, Member: member, Epoch: grant.Epoch}}, true
 		}
 	}
 	return Action{}, false
 }
 
-// candidates lists the living drains that may take a stream over: those beside a ring of it if there are any, else those that reach them
-// from other hosts.
-func candidates(world World, rings []*api.RingSpec, name string, current *api.Assignment, isBound bool, loads map[string]int) []string {
+// candidates lists the living drains that may take a stream over: those beside a ring of it if there are any, else
+// those that reach them from other hosts.
+func candidates(world World, rings []*api.RingSpec, name string, current *api.Assignment, isBound bool,
+	loads map[string]int,
+) []string {
 	var near, far []string
 	for _, id := range sortedNames(world.LiveDrains) {
 		drain := world.LiveDrains[id]
-		if isBound && !WritesStore(drain, current) || !MayDrain(drain, name) || !isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) || !mayTake(world, drain, loads) {
+		if isBound && !WritesStore(drain, current) || !MayDrain(drain, name) ||
+			!isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) || !mayTake(world, drain, loads) {
 			continue
 		}
 		wanted, isReached := assignmentOf(world, rings, name, id, current)
@@ -312,7 +331,8 @@ func isSameRing(a, b *api.Assignment) bool {
 	isSameMember := func(one, other *api.Member) bool {
 		return one.Target == other.Target && bytes.Equal(one.RingUuid, other.RingUuid)
 	}
-	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid) && slices.EqualFunc(a.Members, b.Members, isSameMember)
+	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid) &&
+		slices.EqualFunc(a.Members, b.Members, isSameMember)
 }
 
 // CountAssigned is how many streams each drain has.

@@ -19,7 +19,8 @@ const testHost = "alpha"
 func emptyWorld() World {
 	return World{
 		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{},
-		Admissions: map[string]*api.Admission{}, Epochs: map[string]uint32{}, LiveTargets: map[string]*api.Agent{}, LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
+		Admissions: map[string]*api.Admission{}, Epochs: map[string]uint32{}, LiveTargets: map[string]*api.Agent{},
+		LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
 	}
 }
 
@@ -78,8 +79,13 @@ func (w World) reachingBy(drain, transport string) World {
 
 // admitted lets a writer in that has so long to come; opened says which epoch the ring has seen.
 func (w World) admitted(stream string, epoch, opened uint32) World {
-	w.Admissions[stream] = &api.Admission{EpochMin: epoch, Grants: []*api.FarGrant{{Token: []byte("0123456789abcdef"), Role: api.GrantRole_GRANT_ROLE_WRITER,
-		Epoch: epoch, Expires: timestamppb.New(time.Unix(1, 0))}}}
+	w.Admissions[stream] = &api.Admission{
+		EpochMin: epoch,
+		Grants: []*api.FarGrant{{
+			Token: []byte("0123456789abcdef"), Role: api.GrantRole_GRANT_ROLE_WRITER,
+			Epoch: epoch, Expires: timestamppb.New(time.Unix(1, 0)),
+		}},
+	}
 	SeenRing(w.Targets, w.Rings[stream]).WriterEpoch = opened
 	return w
 }
@@ -102,8 +108,10 @@ func (w World) givenStore(stream, store string) World {
 }
 
 func (w World) withAssignment(stream, drain, uuid string) World {
-	w.Assignments[stream] = &api.Assignment{Stream: stream, Drain: drain, Target: w.Rings[stream].Target,
-		Uri: "mem:/" + stream, RingUuid: []byte(uuid), Generation: 5}
+	w.Assignments[stream] = &api.Assignment{
+		Stream: stream, Drain: drain, Target: w.Rings[stream].Target,
+		Uri: "mem:/" + stream, RingUuid: []byte(uuid), Generation: 5,
+	}
 	return w
 }
 
@@ -154,49 +162,106 @@ func TestPlan(t *testing.T) {
 		{"nothing", emptyWorld(), ""},
 		{"stream without a target waits", emptyWorld().withStream("a"), ""},
 		{"stream is placed", emptyWorld().withStream("a").withTarget("t1", testHost), "place a on t1;"},
-		{"streams are spread", emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2", testHost),
-			"place a on t1;place b on t2;"},
-		{"emptier target is taken", emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2", testHost).withRing("a", "t1", ""),
-			"place b on t2;"},
-		{"ring not reported yet has no drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").withDrain("d1", testHost), ""},
-		{"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", testHost),
-			"bind a to u;assign a(u) to d1 #1;"},
-		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
-		{"drain of another host reaches a ring that listens, the fastest way", farWorld().withDrain("d1", "beta"), "assign a(u) to d1 #1 by verbs://x:1/a;"},
-		{"drain says by what it reaches other hosts", farWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"), "assign a(u) to d1 #1 by ofi:tcp://x:2/a;"},
-		{"drain without what the target offers does not reach it", farWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), ""},
-		{"drain beside the ring comes first", farWorld().withDrain("d1", "beta").withDrain("d2", testHost), "assign a(u) to d2 #1;"},
-		{"far drain that lives keeps it when one beside the ring comes", farWorld().withDrain("d1", "beta").withDrain("d2", testHost).
-			withAssignment("a", "d1", "u").assignedTo("a", "verbs://x:1/a"), ""},
-		{"far drain is told where the ring is now", farWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1", "beta").
-			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), "assign a(u) to d1 #6 by ofi:tcp://y:3/a;"},
-		{"far drain of a target that does not listen just now is left alone", farWorld().listening("a").withDrain("d1", "beta").
-			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), ""},
+		{
+			"streams are spread", emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2",
+				testHost),
+			"place a on t1;place b on t2;",
+		},
+		{
+			"emptier target is taken", emptyWorld().withStream("a").withStream("b").withTarget("t1",
+				testHost).withTarget("t2", testHost).withRing("a", "t1", ""),
+			"place b on t2;",
+		},
+		{"ring not reported yet has no drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a",
+			"t1", "").withDrain("d1", testHost), ""},
+		{
+			"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1",
+				"u").withDrain("d1", testHost),
+			"bind a to u;assign a(u) to d1 #1;",
+		},
+		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1",
+			testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
+		{
+			"drain of another host reaches a ring that listens, the fastest way", farWorld().withDrain("d1", "beta"),
+			"assign a(u) to d1 #1 by verbs://x:1/a;",
+		},
+		{
+			"drain says by what it reaches other hosts", farWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"),
+			"assign a(u) to d1 #1 by ofi:tcp://x:2/a;",
+		},
+		{
+			"drain without what the target offers does not reach it",
+			farWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), "",
+		},
+		{
+			"drain beside the ring comes first", farWorld().withDrain("d1", "beta").withDrain("d2", testHost),
+			"assign a(u) to d2 #1;",
+		},
+		{
+			"far drain that lives keeps it when one beside the ring comes",
+			farWorld().withDrain("d1", "beta").withDrain("d2", testHost).
+				withAssignment("a", "d1", "u").assignedTo("a", "verbs://x:1/a"), "",
+		},
+		{
+			"far drain is told where the ring is now", farWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1",
+				"beta").
+				withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"),
+			"assign a(u) to d1 #6 by ofi:tcp://y:3/a;",
+		},
+		{
+			"far drain of a target that does not listen just now is left alone",
+			farWorld().listening("a").withDrain("d1", "beta").
+				withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), "",
+		},
 		{"writer that has not come yet", farWorld().admitted("a", 3, 2), ""},
 		{"writer that is in keeps its grant", farWorld().admitted("a", 3, 3), "keep a #3;"},
 		{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
 			bound("a", "u").withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
 		{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
 			bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "assign a(u) to d2 #6;"},
-		{"dead drain keeps it when there is no other", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+		{"dead drain keeps it when there is no other", emptyWorld().withStream("a").withTarget("t1",
+			testHost).withRing("a", "t1", "u").
 			bound("a", "u").withAssignment("a", "d1", "u"), ""},
-		{"ring formatted anew is not taken for the stream's", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
-			bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u"), ""},
-		{"ring formatted anew before it was bound is not taken either", emptyWorld().withStream("a").withTarget("t1", testHost).
-			withRing("a", "t1", "v").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "bind a to u;"},
-		{"missing ring leaves the drain what it has open", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").
-			bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), ""},
-		{"dead drain is not replaced by one of another store", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1", "u").givenStore("a", "one"), ""},
-		{"dead drain is replaced by one of its store", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withDrain("d3", testHost).storing("d3", "one").
+		{
+			"ring formatted anew is not taken for the stream's",
+			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
+				bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "",
+		},
+		{
+			"ring formatted anew before it was bound is not taken either",
+			emptyWorld().withStream("a").withTarget("t1", testHost).
+				withRing("a", "t1", "v").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "bind a to u;",
+		},
+		{
+			"missing ring leaves the drain what it has open",
+			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").
+				bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "",
+		},
+		{
+			"dead drain is not replaced by one of another store",
+			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+				bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1",
+				"u").givenStore("a", "one"), "",
+		},
+		{"dead drain is replaced by one of its store", emptyWorld().withStream("a").withTarget("t1",
+			testHost).withRing("a", "t1", "u").
+			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withDrain("d3",
+			testHost).storing("d3", "one").
 			withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d3 #6;"},
-		{"drain that came back with another store is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			bound("a", "u").granted("a").withDrain("d1", testHost).storing("d1", "other").withDrain("d2", testHost).storing("d2", "one").
-			withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d2 #6;"},
-		{"stream that never had a writer goes to any store", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			bound("a", "u").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1", "u").givenStore("a", "one"),
-			"assign a(u) to d2 #6;"},
+		{
+			"drain that came back with another store is replaced",
+			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+				bound("a", "u").granted("a").withDrain("d1", testHost).storing("d1", "other").withDrain("d2",
+				testHost).storing("d2", "one").
+				withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d2 #6;",
+		},
+		{
+			"stream that never had a writer goes to any store",
+			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+				bound("a", "u").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1",
+				"u").givenStore("a", "one"),
+			"assign a(u) to d2 #6;",
+		},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -225,14 +290,18 @@ func drawWorld(rt *rapid.T) World {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(rt, "drains") {
 		world.withDrain(fmt.Sprintf("d%d", i), rapid.SampledFrom(hosts).Draw(rt, "drain host"))
-		world.reachingBy(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"", "ofi", "verbs"}).Draw(rt, "drain transport"))
+		world.reachingBy(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"", "ofi", "verbs"}).Draw(rt,
+			"drain transport"))
 		world.storing(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"one", "other"}).Draw(rt, "drain store"))
 	}
 	world.TargetSpecs = map[string]*api.TargetSpec{}
 	for _, host := range hosts {
 		if rapid.Bool().Draw(rt, "declared") {
-			world.TargetSpecs[host] = &api.TargetSpec{Host: host, CapacityBytes: rapid.SampledFrom([]uint64{0, 1, 100, 250}).Draw(rt, "capacity"),
-				IsClosed: rapid.Bool().Draw(rt, "closed")}
+			world.TargetSpecs[host] = &api.TargetSpec{
+				Host:          host,
+				CapacityBytes: rapid.SampledFrom([]uint64{0, 1, 100, 250}).Draw(rt, "capacity"),
+				IsClosed:      rapid.Bool().Draw(rt, "closed"),
+			}
 		}
 	}
 	world.Deletions = map[string]*api.Deletion{}
@@ -240,12 +309,16 @@ func drawWorld(rt *rapid.T) World {
 		name := fmt.Sprintf("s%d", i)
 		world.withStream(name)
 		if rapid.IntRange(0, 3).Draw(rt, "ending") == 0 {
-			world.Deletions[name] = &api.Deletion{Name: name, Stage: api.DeletionStage(rapid.IntRange(1, 3).Draw(rt, "stage")), EpochMin: 4,
-				IsRingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0}
+			world.Deletions[name] = &api.Deletion{
+				Name:  name,
+				Stage: api.DeletionStage(rapid.IntRange(1, 3).Draw(rt, "stage")), EpochMin: 4,
+				IsRingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0,
+			}
 		}
 		spec := world.Streams[name].Spec
 		spec.RingSizeBytes = rapid.SampledFrom([]uint64{50, 100}).Draw(rt, "size")
-		spec.Level = rapid.SampledFrom([]api.Level{api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT}).Draw(rt, "level")
+		spec.Level = rapid.SampledFrom([]api.Level{api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT}).Draw(rt,
+			"level")
 		spec.TargetHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "target host wanted")
 		spec.DrainHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "drain host wanted")
 		if len(world.LiveTargets) == 0 || !rapid.Bool().Draw(rt, "placed") {
@@ -253,10 +326,17 @@ func drawWorld(rt *rapid.T) World {
 		}
 		target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
 		world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
-		world.listening(name, rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/" + name}, {"verbs://x:1/" + name}}).Draw(rt, "far")...)
-		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "closed for the end") {
-			ring.IsClosed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"), rapid.Uint64Range(0, 1).Draw(rt, "lag")
-			ring.IsRemoved = rapid.Bool().Draw(rt, "removed") && world.Deletions[name].GetStage() == api.DeletionStage_DELETION_STAGE_REMOVING
+		world.listening(name, rapid.SampledFrom([][]string{
+			nil,
+			{"ofi:tcp://x:2/" + name},
+			{"verbs://x:1/" + name},
+		}).Draw(rt, "far")...)
+		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil &&
+			rapid.Bool().Draw(rt, "closed for the end") {
+			ring.IsClosed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"),
+				rapid.Uint64Range(0, 1).Draw(rt, "lag")
+			ring.IsRemoved = rapid.Bool().Draw(rt, "removed") &&
+				world.Deletions[name].GetStage() == api.DeletionStage_DELETION_STAGE_REMOVING
 		}
 		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "admitted") {
 			world.admitted(name, 3, rapid.Uint32Range(0, 4).Draw(rt, "opened"))
@@ -267,7 +347,8 @@ func drawWorld(rt *rapid.T) World {
 		if rapid.Bool().Draw(rt, "granted") {
 			world.granted(name)
 		}
-		if seen := SeenRing(world.Targets, world.Rings[name]); rapid.IntRange(0, 2).Draw(rt, "missing") == 0 && len(seen.GetRingUuid()) == 0 {
+		if seen := SeenRing(world.Targets, world.Rings[name]); rapid.IntRange(0, 2).Draw(rt, "missing") == 0 &&
+			len(seen.GetRingUuid()) == 0 {
 			world.missing(name, rapid.Uint32Range(0, 1).Draw(rt, "written by URI"))
 		}
 		if rapid.Bool().Draw(rt, "assigned") {
@@ -276,7 +357,10 @@ func drawWorld(rt *rapid.T) World {
 		}
 	}
 	for _, id := range sortedNames(world.LiveTargets) {
-		world.LiveTargets[id].Regions = rapid.SampledFrom([][]*api.Region{nil, regionsOf(api.Level_LEVEL_VISIBLE), regionsOf(api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT)}).Draw(rt, "regions")
+		world.LiveTargets[id].Regions = rapid.SampledFrom([][]*api.Region{
+			nil, regionsOf(api.Level_LEVEL_VISIBLE),
+			regionsOf(api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT),
+		}).Draw(rt, "regions")
 		if rapid.IntRange(0, 3).Draw(rt, "dead") == 0 {
 			delete(world.LiveTargets, id)
 		}
@@ -285,7 +369,8 @@ func drawWorld(rt *rapid.T) World {
 }
 
 func apply(world World, actions []Action) World {
-	world.Rings, world.Assignments, world.Admissions = maps.Clone(world.Rings), maps.Clone(world.Assignments), maps.Clone(world.Admissions)
+	world.Rings, world.Assignments, world.Admissions = maps.Clone(world.Rings), maps.Clone(world.Assignments),
+		maps.Clone(world.Admissions)
 	for _, action := range actions {
 		if action.Place != nil {
 			world.Rings[action.Place.Stream.Spec.Name] = action.Place
@@ -315,9 +400,12 @@ func TestPlan_Properties(t *testing.T) {
 		actions := Plan(world, testNow)
 		after := apply(world, actions)
 		isMaking := func(action Action) bool {
-			return action.Forget != "" || action.Renew != nil || action.Place != nil && world.Rings[action.Place.Stream.Spec.Name] != nil
+			return action.Forget != "" || action.Renew != nil || action.Place != nil &&
+				world.Rings[action.Place.Stream.Spec.Name] != nil
 		}
-		if slices.ContainsFunc(actions, isMaking) { // what is gone, or moves, leaves room for others, and what is to be made anew may be so elsewhere, where that leaves room again
+		// what is gone, or moves, leaves room for others, and what is to be made anew may be so elsewhere, where that
+		// leaves room again
+		if slices.ContainsFunc(actions, isMaking) {
 			for range 2 {
 				after = apply(after, Plan(after, testNow))
 			}
@@ -361,7 +449,8 @@ func checkRenewal(rt *rapid.T, world World, action Action) {
 	if len(former.RingUuid) == 0 { // bound by the same plan, to what a drain was told of
 		former = &api.RingSpec{Target: former.Target, RingUuid: world.Assignments[ring.Stream.Spec.Name].GetRingUuid()}
 	}
-	if world.Epochs[ring.Stream.Spec.Name] > 0 || !seen.GetIsMissing() || seen.WriterEpoch > 0 || former.Target != ring.Target || string(former.RingUuid) != string(ring.LostUuid) || len(ring.RingUuid) > 0 {
+	if world.Epochs[ring.Stream.Spec.Name] > 0 || !seen.GetIsMissing() || seen.WriterEpoch > 0 ||
+		former.Target != ring.Target || string(former.RingUuid) != string(ring.LostUuid) || len(ring.RingUuid) > 0 {
 		rt.Fatalf("wanted anew although it may hold records: %s", describe([]Action{action}))
 	}
 }
@@ -373,8 +462,11 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 	}
 	if ring := action.Place; ring != nil {
 		former := world.Rings[ring.Stream.Spec.Name]
-		mayHoldRecords := former != nil && (world.Epochs[ring.Stream.Spec.Name] > 0 || len(former.RingUuid) > 0 || len(SeenRing(world.Targets, former).GetRingUuid()) > 0)
-		if world.LiveTargets[ring.Target] == nil || mayHoldRecords || former != nil && world.LiveTargets[former.Target] != nil && givesLevel(world.LiveTargets[former.Target], ring.Stream.Spec.Level) {
+		mayHoldRecords := former != nil && (world.Epochs[ring.Stream.Spec.Name] > 0 || len(former.RingUuid) > 0 ||
+			len(SeenRing(world.Targets, former).GetRingUuid()) > 0)
+		if world.LiveTargets[ring.Target] == nil || mayHoldRecords || former != nil &&
+			world.LiveTargets[former.Target] != nil && givesLevel(world.LiveTargets[former.Target],
+			ring.Stream.Spec.Level) {
 			rt.Fatalf("bad placement: %s", describe([]Action{action}))
 		}
 		host, wanted := world.LiveTargets[ring.Target].Host, ring.Stream.Spec.TargetHost
@@ -412,7 +504,8 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		rt.Fatalf("drained from another host than wanted: %s", describe([]Action{action}))
 	}
 	if current == nil || !WritesStore(world.LiveDrains[current.Drain], current) {
-		if IsFar(to.Uri) == (drain.Host == world.Targets[to.Target].Agent.Host) || IsFar(to.Uri) && !strings.HasPrefix(to.Uri, drain.Transport) {
+		if IsFar(to.Uri) == (drain.Host == world.Targets[to.Target].Agent.Host) || IsFar(to.Uri) &&
+			!strings.HasPrefix(to.Uri, drain.Transport) {
 			rt.Fatalf("drain does not reach the ring: %s", describe([]Action{action}))
 		}
 	}
@@ -423,11 +516,13 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		if string(to.RingUuid) != string(current.RingUuid) && len(world.Rings[to.Stream].LostUuid) == 0 {
 			rt.Fatalf("another ring was taken: %s", describe([]Action{action}))
 		}
-		if given := string(current.StoreUuid); world.Epochs[to.Stream] > 0 && given != "" && string(drain.StoreUuid) != given {
+		if given := string(current.StoreUuid); world.Epochs[to.Stream] > 0 && given != "" &&
+			string(drain.StoreUuid) != given {
 			rt.Fatalf("stream is split over two stores: %s", describe([]Action{action}))
 		}
 		isWhereWanted := isOnHost(world.LiveDrains[current.Drain], world.Streams[to.Stream].Spec.DrainHost)
-		if isWhereWanted && WritesStore(world.LiveDrains[current.Drain], current) && (current.Drain != to.Drain || isSameRing(current, to)) {
+		if isWhereWanted && WritesStore(world.LiveDrains[current.Drain], current) &&
+			(current.Drain != to.Drain || isSameRing(current, to)) {
 			rt.Fatalf("moved away from a living drain: %s", describe([]Action{action}))
 		}
 	}
@@ -437,11 +532,17 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 func TestPlan_DrainNeedsTheRole(t *testing.T) {
 	uuid := []byte("0123456789abcdef")
 	world := World{
-		Streams:     map[string]*api.Stream{"desk7/a": {Spec: &api.StreamSpec{Name: "desk7/a"}}},
-		Rings:       map[string]*api.RingSpec{"desk7/a": {Target: "t", RingUuid: uuid, Stream: &api.Stream{Spec: &api.StreamSpec{Name: "desk7/a"}}}},
+		Streams: map[string]*api.Stream{"desk7/a": {Spec: &api.StreamSpec{Name: "desk7/a"}}},
+		Rings: map[string]*api.RingSpec{"desk7/a": {
+			Target: "t", RingUuid: uuid,
+			Stream: &api.Stream{Spec: &api.StreamSpec{Name: "desk7/a"}},
+		}},
 		LiveTargets: map[string]*api.Agent{"t": {Id: "t", Host: "h"}},
-		Targets:     map[string]*api.TargetState{"t": {Agent: &api.Agent{Id: "t", Host: "h"}, Rings: []*api.RingState{{Stream: "desk7/a", Uri: "mem:/a", RingUuid: uuid}}}},
-		LiveDrains:  map[string]*api.Agent{"d1": {Id: "d1", Host: "h", Streams: []string{"desk8/*"}}},
+		Targets: map[string]*api.TargetState{"t": {
+			Agent: &api.Agent{Id: "t", Host: "h"},
+			Rings: []*api.RingState{{Stream: "desk7/a", Uri: "mem:/a", RingUuid: uuid}},
+		}},
+		LiveDrains: map[string]*api.Agent{"d1": {Id: "d1", Host: "h", Streams: []string{"desk8/*"}}},
 	}
 	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("a drain without the role got the stream: %+v", actions)
@@ -454,7 +555,8 @@ func TestPlan_DrainNeedsTheRole(t *testing.T) {
 	world.Assignments = map[string]*api.Assignment{"desk7/a": actions[0].Assign}
 	world.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "h", Streams: []string{"desk8/*"}}
 	world.LiveDrains["d1"] = &api.Agent{Id: "d1", Host: "h", Streams: []string{"*"}}
-	if actions = Plan(world, testNow); len(actions) != 1 || actions[0].Assign.GetDrain() != "d1" || actions[0].Assign.Generation != 2 {
+	if actions = Plan(world, testNow); len(actions) != 1 || actions[0].Assign.GetDrain() != "d1" ||
+		actions[0].Assign.Generation != 2 {
 		t.Fatalf("got %+v", actions)
 	}
 }

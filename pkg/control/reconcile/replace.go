@@ -10,15 +10,17 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// Counts tells whether a member's ring counts in the stream's quorums. One that was put in the place of another does so when a writer has brought it all that
-// the others have: only then it is told an epoch, and a ring that was told one does not forget it.
+// Counts tells whether a member's ring counts in the stream's quorums. One that was put in the place of another does so
+// when a writer has brought it all that the others have: only then it is told an epoch, and a ring that was told one
+// does not forget it.
 func Counts(ring *api.RingSpec, seen *api.RingState) bool {
 	return ring.GetReplacement() == nil || IsBoundRing(ring, seen) && seen.GetWriterEpoch() > 0
 }
 
-// Tells lists which of a stream's rings tell an opening what was acknowledged, as their targets last reported. Where one of them knows an epoch, those that know none tell nothing: neither a
-// new one in the place of another, nor one that was away when the stream was first opened. Before that the first opening takes all that nobody replaced. Of a ring that was never
-// reported it is not known; an original one is taken to tell.
+// Tells lists which of a stream's rings tell an opening what was acknowledged, as their targets last reported. Where
+// one of them knows an epoch, those that know none tell nothing: neither a new one in the place of another, nor one
+// that was away when the stream was first opened. Before that the first opening takes all that nobody replaced. Of a
+// ring that was never reported it is not known; an original one is taken to tell.
 func Tells(rings []*api.RingSpec, look func(*api.RingSpec) *api.RingState) []bool {
 	knows := func(ring *api.RingSpec) bool { return IsBoundRing(ring, look(ring)) && look(ring).GetWriterEpoch() > 0 }
 	isWritten := slices.ContainsFunc(rings, knows)
@@ -44,8 +46,8 @@ func MemberOn(rings []*api.RingSpec, target string) int {
 	return slices.IndexFunc(rings, func(ring *api.RingSpec) bool { return ring.GetTarget() == target })
 }
 
-// WhyNotReplace says why a member's ring cannot be replaced now; "": it can. One at a time: while another new one does not count, too few might be left who know what was
-// acknowledged.
+// WhyNotReplace says why a member's ring cannot be replaced now; "": it can. One at a time: while another new one does
+// not count, too few might be left who know what was acknowledged.
 func WhyNotReplace(world World, name string, member int) string {
 	stream := world.Streams[name]
 	rings, isWhole := RingSpecs(world.Rings, stream)
@@ -57,7 +59,8 @@ func WhyNotReplace(world World, name string, member int) string {
 	}
 	for i, ring := range rings {
 		if seen := SeenRing(world.Targets, ring); i != member && !Counts(ring, seen) {
-			return fmt.Sprintf("the ring of target %s is new as well and does not count yet: one at a time; it counts when the writer has taken it in, or one has opened the stream", ring.Target)
+			return fmt.Sprintf("the ring of target %s is new as well and does not count yet: one at a time; it "+
+				"counts when the writer has taken it in, or one has opened the stream", ring.Target)
 		}
 	}
 	seen := SeenRing(world.Targets, rings[member])
@@ -65,18 +68,20 @@ func WhyNotReplace(world World, name string, member int) string {
 	tells := Tells(rings, func(ring *api.RingSpec) *api.RingState { return SeenRing(world.Targets, ring) })
 	switch {
 	case isThere && Needed(stream) == 1:
-		return fmt.Sprintf("target %s has its ring, and with one member needed it may have what no other has", rings[member].Target)
+		return fmt.Sprintf("target %s has its ring, and with one member needed it may have what no other has",
+			rings[member].Target)
 	case isThere && seen.IsWriterHeld && Needed(stream) == MemberCount(stream):
 		return fmt.Sprintf("a writer needs all members, that of target %s too: end it first", rings[member].Target)
 	case isThere && tells[member] && TellingCount(tells, member) < FenceCount(stream):
-		return fmt.Sprintf("target %s has its ring, and without it too few know what was acknowledged: the ring of target %s was never told an epoch; it is told by the writer, or by who opens the stream next. "+
+		return fmt.Sprintf("target %s has its ring, and without it too few know what was acknowledged: the ring of "+
+			"target %s was never told an epoch; it is told by the writer, or by who opens the stream next. "+
 			"Where that one is lost, replace it first", rings[member].Target, rings[slices.Index(tells, false)].Target)
 	}
 	return ""
 }
 
-// ReplacementTarget chooses who is to make the new ring: the target that is named, or the nearest and least loaded one with room in a failure domain where the stream has no other member.
-// Where there is none, why tells it.
+// ReplacementTarget chooses who is to make the new ring: the target that is named, or the nearest and least loaded one
+// with room in a failure domain where the stream has no other member. Where there is none, why tells it.
 func ReplacementTarget(world World, name string, member int, named string, now time.Time) (target, why string) {
 	stream := world.Streams[name]
 	rings, _ := RingSpecs(world.Rings, stream)
@@ -89,21 +94,28 @@ func ReplacementTarget(world World, name string, member int, named string, now t
 	fitting, reason := fittingTargets(world, stream.GetSpec(), Room(world, world.TargetSpecs), now)
 	free := slices.DeleteFunc(fitting, func(one string) bool {
 		domain := domainOf(world, stream, one)
-		return domain == "" || taken[domain] || named == "" && one == rings[member].Target || named != "" && one != named
+		return domain == "" || taken[domain] || named == "" && one == rings[member].Target || named != "" &&
+			one != named
 	})
 	switch {
 	case named == rings[member].Target && isProvided(world, rings[member]):
-		return "", fmt.Sprintf("target %s has the ring that is to be replaced: name another one, or move the ring away", named)
+		return "", fmt.Sprintf("target %s has the ring that is to be replaced: name another one, or move the ring away",
+			named)
 	case named != "" && world.LiveTargets[named] == nil:
-		return "", fmt.Sprintf("target %s does not report; those that do are %s", named, strings.Join(sortedNames(world.LiveTargets), ", "))
+		return "", fmt.Sprintf("target %s does not report; those that do are %s", named,
+			strings.Join(sortedNames(world.LiveTargets), ", "))
 	case len(free) == 0 && named != "" && taken[domainOf(world, stream, named)]:
-		return "", fmt.Sprintf("target %s shares a failure domain (%s) with another member", named, domainOf(world, stream, named))
+		return "", fmt.Sprintf("target %s shares a failure domain (%s) with another member", named,
+			domainOf(world, stream, named))
 	case len(free) == 0 && named != "":
-		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or does not give the stream's level, or has no room for %d bytes, or is farther than its latency limit or not measured, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
+		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or "+
+			"does not give the stream's level, or has no room for %d bytes, or is farther than its latency limit or "+
+			"not measured, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
 	case len(free) == 0 && len(fitting) == 0:
 		return "", reason
 	case len(free) == 0:
-		return "", "no other target in a failure domain of its own is there: start one, or name the same with --with where its ring was lost"
+		return "", "no other target in a failure domain of its own is there: start one, or name the same with --with " +
+			"where its ring was lost"
 	}
 	target, _ = best(world, stream.GetSpec(), free, countPlaced(world), now)
 	return target, ""
@@ -124,7 +136,9 @@ func Replaced(ring *api.RingSpec, target string, by *api.Replacement) *api.RingS
 	return &api.RingSpec{Target: target, Stream: ring.Stream, Member: ring.Member, Replacement: by}
 }
 
-// isNewRing tells whether a ring that is reported may take the place of another one: it is blank, and none that the member ever had.
+// isNewRing tells whether a ring that is reported may take the place of another one: it is blank, and none that the
+// member ever had.
 func isNewRing(ring *api.RingSpec, seen *api.RingState) bool {
-	return seen.GetWriterEpoch() == 0 && !slices.ContainsFunc(ring.GetReplacement().GetFormerUuids(), func(former []byte) bool { return bytes.Equal(former, seen.GetRingUuid()) })
+	return seen.GetWriterEpoch() == 0 && !slices.ContainsFunc(ring.GetReplacement().GetFormerUuids(),
+		func(former []byte) bool { return bytes.Equal(former, seen.GetRingUuid()) })
 }

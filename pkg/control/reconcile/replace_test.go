@@ -13,7 +13,8 @@ import (
 
 // threeWritten is a stream on three hosts, granted once, each ring with the epoch of that, and a fourth host.
 func threeWritten() World {
-	world := emptyWorld().withMembers("a", 3, 2, "host").withTarget("t1", "alpha").withTarget("t2", "beta").withTarget("t3", "gamma").withDrain("d", "omega")
+	world := emptyWorld().withMembers("a", 3, 2, "host").withTarget("t1", "alpha").withTarget("t2",
+		"beta").withTarget("t3", "gamma").withDrain("d", "omega")
 	world = applied(applied(applied(world).reported()))
 	world.Epochs = map[string]uint32{"a": 1}
 	for _, ring := range world.Rings {
@@ -30,10 +31,12 @@ func memberAt(world World, target string) int {
 func TestReplace_OneAtATimeInAFailureDomainOfItsOwn(t *testing.T) {
 	world := threeWritten()
 	member := memberAt(world, "t2")
-	if _, why := ReplacementTarget(world, "a", member, "t1", testNow); !strings.Contains(why, "shares a failure domain (alpha)") {
+	if _, why := ReplacementTarget(world, "a", member, "t1", testNow); !strings.Contains(why,
+		"shares a failure domain (alpha)") {
 		t.Errorf("t1: %q", why)
 	}
-	if _, why := ReplacementTarget(world, "a", member, "t2", testNow); !strings.Contains(why, "has the ring that is to be replaced") {
+	if _, why := ReplacementTarget(world, "a", member, "t2", testNow); !strings.Contains(why,
+		"has the ring that is to be replaced") {
 		t.Errorf("t2: %q", why)
 	}
 	target, why := ReplacementTarget(world, "a", member, "", testNow)
@@ -47,7 +50,10 @@ func TestReplace_OneAtATimeInAFailureDomainOfItsOwn(t *testing.T) {
 		t.Fatalf("before the new ring is there: %s", describe(actions))
 	}
 	// A ring of before, or one that was written, is not the new one.
-	state := &api.RingState{Stream: "a", Target: "t4", Uri: "mem:/new", RingUuid: former.RingUuid, FarUris: []string{"ofi:tcp://t4:1/a"}}
+	state := &api.RingState{
+		Stream: "a", Target: "t4", Uri: "mem:/new", RingUuid: former.RingUuid,
+		FarUris: []string{"ofi:tcp://t4:1/a"},
+	}
 	world.Targets["t4"].Rings = []*api.RingState{state}
 	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("bound to the former ring: %s", describe(actions))
@@ -59,11 +65,13 @@ func TestReplace_OneAtATimeInAFailureDomainOfItsOwn(t *testing.T) {
 	state.WriterEpoch = 0
 	world = applied(world)
 	bound := world.Rings[key]
-	if string(bound.RingUuid) != "u-new" || !bytes.Equal(bound.Replacement.FormerUuids[0], former.RingUuid) || Counts(bound, state) {
+	if string(bound.RingUuid) != "u-new" || !bytes.Equal(bound.Replacement.FormerUuids[0], former.RingUuid) ||
+		Counts(bound, state) {
 		t.Fatalf("bound %v", bound)
 	}
 	after := world.Assignments["a"]
-	if after.Generation != before.Generation+1 || after.Drain != before.Drain || string(after.Members[member].RingUuid) != "u-new" || !strings.Contains(after.Uri, "t4:1") {
+	if after.Generation != before.Generation+1 || after.Drain != before.Drain ||
+		string(after.Members[member].RingUuid) != "u-new" || !strings.Contains(after.Uri, "t4:1") {
 		t.Fatalf("assigned %v", after)
 	}
 	if why := WhyNotReplace(world, "a", memberAt(world, "t1")); !strings.Contains(why, "one at a time") {
@@ -101,12 +109,14 @@ func TestReplace_NotWhatIsThereAndMayBeAlone(t *testing.T) {
 	}
 }
 
-// An original member that was never told an epoch tells nobody what was acknowledged: with it in the place of one that does, nobody could open the stream.
+// An original member that was never told an epoch tells nobody what was acknowledged: with it in the place of one that
+// does, nobody could open the stream.
 func TestReplace_BesideOneThatWasNeverTold(t *testing.T) {
 	world := threeWritten()
 	member, untold := memberAt(world, "t2"), memberAt(world, "t3")
 	SeenRing(world.Targets, world.Rings[MemberKey("a", untold)]).WriterEpoch = 0
-	if why := WhyNotReplace(world, "a", member); !strings.Contains(why, "the ring of target t3 was never told an epoch") || !strings.Contains(why, "replace it first") {
+	if why := WhyNotReplace(world, "a", member); !strings.Contains(why,
+		"the ring of target t3 was never told an epoch") || !strings.Contains(why, "replace it first") {
 		t.Errorf("one that tells, and is there: %q", why)
 	}
 	if why := WhyNotReplace(world, "a", untold); why != "" {
@@ -134,7 +144,11 @@ func TestTells_WhoKnowsAnEpochWhereOneDoes(t *testing.T) {
 		return spec
 	}
 	rings := []*api.RingSpec{ring("t1", false), ring("t2", true), ring("t3", false), ring("t4", false)}
-	seen := map[string]*api.RingState{"t1": {RingUuid: []byte("t1")}, "t2": {RingUuid: []byte("t2")}, "t3": {RingUuid: []byte("t3")}} // t4 was never reported
+	// t4 was never reported
+	seen := map[string]*api.RingState{
+		"t1": {RingUuid: []byte("t1")}, "t2": {RingUuid: []byte("t2")},
+		"t3": {RingUuid: []byte("t3")},
+	}
 	tells := func() []bool {
 		return Tells(rings, func(ring *api.RingSpec) *api.RingState { return seen[ring.Target] })
 	}
@@ -142,7 +156,8 @@ func TestTells_WhoKnowsAnEpochWhereOneDoes(t *testing.T) {
 		t.Errorf("before anybody was told: %v", got)
 	}
 	seen["t1"].WriterEpoch = 1
-	if got := tells(); !slices.Equal(got, []bool{true, false, false, true}) || TellingCount(got, -1) != 2 || TellingCount(got, 0) != 1 {
+	if got := tells(); !slices.Equal(got, []bool{true, false, false, true}) || TellingCount(got, -1) != 2 ||
+		TellingCount(got, 0) != 1 {
 		t.Errorf("when one was told: %v", got)
 	}
 }

@@ -20,8 +20,10 @@ func IsFar(uri string) bool {
 	return strings.HasPrefix(uri, TransportVerbs+":") || strings.HasPrefix(uri, TransportOFI+":")
 }
 
-// FarURI chooses among the far URIs of a stream's ring by transport; "" takes the fastest: verbs before ofi. It is empty when there is none. Where a target listens at several addresses by
-// it, each is a rail: streams are spread over them by their names, and the members of one stream go round. It is the same one each time, while the target listens where it did.
+// FarURI chooses among the far URIs of a stream's ring by transport; "" takes the fastest: verbs before ofi. It is
+// empty when there is none. Where a target listens at several addresses by it, each is a rail: streams are spread over
+// them by their names, and the members of one stream go round. It is the same one each time, while the target listens
+// where it did.
 func FarURI(uris []string, transport, stream string, member int) string {
 	for _, scheme := range []string{TransportVerbs, TransportOFI} {
 		if transport != "" && transport != scheme {
@@ -43,13 +45,15 @@ func FarURI(uris []string, transport, stream string, member int) string {
 	return ""
 }
 
-// railOf numbers the rails of a stream's members. The hash is written down nowhere: it may become another one, and then grants and assignments to come go by other rails.
+// railOf numbers the rails of a stream's members. The hash is written down nowhere: it may become another one, and then
+// grants and assignments to come go by other rails.
 func railOf(stream string, member int) uint64 {
 	hash := sha256.Sum256([]byte(stream)) // names that differ by one digit are spread by it
 	return uint64(binary.BigEndian.Uint32(hash[:])) + uint64(member)
 }
 
-// way is the URI by which a drain reaches a ring: a mem: region only on the target's own host. It is empty when there is none.
+// way is the URI by which a drain reaches a ring: a mem: region only on the target's own host. It is empty when there
+// is none.
 func way(world World, ring *api.RingSpec, seen *api.RingState, drain *api.Agent) string {
 	if drain.Host == world.Targets[ring.Target].GetAgent().GetHost() {
 		return seen.Uri

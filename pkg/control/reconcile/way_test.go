@@ -9,8 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However many addresses a target listens at: a rail is of the transport that is asked for, or of the fastest; it is the same one each time; the members of a stream go round all of them, and
-// many streams are spread so that none has much more than its share.
+// However many addresses a target listens at: a rail is of the transport that is asked for, or of the fastest; it is
+// the same one each time; the members of a stream go round all of them, and many streams are spread so that none has
+// much more than its share.
 func TestFarURI_Rails(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var uris []string
@@ -34,7 +35,9 @@ func TestFarURI_Rails(t *testing.T) {
 			name, around := fmt.Sprint(prefix, "s", i), map[string]bool{}
 			for member := range max(rails, 1) {
 				uri := FarURI(uris, transport, name, member)
-				if (uri == "") != (rails == 0) || uri != "" && (!strings.HasPrefix(uri, wanted+":") || !slices.Contains(uris, uri)) || uri != FarURI(slices.Clone(uris), transport, name, member) {
+				if (uri == "") != (rails == 0) || uri != "" &&
+					(!strings.HasPrefix(uri, wanted+":") || !slices.Contains(uris, uri)) ||
+					uri != FarURI(slices.Clone(uris), transport, name, member) {
 					t.Fatalf("of %v by %q: %q", uris, transport, uri)
 				}
 				around[uri] = true

@@ -13,22 +13,27 @@ import (
 // withWear lets a target report devices that are worn so far, in percent.
 func (w World) withWear(id string, percents ...int) World {
 	for i, percent := range percents {
-		w.Targets[id].Media = append(w.Targets[id].Media, &api.MediaHealth{Device: fmt.Sprintf("/dev/nvme%dn1", i), UsedRatio: float64(percent) / 100})
+		w.Targets[id].Media = append(w.Targets[id].Media,
+			&api.MediaHealth{Device: fmt.Sprintf("/dev/nvme%dn1", i), UsedRatio: float64(percent) / 100})
 	}
 	return w
 }
 
-// Whatever the targets have and however worn they are, no ring is placed beyond a limit, none waits while a target may take it, and none goes to a target while one with no more rings is less
-// worn.
+// Whatever the targets have and however worn they are, no ring is placed beyond a limit, none waits while a target may
+// take it, and none goes to a target while one with no more rings is less worn.
 func TestPlace_PrefersLessWear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := emptyWorld()
 		world.TargetSpecs = map[string]*api.TargetSpec{}
-		wear, worst, limits := map[string]int{}, rapid.IntRange(-1, 255), rapid.SampledFrom([]uint32{0, 0, 1, 80, 100, 255})
+		wear, worst, limits := map[string]int{}, rapid.IntRange(-1, 255),
+			rapid.SampledFrom([]uint32{0, 0, 1, 80, 100, 255})
 		for i := range rapid.IntRange(1, 5).Draw(t, "targets") {
 			id := fmt.Sprint("t", i)
 			world.withTarget(id, "host-"+id)
-			world.TargetSpecs["host-"+id] = &api.TargetSpec{Host: "host-" + id, WearLimitPercent: limits.Draw(t, "limit")}
+			world.TargetSpecs["host-"+id] = &api.TargetSpec{
+				Host:             "host-" + id,
+				WearLimitPercent: limits.Draw(t, "limit"),
+			}
 			if percent := worst.Draw(t, "wear"); percent >= 0 { // -1: it does not tell
 				world.withWear(id, rapid.IntRange(0, percent).Draw(t, "other device"), percent)
 				wear[id] = percent
@@ -54,10 +59,12 @@ func TestPlace_PrefersLessWear(t *testing.T) {
 			case placed == "" && mayTake(id):
 				t.Fatalf("not placed, although %s may take it", id)
 			case placed != "" && mayTake(id) && loads[id] <= loads[placed] && wear[id] < min(wear[placed], 99):
-				t.Fatalf("placed on %s (%d rings, worn by %d %%), not on %s (%d rings, %d %%)", placed, loads[placed], wear[placed], id, loads[id], wear[id])
+				t.Fatalf("placed on %s (%d rings, worn by %d %%), not on %s (%d rings, %d %%)", placed, loads[placed],
+					wear[placed], id, loads[id], wear[id])
 			}
 		}
-		if why := WhyNotPlaced(world, "new", Room(world, world.TargetSpecs), testNow); (why == "") != (placed != "") || placed == "" && !strings.Contains(why, "of its endurance, the limit is") {
+		if why := WhyNotPlaced(world, "new", Room(world, world.TargetSpecs), testNow); (why == "") != (placed != "") ||
+			placed == "" && !strings.Contains(why, "of its endurance, the limit is") {
 			t.Fatalf("placed on %q, and the reason is %q", placed, why)
 		}
 	})

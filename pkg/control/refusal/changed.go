@@ -10,8 +10,12 @@ import (
 
 // StaleRevision is the answer to a change of something that is no longer as its caller has seen it.
 func StaleRevision(what string, have, asked int64) error {
-	return WithProblems(codes.Aborted, fmt.Sprintf("%s has been changed: it is at revision %d, what is asked is of %d: look at it again", what, have, asked),
-		[]*api.Problem{{Field: "revision", Value: fmt.Sprint(asked), Rule: fmt.Sprintf("expected %d, which it is at: look at it again", have)}})
+	return WithProblems(codes.Aborted, fmt.Sprintf("%s has been changed: it is at revision %d, what is asked is of "+
+		"%d: look at it again", what, have, asked),
+		[]*api.Problem{{
+			Field: "revision", Value: fmt.Sprint(asked),
+			Rule: fmt.Sprintf("expected %d, which it is at: look at it again", have),
+		}})
 }
 
 // ChangedMeanwhile is the answer to a change that somebody else was faster than.

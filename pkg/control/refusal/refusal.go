@@ -1,4 +1,5 @@
-// Package refusal makes the errors with which the API says no: a gRPC code, a reason for programs, and the fields that are wrong.
+// Package refusal makes the errors with which the API says no: a gRPC code, a reason for programs, and the fields that
+// are wrong.
 package refusal
 
 import (
@@ -49,8 +50,8 @@ const (
 	ReasonCapacity       = "RING_OVER_CAPACITY"
 )
 
-// Refusal is why something is not done now: the same may be done later, or after something else. It names the field of the request whose value stands in the
-// way, and what is expected instead.
+// Refusal is why something is not done now: the same may be done later, or after something else. It names the field of
+// the request whose value stands in the way, and what is expected instead.
 type Refusal struct {
 	code   codes.Code // FailedPrecondition or ResourceExhausted
 	reason string
@@ -71,10 +72,12 @@ func Exhausted(reason, field, value, rule string, args ...any) Refusal {
 
 // Errorf makes the error, with a text for people.
 func (r Refusal) Errorf(format string, args ...any) error {
-	return WithReason(r.code, r.reason, fmt.Sprintf(format, args...), []*api.Problem{{Field: r.field, Value: r.value, Rule: r.rule}})
+	return WithReason(r.code, r.reason, fmt.Sprintf(format, args...),
+		[]*api.Problem{{Field: r.field, Value: r.value, Rule: r.rule}})
 }
 
-// ProblemsMax is how many problems an error tells of: an answer has a limit, and so has whoever reads it. The others are counted.
+// ProblemsMax is how many problems an error tells of: an answer has a limit, and so has whoever reads it. The others
+// are counted.
 const ProblemsMax = 100
 
 // first are the problems that are told, and how many are not.
@@ -83,7 +86,8 @@ func first(problems []*api.Problem) ([]*api.Problem, int) {
 	return told, len(problems) - len(told)
 }
 
-// WithReason makes an error with its problems, and what programs of any language know of Google's APIs: BadRequest, PreconditionFailure or QuotaFailure, and ErrorInfo.
+// WithReason makes an error with its problems, and what programs of any language know of Google's APIs: BadRequest,
+// PreconditionFailure or QuotaFailure, and ErrorInfo.
 func WithReason(code codes.Code, reason, text string, problems []*api.Problem) error {
 	problems, more := first(problems)
 	details := []protoadapt.MessageV1{&api.Problems{Problems: problems, More: uint32(more)}}
@@ -91,26 +95,38 @@ func WithReason(code codes.Code, reason, text string, problems []*api.Problem) e
 	case codes.InvalidArgument:
 		bad := new(errdetails.BadRequest)
 		for _, one := range problems {
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: one.Field, Description: strings.TrimPrefix(one.Value+": "+one.Rule, ": ")})
+			bad.FieldViolations = append(bad.FieldViolations,
+				&errdetails.BadRequest_FieldViolation{
+					Field:       one.Field,
+					Description: strings.TrimPrefix(one.Value+": "+one.Rule, ": "),
+				})
 		}
 		details = append(details, bad)
 	case codes.FailedPrecondition:
 		failure := new(errdetails.PreconditionFailure)
 		for _, one := range problems {
-			failure.Violations = append(failure.Violations, &errdetails.PreconditionFailure_Violation{Type: reason, Subject: one.Field + " " + one.Value, Description: one.Rule})
+			failure.Violations = append(failure.Violations,
+				&errdetails.PreconditionFailure_Violation{
+					Type: reason, Subject: one.Field + " " + one.Value,
+					Description: one.Rule,
+				})
 		}
 		details = append(details, failure)
 	case codes.ResourceExhausted:
 		failure := new(errdetails.QuotaFailure)
 		for _, one := range problems {
-			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{Subject: one.Field + " " + one.Value, Description: one.Rule})
+			failure.Violations = append(failure.Violations,
+				&errdetails.QuotaFailure_Violation{Subject: one.Field + " " + one.Value, Description: one.Rule})
 		}
 		details = append(details, failure)
 	}
 	if reason != "" {
 		info := &errdetails.ErrorInfo{Reason: reason, Domain: Domain}
 		if len(problems) > 0 {
-			info.Metadata = map[string]string{"field": problems[0].Field, "value": problems[0].Value, "rule": problems[0].Rule}
+			info.Metadata = map[string]string{
+				"field": problems[0].Field, "value": problems[0].Value,
+				"rule": problems[0].Rule,
+			}
 		}
 		details = append(details, info)
 	}
@@ -124,7 +140,8 @@ func WithReason(code codes.Code, reason, text string, problems []*api.Problem) e
 // Quote is a value as refusals give it: quoted and cut.
 func Quote(text string) string { return fmt.Sprintf("%.80q", text) }
 
-// InvalidArgument makes the error of a request: a text of what is wrong, and the same field by field, so far as ProblemsMax. subject, such as a stream, stands before it.
+// InvalidArgument makes the error of a request: a text of what is wrong, and the same field by field, so far as
+// ProblemsMax. subject, such as a stream, stands before it.
 func InvalidArgument(subject string, problems []*api.Problem) error {
 	var texts []string
 	told, more := first(problems)

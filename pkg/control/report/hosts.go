@@ -15,8 +15,9 @@ import (
 // reconcile.MeasuredMax.
 const hostKept = reconcile.MeasuredMax / 3
 
-// KeepHost shows what a host measured to those who ask this instance. What is in etcd, by which every instance places, is what it was while it differs by little: so a way that drifts slowly is
-// compared with what is decided by, and not with the report before.
+// KeepHost shows what a host measured to those who ask this instance. What is in etcd, by which every instance places,
+// is what it was while it differs by little: so a way that drifts slowly is compared with what is decided by, and not
+// with the report before.
 func (r *Keeper) KeepHost(ctx context.Context, state *api.HostState) error {
 	r.mutex.Lock()
 	r.hosts[state.Host] = state
@@ -30,7 +31,10 @@ func (r *Keeper) KeepHost(ctx context.Context, state *api.HostState) error {
 	}
 	value, err := etcd.Encode(state)
 	if err != nil {
-		return refusal.InvalidArgument("", []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
+		return refusal.InvalidArgument("", []*api.Problem{{
+			Field: "state",
+			Rule:  "expected texts in UTF-8: " + err.Error(),
+		}})
 	}
 	put, err := r.client.Put(ctx, etcd.KeyHosts+state.Host, value)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 // Liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
 // runs out; everything else that is known about it stays. An agent may report through any control instance, several at
-// once even, and only what etcd says of its key counts: the mirror tells it, and etcd itself where the lease is to be another.
+// once even, and only what etcd says of its key counts: the mirror tells it, and etcd itself where the lease is to be
+// another.
 type Liveness struct {
 	client  *clientv3.Client
 	mirror  *state.Mirror
@@ -68,7 +69,8 @@ func (l *Liveness) renewKnown(ctx context.Context, key string, agent *api.Agent)
 	if lease == clientv3.NoLease || !proto.Equal(now.LiveAgent(key), agent) {
 		return false, nil
 	}
-	if last, ok := l.renewed.Load(key); ok && last.(renewal).lease == lease && time.Since(last.(renewal).at) < l.ttl/renewalsPerLease {
+	if last, ok := l.renewed.Load(key); ok && last.(renewal).lease == lease &&
+		time.Since(last.(renewal).at) < l.ttl/renewalsPerLease {
 		return true, nil
 	}
 	began := time.Now()

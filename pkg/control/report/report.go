@@ -18,12 +18,13 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by figures, but for those of
-// hosts (KeepHost), so that those of a report are
-// shown by the instance that got it and reach etcd, where other instances see them, only now and then. Whatever else has changed is in etcd before the
-// report is answered.
+// Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by
+// figures, but for those of hosts (KeepHost), so that those of a report are
+// shown by the instance that got it and reach etcd, where other instances see them, only now and then. Whatever else
+// has changed is in etcd before the report is answered.
 
-// How old the figures in etcd become. Where no other instance reads them they are for after a restart, of agents that do not report any more.
+// How old the figures in etcd become. Where no other instance reads them they are for after a restart, of agents that
+// do not report any more.
 const (
 	figuresKept     = 10 * time.Second
 	figuresKeptSole = time.Minute
@@ -61,7 +62,8 @@ type unstored struct {
 	at     time.Time
 }
 
-// told is a report and what the mirror showed for it. Whatever has come to stand in its place since, by whomever, is another.
+// told is a report and what the mirror showed for it. Whatever has come to stand in its place since, by whomever, is
+// another.
 type told struct {
 	report uint64
 	state  proto.Message
@@ -73,14 +75,19 @@ func NewKeeper(client *clientv3.Client, mirror *state.Mirror, isSole bool) *Keep
 	if isSole {
 		every = figuresKeptSole
 	}
-	return &Keeper{client: client, mirror: mirror, every: every, kept: map[string]*movedFigures{}, unstored: map[string]unstored{}, hosts: map[string]*api.HostState{},
-		told: map[string]told{}, last: rand.Uint64()}
+	return &Keeper{
+		client: client, mirror: mirror, every: every, kept: map[string]*movedFigures{},
+		unstored: map[string]unstored{}, hosts: map[string]*api.HostState{},
+		told: map[string]told{}, last: rand.Uint64(),
+	}
 }
 
 // Keep stores a report, and gives it a name; 0: something else has taken its place already. Only parts that have
 // changed are written, those of which nothing but figures has when it is their turn. A report is not guarded: the last
 // one is the truth.
-func Keep[S, P proto.Message](ctx context.Context, r *Keeper, k *state.AgentKind[S, P], id string, report S) (uint64, error) {
+func Keep[S, P proto.Message](ctx context.Context, r *Keeper, k *state.AgentKind[S, P], id string, report S) (uint64,
+	error,
+) {
 	key := k.Heads + id
 	names := k.InOrder(report)
 	now, _ := r.mirror.Load()
@@ -156,7 +163,8 @@ func (r *Keeper) ListUnstored() map[string]string {
 	return reasons
 }
 
-// name gives a report a name that no other one has, of this instance or of another; isSeen tells whether what the mirror shows is what was reported.
+// name gives a report a name that no other one has, of this instance or of another; isSeen tells whether what the
+// mirror shows is what was reported.
 func (r *Keeper) name(key string, seen proto.Message, isSeen bool) uint64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -169,7 +177,8 @@ func (r *Keeper) name(key string, seen proto.Message, isSeen bool) uint64 {
 	return r.last
 }
 
-// IsKnown tells whether a report was the last one of an agent to this instance, and nothing has taken the place of what it said.
+// IsKnown tells whether a report was the last one of an agent to this instance, and nothing has taken the place of what
+// it said.
 func (r *Keeper) IsKnown(key string, report uint64, seen proto.Message) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -241,7 +250,8 @@ func (r *Keeper) turn(key string, moved map[string]bool) map[string]bool {
 	return maps.Clone(waiting.parts)
 }
 
-// KeepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI alone may hold records although no epoch was granted.
+// KeepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI
+// alone may hold records although no epoch was granted.
 func KeepSigns(v *state.View, state *api.TargetState) {
 	for _, ring := range state.Rings {
 		if !ring.IsMissing {
@@ -249,7 +259,8 @@ func KeepSigns(v *state.View, state *api.TargetState) {
 		}
 		for _, before := range v.Targets[state.Agent.Id].GetRings() {
 			if before.Stream == ring.Stream {
-				ring.WriterEpoch, ring.AppendedLsn = max(ring.WriterEpoch, before.WriterEpoch), max(ring.AppendedLsn, before.AppendedLsn)
+				ring.WriterEpoch, ring.AppendedLsn = max(ring.WriterEpoch, before.WriterEpoch),
+					max(ring.AppendedLsn, before.AppendedLsn)
 			}
 		}
 	}

@@ -33,7 +33,9 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 }
 
 // WatchAssignments implements farlog.v1.DrainService: the rings given to one drain, again whenever they change.
-func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream api.DrainService_WatchAssignmentsServer) error {
+func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest,
+	stream api.DrainService_WatchAssignmentsServer,
+) error {
 	if err := s.begin(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
 	}
@@ -42,10 +44,13 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 }
 
 // ReportTarget implements farlog.v1.TargetService.
-func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequest) (*api.ReportTargetResponse, error) {
+func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequest) (*api.ReportTargetResponse,
+	error,
+) {
 	if request.State == nil && request.Unchanged != nil {
 		isKnown, err := s.unchanged(ctx, access.RoleTarget, request.Unchanged)
-		return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), IsStateWanted: !isKnown}, err
+		return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), IsStateWanted: !isKnown},
+			err
 	}
 	agent := request.GetState().GetAgent()
 	if err := s.register(ctx, access.RoleTarget, agent); err != nil {
@@ -60,7 +65,10 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 	if err != nil {
 		return nil, err
 	}
-	return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now), Report: report}, nil
+	return &api.ReportTargetResponse{
+		Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now),
+		Report: report,
+	}, nil
 }
 
 // ReportDrain implements farlog.v1.DrainService.
@@ -81,7 +89,10 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 		return nil, err
 	}
 	now, _ := s.mirror.Load()
-	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now), Report: report}, nil
+	return &api.ReportDrainResponse{
+		Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now),
+		Report: report,
+	}, nil
 }
 
 // unchanged tells whether the state of an agent is known that it says it has, and renews its life if so.
@@ -102,7 +113,8 @@ func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api
 	return true, s.touch(ctx, role, unchanged.Agent)
 }
 
-// figuresEach is with how many reports agents tell figures once: with each, unless there are so many rings that it would be most of what is done here.
+// figuresEach is with how many reports agents tell figures once: with each, unless there are so many rings that it
+// would be most of what is done here.
 func (s *Server) figuresEach(v *state.View) uint32 {
 	return uint32(min(max(1, (len(v.Rings)+s.config.FiguresRate-1)/s.config.FiguresRate), figuresEachMost))
 }
@@ -113,16 +125,29 @@ var livePrefix = map[access.Role]string{access.RoleTarget: etcd.KeyLiveTargets, 
 // register checks who calls. It renews no life: who cannot store what it reports is not alive with what it said before.
 func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agent) error {
 	if agent.GetId() == "" || strings.Contains(agent.Id, "/") {
-		return refusal.InvalidArgument("", []*api.Problem{{Field: "agent.id", Value: fmt.Sprintf("%q", agent.GetId()), Rule: "expected a name without a slash"}})
+		return refusal.InvalidArgument("", []*api.Problem{{
+			Field: "agent.id", Value: fmt.Sprintf("%q", agent.GetId()),
+			Rule: "expected a name without a slash",
+		}})
 	}
 	for _, text := range []string{agent.Id, agent.Host, agent.MetricsAddress} {
 		if len(text) > agentTextLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-			return refusal.InvalidArgument("agent ", []*api.Problem{{Field: "agent", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", agentTextLenMax)}})
+			return refusal.InvalidArgument("agent ", []*api.Problem{{
+				Field: "agent", Value: fmt.Sprintf("%q", text),
+				Rule: fmt.Sprintf("expected at most %d bytes without control characters", agentTextLenMax),
+			}})
 		}
 	}
 	if len(agent.StoreDir) > storeDirLenMax || len(agent.StoreUuid) > storeUUIDLenMax {
-		return refusal.InvalidArgument(fmt.Sprintf("agent %q: ", agent.Id), []*api.Problem{{Field: "agent.store_dir", Value: fmt.Sprintf("%.40q", agent.StoreDir),
-			Rule: fmt.Sprintf("expected a store directory of at most %d bytes and a uuid of at most %d", storeDirLenMax, storeUUIDLenMax)}})
+		return refusal.InvalidArgument(fmt.Sprintf("agent %q: ", agent.Id),
+			[]*api.Problem{{
+				Field: "agent.store_dir", Value: fmt.Sprintf("%.40q", agent.StoreDir),
+				Rule: fmt.Sprintf(
+					"expected a store directory of at most %d bytes and a uuid of at most %d",
+					storeDirLenMax,
+					storeUUIDLenMax,
+				),
+			}})
 	}
 	if err := checkAddresses("agent "+agent.Id, agent.Addresses); err != nil {
 		return err

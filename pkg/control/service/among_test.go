@@ -12,8 +12,8 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// A client of several control planes leaves one that answers and has lost its etcd: by the next call, which is not told of it, and by what it watches. The two have an etcd each
-// here, so that it shows who answers.
+// A client of several control planes leaves one that answers and has lost its etcd: by the next call, which is not told
+// of it, and by what it watches. The two have an etcd each here, so that it shows who answers.
 func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 	t.Parallel()
 	lost := etcdtest.Open(t, t.TempDir())
@@ -67,7 +67,8 @@ func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 	if !api.IsBlind(err) {
 		t.Errorf("the first says %v", err)
 	}
-	if _, err := first.control.ExtendWriter(t.Context(), &api.ExtendWriterRequest{Stream: "first", Epoch: 1}); !api.IsBlind(err) {
+	if _, err := first.control.ExtendWriter(t.Context(),
+		&api.ExtendWriterRequest{Stream: "first", Epoch: 1}); !api.IsBlind(err) {
 		t.Errorf("to a writer that asks for other rings the first says %v", err)
 	}
 }

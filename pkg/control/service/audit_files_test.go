@@ -18,8 +18,9 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// Whoever may write the file of rules, the list of revoked certificates or the authority's file rules here without a call. So what is read there is an act, taken or refused, with the digest of what is there: first
-// what is in force at the start, then each other content, whether anybody calls or not.
+// Whoever may write the file of rules, the list of revoked certificates or the authority's file rules here without a
+// call. So what is read there is an act, taken or refused, with the digest of what is there: first what is in force at
+// the start, then each other content, whether anybody calls or not.
 func TestActs_FilesThatAreReadAgain(t *testing.T) {
 	kept := new(sink)
 	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.take})
@@ -44,7 +45,8 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 		return string(raw)
 	}
 	seen := 0
-	// step wants these acts next; which of two files is read first is nobody's to say, as a look may fall between the changes of a step.
+	// step wants these acts next; which of two files is read first is nobody's to say, as a look may fall between the
+	// changes of a step.
 	step := func(wanted ...string) {
 		t.Helper()
 		for deadline := time.Now().Add(stepTimeout); kept.count() < seen+len(wanted) && time.Now().Before(deadline); {
@@ -56,7 +58,10 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 			if err := json.Unmarshal(act.Request, &request); err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, strings.Join([]string{act.What, strings.TrimPrefix(request.File, g.dir), request.SHA256[:min(8, len(request.SHA256))], act.Outcome, act.Error}, " "))
+			got = append(got, strings.Join([]string{
+				act.What, strings.TrimPrefix(request.File, g.dir),
+				request.SHA256[:min(8, len(request.SHA256))], act.Outcome, act.Error,
+			}, " "))
 			if act.Who != "control" || act.Instance == "" || (act.Outcome == "OK") != (len(act.Changes) == 1) {
 				t.Errorf("%+v", act)
 			}
@@ -72,7 +77,8 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 	digest := func(content string) string { return identity.DigestOf([]byte(content))[:8] }
 	const rules, list, authority = "access.yaml", "tls/crl.pem", "tls/ca.crt"
 	before := read(list)
-	step("ReadAuthority /"+authority+" "+digest(read(authority))+" OK", "ReadRevocationList /"+list+" "+digest(before)+" OK", "ReadAccessRules /"+rules+" "+digest("rules: []\n")+" OK")
+	step("ReadAuthority /"+authority+" "+digest(read(authority))+" OK",
+		"ReadRevocationList /"+list+" "+digest(before)+" OK", "ReadAccessRules /"+rules+" "+digest("rules: []\n")+" OK")
 
 	g.keeper(identity.KindHost, "trading1", time.Hour)
 	if _, err := g.authority.Revoke([]string{path("host-trading1/host.crt")}, time.Now()); err != nil {
@@ -80,15 +86,18 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 	}
 	newer := read(list)
 	write(rules, "rules: nonsense\n")
-	step("ReadRevocationList /"+list+" "+digest(newer)+" OK", "ReadAccessRules /"+rules+" "+digest("rules: nonsense\n")+" FAILEDPRECONDITION access file ")
+	step("ReadRevocationList /"+list+" "+digest(newer)+" OK",
+		"ReadAccessRules /"+rules+" "+digest("rules: nonsense\n")+" FAILEDPRECONDITION access file ")
 	write(list, before)
 	write(rules, "rules: []\n")
-	step("ReadRevocationList /"+list+" "+digest(before)+" FAILEDPRECONDITION the list of revoked certificates that is there now is of ", "ReadAccessRules /"+rules+" "+digest("rules: []\n")+" OK")
+	step("ReadRevocationList /"+list+" "+digest(before)+" FAILEDPRECONDITION the list of revoked certificates that "+
+		"is there now is of ", "ReadAccessRules /"+rules+" "+digest("rules: []\n")+" OK")
 	write(list, newer)
 	if err := os.Remove(path(rules)); err != nil {
 		t.Fatal(err)
 	}
-	step("ReadRevocationList /"+list+" "+digest(newer)+" OK", "ReadAccessRules /"+rules+"  FAILEDPRECONDITION access file ")
+	step("ReadRevocationList /"+list+" "+digest(newer)+" OK",
+		"ReadAccessRules /"+rules+"  FAILEDPRECONDITION access file ")
 }
 
 // A file that the keeper reads says who is let in, or who this process is: what the first ones say is told.
@@ -97,8 +106,10 @@ func TestActs_AreAllFilesThatLetIn(t *testing.T) {
 	told := map[string]bool{"Authority": true, "Revoked": true}
 	files := reflect.TypeFor[identity.Files]()
 	for i := range files.NumField() {
-		if field := files.Field(i); field.Type.Kind() == reflect.String && !told[field.Name] && !slices.Contains(own, field.Name) {
-			t.Errorf("identity.Files.%s: expected an act when it is read again: add it to Keeper.tellRead, or here to those that let nobody in", field.Name)
+		if field := files.Field(i); field.Type.Kind() == reflect.String && !told[field.Name] &&
+			!slices.Contains(own, field.Name) {
+			t.Errorf("identity.Files.%s: expected an act when it is read again: add it to Keeper.tellRead, or here "+
+				"to those that let nobody in", field.Name)
 		}
 	}
 	keeper, err := identity.NewKeeper(identity.In(newGuardDir(t), identity.KindControl), nil)
@@ -123,13 +134,17 @@ func newGuardDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := authority.Issue(authority.Dir, identity.Order{Kind: identity.KindControl, Name: "control1", Validity: time.Hour}, time.Now()); err != nil {
+	if _, err := authority.Issue(authority.Dir, identity.Order{
+		Kind: identity.KindControl, Name: "control1",
+		Validity: time.Hour,
+	}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return authority.Dir
 }
 
-// Backup gives out every token and Restore replaces all there is: who asks for one without the role is recorded, as with the calls that have one answer. A watch that is refused is no act.
+// Backup gives out every token and Restore replaces all there is: who asks for one without the role is recorded, as
+// with the calls that have one answer. A watch that is refused is no act.
 func TestActs_RefusedBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	kept := new(sink)
@@ -161,7 +176,8 @@ func TestActs_RefusedBackupAndRestore(t *testing.T) {
 		kept.mutex.Lock()
 		defer kept.mutex.Unlock()
 		for _, act := range kept.acts {
-			if act.Outcome == "PERMISSIONDENIED" && strings.HasSuffix(act.Who, "/host/mallory") && act.From != "" && strings.Contains(act.Error, "has not the role admin") {
+			if act.Outcome == "PERMISSIONDENIED" && strings.HasSuffix(act.Who, "/host/mallory") && act.From != "" &&
+				strings.Contains(act.Error, "has not the role admin") {
 				whats = append(whats, act.What)
 			}
 		}

@@ -67,13 +67,15 @@ func (s *sink) count() int {
 	return len(s.acts)
 }
 
-// An act with more changes than a record of the audit stream holds comes in parts, and what was done before and behind it with it.
+// An act with more changes than a record of the audit stream holds comes in parts, and what was done before and behind
+// it with it.
 func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 	t.Parallel()
 	const count = 2000
 	fabric := &api.Fabric{}
 	for i := range count {
-		fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: fmt.Sprintf("desk%d/%s", i, strings.Repeat("x", 40))})
+		fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: fmt.Sprintf("desk%d/%s", i,
+			strings.Repeat("x", 40))})
 	}
 	etcd, recorded := etcdtest.Open(t, t.TempDir()), &sink{}
 	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: func(ctx context.Context, records [][]byte) error {
@@ -99,7 +101,8 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 		if act.What != "ApplyFabric" {
 			continue
 		}
-		if id = cmp.Or(id, act.ID); act.ID != id || act.Outcome != "OK" || act.Revision == 0 || act.Parts < 2 || act.Who != "insecure" {
+		if id = cmp.Or(id, act.ID); act.ID != id || act.Outcome != "OK" || act.Revision == 0 || act.Parts < 2 ||
+			act.Who != "insecure" {
 			t.Errorf("part %d of %d, id %s, %s by %s", act.Part, act.Parts, act.ID, act.Outcome, act.Who)
 		}
 		parts = append(parts, act.Part)
@@ -127,18 +130,21 @@ func TestActs_WaitForTheirSink(t *testing.T) {
 	s.set(nil)
 	one.until("all acts are taken", func() bool { return s.count() == 250 })
 	for i, act := range s.acts {
-		if act.Stream != fmt.Sprintf("s%03d", i) || act.Outcome != "OK" || act.Who != "insecure" || act.What != "CreateStream" || act.Revision == 0 {
+		if act.Stream != fmt.Sprintf("s%03d", i) || act.Outcome != "OK" || act.Who != "insecure" ||
+			act.What != "CreateStream" || act.Revision == 0 {
 			t.Errorf("act %d: %+v", i, act)
 		}
 	}
 	one.until("none waits any more", func() bool {
-		got, err := cluster.Client().Get(t.Context(), etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		got, err := cluster.Client().Get(t.Context(), etcd.KeyAuditEvents, clientv3.WithPrefix(),
+			clientv3.WithCountOnly())
 		return err == nil && got.Count == 0
 	})
 }
 
-// In a control plane without any stream a backup may be restored, for which it must not have begun an audit stream on a target that has come back. So acts wait there for the first stream, and not
-// longer when so many wait that no further one would be done soon, that stream's making and the restore among them.
+// In a control plane without any stream a backup may be restored, for which it must not have begun an audit stream on a
+// target that has come back. So acts wait there for the first stream, and not longer when so many wait that no further
+// one would be done soon, that stream's making and the restore among them.
 func TestActs_WaitForTheFirstStream(t *testing.T) {
 	t.Parallel()
 	const most = auditlog.PendingMax / 2
@@ -159,13 +165,17 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 		cluster, s := etcdtest.Open(t, t.TempDir()), &sink{}
 		one := startInstanceWith(t, cluster, Config{IsSole: true})
 		r := auditlog.NewRecorder(cluster.Client(), "test", true)
-		if err := r.Put(t.Context(), r.NewEvent(t.Context(), access.Local(), api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "a"})); err != nil {
+		if err := r.Put(t.Context(), r.NewEvent(t.Context(), access.Local(),
+			api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "a"})); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := cluster.Client().Put(t.Context(), etcd.KeyAuditEvents+"0", `{"outcome":"OK"}`); err != nil {
 			t.Fatal(err)
 		}
-		leader := &auditlog.Forwarder{Client: cluster.Client(), Logger: slog.New(slog.DiscardHandler), Sink: s.take, Mirror: one.server.mirror, Stream: auditName, Pending: new(atomic.Int64)}
+		leader := &auditlog.Forwarder{
+			Client: cluster.Client(), Logger: slog.New(slog.DiscardHandler), Sink: s.take,
+			Mirror: one.server.mirror, Stream: auditName, Pending: new(atomic.Int64),
+		}
 		move := func() int {
 			t.Helper()
 			if _, err := leader.ForwardBatch(t.Context(), nil); err != nil {
@@ -174,14 +184,16 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 			return s.count()
 		}
 		if count := move(); count != 0 || leader.Pending.Load() != 2 {
-			t.Errorf("%s: %d acts were taken before, %d are told to wait; expected none and 2", name, count, leader.Pending.Load())
+			t.Errorf("%s: %d acts were taken before, %d are told to wait; expected none and 2", name, count,
+				leader.Pending.Load())
 		}
 		enough(one)
 		one.until(name+" lets the acts be taken", func() bool { return move() > 0 })
 	}
 }
 
-// Every call that changes something is an act that is recorded: a new one that neither looks, by its name, nor is an agent's report has to be among them.
+// Every call that changes something is an act that is recorded: a new one that neither looks, by its name, nor is an
+// agent's report has to be among them.
 func TestActs_AreAllCallsThatChange(t *testing.T) {
 	looks := regexp.MustCompile(`^(Get|List|Watch|Check|Report)[A-Z]`)
 	acts := 0
@@ -196,7 +208,8 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 		for _, name := range names {
 			is := auditlog.IsRecorded("/" + service.ServiceName + "/" + name)
 			if is == looks.MatchString(name) {
-				t.Errorf("%s.%s: is an act %t: expected each call to be one but Get, List, Watch, Check and Report; add it to isAct", service.ServiceName, name, is)
+				t.Errorf("%s.%s: is an act %t: expected each call to be one but Get, List, Watch, Check and Report; "+
+					"add it to isAct", service.ServiceName, name, is)
 			}
 			if is {
 				acts++
@@ -208,18 +221,22 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 	}
 }
 
-// A leader opens the audit stream anew where it was written before and nobody holds it, and no oftener than somebody can tell of that; a stream that nobody wrote yet it leaves alone.
+// A leader opens the audit stream anew where it was written before and nobody holds it, and no oftener than somebody
+// can tell of that; a stream that nobody wrote yet it leaves alone.
 func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 	t.Parallel()
 	etcd, s := etcdtest.Open(t, t.TempDir()), &sink{}
 	var opened atomic.Int32
 	began := time.Now()
-	one := startInstanceWith(t, etcd, Config{IsSole: true, AuditStream: auditName, Audit: func(ctx context.Context, records [][]byte) error {
-		if len(records) == 0 {
-			opened.Add(1)
-		}
-		return s.take(ctx, records)
-	}})
+	one := startInstanceWith(t, etcd, Config{
+		IsSole: true, AuditStream: auditName,
+		Audit: func(ctx context.Context, records [][]byte) error {
+			if len(records) == 0 {
+				opened.Add(1)
+			}
+			return s.take(ctx, records)
+		},
+	})
 	spec, err := fabric.CompleteStream(&api.StreamSpec{Name: auditName})
 	if err != nil {
 		t.Fatal(err)

@@ -29,14 +29,18 @@ import (
 const (
 	backupPage = 1000
 
-	// restoreLeap is how far epochs, generations and stream ids go on above those of a backup: more than can have been given since.
+	// restoreLeap is how far epochs, generations and stream ids go on above those of a backup: more than can have been
+	// given since.
 	restoreLeap = 1 << 16
 )
 
-// restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
+// restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all
+// else must be.
 var restoreOrder = []string{
-	etcd.KeyStreamID, etcd.KeyTargetSpecs, etcd.KeyDrainSpecs, etcd.KeyTenants, etcd.KeyEpochs, etcd.KeyGrants, etcd.KeyAdmissions, etcd.KeyRings, etcd.KeyAssignments,
-	etcd.KeyTargetRings, etcd.KeyTargets, etcd.KeyDrainStreams, etcd.KeyDrains, etcd.KeyDeletions, etcd.KeyRoutes, etcd.KeyPastEpochs, etcd.KeyStreams,
+	etcd.KeyStreamID, etcd.KeyTargetSpecs, etcd.KeyDrainSpecs, etcd.KeyTenants, etcd.KeyEpochs, etcd.KeyGrants,
+	etcd.KeyAdmissions, etcd.KeyRings, etcd.KeyAssignments,
+	etcd.KeyTargetRings, etcd.KeyTargets, etcd.KeyDrainStreams, etcd.KeyDrains, etcd.KeyDeletions, etcd.KeyRoutes,
+	etcd.KeyPastEpochs, etcd.KeyStreams,
 }
 
 // Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
@@ -47,7 +51,10 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 	}
 	from, end, revision := etcd.KeyRoot, clientv3.GetPrefixRangeEnd(etcd.KeyRoot), int64(0)
 	for isPast := false; ; {
-		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(backupPage), clientv3.WithRev(revision)}
+		options := []clientv3.OpOption{
+			clientv3.WithRange(end), clientv3.WithLimit(backupPage),
+			clientv3.WithRev(revision),
+		}
 		page, err := s.config.Client.Get(ctx, from, options...)
 		if err != nil {
 			return fmt.Errorf("read etcd: %w", err)
@@ -64,7 +71,10 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 				s.config.Logger.Error("leave unreadable state out of the backup", "error", err)
 				continue
 			}
-			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), etcd.KeyRoot), Value: value, Revision: revision}); err != nil {
+			if err := stream.Send(&api.BackupEntry{
+				Key: strings.TrimPrefix(string(kv.Key), etcd.KeyRoot), Value: value,
+				Revision: revision,
+			}); err != nil {
 				return err
 			}
 		}
@@ -85,7 +95,8 @@ func isKept(key string) bool { return rankOf(key) >= 0 }
 // rankOf is the place of a key in restoreOrder; -1: it is not one of those.
 func rankOf(key string) int {
 	return slices.IndexFunc(restoreOrder, func(prefix string) bool {
-		return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix) && len(key) > len(prefix)
+		return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix) &&
+			len(key) > len(prefix)
 	})
 }
 
@@ -114,7 +125,8 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 		}
 		key := entry.Key
 		if entry, err = restored(entry); err != nil {
-			return refusal.WithProblems(codes.InvalidArgument, err.Error(), []*api.Problem{{Field: "key", Value: fmt.Sprintf("%.80q", key), Rule: err.Error()}})
+			return refusal.WithProblems(codes.InvalidArgument, err.Error(),
+				[]*api.Problem{{Field: "key", Value: fmt.Sprintf("%.80q", key), Rule: err.Error()}})
 		}
 		entries = append(entries, entry)
 	}
@@ -128,21 +140,28 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 	return stream.SendAndClose(&api.RestoreResponse{Entries: uint64(count)})
 }
 
-// replacedStreams are the control plane's own streams that a backup takes the place of: with its ring, which the targets have. They must have no ring here yet, for there may be records in
-// that, and be in the backup, whose ids are given to others otherwise.
+// replacedStreams are the control plane's own streams that a backup takes the place of: with its ring, which the
+// targets have. They must have no ring here yet, for there may be records in that, and be in the backup, whose ids are
+// given to others otherwise.
 func replacedStreams(v *state.View, entries []*api.BackupEntry) (names []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(v.Streams)) {
 		if !pattern.IsSystem(name) {
 			return nil, hasStreams()
 		}
 		rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
-		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) || v.Epochs[name] != 0 {
-			return nil, refusal.Precondition(refusal.ReasonNotEmpty, "name", refusal.Quote(name), "expected a control plane to which no target has come").
-				Errorf("this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
+		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) ||
+			v.Epochs[name] != 0 {
+			return nil, refusal.Precondition(refusal.ReasonNotEmpty, "name", refusal.Quote(name),
+				"expected a control plane to which no target has come").
+				Errorf("this control plane's own stream %q has a ring already: restore into a new one before targets "+
+					"come to it", name)
 		}
-		if !slices.ContainsFunc(entries, func(entry *api.BackupEntry) bool { return entry.Key == etcd.KeyStreams+name }) {
-			return nil, refusal.Precondition(refusal.ReasonNotInBackup, "name", refusal.Quote(name), "expected a backup with that stream, or a control plane without it").
-				Errorf("this control plane's own stream %q is not in the backup: restore into a new one with --audit-stream off", name)
+		if !slices.ContainsFunc(entries,
+			func(entry *api.BackupEntry) bool { return entry.Key == etcd.KeyStreams+name }) {
+			return nil, refusal.Precondition(refusal.ReasonNotInBackup, "name", refusal.Quote(name),
+				"expected a backup with that stream, or a control plane without it").
+				Errorf("this control plane's own stream %q is not in the backup: restore into a new one with "+
+					"--audit-stream off", name)
 		}
 		names = append(names, name)
 	}
@@ -150,11 +169,13 @@ func replacedStreams(v *state.View, entries []*api.BackupEntry) (names []string,
 }
 
 func hasStreams() error {
-	return refusal.Precondition(refusal.ReasonNotEmpty, "entry", "", "expected a control plane without streams").Errorf("this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
+	return refusal.Precondition(refusal.ReasonNotEmpty, "entry", "",
+		"expected a control plane without streams").Errorf("this control plane has streams: restore into one with a " +
+		"new --data-dir, or an etcd without /farlog/v1/")
 }
 
-// writeRestored writes batch by batch, each only while there is no stream but those that are replaced. One that fails on the way leaves keys that do nothing without streams; the
-// same again writes them again.
+// writeRestored writes batch by batch, each only while there is no stream but those that are replaced. One that fails
+// on the way leaves keys that do nothing without streams; the same again writes them again.
 func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) error {
 	now, err := s.fresh()
 	if err != nil {
@@ -172,7 +193,8 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 		}
 		for _, name := range own {
 			if i == 0 { // what comes behind has been changed by this
-				guards = append(guards, state.UnchangedSince(now, etcd.KeyRings+name), state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
+				guards = append(guards, state.UnchangedSince(now, etcd.KeyRings+name),
+					state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
 			}
 		}
 		put, err := s.config.Client.Txn(ctx).If(guards...).Then(writes...).Commit()
@@ -187,7 +209,8 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 	return s.mirror.WaitRevision(ctx, revision)
 }
 
-// restoreGuards are the conditions of a batch: none of its streams is there, or none at all, but the control plane's own.
+// restoreGuards are the conditions of a batch: none of its streams is there, or none at all, but the control plane's
+// own.
 func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
 	isOfStreams := false
 	for _, entry := range batch {
@@ -201,7 +224,8 @@ func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
 		own := etcd.KeyStreams + pattern.SystemPrefix
 		guards = append(guards,
 			clientv3.Compare(clientv3.CreateRevision(etcd.KeyStreams), "=", 0).WithRange(own),
-			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=", 0).WithRange(clientv3.GetPrefixRangeEnd(etcd.KeyStreams)))
+			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=",
+				0).WithRange(clientv3.GetPrefixRangeEnd(etcd.KeyStreams)))
 	}
 	return guards
 }
@@ -226,7 +250,8 @@ func restored(entry *api.BackupEntry) (*api.BackupEntry, error) {
 	case "", etcd.KeyEpochs:
 		value, err = leapt(key, value)
 	case etcd.KeyAssignments:
-		value, err = rewritten(key, value, new(api.Assignment), func(given *api.Assignment) { given.Generation += restoreLeap })
+		value, err = rewritten(key, value, new(api.Assignment),
+			func(given *api.Assignment) { given.Generation += restoreLeap })
 	case etcd.KeyAdmissions:
 		value, err = rewritten(key, value, new(api.Admission), func(admission *api.Admission) {
 			for _, granted := range admission.Grants {

@@ -20,7 +20,8 @@ import (
 
 const auditName = pattern.SystemPrefix + "audit"
 
-// withAudit is a control plane that has made a stream of its own, as one does that writes an audit stream, and has no target yet.
+// withAudit is a control plane that has made a stream of its own, as one does that writes an audit stream, and has no
+// target yet.
 func withAudit(t *testing.T) (*instance, *clientv3.Client) {
 	t.Helper()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -77,7 +78,8 @@ func (i *instance) stream(name string) *api.Stream {
 	return got.Stream.Stream
 }
 
-// A control plane that has begun an audit stream, and nothing in it yet, takes a backup: the stream of the backup is the one that has a ring.
+// A control plane that has begun an audit stream, and nothing in it yet, takes a backup: the stream of the backup is
+// the one that has a ring.
 func TestRestore_BesideAnAuditStream(t *testing.T) {
 	t.Parallel()
 	before, _ := withAudit(t)
@@ -92,19 +94,24 @@ func TestRestore_BesideAnAuditStream(t *testing.T) {
 			t.Errorf("stream %s: was %v, is %v", name, was, is)
 		}
 	}
-	if err := after.restore(entries); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has streams") {
+	if err := after.restore(entries); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "has streams") {
 		t.Errorf("again: %v", err)
 	}
 }
 
-// One whose audit stream has a ring may have records in it, which must not be lost sight of; and one that is not in the backup would share its id with another.
+// One whose audit stream has a ring may have records in it, which must not be lost sight of; and one that is not in the
+// backup would share its id with another.
 func TestRestore_NotOverAnAuditStreamWithARing(t *testing.T) {
 	t.Parallel()
 	before, _ := withAudit(t)
 	before.create("a")
 	entries := before.backup()
 	after, client := withAudit(t)
-	ring, err := etcd.Encode(&api.RingSpec{Target: "t", Stream: after.stream(auditName), RingUuid: []byte("0123456789abcdef")})
+	ring, err := etcd.Encode(&api.RingSpec{
+		Target: "t", Stream: after.stream(auditName),
+		RingUuid: []byte("0123456789abcdef"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,12 +122,15 @@ func TestRestore_NotOverAnAuditStreamWithARing(t *testing.T) {
 		got, err := after.control.GetStream(after.context(), &api.GetStreamRequest{Name: auditName})
 		return err == nil && len(got.Stream.RingSpecs) > 0
 	})
-	if err := after.restore(entries); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has a ring already") {
+	if err := after.restore(entries); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "has a ring already") {
 		t.Errorf("with a ring: %v", err)
 	}
-	without := slices.DeleteFunc(slices.Clone(entries), func(entry *api.BackupEntry) bool { return strings.HasSuffix(entry.Key, auditName) })
+	without := slices.DeleteFunc(slices.Clone(entries),
+		func(entry *api.BackupEntry) bool { return strings.HasSuffix(entry.Key, auditName) })
 	other, _ := withAudit(t)
-	if err := other.restore(without); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is not in the backup") {
+	if err := other.restore(without); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "is not in the backup") {
 		t.Errorf("not in the backup: %v", err)
 	}
 }

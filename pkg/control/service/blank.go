@@ -7,7 +7,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
-// withEpochs gives each stream of a backup an epoch. One that had none may have been granted some after it was backed up, and its ring is no longer known to be blank.
+// withEpochs gives each stream of a backup an epoch. One that had none may have been granted some after it was backed
+// up, and its ring is no longer known to be blank.
 func withEpochs(entries []*api.BackupEntry) []*api.BackupEntry {
 	has := map[string]bool{}
 	for _, entry := range entries {

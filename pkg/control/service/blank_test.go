@@ -14,7 +14,13 @@ import (
 // missing -- what the control plane keeps of it is more than what is reported.
 func (i *instance) missing(name string) {
 	i.t.Helper()
-	state := &api.TargetState{Agent: &api.Agent{Id: "t1", Host: "alpha"}, Rings: []*api.RingState{{Stream: name, Target: "t1", Uri: "mem:/" + name, IsMissing: true, Error: "is missing"}}}
+	state := &api.TargetState{
+		Agent: &api.Agent{Id: "t1", Host: "alpha"},
+		Rings: []*api.RingState{{
+			Stream: name, Target: "t1", Uri: "mem:/" + name, IsMissing: true,
+			Error: "is missing",
+		}},
+	}
 	if _, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: state}); err != nil {
 		i.t.Fatal(err)
 	}
@@ -27,7 +33,10 @@ func TestReportTarget_MissingRingKeepsWhatWasSeenInIt(t *testing.T) {
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
-	one.reportTarget("t1", &api.RingState{Stream: "a", Target: "t1", Uri: "mem:/a", RingUuid: []byte("0123456789abcdef"), WriterEpoch: 1, AppendedLsn: 64})
+	one.reportTarget("t1", &api.RingState{
+		Stream: "a", Target: "t1", Uri: "mem:/a",
+		RingUuid: []byte("0123456789abcdef"), WriterEpoch: 1, AppendedLsn: 64,
+	})
 	one.until("ring is bound", func() bool { return len(one.status("a").RingSpecs[0].RingUuid) > 0 })
 	for range 2 { // the second report is the one that follows a missing one
 		one.missing("a")
@@ -55,7 +64,8 @@ func TestRestore_StreamWithoutAnEpochIsNotBlank(t *testing.T) {
 	if err := after.restore(entries); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 1 {
+	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil ||
+		got.Count != 1 {
 		t.Errorf("epochs of the stream: %v, %v", got, err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// connLimiter counts connections by address: authenticated ones, whose other end has shown a certificate, and apart from
-// them those that are not yet. These cannot keep anybody else out: where there are too many, the oldest is closed.
+// connLimiter counts connections by address: authenticated ones, whose other end has shown a certificate, and apart
+// from them those that are not yet. These cannot keep anybody else out: where there are too many, the oldest is closed.
 type connLimiter struct {
 	mutex           sync.Mutex
 	authenticated   map[string]int

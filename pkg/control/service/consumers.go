@@ -23,11 +23,14 @@ const (
 	slowMax      = 16               // of one stream at a time: that many say as much as more would
 )
 
-// ReportConsumer implements farlog.v1.ControlService. What is told lies in etcd under a lease, so that each control plane
-// shows it, and nobody has to take it back.
-func (s *Server) ReportConsumer(ctx context.Context, request *api.ReportConsumerRequest) (*api.ReportConsumerResponse, error) {
+// ReportConsumer implements farlog.v1.ControlService. What is told lies in etcd under a lease, so that each control
+// plane shows it, and nobody has to take it back.
+func (s *Server) ReportConsumer(ctx context.Context, request *api.ReportConsumerRequest) (*api.ReportConsumerResponse,
+	error,
+) {
 	told := &api.SlowConsumer{
-		Stream: request.GetConsumer().GetStream(), Route: request.GetConsumer().GetRoute(), Holder: copyOf(request.GetConsumer().GetHolder()),
+		Stream: request.GetConsumer().GetStream(), Route: request.GetConsumer().GetRoute(),
+		Holder:   copyOf(request.GetConsumer().GetHolder()),
 		LagBytes: request.GetConsumer().GetLagBytes(), LostRecords: request.GetConsumer().GetLostRecords(),
 		LostBytes: request.GetConsumer().GetLostBytes(),
 		Reason:    request.GetConsumer().GetReason(), Reported: timestamppb.Now(),
@@ -50,7 +53,8 @@ func (s *Server) ReportConsumer(ctx context.Context, request *api.ReportConsumer
 	told.Holder.Identity, told.Holder.Addresses = string(callerOf(ctx).ID), nil
 	key := slowKey(told)
 	if others := now.SlowConsumers(told.Stream); now.Slow[key] == nil && len(others) >= slowMax {
-		return nil, refusal.Exhausted(refusal.ReasonConsumers, "consumer.stream", "", "expected at most %d slow consumers at a time", slowMax).
+		return nil, refusal.Exhausted(refusal.ReasonConsumers, "consumer.stream", "",
+			"expected at most %d slow consumers at a time", slowMax).
 			Errorf("stream %q: %d slow consumers are known: expected fewer, try again later", told.Stream, len(others))
 	}
 	if err := s.keepSlow(ctx, etcd.KeySlow+key, told); err != nil {
@@ -73,7 +77,10 @@ func mayConsume(ctx context.Context, told *api.SlowConsumer) error {
 func (s *Server) keepSlow(ctx context.Context, key string, told *api.SlowConsumer) error {
 	value, err := etcd.Encode(told)
 	if err != nil {
-		return refusal.InvalidArgument("", []*api.Problem{{Field: "consumer", Rule: "expected texts in UTF-8: " + err.Error()}})
+		return refusal.InvalidArgument("", []*api.Problem{{
+			Field: "consumer",
+			Rule:  "expected texts in UTF-8: " + err.Error(),
+		}})
 	}
 	lease, err := s.config.Client.Grant(ctx, int64(slowKept/time.Second))
 	if err != nil {

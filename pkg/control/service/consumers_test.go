@@ -17,8 +17,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
-// Whoever does not keep up is shown by each control plane, once however often it says so, and is forgotten by itself. So
-// many may say so of a stream and no more.
+// Whoever does not keep up is shown by each control plane, once however often it says so, and is forgotten by itself.
+// So many may say so of a stream and no more.
 func TestReportConsumer_IsShownUntilItIsOld(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
@@ -26,7 +26,10 @@ func TestReportConsumer_IsShownUntilItIsOld(t *testing.T) {
 	one.create("a")
 	one.create("b")
 	report := func(pid uint32, lost uint64) error {
-		told := &api.SlowConsumer{Stream: "a", Route: "all", Holder: &api.Holder{Host: "beta", Pid: pid, Name: "desk"}, LostRecords: lost}
+		told := &api.SlowConsumer{
+			Stream: "a", Route: "all", Holder: &api.Holder{Host: "beta", Pid: pid, Name: "desk"},
+			LostRecords: lost,
+		}
 		answer, err := one.control.ReportConsumer(one.context(), &api.ReportConsumerRequest{Consumer: told})
 		if err == nil && answer.Interval.AsDuration() != slowInterval {
 			t.Errorf("say it again after %s", answer.Interval.AsDuration())
@@ -72,8 +75,8 @@ func TestReportConsumer_IsShownUntilItIsOld(t *testing.T) {
 	}
 }
 
-// A stall is told while it lasts: by the target of a writer beside it, and by the host agent of one on another host, for
-// the epoch that writes now, and as long as the agent reports.
+// A stall is told while it lasts: by the target of a writer beside it, and by the host agent of one on another host,
+// for the epoch that writes now, and as long as the agent reports.
 func TestStatus_StalledWriter(t *testing.T) {
 	t.Parallel()
 	one := startFar(t)
@@ -99,10 +102,12 @@ func TestStatus_StalledWriter(t *testing.T) {
 		next := now.Clone()
 		next.Hosts = map[string]*api.HostState{"beta": test.host}
 		told := &api.StreamStatus{
-			Stream: now.Streams["a"], LastGrant: now.Grants["a"], Rings: test.rings, TargetsAlive: []string{"t1"}, Condition: api.Condition_CONDITION_OK,
+			Stream: now.Streams["a"], LastGrant: now.Grants["a"], Rings: test.rings, TargetsAlive: []string{"t1"},
+			Condition: api.Condition_CONDITION_OK,
 		}
 		next.WarnOfWriter(told, time.Now())
-		isTold := told.Condition == api.Condition_CONDITION_WARN && strings.Contains(told.Reason, "no acknowledgement has come to its writer for 2")
+		isTold := told.Condition == api.Condition_CONDITION_WARN &&
+			strings.Contains(told.Reason, "no acknowledgement has come to its writer for 2")
 		if isTold != test.isTold || test.isTold != (told.StalledFor.AsDuration() >= 2*time.Second) {
 			t.Errorf("%s: %s %q, stalled for %s", name, told.Condition, told.Reason, told.StalledFor.AsDuration())
 		}
@@ -123,7 +128,10 @@ func TestReportHost_StallsAreStoredAtOnce(t *testing.T) {
 	for round, count := range []int{0, 1, 2, 0} {
 		state := &api.HostState{Host: "h"}
 		for i := range count {
-			state.Stalled = append(state.Stalled, &api.StalledWriter{Stream: fmt.Sprint("s", i), Epoch: 1, StalledFor: durationpb.New(time.Second)})
+			state.Stalled = append(state.Stalled, &api.StalledWriter{
+				Stream: fmt.Sprint("s", i), Epoch: 1,
+				StalledFor: durationpb.New(time.Second),
+			})
 		}
 		if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: state}); err != nil {
 			t.Fatal(err)

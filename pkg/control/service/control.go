@@ -25,8 +25,8 @@ import (
 // holderNameLenMax keeps a holder within the writer_id of the superblock.
 const holderNameLenMax = 64
 
-// epochSeenMax bounds how far an epoch that a caller says it has seen may lie above what is known: one wrong number must
-// not use up the epochs of a stream.
+// epochSeenMax bounds how far an epoch that a caller says it has seen may lie above what is known: one wrong number
+// must not use up the epochs of a stream.
 const epochSeenMax = 1 << 16
 
 // resyncingText is what a control plane says that cannot do anything.
@@ -41,7 +41,10 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListAgentsResponse{TargetsAlive: slices.Sorted(maps.Keys(now.LiveTargets)), DrainsAlive: slices.Sorted(maps.Keys(now.LiveDrains))}
+	response := &api.ListAgentsResponse{
+		TargetsAlive: slices.Sorted(maps.Keys(now.LiveTargets)),
+		DrainsAlive:  slices.Sorted(maps.Keys(now.LiveDrains)),
+	}
 	for _, id := range slices.Sorted(maps.Keys(now.Targets)) {
 		response.Targets = append(response.Targets, now.Targets[id])
 	}
@@ -53,7 +56,9 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 
 // AcquireWriter implements farlog.v1.ControlService. The order matters: the rings must be there, then the epoch is
 // persisted, then for far rings the writers before are fenced and that is confirmed, then it is told.
-func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse, error) {
+func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse,
+	error,
+) {
 	if err := completeHolder(ctx, request); err != nil {
 		return nil, err
 	}
@@ -82,14 +87,16 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	// The caller may have seen that before the target has.
 	known := grant.KnownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, revision, err := grant.NextEpoch(ctx, s.config.Client, now, grant.New(now, rings, admitting, request), max(known, seen), len(rings), admitting.Admit, nil)
+	granted, revision, err := grant.NextEpoch(ctx, s.config.Client, now, grant.New(now, rings, admitting, request),
+		max(known, seen), len(rings), admitting.Admit, nil)
 	if err != nil {
 		return nil, err
 	}
 	if s.config.OnGrant != nil {
 		s.config.OnGrant(request.Stream)
 	}
-	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid(),
+	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(),
+		"pid", granted.Holder.GetPid(),
 		"is_far", slices.Contains(admitting.IsFar, true), "by", callerOf(ctx).ID)
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
@@ -98,19 +105,23 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 }
 
 // confirmed is the answer, when the targets have fenced and admitted.
-func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterRequest, now *state.View, granted *api.Grant, admitting *grant.WriterAdmission) (*api.AcquireWriterResponse, error) {
+func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterRequest, now *state.View, granted *api.Grant,
+	admitting *grant.WriterAdmission,
+) (*api.AcquireWriterResponse, error) {
 	wanted := admitting.Confirmation(now, request.Stream, granted.Epoch)
 	if slices.Contains(wanted.IsAsked, true) {
-		err := tracing.InSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
-			now, err = wanted.Wait(ctx, s.mirror)
-			return err
-		})
+		err := tracing.InSpan(ctx, "wait for the target to fence and admit", request.Stream,
+			func(ctx context.Context) (err error) {
+				now, err = wanted.Wait(ctx, s.mirror)
+				return err
+			})
 		if err != nil {
 			return nil, err
 		}
 	}
 	for i, member := range granted.Members {
-		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream, i)]); admitting.IsFar[i] {
+		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream,
+			i)]); admitting.IsFar[i] {
 			member.Token = admitting.Tokens[i]
 			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri
@@ -120,7 +131,8 @@ func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterReques
 	return &api.AcquireWriterResponse{Grant: granted}, nil
 }
 
-// waitRings waits, within the call's deadline and acquireWaitMax, for a stream's rings to be ready. One of several that was there once may be gone.
+// waitRings waits, within the call's deadline and acquireWaitMax, for a stream's rings to be ready. One of several that
+// was there once may be gone.
 func (s *Server) waitRings(ctx context.Context, name string) (*state.View, []*api.RingState, error) {
 	if err := s.checkStream(ctx, name); err != nil {
 		return nil, nil, err
@@ -147,13 +159,14 @@ func (s *Server) waitRings(ctx context.Context, name string) (*state.View, []*ap
 	}
 	if ready < reconcile.Quorum(now.Streams[name]) {
 		_, reason := state.ConditionOf(now.Status(name), len(now.LiveTargets))
-		return nil, nil, refusal.Precondition(refusal.ReasonNoRing, "stream", refusal.Quote(name), "expected a stream whose rings are there: %s", reason).Errorf("stream %q has no ring: %s", name, reason)
+		return nil, nil, refusal.Precondition(refusal.ReasonNoRing, "stream", refusal.Quote(name),
+			"expected a stream whose rings are there: %s", reason).Errorf("stream %q has no ring: %s", name, reason)
 	}
 	return now, rings, nil
 }
 
-// areRingsDecided tells whether each of a stream's rings was seen, and is bound or cannot be made. A ring is granted only after the stream was bound to it:
-// one that a writer has used must never be made anew.
+// areRingsDecided tells whether each of a stream's rings was seen, and is bound or cannot be made. A ring is granted
+// only after the stream was bound to it: one that a writer has used must never be made anew.
 func areRingsDecided(v *state.View, name string) bool {
 	if v.Streams[name] == nil {
 		return false
@@ -231,7 +244,10 @@ func mayHold(ctx context.Context, stream, host string) error {
 func checkHolder(holder *api.Holder) error {
 	for _, text := range []string{holder.GetHost(), holder.GetName()} {
 		if len(text) > holderNameLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-			return refusal.InvalidArgument("holder ", []*api.Problem{{Field: "holder", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", holderNameLenMax)}})
+			return refusal.InvalidArgument("holder ", []*api.Problem{{
+				Field: "holder", Value: fmt.Sprintf("%q", text),
+				Rule: fmt.Sprintf("expected at most %d bytes without control characters", holderNameLenMax),
+			}})
 		}
 	}
 	return checkAddresses("holder "+holder.GetHost(), holder.GetAddresses())

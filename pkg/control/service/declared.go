@@ -143,12 +143,17 @@ func namedAmong(hosts state.AgentsByHost, named string, changed []string, isAll 
 	if _, err := hostsNamed(nil, named); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(changed), func(host string) bool { return named != "" && !pattern.Covers([]string{named}, host) }), nil
+	return slices.DeleteFunc(slices.Clone(changed), func(host string) bool {
+		return named != "" &&
+			!pattern.Covers([]string{named}, host)
+	}), nil
 }
 
-// watchHosts tells of what changed of a kind behind a revision, and goes on until the caller ends it: of all there is first when nothing was heard yet, or
-// nobody knows any more what came since.
-func (s *Server) watchHosts(ctx context.Context, kind string, last int64, tell func(now *state.View, changed []string, isAll bool) error) error {
+// watchHosts tells of what changed of a kind behind a revision, and goes on until the caller ends it: of all there is
+// first when nothing was heard yet, or nobody knows any more what came since.
+func (s *Server) watchHosts(ctx context.Context, kind string, last int64,
+	tell func(now *state.View, changed []string, isAll bool) error,
+) error {
 	isFirst := last == 0
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
 		now, changed := s.mirror.Load()

@@ -36,14 +36,27 @@ func TestDeleteStream_Refusals(t *testing.T) {
 		name, want string
 		change     func(*api.RingState)
 	}{
-		{"writer", "a writer has its ring (trading1/77, epoch 3)", func(r *api.RingState) { r.IsWriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 3 }},
-		{"records", "12 records (4096 bytes) of its ring are not stored yet: farlog status desk7/orders", func(r *api.RingState) { r.LagRecords, r.LagBytes, r.AppendedLsn = 12, 4096, 4096 }},
-		{"error", "target t1: disk on fire; if it is lost for good", func(r *api.RingState) { r.Error = "disk on fire" }},
-		{"error of one that was bound", "target t1: disk on fire; if it is lost for good", func(r *api.RingState) { r.Error, r.RingUuid = "disk on fire", nil }},
+		{
+			"writer", "a writer has its ring (trading1/77, epoch 3)",
+			func(r *api.RingState) { r.IsWriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 3 },
+		},
+		{
+			"records", "12 records (4096 bytes) of its ring are not stored yet: farlog status desk7/orders",
+			func(r *api.RingState) { r.LagRecords, r.LagBytes, r.AppendedLsn = 12, 4096, 4096 },
+		},
+		{
+			"error", "target t1: disk on fire; if it is lost for good",
+			func(r *api.RingState) { r.Error = "disk on fire" },
+		},
+		{
+			"error of one that was bound", "target t1: disk on fire; if it is lost for good",
+			func(r *api.RingState) { r.Error, r.RingUuid = "disk on fire", nil },
+		},
 	} {
 		one.reportTarget("t1", shown(stream, tc.change))
 		for _, isDryRun := range []bool{true, false} {
-			_, err := one.control.DeleteStream(one.context(), &api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: isDryRun})
+			_, err := one.control.DeleteStream(one.context(),
+				&api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: isDryRun})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("%s, dry %v: got %v, want %q", tc.name, isDryRun, err, tc.want)
 			}
@@ -62,19 +75,29 @@ func TestDeleteStream_RingThatWasNeverMade(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Error, r.RingUuid, r.StreamId = "no room", nil, 0 }))
-	one.until("it is placed and not made", func() bool { return strings.Contains(one.status("desk7/orders").Reason, "no room") })
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
+		r.Error, r.RingUuid, r.StreamId = "no room", nil,
+			0
+	}))
+	one.until("it is placed and not made", func() bool {
+		return strings.Contains(one.status("desk7/orders").Reason,
+			"no room")
+	})
 	if err := one.delete("desk7/orders"); err != nil {
 		t.Fatal(err)
 	}
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
+		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+			true
+	}))
 	one.until("it is gone", func() bool {
 		_, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: "desk7/orders"})
 		return status.Code(err) == codes.NotFound
 	})
 }
 
-// Whoever was told the last revision learns of what went and of what came under its name. Between any two steps the control plane is another one.
+// Whoever was told the last revision learns of what went and of what came under its name. Between any two steps the
+// control plane is another one.
 func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,7 +121,8 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	if _, err := one.acquire("desk7/orders"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.Client().Put(one.context(), etcd.KeyPastEpochs+"desk7/orders", ""); err != nil { // as if it had been granted before
+	// as if it had been granted before
+	if _, err := cluster.Client().Put(one.context(), etcd.KeyPastEpochs+"desk7/orders", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := one.delete("desk7/orders"); err != nil {
@@ -107,19 +131,25 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	again()
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsWriterHeld, r.WriterEpoch = true, 1 }))
 	one.reportDrain("d1")
-	if got := one.status("desk7/orders"); got.Condition != api.Condition_CONDITION_DELETING || got.Deletion.EpochMin != 2 {
+	if got := one.status("desk7/orders"); got.Condition != api.Condition_CONDITION_DELETING ||
+		got.Deletion.EpochMin != 2 {
 		t.Errorf("got %v", got)
 	}
-	if _, err := one.acquire("desk7/orders"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "being deleted") {
+	if _, err := one.acquire("desk7/orders"); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "being deleted") {
 		t.Errorf("granted: %v", err)
 	}
-	if _, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := one.control.CreateStream(one.context(),
+		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("created: %v", err)
 	}
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status("desk7/orders").Assignment == nil })
 	again()
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
+		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+			true
+	}))
 	one.until("it is gone", func() bool {
 		_, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: "desk7/orders"})
 		return status.Code(err) == codes.NotFound
@@ -127,7 +157,8 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	if _, err := one.acquire("desk7/orders"); status.Code(err) != codes.NotFound {
 		t.Errorf("granted: %v", err)
 	}
-	if past, err := cluster.Client().Get(one.context(), etcd.KeyPastEpochs+"desk7/orders"); err != nil || past.Count != 0 {
+	if past, err := cluster.Client().Get(one.context(), etcd.KeyPastEpochs+"desk7/orders"); err != nil ||
+		past.Count != 0 {
 		t.Errorf("of its epochs is kept %v, %v", past, err)
 	}
 	again()
@@ -140,12 +171,14 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	told, err := watch.Recv()
-	if err != nil || len(told.Deleted) != 1 || told.Deleted[0].StreamId != stream.StreamId || len(told.Streams) != 1 || told.Streams[0].StreamId != next.StreamId {
+	if err != nil || len(told.Deleted) != 1 || told.Deleted[0].StreamId != stream.StreamId || len(told.Streams) != 1 ||
+		told.Streams[0].StreamId != next.StreamId {
 		t.Errorf("told %v, %v", told, err)
 	}
 }
 
-// A target that is gone for good holds nothing up when the operator says so; its ring that is there after all is named, and stays.
+// A target that is gone for good holds nothing up when the operator says so; its ring that is there after all is named,
+// and stays.
 func TestDeleteStream_RingLost(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -156,7 +189,8 @@ func TestDeleteStream_RingLost(t *testing.T) {
 		return len(specs) > 0 && len(specs[0].RingUuid) > 0
 	})
 	lost := &api.DeleteStreamRequest{Name: "desk7/orders", IsRingLost: true}
-	if _, err := one.control.DeleteStream(one.context(), lost); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is not lost") {
+	if _, err := one.control.DeleteStream(one.context(), lost); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "is not lost") {
 		t.Errorf("got %v", err)
 	}
 	one.endLife(etcd.KeyLiveTargets + "t1")

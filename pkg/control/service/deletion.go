@@ -14,8 +14,11 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// DeleteStream implements farlog.v1.ControlService. What is decided here is only that the end begins; the reconciler goes on from there (reconcile/delete.go).
-func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequest) (*api.DeleteStreamResponse, error) {
+// DeleteStream implements farlog.v1.ControlService. What is decided here is only that the end begins; the reconciler
+// goes on from there (reconcile/delete.go).
+func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequest) (*api.DeleteStreamResponse,
+	error,
+) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
@@ -27,15 +30,18 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if request.Revision != 0 && request.Revision != have.Revision {
 		return nil, refusal.StaleRevision(fmt.Sprintf("stream %q", request.Name), have.Revision, request.Revision)
 	}
-	if deletion := now.Deletions[request.Name]; reconcile.IsBeingDeleted(deletion) && deletion.IsRingLost == request.IsRingLost {
+	if deletion := now.Deletions[request.Name]; reconcile.IsBeingDeleted(deletion) &&
+		deletion.IsRingLost == request.IsRingLost {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
 	if by := now.RouteSpecs().WhoSelects(request.Name, ""); by != "" {
-		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name), "expected a stream that no route selects: route %q does", by).
+		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name),
+			"expected a stream that no route selects: route %q does", by).
 			Errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
 	if reason := deletion.WhyNot(now, request.Name, request.IsRingLost); reason != "" {
-		return nil, refusal.Precondition(refusal.ReasonNotDeletable, "name", refusal.Quote(request.Name), "expected a stream that nobody writes and whose records are all stored: %s", reason).
+		return nil, refusal.Precondition(refusal.ReasonNotDeletable, "name", refusal.Quote(request.Name),
+			"expected a stream that nobody writes and whose records are all stored: %s", reason).
 			Errorf("stream %q is not deleted: %s", request.Name, reason)
 	}
 	ending := deletion.New(now, request.Name, request.IsRingLost, string(callerOf(ctx).ID))
@@ -45,7 +51,8 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if ending.Revision, err = deletion.Begin(ctx, s.config.Client, now, now.Revision, ending); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", ending.StreamId, "is_ring_lost", request.IsRingLost, "by", callerOf(ctx).ID)
+	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", ending.StreamId, "is_ring_lost",
+		request.IsRingLost, "by", callerOf(ctx).ID)
 	return &api.DeleteStreamResponse{Deletion: ending}, s.mirror.WaitRevision(ctx, ending.Revision)
 }
 
@@ -56,7 +63,8 @@ func deletedSince(v *state.View, caller access.Caller, named string, revision in
 	}
 	for name, deletion := range v.Deletions {
 		isGone := deletion.Stage == api.DeletionStage_DELETION_STAGE_ENDED && deletion.Revision > revision
-		if isGone && pattern.Covers([]string{named}, name) && caller.May(api.ControlService_WatchStreams_FullMethodName, name) == nil {
+		if isGone && pattern.Covers([]string{named}, name) &&
+			caller.May(api.ControlService_WatchStreams_FullMethodName, name) == nil {
 			list = append(list, deletion)
 		}
 	}

@@ -34,7 +34,9 @@ func (s *Server) ListDrains(_ context.Context, request *api.ListDrainsRequest) (
 }
 
 // drainOf is a host with the revision of what is declared of it.
-func (s *Server) drainOf(now *state.View, hosts state.AgentsByHost, counts map[string]uint32, host string, isDetailed bool) *api.Drain {
+func (s *Server) drainOf(now *state.View, hosts state.AgentsByHost, counts map[string]uint32, host string,
+	isDetailed bool,
+) *api.Drain {
 	one := now.Drain(host, hosts[host], counts, isDetailed)
 	if one.Spec != nil {
 		one.Revision = s.mirror.History.Revision(state.ChangedDrainSpec, host)
@@ -58,8 +60,9 @@ func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api
 // declaredDrains are what operators say of the hosts of drains.
 func (s *Server) declaredDrains() declared[*api.DrainSpec] {
 	return declared[*api.DrainSpec]{
-		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs, changes: fabric.DrainChanges,
-		of: func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
+		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs,
+		changes: fabric.DrainChanges,
+		of:      func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
 	}
 }
 
@@ -99,24 +102,27 @@ func (s *Server) DeleteDrain(ctx context.Context, request *api.DeleteDrainReques
 }
 
 // WatchDrains implements farlog.v1.FabricService.
-func (s *Server) WatchDrains(request *api.WatchDrainsRequest, stream grpc.ServerStreamingServer[api.WatchDrainsResponse]) error {
-	return s.watchHosts(stream.Context(), state.ChangedDrain, request.Revision, func(now *state.View, changed []string, isAll bool) error {
-		hosts, counts := now.DrainHosts(), now.CountStreams()
-		named, err := namedAmong(hosts, request.Host, changed, isAll)
-		if err != nil {
-			return err
-		}
-		response := &api.WatchDrainsResponse{Revision: now.Revision, IsAll: isAll}
-		for _, host := range named {
-			if hosts[host] == nil {
-				response.Gone = append(response.Gone, host)
-				continue
+func (s *Server) WatchDrains(request *api.WatchDrainsRequest,
+	stream grpc.ServerStreamingServer[api.WatchDrainsResponse],
+) error {
+	return s.watchHosts(stream.Context(), state.ChangedDrain, request.Revision,
+		func(now *state.View, changed []string, isAll bool) error {
+			hosts, counts := now.DrainHosts(), now.CountStreams()
+			named, err := namedAmong(hosts, request.Host, changed, isAll)
+			if err != nil {
+				return err
 			}
-			response.Drains = append(response.Drains, s.drainOf(now, hosts, counts, host, false))
-		}
-		if len(named) == 0 && !isAll {
-			return nil
-		}
-		return stream.Send(response)
-	})
+			response := &api.WatchDrainsResponse{Revision: now.Revision, IsAll: isAll}
+			for _, host := range named {
+				if hosts[host] == nil {
+					response.Gone = append(response.Gone, host)
+					continue
+				}
+				response.Drains = append(response.Drains, s.drainOf(now, hosts, counts, host, false))
+			}
+			if len(named) == 0 && !isAll {
+				return nil
+			}
+			return stream.Send(response)
+		})
 }

@@ -14,20 +14,26 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// TestOpenEtcd_ClusterOfThreeOverTLS runs a control plane on such a cluster, and goes on when a member dies. A client without a certificate of the
-// authority does not come in.
+// TestOpenEtcd_ClusterOfThreeOverTLS runs a control plane on such a cluster, and goes on when a member dies. A client
+// without a certificate of the authority does not come in.
 func TestOpenEtcd_ClusterOfThreeOverTLS(t *testing.T) {
 	t.Parallel()
 	authority, err := identity.InitAuthority(filepath.Join(t.TempDir(), "tls"), "farlog", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := authority.Issue(authority.Dir, identity.Order{Kind: identity.KindControl, Name: "etcd", Hosts: []string{"127.0.0.1"}}, time.Now()); err != nil {
+	if _, err := authority.Issue(authority.Dir, identity.Order{
+		Kind: identity.KindControl, Name: "etcd",
+		Hosts: []string{"127.0.0.1"},
+	}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	files := identity.In(authority.Dir, identity.KindControl)
 	endpoints, kills := testenv.StartEtcd(t, files)
-	cluster, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints, Authority: files.Authority, Cert: files.Cert, Key: files.Key})
+	cluster, err := etcd.Open(t.Context(), etcd.Options{
+		Endpoints: endpoints, Authority: files.Authority,
+		Cert: files.Cert, Key: files.Key,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +42,18 @@ func TestOpenEtcd_ClusterOfThreeOverTLS(t *testing.T) {
 	one.create("before")
 	kills[0]()
 	one.until("a stream is made by two of three members", func() bool {
-		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "after"}})
+		_, err := one.control.CreateStream(one.context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "after"}})
 		return err == nil
 	})
-	if list, err := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); err != nil || len(list.Streams) != 2 {
+	if list, err := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); err != nil ||
+		len(list.Streams) != 2 {
 		t.Errorf("got %v, %v", list.GetStreams(), err)
 	}
-	if _, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints[1:], Authority: files.Authority}); err == nil {
+	if _, err := etcd.Open(t.Context(), etcd.Options{
+		Endpoints: endpoints[1:],
+		Authority: files.Authority,
+	}); err == nil {
 		t.Error("a client without a certificate came in")
 	}
 	_, err = etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints[1:]})

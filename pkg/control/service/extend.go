@@ -17,8 +17,11 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an act only when there is something to tell.
-func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequest) (*api.ExtendWriterResponse, error) {
+// ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an act only when
+// there is something to tell.
+func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequest) (*api.ExtendWriterResponse,
+	error,
+) {
 	if err := checkHolder(request.Holder); err != nil {
 		return nil, err
 	}
@@ -45,22 +48,29 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if len(changed) == 0 || request.IsClosed {
 		return &api.ExtendWriterResponse{Declared: termsOf(now.Streams[request.Stream].Spec)}, nil
 	}
-	response, err := s.recorder.Do(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })
+	response, err := s.recorder.Do(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request,
+		func() (any, error) { return s.extend(ctx, now, request, changed) })
 	extended, _ := response.(*api.ExtendWriterResponse)
 	return extended, err
 }
 
-// isGrantOf checks that the stream's newest epoch is the caller's. A later one may have been granted for the rings of before, and then nobody may count the new one by an epoch below it.
+// isGrantOf checks that the stream's newest epoch is the caller's. A later one may have been granted for the rings of
+// before, and then nobody may count the new one by an epoch below it.
 func isGrantOf(v *state.View, request *api.ExtendWriterRequest, identity string) error {
 	grant := v.Grants[request.Stream]
 	if v.Epochs[request.Stream] != request.Epoch || grant.GetEpoch() != request.Epoch {
-		return refusal.Precondition(refusal.ReasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch), "expected the newest epoch of the stream, %d", v.Epochs[request.Stream]).
-			Errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.Epochs[request.Stream], request.Epoch)
+		return refusal.Precondition(refusal.ReasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch),
+			"expected the newest epoch of the stream, %d", v.Epochs[request.Stream]).
+			Errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more",
+				request.Stream, v.Epochs[request.Stream], request.Epoch)
 	}
 	holder := grant.GetHolder()
-	if holder.GetIdentity() != identity || holder.GetHost() != request.Holder.GetHost() || holder.GetPid() != request.Holder.GetPid() {
-		return refusal.Precondition(refusal.ReasonOtherHolder, "holder", refusal.Quote(identity), "expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
-			Errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings", request.Stream, request.Epoch, holder.GetIdentity(),
+	if holder.GetIdentity() != identity || holder.GetHost() != request.Holder.GetHost() ||
+		holder.GetPid() != request.Holder.GetPid() {
+		return refusal.Precondition(refusal.ReasonOtherHolder, "holder", refusal.Quote(identity),
+			"expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
+			Errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings",
+				request.Stream, request.Epoch, holder.GetIdentity(),
 				holder.GetPid(), holder.GetHost())
 	}
 	return nil
@@ -81,13 +91,21 @@ func changedRings(replaced, has [][]byte) (changed []int) {
 	return changed
 }
 
-// extend lets the writer in at rings that it does not know, by tokens of its own epoch, in one step which holds only when no epoch was granted and no ring was changed since the view: whoever is
-// granted the stream later is told of the new rings, and nobody below can open it any more.
-func (s *Server) extend(ctx context.Context, now *state.View, request *api.ExtendWriterRequest, changed []int) (*api.ExtendWriterResponse, error) {
-	name, asked := request.Stream, &api.AcquireWriterRequest{Stream: request.Stream, Holder: request.Holder, Transport: request.Transport}
-	guards := append(state.RingsUnchanged(now, name), state.UnchangedSince(now, etcd.KeyDeletions+name), state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
+// extend lets the writer in at rings that it does not know, by tokens of its own epoch, in one step which holds only
+// when no epoch was granted and no ring was changed since the view: whoever is granted the stream later is told of the
+// new rings, and nobody below can open it any more.
+func (s *Server) extend(ctx context.Context, now *state.View, request *api.ExtendWriterRequest,
+	changed []int,
+) (*api.ExtendWriterResponse, error) {
+	name, asked := request.Stream, &api.AcquireWriterRequest{
+		Stream: request.Stream, Holder: request.Holder,
+		Transport: request.Transport,
+	}
+	guards := append(state.RingsUnchanged(now, name), state.UnchangedSince(now, etcd.KeyDeletions+name),
+		state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
 	var writes []clientv3.Op
-	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.Streams[name].Spec)}, proto.Clone(now.Grants[name]).(*api.Grant)
+	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.Streams[name].Spec)},
+		proto.Clone(now.Grants[name]).(*api.Grant)
 	for _, i := range changed {
 		key := reconcile.MemberKey(name, i)
 		seen := reconcile.SeenRing(now.Targets, now.Rings[key])
@@ -106,10 +124,13 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 			if ring.Token, err = grant.NewToken(); err != nil {
 				return nil, err
 			}
-			unchanged, write, err := grant.AdmissionWrite(ctx, s.config.Client, key, func(admission *api.Admission) error {
-				grant.AdmitWriter(admission, request.Epoch, ring.Token, grant.Origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grant.UnusedMax))
-				return nil
-			})
+			unchanged, write, err := grant.AdmissionWrite(ctx, s.config.Client, key,
+				func(admission *api.Admission) error {
+					grant.AdmitWriter(admission, request.Epoch, ring.Token,
+						grant.Origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen),
+						time.Now().Add(grant.UnusedMax))
+					return nil
+				})
 			if err != nil {
 				return nil, err
 			}
@@ -121,13 +142,15 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 	if err != nil {
 		return nil, err
 	}
-	put, err := s.config.Client.Txn(ctx).If(guards...).Then(append(writes, clientv3.OpPut(etcd.KeyGrants+name, value))...).Commit()
+	put, err := s.config.Client.Txn(ctx).If(guards...).Then(append(writes,
+		clientv3.OpPut(etcd.KeyGrants+name, value))...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("let the writer of stream %q in at another ring: %w", name, err)
 	}
 	if !put.Succeeded {
 		return nil, grant.ErrRingsChanged
 	}
-	s.config.Logger.Info("extended", "stream", name, "epoch", request.Epoch, "members", changed, "host", request.Holder.GetHost(), "pid", request.Holder.GetPid(), "by", callerOf(ctx).ID)
+	s.config.Logger.Info("extended", "stream", name, "epoch", request.Epoch, "members", changed, "host",
+		request.Holder.GetHost(), "pid", request.Holder.GetPid(), "by", callerOf(ctx).ID)
 	return response, s.mirror.WaitRevision(ctx, put.Header.Revision)
 }

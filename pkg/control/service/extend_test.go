@@ -22,8 +22,9 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// A ring takes the place of another while the stream's writer runs. Who has its newest grant is told of the new one, with a token of the same epoch that the ring's target is told as well, and it
-// is recorded; whoever asks with another epoch, from another process or host, gets nothing; and with nothing to tell nothing is done.
+// A ring takes the place of another while the stream's writer runs. Who has its newest grant is told of the new one,
+// with a token of the same epoch that the ring's target is told as well, and it is recorded; whoever asks with another
+// epoch, from another process or host, gets nothing; and with nothing to tell nothing is done.
 func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
@@ -37,7 +38,10 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	one.untilAdmission(1)
 	one.confirm(1, 1)
 	former := one.granted(answered).Members[0]
-	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi", RingUuids: [][]byte{former.RingUuid}}
+	request := &api.ExtendWriterRequest{
+		Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi",
+		RingUuids: [][]byte{former.RingUuid},
+	}
 	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
 		t.Errorf("before anything has changed: %v, %v", response, err)
 	}
@@ -50,14 +54,19 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	fresh := farRing("a", "t1")
 	fresh.RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", fresh)
-	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
+	one.until("the new ring is bound", func() bool {
+		return bytes.Equal(one.status("a").RingSpecs[0].RingUuid,
+			fresh.RingUuid)
+	})
 	for what, wrong := range map[string]func(*api.ExtendWriterRequest){
-		"another epoch": func(r *api.ExtendWriterRequest) { r.Epoch = 2 }, "another process": func(r *api.ExtendWriterRequest) { r.Holder.Pid = 9 },
-		"another host": func(r *api.ExtendWriterRequest) { r.Holder.Host = "gamma" },
+		"another epoch":   func(r *api.ExtendWriterRequest) { r.Epoch = 2 },
+		"another process": func(r *api.ExtendWriterRequest) { r.Holder.Pid = 9 },
+		"another host":    func(r *api.ExtendWriterRequest) { r.Holder.Host = "gamma" },
 	} {
 		asked := proto.Clone(request).(*api.ExtendWriterRequest)
 		wrong(asked)
-		if response, err := one.control.ExtendWriter(one.context(), asked); status.Code(err) != codes.FailedPrecondition {
+		if response, err := one.control.ExtendWriter(one.context(),
+			asked); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("%s: %v, %v", what, response, err)
 		}
 	}
@@ -68,14 +77,17 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	}
 	ring := response.Members[0].Ring
 	admission := one.untilAdmission(1)
-	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || !bytes.Equal(admission.Grants[0].Token, ring.Token) || len(ring.Token) != grant.TokenLen || bytes.Equal(ring.Token, former.Token) {
+	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 ||
+		!bytes.Equal(admission.Grants[0].Token, ring.Token) || len(ring.Token) != grant.TokenLen ||
+		bytes.Equal(ring.Token, former.Token) {
 		t.Errorf("the writer is told %v, the target %v", ring, admission)
 	}
 	if !bytes.Equal(ring.RingUuid, fresh.RingUuid) || ring.Uri != "ofi:tcp://alpha:7471/a" {
 		t.Errorf("told of %v", ring)
 	}
 	now, _ := one.server.mirror.Load()
-	if kept := now.Grants["a"].GetMembers(); len(kept) != 1 || !bytes.Equal(kept[0].RingUuid, ring.RingUuid) || len(kept[0].Token) != 0 {
+	if kept := now.Grants["a"].GetMembers(); len(kept) != 1 || !bytes.Equal(kept[0].RingUuid, ring.RingUuid) ||
+		len(kept[0].Token) != 0 {
 		t.Errorf("kept of the grant: %v; expected the new ring, and no token", kept)
 	}
 	request.RingUuids = [][]byte{ring.RingUuid}
@@ -85,12 +97,15 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	one.until("it is recorded once", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		acts := slices.DeleteFunc(slices.Clone(s.acts), func(act auditlog.Event) bool { return act.What != "ExtendWriter" })
-		return len(acts) == 1 && acts[0].Outcome == "OK" && len(acts[0].Changes) == 1 && !bytes.Contains(acts[0].Request, ring.Token)
+		acts := slices.DeleteFunc(slices.Clone(s.acts),
+			func(act auditlog.Event) bool { return act.What != "ExtendWriter" })
+		return len(acts) == 1 && acts[0].Outcome == "OK" && len(acts[0].Changes) == 1 &&
+			!bytes.Contains(acts[0].Request, ring.Token)
 	})
 }
 
-// A writer that says that it has ended is told nothing, not even of another ring, and its grant says so; not the next one's.
+// A writer that says that it has ended is told nothing, not even of another ring, and its grant says so; not the next
+// one's.
 func TestExtendWriter_OneThatHasEnded(t *testing.T) {
 	t.Parallel()
 	one := startFar(t)
@@ -98,7 +113,10 @@ func TestExtendWriter_OneThatHasEnded(t *testing.T) {
 	one.untilAdmission(1)
 	one.confirm(1, 1)
 	one.granted(answered)
-	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi", IsClosed: true}
+	request := &api.ExtendWriterRequest{
+		Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi",
+		IsClosed: true,
+	}
 	if grant := one.status("a").LastGrant; grant.Closed != nil {
 		t.Errorf("before it has ended: %v", grant)
 	}
@@ -126,22 +144,34 @@ func TestExtendWriter_OneThatHasEnded(t *testing.T) {
 // checkWriter asks for a writer by CheckWriters, which says what ExtendWriter would do.
 func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool) {
 	i.t.Helper()
-	writer := &api.RunningWriter{Stream: request.Stream, Epoch: request.Epoch, Pid: request.Holder.Pid, RingUuids: request.RingUuids, Declared: termsOf(i.status(request.Stream).Stream.Spec)}
+	writer := &api.RunningWriter{
+		Stream: request.Stream, Epoch: request.Epoch, Pid: request.Holder.Pid,
+		RingUuids: request.RingUuids, Declared: termsOf(i.status(request.Stream).Stream.Spec),
+	}
 	for what, wrong := range map[string]func(*api.RunningWriter, *api.CheckWritersRequest){
-		"another epoch": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Epoch = 2 }, "another process": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Pid = 9 },
-		"another host": func(_ *api.RunningWriter, r *api.CheckWritersRequest) { r.Host = "gamma" },
-		"no stream":    func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Stream = "b" },
-		"other terms":  func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Declared.Policy = api.Policy_POLICY_REJECT },
+		"another epoch":   func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Epoch = 2 },
+		"another process": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Pid = 9 },
+		"another host":    func(_ *api.RunningWriter, r *api.CheckWritersRequest) { r.Host = "gamma" },
+		"no stream":       func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Stream = "b" },
+		"other terms": func(w *api.RunningWriter,
+			_ *api.CheckWritersRequest,
+		) {
+			w.Declared.Policy = api.Policy_POLICY_REJECT
+		},
 		"another level": func(w *api.RunningWriter, _ *api.CheckWritersRequest) {
 			w.Running = &api.WriterTerms{Level: api.Level_LEVEL_VISIBLE}
 		},
 		"never told": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Declared = nil },
 		"":           func(*api.RunningWriter, *api.CheckWritersRequest) {},
 	} {
-		asked := proto.Clone(&api.CheckWritersRequest{Host: request.Holder.Host, Writers: []*api.RunningWriter{writer, writer}}).(*api.CheckWritersRequest)
+		asked := proto.Clone(&api.CheckWritersRequest{
+			Host:    request.Holder.Host,
+			Writers: []*api.RunningWriter{writer, writer},
+		}).(*api.CheckWritersRequest)
 		wrong(asked.Writers[1], asked)
 		response, err := i.control.CheckWriters(i.context(), asked)
-		if err != nil || slices.Contains(response.Changed, 1) != (isChanged || what != "") || slices.Contains(response.Changed, 0) != (isChanged || what == "another host") {
+		if err != nil || slices.Contains(response.Changed, 1) != (isChanged || what != "") ||
+			slices.Contains(response.Changed, 0) != (isChanged || what == "another host") {
 			i.t.Errorf("writers to be told, the second with %q: %v, %v", what, response, err)
 		}
 	}
@@ -152,20 +182,27 @@ func replaceRing(t *testing.T, one *instance, etcd *etcd.Cluster) {
 	t.Helper()
 	m := state.NewMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	go m.Run(one.context())
-	now, err := m.Wait(one.context(), func(v *state.View) bool { return v.Epochs["a"] == 1 && len(v.Rings["a"].GetRingUuid()) > 0 })
+	now, err := m.Wait(one.context(), func(v *state.View) bool {
+		return v.Epochs["a"] == 1 &&
+			len(v.Rings["a"].GetRingUuid()) > 0
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	replaced := proto.Clone(now.Rings["a"]).(*api.RingSpec)
-	replaced.Replacement = &api.Replacement{Began: timestamppb.Now(), FormerTarget: replaced.Target, FormerUuids: [][]byte{replaced.RingUuid}, By: "test", Reason: "test"}
+	replaced.Replacement = &api.Replacement{
+		Began: timestamppb.Now(), FormerTarget: replaced.Target,
+		FormerUuids: [][]byte{replaced.RingUuid}, By: "test", Reason: "test",
+	}
 	replaced.RingUuid = nil
 	if _, err := setRings(one.context(), etcd.Client(), now, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Between the look by which a writer is let in at another ring and the step that does it, a ring may be replaced once more, the stream granted to another writer, deleted, or changed: the step
-// then fails, whichever it was, and nobody is told of anything.
+// Between the look by which a writer is let in at another ring and the step that does it, a ring may be replaced once
+// more, the stream granted to another writer, deleted, or changed: the step then fails, whichever it was, and nobody is
+// told of anything.
 func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 	t.Parallel()
 	one := startFar(t)
@@ -181,8 +218,14 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 	fresh := farRing("a", "t1")
 	fresh.RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", fresh)
-	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
-	for _, key := range []string{etcd.KeyRings + reconcile.MemberKey("a", 0), etcd.KeyEpochs + "a", etcd.KeyStreams + "a", etcd.KeyDeletions + "a"} {
+	one.until("the new ring is bound", func() bool {
+		return bytes.Equal(one.status("a").RingSpecs[0].RingUuid,
+			fresh.RingUuid)
+	})
+	for _, key := range []string{
+		etcd.KeyRings + reconcile.MemberKey("a", 0), etcd.KeyEpochs + "a",
+		etcd.KeyStreams + "a", etcd.KeyDeletions + "a",
+	} {
 		now, _ := one.server.mirror.Load()
 		changed := ringsChangedFor(now, request)
 		if len(changed) != 1 {
@@ -199,17 +242,23 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 		if _, err := one.etcd.Client().Put(one.context(), key, value); err != nil {
 			t.Fatal(err)
 		}
-		if response, err := one.server.extend(one.context(), now, request, changed); !errors.Is(err, grant.ErrRingsChanged) {
+		if response, err := one.server.extend(one.context(), now, request, changed); !errors.Is(err,
+			grant.ErrRingsChanged) {
 			t.Errorf("%s was written since: %v, %v", key, response, err)
 		}
 		if admission := one.untilAdmission(1); len(admission.Grants) != 0 {
 			t.Errorf("%s was written since, and the target is told %v", key, admission)
 		}
-		one.until("the control plane has seen it", func() bool { now, _ := one.server.mirror.Load(); return now.Revision > found.Header.Revision })
+		one.until("the control plane has seen it", func() bool {
+			now,
+				_ := one.server.mirror.Load()
+			return now.Revision > found.Header.Revision
+		})
 	}
 }
 
-// Who is told of another ring is who has the newest grant, by everything that names it; and a grant that is being given counts from its epoch on.
+// Who is told of another ring is who has the newest grant, by everything that names it; and a grant that is being given
+// counts from its epoch on.
 func TestIsGrantOf_OneOfItIsAnother(t *testing.T) {
 	t.Parallel()
 	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 3, Holder: &api.Holder{Host: "beta", Pid: 7}}
@@ -228,7 +277,13 @@ func TestIsGrantOf_OneOfItIsAnother(t *testing.T) {
 		"a later epoch, not yet anybody's":    {"desk", 4, 3, "beta", 7, false},
 		"a grant that is older than an epoch": {"desk", 3, 2, "beta", 7, false},
 	} {
-		v := &state.View{Epochs: map[string]uint32{"a": one.epoch}, Grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: "desk", Host: one.host, Pid: one.pid}}}}
+		v := &state.View{
+			Epochs: map[string]uint32{"a": one.epoch},
+			Grants: map[string]*api.Grant{"a": {
+				Epoch:  one.granted,
+				Holder: &api.Holder{Identity: "desk", Host: one.host, Pid: one.pid},
+			}},
+		}
 		if err := isGrantOf(v, request, one.identity); (err == nil) != one.isOf {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -247,7 +302,8 @@ func TestExtendWriter_StreamThatGoes(t *testing.T) {
 	if err := one.delete("a"); err != nil {
 		t.Fatal(err)
 	}
-	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is being deleted") {
+	if response, err := one.control.ExtendWriter(one.context(),
+		request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is being deleted") {
 		t.Errorf("of a stream that is being deleted: %v, %v", response, err)
 	}
 	request.Stream = "b"

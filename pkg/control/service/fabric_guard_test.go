@@ -14,7 +14,9 @@ import (
 )
 
 // asked makes a trial of a call with one answer.
-func asked[Q, A any](call func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (A, error), request Q) trial {
+func asked[Q, A any](call func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q,
+) trial {
 	return func(ctx context.Context, conn *grpc.ClientConn) error {
 		_, err := call(api.NewFabricServiceClient(conn), ctx, request)
 		return err
@@ -22,7 +24,9 @@ func asked[Q, A any](call func(api.FabricServiceClient, context.Context, Q, ...g
 }
 
 // watched makes a trial of a call with many, and takes the first.
-func watched[Q, A any](call func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[A], error), request Q) trial {
+func watched[Q, A any](call func(api.FabricServiceClient, context.Context, Q,
+	...grpc.CallOption) (grpc.ServerStreamingClient[A], error), request Q,
+) trial {
 	return func(ctx context.Context, conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -60,13 +64,16 @@ func fabricTrials() map[string]trial {
 	}
 }
 
-// A host is every stream's: an administrator of some streams changes nothing of it. What belongs to streams is told of his only.
+// A host is every stream's: an administrator of some streams changes nothing of it. What belongs to streams is told of
+// his only.
 func TestGuard_HostsNeedTheRoleOnAllStreams(t *testing.T) {
 	t.Parallel()
-	g := startGuarded(t, "rules: [{identities: [spiffe://farlog/farlog/host/desk7], roles: [admin], streams: ['desk7/**']}]\n")
+	g := startGuarded(t,
+		"rules: [{identities: [spiffe://farlog/farlog/host/desk7], roles: [admin], streams: ['desk7/**']}]\n")
 	ada := g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour))
 	for _, name := range []string{"desk7/orders", "desk8/orders"} {
-		if _, err := api.NewControlServiceClient(ada).CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
+		if _, err := api.NewControlServiceClient(ada).CreateStream(t.Context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,13 +24,18 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 		return &api.TargetSpec{Host: name, CapacityBytes: capacity}
 	}
 	stream := func(name string) *api.StreamSpec { return &api.StreamSpec{Name: name, RingSizeBytes: 60 << 20} }
-	two := &api.Fabric{Targets: []*api.TargetSpec{host("vm", 100<<20)}, Streams: []*api.StreamSpec{stream("c/b"), stream("c/a")}}
+	two := &api.Fabric{
+		Targets: []*api.TargetSpec{host("vm", 100<<20)},
+		Streams: []*api.StreamSpec{stream("c/b"), stream("c/a")},
+	}
 	err := apply(two, false)
-	want := "fabric.streams[0].ring_size_bytes=62914560: expected a target with room for it beside what is declared: host vm has 41943040 bytes left of its capacity of 104857600, the ring needs 62914560"
+	want := "fabric.streams[0].ring_size_bytes=62914560: expected a target with room for it beside what is declared: " +
+		"host vm has 41943040 bytes left of its capacity of 104857600, the ring needs 62914560"
 	if got := problemsIn(err); status.Code(err) != codes.InvalidArgument || !slices.Equal(got, []string{want}) {
 		t.Fatalf("got %q (%v)", got, err)
 	}
-	if got, err := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); err != nil || len(got.Streams) > 0 {
+	if got, err := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); err != nil ||
+		len(got.Streams) > 0 {
 		t.Fatalf("applied: %v (%v)", got, err)
 	}
 	two.Streams[1].Members, two.Streams[1].Needed = 2, 1 // waits for a second host, not for room
@@ -40,7 +45,10 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 	if err := apply(&api.Fabric{Targets: two.Targets, Streams: []*api.StreamSpec{stream("c/b")}}, true); err != nil {
 		t.Errorf("in the place of one that goes: %v", err)
 	}
-	three := &api.Fabric{Targets: []*api.TargetSpec{host("vm", 100<<20), host("wm", 0)}, Streams: []*api.StreamSpec{stream("c/b"), stream("c/c"), stream("c/d")}}
+	three := &api.Fabric{
+		Targets: []*api.TargetSpec{host("vm", 100<<20), host("wm", 0)},
+		Streams: []*api.StreamSpec{stream("c/b"), stream("c/c"), stream("c/d")},
+	}
 	if err := apply(three, false); err != nil {
 		t.Errorf("beside a host that nothing limits: %v", err)
 	}
@@ -50,11 +58,14 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 func TestAcquireWriter_SaysWhyAStreamIsNotPlaced(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	if _, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "c/a", TargetHost: "elsewhere"}}); err != nil {
+	if _, err := one.control.CreateStream(one.context(),
+		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "c/a", TargetHost: "elsewhere"}}); err != nil {
 		t.Fatal(err)
 	}
 	one.reportTarget("t1")
-	if _, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "c/a"}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no target on host elsewhere is registered") {
+	if _, err := one.control.AcquireWriter(one.context(),
+		&api.AcquireWriterRequest{Stream: "c/a"}); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "no target on host elsewhere is registered") {
 		t.Errorf("got %v", err)
 	}
 }

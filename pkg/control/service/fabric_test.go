@@ -71,7 +71,8 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 		t.Fatalf("a dry run made streams: %v", list)
 	}
 	done, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
-	if err != nil || !proto.Equal(&api.ApplyFabricResponse{Changes: done.Changes}, &api.ApplyFabricResponse{Changes: dry.Changes}) || !slices.Equal(done.Undeclared, []string{"stream there"}) {
+	if err != nil || !proto.Equal(&api.ApplyFabricResponse{Changes: done.Changes},
+		&api.ApplyFabricResponse{Changes: dry.Changes}) || !slices.Equal(done.Undeclared, []string{"stream there"}) {
 		t.Fatalf("got %v, %v", done, err)
 	}
 	again, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, Revision: done.Revision})
@@ -80,19 +81,25 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 	}
 	// What is exported and applied is so already, with every default written out.
 	exported, err := one.control.GetFabric(one.context(), &api.GetFabricRequest{})
-	if err != nil || len(exported.Fabric.Streams) != 3 || exported.Fabric.Streams[0].RingSizeBytes != check.RingSizeDefault {
+	if err != nil || len(exported.Fabric.Streams) != 3 ||
+		exported.Fabric.Streams[0].RingSizeBytes != check.RingSizeDefault {
 		t.Fatalf("export: %v, %v", exported, err)
 	}
-	if again, err = one.apply(&api.ApplyFabricRequest{Fabric: exported.Fabric}); err != nil || len(again.Changes)+len(again.Undeclared) != 0 {
+	if again, err = one.apply(&api.ApplyFabricRequest{Fabric: exported.Fabric}); err != nil ||
+		len(again.Changes)+len(again.Undeclared) != 0 {
 		t.Fatalf("exported and applied: %v, %v", again, err)
 	}
-	fabric.Targets[0].IsClosed, fabric.Streams[1].Policy, fabric.Streams[0].Deadline = true, 0, durationpb.New(time.Second)
+	fabric.Targets[0].IsClosed, fabric.Streams[1].Policy, fabric.Streams[0].Deadline = true, 0,
+		durationpb.New(time.Second)
 	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
 	want := "target alpha is_closed false->true; stream a deadline 0s->1s; stream b policy reject->block"
 	if got := changesText(changed.GetChanges()); err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
-	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, Revision: done.Revision}); status.Code(err) != codes.Aborted {
+	if _, err := one.apply(&api.ApplyFabricRequest{
+		Fabric:   fabric,
+		Revision: done.Revision,
+	}); status.Code(err) != codes.Aborted {
 		t.Errorf("an old revision: %v", err)
 	}
 }
@@ -105,8 +112,15 @@ func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
 	_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 100 << 20}, {Host: "alpha"}, {Host: "no host"}},
 		Streams: []*api.StreamSpec{
-			{Name: "good"}, {Name: "../etc"}, {Name: "good"}, {Name: "x", Align: 96}, {Name: "y", TargetHost: "nowhere"}, {Name: "there", RingSizeBytes: 1 << 20},
-			{Name: "one", TargetHost: "alpha"}, {Name: "two", TargetHost: "alpha"}, {Name: "z", RingSizeBytes: 5, Level: api.Level_LEVEL_ARCHIVED},
+			{Name: "good"},
+			{Name: "../etc"},
+			{Name: "good"},
+			{Name: "x", Align: 96},
+			{Name: "y", TargetHost: "nowhere"},
+			{Name: "there", RingSizeBytes: 1 << 20},
+			{Name: "one", TargetHost: "alpha"},
+			{Name: "two", TargetHost: "alpha"},
+			{Name: "z", RingSizeBytes: 5, Level: api.Level_LEVEL_ARCHIVED},
 		},
 	}})
 	if status.Code(err) != codes.InvalidArgument {
@@ -143,23 +157,29 @@ func TestUpdateStream_ByRevision(t *testing.T) {
 	stream := one.create("a")
 	spec := proto.Clone(stream.Spec).(*api.StreamSpec)
 	spec.Policy = api.Policy_POLICY_REJECT
-	dry, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision, IsDryRun: true})
+	dry, err := one.control.UpdateStream(one.context(),
+		&api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision, IsDryRun: true})
 	if err != nil || len(dry.Fields) != 1 {
 		t.Fatalf("dry run: %v, %v", dry, err)
 	}
-	updated, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision})
-	if err != nil || updated.Stream.Spec.Policy != spec.Policy || updated.Stream.Revision <= stream.Revision || updated.Stream.Salt != stream.Salt {
+	updated, err := one.control.UpdateStream(one.context(),
+		&api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision})
+	if err != nil || updated.Stream.Spec.Policy != spec.Policy || updated.Stream.Revision <= stream.Revision ||
+		updated.Stream.Salt != stream.Salt {
 		t.Fatalf("got %v, %v", updated, err)
 	}
-	if _, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision}); status.Code(err) != codes.Aborted {
+	if _, err := one.control.UpdateStream(one.context(),
+		&api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision}); status.Code(err) != codes.Aborted {
 		t.Errorf("the same revision twice: %v", err)
 	}
 	spec.RingSizeBytes = 1 << 20
 	_, err = one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec})
-	if got := problemsIn(err); status.Code(err) != codes.FailedPrecondition && status.Code(err) != codes.InvalidArgument || len(got) == 0 {
+	if got := problemsIn(err); status.Code(err) != codes.FailedPrecondition &&
+		status.Code(err) != codes.InvalidArgument || len(got) == 0 {
 		t.Errorf("another size: %v", err)
 	}
-	if _, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "none"}}); status.Code(err) != codes.NotFound {
+	if _, err := one.control.UpdateStream(one.context(),
+		&api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "none"}}); status.Code(err) != codes.NotFound {
 		t.Errorf("got %v", err)
 	}
 }
@@ -197,14 +217,19 @@ func TestListStreams_PagesAndFilters(t *testing.T) {
 	if names, pages = list(&api.ListStreamsRequest{PageSize: 6, Name: "desk1/*"}); len(names) != 12 || pages != 2 {
 		t.Errorf("desk1: %d names on %d pages", len(names), pages)
 	}
-	if names, _ = list(&api.ListStreamsRequest{Conditions: []api.Condition{api.Condition_CONDITION_OK}}); len(names) != 0 {
+	if names, _ = list(&api.ListStreamsRequest{Conditions: []api.Condition{api.Condition_CONDITION_OK}}); len(
+		names,
+	) != 0 {
 		t.Errorf("ok: %v", names)
 	}
-	if names, _ = list(&api.ListStreamsRequest{Conditions: []api.Condition{api.Condition_CONDITION_PENDING}}); len(names) != 25 {
+	if names, _ = list(&api.ListStreamsRequest{Conditions: []api.Condition{api.Condition_CONDITION_PENDING}}); len(
+		names,
+	) != 25 {
 		t.Errorf("pending: %d", len(names))
 	}
 	for _, request := range []*api.ListStreamsRequest{{PageSize: 10001}, {PageToken: "%"}, {Name: "["}} {
-		if _, err := one.control.ListStreams(one.context(), request); status.Code(err) != codes.InvalidArgument || len(problemsIn(err)) != 1 {
+		if _, err := one.control.ListStreams(one.context(), request); status.Code(err) != codes.InvalidArgument ||
+			len(problemsIn(err)) != 1 {
 			t.Errorf("%v: %v", request, err)
 		}
 	}
@@ -247,7 +272,8 @@ func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
 	}
 }
 
-// A watch that goes on from a revision of another etcd, such as the one that a backup was restored from, is told all there is and goes on from here: not nothing, until this etcd has come as far.
+// A watch that goes on from a revision of another etcd, such as the one that a backup was restored from, is told all
+// there is and goes on from here: not nothing, until this etcd has come as far.
 func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -261,7 +287,8 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	hear := func(want string, isAll bool) int64 {
 		t.Helper()
 		message, err := watch.Recv()
-		if err != nil || len(message.Streams) != 1 || message.Streams[0].Spec.Name != want || message.IsAll != isAll || message.Revision >= 1<<40 {
+		if err != nil || len(message.Streams) != 1 || message.Streams[0].Spec.Name != want || message.IsAll != isAll ||
+			message.Revision >= 1<<40 {
 			t.Fatalf("got %v, %v, expected stream %s, all there is: %t", message, err, want, isAll)
 		}
 		return message.Revision
@@ -275,11 +302,16 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	hear("b", false)
 }
 
-// A ring that no host can ever hold is refused where no target is named, too; so is one that finds no room beside the others; one that could go where there is no limit is not.
+// A ring that no host can ever hold is refused where no target is named, too; so is one that finds no room beside the
+// others; one that could go where there is no limit is not.
 func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	wanted := &api.Fabric{
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}},
-		Streams: []*api.StreamSpec{{Name: "big", RingSizeBytes: 200 << 20}, {Name: "fits", RingSizeBytes: 100 << 20}, {Name: "later", RingSizeBytes: 100 << 20}},
+		Streams: []*api.StreamSpec{
+			{Name: "big", RingSizeBytes: 200 << 20},
+			{Name: "fits", RingSizeBytes: 100 << 20},
+			{Name: "later", RingSizeBytes: 100 << 20},
+		},
 	}
 	problems := func(v *state.View) (texts []string) {
 		t.Helper()
@@ -293,8 +325,12 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 		return texts
 	}
 	v := state.NewView()
-	want := []string{"fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of host beta: no target has more",
-		"fabric.streams[2].ring_size_bytes=104857600: expected a target with room for it beside what is declared: host beta has 0 bytes left of its capacity of 104857600, the ring needs 104857600"}
+	want := []string{
+		"fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of " +
+			"host beta: no target has more",
+		"fabric.streams[2].ring_size_bytes=104857600: expected a target with room for it beside what is declared: " +
+			"host beta has 0 bytes left of its capacity of 104857600, the ring needs 104857600",
+	}
 	if got := problems(v); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -304,11 +340,15 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	}
 }
 
-// So it is when it is created by itself, dry or not, and when what is there has taken the room; nothing is limited where a target without a limit reports.
+// So it is when it is created by itself, dry or not, and when what is there has taken the room; nothing is limited
+// where a target without a limit reports.
 func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	fabric := &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}}}
+	fabric := &api.Fabric{Targets: []*api.TargetSpec{
+		{Host: "alpha", CapacityBytes: 64 << 20},
+		{Host: "beta", CapacityBytes: 100 << 20},
+	}}
 	if _, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
 		t.Fatal(err)
 	}
@@ -317,22 +357,27 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 		return err
 	}
 	for spec, want := range map[*api.StreamSpec]string{
-		{Name: "big", RingSizeBytes: 200 << 20}:                        "spec.ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of host beta: no target has more",
-		{Name: "there", RingSizeBytes: 100 << 20, TargetHost: "alpha"}: "spec.ring_size_bytes=104857600: expected at most 67108864 bytes, the capacity of host alpha",
+		{Name: "big", RingSizeBytes: 200 << 20}: "spec.ring_size_bytes=209715200: expected at " +
+			"most 104857600 bytes, the capacity of host beta: no target has more",
+		{Name: "there", RingSizeBytes: 100 << 20, TargetHost: "alpha"}: "spec.ring_size_bytes=104857600: expected at " +
+			"most 67108864 bytes, the capacity of host alpha",
 	} {
 		for _, isDryRun := range []bool{true, false} {
 			err := create(spec, isDryRun)
-			if reason, field := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonCapacity || field != "spec.ring_size_bytes" {
+			if reason, field := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted ||
+				reason != refusal.ReasonCapacity || field != "spec.ring_size_bytes" {
 				t.Errorf("%s, dry %t: %v", spec.Name, isDryRun, err)
 			}
 			if got := problemsIn(err); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s: %q", spec.Name, got)
 			}
-			if !strings.HasSuffix(status.Convert(err).Message(), "; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring") {
+			if !strings.HasSuffix(status.Convert(err).Message(),
+				"; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring") {
 				t.Errorf("%s is told no cure: %v", spec.Name, err)
 			}
 		}
-		if _, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: spec.Name}); status.Code(err) != codes.NotFound {
+		if _, err := one.control.GetStream(one.context(),
+			&api.GetStreamRequest{Name: spec.Name}); status.Code(err) != codes.NotFound {
 			t.Errorf("%s is there: %v", spec.Name, err)
 		}
 	}
@@ -341,7 +386,9 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	}
 	for _, isDryRun := range []bool{true, false} {
 		err := create(&api.StreamSpec{Name: "crowded", RingSizeBytes: 100 << 20}, isDryRun)
-		if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonCapacity || !strings.Contains(err.Error(), "host beta has 0 bytes left of its capacity of 104857600") {
+		if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted ||
+			reason != refusal.ReasonCapacity || !strings.Contains(err.Error(),
+			"host beta has 0 bytes left of its capacity of 104857600") {
 			t.Errorf("beside another one, dry %t: %v", isDryRun, err)
 		}
 	}
@@ -358,16 +405,26 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
 	v := state.NewView()
 	v.LiveTargets["alpha-1"] = &api.Agent{Id: "alpha-1", Host: "alpha"}
-	v.Rings["a"] = &api.RingSpec{Target: "alpha-1", Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 200 << 20}}}
-	for capacity, want := range map[uint64]string{0: "", 200 << 20: "", 100 << 20: "its rings have 209715200 bytes, more than its capacity of 104857600"} {
-		drift := fabric.DriftFrom(v, access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: capacity}}})
+	v.Rings["a"] = &api.RingSpec{Target: "alpha-1", Stream: &api.Stream{Spec: &api.StreamSpec{
+		Name:          "a",
+		RingSizeBytes: 200 << 20,
+	}}}
+	for capacity, want := range map[uint64]string{
+		0: "", 200 << 20: "",
+		100 << 20: "its rings have 209715200 bytes, more than its capacity of 104857600",
+	} {
+		drift := fabric.DriftFrom(v, access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{
+			Host:          "alpha",
+			CapacityBytes: capacity,
+		}}})
 		if got := len(drift) > 0 && strings.HasPrefix(drift[0].Reason, want); got != (want != "") {
 			t.Errorf("capacity %d: got %v, want %q", capacity, drift, want)
 		}
 	}
 }
 
-// Drains that were declared before count as those of the file do: a stream that wants another one is refused. One that is there as it is declared again passes, whatever became of its drain.
+// Drains that were declared before count as those of the file do: a stream that wants another one is refused. One that
+// is there as it is declared again passes, whatever became of its drain.
 func TestApplyFabric_DrainsDeclaredBefore(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -376,14 +433,23 @@ func TestApplyFabric_DrainsDeclaredBefore(t *testing.T) {
 		return err
 	}
 	early := &api.Fabric{Streams: []*api.StreamSpec{{Name: "early", DrainHost: "elsewhere"}}}
-	for _, fabric := range []*api.Fabric{early, {Drains: []*api.DrainSpec{{Host: "central1"}}}, early, {Streams: []*api.StreamSpec{{Name: "good", DrainHost: "central1"}}}} {
+	for _, fabric := range []*api.Fabric{
+		early,
+		{Drains: []*api.DrainSpec{{Host: "central1"}}},
+		early,
+		{Streams: []*api.StreamSpec{{Name: "good", DrainHost: "central1"}}},
+	} {
 		if err := apply(fabric); err != nil {
 			t.Fatalf("%v: %v", fabric, err)
 		}
 	}
-	for _, fabric := range []*api.Fabric{{Streams: []*api.StreamSpec{{Name: "late", DrainHost: "centrall"}}}, {Streams: []*api.StreamSpec{{Name: "early", DrainHost: "centrall"}}}} {
+	for _, fabric := range []*api.Fabric{
+		{Streams: []*api.StreamSpec{{Name: "late", DrainHost: "centrall"}}},
+		{Streams: []*api.StreamSpec{{Name: "early", DrainHost: "centrall"}}},
+	} {
 		err := apply(fabric)
-		if problems := problemsIn(err); status.Code(err) != codes.InvalidArgument || len(problems) != 1 || !strings.HasPrefix(problems[0], "fabric.streams[0].drain_host=") {
+		if problems := problemsIn(err); status.Code(err) != codes.InvalidArgument || len(problems) != 1 ||
+			!strings.HasPrefix(problems[0], "fabric.streams[0].drain_host=") {
 			t.Errorf("%v: %v", fabric, err)
 		}
 	}

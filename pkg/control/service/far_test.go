@@ -42,7 +42,10 @@ func (i *instance) acquireFar(transport string) <-chan *api.Grant {
 	answered := make(chan *api.Grant, 1)
 	ctx := i.context()
 	go func() {
-		response, err := i.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}, Transport: transport})
+		response, err := i.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+			Stream: "a",
+			Holder: &api.Holder{Host: "beta"}, Transport: transport,
+		})
 		if err != nil {
 			i.t.Error(err)
 		}
@@ -90,7 +93,8 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	one := startFar(t)
 	answered := one.acquireFar("")
 	admission := one.untilAdmission(1)
-	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || len(admission.Grants[0].Token) != grant.TokenLen || admission.Grants[0].Expires == nil {
+	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 ||
+		len(admission.Grants[0].Token) != grant.TokenLen || admission.Grants[0].Expires == nil {
 		t.Fatalf("the target is told %v", admission)
 	}
 	one.confirm(1, 0)
@@ -102,8 +106,10 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	}
 	one.confirm(1, 1)
 	grant := one.granted(answered)
-	if member := grant.Members[0]; member.Uri != "verbs://alpha:7472/a" || !bytes.Equal(member.Token, admission.Grants[0].Token) || grant.Epoch != 1 {
-		t.Errorf("granted %s with epoch %d, expected verbs with the token that the target was told", member.Uri, grant.Epoch)
+	if member := grant.Members[0]; member.Uri != "verbs://alpha:7472/a" ||
+		!bytes.Equal(member.Token, admission.Grants[0].Token) || grant.Epoch != 1 {
+		t.Errorf("granted %s with epoch %d, expected verbs with the token that the target was told", member.Uri,
+			grant.Epoch)
 	}
 	again := one.acquireFar("ofi")
 	second := one.untilAdmission(2)
@@ -116,7 +122,8 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	}
 }
 
-// Of two control planes on one etcd each draws tokens of its own: a grant of one ends that of the other, and the ring's target is told of one token alone, whichever of them it asks.
+// Of two control planes on one etcd each draws tokens of its own: a grant of one ends that of the other, and the ring's
+// target is told of one token alone, whichever of them it asks.
 func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
 	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
@@ -133,8 +140,13 @@ func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
 		admission := telling.untilAdmission(epoch)
 		telling.confirm(epoch, epoch)
 		token := granting.granted(answered).Members[0].Token
-		if len(token) != grant.TokenLen || drawn[string(token)] || len(admission.Grants) != 1 || !bytes.Equal(admission.Grants[0].Token, token) {
-			t.Errorf("epoch %d: the target is told of %d tokens, expected the one that was granted alone, and a new one", epoch, len(admission.Grants))
+		if len(token) != grant.TokenLen || drawn[string(token)] || len(admission.Grants) != 1 ||
+			!bytes.Equal(admission.Grants[0].Token, token) {
+			t.Errorf(
+				"epoch %d: the target is told of %d tokens, expected the one that was granted alone, and a new one",
+				epoch,
+				len(admission.Grants),
+			)
 		}
 		drawn[string(token)] = true
 		if same := granting.untilAdmission(epoch); !proto.Equal(same, admission) {
@@ -143,7 +155,8 @@ func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
 	}
 }
 
-// What the holder says of its host's addresses reaches the door. Its loopback is none of them at a target on another host, where it would be somebody else's.
+// What the holder says of its host's addresses reaches the door. Its loopback is none of them at a target on another
+// host, where it would be somebody else's.
 func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
 	one := startFar(t)
 	ctx := one.context()
@@ -160,7 +173,10 @@ func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
 		answered := make(chan error, 1)
 		go func() {
 			holder := &api.Holder{Host: test.host, Addresses: test.told}
-			_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: holder, Transport: test.transport})
+			_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+				Stream: "a", Holder: holder,
+				Transport: test.transport,
+			})
 			answered <- err
 		}()
 		admission := one.untilAdmission(uint32(epoch + 1))
@@ -173,18 +189,26 @@ func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"", "10.1.2", "10.1.2.3/99", "storage1"} {
-		_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Addresses: []string{wrong}}})
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "expected one such as 10.1.2.3") {
+		_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+			Stream: "a",
+			Holder: &api.Holder{Addresses: []string{wrong}},
+		})
+		if status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "expected one such as 10.1.2.3") {
 			t.Errorf("address %q: %v", wrong, err)
 		}
 	}
 }
 
-// A drain says where its host is each time that it reports; the door is told of a change at once, with the token that it has.
+// A drain says where its host is each time that it reports; the door is told of a change at once, with the token that
+// it has.
 func TestDrain_TargetIsToldFromWhereItMayCome(t *testing.T) {
 	one := startFar(t)
 	one.drainToken(&api.Agent{Id: "d1", Host: "beta", Addresses: []string{"10.1.2.3"}})
-	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{
+		Id:   "t1",
+		Host: "alpha",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +225,11 @@ func TestDrain_TargetIsToldFromWhereItMayCome(t *testing.T) {
 		}
 	}
 	first := from("10.1.2.3")
-	if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: &api.DrainState{Agent: &api.Agent{Id: "d1", Host: "beta", Addresses: []string{"10.9.9.9"}}}}); err != nil {
+	if _, err := one.drain.ReportDrain(one.context(),
+		&api.ReportDrainRequest{State: &api.DrainState{Agent: &api.Agent{
+			Id: "d1", Host: "beta",
+			Addresses: []string{"10.9.9.9"},
+		}}}); err != nil {
 		t.Fatal(err)
 	}
 	if moved := from("10.9.9.9"); !bytes.Equal(moved.Token, first.Token) {
@@ -262,7 +290,10 @@ func TestDrain_OnAnotherHostIsAdmittedAndItsSuccessorTakesItsPlace(t *testing.T)
 	one.endLife(etcd.KeyLiveDrains + "d1")
 	one.until("the first is gone", func() bool { return !one.status("a").IsDrainAlive })
 	second := one.drainToken(&api.Agent{Id: "d2", Host: "gamma"})
-	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{
+		Id:   "t1",
+		Host: "alpha",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +302,8 @@ func TestDrain_OnAnotherHostIsAdmittedAndItsSuccessorTakesItsPlace(t *testing.T)
 		t.Fatal(err)
 	}
 	grants := message.Rings[0].Admission.GetGrants()
-	if len(grants) != 1 || !bytes.Equal(grants[0].Token, second) || bytes.Equal(first, second) || grants[0].Generation != 2 {
+	if len(grants) != 1 || !bytes.Equal(grants[0].Token, second) || bytes.Equal(first, second) ||
+		grants[0].Generation != 2 {
 		t.Errorf("%d grants are wanted of the target, expected that of the second drain alone", len(grants))
 	}
 }
@@ -285,7 +317,8 @@ func TestAcquireWriter_HolderOnTheTargetsHostEndsAFarOne(t *testing.T) {
 	answered := make(chan *api.Grant, 1)
 	ctx := one.context()
 	go func() {
-		response, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "alpha"}})
+		response, err := one.control.AcquireWriter(ctx,
+			&api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "alpha"}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -307,7 +340,10 @@ func TestAcquireWriter_TargetThatDoesNotConfirmIsNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(one.context(), limit)
 		defer cancel()
 		limit *= 2
-		_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}})
+		_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+			Stream: "a",
+			Holder: &api.Holder{Host: "beta"},
+		})
 		if err == nil {
 			t.Fatal("granted")
 		}
@@ -319,8 +355,12 @@ func TestAcquireWriter_TransportIsChecked(t *testing.T) {
 	one := startFar(t)
 	one.reportTarget("t1", ring("a", "t1"))
 	one.until("the target listens no more", func() bool { return len(one.status("a").Rings[0].FarUris) == 0 })
-	for transport, want := range map[string]codes.Code{"verbs": codes.FailedPrecondition, "carrier pigeon": codes.InvalidArgument, "mem": codes.OK} {
-		_, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}, Transport: transport})
+	for transport, want := range map[string]codes.Code{
+		"verbs":          codes.FailedPrecondition,
+		"carrier pigeon": codes.InvalidArgument, "mem": codes.OK,
+	} {
+		_, err := one.control.AcquireWriter(one.context(),
+			&api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}, Transport: transport})
 		if status.Code(err) != want {
 			t.Errorf("transport %q: %v, expected %s", transport, err, want)
 		}

@@ -34,13 +34,18 @@ func tellOfAll(t *testing.T, one *instance, now time.Time) {
 	tell("lately", timestamppb.New(now))
 	tell("left", old, ring("gone", "left")) // by an earlier control plane
 	tell("ended", old)
-	if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: &api.DrainState{Agent: &api.Agent{Id: "drain", Host: "host-holder"}, Reported: old}}); err != nil {
+	if _, err := one.drain.ReportDrain(one.context(),
+		&api.ReportDrainRequest{State: &api.DrainState{
+			Agent:    &api.Agent{Id: "drain", Host: "host-holder"},
+			Reported: old,
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	one.until("the drain is given the stream", func() bool { return one.status("a").Assignment != nil })
 	tell("holder", old) // only what is wanted of it says that it has a ring
 	for _, host := range []string{"desk7", "desk8"} {
-		if _, err := api.NewHostServiceClient(one.conn).ReportHost(one.context(), &api.ReportHostRequest{State: &api.HostState{Host: host}}); err != nil {
+		if _, err := api.NewHostServiceClient(one.conn).ReportHost(one.context(),
+			&api.ReportHostRequest{State: &api.HostState{Host: host}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,15 +55,18 @@ func tellOfAll(t *testing.T, one *instance, now time.Time) {
 	one.endLife(etcd.KeyLiveDrains + "drain")
 }
 
-// What ended long ago and holds nothing is forgotten, and a watch is told; who lives, who ended lately, and who has a ring or had one are not.
+// What ended long ago and holds nothing is forgotten, and a watch is told; who lives, who ended lately, and who has a
+// ring or had one are not.
 func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	now := time.Now()
 	tellOfAll(t, one, now)
 	watch := one.watchTargets(one.context(), map[string]string{}, 0)
-	const stay = "host-alive rack  alive true; host-holder rack  alive false; host-lately rack  alive false; host-left rack  alive false"
-	watch.until("host-alive rack  alive true; host-ended rack  alive false; host-holder rack  alive false; host-lately rack  alive false; host-left rack  alive false")
+	const stay = "host-alive rack  alive true; host-holder rack  alive false; host-lately rack  alive false; " +
+		"host-left rack  alive false"
+	watch.until("host-alive rack  alive true; host-ended rack  alive false; host-holder rack  alive false; " +
+		"host-lately rack  alive false; host-left rack  alive false")
 
 	seen := func() *state.View {
 		now, _ := one.server.mirror.Load()
@@ -82,7 +90,10 @@ func TestForget_WhoEndedAndHoldsNothing(t *testing.T) {
 		t.Errorf("hosts %v: one that reported minutes ago is forgotten", got)
 	}
 	// A day on: "lately" is no news any more either, nor are the hosts.
-	for _, at := range []time.Time{now.Add(leader.AgentKept + time.Minute), now.Add(leader.AgentKept + time.Minute + leader.AgentGoneLeast)} {
+	for _, at := range []time.Time{
+		now.Add(leader.AgentKept + time.Minute),
+		now.Add(leader.AgentKept + time.Minute + leader.AgentGoneLeast),
+	} {
 		if err := acting.Forget(t.Context(), gone, at, nil); err != nil {
 			t.Fatal(err)
 		}

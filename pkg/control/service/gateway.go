@@ -22,12 +22,14 @@ const (
 	httpIdleMax   = 2 * time.Minute
 )
 
-// newHTTP makes the API over HTTP/JSON: the same calls, by way of the same guard, as whoever the connection's certificate says.
+// newHTTP makes the API over HTTP/JSON: the same calls, by way of the same guard, as whoever the connection's
+// certificate says.
 func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, pathJSON{&runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true},
 		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: false},
-	}}), runtime.WithErrorHandler(writeHTTPError), runtime.WithRoutingErrorHandler(writeRoutingError), runtime.SetQueryParameterParser(queryParser{}))
+	}}), runtime.WithErrorHandler(writeHTTPError), runtime.WithRoutingErrorHandler(writeRoutingError),
+		runtime.SetQueryParameterParser(queryParser{}))
 	here := inProcess{s}
 	err := errors.Join(
 		api.RegisterControlServiceHandlerClient(ctx, mux, api.NewControlServiceClient(here)),
@@ -40,7 +42,8 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 	}
 	handler := http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if s.config.Keeper == nil && !isLocalRequest(request) {
-			http.Error(response, "without TLS only programs of this host are answered, and no web page", http.StatusForbidden)
+			http.Error(response, "without TLS only programs of this host are answered, and no web page",
+				http.StatusForbidden)
 			return
 		}
 		from := &peer.Peer{Addr: clientAddress(request.RemoteAddr)}
@@ -53,8 +56,8 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 	return &http.Server{Handler: handler, ReadHeaderTimeout: httpHeaderMax, IdleTimeout: httpIdleMax}, nil
 }
 
-// isLocalRequest tells a program from a web page in a browser on this host, which has nobody's certificate to show either: a page of somebody else's
-// says where it is from, or has given its own name this host's address.
+// isLocalRequest tells a program from a web page in a browser on this host, which has nobody's certificate to show
+// either: a page of somebody else's says where it is from, or has given its own name this host's address.
 func isLocalRequest(request *http.Request) bool {
 	host := request.Host
 	if _, _, err := net.SplitHostPort(host); err != nil {

@@ -29,7 +29,10 @@ const restorePath = "/v1/restore"
 // limitBody keeps a request from filling the memory, and from never ending.
 func limitBody(response http.ResponseWriter, request *http.Request) io.ReadCloser {
 	if request.Body != http.NoBody {
-		request.Body = &paced{ReadCloser: request.Body, deadline: http.NewResponseController(response).SetReadDeadline, limit: bodyPaceMax}
+		request.Body = &paced{
+			ReadCloser: request.Body, deadline: http.NewResponseController(response).SetReadDeadline,
+			limit: bodyPaceMax,
+		}
 	}
 	if request.URL.Path == restorePath {
 		return &lines{Closer: request.Body, from: bufio.NewReader(request.Body)}
@@ -59,7 +62,8 @@ func (l *lines) Read(into []byte) (int, error) {
 }
 
 // errBodySlow is in the error of a body that comes too slowly.
-var errBodySlow = fmt.Errorf("the body comes too slowly: expected its end, or %d bytes more of it, within %s", bodyPaceBytes, bodyPaceMax)
+var errBodySlow = fmt.Errorf("the body comes too slowly: expected its end, or %d bytes more of it, within %s",
+	bodyPaceBytes, bodyPaceMax)
 
 // paced is a body that has to get on: a byte now and then does not keep a connection open.
 type paced struct {
@@ -92,11 +96,18 @@ func (p *paced) Read(into []byte) (int, error) {
 func bodyAnswer(err error) error {
 	var tooLarge *http.MaxBytesError
 	switch text := err.Error(); {
-	case errors.As(err, &tooLarge) || strings.Contains(text, "request body too large"): // the gateway keeps the text alone
-		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: refusal.Exhausted(refusal.ReasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
-			Errorf("the body is too large: expected at most %d bytes", api.RequestLenMax)}
+	case errors.As(err, &tooLarge) || strings.Contains(text, "request body too large"):
+		// the gateway keeps the text alone
+		return &runtime.HTTPStatusError{
+			HTTPStatus: http.StatusRequestEntityTooLarge,
+			Err: refusal.Exhausted(refusal.ReasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
+				Errorf("the body is too large: expected at most %d bytes", api.RequestLenMax),
+		}
 	case strings.Contains(text, errBodySlow.Error()):
-		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestTimeout, Err: status.Error(codes.DeadlineExceeded, errBodySlow.Error())}
+		return &runtime.HTTPStatusError{
+			HTTPStatus: http.StatusRequestTimeout,
+			Err:        status.Error(codes.DeadlineExceeded, errBodySlow.Error()),
+		}
 	}
 	return nil
 }

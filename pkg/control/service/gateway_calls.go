@@ -15,11 +15,14 @@ import (
 )
 
 // overHTTP are the services that HTTP reaches.
-var overHTTP = []grpc.ServiceDesc{api.ControlService_ServiceDesc, api.FabricService_ServiceDesc, api.TargetService_ServiceDesc, api.DrainService_ServiceDesc,
-	api.HostService_ServiceDesc}
+var overHTTP = []grpc.ServiceDesc{
+	api.ControlService_ServiceDesc, api.FabricService_ServiceDesc,
+	api.TargetService_ServiceDesc, api.DrainService_ServiceDesc,
+	api.HostService_ServiceDesc,
+}
 
-// inProcess makes calls of the services in this process, through the interceptors that calls from outside go through. It is what the gateway takes
-// for a connection; the caller is in the context.
+// inProcess makes calls of the services in this process, through the interceptors that calls from outside go through.
+// It is what the gateway takes for a connection; the caller is in the context.
 type inProcess struct{ server *Server }
 
 // Invoke implements grpc.ClientConnInterface.
@@ -60,20 +63,30 @@ func streamCall(method string) (grpc.StreamDesc, bool) {
 	return grpc.StreamDesc{}, false
 }
 
-func (p inProcess) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (p inProcess) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (any, error) {
 	return p.server.observeUnary(ctx, request, info, func(ctx context.Context, request any) (any, error) {
 		return p.server.guardUnary(ctx, request, info, handler)
 	})
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (p inProcess) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (p inProcess) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string,
+	_ ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	one, ok := streamCall(method)
 	if !ok {
 		return nil, status.Errorf(codes.Unimplemented, "method %s", method)
 	}
-	s := &pipe{ctx: ctx, hasOneRequest: !one.ClientStreams, requests: make(chan any, 1), sent: make(chan struct{}), answers: make(chan any), ended: make(chan struct{})}
-	info := &grpc.StreamServerInfo{FullMethod: method, IsServerStream: one.ServerStreams, IsClientStream: one.ClientStreams}
+	s := &pipe{
+		ctx: ctx, hasOneRequest: !one.ClientStreams, requests: make(chan any, 1), sent: make(chan struct{}),
+		answers: make(chan any), ended: make(chan struct{}),
+	}
+	info := &grpc.StreamServerInfo{
+		FullMethod: method, IsServerStream: one.ServerStreams,
+		IsClientStream: one.ClientStreams,
+	}
 	go func() {
 		defer close(s.ended)
 		s.err = p.server.observeStream(p.server, served{s}, info, func(server any, stream grpc.ServerStream) error {
@@ -110,8 +123,8 @@ func (p *pipe) CloseSend() error {
 	return nil
 }
 
-// SendMsg implements grpc.ClientStream. io.EOF: the call has ended, RecvMsg says how. The generated code asks RecvMsg after io.EOF only where there are many requests: of a call with one
-// gRPC's own SendMsg tells no error either.
+// SendMsg implements grpc.ClientStream. io.EOF: the call has ended, RecvMsg says how. The generated code asks RecvMsg
+// after io.EOF only where there are many requests: of a call with one gRPC's own SendMsg tells no error either.
 func (p *pipe) SendMsg(message any) error {
 	select {
 	case p.requests <- message:

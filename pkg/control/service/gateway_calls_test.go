@@ -19,12 +19,14 @@ import (
 // refusedMany is often enough for each way in which a call's end and the sending of its request can fall together.
 const refusedMany = 1000
 
-// TestInProcess_RequestOfAnEndedCall sends the request of a call with many answers when it is refused already. As of gRPC itself that is no error: the refusal comes with the answer.
+// TestInProcess_RequestOfAnEndedCall sends the request of a call with many answers when it is refused already. As of
+// gRPC itself that is no error: the refusal comes with the answer.
 func TestInProcess_RequestOfAnEndedCall(t *testing.T) {
 	t.Parallel()
 	server := New(Config{Logger: slog.New(slog.DiscardHandler)})
 	for range refusedMany {
-		stream, err := inProcess{server}.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, api.ControlService_Backup_FullMethodName)
+		stream, err := inProcess{server}.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
+			api.ControlService_Backup_FullMethodName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +40,8 @@ func TestInProcess_RequestOfAnEndedCall(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	stream, err := inProcess{server}.NewStream(gone, &grpc.StreamDesc{ServerStreams: true}, api.ControlService_Backup_FullMethodName)
+	stream, err := inProcess{server}.NewStream(gone, &grpc.StreamDesc{ServerStreams: true},
+		api.ControlService_Backup_FullMethodName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,8 @@ func TestInProcess_RequestOfAnEndedCall(t *testing.T) {
 	}
 }
 
-// TestHTTP_RefusedStreamsSayWhy asks again and again for what is refused before its request is taken: each answer is the refusal.
+// TestHTTP_RefusedStreamsSayWhy asks again and again for what is refused before its request is taken: each answer is
+// the refusal.
 func TestHTTP_RefusedStreamsSayWhy(t *testing.T) {
 	t.Parallel()
 	const rules = "rules:\n- {identities: [spiffe://farlog/farlog/host/none], roles: []}\n"

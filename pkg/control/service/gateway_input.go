@@ -27,15 +27,20 @@ import (
 // How protojson and the reader of parameters say what is wrong with a text; protojson's spaces vary.
 var (
 	unknownParameter = regexp.MustCompile(`unknown parameter ("(?:[^"\\]|\\.)*"), value ("(?:[^"\\]|\\.)*")`)
-	badParameter     = regexp.MustCompile(`parsing (?:field|list) "([^"]*)": (?:\w+\.\w+: )?(?:parsing )?("(?:[^"\\]|\\.)*")?:? ?(.*)$`)
-	jsonSyntax       = regexp.MustCompile(`(?:syntax error )?\(line (\d+:\d+)\): (.*)$`)
+	badParameter     = regexp.MustCompile(
+		`parsing (?:field|list) "([^"]*)": (?:\w+\.\w+: )?(?:parsing )?("(?:[^"\\]|\\.)*")?:? ?(.*)$`,
+	)
+	jsonSyntax = regexp.MustCompile(`(?:syntax error )?\(line (\d+:\d+)\): (.*)$`)
 )
 
 // writeHTTPError answers with a problem in the details where the body was not to be read, as the calls themselves do.
-func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler, response http.ResponseWriter, request *http.Request, err error) {
+func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler,
+	response http.ResponseWriter, request *http.Request, err error,
+) {
 	if answer := bodyAnswer(err); answer != nil {
 		err = answer
-	} else if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument && len(answer.Details()) == 0 {
+	} else if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument &&
+		len(answer.Details()) == 0 {
 		if body, ok := request.Body.(*jsonBody); ok && len(body.problems) > 0 {
 			err = refusal.InvalidArgument("", body.problems)
 		} else {
@@ -45,11 +50,15 @@ func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtim
 	runtime.DefaultHTTPErrorHandler(ctx, mux, marshaler, response, request, err)
 }
 
-// writeRoutingError answers where no call is. A path that has other methods is not one that is still to be written, as the gateway would have it.
-func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler, response http.ResponseWriter, request *http.Request, code int) {
+// writeRoutingError answers where no call is. A path that has other methods is not one that is still to be written, as
+// the gateway would have it.
+func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler,
+	response http.ResponseWriter, request *http.Request, code int,
+) {
 	if code == http.StatusMethodNotAllowed {
 		writeHTTPError(ctx, mux, marshaler, response, request, &runtime.HTTPStatusError{
-			HTTPStatus: code, Err: status.Errorf(codes.Unimplemented, "%s %s: expected another method, as docs/reference/api.md has them", request.Method, request.URL.Path),
+			HTTPStatus: code, Err: status.Errorf(codes.Unimplemented,
+				"%s %s: expected another method, as docs/reference/api.md has them", request.Method, request.URL.Path),
 		})
 		return
 	}
@@ -91,7 +100,8 @@ func (p queryParser) Parse(into proto.Message, values url.Values, filter *utilit
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		field := fieldAt(into.ProtoReflect().Descriptor(), strings.Split(name, "."))
 		if field == nil {
-			unknown = append(unknown, fmt.Sprintf("unknown parameter %q, value %q", name, strings.Join(values[name], ",")))
+			unknown = append(unknown, fmt.Sprintf("unknown parameter %q, value %q", name,
+				strings.Join(values[name], ",")))
 		} else if field.Enum() != nil {
 			wrong = cmp.Or(wrong, checkEnum(name, values[name], field.Enum()))
 		}
@@ -109,7 +119,8 @@ func (p queryParser) Parse(into proto.Message, values url.Values, filter *utilit
 func checkEnum(name string, values []string, kind protoreflect.EnumDescriptor) error {
 	for _, value := range values {
 		number, err := strconv.ParseInt(value, 10, 32)
-		if err == nil && kind.Values().ByNumber(protoreflect.EnumNumber(number)) != nil || kind.Values().ByName(protoreflect.Name(value)) != nil {
+		if err == nil && kind.Values().ByNumber(protoreflect.EnumNumber(number)) != nil ||
+			kind.Values().ByName(protoreflect.Name(value)) != nil {
 			continue
 		}
 		return fmt.Errorf("parsing field %q: %q: %s", name, value, enumRule(kind))

@@ -15,14 +15,15 @@ import (
 // problemsMost is how many problems of a body are told.
 const problemsMost = 1000
 
-// jsonBody is the body of a request, and what was wrong with it as a message: the gateway hands the reader of a body on, and of its error only the text.
+// jsonBody is the body of a request, and what was wrong with it as a message: the gateway hands the reader of a body
+// on, and of its error only the text.
 type jsonBody struct {
 	io.ReadCloser
 	problems []*api.Problem
 }
 
-// pathJSON is the gateway's reader and writer of JSON. Of a body that is no request it finds all that is wrong, each with the path of its field: of a fabric with many streams the name alone tells
-// nobody which one it is.
+// pathJSON is the gateway's reader and writer of JSON. Of a body that is no request it finds all that is wrong, each
+// with the path of its field: of a fabric with many streams the name alone tells nobody which one it is.
 type pathJSON struct{ *runtime.JSONPb }
 
 // NewDecoder implements runtime.Marshaler.
@@ -45,7 +46,8 @@ func (p pathJSON) NewDecoder(from io.Reader) runtime.Decoder {
 	})
 }
 
-// problemsOfJSON finds all that is wrong with a body that is not a message of this kind: in what can be read of it also what breaks the rules of its fields. nil: nothing that it knows of.
+// problemsOfJSON finds all that is wrong with a body that is not a message of this kind: in what can be read of it also
+// what breaks the rules of its fields. nil: nothing that it knows of.
 func problemsOfJSON(raw []byte, message proto.Message) []*api.Problem {
 	w := jsonWalk{raw: raw, isTold: map[string]bool{}}
 	readable := w.object(message.ProtoReflect().New(), 0, len(raw), "", "")

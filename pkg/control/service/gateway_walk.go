@@ -13,14 +13,16 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// jsonWalk goes through a text of JSON beside the message that it should be. Whether a value is one of its field protojson says, of the smallest part that has one.
+// jsonWalk goes through a text of JSON beside the message that it should be. Whether a value is one of its field
+// protojson says, of the smallest part that has one.
 type jsonWalk struct {
 	raw      []byte
 	problems []*api.Problem
 	isTold   map[string]bool // fields, as the protocol spells them, whose values are left out of what is readable
 }
 
-// object looks at what stands from begin to end, which should be a message, and gives what can be read of it. path is as the body has it, field as the protocol has it.
+// object looks at what stands from begin to end, which should be a message, and gives what can be read of it. path is
+// as the body has it, field as the protocol has it.
 func (w *jsonWalk) object(message protoreflect.Message, begin, end int, path, field string) []byte {
 	text := bytes.TrimSpace(w.raw[begin:end])
 	if err := protojson.Unmarshal(text, message.New().Interface()); err == nil {
@@ -51,7 +53,9 @@ func (w *jsonWalk) object(message protoreflect.Message, begin, end int, path, fi
 }
 
 // value looks at the value of a field, and gives what can be read of it; nil: nothing.
-func (w *jsonWalk) value(message protoreflect.Message, one protoreflect.FieldDescriptor, begin, end int, path, field string) []byte {
+func (w *jsonWalk) value(message protoreflect.Message, one protoreflect.FieldDescriptor, begin, end int, path,
+	field string,
+) []byte {
 	text := w.raw[begin:end]
 	if err := unmarshalField(message, one, text); err == nil {
 		return text
@@ -69,7 +73,9 @@ func (w *jsonWalk) value(message protoreflect.Message, one protoreflect.FieldDes
 	return nil
 }
 
-func (w *jsonWalk) list(message protoreflect.Message, one protoreflect.FieldDescriptor, begin, end int, path, field string) []byte {
+func (w *jsonWalk) list(message protoreflect.Message, one protoreflect.FieldDescriptor, begin, end int, path,
+	field string,
+) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(w.raw[begin:end]))
 	_, _ = decoder.Token()
 	var items [][]byte
@@ -82,7 +88,8 @@ func (w *jsonWalk) list(message protoreflect.Message, one protoreflect.FieldDesc
 		from, at := to-len(item), fmt.Sprintf("[%d]", i)
 		switch isMessage := one.Message() != nil && !isWellKnown(one.Message()); {
 		case isMessage:
-			if item = w.object(message.NewField(one).List().NewElement().Message(), from, to, path+at, field+at); item == nil {
+			if item = w.object(message.NewField(one).List().NewElement().Message(), from, to, path+at,
+				field+at); item == nil {
 				item = []byte("{}") // so that those behind it keep their places
 			}
 			items = append(items, item)
@@ -148,14 +155,18 @@ func (w *jsonWalk) tell(at int, path, field, value, rule string) {
 		path = "body"
 	}
 	if len(w.problems) < problemsMost {
-		w.problems = append(w.problems, &api.Problem{Field: path, Value: value, Rule: fmt.Sprintf("%s (line %s)", rule, lineOf(w.raw, at))})
+		w.problems = append(w.problems, &api.Problem{
+			Field: path, Value: value,
+			Rule: fmt.Sprintf("%s (line %s)", rule, lineOf(w.raw, at)),
+		})
 	}
 }
 
 // lineOf is the line and the column, both from 1 and of characters, of an offset.
 func lineOf(raw []byte, at int) string {
 	before := raw[:at]
-	return fmt.Sprintf("%d:%d", bytes.Count(before, []byte("\n"))+1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])+1)
+	return fmt.Sprintf("%d:%d", bytes.Count(before, []byte("\n"))+1,
+		utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])+1)
 }
 
 func unmarshalField(message protoreflect.Message, one protoreflect.FieldDescriptor, value []byte) error {

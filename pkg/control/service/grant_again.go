@@ -12,11 +12,14 @@ import (
 
 // grantedBefore answers a request that was granted already, and whose answer was lost: with the same epoch and the same
 // tokens, while that grant is the stream's newest and may be used. nil: it is a new one.
-func (s *Server) grantedBefore(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse, error) {
+func (s *Server) grantedBefore(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse,
+	error,
+) {
 	if request.RequestId == "" {
 		return nil, nil
 	}
-	got, err := s.config.Client.Get(ctx, etcd.KeyGrants+request.Stream) // another instance may have granted it a moment ago
+	// another instance may have granted it a moment ago
+	got, err := s.config.Client.Get(ctx, etcd.KeyGrants+request.Stream)
 	if err != nil {
 		return nil, fmt.Errorf("read the grant of stream %q: %w", request.Stream, err)
 	}
@@ -38,7 +41,8 @@ func (s *Server) grantedBefore(ctx context.Context, request *api.AcquireWriterRe
 	if admitting == nil || now.CheckNotDeleted(request.Stream) != nil {
 		return nil, nil
 	}
-	s.config.Logger.Info("granted again", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(),
+	s.config.Logger.Info("granted again", "stream", granted.Stream, "epoch", granted.Epoch, "host",
+		granted.Holder.GetHost(),
 		"pid", granted.Holder.GetPid(), "by", callerOf(ctx).ID)
 	return s.confirmed(ctx, request, now, granted, admitting)
 }

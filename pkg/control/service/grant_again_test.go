@@ -13,9 +13,9 @@ import (
 	"github.com/farlog/farlog/pkg/control/grant"
 )
 
-// The answer to a grant is lost, and it is asked for again, with the same id: by either control plane the same epoch and the
-// same token are given, and its target is told nothing new. Another id, another holder, and a grant that is not the newest any
-// more are another wish.
+// The answer to a grant is lost, and it is asked for again, with the same id: by either control plane the same epoch
+// and the same token are given, and its target is told nothing new. Another id, another holder, and a grant that is not
+// the newest any more are another wish.
 func TestAcquireWriter_SameRequestID(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -34,7 +34,11 @@ func TestAcquireWriter_SameRequestID(t *testing.T) {
 	id, other := api.NewRequestID(), api.NewRequestID()
 	acquire := func(at *instance, id string, pid uint32) *api.Grant {
 		t.Helper()
-		response, err := at.control.AcquireWriter(at.context(), &api.AcquireWriterRequest{Stream: "a", RequestId: id, Transport: "ofi", Holder: &api.Holder{Host: "beta", Pid: pid}})
+		response, err := at.control.AcquireWriter(at.context(),
+			&api.AcquireWriterRequest{
+				Stream: "a", RequestId: id, Transport: "ofi",
+				Holder: &api.Holder{Host: "beta", Pid: pid},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,11 +48,13 @@ func TestAcquireWriter_SameRequestID(t *testing.T) {
 	told := one.untilAdmission(first.Epoch)
 	for _, at := range []*instance{one, two} {
 		again := acquire(at, id, 7)
-		if again.Epoch != first.Epoch || !bytes.Equal(again.Members[0].Token, first.Members[0].Token) || again.Members[0].Uri != first.Members[0].Uri || len(again.Members[0].Token) != grant.TokenLen {
+		if again.Epoch != first.Epoch || !bytes.Equal(again.Members[0].Token, first.Members[0].Token) ||
+			again.Members[0].Uri != first.Members[0].Uri || len(again.Members[0].Token) != grant.TokenLen {
 			t.Errorf("granted %v, and again %v", first, again)
 		}
 	}
-	if now := one.untilAdmission(first.Epoch); len(now.Grants) != 1 || !bytes.Equal(now.Grants[0].Token, told.Grants[0].Token) {
+	if now := one.untilAdmission(first.Epoch); len(now.Grants) != 1 ||
+		!bytes.Equal(now.Grants[0].Token, told.Grants[0].Token) {
 		t.Errorf("the target was told %v, and now %v", told, now)
 	}
 	if grant := acquire(one, id, 8); grant.Epoch != first.Epoch+1 {
@@ -68,8 +74,8 @@ func TestAcquireWriter_SameRequestID(t *testing.T) {
 	}
 }
 
-// A grant that spares the stream's writer is refused while that lives, and given to the same process, when the writer is
-// gone, and where it fences nobody because the ring's lock decides.
+// A grant that spares the stream's writer is refused while that lives, and given to the same process, when the writer
+// is gone, and where it fences nobody because the ring's lock decides.
 func TestAcquireWriter_SparesTheLiving(t *testing.T) {
 	t.Parallel()
 	one := startFar(t)

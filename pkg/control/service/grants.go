@@ -19,27 +19,35 @@ func (s *Server) ListGrants(ctx context.Context, request *api.ListGrantsRequest)
 	if err != nil {
 		return nil, err
 	}
-	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListGrants_FullMethodName, "stream", request.Stream)
+	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListGrants_FullMethodName, "stream",
+		request.Stream)
 	if err != nil {
 		return nil, err
 	}
 	response := &api.ListGrantsResponse{Revision: now.Revision}
-	response.Grants, response.NextPageToken, err = onePageOfStreams(request, streams, func(stream string) (found []keyed[*api.GrantInfo]) {
-		for _, one := range grantsAsked(now, stream, request) {
-			found = append(found, keyed[*api.GrantInfo]{fmt.Sprintf("%d %020d", one.Role, max(uint64(one.Epoch), one.Generation)), one})
-		}
-		return found
-	})
+	response.Grants, response.NextPageToken, err = onePageOfStreams(request, streams,
+		func(stream string) (found []keyed[*api.GrantInfo]) {
+			for _, one := range grantsAsked(now, stream, request) {
+				found = append(found, keyed[*api.GrantInfo]{fmt.Sprintf("%d %020d", one.Role,
+					max(uint64(one.Epoch), one.Generation)), one})
+			}
+			return found
+		})
 	return response, err
 }
 
 // WatchGrants implements farlog.v1.FabricService.
-func (s *Server) WatchGrants(request *api.WatchGrantsRequest, stream grpc.ServerStreamingServer[api.WatchGrantsResponse]) error {
+func (s *Server) WatchGrants(request *api.WatchGrantsRequest,
+	stream grpc.ServerStreamingServer[api.WatchGrantsResponse],
+) error {
 	return watchStreams(s, stream.Context(), streamsWatch[*api.GrantInfo]{
 		method: api.FabricService_WatchGrants_FullMethodName, named: request.Stream, revision: request.Revision,
 		of: func(now *state.View, stream string) []*api.GrantInfo { return grantsAsked(now, stream, request) },
 		send: func(told streamsTold[*api.GrantInfo]) error {
-			return stream.Send(&api.WatchGrantsResponse{Revision: told.revision, Grants: told.items, Streams: told.streams, IsAll: told.isAll})
+			return stream.Send(&api.WatchGrantsResponse{
+				Revision: told.revision, Grants: told.items,
+				Streams: told.streams, IsAll: told.isAll,
+			})
 		},
 	})
 }
@@ -48,19 +56,22 @@ func (s *Server) WatchGrants(request *api.WatchGrantsRequest, stream grpc.Server
 func grantsAsked(v *state.View, stream string, asked interface {
 	GetRole() api.GrantRole
 	GetHost() string
-}) []*api.GrantInfo {
+},
+) []*api.GrantInfo {
 	return slices.DeleteFunc(grantsOf(v, stream), func(one *api.GrantInfo) bool {
-		return asked.GetRole() != 0 && one.Role != asked.GetRole() || asked.GetHost() != "" && hostOf(v, one) != asked.GetHost()
+		return asked.GetRole() != 0 && one.Role != asked.GetRole() || asked.GetHost() != "" &&
+			hostOf(v, one) != asked.GetHost()
 	})
 }
 
 // hostOf is where a grant's holder is; "": not known.
 func hostOf(v *state.View, grant *api.GrantInfo) string {
-	return cmp.Or(grant.Holder.GetHost(), v.LiveDrains[grant.Drain].GetHost(), v.Drains[grant.Drain].GetAgent().GetHost())
+	return cmp.Or(grant.Holder.GetHost(), v.LiveDrains[grant.Drain].GetHost(),
+		v.Drains[grant.Drain].GetAgent().GetHost())
 }
 
-// grantsOf lists who may do what with a stream, by role and epoch or generation: the last writer, the drain that it is assigned to, and whom its rings'
-// targets are told to let in.
+// grantsOf lists who may do what with a stream, by role and epoch or generation: the last writer, the drain that it is
+// assigned to, and whom its rings' targets are told to let in.
 func grantsOf(v *state.View, stream string) (found []*api.GrantInfo) {
 	of := func(role api.GrantRole, number uint64) *api.GrantInfo {
 		for _, one := range found {
@@ -103,7 +114,8 @@ func grantsOf(v *state.View, stream string) (found []*api.GrantInfo) {
 		judgeWriter(v, specs, one)
 	}
 	slices.SortFunc(found, func(a, b *api.GrantInfo) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Generation, b.Generation))
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Epoch, b.Epoch),
+			cmp.Compare(a.Generation, b.Generation))
 	})
 	return found
 }
@@ -115,7 +127,8 @@ func judgeWriter(v *state.View, specs []*api.RingSpec, one *api.GrantInfo) {
 	}
 	one.IsFenced = one.Epoch < v.Epochs[one.Stream] || one.Epoch < fenceOf(v, one.Stream)
 	for _, spec := range specs {
-		if seen := reconcile.SeenRing(v.Targets, spec); spec != nil && seen.GetIsWriterHeld() && seen.GetWriterEpoch() == one.Epoch {
+		if seen := reconcile.SeenRing(v.Targets, spec); spec != nil && seen.GetIsWriterHeld() &&
+			seen.GetWriterEpoch() == one.Epoch {
 			one.IsIn = true
 		}
 	}
@@ -135,7 +148,8 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 	if err != nil {
 		return nil, err
 	}
-	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListEpochs_FullMethodName, "stream", request.Stream)
+	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListEpochs_FullMethodName, "stream",
+		request.Stream)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +157,8 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 	if request.IsPast && (request.PageSize == 0 || request.PageSize > pastPageMost) {
 		request.PageSize = pastPageMost
 	}
-	response.Epochs, response.NextPageToken, err = onePage(request, streams, func(stream string) (*api.EpochInfo, bool) { return epochsOf(now, stream), true })
+	response.Epochs, response.NextPageToken, err = onePage(request, streams,
+		func(stream string) (*api.EpochInfo, bool) { return epochsOf(now, stream), true })
 	if err == nil && request.IsPast {
 		err = s.addPast(ctx, response.Epochs)
 	}
@@ -151,12 +166,17 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 }
 
 // WatchEpochs implements farlog.v1.FabricService.
-func (s *Server) WatchEpochs(request *api.WatchEpochsRequest, stream grpc.ServerStreamingServer[api.WatchEpochsResponse]) error {
+func (s *Server) WatchEpochs(request *api.WatchEpochsRequest,
+	stream grpc.ServerStreamingServer[api.WatchEpochsResponse],
+) error {
 	return watchStreams(s, stream.Context(), streamsWatch[*api.EpochInfo]{
 		method: api.FabricService_WatchEpochs_FullMethodName, named: request.Stream, revision: request.Revision,
 		of: func(now *state.View, stream string) []*api.EpochInfo { return []*api.EpochInfo{epochsOf(now, stream)} },
 		send: func(told streamsTold[*api.EpochInfo]) error {
-			return stream.Send(&api.WatchEpochsResponse{Revision: told.revision, Epochs: told.items, Streams: told.streams, IsAll: told.isAll})
+			return stream.Send(&api.WatchEpochsResponse{
+				Revision: told.revision, Epochs: told.items,
+				Streams: told.streams, IsAll: told.isAll,
+			})
 		},
 	})
 }
@@ -165,7 +185,8 @@ func (s *Server) WatchEpochs(request *api.WatchEpochsRequest, stream grpc.Server
 func epochsOf(v *state.View, stream string) *api.EpochInfo {
 	last := v.Grants[stream]
 	info := &api.EpochInfo{
-		Stream: stream, Granted: v.Epochs[stream], Fenced: fenceOf(v, stream), Holder: last.GetHolder(), HolderEpoch: last.GetEpoch(), HolderGranted: last.GetGranted(),
+		Stream: stream, Granted: v.Epochs[stream], Fenced: fenceOf(v, stream), Holder: last.GetHolder(),
+		HolderEpoch: last.GetEpoch(), HolderGranted: last.GetGranted(),
 	}
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	for i, spec := range specs {
@@ -174,8 +195,10 @@ func epochsOf(v *state.View, stream string) *api.EpochInfo {
 		}
 		seen := reconcile.SeenRing(v.Targets, spec)
 		info.Members = append(info.Members, &api.MemberEpoch{
-			Member: uint32(i), Target: spec.Target, WriterEpoch: seen.GetWriterEpoch(), LastEpoch: seen.GetLastEpoch(), Opened: seen.GetEpochOpened(),
-			IsWriterHeld: seen.GetIsWriterHeld(), EpochFenced: seen.GetEpochFenced(), EpochAdmitted: seen.GetEpochAdmitted(),
+			Member: uint32(i), Target: spec.Target, WriterEpoch: seen.GetWriterEpoch(), LastEpoch: seen.GetLastEpoch(),
+			Opened:       seen.GetEpochOpened(),
+			IsWriterHeld: seen.GetIsWriterHeld(), EpochFenced: seen.GetEpochFenced(),
+			EpochAdmitted: seen.GetEpochAdmitted(),
 		})
 	}
 	return info

@@ -17,10 +17,12 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// guardInterval is how often somebody who watches is looked at again: a certificate may end or be revoked, a role be taken away.
+// guardInterval is how often somebody who watches is looked at again: a certificate may end or be revoked, a role be
+// taken away.
 const guardInterval = time.Second
 
-// resyncingMost is how many looks without etcd a watch outlives. Behind them whoever watches should go where there is news.
+// resyncingMost is how many looks without etcd a watch outlives. Behind them whoever watches should go where there is
+// news.
 const resyncingMost = 3
 
 type callerKey struct{}
@@ -59,7 +61,9 @@ func (s *Server) admit(ctx context.Context, method string) (access.Caller, error
 }
 
 // guardUnary lets a call through when its caller has the role for it, on the stream that it names if it names one.
-func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (any, error) {
 	caller, err := s.identify(ctx)
 	if err != nil {
 		return nil, err
@@ -90,7 +94,8 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	return s.recorder.Do(ctx, caller, info.FullMethod, request, handle)
 }
 
-// isResyncingFor tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go to another control plane with it.
+// isResyncingFor tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go
+// to another control plane with it.
 func (s *Server) isResyncingFor(method string) bool {
 	return strings.HasPrefix(method, "/farlog.v1.") && s.isResyncing()
 }
@@ -105,8 +110,13 @@ func mayAsk(caller access.Caller, method string, request any) error {
 	} else {
 		err = caller.MayCall(method)
 	}
-	if host, ok := access.HostOf(request); err == nil && ok && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
-		err = fmt.Errorf("%s has not the role admin on all streams, which a change of what is declared of host %q needs", caller.ID, host)
+	if host, ok := access.HostOf(request); err == nil && ok &&
+		!slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+		err = fmt.Errorf(
+			"%s has not the role admin on all streams, which a change of what is declared of host %q needs",
+			caller.ID,
+			host,
+		)
 	}
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
@@ -124,7 +134,9 @@ type guardedStream struct {
 func (g guardedStream) Context() context.Context { return g.ctx }
 
 // guardStream is guardUnary for calls that last: the caller is looked at again and again.
-func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
 	caller, err := s.identify(stream.Context())
 	if err != nil {
 		return err
@@ -157,7 +169,8 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	return err
 }
 
-// lookAgain ends a call whose caller has lost the right to it, and a watch of whom the rules say something else than when it was opened: opened again, it tells what he may see by now.
+// lookAgain ends a call whose caller has lost the right to it, and a watch of whom the rules say something else than
+// when it was opened: opened again, it tells what he may see by now.
 func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, caller access.Caller, method string) {
 	tick := time.NewTicker(guardInterval)
 	defer tick.Stop()
@@ -190,7 +203,8 @@ func isWatch(method string) bool {
 	return strings.HasPrefix(method[strings.LastIndexByte(method, '/')+1:], "Watch")
 }
 
-// speaksFor checks that an agent is one whom the caller may speak for, and gives it with what the control plane says of it.
+// speaksFor checks that an agent is one whom the caller may speak for, and gives it with what the control plane says of
+// it.
 func speaksFor(ctx context.Context, role access.Role, agent *api.Agent) error {
 	caller := callerOf(ctx)
 	if err := caller.MaySpeakFor(role, agent.GetHost(), agent.GetId()); err != nil {

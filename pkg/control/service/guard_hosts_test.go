@@ -27,31 +27,45 @@ func TestGuard_StreamsOfARuleOnItsHostsOnly(t *testing.T) {
 	g := startGuarded(t, twoDesks)
 	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	for _, name := range []string{"desk7/orders", "desk8/orders"} {
-		if _, err := admin.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
+		if _, err := admin.CreateStream(t.Context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	route := &api.RouteSpec{Name: "desk7/all", Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "desk7/orders"}}}}}
+	route := &api.RouteSpec{
+		Name:  "desk7/all",
+		Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "desk7/orders"}}}},
+	}
 	if _, err := admin.CreateRoute(t.Context(), &api.CreateRouteRequest{Spec: route}); err != nil {
 		t.Fatal(err)
 	}
 	bank := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "bank", time.Hour)))
 	for name, ask := range map[string]func(context.Context, string) error{
 		"AcquireWriter": func(ctx context.Context, host string) error {
-			_, err := bank.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "desk7/orders", Holder: &api.Holder{Host: host}})
+			_, err := bank.AcquireWriter(ctx, &api.AcquireWriterRequest{
+				Stream: "desk7/orders",
+				Holder: &api.Holder{Host: host},
+			})
 			return err
 		},
 		"ExtendWriter": func(ctx context.Context, host string) error {
-			_, err := bank.ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: "desk7/orders", Epoch: 1, Holder: &api.Holder{Host: host}})
+			_, err := bank.ExtendWriter(ctx, &api.ExtendWriterRequest{
+				Stream: "desk7/orders", Epoch: 1,
+				Holder: &api.Holder{Host: host},
+			})
 			return err
 		},
 		"AcquireRoute": func(ctx context.Context, host string) error {
-			_, err := bank.AcquireRoute(ctx, &api.AcquireRouteRequest{Route: "desk7/all", Holder: &api.Holder{Host: host}})
+			_, err := bank.AcquireRoute(ctx, &api.AcquireRouteRequest{
+				Route:  "desk7/all",
+				Holder: &api.Holder{Host: host},
+			})
 			return err
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
-		if err := ask(ctx, "h2"); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), `"desk7/`) || !strings.Contains(err.Error(), "expected host h1") {
+		if err := ask(ctx, "h2"); status.Code(err) != codes.PermissionDenied ||
+			!strings.Contains(err.Error(), `"desk7/`) || !strings.Contains(err.Error(), "expected host h1") {
 			t.Errorf("%s for h2: %v, expected to be refused desk7's from there", name, err)
 		}
 		cancel()
@@ -70,7 +84,8 @@ func TestGuard_DrainOnItsHostsStreamsOnly(t *testing.T) {
 	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	drain := api.NewDrainServiceClient(g.dial(g.keeper(identity.KindHost, "bank", time.Hour)))
 	agent := &api.Agent{Id: "h2-00000000", Host: "h2"}
-	if _, err := drain.ReportDrain(t.Context(), &api.ReportDrainRequest{State: &api.DrainState{Agent: agent}}); err != nil {
+	if _, err := drain.ReportDrain(t.Context(),
+		&api.ReportDrainRequest{State: &api.DrainState{Agent: agent}}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := admin.ListAgents(t.Context(), &api.ListAgentsRequest{})

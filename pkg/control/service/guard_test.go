@@ -81,7 +81,8 @@ func startGuardedWith(t *testing.T, rules string, config Config) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Client, config.Logger, config.IsSole, config.Lease = etcdtest.Open(t, filepath.Join(g.dir, "etcd")).Client(), logger, true, stepTimeout
+	config.Client, config.Logger, config.IsSole, config.Lease = etcdtest.Open(t, filepath.Join(g.dir, "etcd")).Client(),
+		logger, true, stepTimeout
 	config.Keeper, config.Access = keeper, file
 	server := New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +114,8 @@ func (g *guarded) keeper(kind identity.Kind, name string, validity time.Duration
 	if kind != identity.KindControl {
 		dir = filepath.Join(g.dir, string(kind)+"-"+name)
 	}
-	if _, err := g.authority.Issue(dir, identity.Order{Kind: kind, Name: name, Validity: validity}, time.Now()); err != nil {
+	if _, err := g.authority.Issue(dir, identity.Order{Kind: kind, Name: name, Validity: validity},
+		time.Now()); err != nil {
 		g.t.Fatal(err)
 	}
 	keeper, err := identity.NewKeeper(identity.In(dir, kind), slog.New(slog.DiscardHandler))
@@ -125,7 +127,10 @@ func (g *guarded) keeper(kind identity.Kind, name string, validity time.Duration
 
 func (g *guarded) dial(keeper *identity.Keeper) *grpc.ClientConn {
 	g.t.Helper()
-	conn, err := api.Dial(g.address, identity.NewClientCredentials(func() (*identity.Keeper, error) { return keeper, nil }))
+	conn, err := api.Dial(g.address, identity.NewClientCredentials(func() (*identity.Keeper, error) {
+		return keeper,
+			nil
+	}))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -152,19 +157,23 @@ func systemTrials() map[string]trial {
 	holder := &api.Holder{Host: "h", Name: "test"}
 	return map[string]trial{
 		"WriteAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: holder})
+			_, err := api.NewControlServiceClient(conn).AcquireWriter(ctx,
+				&api.AcquireWriterRequest{Stream: stream, Holder: holder})
 			return err
 		},
 		"ExtendAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: stream, Epoch: 1, Holder: holder})
+			_, err := api.NewControlServiceClient(conn).ExtendWriter(ctx,
+				&api.ExtendWriterRequest{Stream: stream, Epoch: 1, Holder: holder})
 			return err
 		},
 		"TakeOverAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: stream, Reason: "test"})
+			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx,
+				&api.TakeOverStreamRequest{Stream: stream, Reason: "test"})
 			return err
 		},
 		"ReadAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).AcquireReader(ctx, &api.AcquireReaderRequest{Stream: stream, Holder: holder})
+			_, err := api.NewControlServiceClient(conn).AcquireReader(ctx,
+				&api.AcquireReaderRequest{Stream: stream, Holder: holder})
 			return err
 		},
 	}
@@ -174,15 +183,18 @@ func operatorTrials() map[string]trial {
 	holder := &api.Holder{Host: "h", Name: "test"}
 	return map[string]trial{
 		"CreateStream": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
+			_, err := api.NewControlServiceClient(conn).CreateStream(ctx,
+				&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
 			return err
 		},
 		"UpdateStream": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).UpdateStream(ctx, &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
+			_, err := api.NewControlServiceClient(conn).UpdateStream(ctx,
+				&api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
 			return err
 		},
 		"DeleteStream": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).DeleteStream(ctx, &api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: true})
+			_, err := api.NewControlServiceClient(conn).DeleteStream(ctx,
+				&api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: true})
 			return err
 		},
 		"WatchStreams": func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -195,7 +207,8 @@ func operatorTrials() map[string]trial {
 			return err
 		},
 		"ApplyFabric": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{{Name: "desk7/orders"}}}})
+			_, err := api.NewControlServiceClient(conn).ApplyFabric(ctx,
+				&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{{Name: "desk7/orders"}}}})
 			return err
 		},
 		"Backup": func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -225,7 +238,8 @@ func operatorTrials() map[string]trial {
 			return err
 		},
 		"AcquireWriter": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "desk7/orders", Holder: holder})
+			_, err := api.NewControlServiceClient(conn).AcquireWriter(ctx,
+				&api.AcquireWriterRequest{Stream: "desk7/orders", Holder: holder})
 			return err
 		},
 		"ListAgents": func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -242,15 +256,21 @@ func operatorTrials() map[string]trial {
 func memberTrials() map[string]trial {
 	return map[string]trial{
 		"TakeOverStream": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: "desk7/orders", Reason: "test"})
+			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx,
+				&api.TakeOverStreamRequest{Stream: "desk7/orders", Reason: "test"})
 			return err
 		},
 		"ExtendWriter": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: "desk7/orders", Epoch: 1, Holder: &api.Holder{Host: "alpha"}})
+			_, err := api.NewControlServiceClient(conn).ExtendWriter(ctx,
+				&api.ExtendWriterRequest{Stream: "desk7/orders", Epoch: 1, Holder: &api.Holder{Host: "alpha"}})
 			return err
 		},
 		"CheckWriters": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).CheckWriters(ctx, &api.CheckWritersRequest{Host: "alpha", Writers: []*api.RunningWriter{{Stream: "desk7/orders", Epoch: 1}}})
+			_, err := api.NewControlServiceClient(conn).CheckWriters(ctx,
+				&api.CheckWritersRequest{
+					Host:    "alpha",
+					Writers: []*api.RunningWriter{{Stream: "desk7/orders", Epoch: 1}},
+				})
 			return err
 		},
 		"WatchWriters": func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -263,15 +283,18 @@ func memberTrials() map[string]trial {
 			return err
 		},
 		"RebindStream": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).RebindStream(ctx, &api.RebindStreamRequest{Stream: "desk7/orders", Drain: "alpha", Reason: "test"})
+			_, err := api.NewControlServiceClient(conn).RebindStream(ctx,
+				&api.RebindStreamRequest{Stream: "desk7/orders", Drain: "alpha", Reason: "test"})
 			return err
 		},
 		"ReplaceMember": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).ReplaceMember(ctx, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "alpha", Reason: "test"})
+			_, err := api.NewControlServiceClient(conn).ReplaceMember(ctx,
+				&api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "alpha", Reason: "test"})
 			return err
 		},
 		"AcceptLoss": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewControlServiceClient(conn).AcceptLoss(ctx, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "test"})
+			_, err := api.NewControlServiceClient(conn).AcceptLoss(ctx,
+				&api.AcceptLossRequest{Stream: "desk7/orders", Reason: "test"})
 			return err
 		},
 	}
@@ -289,13 +312,15 @@ func agentTrials(agent *api.Agent) map[string]trial {
 			return err
 		},
 		"ReportTarget": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewTargetServiceClient(conn).ReportTarget(ctx, &api.ReportTargetRequest{State: &api.TargetState{Agent: agent}})
+			_, err := api.NewTargetServiceClient(conn).ReportTarget(ctx,
+				&api.ReportTargetRequest{State: &api.TargetState{Agent: agent}})
 			return err
 		},
 		"WatchAssignments": func(ctx context.Context, conn *grpc.ClientConn) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			watch, err := api.NewDrainServiceClient(conn).WatchAssignments(ctx, &api.WatchAssignmentsRequest{Agent: agent})
+			watch, err := api.NewDrainServiceClient(conn).WatchAssignments(ctx,
+				&api.WatchAssignmentsRequest{Agent: agent})
 			if err == nil {
 				_, err = watch.Recv()
 			}
@@ -307,11 +332,13 @@ func agentTrials(agent *api.Agent) map[string]trial {
 			return err
 		},
 		"ReportHost": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewHostServiceClient(conn).ReportHost(ctx, &api.ReportHostRequest{State: &api.HostState{Host: agent.Host}})
+			_, err := api.NewHostServiceClient(conn).ReportHost(ctx,
+				&api.ReportHostRequest{State: &api.HostState{Host: agent.Host}})
 			return err
 		},
 		"ReportDrain": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := api.NewDrainServiceClient(conn).ReportDrain(ctx, &api.ReportDrainRequest{State: &api.DrainState{Agent: agent}})
+			_, err := api.NewDrainServiceClient(conn).ReportDrain(ctx,
+				&api.ReportDrainRequest{State: &api.DrainState{Agent: agent}})
 			return err
 		},
 	}
@@ -378,11 +405,15 @@ var allowed = map[string]string{
 	"Health":           "append drain replay admin audit target none",
 }
 
-// waitsForRing are the calls that wait for a ring once they are let in. There is none here: they end UNAVAILABLE or by their deadline, which is short for who is let in only.
-var waitsForRing = map[string]bool{"AcquireWriter": true, "AcquireReader": true, "TakeOverStream": true, "ReadAudit": true}
+// waitsForRing are the calls that wait for a ring once they are let in. There is none here: they end UNAVAILABLE or by
+// their deadline, which is short for who is let in only.
+var waitsForRing = map[string]bool{
+	"AcquireWriter": true, "AcquireReader": true, "TakeOverStream": true,
+	"ReadAudit": true,
+}
 
-// TestGuard_EachRoleOnEachCall makes each call as somebody who has exactly one role, and as somebody who has none, over real connections: it is let in
-// exactly where the table says.
+// TestGuard_EachRoleOnEachCall makes each call as somebody who has exactly one role, and as somebody who has none, over
+// real connections: it is let in exactly where the table says.
 func TestGuard_EachRoleOnEachCall(t *testing.T) {
 	t.Parallel()
 	rules := "rules:\n"
@@ -395,7 +426,8 @@ func TestGuard_EachRoleOnEachCall(t *testing.T) {
 		t.Fatalf("%d calls are tried, the table has %d", len(trials()), len(allowed))
 	}
 	// The stream is there for everybody.
-	if err := trials()["CreateStream"](t.Context(), g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour))); err != nil {
+	if err := trials()["CreateStream"](t.Context(), g.dial(g.keeper(identity.KindAdmin, "ada",
+		time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	for _, role := range append([]access.Role{"none"}, access.Roles...) {
@@ -412,7 +444,8 @@ func TestGuard_EachRoleOnEachCall(t *testing.T) {
 			if got := status.Code(err) != codes.PermissionDenied; got != want {
 				t.Errorf("%s as %s: let in %v (%v)", name, role, got, err)
 			}
-			if code := status.Code(err); code == codes.Unauthenticated || code == codes.Unimplemented || code == codes.Internal {
+			if code := status.Code(err); code == codes.Unauthenticated || code == codes.Unimplemented ||
+				code == codes.Internal {
 				t.Errorf("%s as %s: %v", name, role, err)
 			}
 		}
@@ -422,11 +455,13 @@ func TestGuard_EachRoleOnEachCall(t *testing.T) {
 // Somebody with a role on some streams sees, names and writes no other one.
 func TestGuard_StreamsOfARole(t *testing.T) {
 	t.Parallel()
-	g := startGuarded(t, "rules:\n- {identities: [spiffe://farlog/farlog/host/desk7], roles: [append], streams: [desk7/*]}\n")
+	g := startGuarded(t,
+		"rules:\n- {identities: [spiffe://farlog/farlog/host/desk7], roles: [append], streams: [desk7/*]}\n")
 	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	desk7 := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "desk7", time.Hour)))
 	for _, name := range []string{"desk7/orders", "desk8/orders"} {
-		if _, err := admin.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
+		if _, err := admin.CreateStream(t.Context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -435,10 +470,12 @@ func TestGuard_StreamsOfARole(t *testing.T) {
 		t.Errorf("listed %v, %v", list.GetStreams(), err)
 	}
 	for _, stream := range []string{"desk8/orders", "desk9/none"} {
-		if _, err := desk7.GetStream(t.Context(), &api.GetStreamRequest{Name: stream}); status.Code(err) != codes.PermissionDenied {
+		if _, err := desk7.GetStream(t.Context(),
+			&api.GetStreamRequest{Name: stream}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("get %s: %v", stream, err)
 		}
-		if _, err := desk7.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: stream}); status.Code(err) != codes.PermissionDenied {
+		if _, err := desk7.AcquireWriter(t.Context(),
+			&api.AcquireWriterRequest{Stream: stream}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("acquire %s: %v", stream, err)
 		}
 	}
@@ -477,7 +514,10 @@ func TestGuard_RevokedWhileWatching(t *testing.T) {
 	target := api.NewTargetServiceClient(conn)
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
-	watch, err := target.WatchRings(ctx, &api.WatchRingsRequest{Agent: &api.Agent{Id: "storage1-0000aaaa", Host: "storage1"}})
+	watch, err := target.WatchRings(ctx, &api.WatchRingsRequest{Agent: &api.Agent{
+		Id:   "storage1-0000aaaa",
+		Host: "storage1",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -487,13 +527,15 @@ func TestGuard_RevokedWhileWatching(t *testing.T) {
 	if _, err := g.authority.Revoke([]string{keeper.Files().Cert}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := watch.Recv(); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "is revoked") {
+	if _, err := watch.Recv(); status.Code(err) != codes.Unauthenticated ||
+		!strings.Contains(err.Error(), "is revoked") {
 		t.Errorf("the watch ended by %v", err)
 	}
 	if _, err := target.ReportTarget(ctx, &api.ReportTargetRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("on the open connection: %v", err)
 	}
-	if _, err := api.NewTargetServiceClient(g.dial(keeper)).ReportTarget(ctx, &api.ReportTargetRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := api.NewTargetServiceClient(g.dial(keeper)).ReportTarget(ctx,
+		&api.ReportTargetRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("on a new connection: %v", err)
 	}
 }
@@ -526,7 +568,8 @@ func TestGuard_NoCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := api.NewControlServiceClient(conn).ListStreams(t.Context(), &api.ListStreamsRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := api.NewControlServiceClient(conn).ListStreams(t.Context(),
+		&api.ListStreamsRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("without TLS: %v", err)
 	}
 	raw, err := net.Dial("tcp", g.address)
@@ -545,15 +588,27 @@ func TestGuard_NoCertificate(t *testing.T) {
 
 // A refusal says what it is about: whoever has to give the role looks for a stream, or for a route, of that name.
 func TestMayAsk_NamesRoutesAsRoutes(t *testing.T) {
-	caller := access.Rules{{Identities: []string{"spiffe://bank/desk7"}, Roles: []access.Role{access.RoleAppend}, Streams: []string{"desk7/*"}}}.Caller("spiffe://bank/desk7")
+	caller := access.Rules{{
+		Identities: []string{"spiffe://bank/desk7"}, Roles: []access.Role{access.RoleAppend},
+		Streams: []string{"desk7/*"},
+	}}.Caller("spiffe://bank/desk7")
 	for _, test := range []struct {
 		method  string
 		request any
 		text    string
 	}{
-		{api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk8/all"}, `has not the role append on route "desk8/all"`},
-		{api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "desk8/orders"}, `has not the role append on stream "desk8/orders"`},
-		{api.ControlService_DeleteRoute_FullMethodName, &api.DeleteRouteRequest{Name: "desk7/all"}, `has not the role admin on route "desk7/all": `},
+		{
+			api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk8/all"},
+			`has not the role append on route "desk8/all"`,
+		},
+		{
+			api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "desk8/orders"},
+			`has not the role append on stream "desk8/orders"`,
+		},
+		{
+			api.ControlService_DeleteRoute_FullMethodName, &api.DeleteRouteRequest{Name: "desk7/all"},
+			`has not the role admin on route "desk7/all": `,
+		},
 		{api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk7/all"}, ""},
 	} {
 		err := mayAsk(caller, test.method, test.request)

@@ -20,7 +20,10 @@ import (
 func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest) (*api.ReportHostResponse, error) {
 	reported := request.GetState()
 	if reported.GetHost() == "" {
-		return nil, refusal.InvalidArgument("", []*api.Problem{{Field: "state.host", Value: `""`, Rule: "expected the host's name"}})
+		return nil, refusal.InvalidArgument("", []*api.Problem{{
+			Field: "state.host", Value: `""`,
+			Rule: "expected the host's name",
+		}})
 	}
 	if err := callerOf(ctx).MayReport(reported.Host); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
@@ -30,7 +33,8 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 		return nil, err
 	}
 	now, _ := s.mirror.Load()
-	return &api.ReportHostResponse{Interval: durationpb.New(state.HostInterval), Doors: doorsFor(now, reported.Host)}, nil
+	return &api.ReportHostResponse{Interval: durationpb.New(state.HostInterval), Doors: doorsFor(now, reported.Host)},
+		nil
 }
 
 // toOurClock moves a report's times by as much as the host's clock is off, or the report was under way.
@@ -46,7 +50,8 @@ func toOurClock(state *api.HostState, now time.Time) {
 	state.Reported = timestamppb.New(now)
 }
 
-// measuredAt is when something was measured by our clock: not behind its report, and not at a time that there is none of, as a host may say that sets its clock meanwhile.
+// measuredAt is when something was measured by our clock: not behind its report, and not at a time that there is none
+// of, as a host may say that sets its clock meanwhile.
 func measuredAt(at, now time.Time) *timestamppb.Timestamp {
 	if at.After(now) {
 		at = now
@@ -84,6 +89,7 @@ func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*a
 		return nil, err
 	}
 	response := &api.ListHostsResponse{Revision: now.Revision}
-	response.Hosts, response.NextPageToken, err = onePage(request, names, func(host string) (*api.HostState, bool) { return s.reports.LastOfHost(now, host), true })
+	response.Hosts, response.NextPageToken, err = onePage(request, names,
+		func(host string) (*api.HostState, bool) { return s.reports.LastOfHost(now, host), true })
 	return response, err
 }

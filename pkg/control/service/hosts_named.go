@@ -16,5 +16,6 @@ func hostsNamed(hosts state.AgentsByHost, named string) ([]string, error) {
 	if err := checkPattern("host", named, "expected a host or a pattern such as storage*"); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(hosts)), func(host string) bool { return !pattern.Covers([]string{named}, host) }), nil
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(hosts)),
+		func(host string) bool { return !pattern.Covers([]string{named}, host) }), nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// What hosts tell every few seconds is shown, and stands in etcd only where it moved; a way that drifts by little each time is written when all of that is much. Their clock may be another one.
+// What hosts tell every few seconds is shown, and stands in etcd only where it moved; a way that drifts by little each
+// time is written when all of that is much. Their clock may be another one.
 func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -31,8 +32,13 @@ func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 	off := 3 * time.Hour
 	for i, micros := range []int64{100, 110, 90, 124, 126, 126, 130} {
 		measured := time.Now().Add(off)
-		reported := &api.HostState{Host: "desk7", Reported: timestamppb.New(measured.Add(time.Second)), Ways: []*api.Way{{
-			Target: "t1", Door: "ofi:tcp://x:1", Count: 1, Least: durationpb.New(time.Duration(micros) * time.Microsecond), Measured: timestamppb.New(measured)}}}
+		reported := &api.HostState{
+			Host: "desk7", Reported: timestamppb.New(measured.Add(time.Second)),
+			Ways: []*api.Way{{
+				Target: "t1", Door: "ofi:tcp://x:1", Count: 1,
+				Least: durationpb.New(time.Duration(micros) * time.Microsecond), Measured: timestamppb.New(measured),
+			}},
+		}
 		response, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: reported})
 		if err != nil || response.Interval.AsDuration() != state.HostInterval {
 			t.Fatalf("got %v, %v", response, err)
@@ -45,14 +51,17 @@ func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 			t.Errorf("report %d of %d µs: %d writes, want %d", i, micros, got, want)
 		}
 		listed, err := one.fabric().ListHosts(one.context(), &api.ListHostsRequest{Host: "desk*"})
-		if err != nil || len(listed.Hosts) != 1 || listed.Hosts[0].Ways[0].Least.AsDuration() != time.Duration(micros)*time.Microsecond {
+		if err != nil || len(listed.Hosts) != 1 ||
+			listed.Hosts[0].Ways[0].Least.AsDuration() != time.Duration(micros)*time.Microsecond {
 			t.Errorf("listed %v, %v, want what was told last", listed, err)
 		}
-		if age := time.Since(listed.Hosts[0].Ways[0].Measured.AsTime()); age < time.Second || age > reconcile.MeasuredMax {
+		if age := time.Since(listed.Hosts[0].Ways[0].Measured.AsTime()); age < time.Second ||
+			age > reconcile.MeasuredMax {
 			t.Errorf("measured %s ago by our clock", age)
 		}
 	}
-	if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: &api.HostState{Host: "no host"}}); err == nil {
+	if _, err := hosts.ReportHost(one.context(),
+		&api.ReportHostRequest{State: &api.HostState{Host: "no host"}}); err == nil {
 		t.Error("a host that has no name was taken")
 	}
 }

@@ -35,7 +35,8 @@ func TestTargets_AreDeclaredOneByOne(t *testing.T) {
 	_, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{})
 	wants(t, "no spec", err, codes.InvalidArgument, "spec=: value is required")
 	_, err = fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: &api.TargetSpec{Host: "a/b"}})
-	wants(t, "a bad host", err, codes.InvalidArgument, `spec.host="a/b": expected 1 to 128 letters, digits, '.', '_' or '-'`)
+	wants(t, "a bad host", err, codes.InvalidArgument,
+		`spec.host="a/b": expected 1 to 128 letters, digits, '.', '_' or '-'`)
 	dry, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec, IsDryRun: true})
 	if err != nil || !dry.IsNew || dry.Target.Revision != 0 {
 		t.Fatalf("dry run: %v, %v", dry, err)
@@ -50,19 +51,32 @@ func TestTargets_AreDeclaredOneByOne(t *testing.T) {
 	if err != nil || again.IsNew || again.Target.Revision != made.Target.Revision {
 		t.Fatalf("create again: %v, %v", again, err)
 	}
-	_, err = fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: &api.TargetSpec{Host: "alpha", Rack: "r2"}})
-	wants(t, "create what differs", err, codes.AlreadyExists, "spec.rack=r2: expected r1, as the target of that name has it: change that one, or give another name")
-	changed, err := fabric.UpdateTarget(one.context(), &api.UpdateTargetRequest{Spec: &api.TargetSpec{Host: "alpha", Rack: "r2"}, Revision: made.Target.Revision})
-	if err != nil || len(changed.Fields) != 1 || changed.Target.Revision <= made.Target.Revision || changed.Target.Spec.Rack != "r2" {
+	_, err = fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: &api.TargetSpec{
+		Host: "alpha",
+		Rack: "r2",
+	}})
+	wants(t, "create what differs", err, codes.AlreadyExists,
+		"spec.rack=r2: expected r1, as the target of that name has it: change that one, or give another name")
+	changed, err := fabric.UpdateTarget(one.context(), &api.UpdateTargetRequest{Spec: &api.TargetSpec{
+		Host: "alpha",
+		Rack: "r2",
+	}, Revision: made.Target.Revision})
+	if err != nil || len(changed.Fields) != 1 || changed.Target.Revision <= made.Target.Revision ||
+		changed.Target.Spec.Rack != "r2" {
 		t.Fatalf("update: %v, %v", changed, err)
 	}
 	_, err = fabric.UpdateTarget(one.context(), &api.UpdateTargetRequest{Spec: spec, Revision: made.Target.Revision})
 	wants(t, "an old revision", err, codes.Aborted,
-		fmt.Sprintf("revision=%d: expected %d, which it is at: look at it again", made.Target.Revision, changed.Target.Revision))
+		fmt.Sprintf("revision=%d: expected %d, which it is at: look at it again", made.Target.Revision,
+			changed.Target.Revision))
 	_, err = fabric.DeleteTarget(one.context(), &api.DeleteTargetRequest{Host: "alpha", Revision: made.Target.Revision})
 	wants(t, "an old revision deleted", err, codes.Aborted,
-		fmt.Sprintf("revision=%d: expected %d, which it is at: look at it again", made.Target.Revision, changed.Target.Revision))
-	if _, err := fabric.DeleteTarget(one.context(), &api.DeleteTargetRequest{Host: "alpha", Revision: changed.Target.Revision}); err != nil {
+		fmt.Sprintf("revision=%d: expected %d, which it is at: look at it again", made.Target.Revision,
+			changed.Target.Revision))
+	if _, err := fabric.DeleteTarget(one.context(), &api.DeleteTargetRequest{
+		Host:     "alpha",
+		Revision: changed.Target.Revision,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = fabric.DeleteTarget(one.context(), &api.DeleteTargetRequest{Host: "alpha"})
@@ -111,12 +125,14 @@ func TestTargets_ListedByPageAndFilter(t *testing.T) {
 		}
 	}
 	for _, request := range []*api.ListTargetsRequest{{PageSize: 10001}, {PageToken: "!"}, {Host: "["}, {Presence: 9}} {
-		if _, err := one.fabric().ListTargets(one.context(), request); status.Code(err) != codes.InvalidArgument || len(problemsIn(err)) != 1 {
+		if _, err := one.fabric().ListTargets(one.context(), request); status.Code(err) != codes.InvalidArgument ||
+			len(problemsIn(err)) != 1 {
 			t.Errorf("%v: %v with %q", request, err, problemsIn(err))
 		}
 	}
 	drains, err := one.fabric().ListDrains(one.context(), &api.ListDrainsRequest{})
-	if err != nil || len(drains.Drains) != 1 || drains.Drains[0].Host != "central1" || !drains.Drains[0].Agents[0].IsAlive || drains.Drains[0].Agents[0].StoreDir != "/s" {
+	if err != nil || len(drains.Drains) != 1 || drains.Drains[0].Host != "central1" ||
+		!drains.Drains[0].Agents[0].IsAlive || drains.Drains[0].Agents[0].StoreDir != "/s" {
 		t.Errorf("drains: %v, %v", drains, err)
 	}
 }
@@ -149,7 +165,8 @@ func (w *hostWatch) until(want string) {
 			clear(w.known)
 		}
 		for _, target := range w.last.Targets {
-			w.known[target.Host] = fmt.Sprintf("%s rack %s alive %v", target.Host, target.GetSpec().GetRack(), target.Presence == api.Presence_PRESENCE_ALIVE)
+			w.known[target.Host] = fmt.Sprintf("%s rack %s alive %v", target.Host, target.GetSpec().GetRack(),
+				target.Presence == api.Presence_PRESENCE_ALIVE)
 		}
 		for _, host := range w.last.Gone {
 			delete(w.known, host)
@@ -164,17 +181,19 @@ func (w *hostWatch) until(want string) {
 	}
 }
 
-// A watch tells what there is and then what changes; after a break it goes on from the last revision, with what was deleted meanwhile, and where that is no
-// longer known with all there is.
+// A watch tells what there is and then what changes; after a break it goes on from the last revision, with what was
+// deleted meanwhile, and where that is no longer known with all there is.
 func TestTargets_WatchedAcrossABreak(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	declare := func(host, rack string) {
 		t.Helper()
-		_, err := one.fabric().CreateTarget(one.context(), &api.CreateTargetRequest{Spec: &api.TargetSpec{Host: host, Rack: rack}})
+		_, err := one.fabric().CreateTarget(one.context(),
+			&api.CreateTargetRequest{Spec: &api.TargetSpec{Host: host, Rack: rack}})
 		if status.Code(err) == codes.AlreadyExists {
-			_, err = one.fabric().UpdateTarget(one.context(), &api.UpdateTargetRequest{Spec: &api.TargetSpec{Host: host, Rack: rack}})
+			_, err = one.fabric().UpdateTarget(one.context(),
+				&api.UpdateTargetRequest{Spec: &api.TargetSpec{Host: host, Rack: rack}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +232,8 @@ func TestTargets_WatchedAcrossABreak(t *testing.T) {
 		t.Errorf("a watch of what is not known any more is told %v", elsewhere.last)
 	}
 	declare("epsilon", "r4")
-	elsewhere.until("alpha rack  alive true; apple rack r2 alive false; delta rack r3 alive false; epsilon rack r4 alive false")
+	elsewhere.until("alpha rack  alive true; apple rack r2 alive false; delta rack r3 alive false; epsilon rack r4 " +
+		"alive false")
 }
 
 // Regions, grants and epochs of streams that are written, each without a secret.
@@ -230,15 +250,20 @@ func TestRegionsGrantsEpochs_OfAStream(t *testing.T) {
 		}
 	}
 	regions, err := one.fabric().ListRegions(one.context(), &api.ListRegionsRequest{Host: "alpha", PageSize: 1})
-	if err != nil || len(regions.Regions) != 1 || regions.Regions[0].Stream != "desk7/orders" || regions.Regions[0].State.GetUri() == "" || regions.NextPageToken == "" {
+	if err != nil || len(regions.Regions) != 1 || regions.Regions[0].Stream != "desk7/orders" ||
+		regions.Regions[0].State.GetUri() == "" || regions.NextPageToken == "" {
 		t.Fatalf("regions: %v, %v", regions, err)
 	}
-	regions, err = one.fabric().ListRegions(one.context(), &api.ListRegionsRequest{Host: "alpha", PageSize: 1, PageToken: regions.NextPageToken})
-	if err != nil || len(regions.Regions) != 1 || regions.Regions[0].Stream != "desk7/quotes" || regions.NextPageToken != "" {
+	regions, err = one.fabric().ListRegions(one.context(),
+		&api.ListRegionsRequest{Host: "alpha", PageSize: 1, PageToken: regions.NextPageToken})
+	if err != nil || len(regions.Regions) != 1 || regions.Regions[0].Stream != "desk7/quotes" ||
+		regions.NextPageToken != "" {
 		t.Errorf("second page of regions: %v, %v", regions, err)
 	}
-	grants, err := one.fabric().ListGrants(one.context(), &api.ListGrantsRequest{Role: api.GrantRole_GRANT_ROLE_WRITER, Host: "h"})
-	if err != nil || len(grants.Grants) != 1 || grants.Grants[0].Epoch != 2 || grants.Grants[0].Holder.GetPid() != 1 || grants.Grants[0].IsFenced || !slices.Equal(grants.Grants[0].Targets, []string{"t1"}) {
+	grants, err := one.fabric().ListGrants(one.context(),
+		&api.ListGrantsRequest{Role: api.GrantRole_GRANT_ROLE_WRITER, Host: "h"})
+	if err != nil || len(grants.Grants) != 1 || grants.Grants[0].Epoch != 2 || grants.Grants[0].Holder.GetPid() != 1 ||
+		grants.Grants[0].IsFenced || !slices.Equal(grants.Grants[0].Targets, []string{"t1"}) {
 		t.Errorf("grants: %v, %v", grants, err)
 	}
 	raw, err := protojson.Marshal(grants)
@@ -246,7 +271,8 @@ func TestRegionsGrantsEpochs_OfAStream(t *testing.T) {
 		t.Errorf("grants say %s, %v", raw, err)
 	}
 	epochs, err := one.fabric().ListEpochs(one.context(), &api.ListEpochsRequest{Stream: "desk7/*"})
-	if err != nil || len(epochs.Epochs) != 2 || epochs.Epochs[0].Granted != 2 || epochs.Epochs[0].HolderEpoch != 2 || len(epochs.Epochs[0].Members) != 1 || epochs.Epochs[1].Granted != 0 {
+	if err != nil || len(epochs.Epochs) != 2 || epochs.Epochs[0].Granted != 2 || epochs.Epochs[0].HolderEpoch != 2 ||
+		len(epochs.Epochs[0].Members) != 1 || epochs.Epochs[1].Granted != 0 {
 		t.Errorf("epochs: %v, %v", epochs, err)
 	}
 }

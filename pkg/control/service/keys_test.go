@@ -16,19 +16,28 @@ import (
 
 // reportOf is what a target says of a ring that is written.
 func reportOf(name string) *api.TargetState {
-	return &api.TargetState{Agent: &api.Agent{Id: "t1", Host: "storage1"}, Reported: timestamppb.Now(), Rings: []*api.RingState{{
-		Stream: name, Target: "t1", Uri: "mem:/" + name, RingUuid: []byte("0123456789abcdef"), CapacityBytes: 1 << 20, AppendedLsn: 4096, HeadLsn: 64, LagAge: durationpb.New(1e6),
-		Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT}}}}
+	return &api.TargetState{
+		Agent: &api.Agent{Id: "t1", Host: "storage1"}, Reported: timestamppb.Now(),
+		Rings: []*api.RingState{{
+			Stream: name, Target: "t1", Uri: "mem:/" + name, RingUuid: []byte("0123456789abcdef"), CapacityBytes: 1 << 20,
+			AppendedLsn: 4096, HeadLsn: 64, LagAge: durationpb.New(1e6),
+			Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT},
+		}},
+	}
 }
 
-// Reports are in etcd as bytes, so that a hundred rings are 30 kB and not 100; whoever reads a backup, or has an etcd that was written before, has text.
+// Reports are in etcd as bytes, so that a hundred rings are 30 kB and not 100; whoever reads a backup, or has an etcd
+// that was written before, has text.
 func TestKeys_ReportsAreBytes(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, cluster, true)
 	one.create("a")
 	state := reportOf("a")
-	drain := &api.DrainState{Agent: &api.Agent{Id: "d1", Host: "storage1"}, StoreDir: "/store", Progress: []*api.DrainProgress{{Stream: "a", StoredLsn: 64}}}
+	drain := &api.DrainState{
+		Agent: &api.Agent{Id: "d1", Host: "storage1"}, StoreDir: "/store",
+		Progress: []*api.DrainProgress{{Stream: "a", StoredLsn: 64}},
+	}
 	if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{State: state}); err != nil {
 		t.Fatal(err)
 	}

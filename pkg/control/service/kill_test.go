@@ -51,7 +51,10 @@ func serveUntilKilled(dir string) error {
 	if err != nil {
 		return err
 	}
-	server := New(Config{Client: etcd.Client(), Logger: slog.New(slog.DiscardHandler), IsSole: true, Lease: 2 * time.Second})
+	server := New(Config{
+		Client: etcd.Client(), Logger: slog.New(slog.DiscardHandler), IsSole: true,
+		Lease: 2 * time.Second,
+	})
 	return server.Run(context.Background(), listener, func() { fmt.Println(listener.Addr()) })
 }
 
@@ -87,7 +90,8 @@ func TestKill_EpochsAndStreamsSurviveSIGKILL(t *testing.T) {
 	streams := map[string]*api.Stream{}
 	lastEpoch := uint32(0)
 	count := killCount(t)
-	for round := 0; round < count || lastEpoch == 0 && round < count+roundsMore; round++ { // more of them, and longer ones, where the machine is too slow for any grant
+	// more of them, and longer ones, where the machine is too slow for any grant
+	for round := 0; round < count || lastEpoch == 0 && round < count+roundsMore; round++ {
 		one, process := startProcess(t, dir)
 		for name, stream := range streams {
 			if got := one.status(name).Stream; got.StreamId != stream.StreamId || got.Salt != stream.Salt {
@@ -99,7 +103,8 @@ func TestKill_EpochsAndStreamsSurviveSIGKILL(t *testing.T) {
 			one.reportTarget("t1", ring("a", "t1"))
 		}
 		killed := make(chan struct{})
-		time.AfterFunc(time.Duration(random.IntN(150)+20)*time.Millisecond+time.Duration(max(0, round-count+1))*time.Second, func() {
+		time.AfterFunc(time.Duration(random.IntN(150)+20)*time.Millisecond+time.Duration(max(0,
+			round-count+1))*time.Second, func() {
 			process.Process.Kill()
 			close(killed)
 		})
@@ -140,7 +145,8 @@ func grantUntilKilled(t *testing.T, one *instance, streams map[string]*api.Strea
 		}
 		last = grant.Epoch
 		name := fmt.Sprintf("s%d-%d", round, n)
-		made, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
+		made, err := one.control.CreateStream(one.context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
 		if err != nil {
 			return last
 		}

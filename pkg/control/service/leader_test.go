@@ -46,7 +46,10 @@ func (i *instance) wanted() map[string]int64 {
 func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	leader := &leader.Reconciler{Client: one.etcd.Client(), Mirror: one.server.mirror, Logger: slog.New(slog.DiscardHandler)}
+	leader := &leader.Reconciler{
+		Client: one.etcd.Client(), Mirror: one.server.mirror,
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	const name = "desk7/orders"
 	stream := one.create(name)
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
@@ -61,19 +64,30 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status(name).Assignment == nil })
 	old["retired"] = one.view()
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
+		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+			true
+	}))
 	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })
 	try := func(now string) {
 		before := one.wanted()
 		for was, planned := range old {
-			for _, action := range []reconcile.Action{{Place: spec}, {Renew: spec}, {Bind: spec}, {Assign: given},
-				{Keep: &reconcile.Writer{Stream: name, Epoch: 1}}, {Retire: name}, {Forget: name}} {
+			for _, action := range []reconcile.Action{
+				{Place: spec},
+				{Renew: spec},
+				{Bind: spec},
+				{Assign: given},
+				{Keep: &reconcile.Writer{Stream: name, Epoch: 1}},
+				{Retire: name},
+				{Forget: name},
+			} {
 				if action.IsEnd() && planned.Deletions[name] == nil {
 					continue
 				}
 				err := leader.PerformAll(one.context(), planned, []reconcile.Action{action}, nil)
 				if after := one.wanted(); !maps.Equal(before, after) {
-					t.Fatalf("%s of the stream that was %s, now %s: %v; it changed\n%v\nto\n%v", action.Verb(), was, now, err, before, after)
+					t.Fatalf("%s of the stream that was %s, now %s: %v; it changed\n%v\nto\n%v", action.Verb(), was,
+						now, err, before, after)
 				}
 			}
 		}
@@ -162,7 +176,8 @@ func (x *deposingTxn) Commit() (*clientv3.TxnResponse, error) {
 	return done, err
 }
 
-// Whatever a leader writes is refused once it is none: in the whole life of a stream, and of the acts that are recorded.
+// Whatever a leader writes is refused once it is none: in the whole life of a stream, and of the acts that are
+// recorded.
 func TestLeader_DeposedWritesNothing(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
@@ -170,8 +185,11 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	client := clientv3.NewCtxClient(context.Background())
 	client.KV, client.Lease, client.Watcher = kv, cluster.Client().Lease, cluster.Client().Watcher
 	var recorded atomic.Bool
-	server := New(Config{Client: cluster.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Lease: stepTimeout,
-		Audit: func(context.Context, [][]byte) error { recorded.Store(true); return nil }})
+	server := New(Config{
+		Client: cluster.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Lease: stepTimeout,
+		Audit: func(context.Context, [][]byte) error { recorded.Store(true); return nil },
+	})
 	server.leads = client
 	one := startServer(t, cluster, server)
 	const name = "desk7/orders"
@@ -184,10 +202,14 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	}
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status(name).Assignment == nil })
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
+		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+			true
+	}))
 	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })
 	one.until("the acts are recorded and gone", func() bool {
-		got, err := cluster.Client().Get(one.context(), etcd.KeyAuditEvents, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		got, err := cluster.Client().Get(one.context(), etcd.KeyAuditEvents, clientv3.WithPrefix(),
+			clientv3.WithCountOnly())
 		return err == nil && got.Count == 0 && recorded.Load()
 	})
 	kv.mutex.Lock()

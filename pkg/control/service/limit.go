@@ -18,8 +18,8 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// What one client may ask for. It is one identity at one address: nobody takes another one's share, and a program that asks without end is told to
-// ask less. Agents, which may be many with one certificate on one host, have more.
+// What one client may ask for. It is one identity at one address: nobody takes another one's share, and a program that
+// asks without end is told to ask less. Agents, which may be many with one certificate on one host, have more.
 const (
 	// CallRateDefault is how many calls a second a client may make in the long run; four times as many in a burst.
 	CallRateDefault = 500
@@ -33,19 +33,21 @@ const (
 	limitedIdleMax     = time.Minute
 	limitedSweepMin    = 256 // clients known before idle ones are forgotten
 
-	// messageReadMax is what is read of a message so that one that is too large can be told what, how much and how much at most. gRPC itself refuses those beyond it,
-	// before it calls anything of ours and with nothing but a text.
+	// messageReadMax is what is read of a message so that one that is too large can be told what, how much and how much
+	// at most. gRPC itself refuses those beyond it, before it calls anything of ours and with nothing but a text.
 	messageReadMax = 2 * api.RequestLenMax
 )
 
-// How much a client may send that has not been taken. Left to itself gRPC measures each connection, with a ping and its answer beside what is sent, and widens these up to
-// 16 MiB; here the report of a large target fits in without a word between.
+// How much a client may send that has not been taken. Left to itself gRPC measures each connection, with a ping and its
+// answer beside what is sent, and widens these up to 16 MiB; here the report of a large target fits in without a word
+// between.
 const (
 	callWindow       = 256 << 10
 	connectionWindow = 1 << 20
 )
 
-// lengths notes in a call's context how long the message is that came last: to measure one that has been decoded is half as dear as to decode it. Used by one goroutine a call.
+// lengths notes in a call's context how long the message is that came last: to measure one that has been decoded is
+// half as dear as to decode it. Used by one goroutine a call.
 type lengths struct{}
 
 type lengthKey struct{}
@@ -87,7 +89,8 @@ func checkLength(ctx context.Context, message any) error {
 	if length <= api.RequestLenMax {
 		return nil
 	}
-	return refusal.Exhausted(refusal.ReasonMessageLen, "message", strconv.Itoa(length), "expected at most %d bytes", api.RequestLenMax).
+	return refusal.Exhausted(refusal.ReasonMessageLen, "message", strconv.Itoa(length), "expected at most %d bytes",
+		api.RequestLenMax).
 		Errorf("the message is too large, %d bytes: expected at most %d", length, api.RequestLenMax)
 }
 
@@ -117,7 +120,8 @@ func newLimiter(callRate float64) *limiter {
 
 // clientOf tells whose share a call is.
 func clientOf(ctx context.Context, id identity.ID, method string) client {
-	c := client{id: id, isAgent: !strings.HasPrefix(method, "/farlog.v1.ControlService/") && !strings.HasPrefix(method, "/farlog.v1.FabricService/")}
+	c := client{id: id, isAgent: !strings.HasPrefix(method, "/farlog.v1.ControlService/") &&
+		!strings.HasPrefix(method, "/farlog.v1.FabricService/")}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		c.address, _, _ = net.SplitHostPort(from.Addr.String())
 	}
@@ -158,8 +162,10 @@ func (l *limiter) call(c client) error {
 	if one := l.of(c, now); one.calls.AllowN(now, 1) {
 		return nil
 	}
-	return refusal.Exhausted(refusal.ReasonCalls, "client", refusal.Quote(string(c.id)), "expected at most %.0f calls a second", l.rate).
-		Errorf("%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address, l.rate)
+	return refusal.Exhausted(refusal.ReasonCalls, "client", refusal.Quote(string(c.id)),
+		"expected at most %.0f calls a second", l.rate).
+		Errorf("%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address,
+			l.rate)
 }
 
 // watch takes a place among the client's watches; end gives it back.
@@ -168,7 +174,8 @@ func (l *limiter) watch(c client) (end func(), err error) {
 	defer l.mutex.Unlock()
 	one := l.of(c, time.Now())
 	if one.watches >= watchesMax {
-		return nil, refusal.Exhausted(refusal.ReasonWatches, "client", refusal.Quote(string(c.id)), "expected at most %d watches at a time", watchesMax).
+		return nil, refusal.Exhausted(refusal.ReasonWatches, "client", refusal.Quote(string(c.id)),
+			"expected at most %d watches at a time", watchesMax).
 			Errorf("%s at %s has %d watches open: expected at most so many", c.id, c.address, watchesMax)
 	}
 	one.watches++

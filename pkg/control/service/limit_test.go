@@ -40,14 +40,17 @@ func (g *guarded) from(address string) net.Conn {
 	return conn
 }
 
-// One client says nothing on hundreds of connections, one sends a request that never ends, one watches and reads nothing, one asks without end. The one
-// that asks is told so; another client, on the same host even, is answered every time.
+// One client says nothing on hundreds of connections, one sends a request that never ends, one watches and reads
+// nothing, one asks without end. The one that asks is told so; another client, on the same host even, is answered every
+// time.
 func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
-	g := startGuardedAt(t, "rules: []\n", 100) // which the flood of a slow machine exceeds as well; a burst is 400, more than the modest client asks
+	// which the flood of a slow machine exceeds as well; a burst is 400, more than the modest client asks
+	g := startGuardedAt(t, "rules: []\n", 100)
 	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	for i := range 50 {
-		if _, err := admin.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("s%d", i)}}); err != nil {
+		if _, err := admin.CreateStream(t.Context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("s%d", i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,7 +70,8 @@ func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
 			for ctx.Err() == nil {
 				_, err := conn.ListStreams(ctx, &api.ListStreamsRequest{})
 				floods.Add(1)
-				if reason, _ := refusaltest.Check(t, err); status.Code(err) == codes.ResourceExhausted && reason == refusal.ReasonCalls {
+				if reason, _ := refusaltest.Check(t, err); status.Code(err) == codes.ResourceExhausted &&
+					reason == refusal.ReasonCalls {
 					refused.Add(1)
 				}
 			}
@@ -82,7 +86,8 @@ func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
 		call, cancel := context.WithTimeout(ctx, stepTimeout)
 		var err error
 		if i%5 == 0 { // a write waits for the disk, flood or not
-			_, err = admin.CreateStream(call, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("t%d", i)}})
+			_, err = admin.CreateStream(call, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("t%d",
+				i)}})
 		} else {
 			_, err = admin.GetStream(call, &api.GetStreamRequest{Name: fmt.Sprintf("s%d", i%50)})
 		}
@@ -105,7 +110,8 @@ func (g *guarded) endlessRequest(keeper *identity.Keeper) {
 	}
 	config.NextProtos = []string{"http/1.1"}
 	conn := tls.Client(g.from("127.0.0.3"), config)
-	if _, err := io.WriteString(conn, "PUT /v1/fabric HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
+	if _, err := io.WriteString(conn, "PUT /v1/fabric HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+		"application/json\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
 		g.t.Fatal(err)
 	}
 	stopped := make(chan struct{})
@@ -125,13 +131,17 @@ func (g *guarded) endlessRequest(keeper *identity.Keeper) {
 // deafWatch opens watches and reads none of them.
 func (g *guarded) deafWatch(keeper *identity.Keeper) {
 	g.t.Helper()
-	conn, err := api.Dial(g.address, identity.NewClientCredentials(func() (*identity.Keeper, error) { return keeper, nil }))
+	conn, err := api.Dial(g.address, identity.NewClientCredentials(func() (*identity.Keeper, error) {
+		return keeper,
+			nil
+	}))
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { conn.Close() })
 	for range 50 {
-		if _, err := api.NewControlServiceClient(conn).WatchStreams(g.t.Context(), &api.WatchStreamsRequest{}); err != nil {
+		if _, err := api.NewControlServiceClient(conn).WatchStreams(g.t.Context(),
+			&api.WatchStreamsRequest{}); err != nil {
 			g.t.Fatal(err)
 		}
 	}
@@ -184,7 +194,8 @@ func TestLimit_ConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
-// Unauthenticated connections keep nobody out: where there are too many the oldest is closed, never an authenticated one.
+// Unauthenticated connections keep nobody out: where there are too many the oldest is closed, never an authenticated
+// one.
 func TestLimit_UnauthenticatedGoFirst(t *testing.T) {
 	t.Parallel()
 	c := newConnLimiter()
@@ -223,11 +234,13 @@ func TestLimit_UnauthenticatedGoFirst(t *testing.T) {
 		v.release()
 	}
 	if len(c.authenticated) != 0 || len(c.unauthenticated["10.0.0.1"]) != unauthenticatedMax {
-		t.Errorf("%d addresses are known, %d unauthenticated connections, when those that were known have left", len(c.authenticated), len(c.unauthenticated["10.0.0.1"]))
+		t.Errorf("%d addresses are known, %d unauthenticated connections, when those that were known have left",
+			len(c.authenticated), len(c.unauthenticated["10.0.0.1"]))
 	}
 }
 
-// More silent connections than an address may have, without any certificate: who has one comes in from the same address.
+// More silent connections than an address may have, without any certificate: who has one comes in from the same
+// address.
 func TestLimit_SilentConnectionsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
@@ -236,12 +249,14 @@ func TestLimit_SilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
-	if _, err := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "h", time.Hour))).ListStreams(ctx, &api.ListStreamsRequest{}); err != nil {
+	if _, err := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "h", time.Hour))).ListStreams(ctx,
+		&api.ListStreamsRequest{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// A body of which a byte comes now and then ends; one that gets on is given the same time again for every so many bytes, however long it takes.
+// A body of which a byte comes now and then ends; one that gets on is given the same time again for every so many
+// bytes, however long it takes.
 func TestPaced_DrippedBodyEnds(t *testing.T) {
 	t.Parallel()
 	const readMost = 32 << 10 // io.Copy's
@@ -281,7 +296,8 @@ func TestPaced_DrippedBodyEnds(t *testing.T) {
 		t.Errorf("a byte now and then: %s, %d times", got, given)
 	}
 	const chunks = 20
-	if got, given := send(stepTimeout, bodyPaceBytes, chunks); got != "<nil>" || given < chunks*bodyPaceBytes/(bodyPaceBytes+readMost) {
+	if got, given := send(stepTimeout, bodyPaceBytes, chunks); got != "<nil>" ||
+		given < chunks*bodyPaceBytes/(bodyPaceBytes+readMost) {
 		t.Errorf("one that gets on: %s, %d times for %d chunks", got, given, chunks)
 	}
 }
@@ -304,7 +320,10 @@ func TestLimit_SharesAreByIdentityAndAddress(t *testing.T) {
 	if count := exhaust(ada); count < 40 || count > 41+int(10*time.Since(began).Seconds()) {
 		t.Errorf("%d calls at once, expected the burst of 40", count)
 	}
-	for _, c := range []client{clientOf(at("10.0.0.2"), "ada", method), clientOf(at("10.0.0.1"), "bob", method), clientOf(at("10.0.0.1"), "ada", api.TargetService_ReportTarget_FullMethodName)} {
+	for _, c := range []client{
+		clientOf(at("10.0.0.2"), "ada", method), clientOf(at("10.0.0.1"), "bob", method),
+		clientOf(at("10.0.0.1"), "ada", api.TargetService_ReportTarget_FullMethodName),
+	} {
 		if err := l.call(c); err != nil {
 			t.Errorf("%v paid for another one: %v", c, err)
 		}
@@ -318,7 +337,8 @@ func TestLimit_SharesAreByIdentityAndAddress(t *testing.T) {
 		ends = append(ends, end)
 	}
 	_, err := l.watch(ada)
-	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted || reason != refusal.ReasonWatches {
+	if reason, _ := refusaltest.Check(t, err); status.Code(err) != codes.ResourceExhausted ||
+		reason != refusal.ReasonWatches {
 		t.Errorf("one watch too many: %v", err)
 	}
 	ends[0]()
@@ -336,7 +356,8 @@ func TestLimit_MessageSize(t *testing.T) {
 	large := &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: string(make([]byte, api.RequestLenMax+1))}}
 	_, err := control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax))
 	checkTooLarge(t, "gRPC", err, strconv.Itoa(proto.Size(large)))
-	_, err = control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax), grpc.UseCompressor(gzip.Name))
+	_, err = control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax),
+		grpc.UseCompressor(gzip.Name))
 	checkTooLarge(t, "gRPC, packed", err, strconv.Itoa(proto.Size(large)))
 	large.Spec.Name += large.Spec.Name
 	_, err = control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(4*api.RequestLenMax))
@@ -360,7 +381,8 @@ func TestLimit_MessageSize(t *testing.T) {
 	config.NextProtos = []string{"http/1.1"}
 	conn := tls.Client(g.from("127.0.0.1"), config)
 	go func() { // the server may hang up before all of it is sent
-		fmt.Fprintf(conn, "POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{\"spec\":{\"name\":\"", 2*api.RequestLenMax)
+		fmt.Fprintf(conn, "POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{\"spec\":{\"name\":\"",
+			2*api.RequestLenMax)
 		_, _ = io.CopyN(conn, zeros{}, 2*api.RequestLenMax)
 	}()
 	answer := make([]byte, 4096)
@@ -381,7 +403,8 @@ func checkTooLarge(t *testing.T, name string, err error, length string) {
 		t.Errorf("%s: %v, of %s %s", name, err, reason, field)
 		return
 	}
-	if got, want := problemsIn(err), fmt.Sprintf("message=%s: expected at most %d bytes", length, api.RequestLenMax); len(got) != 1 || got[0] != want {
+	if got, want := problemsIn(err), fmt.Sprintf("message=%s: expected at most %d bytes", length,
+		api.RequestLenMax); len(got) != 1 || got[0] != want {
 		t.Errorf("%s: %q, want %q", name, got, want)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// A stream with one ring is taken over when its target has said that the writer is shut out, and not before; the act is recorded with its reason and
-// epoch.
+// A stream with one ring is taken over when its target has said that the writer is shut out, and not before; the act is
+// recorded with its reason and epoch.
 func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
@@ -36,7 +36,8 @@ func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 	answered := make(chan *api.TakeOverStreamResponse, 1)
 	ctx := one.context()
 	go func() {
-		response, err := one.control.TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: "a", Reason: "it still hangs"})
+		response, err := one.control.TakeOverStream(ctx,
+			&api.TakeOverStreamRequest{Stream: "a", Reason: "it still hangs"})
 		if err != nil {
 			t.Error(err)
 		}
@@ -50,25 +51,30 @@ func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 	default:
 	}
 	one.confirm(1, 0)
-	if response := <-answered; response.GetEpoch() != 1 || len(response.GetFenced()) != 1 || response.GetFenced()[0] != "t1" {
+	if response := <-answered; response.GetEpoch() != 1 || len(response.GetFenced()) != 1 ||
+		response.GetFenced()[0] != "t1" {
 		t.Errorf("took over with %v", response)
 	}
-	if _, err := one.control.TakeOverStream(one.context(), &api.TakeOverStreamRequest{Stream: "a"}); status.Code(err) != codes.InvalidArgument {
+	if _, err := one.control.TakeOverStream(one.context(),
+		&api.TakeOverStreamRequest{Stream: "a"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a reason: %v", err)
 	}
 	var acts []auditlog.Event
 	one.until("it is recorded", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		acts = slices.DeleteFunc(slices.Clone(s.acts), func(act auditlog.Event) bool { return act.What != "TakeOverStream" || act.Outcome != "OK" })
+		acts = slices.DeleteFunc(slices.Clone(s.acts),
+			func(act auditlog.Event) bool { return act.What != "TakeOverStream" || act.Outcome != "OK" })
 		return len(acts) == 1
 	})
-	if acts[0].Epoch != 1 || acts[0].Stream != "a" || acts[0].Who != "insecure" || !strings.Contains(string(acts[0].Request), "it still hangs") {
+	if acts[0].Epoch != 1 || acts[0].Stream != "a" || acts[0].Who != "insecure" ||
+		!strings.Contains(string(acts[0].Request), "it still hangs") {
 		t.Errorf("recorded %+v", acts)
 	}
 }
 
-// An epoch is granted for the rings that were looked at, or not at all: one that is granted for a ring after another took its place could be opened beside one for that.
+// An epoch is granted for the rings that were looked at, or not at all: one that is granted for a ring after another
+// took its place could be opened beside one for that.
 func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
@@ -88,13 +94,16 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	admit := func(int, *api.Admission, uint32) error { return nil }
 	replaced := proto.Clone(before.Rings["a"]).(*api.RingSpec)
 	replaced.Target = "t2"
-	if _, err := setRings(one.context(), cluster.Client(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
+	if _, err := setRings(one.context(), cluster.Client(), before, "a",
+		map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := grant.NextEpoch(one.context(), cluster.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, grant.ErrRingsChanged) {
+	if _, _, err := grant.NextEpoch(one.context(), cluster.Client(), before, &api.Grant{Stream: "a"}, 0, 1, admit,
+		nil); !errors.Is(err, grant.ErrRingsChanged) {
 		t.Errorf("granted for the ring of before: %v", err)
 	}
-	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
+	if got, err := cluster.Client().Get(t.Context(), etcd.KeyEpochs+"a", clientv3.WithCountOnly()); err != nil ||
+		got.Count != 0 {
 		t.Errorf("an epoch was used: %v, %v", got, err)
 	}
 	// And the other way round: what was decided before a grant is not done after it.
@@ -102,24 +111,33 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := grant.NextEpoch(one.context(), cluster.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
+	if _, _, err := grant.NextEpoch(one.context(), cluster.Client(), after, &api.Grant{Stream: "a"}, 0, 1, admit,
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := setRings(one.context(), cluster.Client(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
+	if _, err := setRings(one.context(), cluster.Client(), after, "a",
+		map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
 		t.Errorf("replaced by what was seen before a grant: %v", err)
 	}
 }
 
-// A new ring is taken for the one before it, with what that may have had, only where those that were never told an epoch, and hold nothing, are too few.
+// A new ring is taken for the one before it, with what that may have had, only where those that were never told an
+// epoch, and hold nothing, are too few.
 func TestToBeCounted_UntoldOnesFirst(t *testing.T) {
 	stream := &api.Stream{Spec: &api.StreamSpec{Name: "a", Members: 3}, K: 2}
 	of := func(target string, replacement *api.Replacement) *api.RingSpec {
 		return &api.RingSpec{Target: target, RingUuid: []byte(target), Stream: stream, Replacement: replacement}
 	}
 	rings := []*api.RingSpec{of("t1", &api.Replacement{FormerTarget: "t0"}), of("t2", nil), of("t3", nil)}
-	v := &state.View{Targets: map[string]*api.TargetState{}, LiveTargets: map[string]*api.Agent{"t1": {}, "t2": {}, "t3": {}}}
+	v := &state.View{
+		Targets:     map[string]*api.TargetState{},
+		LiveTargets: map[string]*api.Agent{"t1": {}, "t2": {}, "t3": {}},
+	}
 	for _, ring := range rings {
-		v.Targets[ring.Target] = &api.TargetState{Rings: []*api.RingState{{Stream: "a", Target: ring.Target, RingUuid: ring.RingUuid}}}
+		v.Targets[ring.Target] = &api.TargetState{Rings: []*api.RingState{{
+			Stream: "a", Target: ring.Target,
+			RingUuid: ring.RingUuid,
+		}}}
 	}
 	v.Targets["t2"].Rings[0].WriterEpoch = 7
 	counted := func() (targets []string) {
@@ -139,7 +157,8 @@ func TestToBeCounted_UntoldOnesFirst(t *testing.T) {
 		t.Errorf("that one is away, and counted were %v", got)
 	}
 	after := accepted(rings[2], "test", "operator")
-	if !after.Replacement.IsLossAccepted || rings[2].Replacement != nil || reconcile.Counts(after, v.Targets["t3"].Rings[0]) || !bytes.Equal(after.RingUuid, rings[2].RingUuid) {
+	if !after.Replacement.IsLossAccepted || rings[2].Replacement != nil ||
+		reconcile.Counts(after, v.Targets["t3"].Rings[0]) || !bytes.Equal(after.RingUuid, rings[2].RingUuid) {
 		t.Errorf("accepted %v", after)
 	}
 }

@@ -24,7 +24,10 @@ type paged interface {
 func pageOf(request paged) (after string, size int, err error) {
 	after, isToken := nameIn(request.GetPageToken())
 	if !isToken {
-		return "", 0, refusal.InvalidArgument("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.GetPageToken()), Rule: "expected next_page_token of the page before"}})
+		return "", 0, refusal.InvalidArgument("", []*api.Problem{{
+			Field: "page_token",
+			Value: fmt.Sprintf("%q", request.GetPageToken()), Rule: "expected next_page_token of the page before",
+		}})
 	}
 	if size = int(request.GetPageSize()); size == 0 {
 		size = pageSizeDefault
@@ -32,10 +35,11 @@ func pageOf(request paged) (after string, size int, err error) {
 	return after, size, nil
 }
 
-// pageToken is for the page behind one that ends with a name. A sum stands before the name, so that what is no token of ours is not taken for one: it would give
-// the list from somewhere.
+// pageToken is for the page behind one that ends with a name. A sum stands before the name, so that what is no token of
+// ours is not taken for one: it would give the list from somewhere.
 func pageToken(last string) string {
-	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(last))), last...))
+	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil,
+		crc32.ChecksumIEEE([]byte(last))), last...))
 }
 
 // nameIn is what pageToken was given; nothing is that of the first page.
@@ -50,8 +54,11 @@ func nameIn(token string) (last string, isToken bool) {
 	return string(raw[4:]), true
 }
 
-// onePage makes the page that a request asks for, of things in the order of their names; of leaves out those that it does not ask for.
-func onePage[T any](request paged, names []string, of func(name string) (one T, isListed bool)) (items []T, next string, err error) {
+// onePage makes the page that a request asks for, of things in the order of their names; of leaves out those that it
+// does not ask for.
+func onePage[T any](request paged, names []string, of func(name string) (one T, isListed bool)) (items []T, next string,
+	err error,
+) {
 	after, size, err := pageOf(request)
 	if err != nil {
 		return nil, "", err
@@ -80,7 +87,9 @@ type keyed[T any] struct {
 }
 
 // onePageOfStreams is onePage of what belongs to streams, several things each.
-func onePageOfStreams[T any](request paged, streams []string, of func(stream string) []keyed[T]) (items []T, next string, err error) {
+func onePageOfStreams[T any](request paged, streams []string, of func(stream string) []keyed[T]) (items []T,
+	next string, err error,
+) {
 	after, size, err := pageOf(request)
 	if err != nil {
 		return nil, "", err

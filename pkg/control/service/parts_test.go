@@ -24,7 +24,8 @@ func largeTarget(rings int) *api.TargetState {
 	for i := range rings {
 		name := fmt.Sprintf("desk%02d/orders-%05d", i%40, i)
 		state.Rings = append(state.Rings, &api.RingState{
-			Stream: name, Target: "t1", Uri: "mem:/dev/dax0.0?ring=" + name, RingUuid: fmt.Appendf(nil, "%-16.16s", name),
+			Stream: name, Target: "t1", Uri: "mem:/dev/dax0.0?ring=" + name,
+			RingUuid: fmt.Appendf(nil, "%-16.16s", name),
 			Contract: &api.Contract{Kind: "devdax", FlushMethod: "clwb", Probe: fmt.Sprintf("%0400d", 0), Level: 3},
 			FarUris:  []string{"verbs://storage1.ld4.example.com:7471/" + name}, AppendedLsn: 4096, DurableLsn: 4096,
 		})
@@ -34,15 +35,16 @@ func largeTarget(rings int) *api.TargetState {
 
 func (i *instance) countUnder(prefix string, since int64) (count int) {
 	i.t.Helper()
-	got, err := i.etcd.Client().Get(i.context(), prefix, clientv3.WithPrefix(), clientv3.WithMinModRev(since), clientv3.WithKeysOnly())
+	got, err := i.etcd.Client().Get(i.context(), prefix, clientv3.WithPrefix(), clientv3.WithMinModRev(since),
+		clientv3.WithKeysOnly())
 	if err != nil {
 		i.t.Fatal(err)
 	}
 	return len(got.Kvs)
 }
 
-// A report may be many times larger than what etcd takes as one value. Of the next one only what has changed is written,
-// and another control plane, which reads all there is, sees the same.
+// A report may be many times larger than what etcd takes as one value. Of the next one only what has changed is
+// written, and another control plane, which reads all there is, sees the same.
 func TestReport_LargerThanOneValue(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
@@ -52,7 +54,8 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 	for i := range streams {
 		name := fmt.Sprintf("desk%02d/orders-%05d", i%40, i)
 		drain.Progress = append(drain.Progress, &api.DrainProgress{
-			Stream: name, RingUuid: fmt.Appendf(nil, "%-16.16s", name), StoredLsn: 1 << 40, HeadLsn: 1 << 40, Records: 1 << 32, Bytes: 1 << 40,
+			Stream: name, RingUuid: fmt.Appendf(nil, "%-16.16s", name), StoredLsn: 1 << 40, HeadLsn: 1 << 40,
+			Records: 1 << 32, Bytes: 1 << 40,
 		})
 	}
 	if least := min(proto.Size(target), proto.Size(drain)); least < 1600<<10 {
@@ -65,8 +68,10 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 	check := func(i *instance, want int) {
 		t.Helper()
 		now := i.view()
-		if len(now.Targets["t1"].GetRings()) != want || len(now.Drains["d1"].GetProgress()) != streams || now.LiveTargets["t1"] == nil {
-			t.Errorf("%d rings and %d streams are known, alive %v: expected %d and %d", len(now.Targets["t1"].GetRings()),
+		if len(now.Targets["t1"].GetRings()) != want || len(now.Drains["d1"].GetProgress()) != streams ||
+			now.LiveTargets["t1"] == nil {
+			t.Errorf("%d rings and %d streams are known, alive %v: expected %d and %d",
+				len(now.Targets["t1"].GetRings()),
 				len(now.Drains["d1"].GetProgress()), now.LiveTargets["t1"], want, streams)
 		}
 	}
@@ -85,7 +90,8 @@ func TestReport_LargerThanOneValue(t *testing.T) {
 	check(one, rings-2)
 	other := startInstance(t, cluster, false)
 	check(other, rings-2)
-	if !slices.ContainsFunc(other.view().Targets["t1"].Rings, func(ring *api.RingState) bool { return ring.EpochFenced == 3 }) {
+	if !slices.ContainsFunc(other.view().Targets["t1"].Rings,
+		func(ring *api.RingState) bool { return ring.EpochFenced == 3 }) {
 		t.Error("another control plane does not see what has changed")
 	}
 }
@@ -153,7 +159,8 @@ func TestReport_TwoRingsOfAStream(t *testing.T) {
 	one.reportTarget("t1", wanted, left)
 	next := one.view().Revision + 1
 	one.reportTarget("t1", wanted, left)
-	if got := one.view().Targets["t1"].Rings; len(got) != 2 || got[0].Error != "" || one.countUnder(etcd.KeyTargetRings, next) != 0 {
+	if got := one.view().Targets["t1"].Rings; len(got) != 2 || got[0].Error != "" ||
+		one.countUnder(etcd.KeyTargetRings, next) != 0 {
 		t.Errorf("got %v", got)
 	}
 }

@@ -34,7 +34,8 @@ func (s *Server) addPast(ctx context.Context, epochs []*api.EpochInfo) error {
 				}
 			}
 			// The last may have become one of the past since the view.
-			one.Past = slices.DeleteFunc(past.Epochs, func(past *api.PastEpoch) bool { return past.Epoch >= one.Granted })
+			one.Past = slices.DeleteFunc(past.Epochs,
+				func(past *api.PastEpoch) bool { return past.Epoch >= one.Granted })
 			slices.Reverse(one.Past)
 		}
 	}

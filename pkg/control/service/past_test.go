@@ -28,12 +28,14 @@ func (i *instance) pastTexts(stream string) (texts []string) {
 		if one.Holder != nil {
 			holder = one.Holder.Host + " " + one.Holder.Name
 		}
-		texts = append(texts, strings.TrimSpace(fmt.Sprintf("%d %s %s %s %s", one.Epoch, holder, strings.TrimPrefix(one.End.String(), "EPOCH_END_"), one.By, one.Reason)))
+		texts = append(texts, strings.TrimSpace(fmt.Sprintf("%d %s %s %s %s", one.Epoch, holder,
+			strings.TrimPrefix(one.End.String(), "EPOCH_END_"), one.By, one.Reason)))
 	}
 	return texts
 }
 
-// Each epoch that another one takes the place of is kept with who held it, from when to when and why it ended, for as many as are kept of a stream; also in a backup.
+// Each epoch that another one takes the place of is kept with who held it, from when to when and why it ended, for as
+// many as are kept of a stream; also in a backup.
 func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -49,7 +51,11 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	acquire := func(host, name string) {
 		t.Helper()
 		one.until("granted", func() bool {
-			_, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: host, Pid: 7, Name: name, Addresses: []string{"10.0.0.1"}}})
+			_, err := one.control.AcquireWriter(one.context(),
+				&api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{
+					Host: host, Pid: 7, Name: name,
+					Addresses: []string{"10.0.0.1"},
+				}})
 			return err == nil
 		})
 	}
@@ -66,7 +72,10 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	opened(4)
 	takeOver(t, one, "a", "the gate hangs") // 5
 	acquire("h1", "gate")                   // 6
-	want := []string{"5 nobody REPLACED insecure", "4 h2 gate TAKEN_OVER insecure the gate hangs", "3 h1 gate REPLACED insecure", "2 h1 gate UNUSED insecure", "1 h1 gate RESTARTED insecure"}
+	want := []string{
+		"5 nobody REPLACED insecure", "4 h2 gate TAKEN_OVER insecure the gate hangs",
+		"3 h1 gate REPLACED insecure", "2 h1 gate UNUSED insecure", "1 h1 gate RESTARTED insecure",
+	}
 	if past := one.pastTexts("a"); strings.Join(past, "; ") != strings.Join(want, "; ") {
 		t.Errorf("past epochs:\n%s\nexpected:\n%s", strings.Join(past, "\n"), strings.Join(want, "\n"))
 	}
@@ -75,8 +84,10 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 		t.Fatalf("of all streams: %v", list)
 	}
 	for i, ended := range list.Epochs[0].Past {
-		if later := ended.Ended.AsTime(); ended.Granted == nil || later.Before(ended.Granted.AsTime()) || i > 0 && !later.Equal(list.Epochs[0].Past[i-1].Granted.AsTime()) {
-			t.Errorf("epoch %d from %v to %v, the next from %v", ended.Epoch, ended.Granted, ended.Ended, list.Epochs[0].Past[max(0, i-1)].Granted)
+		if later := ended.Ended.AsTime(); ended.Granted == nil || later.Before(ended.Granted.AsTime()) || i > 0 &&
+			!later.Equal(list.Epochs[0].Past[i-1].Granted.AsTime()) {
+			t.Errorf("epoch %d from %v to %v, the next from %v", ended.Epoch, ended.Granted, ended.Ended,
+				list.Epochs[0].Past[max(0, i-1)].Granted)
 		}
 		if len(ended.Holder.GetAddresses()) > 0 {
 			t.Errorf("epoch %d keeps addresses", ended.Epoch)
@@ -89,7 +100,8 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 		acquire("h1", "gate")
 	}
 	past := one.pastTexts("a")
-	if len(past) != grant.PastMost || !strings.HasPrefix(past[0], "21 ") || !strings.HasPrefix(past[grant.PastMost-1], "6 ") {
+	if len(past) != grant.PastMost || !strings.HasPrefix(past[0], "21 ") ||
+		!strings.HasPrefix(past[grant.PastMost-1], "6 ") {
 		t.Errorf("after %d more: %d kept, %q", grant.PastMost, len(past), past)
 	}
 	restored := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -101,12 +113,14 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	}
 }
 
-// takeOver has an administrator take a stream from its writer. The target here confirms no fence, so that there is no good answer; the fence is ordered.
+// takeOver has an administrator take a stream from its writer. The target here confirms no fence, so that there is no
+// good answer; the fence is ordered.
 func takeOver(t *testing.T, one *instance, stream, reason string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(one.context())
 	defer cancel()
 	before := one.epochs(&api.ListEpochsRequest{Stream: stream}).Epochs[0].Granted
 	go one.control.TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: stream, Reason: reason})
-	one.until("taken over", func() bool { return one.epochs(&api.ListEpochsRequest{Stream: stream}).Epochs[0].Granted > before })
+	one.until("taken over",
+		func() bool { return one.epochs(&api.ListEpochsRequest{Stream: stream}).Epochs[0].Granted > before })
 }

@@ -19,8 +19,9 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// port is one listener for two protocols. A client that speaks HTTP/2 only is taken for gRPC, which speaks nothing else; one that also or only offers
-// HTTP/1.1, as browsers, curl and libraries do, gets JSON. With TLS the handshake tells (ALPN), without it the first bytes.
+// port is one listener for two protocols. A client that speaks HTTP/2 only is taken for gRPC, which speaks nothing
+// else; one that also or only offers HTTP/1.1, as browsers, curl and libraries do, gets JSON. With TLS the handshake
+// tells (ALPN), without it the first bytes.
 type port struct {
 	net.Listener
 	keeper  *identity.Keeper // nil: no TLS
@@ -62,7 +63,10 @@ func (h *half) Close() error {
 func (h *half) Addr() net.Addr { return h.address }
 
 func newPort(listener net.Listener, keeper *identity.Keeper) *port {
-	return &port{Listener: listener, keeper: keeper, grpc: newHalf(listener.Addr()), http: newHalf(listener.Addr()), limiter: newConnLimiter()}
+	return &port{
+		Listener: listener, keeper: keeper, grpc: newHalf(listener.Addr()), http: newHalf(listener.Addr()),
+		limiter: newConnLimiter(),
+	}
 }
 
 // run accepts until the listener is closed.
@@ -157,5 +161,8 @@ func (h handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 func (h handshaken) Clone() credentials.TransportCredentials { return h }
 
 func tlsInfo(state tls.ConnectionState) credentials.TLSInfo {
-	return credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	return credentials.TLSInfo{
+		State:          state,
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}
 }

@@ -33,14 +33,18 @@ func alreadyExists(kind, name string, changes []*api.FieldChange) error {
 	}
 	var problems []*api.Problem
 	for _, change := range changes {
-		problems = append(problems, &api.Problem{Field: "spec." + change.Name, Value: change.After,
-			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name", orAbsent(change.Name, change.Before), kind)})
+		problems = append(problems, &api.Problem{
+			Field: "spec." + change.Name, Value: change.After,
+			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name",
+				orAbsent(change.Name, change.Before), kind),
+		})
 	}
 	verb := "is"
 	if label == "members" {
 		verb = "are"
 	}
-	text := fmt.Sprintf("%s %q exists: its %s %s %s, asked for %s", kind, name, label, verb, orAbsent(first.Name, first.Before), orAbsent(first.Name, first.After))
+	text := fmt.Sprintf("%s %q exists: its %s %s %s, asked for %s", kind, name, label, verb,
+		orAbsent(first.Name, first.Before), orAbsent(first.Name, first.After))
 	return refusal.WithProblems(codes.AlreadyExists, text, problems)
 }
 

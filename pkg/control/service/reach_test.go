@@ -17,7 +17,10 @@ func TestCreateStream_RegionOfItsHostAlone(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	region := &api.Region{Uri: "nvme:/dev/nvme2n1", Level: api.Level_LEVEL_PERSISTENT}
-	one.tellTarget(&api.ReportTargetRequest{State: &api.TargetState{Agent: &api.Agent{Id: "t1", Host: "alpha", Regions: []*api.Region{region}}}})
+	one.tellTarget(&api.ReportTargetRequest{State: &api.TargetState{Agent: &api.Agent{
+		Id: "t1", Host: "alpha",
+		Regions: []*api.Region{region},
+	}}})
 	one.until("it is alive", func() bool { return one.view().LiveTargets["t1"] != nil })
 	const want = "region nvme:/dev/nvme2n1, which serves host alpha alone"
 	far := &api.StreamSpec{Name: "desk7/orders", WriterHost: "desk7"}
@@ -27,7 +30,8 @@ func TestCreateStream_RegionOfItsHostAlone(t *testing.T) {
 			t.Errorf("created, dry run %v: %v", isDryRun, err)
 		}
 	}
-	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{far}}}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{far}}}); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("declared: %v", err)
 	}
 	if one.view().Streams["desk7/orders"] != nil {

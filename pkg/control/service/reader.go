@@ -15,8 +15,11 @@ import (
 // ReaderGrantDefault is how long a reader may take from its grant to its coming.
 const ReaderGrantDefault = grant.UnusedMax
 
-// AcquireReader implements farlog.v1.ControlService. As for writers: it is persisted, then the target confirms, then it is told.
-func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRequest) (*api.AcquireReaderResponse, error) {
+// AcquireReader implements farlog.v1.ControlService. As for writers: it is persisted, then the target confirms, then it
+// is told.
+func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRequest) (*api.AcquireReaderResponse,
+	error,
+) {
 	asked := &api.AcquireWriterRequest{Stream: request.Stream, Holder: request.Holder, Transport: request.Transport}
 	if err := checkHolder(request.Holder); err != nil {
 		return nil, err
@@ -38,15 +41,18 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	}
 	var members []*api.Member
 	for i, ring := range rings {
-		member := &api.Member{Uri: ring.Uri, RingUuid: grant.RingUUID(now.Rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target, Token: coming.Tokens[i]}
+		member := &api.Member{Uri: ring.Uri, RingUuid: grant.RingUUID(now.Rings[reconcile.MemberKey(request.Stream,
+			i)]), Target: ring.Target, Token: coming.Tokens[i]}
 		if member.Token != nil {
 			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
 		}
 		members = append(members, member)
 	}
-	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid", asked.Holder.GetPid(), "is_far", coming.IsFar(), "is_renewed", len(request.Renewed) > 0, "by", callerOf(ctx).ID)
+	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid",
+		asked.Holder.GetPid(), "is_far", coming.IsFar(), "is_renewed", len(request.Renewed) > 0, "by", callerOf(ctx).ID)
 	grant := &api.Grant{
-		Stream: request.Stream, StreamId: stream.StreamId, Members: members, K: stream.K, RecordLenMax: stream.Spec.RecordLenMax, Holder: asked.Holder, Granted: timestamppb.Now(),
+		Stream: request.Stream, StreamId: stream.StreamId, Members: members, K: stream.K,
+		RecordLenMax: stream.Spec.RecordLenMax, Holder: asked.Holder, Granted: timestamppb.Now(),
 	}
 	if coming.IsFar() {
 		grant.GoodFor = durationpb.New(time.Until(coming.Expires))

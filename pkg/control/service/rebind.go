@@ -21,7 +21,9 @@ import (
 )
 
 // RebindStream implements farlog.v1.ControlService.
-func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequest) (*api.RebindStreamResponse, error) {
+func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequest) (*api.RebindStreamResponse,
+	error,
+) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
@@ -31,22 +33,29 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 	}
 	drain := liveDrainNamed(now, request.Drain)
 	if drain == "" {
-		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain), "expected the id or the host of a drain that reports").
-			Errorf("stream %q: no drain %q reports, by its id or its host: farlog drain list tells which do", request.Stream, request.Drain)
+		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain),
+			"expected the id or the host of a drain that reports").
+			Errorf("stream %q: no drain %q reports, by its id or its host: farlog drain list tells which do",
+				request.Stream, request.Drain)
 	}
 	if by := writerOfStore(now, now.Assignments[request.Stream]); by != "" {
-		return nil, refusal.Precondition(refusal.ReasonStoreLives, "stream", refusal.Quote(request.Stream), "expected a store that no drain writes: %s does", by).
-			Errorf("stream %q is not bound to another store: drain %s reports and writes the one that it has; where that is lost for good, end that drain first", request.Stream, by)
+		return nil, refusal.Precondition(refusal.ReasonStoreLives, "stream", refusal.Quote(request.Stream),
+			"expected a store that no drain writes: %s does", by).
+			Errorf("stream %q is not bound to another store: drain %s reports and writes the one that it has; where "+
+				"that is lost for good, end that drain first", request.Stream, by)
 	}
 	bound, whyNot := reconcile.Rebound(now.World(), request.Stream, drain)
 	if whyNot != "" {
-		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain), "expected a drain that may have it: %s", whyNot).
+		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain),
+			"expected a drain that may have it: %s", whyNot).
 			Errorf("stream %q is not bound to another store: %s", request.Stream, whyNot)
 	}
-	bound.LostStore.When, bound.LostStore.By, bound.LostStore.Reason = timestamppb.Now(), string(callerOf(ctx).ID), request.Reason
+	bound.LostStore.When, bound.LostStore.By, bound.LostStore.Reason = timestamppb.Now(), string(callerOf(ctx).ID),
+		request.Reason
 	response := &api.RebindStreamResponse{Assignment: bound}
 	for _, ring := range now.Status(request.Stream).Rings {
-		response.LagRecords, response.LagBytes = max(response.LagRecords, ring.LagRecords), max(response.LagBytes, ring.LagBytes)
+		response.LagRecords, response.LagBytes = max(response.LagRecords, ring.LagRecords),
+			max(response.LagBytes, ring.LagBytes)
 	}
 	if request.IsDryRun {
 		return response, nil
@@ -55,7 +64,8 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Warn("bound to another store", "stream", request.Stream, "drain", drain, "store", bound.StoreDir, "lost", auditlog.LostStoreText(bound), "reason", request.Reason, "by", bound.LostStore.By)
+	s.config.Logger.Warn("bound to another store", "stream", request.Stream, "drain", drain, "store", bound.StoreDir,
+		"lost", auditlog.LostStoreText(bound), "reason", request.Reason, "by", bound.LostStore.By)
 	return response, s.mirror.WaitRevision(ctx, revision)
 }
 
@@ -82,8 +92,11 @@ func writerOfStore(v *state.View, given *api.Assignment) string {
 	return ""
 }
 
-// rebind writes an assignment and lets its drain, and no former one, into the rings, unless the stream, its rings or its assignment changed since the view.
-func rebind(ctx context.Context, client *clientv3.Client, v *state.View, bound *api.Assignment) (revision int64, err error) {
+// rebind writes an assignment and lets its drain, and no former one, into the rings, unless the stream, its rings or
+// its assignment changed since the view.
+func rebind(ctx context.Context, client *clientv3.Client, v *state.View, bound *api.Assignment) (revision int64,
+	err error,
+) {
 	name := bound.Stream
 	guards := append(state.RingsUnchanged(v, name), state.UnchangedSince(v, etcd.KeyAssignments+name))
 	value, err := etcd.Encode(bound)

@@ -18,27 +18,34 @@ func (s *Server) ListRegions(ctx context.Context, request *api.ListRegionsReques
 	if err != nil {
 		return nil, err
 	}
-	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListRegions_FullMethodName, "stream", request.Stream)
+	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListRegions_FullMethodName, "stream",
+		request.Stream)
 	if err != nil {
 		return nil, err
 	}
 	response := &api.ListRegionsResponse{Revision: now.Revision}
-	response.Regions, response.NextPageToken, err = onePageOfStreams(request, streams, func(stream string) (found []keyed[*api.RegionInfo]) {
-		for _, one := range regionsOf(now, stream, request) {
-			found = append(found, keyed[*api.RegionInfo]{fmt.Sprintf("%03d", one.Member), one})
-		}
-		return found
-	})
+	response.Regions, response.NextPageToken, err = onePageOfStreams(request, streams,
+		func(stream string) (found []keyed[*api.RegionInfo]) {
+			for _, one := range regionsOf(now, stream, request) {
+				found = append(found, keyed[*api.RegionInfo]{fmt.Sprintf("%03d", one.Member), one})
+			}
+			return found
+		})
 	return response, err
 }
 
 // WatchRegions implements farlog.v1.FabricService.
-func (s *Server) WatchRegions(request *api.WatchRegionsRequest, stream grpc.ServerStreamingServer[api.WatchRegionsResponse]) error {
+func (s *Server) WatchRegions(request *api.WatchRegionsRequest,
+	stream grpc.ServerStreamingServer[api.WatchRegionsResponse],
+) error {
 	return watchStreams(s, stream.Context(), streamsWatch[*api.RegionInfo]{
 		method: api.FabricService_WatchRegions_FullMethodName, named: request.Stream, revision: request.Revision,
 		of: func(now *state.View, stream string) []*api.RegionInfo { return regionsOf(now, stream, request) },
 		send: func(told streamsTold[*api.RegionInfo]) error {
-			return stream.Send(&api.WatchRegionsResponse{Revision: told.revision, Regions: told.items, Streams: told.streams, IsAll: told.isAll})
+			return stream.Send(&api.WatchRegionsResponse{
+				Revision: told.revision, Regions: told.items,
+				Streams: told.streams, IsAll: told.isAll,
+			})
 		},
 	})
 }
@@ -61,8 +68,10 @@ func regionsOf(v *state.View, stream string, asked regionsAsked) (found []*api.R
 func regionInfo(v *state.View, stream string, member int, spec *api.RingSpec) *api.RegionInfo {
 	live := v.LiveTargets[spec.Target]
 	return &api.RegionInfo{
-		Stream: stream, Member: uint32(member), Target: spec.Target, RingUuid: spec.RingUuid, IsTargetAlive: live != nil,
-		Host: cmp.Or(live.GetHost(), v.Targets[spec.Target].GetAgent().GetHost()), State: reconcile.SeenRing(v.Targets, spec),
+		Stream: stream, Member: uint32(member), Target: spec.Target, RingUuid: spec.RingUuid,
+		IsTargetAlive: live != nil,
+		Host:          cmp.Or(live.GetHost(), v.Targets[spec.Target].GetAgent().GetHost()),
+		State:         reconcile.SeenRing(v.Targets, spec),
 	}
 }
 
@@ -75,6 +84,8 @@ type regionsAsked interface {
 }
 
 func isRegionListed(one *api.RegionInfo, asked regionsAsked) bool {
-	return (asked.GetTarget() == "" || one.Target == asked.GetTarget()) && (asked.GetHost() == "" || one.Host == asked.GetHost()) &&
-		(asked.GetKind() == "" || one.State.GetContract().GetKind() == asked.GetKind()) && (!asked.GetIsInError() || one.State.GetError() != "")
+	return (asked.GetTarget() == "" || one.Target == asked.GetTarget()) &&
+		(asked.GetHost() == "" || one.Host == asked.GetHost()) &&
+		(asked.GetKind() == "" || one.State.GetContract().GetKind() == asked.GetKind()) &&
+		(!asked.GetIsInError() || one.State.GetError() != "")
 }

@@ -13,11 +13,15 @@ import (
 // figures are the fields of reports by which nothing is decided, and those that the cases below are about.
 var figures = map[protoreflect.FullName]bool{
 	"farlog.v1.RingState.observed": true, "farlog.v1.RingState.head_seq": true, "farlog.v1.RingState.credit_lsn": true,
-	"farlog.v1.RingState.durable_lsn": true, "farlog.v1.RingState.lag_records": true, "farlog.v1.RingState.lag_age": true,
-	"farlog.v1.RingState.time_to_full": true, "farlog.v1.RingState.counters": true, "farlog.v1.TargetState.reported": true,
+	"farlog.v1.RingState.durable_lsn": true, "farlog.v1.RingState.lag_records": true,
+	"farlog.v1.RingState.lag_age":      true,
+	"farlog.v1.RingState.time_to_full": true, "farlog.v1.RingState.counters": true,
+	"farlog.v1.TargetState.reported":      true,
 	"farlog.v1.MediaHealth.written_bytes": true, "farlog.v1.MediaHealth.read": true,
-	"farlog.v1.DrainState.reported": true, "farlog.v1.DrainProgress.stored_lsn": true, "farlog.v1.DrainProgress.head_lsn": true, "farlog.v1.DrainProgress.records": true,
-	"farlog.v1.DrainProgress.bytes": true, "farlog.v1.DrainProgress.batches": true, "farlog.v1.DrainProgress.duplicates": true,
+	"farlog.v1.DrainState.reported": true, "farlog.v1.DrainProgress.stored_lsn": true,
+	"farlog.v1.DrainProgress.head_lsn": true, "farlog.v1.DrainProgress.records": true,
+	"farlog.v1.DrainProgress.bytes": true, "farlog.v1.DrainProgress.batches": true,
+	"farlog.v1.DrainProgress.duplicates": true,
 }
 
 // setEach calls for every field of a message, and of those in it, with the field set.
@@ -71,9 +75,14 @@ func otherValue(field protoreflect.FieldDescriptor, empty protoreflect.Value) pr
 	panic(fmt.Sprintf("field %s: set a value for its kind here", field.FullName()))
 }
 
-// A field of a report that nobody has thought of would be kept from etcd: every one is either a figure or makes a report news.
+// A field of a report that nobody has thought of would be kept from etcd: every one is either a figure or makes a
+// report news.
 func TestReport_EveryFieldCounts(t *testing.T) {
-	target := &api.TargetState{Agent: &api.Agent{Id: "t1"}, Rings: []*api.RingState{{Stream: "a", Contract: &api.Contract{Kind: "mem"}}}, Media: []*api.MediaHealth{{Device: "nvme"}}}
+	target := &api.TargetState{
+		Agent: &api.Agent{Id: "t1"},
+		Rings: []*api.RingState{{Stream: "a", Contract: &api.Contract{Kind: "mem"}}},
+		Media: []*api.MediaHealth{{Device: "nvme"}},
+	}
 	drain := &api.DrainState{Agent: &api.Agent{Id: "d1"}, Progress: []*api.DrainProgress{{Stream: "a"}}}
 	counted := 0
 	for state, isSame := range map[proto.Message]func(proto.Message) bool{
@@ -103,11 +112,26 @@ func TestReport_EmptiedRingIsNews(t *testing.T) {
 		before, now *api.RingState
 		isNews      bool
 	}{
-		{"written and stored", &api.RingState{IsWriterHeld: true, HeadLsn: 1, AppendedLsn: 5, LagBytes: 4}, &api.RingState{IsWriterHeld: true, HeadLsn: 9, AppendedLsn: 9}, false},
-		{"first record stored", &api.RingState{IsWriterHeld: true, AppendedLsn: 5, LagBytes: 5}, &api.RingState{IsWriterHeld: true, HeadLsn: 5, AppendedLsn: 5}, true},
-		{"all stored, nobody writes", &api.RingState{HeadLsn: 1, AppendedLsn: 5, LagBytes: 4}, &api.RingState{HeadLsn: 5, AppendedLsn: 5}, true},
-		{"more stored, nobody writes", &api.RingState{HeadLsn: 1, AppendedLsn: 5, LagBytes: 4}, &api.RingState{HeadLsn: 3, AppendedLsn: 5, LagBytes: 2}, false},
-		{"closed and all stored", &api.RingState{IsClosed: true, HeadLsn: 1, AppendedLsn: 5}, &api.RingState{IsClosed: true, HeadLsn: 5, AppendedLsn: 5}, true},
+		{
+			"written and stored", &api.RingState{IsWriterHeld: true, HeadLsn: 1, AppendedLsn: 5, LagBytes: 4},
+			&api.RingState{IsWriterHeld: true, HeadLsn: 9, AppendedLsn: 9}, false,
+		},
+		{
+			"first record stored", &api.RingState{IsWriterHeld: true, AppendedLsn: 5, LagBytes: 5},
+			&api.RingState{IsWriterHeld: true, HeadLsn: 5, AppendedLsn: 5}, true,
+		},
+		{
+			"all stored, nobody writes", &api.RingState{HeadLsn: 1, AppendedLsn: 5, LagBytes: 4},
+			&api.RingState{HeadLsn: 5, AppendedLsn: 5}, true,
+		},
+		{
+			"more stored, nobody writes", &api.RingState{HeadLsn: 1, AppendedLsn: 5, LagBytes: 4},
+			&api.RingState{HeadLsn: 3, AppendedLsn: 5, LagBytes: 2}, false,
+		},
+		{
+			"closed and all stored", &api.RingState{IsClosed: true, HeadLsn: 1, AppendedLsn: 5},
+			&api.RingState{IsClosed: true, HeadLsn: 5, AppendedLsn: 5}, true,
+		},
 	} {
 		if isNews := !api.IsSameRing(test.before, test.now); isNews != test.isNews {
 			t.Errorf("%s: news %v, expected %v", test.name, isNews, test.isNews)

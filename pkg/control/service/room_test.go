@@ -36,8 +36,9 @@ func startLimited(t *testing.T, rings uint64) []*instance {
 	return both
 }
 
-// Many ask at once, of two control planes: as many streams are made as the target has room for, and all others are told why not. Each control plane alone judges by what it has seen: without the
-// guard in the transaction that creates a stream, two that are made at the same moment take the same room.
+// Many ask at once, of two control planes: as many streams are made as the target has room for, and all others are told
+// why not. Each control plane alone judges by what it has seen: without the guard in the transaction that creates a
+// stream, two that are made at the same moment take the same room.
 func TestCreateStream_RoomHoldsAgainstManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const room, asked = 5, 24
@@ -47,11 +48,16 @@ func TestCreateStream_RoomHoldsAgainstManyAtOnce(t *testing.T) {
 	for i := range asked {
 		one, ctx := both[i%2], both[i%2].context()
 		asking.Go(func() {
-			_, err := one.control.CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("desk%d/x", i), RingSizeBytes: 1 << 20}})
+			_, err := one.control.CreateStream(ctx,
+				&api.CreateStreamRequest{Spec: &api.StreamSpec{
+					Name:          fmt.Sprintf("desk%d/x", i),
+					RingSizeBytes: 1 << 20,
+				}})
 			switch {
 			case err == nil:
 				made.Add(1)
-			case status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "has 0 bytes left of its capacity of 5242880"):
+			case status.Code(err) != codes.ResourceExhausted ||
+				!strings.Contains(err.Error(), "has 0 bytes left of its capacity of 5242880"):
 				t.Errorf("stream %d: %v", i, err)
 			}
 		})
@@ -62,28 +68,35 @@ func TestCreateStream_RoomHoldsAgainstManyAtOnce(t *testing.T) {
 	}
 }
 
-// A control plane judges by what it has seen, and the other one was faster: what it writes then does not hold, for one stream and for a batch of them.
+// A control plane judges by what it has seen, and the other one was faster: what it writes then does not hold, for one
+// stream and for a batch of them.
 func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 	t.Parallel()
 	both := startLimited(t, 1)
 	spec := check.StreamWithDefaults(&api.StreamSpec{Name: "late", RingSizeBytes: 1 << 20})
 	old, _ := both[1].server.mirror.Load()
 	plan, err := fabric.NewPlan(old, &api.Fabric{Streams: []*api.StreamSpec{spec}}, nil)
-	if isLimited, refusal := fabric.RefuseRoom(old, spec); err != nil || refusal != nil || len(plan.Problems) > 0 || !isLimited || !plan.IsLimited {
+	if isLimited, refusal := fabric.RefuseRoom(old, spec); err != nil || refusal != nil || len(plan.Problems) > 0 ||
+		!isLimited || !plan.IsLimited {
 		t.Fatalf("there was room: %v, %v, %v", refusal, plan.Problems, err)
 	}
-	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "first", RingSizeBytes: 1 << 20}}); err != nil {
+	if _, err := both[0].control.CreateStream(both[0].context(),
+		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "first", RingSizeBytes: 1 << 20}}); err != nil {
 		t.Fatal(err)
 	}
-	if stream, _, _, err := both[1].server.fabric.CreateStreamAt(both[1].context(), old, spec); !errors.Is(err, fabric.ErrUsedMeanwhile) {
+	if stream, _, _, err := both[1].server.fabric.CreateStreamAt(both[1].context(), old, spec); !errors.Is(err,
+		fabric.ErrUsedMeanwhile) {
 		t.Errorf("created %v, %v", stream, err)
 	}
-	if _, err := both[1].server.fabric.ApplyPlan(both[1].context(), old, plan); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has 0 bytes left of its capacity of 1048576") {
+	if _, err := both[1].server.fabric.ApplyPlan(both[1].context(), old,
+		plan); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "has 0 bytes left of its capacity of 1048576") {
 		t.Errorf("applied: %v", err)
 	}
 }
 
-// Whole fabrics are applied through one control plane while streams are created through the other: what is there in the end has room, and all that have room are there.
+// Whole fabrics are applied through one control plane while streams are created through the other: what is there in the
+// end has room, and all that have room are there.
 func TestApplyFabric_RoomHoldsAgainstOthers(t *testing.T) {
 	t.Parallel()
 	const room, batches, ones = 3*etcd.BatchMax + 6, 3, 24
@@ -92,7 +105,10 @@ func TestApplyFabric_RoomHoldsAgainstOthers(t *testing.T) {
 	var asking sync.WaitGroup
 	fabric := new(api.Fabric)
 	for i := range batches * etcd.BatchMax {
-		fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: fmt.Sprintf("many/%d", i), RingSizeBytes: 1 << 20})
+		fabric.Streams = append(fabric.Streams, &api.StreamSpec{
+			Name:          fmt.Sprintf("many/%d", i),
+			RingSizeBytes: 1 << 20,
+		})
 	}
 	asking.Go(func() {
 		_, err := both[0].apply(&api.ApplyFabricRequest{Fabric: fabric})
@@ -104,7 +120,11 @@ func TestApplyFabric_RoomHoldsAgainstOthers(t *testing.T) {
 		ctx := both[1].context()
 		asking.Go(func() {
 			for made.Load() < ones {
-				_, err := both[1].control.CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("one/%d", made.Add(1)), RingSizeBytes: 1 << 20}})
+				_, err := both[1].control.CreateStream(ctx,
+					&api.CreateStreamRequest{Spec: &api.StreamSpec{
+						Name:          fmt.Sprintf("one/%d", made.Add(1)),
+						RingSizeBytes: 1 << 20,
+					}})
 				if code := status.Code(err); err != nil && code != codes.ResourceExhausted {
 					t.Errorf("create: %v", err)
 					return

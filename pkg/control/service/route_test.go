@@ -25,7 +25,10 @@ import (
 )
 
 func routeTrials() map[string]trial {
-	spec := &api.RouteSpec{Name: "desk7/all", Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "desk7/orders"}}}}}
+	spec := &api.RouteSpec{
+		Name:  "desk7/all",
+		Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "desk7/orders"}}}},
+	}
 	call := func(do func(context.Context, api.ControlServiceClient) error) trial {
 		return func(ctx context.Context, conn *grpc.ClientConn) error {
 			ctx, cancel := context.WithCancel(ctx)
@@ -98,10 +101,14 @@ func TestApplyFabric_Routes(t *testing.T) {
 	one.create("there")
 	wanted := &api.Fabric{
 		Streams: []*api.StreamSpec{{Name: "orders"}, {Name: "fills"}},
-		Routes:  []*api.RouteSpec{route("all", "to orders", "1-9:by some"), route("some", "5-20:to fills", "30-40:to there")},
+		Routes: []*api.RouteSpec{
+			route("all", "to orders", "1-9:by some"),
+			route("some", "5-20:to fills", "30-40:to there"),
+		},
 	}
 	done, err := one.apply(&api.ApplyFabricRequest{Fabric: wanted})
-	if got := changesText(done.GetChanges()); err != nil || got != "stream orders new; stream fills new; route all new; route some new" {
+	if got := changesText(done.GetChanges()); err != nil ||
+		got != "stream orders new; stream fills new; route all new; route some new" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	got, err := one.control.GetRoute(one.context(), &api.GetRouteRequest{Name: "all"})
@@ -123,7 +130,9 @@ func TestApplyFabric_Routes(t *testing.T) {
 	}
 	wanted.Routes[1].Rules[0].CriticalityMin = 3
 	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: wanted, IsDryRun: true})
-	if got := changesText(changed.GetChanges()); err != nil || got != "route some rules[0] classes 5-20 => fills required fail->classes 5-20 criticality 3 => fills required fail" {
+	if got := changesText(changed.GetChanges()); err != nil ||
+		got != "route some rules[0] classes 5-20 => fills required fail->classes 5-20 criticality 3 => fills "+
+			"required fail" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	one.dropRoutes(wanted)
@@ -132,15 +141,24 @@ func TestApplyFabric_Routes(t *testing.T) {
 // dropRoutes lets a stream go only when no route selects it, and a route likewise.
 func (i *instance) dropRoutes(fabric *api.Fabric) {
 	i.t.Helper()
-	if _, err := i.control.DeleteStream(i.context(), &api.DeleteStreamRequest{Name: "fills", IsDryRun: true}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), `route "some" selects it`) {
+	if _, err := i.control.DeleteStream(i.context(), &api.DeleteStreamRequest{
+		Name:     "fills",
+		IsDryRun: true,
+	}); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), `route "some" selects it`) {
 		i.t.Errorf("stream of a route: %v", err)
 	}
-	if _, err := i.control.DeleteRoute(i.context(), &api.DeleteRouteRequest{Name: "some"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), `route "all" selects it`) {
+	if _, err := i.control.DeleteRoute(i.context(),
+		&api.DeleteRouteRequest{Name: "some"}); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), `route "all" selects it`) {
 		i.t.Errorf("route of a route: %v", err)
 	}
 	fabric.Routes = nil
 	pruned, err := i.apply(&api.ApplyFabricRequest{Fabric: fabric, IsPrune: true, IsDryRun: true})
-	if !slices.ContainsFunc(problemsIn(err), func(text string) bool { return strings.HasPrefix(text, `fabric.streams="there"`) }) && err != nil {
+	if !slices.ContainsFunc(problemsIn(err), func(text string) bool {
+		return strings.HasPrefix(text,
+			`fabric.streams="there"`)
+	}) && err != nil {
 		i.t.Errorf("pruned: %v, %v", pruned, err)
 	}
 	fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: "there", RingSizeBytes: i.streamSize("there")})
@@ -166,11 +184,15 @@ func TestApplyFabric_AllProblemsOfRoutes(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	wrong := route("x", "to a", "to ", "to nowhere", "by none", "to a", "to farlog/audit")
 	wrong.Rules[0].Legs[0].Policy, wrong.Rules[0].CriticalityMin = api.LegPolicy_LEG_POLICY_DROP, 300
-	wrong.Rules = append(wrong.Rules, &api.RouteRule{Classes: []*api.ClassRange{{First: 9, Last: 3}}, Legs: []*api.RouteLeg{{Stream: "b", IsOptional: true, BufferSizeBytes: 5}}}, &api.RouteRule{})
+	wrong.Rules = append(wrong.Rules, &api.RouteRule{
+		Classes: []*api.ClassRange{{First: 9, Last: 3}},
+		Legs:    []*api.RouteLeg{{Stream: "b", IsOptional: true, BufferSizeBytes: 5}},
+	}, &api.RouteRule{})
 	_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{
 		Streams: []*api.StreamSpec{{Name: "a"}, {Name: "b"}, {Name: "c"}},
 		Routes: []*api.RouteSpec{
-			wrong, route("one", "by two"), route("two", "to a", "by three"), route("three", "to b", "by one"), route("self", "by self"), route("one"),
+			wrong, route("one", "by two"), route("two", "to a", "by three"), route("three", "to b", "by one"),
+			route("self", "by self"), route("one"),
 			route("twice", "by deep", "to c"), route("deep", "to c"),
 		},
 	}})
@@ -217,7 +239,8 @@ func TestCreateRoute_AmongOthers(t *testing.T) {
 	if err != nil || !first.IsNew || first.Route.Revision == 0 {
 		t.Fatalf("got %v, %v", first, err)
 	}
-	if again, err := create(route("low", "to a")); err != nil || again.IsNew || !proto.Equal(again.Route.Spec, first.Route.Spec) {
+	if again, err := create(route("low", "to a")); err != nil || again.IsNew ||
+		!proto.Equal(again.Route.Spec, first.Route.Spec) {
 		t.Errorf("again: %v, %v", again, err)
 	}
 	if _, err := create(route("low", "to b")); status.Code(err) != codes.AlreadyExists {
@@ -226,33 +249,43 @@ func TestCreateRoute_AmongOthers(t *testing.T) {
 	if _, err := create(route("high", "by low", "to b")); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []*api.RouteSpec{route("low", "to a", "by high"), route("low", "to a", "to b"), route("low", "to c"), route("low")} {
-		if _, err := one.control.UpdateRoute(one.context(), &api.UpdateRouteRequest{Spec: bad}); status.Code(err) != codes.InvalidArgument || len(problemsIn(err)) == 0 {
+	for _, bad := range []*api.RouteSpec{
+		route("low", "to a", "by high"), route("low", "to a", "to b"),
+		route("low", "to c"), route("low"),
+	} {
+		if _, err := one.control.UpdateRoute(one.context(),
+			&api.UpdateRouteRequest{Spec: bad}); status.Code(err) != codes.InvalidArgument ||
+			len(problemsIn(err)) == 0 {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
 	spec := route("low", "to a")
 	spec.Rules[0].CriticalityMin = 1
-	changed, err := one.control.UpdateRoute(one.context(), &api.UpdateRouteRequest{Spec: spec, Revision: first.Route.Revision})
+	changed, err := one.control.UpdateRoute(one.context(),
+		&api.UpdateRouteRequest{Spec: spec, Revision: first.Route.Revision})
 	if err != nil || len(changed.Fields) != 1 || changed.Route.Revision <= first.Route.Revision {
 		t.Fatalf("got %v, %v", changed, err)
 	}
 	spec.Rules[0].CriticalityMin = 2
-	if _, err := one.control.UpdateRoute(one.context(), &api.UpdateRouteRequest{Spec: spec, Revision: first.Route.Revision}); status.Code(err) != codes.Aborted {
+	if _, err := one.control.UpdateRoute(one.context(),
+		&api.UpdateRouteRequest{Spec: spec, Revision: first.Route.Revision}); status.Code(err) != codes.Aborted {
 		t.Errorf("an old revision: %v", err)
 	}
 	for page, token := range []string{"", pageToken("high")} {
 		list, err := one.control.ListRoutes(one.context(), &api.ListRoutesRequest{PageSize: 1, PageToken: token})
-		if err != nil || len(list.Routes) != 1 || list.Routes[0].Spec.Name != []string{"high", "low"}[page] || (list.NextPageToken == "") != (page == 1) {
+		if err != nil || len(list.Routes) != 1 || list.Routes[0].Spec.Name != []string{"high", "low"}[page] ||
+			(list.NextPageToken == "") != (page == 1) {
 			t.Errorf("page %d: %v, %v", page, list, err)
 		}
 	}
-	if list, err := one.control.ListRoutes(one.context(), &api.ListRoutesRequest{Stream: "b"}); err != nil || len(list.Routes) != 1 {
+	if list, err := one.control.ListRoutes(one.context(), &api.ListRoutesRequest{Stream: "b"}); err != nil ||
+		len(list.Routes) != 1 {
 		t.Errorf("of stream b: %v, %v", list, err)
 	}
 }
 
-// Two who each make one half of a circle at the same moment do not both get it; and a route is not left with a stream that goes at the same moment.
+// Two who each make one half of a circle at the same moment do not both get it; and a route is not left with a stream
+// that goes at the same moment.
 func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -270,21 +303,25 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen, err := m.Wait(one.context(), func(v *state.View) bool { return len(v.Routes) == 2 }) // by both, before either wrote
+	// by both, before either wrote
+	seen, err := m.Wait(one.context(), func(v *state.View) bool { return len(v.Routes) == 2 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision, err := fabric.WriteRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("left", "to a", "by right")))
+	revision, err := fabric.WriteRoute(one.context(), etcd.Client(), seen,
+		check.RouteWithDefaults(route("left", "to a", "by right")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fabric.WriteRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := fabric.WriteRoute(one.context(), etcd.Client(), seen,
+		check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("the other half: %v", err)
 	}
 	if _, err := fabric.DeleteRoute(one.context(), etcd.Client(), seen, "right"); status.Code(err) != codes.Aborted {
 		t.Errorf("selected meanwhile, and deleted: %v", err)
 	}
-	if _, err := deletion.Begin(one.context(), etcd.Client(), seen, seen.Revision, deletion.New(seen, "b", false, "test")); status.Code(err) != codes.Aborted {
+	if _, err := deletion.Begin(one.context(), etcd.Client(), seen, seen.Revision,
+		deletion.New(seen, "b", false, "test")); status.Code(err) != codes.Aborted {
 		t.Errorf("a stream, when routes have changed: %v", err)
 	}
 	if err := m.WaitRevision(one.context(), revision); err != nil {
@@ -294,7 +331,8 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if _, err := fabric.DeleteRoute(one.context(), etcd.Client(), seen, "left"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fabric.WriteRoute(one.context(), etcd.Client(), seen, check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := fabric.WriteRoute(one.context(), etcd.Client(), seen,
+		check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("by one that is gone: %v", err)
 	}
 }
@@ -344,15 +382,20 @@ func TestWatchRoutes_TellsTheWholeTruth(t *testing.T) {
 // Somebody with a role on some names sees no other route, and gets no stream by way of one.
 func TestGuard_RoutesOfARole(t *testing.T) {
 	t.Parallel()
-	g := startGuarded(t, "rules:\n- {identities: [spiffe://farlog/farlog/host/desk7], roles: [append], streams: [desk7/*]}\n")
+	g := startGuarded(t,
+		"rules:\n- {identities: [spiffe://farlog/farlog/host/desk7], roles: [append], streams: [desk7/*]}\n")
 	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	desk7 := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "desk7", time.Hour)))
 	for _, name := range []string{"desk7/orders", "desk8/orders"} {
-		if _, err := admin.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
+		if _, err := admin.CreateStream(t.Context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, spec := range []*api.RouteSpec{route("desk7/all", "to desk7/orders", "to desk8/orders"), route("desk8/all", "to desk7/orders")} {
+	for _, spec := range []*api.RouteSpec{
+		route("desk7/all", "to desk7/orders", "to desk8/orders"),
+		route("desk8/all", "to desk7/orders"),
+	} {
 		if _, err := admin.CreateRoute(t.Context(), &api.CreateRouteRequest{Spec: spec}); err != nil {
 			t.Fatal(err)
 		}
@@ -362,13 +405,15 @@ func TestGuard_RoutesOfARole(t *testing.T) {
 	}
 	watchAsDesk7(t, admin, desk7)
 	for _, name := range []string{"desk7/all", "desk8/all"} {
-		if _, err := desk7.AcquireRoute(t.Context(), &api.AcquireRouteRequest{Route: name}); status.Code(err) != codes.PermissionDenied {
+		if _, err := desk7.AcquireRoute(t.Context(),
+			&api.AcquireRouteRequest{Route: name}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// watchAsDesk7 watches as somebody who has a role on desk7/* alone: of a route that is not his he hears neither what it is nor that it has changed, whatever he asks for.
+// watchAsDesk7 watches as somebody who has a role on desk7/* alone: of a route that is not his he hears neither what it
+// is nor that it has changed, whatever he asks for.
 func watchAsDesk7(t *testing.T, admin, desk7 api.ControlServiceClient) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
@@ -398,10 +443,12 @@ func watchAsDesk7(t *testing.T, admin, desk7 api.ControlServiceClient) {
 		watches = append(watches, watch)
 	}
 	hear("desk7/all")
-	if _, err := admin.UpdateRoute(ctx, &api.UpdateRouteRequest{Spec: route("desk8/all", "to desk8/orders")}); err != nil {
+	if _, err := admin.UpdateRoute(ctx, &api.UpdateRouteRequest{Spec: route("desk8/all",
+		"to desk8/orders")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CreateRoute(ctx, &api.CreateRouteRequest{Spec: route("desk7/more", "to desk7/orders")}); err != nil {
+	if _, err := admin.CreateRoute(ctx, &api.CreateRouteRequest{Spec: route("desk7/more",
+		"to desk7/orders")}); err != nil {
 		t.Fatal(err)
 	}
 	hear("desk7/all desk7/more")

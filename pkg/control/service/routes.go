@@ -121,7 +121,8 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 		return nil, err
 	}
 	if by := now.RouteSpecs().WhoSelects("", request.Name); by != "" {
-		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name), "expected a route that no other selects: route %q does", by).
+		return nil, refusal.Precondition(refusal.ReasonSelected, "name", refusal.Quote(request.Name),
+			"expected a route that no other selects: route %q does", by).
 			Errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
 	if request.IsDryRun {
@@ -165,7 +166,8 @@ func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest)
 }
 
 func hasLeg(all check.Routes, name, stream string) bool {
-	return slices.ContainsFunc(check.LegsOf(all.Resolve(name)), func(leg *api.RouteLeg) bool { return leg.Stream == stream })
+	return slices.ContainsFunc(check.LegsOf(all.Resolve(name)),
+		func(leg *api.RouteLeg) bool { return leg.Stream == stream })
 }
 
 // routesNamed lists the routes that a name or pattern means, and on which a caller has a role for a call.
@@ -194,8 +196,11 @@ func (s *Server) GetRoute(ctx context.Context, request *api.GetRouteRequest) (*a
 	return &api.GetRouteResponse{Route: have, Resolved: now.RouteSpecs().Resolve(request.Name)}, nil
 }
 
-// WatchRoutes implements farlog.v1.ControlService. Each message is the whole truth, so that one that was missed does no harm.
-func (s *Server) WatchRoutes(request *api.WatchRoutesRequest, stream grpc.ServerStreamingServer[api.WatchRoutesResponse]) error {
+// WatchRoutes implements farlog.v1.ControlService. Each message is the whole truth, so that one that was missed does no
+// harm.
+func (s *Server) WatchRoutes(request *api.WatchRoutesRequest,
+	stream grpc.ServerStreamingServer[api.WatchRoutesResponse],
+) error {
 	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
 	var told *api.WatchRoutesResponse // not again when a route has changed that the caller does not see
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
@@ -210,7 +215,10 @@ func (s *Server) WatchRoutes(request *api.WatchRoutesRequest, stream grpc.Server
 		}
 		response, all := &api.WatchRoutesResponse{Revision: now.RouteRevision}, now.RouteSpecs()
 		for _, name := range names {
-			response.Routes = append(response.Routes, &api.GetRouteResponse{Route: now.Routes[name], Resolved: all.Resolve(name)})
+			response.Routes = append(response.Routes, &api.GetRouteResponse{
+				Route:    now.Routes[name],
+				Resolved: all.Resolve(name),
+			})
 		}
 		if told != nil && isSameRoutes(told.Routes, response.Routes) {
 			return changed, nil
@@ -224,8 +232,11 @@ func isSameRoutes(one, other []*api.GetRouteResponse) bool {
 	return slices.EqualFunc(one, other, func(a, b *api.GetRouteResponse) bool { return proto.Equal(a, b) })
 }
 
-// AcquireRoute implements farlog.v1.ControlService. The streams are granted side by side: one whose fence has to be waited for holds up no other.
-func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequest) (*api.AcquireRouteResponse, error) {
+// AcquireRoute implements farlog.v1.ControlService. The streams are granted side by side: one whose fence has to be
+// waited for holds up no other.
+func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequest) (*api.AcquireRouteResponse,
+	error,
+) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
@@ -248,7 +259,11 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	}
 	for _, stream := range request.Streams {
 		if !slices.ContainsFunc(response.Legs, func(leg *api.LegGrant) bool { return leg.Stream == stream }) {
-			return nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", request.Route), []*api.Problem{{Field: "streams", Value: fmt.Sprintf("%q", stream), Rule: "expected streams that the route selects"}})
+			return nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", request.Route),
+				[]*api.Problem{{
+					Field: "streams", Value: fmt.Sprintf("%q", stream),
+					Rule: "expected streams that the route selects",
+				}})
 		}
 	}
 	for _, leg := range response.Legs {
@@ -262,8 +277,11 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	var granting sync.WaitGroup
 	for _, leg := range response.Legs {
 		granting.Go(func() {
-			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: leg.Stream, Holder: copyOf(request.Holder), Transport: request.Transport,
-				SparesWriter: request.SparesWriters})
+			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{
+				Stream: leg.Stream,
+				Holder: copyOf(request.Holder), Transport: request.Transport,
+				SparesWriter: request.SparesWriters,
+			})
 			if leg.Grant = answer.GetGrant(); err != nil {
 				leg.Error = status.Convert(refusal.AsStatus(err)).Message()
 			}
@@ -275,5 +293,8 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 
 // copyOf is a holder that may be completed.
 func copyOf(holder *api.Holder) *api.Holder {
-	return &api.Holder{Host: holder.GetHost(), Pid: holder.GetPid(), Name: holder.GetName(), Addresses: holder.GetAddresses()}
+	return &api.Holder{
+		Host: holder.GetHost(), Pid: holder.GetPid(), Name: holder.GetName(),
+		Addresses: holder.GetAddresses(),
+	}
 }

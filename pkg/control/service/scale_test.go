@@ -32,14 +32,22 @@ func (f *scaleFabric) reportAll(round int) {
 	now, _ := f.server.mirror.Load()
 	for i := range scaleTargets {
 		host := fmt.Sprintf("host%02d", i)
-		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, Reported: timestamppb.Now()}, &api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, Reported: timestamppb.Now()}
+		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, Reported: timestamppb.Now()},
+			&api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, Reported: timestamppb.Now()}
 		for _, ring := range grant.RingsOf(now, "t"+host).Rings {
 			name := ring.Stream.Spec.Name
-			target.Rings = append(target.Rings, &api.RingState{Stream: name, Target: target.Agent.Id, Uri: "mem:/" + name, RingUuid: []byte(fmt.Sprintf("%-16.16s", name)), Observed: timestamppb.Now(),
-				CapacityBytes: 1 << 20, AppendedLsn: 64, HeadLsn: 64, CreditLsn: uint64(64 + round), Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT}})
+			target.Rings = append(target.Rings, &api.RingState{
+				Stream: name, Target: target.Agent.Id,
+				Uri: "mem:/" + name, RingUuid: []byte(fmt.Sprintf("%-16.16s", name)), Observed: timestamppb.Now(),
+				CapacityBytes: 1 << 20, AppendedLsn: 64, HeadLsn: 64, CreditLsn: uint64(64 + round),
+				Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT},
+			})
 		}
 		for _, given := range grant.AssignmentsOf(now, drain.Agent).Assignments {
-			drain.Progress = append(drain.Progress, &api.DrainProgress{Stream: given.Stream, RingUuid: given.RingUuid, StoredLsn: uint64(64 + round)})
+			drain.Progress = append(drain.Progress, &api.DrainProgress{
+				Stream: given.Stream, RingUuid: given.RingUuid,
+				StoredLsn: uint64(64 + round),
+			})
 		}
 		if _, err := f.target.ReportTarget(f.context(), &api.ReportTargetRequest{State: target}); err != nil {
 			f.t.Fatal(err)
@@ -72,9 +80,10 @@ func (f *scaleFabric) revision() int64 {
 	return got.Header.Revision
 }
 
-// TestScale_WhatAReportCosts places, binds and assigns many streams on targets that report, and restarts the control plane. What it counts is work and not time:
-// reports that say nothing new change nothing in etcd and make no stream be looked at again, before a restart as after it; and a fabric is brought to what is declared
-// in far fewer transactions than it has streams.
+// TestScale_WhatAReportCosts places, binds and assigns many streams on targets that report, and restarts the control
+// plane. What it counts is work and not time: reports that say nothing new change nothing in etcd and make no stream be
+// looked at again, before a restart as after it; and a fabric is brought to what is declared in far fewer transactions
+// than it has streams.
 func TestScale_WhatAReportCosts(t *testing.T) {
 	etcd := etcdtest.Open(t, t.TempDir())
 	f := startScale(t, etcd)
@@ -89,7 +98,8 @@ func TestScale_WhatAReportCosts(t *testing.T) {
 	}
 	f.settle()
 	writes := f.revision() - before
-	t.Logf("%d streams on %d targets: in order after %s and %d transactions", scaleStreams, scaleTargets, time.Since(began), writes)
+	t.Logf("%d streams on %d targets: in order after %s and %d transactions", scaleStreams, scaleTargets,
+		time.Since(began), writes)
 	if writes > scaleStreams/2 {
 		t.Errorf("%d transactions for %d streams: expected many streams in one", writes, scaleStreams)
 	}
@@ -115,7 +125,8 @@ func (f *scaleFabric) settle() {
 	})
 }
 
-// checkIdle looks again where it finds something: now and then figures are written and all streams are looked at, but not each time.
+// checkIdle looks again where it finds something: now and then figures are written and all streams are looked at, but
+// not each time.
 func (f *scaleFabric) checkIdle() {
 	f.t.Helper()
 	round := 1000

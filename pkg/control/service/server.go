@@ -1,5 +1,5 @@
-// Package service answers the API of the control plane over gRPC and HTTP: who calls, what they may do and how much of it, and
-// the calls themselves.
+// Package service answers the API of the control plane over gRPC and HTTP: who calls, what they may do and how much of
+// it, and the calls themselves.
 package service
 
 import (
@@ -37,7 +37,8 @@ import (
 const (
 	// ReportIntervalDefault is how often agents report.
 	ReportIntervalDefault = time.Second
-	// FiguresRateDefault is of how many rings figures are told in one ReportInterval. Where there are more, they are told less often, but each figuresEachMost-th time.
+	// FiguresRateDefault is of how many rings figures are told in one ReportInterval. Where there are more, they are
+	// told less often, but each figuresEachMost-th time.
 	FiguresRateDefault = 3000
 	figuresEachMost    = 5
 	// LeaseDefault is how long an agent that stops reporting is taken to live.
@@ -65,10 +66,11 @@ type Config struct {
 
 	CallRate float64 // calls a second of one client; 0 = CallRateDefault
 
-	ReaderGrant time.Duration // how long a reader on another host may take from its grant to its coming; 0 = ReaderGrantDefault
+	// how long a reader on another host may take from its grant to its coming; 0 = ReaderGrantDefault
+	ReaderGrant time.Duration
 
-	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the instance that leads, one call at a time.
-	// Without records it opens the stream anew, and holds it.
+	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the
+	// instance that leads, one call at a time. Without records it opens the stream anew, and holds it.
 	Audit       func(ctx context.Context, records [][]byte) error
 	AuditStream string // its name; "": it is opened when there is something to record, and not before
 
@@ -285,7 +287,8 @@ func (s *Server) probe(ctx context.Context) bool {
 // IsHealthy says whether the control plane sees its state.
 func (s *Server) IsHealthy() bool { return s.mirror.Synced.Load() && s.isAnswered.Load() }
 
-// isResyncing says whether the state is out of sight for longer than a disk may hold etcd up: what is known is old, and nothing can be begun.
+// isResyncing says whether the state is out of sight for longer than a disk may hold etcd up: what is known is old, and
+// nothing can be begun.
 func (s *Server) isResyncing() bool { return !s.mirror.Synced.Load() || s.missed.Load() >= missedMost }
 
 // Statuses lists every stream, for metrics.
@@ -306,12 +309,15 @@ type Instance struct {
 func (s *Server) Instance() Instance {
 	now, _ := s.mirror.Load()
 	return Instance{
-		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.LiveTargets), DrainsAlive: len(now.LiveDrains),
+		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.LiveTargets),
+		DrainsAlive: len(now.LiveDrains),
 		ActsWaiting: int(s.waiting.Load()), ReportsUnstored: len(s.reports.ListUnstored()),
 	}
 }
 
-func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (any, error) {
 	start := time.Now()
 	response, err := handler(ctx, request)
 	err = refusal.AsStatus(err)
@@ -319,7 +325,9 @@ func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.Unary
 	return response, err
 }
 
-func (s *Server) observeStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) observeStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
 	start := time.Now()
 	err := refusal.AsStatus(handler(server, stream))
 	s.observe(info.FullMethod, err, time.Since(start))

@@ -57,8 +57,8 @@ func startInstance(t *testing.T, etcd *etcd.Cluster, isSole bool) *instance {
 	return startInstanceWith(t, etcd, Config{IsSole: isSole})
 }
 
-// startMortal -- one where whoever reports no more is soon taken for dead, and whoever reports late as well: on a slow machine any two reports may be
-// further apart than that. A test that wants a death at a certain moment has endLife.
+// startMortal -- one where whoever reports no more is soon taken for dead, and whoever reports late as well: on a slow
+// machine any two reports may be further apart than that. A test that wants a death at a certain moment has endLife.
 func startMortal(t *testing.T, etcd *etcd.Cluster, isSole bool) *instance {
 	t.Helper()
 	return startInstanceWith(t, etcd, Config{IsSole: isSole, Lease: mortalLease})
@@ -103,15 +103,18 @@ func startServer(t *testing.T, etcd *etcd.Cluster, server *Server) *instance {
 func dialInstance(t *testing.T, address string) *instance {
 	t.Helper()
 	one := &instance{t: t}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(one.ask))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(one.ask))
 	if err != nil {
 		t.Fatal(err)
 	}
-	one.conn, one.control, one.target, one.drain = conn, api.NewControlServiceClient(conn), api.NewTargetServiceClient(conn), api.NewDrainServiceClient(conn)
+	one.conn, one.control, one.target, one.drain = conn, api.NewControlServiceClient(conn),
+		api.NewTargetServiceClient(conn), api.NewDrainServiceClient(conn)
 	return one
 }
 
-// patient marks the calls of a test that are made again while the control plane is blind, as it may be for a moment on a slow disk. It has done nothing then.
+// patient marks the calls of a test that are made again while the control plane is blind, as it may be for a moment on
+// a slow disk. It has done nothing then.
 type patient struct{}
 
 func (i *instance) context() context.Context {
@@ -121,7 +124,9 @@ func (i *instance) context() context.Context {
 }
 
 // ask makes each call, and keeps its answer.
-func (i *instance) ask(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (i *instance) ask(ctx context.Context, method string, request, response any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
 	for {
 		err := invoke(ctx, method, request, response, conn, options...)
 		i.answer.Store(fmt.Sprintf("%s: %.2000v, %v", method, response, err))
@@ -146,7 +151,8 @@ func (i *instance) create(name string) *api.Stream {
 	return response.Stream
 }
 
-// acquire asks for a grant of rings on the holder's host until they are there: on a slow machine a ring may take longer than a call waits for it.
+// acquire asks for a grant of rings on the holder's host until they are there: on a slow machine a ring may take longer
+// than a call waits for it.
 func (i *instance) acquire(name string) (*api.Grant, error) {
 	for deadline := time.Now().Add(stepTimeout); ; {
 		grant, err := i.acquireOnce(name)
@@ -157,12 +163,13 @@ func (i *instance) acquire(name string) (*api.Grant, error) {
 }
 
 func (i *instance) acquireOnce(name string) (*api.Grant, error) {
-	response, err := i.control.AcquireWriter(i.context(), &api.AcquireWriterRequest{Stream: name, Holder: &api.Holder{Host: "h", Pid: 1, Name: "test"}})
+	response, err := i.control.AcquireWriter(i.context(),
+		&api.AcquireWriterRequest{Stream: name, Holder: &api.Holder{Host: "h", Pid: 1, Name: "test"}})
 	return response.GetGrant(), err
 }
 
-// reportTarget says, as a target's daemon does, that these rings are there, and returns when that is seen: a report is answered once etcd has it, which is a
-// moment before the control plane knows of it.
+// reportTarget says, as a target's daemon does, that these rings are there, and returns when that is seen: a report is
+// answered once etcd has it, which is a moment before the control plane knows of it.
 func (i *instance) reportTarget(id string, rings ...*api.RingState) {
 	i.t.Helper()
 	reported := &api.TargetState{Agent: &api.Agent{Id: id, Host: "alpha"}, Rings: rings}
@@ -172,7 +179,8 @@ func (i *instance) reportTarget(id string, rings ...*api.RingState) {
 		return err
 	}
 	i.untilReported(id, report, func(agents *api.ListAgentsResponse) bool {
-		return slices.Contains(agents.TargetsAlive, id) && slices.ContainsFunc(agents.Targets, func(seen *api.TargetState) bool { return proto.Equal(seen, reported) })
+		return slices.Contains(agents.TargetsAlive, id) &&
+			slices.ContainsFunc(agents.Targets, func(seen *api.TargetState) bool { return proto.Equal(seen, reported) })
 	})
 }
 
@@ -185,9 +193,10 @@ func (i *instance) reportDrain(id string) {
 func (i *instance) reportDrainOf(agent *api.Agent) {
 	i.t.Helper()
 	i.untilReported(agent.Id, func() error { return i.tellDrain(agent) }, func(agents *api.ListAgentsResponse) bool {
-		return slices.Contains(agents.DrainsAlive, agent.Id) && slices.ContainsFunc(agents.Drains, func(seen *api.DrainState) bool {
-			return seen.Agent.Id == agent.Id && bytes.Equal(seen.Agent.StoreUuid, agent.StoreUuid)
-		})
+		return slices.Contains(agents.DrainsAlive, agent.Id) &&
+			slices.ContainsFunc(agents.Drains, func(seen *api.DrainState) bool {
+				return seen.Agent.Id == agent.Id && bytes.Equal(seen.Agent.StoreUuid, agent.StoreUuid)
+			})
 	})
 }
 
@@ -202,7 +211,8 @@ func (i *instance) untilReported(id string, report func() error, isSeen func(*ap
 	var next time.Time
 	i.until("the report of "+id+" is seen", func() bool {
 		if time.Now().After(next) {
-			if err := report(); err != nil && status.Code(err) != codes.Unavailable { // Unavailable: a slow disk holds its etcd up
+			// Unavailable: a slow disk holds its etcd up
+			if err := report(); err != nil && status.Code(err) != codes.Unavailable {
 				i.t.Fatal(err)
 			}
 			next = time.Now().Add(time.Second)
@@ -233,11 +243,15 @@ func (i *instance) endLife(key string) {
 }
 
 func ring(stream, target string) *api.RingState {
-	return &api.RingState{Stream: stream, Target: target, Uri: "mem:/dev/shm/" + stream, RingUuid: []byte("0123456789abcdef"),
-		Contract: &api.Contract{Level: api.Level_LEVEL_PERSISTENT}, CapacityBytes: 1 << 20}
+	return &api.RingState{
+		Stream: stream, Target: target, Uri: "mem:/dev/shm/" + stream,
+		RingUuid: []byte("0123456789abcdef"),
+		Contract: &api.Contract{Level: api.Level_LEVEL_PERSISTENT}, CapacityBytes: 1 << 20,
+	}
 }
 
-// until polls a condition of the control plane through its own interface. The condition must become true for good, or change nothing when it comes true too early.
+// until polls a condition of the control plane through its own interface. The condition must become true for good, or
+// change nothing when it comes true too early.
 func (i *instance) until(what string, done func() bool) {
 	i.t.Helper()
 	for deadline := time.Now().Add(stepTimeout); !done(); time.Sleep(pollPause) {
@@ -265,8 +279,10 @@ func TestCreateStream_SameSpecIsTheSameStream(t *testing.T) {
 	if other := one.create("desk7/fills"); other.StreamId == first.StreamId || other.Salt == first.Salt {
 		t.Errorf("id or salt used twice: %v", other)
 	}
-	_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", RingSizeBytes: 1 << 20}})
-	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "ring size is 67108864, asked for 1048576") {
+	_, err := one.control.CreateStream(one.context(),
+		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", RingSizeBytes: 1 << 20}})
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(),
+		"ring size is 67108864, asked for 1048576") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -277,7 +293,8 @@ func TestCreateStream_ConcurrentCallsMakeOneStream(t *testing.T) {
 	made := make(chan *api.CreateStreamResponse, 40)
 	for n := range 40 {
 		group.Go(func() {
-			response, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("s%d", n%10)}})
+			response, err := one.control.CreateStream(one.context(),
+				&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("s%d", n%10)}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -337,7 +354,8 @@ func TestAcquireWriter_HandsOutAHigherEpochEachTime(t *testing.T) {
 
 func TestAcquireWriter_WithoutRing(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	if _, err := one.acquire("nobody"); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `"nobody"`) {
+	if _, err := one.acquire("nobody"); status.Code(err) != codes.NotFound ||
+		!strings.Contains(err.Error(), `"nobody"`) {
 		t.Errorf("unknown stream: %v", err)
 	}
 	one.create("a")
@@ -347,7 +365,8 @@ func TestAcquireWriter_WithoutRing(t *testing.T) {
 		t.Error("granted without a ring")
 	}
 	one.reportTarget("t1", &api.RingState{Stream: "a", Target: "t1", Error: "foreign bytes: run this"})
-	if _, err := one.acquire("a"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "run this") {
+	if _, err := one.acquire("a"); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "run this") {
 		t.Errorf("ring in error: %v", err)
 	}
 	if got := one.status("a"); got.Condition != api.Condition_CONDITION_ERROR || got.EpochGranted != 0 {
@@ -371,7 +390,10 @@ func TestAcquireWriter_WaitsForARingThatIsBeingMade(t *testing.T) {
 
 func TestWatchRings_TellsOnlyWhatIsWantedOfThatTarget(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{
+		Id:   "t1",
+		Host: "alpha",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,13 +447,15 @@ func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
 	anew := ring("a", "t1")
 	anew.RingUuid = []byte("fedcba9876543210")
 	for name, seen := range map[string]*api.RingState{
-		"missing": {Stream: "a", Target: "t1", Uri: anew.Uri, Error: "ring is missing"}, "is another ring": anew} {
+		"missing": {Stream: "a", Target: "t1", Uri: anew.Uri, Error: "ring is missing"}, "is another ring": anew,
+	} {
 		one.reportTarget("t1", seen)
 		one.until(name, func() bool {
 			got := one.status("a")
 			return got.Condition == api.Condition_CONDITION_ERROR && strings.Contains(got.Reason, name)
 		})
-		if _, err := one.acquire("a"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), name) {
+		if _, err := one.acquire("a"); status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: granted, or refused without saying why: %v", name, err)
 		}
 	}
@@ -460,7 +484,8 @@ func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
 	})
 	report("d1", "second") // the same drain on another directory
 	watch, err := one.drain.WatchAssignments(one.context(), &api.WatchAssignmentsRequest{
-		Agent: &api.Agent{Id: "d1", Host: "alpha", StoreUuid: []byte("second"), StoreDir: "/second"}})
+		Agent: &api.Agent{Id: "d1", Host: "alpha", StoreUuid: []byte("second"), StoreDir: "/second"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +504,8 @@ func TestAcquireWriter_EpochIsAboveTheOneTheCallerHasSeen(t *testing.T) {
 	one.create("a")
 	one.reportTarget("t1", ring("a", "t1"))
 	for _, step := range []struct{ seen, want uint32 }{{0, 1}, {7, 8}, {3, 9}, {1<<32 - 1, epochSeenMax + 1}} {
-		response, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "a", EpochSeen: step.seen})
+		response, err := one.control.AcquireWriter(one.context(),
+			&api.AcquireWriterRequest{Stream: "a", EpochSeen: step.seen})
 		if err != nil || response.Grant.Epoch != step.want {
 			t.Errorf("seen %d: got %v, %v, want epoch %d", step.seen, response.GetGrant(), err, step.want)
 		}
@@ -541,14 +567,17 @@ func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
 func TestRun_HealthAndReflectionAreServed(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.until("serving", func() bool {
-		response, err := healthpb.NewHealthClient(one.conn).Check(one.context(), &healthpb.HealthCheckRequest{Service: "farlog.v1.ControlService"})
+		response, err := healthpb.NewHealthClient(one.conn).Check(one.context(),
+			&healthpb.HealthCheckRequest{Service: "farlog.v1.ControlService"})
 		return err == nil && response.Status == healthpb.HealthCheckResponse_SERVING
 	})
 	talk, err := reflectionpb.NewServerReflectionClient(one.conn).ServerReflectionInfo(one.context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
+	request := &reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+	}
 	if err := talk.Send(request); err != nil {
 		t.Fatal(err)
 	}
@@ -562,7 +591,8 @@ func TestRegister_BadAgentIsRefused(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	for _, id := range []string{"", "a/b", "a\nb", strings.Repeat("x", 200)} {
 		state := &api.TargetState{Agent: &api.Agent{Id: id}}
-		if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{State: state}); status.Code(err) != codes.InvalidArgument {
+		if _, err := one.target.ReportTarget(one.context(),
+			&api.ReportTargetRequest{State: state}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%q: got %v", id, err)
 		}
 	}

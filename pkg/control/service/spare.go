@@ -12,7 +12,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// spareWait is for a writer that has just ended: its target tells of that at its next look, or when the connection is gone.
+// spareWait is for a writer that has just ended: its target tells of that at its next look, or when the connection is
+// gone.
 const spareWait = 2 * time.Second
 
 // spare waits until the grant that is asked for would fence nobody who lives, and says whom it would.
@@ -27,13 +28,17 @@ func (s *Server) spare(ctx context.Context, request *api.AcquireWriterRequest, a
 	if held == nil {
 		return nil
 	}
-	return refusal.Precondition(refusal.ReasonWriterLives, "stream", refusal.Quote(request.Stream), "expected a stream that no living writer has, or a request that takes it over").
-		Errorf("stream %q is held by a living writer, %s, epoch %d: a takeover fences it", request.Stream, held.WriterId, held.WriterEpoch)
+	return refusal.Precondition(refusal.ReasonWriterLives, "stream", refusal.Quote(request.Stream),
+		"expected a stream that no living writer has, or a request that takes it over").
+		Errorf("stream %q is held by a living writer, %s, epoch %d: a takeover fences it", request.Stream,
+			held.WriterId, held.WriterEpoch)
 }
 
-// livingWriter gives a ring that another process than the request's holder has for writing, unless so many of the stream's
-// rings are free that their writer can have nothing acknowledged; nil: the grant fences nobody who lives.
-func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *grant.WriterAdmission) (held *api.RingState) {
+// livingWriter gives a ring that another process than the request's holder has for writing, unless so many of the
+// stream's rings are free that their writer can have nothing acknowledged; nil: the grant fences nobody who lives.
+func livingWriter(v *state.View, request *api.AcquireWriterRequest,
+	admitting *grant.WriterAdmission,
+) (held *api.RingState) {
 	last, holder, free, isFencing := v.Grants[request.Stream], request.Holder, 0, false
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[request.Stream])
 	for i, spec := range specs {
@@ -47,11 +52,14 @@ func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *g
 		}
 		held = ring
 		hasFar := slices.ContainsFunc(v.Admissions[reconcile.MemberKey(request.Stream, i)].GetGrants(), grant.IsWriter)
-		isFencing = isFencing || hasFar || i < len(admitting.IsFar) && admitting.IsFar[i] // else the ring's lock decides
+		// else the ring's lock decides
+		isFencing = isFencing || hasFar || i < len(admitting.IsFar) && admitting.IsFar[i]
 	}
 	former := last.GetHolder() // by whatever identity: a process may ask by itself and by its host's agent
-	isOwn := former.GetHost() == holder.GetHost() && former.GetPid() == holder.GetPid() && held.GetWriterEpoch() == last.GetEpoch()
-	if isOwn || !isFencing || free > reconcile.MemberCount(v.Streams[request.Stream])-max(1, int(v.Streams[request.Stream].GetK())) {
+	isOwn := former.GetHost() == holder.GetHost() && former.GetPid() == holder.GetPid() &&
+		held.GetWriterEpoch() == last.GetEpoch()
+	if isOwn || !isFencing || free > reconcile.MemberCount(v.Streams[request.Stream])-max(1,
+		int(v.Streams[request.Stream].GetK())) {
 		return nil
 	}
 	return held

@@ -20,13 +20,18 @@ import (
 )
 
 // CreateStream implements farlog.v1.ControlService.
-func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
+func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse,
+	error,
+) {
 	spec, err := fabric.CompleteStream(request.Spec)
 	if err != nil {
 		return nil, err
 	}
 	if pattern.IsSystem(spec.Name) {
-		return nil, refusal.InvalidArgument("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule}})
+		return nil, refusal.InvalidArgument("stream ", []*api.Problem{{
+			Field: "spec.name",
+			Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule,
+		}})
 	}
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
@@ -70,7 +75,9 @@ func isSameSpec(have, asked *api.StreamSpec) error {
 }
 
 // UpdateStream implements farlog.v1.ControlService.
-func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequest) (*api.UpdateStreamResponse, error) {
+func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequest) (*api.UpdateStreamResponse,
+	error,
+) {
 	spec, err := fabric.CompleteStream(request.Spec)
 	if err != nil {
 		return nil, err
@@ -91,7 +98,8 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	}
 	fields, problems := fabric.StreamChanges(have.Spec, spec, "spec.")
 	if len(problems) > 0 {
-		return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
+		return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec,
+			fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
 	}
 	isLimited, err := fabric.RefuseRate(now, have.Spec, spec)
 	if err != nil {
@@ -151,7 +159,8 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 // streamPatternRule is what a name of streams is told that is none.
 const streamPatternRule = "expected a name or a pattern such as desk7/* or desk7/**"
 
-// streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern stands in the request.
+// streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern
+// stands in the request.
 func streamsNamed(v *state.View, caller access.Caller, method, field, named string) ([]string, error) {
 	if named == "" {
 		named = pattern.All
@@ -172,7 +181,8 @@ func streamsNamed(v *state.View, caller access.Caller, method, field, named stri
 func isListed(one *api.StreamStatus, request *api.ListStreamsRequest) bool {
 	return (len(request.Conditions) == 0 || slices.Contains(request.Conditions, one.Condition)) &&
 		(request.Drain == "" || one.Assignment.GetDrain() == request.Drain) &&
-		(request.Target == "" || slices.ContainsFunc(one.RingSpecs, func(ring *api.RingSpec) bool { return ring.Target == request.Target }))
+		(request.Target == "" || slices.ContainsFunc(one.RingSpecs,
+			func(ring *api.RingSpec) bool { return ring.Target == request.Target }))
 }
 
 // GetStream implements farlog.v1.ControlService.
@@ -187,12 +197,16 @@ func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (
 	return &api.GetStreamResponse{Stream: now.Status(request.Name)}, nil
 }
 
-// WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change, and one that is gone leaves its deletion, so that
-// whoever tells the last revision it has heard of is told the rest, however long ago that was.
-func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.ServerStreamingServer[api.WatchStreamsResponse]) error {
+// WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change, and one that is
+// gone leaves its deletion, so that whoever tells the last revision it has heard of is told the rest, however long ago
+// that was.
+func (s *Server) WatchStreams(request *api.WatchStreamsRequest,
+	stream grpc.ServerStreamingServer[api.WatchStreamsResponse],
+) error {
 	ctx, last := stream.Context(), request.Revision
 	begun, _ := s.mirror.Load()
-	isAll := last == 0 || last > begun.FabricRevision // heard of another etcd, or of an instance that is further: nobody knows here what came since
+	// heard of another etcd, or of an instance that is further: nobody knows here what came since
+	isAll := last == 0 || last > begun.FabricRevision
 	if isAll {
 		last = 0
 	}
@@ -212,7 +226,9 @@ func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.Serv
 }
 
 // streamsChangedSince lists the streams that were created or changed after a revision, the oldest change first.
-func streamsChangedSince(v *state.View, caller access.Caller, named string, revision int64) (*api.WatchStreamsResponse, error) {
+func streamsChangedSince(v *state.View, caller access.Caller, named string, revision int64) (*api.WatchStreamsResponse,
+	error,
+) {
 	names, err := streamsNamed(v, caller, api.ControlService_WatchStreams_FullMethodName, "name", named)
 	if err != nil {
 		return nil, err
@@ -255,7 +271,10 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		}
 		return nil, refusal.InvalidArgument("the fabric has "+count+", nothing is changed: ", plan.Problems)
 	}
-	response := &api.ApplyFabricResponse{Changes: plan.Changes, Undeclared: plan.Undeclared, Revision: now.FabricRevision, Drift: fabric.DriftFrom(now, callerOf(ctx), request.Fabric)}
+	response := &api.ApplyFabricResponse{
+		Changes: plan.Changes, Undeclared: plan.Undeclared,
+		Revision: now.FabricRevision, Drift: fabric.DriftFrom(now, callerOf(ctx), request.Fabric),
+	}
 	if request.IsDryRun || len(plan.Changes) == 0 {
 		return response, nil
 	}
@@ -263,7 +282,8 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		return nil, err
 	}
 	for _, change := range plan.Changes {
-		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted", change.IsDeleted, "by", callerOf(ctx).ID)
+		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted",
+			change.IsDeleted, "by", callerOf(ctx).ID)
 	}
 	if err := s.mirror.WaitRevision(ctx, response.Revision); err != nil {
 		return nil, err
@@ -273,12 +293,15 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	return response, nil
 }
 
-// mayApply asks for the role on every stream and route that would change; a host is every stream's, and a quota is not its tenant's to raise.
+// mayApply asks for the role on every stream and route that would change; a host is every stream's, and a quota is not
+// its tenant's to raise.
 func mayApply(caller access.Caller, plan *fabric.Plan) error {
 	for _, change := range plan.Changes {
 		isOfAll := change.Kind == "target" || change.Kind == "drain" || change.Kind == "tenant"
 		if isOfAll && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
-			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of %s %q needs", caller.ID, change.Kind, change.Name)
+			return status.Errorf(codes.PermissionDenied,
+				"%s has not the role admin on all streams, which a change of %s %q needs", caller.ID, change.Kind,
+				change.Name)
 		}
 		if !isOfAll {
 			if err := caller.May(api.ControlService_ApplyFabric_FullMethodName, change.Name); err != nil {
@@ -288,7 +311,8 @@ func mayApply(caller access.Caller, plan *fabric.Plan) error {
 	}
 	plan.Undeclared = slices.DeleteFunc(plan.Undeclared, func(one string) bool {
 		kind, name, _ := strings.Cut(one, " ")
-		return kind != "target" && kind != "drain" && kind != "tenant" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
+		return kind != "target" && kind != "drain" && kind != "tenant" &&
+			caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
 	})
 	return nil
 }

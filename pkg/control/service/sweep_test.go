@@ -22,10 +22,11 @@ import (
 	"github.com/farlog/farlog/pkg/internal/sweep"
 )
 
-// TestSweep_*: every call of the control plane into etcd is made to fail once, in turn, in the life of a stream: created, placed, bound,
-// drained, granted, taken over, refused to be deleted while it has records, deleted. A call is not sent, or it is carried out and its
-// answer lost, or the watch ends at it. Whatever fails: no writer is granted before the target has confirmed the fence, no epoch is
-// granted twice, nothing goes that has undrained records, and what failed works when it is asked for again.
+// TestSweep_*: every call of the control plane into etcd is made to fail once, in turn, in the life of a stream:
+// created, placed, bound, drained, granted, taken over, refused to be deleted while it has records, deleted. A call is
+// not sent, or it is carried out and its answer lost, or the watch ends at it. Whatever fails: no writer is granted
+// before the target has confirmed the fence, no epoch is granted twice, nothing goes that has undrained records, and
+// what failed works when it is asked for again.
 
 // failure is how a call fails.
 type failure int
@@ -38,7 +39,10 @@ const (
 )
 
 func (f failure) String() string {
-	return [...]string{"does not fail", "is not sent", "is carried out, and its answer lost", "comes when the watch ends"}[f]
+	return [...]string{
+		"does not fail", "is not sent", "is carried out, and its answer lost",
+		"comes when the watch ends",
+	}[f]
 }
 
 // faultyEtcd is etcd, of which one call fails. The etcd below is real.
@@ -91,15 +95,21 @@ func (f *faultyEtcd) call(name string, do func() error) error {
 	return err
 }
 
-func (f *faultyEtcd) Get(ctx context.Context, key string, options ...clientv3.OpOption) (got *clientv3.GetResponse, err error) {
+func (f *faultyEtcd) Get(ctx context.Context, key string, options ...clientv3.OpOption) (got *clientv3.GetResponse,
+	err error,
+) {
 	return got, f.call("get "+key, func() (err error) { got, err = f.KV.Get(ctx, key, options...); return err })
 }
 
-func (f *faultyEtcd) Put(ctx context.Context, key, value string, options ...clientv3.OpOption) (put *clientv3.PutResponse, err error) {
+func (f *faultyEtcd) Put(ctx context.Context, key, value string,
+	options ...clientv3.OpOption,
+) (put *clientv3.PutResponse, err error) {
 	return put, f.call("put "+key, func() (err error) { put, err = f.KV.Put(ctx, key, value, options...); return err })
 }
 
-func (f *faultyEtcd) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (done *clientv3.DeleteResponse, err error) {
+func (f *faultyEtcd) Delete(ctx context.Context, key string,
+	options ...clientv3.OpOption,
+) (done *clientv3.DeleteResponse, err error) {
 	return done, f.call("delete "+key, func() (err error) { done, err = f.KV.Delete(ctx, key, options...); return err })
 }
 
@@ -136,7 +146,9 @@ func (f *faultyEtcd) Revoke(ctx context.Context, id clientv3.LeaseID) (done *cli
 	return done, f.call("revoke lease", func() (err error) { done, err = f.Lease.Revoke(ctx, id); return err })
 }
 
-func (f *faultyEtcd) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (done *clientv3.LeaseKeepAliveResponse, err error) {
+func (f *faultyEtcd) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (done *clientv3.LeaseKeepAliveResponse,
+	err error,
+) {
 	return done, f.call("keep alive", func() (err error) { done, err = f.Lease.KeepAliveOnce(ctx, id); return err })
 }
 
@@ -177,15 +189,20 @@ func (w *sweepWorld) insist(what string, ask func() error) {
 	})
 }
 
-// take asks for a grant from a host, plays the target, and gives the epoch. The target confirms nothing before it was told.
+// take asks for a grant from a host, plays the target, and gives the epoch. The target confirms nothing before it was
+// told.
 func (w *sweepWorld) take(name, host string, shown func(*api.RingState)) uint32 {
 	w.t.Helper()
 	granted := make(chan *api.Grant, 1)
 	ctx := w.context()
 	go func() {
 		for {
-			got, err := w.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: name, Holder: &api.Holder{Host: host}})
-			if err == nil || ctx.Err() != nil || status.Code(err) != codes.Unavailable && status.Code(err) != codes.Aborted {
+			got, err := w.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+				Stream: name,
+				Holder: &api.Holder{Host: host},
+			})
+			if err == nil || ctx.Err() != nil || status.Code(err) != codes.Unavailable &&
+				status.Code(err) != codes.Aborted {
 				if err != nil {
 					w.t.Errorf("acquire %s: %v", name, err)
 				}
@@ -204,7 +221,8 @@ func (w *sweepWorld) take(name, host string, shown func(*api.RingState)) uint32 
 			return grant.Epoch
 		default:
 		}
-		if epoch := w.view().Admissions[name].GetEpochMin(); epoch > 0 && !confirmed[epoch] && len(w.view().Admissions[name].Grants) > 0 {
+		if epoch := w.view().Admissions[name].GetEpochMin(); epoch > 0 && !confirmed[epoch] &&
+			len(w.view().Admissions[name].Grants) > 0 {
 			confirmed[epoch] = true
 			w.show(name, func(r *api.RingState) { shown(r); r.EpochFenced, r.EpochAdmitted = epoch, epoch })
 		}
@@ -258,7 +276,8 @@ func (w *sweepWorld) life(name string) {
 	})
 	w.show(name, func(r *api.RingState) { r.IsClosed, r.EpochMin, r.LagRecords, r.LagBytes = true, second+1, 3, 4096 })
 	w.insist("a stream is created beside it", func() error {
-		_, err := w.control.CreateStream(w.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name + "-beside"}})
+		_, err := w.control.CreateStream(w.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name +
+			"-beside"}})
 		return err
 	})
 	w.until("the leader has planned", func() bool { return w.view().Rings[name+"-beside"] != nil })
@@ -325,8 +344,10 @@ func sweepEtcd(t *testing.T, run func(w *sweepWorld, name string), isSwept func(
 // What etcd says for want of a leader, or on a slow disk, is worth asking again; what it says of the request is not.
 func TestSweep_WhatEtcdSaysIsAskedAgainOrNot(t *testing.T) {
 	for err, want := range map[error]codes.Code{
-		rpctypes.ErrNoLeader: codes.Unavailable, rpctypes.ErrLeaderChanged: codes.Unavailable, rpctypes.ErrTimeout: codes.Unavailable,
-		context.DeadlineExceeded: codes.Unavailable, rpctypes.ErrNoSpace: codes.Internal, rpctypes.ErrDuplicateKey: codes.Internal,
+		rpctypes.ErrNoLeader: codes.Unavailable, rpctypes.ErrLeaderChanged: codes.Unavailable,
+		rpctypes.ErrTimeout:      codes.Unavailable,
+		context.DeadlineExceeded: codes.Unavailable, rpctypes.ErrNoSpace: codes.Internal,
+		rpctypes.ErrDuplicateKey: codes.Internal,
 	} {
 		got := refusal.AsStatus(fmt.Errorf("persist epoch 2: %w", err))
 		if status.Code(got) != want || !strings.Contains(got.Error(), "persist epoch 2") {

@@ -23,6 +23,9 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 		return nil, err
 	}
 	ctx = context.WithValue(ctx, callerKey{}, access.Caller{ID: "control", IsLocal: true})
-	response, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlogd control"}})
+	response, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{
+		Stream: spec.Name,
+		Holder: &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlogd control"},
+	})
 	return response.GetGrant(), err
 }

@@ -34,7 +34,9 @@ func (s *Server) ListTargets(_ context.Context, request *api.ListTargetsRequest)
 }
 
 // targetOf is a host with the revision of what is declared of it.
-func (s *Server) targetOf(now *state.View, hosts state.AgentsByHost, counts map[string]state.RingTotals, host string) *api.Target {
+func (s *Server) targetOf(now *state.View, hosts state.AgentsByHost, counts map[string]state.RingTotals,
+	host string,
+) *api.Target {
 	one := now.Target(host, hosts[host], counts)
 	if one.Spec != nil {
 		one.Revision = s.mirror.History.Revision(state.ChangedTargetSpec, host)
@@ -58,13 +60,16 @@ func (s *Server) GetTarget(_ context.Context, request *api.GetTargetRequest) (*a
 // declaredTargets are what operators say of the hosts of targets.
 func (s *Server) declaredTargets() declared[*api.TargetSpec] {
 	return declared[*api.TargetSpec]{
-		server: s, kind: "target", changed: state.ChangedTargetSpec, prefix: etcd.KeyTargetSpecs, changes: fabric.TargetChanges,
-		of: func(v *state.View) map[string]*api.TargetSpec { return v.TargetSpecs },
+		server: s, kind: "target", changed: state.ChangedTargetSpec, prefix: etcd.KeyTargetSpecs,
+		changes: fabric.TargetChanges,
+		of:      func(v *state.View) map[string]*api.TargetSpec { return v.TargetSpecs },
 	}
 }
 
 // CreateTarget implements farlog.v1.FabricService.
-func (s *Server) CreateTarget(ctx context.Context, request *api.CreateTargetRequest) (*api.CreateTargetResponse, error) {
+func (s *Server) CreateTarget(ctx context.Context, request *api.CreateTargetRequest) (*api.CreateTargetResponse,
+	error,
+) {
 	isNew, err := s.declaredTargets().create(ctx, request.Spec, request.IsDryRun)
 	if err != nil {
 		return nil, err
@@ -81,7 +86,9 @@ func (s *Server) declaredTarget(spec *api.TargetSpec) *api.Target {
 }
 
 // UpdateTarget implements farlog.v1.FabricService.
-func (s *Server) UpdateTarget(ctx context.Context, request *api.UpdateTargetRequest) (*api.UpdateTargetResponse, error) {
+func (s *Server) UpdateTarget(ctx context.Context, request *api.UpdateTargetRequest) (*api.UpdateTargetResponse,
+	error,
+) {
 	fields, err := s.declaredTargets().update(ctx, request.Spec, request.Revision, request.IsDryRun)
 	if err != nil {
 		return nil, err
@@ -90,7 +97,9 @@ func (s *Server) UpdateTarget(ctx context.Context, request *api.UpdateTargetRequ
 }
 
 // DeleteTarget implements farlog.v1.FabricService.
-func (s *Server) DeleteTarget(ctx context.Context, request *api.DeleteTargetRequest) (*api.DeleteTargetResponse, error) {
+func (s *Server) DeleteTarget(ctx context.Context, request *api.DeleteTargetRequest) (*api.DeleteTargetResponse,
+	error,
+) {
 	spec, err := s.declaredTargets().remove(ctx, request.Host, request.Revision, request.IsDryRun)
 	if err != nil {
 		return nil, err
@@ -99,29 +108,33 @@ func (s *Server) DeleteTarget(ctx context.Context, request *api.DeleteTargetRequ
 }
 
 // WatchTargets implements farlog.v1.FabricService.
-func (s *Server) WatchTargets(request *api.WatchTargetsRequest, stream grpc.ServerStreamingServer[api.WatchTargetsResponse]) error {
-	return s.watchHosts(stream.Context(), state.ChangedTarget, request.Revision, func(now *state.View, changed []string, isAll bool) error {
-		hosts, counts := now.TargetHosts(), now.CountRings()
-		named, err := namedAmong(hosts, request.Host, changed, isAll)
-		if err != nil {
-			return err
-		}
-		response := &api.WatchTargetsResponse{Revision: now.Revision, IsAll: isAll}
-		for _, host := range named {
-			if hosts[host] == nil {
-				response.Gone = append(response.Gone, host)
-				continue
+func (s *Server) WatchTargets(request *api.WatchTargetsRequest,
+	stream grpc.ServerStreamingServer[api.WatchTargetsResponse],
+) error {
+	return s.watchHosts(stream.Context(), state.ChangedTarget, request.Revision,
+		func(now *state.View, changed []string, isAll bool) error {
+			hosts, counts := now.TargetHosts(), now.CountRings()
+			named, err := namedAmong(hosts, request.Host, changed, isAll)
+			if err != nil {
+				return err
 			}
-			response.Targets = append(response.Targets, s.targetOf(now, hosts, counts, host))
-		}
-		if len(named) == 0 && !isAll {
-			return nil
-		}
-		return stream.Send(response)
-	})
+			response := &api.WatchTargetsResponse{Revision: now.Revision, IsAll: isAll}
+			for _, host := range named {
+				if hosts[host] == nil {
+					response.Gone = append(response.Gone, host)
+					continue
+				}
+				response.Targets = append(response.Targets, s.targetOf(now, hosts, counts, host))
+			}
+			if len(named) == 0 && !isAll {
+				return nil
+			}
+			return stream.Send(response)
+		})
 }
 
 func isTargetListed(one *api.Target, request *api.ListTargetsRequest) bool {
-	return (request.Presence == 0 || one.Presence == request.Presence) && (request.Rack == "" || one.Spec.GetRack() == request.Rack) &&
+	return (request.Presence == 0 || one.Presence == request.Presence) &&
+		(request.Rack == "" || one.Spec.GetRack() == request.Rack) &&
 		(request.Site == "" || one.Spec.GetSite() == request.Site)
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// Whatever is declared and there: a plan without problems takes no tenant that it lets have more beyond its quota, and one with a problem would have.
+// Whatever is declared and there: a plan without problems takes no tenant that it lets have more beyond its quota, and
+// one with a problem would have.
 func TestPlanFabric_Quotas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, wanted := state.NewView(), new(api.Fabric)
@@ -31,8 +32,11 @@ func TestPlanFabric_Quotas(t *testing.T) {
 		draw := func(what string) map[string]*api.StreamSpec {
 			list := map[string]*api.StreamSpec{}
 			for _, name := range rapid.SliceOfDistinct(names, rapid.ID[string]).Draw(t, what) {
-				list[name] = check.StreamWithDefaults(&api.StreamSpec{Name: name, RingSizeBytes: 1 << 20, Members: rapid.Uint32Range(1, 3).Draw(t, "members"),
-					RecordsPerSecond: rapid.Uint64Range(1, 3).Draw(t, "records"), BytesPerSecond: 9})
+				list[name] = check.StreamWithDefaults(&api.StreamSpec{
+					Name: name, RingSizeBytes: 1 << 20,
+					Members:          rapid.Uint32Range(1, 3).Draw(t, "members"),
+					RecordsPerSecond: rapid.Uint64Range(1, 3).Draw(t, "records"), BytesPerSecond: 9,
+				})
 			}
 			return list
 		}
@@ -48,8 +52,11 @@ func TestPlanFabric_Quotas(t *testing.T) {
 			wanted.Streams = append(wanted.Streams, asked[name])
 		}
 		quota := func(name string) *api.TenantSpec {
-			return &api.TenantSpec{Name: name, StreamsMax: rapid.Uint64Range(0, 4).Draw(t, "streams"), RingBytesMax: rapid.Uint64Range(0, 8).Draw(t, "MiB") << 20,
-				RecordsPerSecondMax: rapid.Uint64Range(0, 12).Draw(t, "records of all")}
+			return &api.TenantSpec{
+				Name: name, StreamsMax: rapid.Uint64Range(0, 4).Draw(t, "streams"),
+				RingBytesMax:        rapid.Uint64Range(0, 8).Draw(t, "MiB") << 20,
+				RecordsPerSecondMax: rapid.Uint64Range(0, 12).Draw(t, "records of all"),
+			}
 		}
 		v.Tenants["a"] = quota("a")
 		wanted.Tenants = append(wanted.Tenants, quota("b"))
@@ -63,7 +70,8 @@ func TestPlanFabric_Quotas(t *testing.T) {
 			for _, name := range []string{"a/1", "a/2", "a/3", "a/4", "a", "b/1", "b/2", "b/x/3"} {
 				spec := asked[name]
 				if have := v.Streams[name]; have != nil {
-					isFaster = isFaster || spec.GetRecordsPerSecond() > have.Spec.RecordsPerSecond && name[:1] == quota.Name
+					isFaster = isFaster || spec.GetRecordsPerSecond() > have.Spec.RecordsPerSecond &&
+						name[:1] == quota.Name
 					if spec == nil {
 						spec = have.Spec
 					}
@@ -71,10 +79,12 @@ func TestPlanFabric_Quotas(t *testing.T) {
 					added++
 				}
 				if spec != nil && name[:1] == quota.Name {
-					streams, bytes, records = streams+1, bytes+spec.RingSizeBytes*uint64(spec.Members), records+spec.RecordsPerSecond
+					streams, bytes, records = streams+1, bytes+spec.RingSizeBytes*uint64(spec.Members),
+						records+spec.RecordsPerSecond
 				}
 			}
-			isOver = isOver || added > 0 && (quota.StreamsMax > 0 && streams > quota.StreamsMax || quota.RingBytesMax > 0 && bytes > quota.RingBytesMax) ||
+			isOver = isOver || added > 0 && (quota.StreamsMax > 0 && streams > quota.StreamsMax ||
+				quota.RingBytesMax > 0 && bytes > quota.RingBytesMax) ||
 				(added > 0 || isFaster) && quota.RecordsPerSecondMax > 0 && records > quota.RecordsPerSecondMax
 		}
 		if isOver != (len(plan.Problems) > 0) {
@@ -83,13 +93,17 @@ func TestPlanFabric_Quotas(t *testing.T) {
 	})
 }
 
-// Many ask at once, of two control planes: as many streams are made as the quota has room for, and all others are told why not.
+// Many ask at once, of two control planes: as many streams are made as the quota has room for, and all others are told
+// why not.
 func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
 	const room, asked = 5, 16
-	fabric := &api.Fabric{Tenants: []*api.TenantSpec{{Name: "desk7", StreamsMax: room}, {Name: "desk8", RingBytesMax: 3 << 20}}, Streams: []*api.StreamSpec{{Name: "desk7/first"}}}
+	fabric := &api.Fabric{Tenants: []*api.TenantSpec{
+		{Name: "desk7", StreamsMax: room},
+		{Name: "desk8", RingBytesMax: 3 << 20},
+	}, Streams: []*api.StreamSpec{{Name: "desk7/first"}}}
 	if _, err := both[0].control.ApplyFabric(both[0].context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +118,8 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	for i := range asked {
 		one, ctx := both[i%2], both[i%2].context()
 		asking.Go(func() {
-			_, err := one.control.CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("desk7/%d", i)}})
+			_, err := one.control.CreateStream(ctx,
+				&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("desk7/%d", i)}})
 			switch {
 			case err == nil:
 				made.Add(1)
@@ -119,7 +134,8 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	}
 	one := both[0]
 	create := func(name string, bytes uint64, members uint32) error {
-		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name, RingSizeBytes: bytes, Members: members}})
+		_, err := one.control.CreateStream(one.context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name, RingSizeBytes: bytes, Members: members}})
 		return err
 	}
 	if err := create("desk7/first", 0, 0); err != nil {
@@ -131,16 +147,19 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	if err := create("desk8/two", 1<<20, 2); err != nil {
 		t.Errorf("within the bytes: %v", err)
 	}
-	if err := create("desk8/more", 2<<20, 0); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "at most 1048576 bytes") {
+	if err := create("desk8/more", 2<<20, 0); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "at most 1048576 bytes") {
 		t.Errorf("beyond the bytes: %v", err)
 	}
 	got, err := one.control.GetFabric(one.context(), &api.GetFabricRequest{})
-	if err != nil || len(got.Tenants) != 3 || got.Tenants[0].Streams != room || got.Tenants[1].RingBytes != 2<<20 || got.Tenants[2].Quota != nil {
+	if err != nil || len(got.Tenants) != 3 || got.Tenants[0].Streams != room || got.Tenants[1].RingBytes != 2<<20 ||
+		got.Tenants[2].Quota != nil {
 		t.Errorf("told %v, %v", got.GetTenants(), err)
 	}
 }
 
-// What streams declare to have a second is counted as their rings are: at a creation, where one is declared to be faster, in a file; a quota that is below what there is takes nothing away, and is told.
+// What streams declare to have a second is counted as their rings are: at a creation, where one is declared to be
+// faster, in a file; a quota that is below what there is takes nothing away, and is told.
 func TestTenant_RatesThatAreDeclared(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -172,15 +191,35 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 		err   error
 		wants []string
 	}{
-		{"without a rate", create(spec("b", 0, 0), false), []string{"spec.records_per_second=0: expected a rate that is declared: tenant desk7 has a quota of 1000 records/s; 400 are left of it",
-			"spec.bytes_per_second=0: expected a rate that is declared: tenant desk7 has a quota of 100000 bytes/s; 40000 are left of it"}},
-		{"too fast", create(spec("b", 500, 50_000), false), []string{"spec.records_per_second=500: expected at most " + recordsLeft, "spec.bytes_per_second=50000: expected at most 40000 bytes/s: so much is left of the quota of 100000 of tenant desk7"}},
-		{"dry", create(spec("b", 401, 40_000), true), []string{"spec.records_per_second=401: expected at most " + recordsLeft}},
-		{"faster", update(spec("a", 1001, 60_000)), []string{"spec.records_per_second=1001: expected at most 1000 records/s: so much is left of the quota of 1000 of tenant desk7"}},
-		{"no longer declared", update(spec("a", 0, 0)), []string{"spec.records_per_second=0: expected a rate", "spec.bytes_per_second=0: expected a rate"}},
-		{"in a file", declare(spec("a", 700, 60_000), spec("b", 301, 1000)), []string{"fabric.streams[1].records_per_second=301: expected at most 300 records/s"}},
-		{"both faster in a file", declare(spec("a", 1001, 60_000)), []string{"fabric.streams[0].records_per_second=1001: expected at most 1000 records/s"}},
-		{"bytes without records", create(spec("b", 0, 5), false), []string{"spec.bytes_per_second=5: expected a byte a record at least, and none without records_per_second, which is 0"}},
+		{"without a rate", create(spec("b", 0, 0), false), []string{
+			"spec.records_per_second=0: expected a rate that " +
+				"is declared: tenant desk7 has a quota of 1000 records/s; 400 are left of it",
+			"spec.bytes_per_second=0: expected a rate that is declared: tenant desk7 has a quota of 100000 bytes/s; " +
+				"40000 are left of it",
+		}},
+		{
+			"too fast", create(spec("b", 500, 50_000), false),
+			[]string{"spec.records_per_second=500: expected at most " + recordsLeft, "spec.bytes_per_second=50000: " +
+				"expected at most 40000 bytes/s: so much is left of the quota of 100000 of tenant desk7"},
+		},
+		{"dry", create(spec("b", 401, 40_000), true), []string{"spec.records_per_second=401: expected at most " +
+			recordsLeft}},
+		{"faster", update(spec("a", 1001, 60_000)), []string{"spec.records_per_second=1001: expected at most 1000 " +
+			"records/s: so much is left of the quota of 1000 of tenant desk7"}},
+		{
+			"no longer declared", update(spec("a", 0, 0)),
+			[]string{"spec.records_per_second=0: expected a rate", "spec.bytes_per_second=0: expected a rate"},
+		},
+		{
+			"in a file", declare(spec("a", 700, 60_000), spec("b", 301, 1000)),
+			[]string{"fabric.streams[1].records_per_second=301: expected at most 300 records/s"},
+		},
+		{
+			"both faster in a file", declare(spec("a", 1001, 60_000)),
+			[]string{"fabric.streams[0].records_per_second=1001: expected at most 1000 records/s"},
+		},
+		{"bytes without records", create(spec("b", 0, 5), false), []string{"spec.bytes_per_second=5: expected a byte " +
+			"a record at least, and none without records_per_second, which is 0"}},
 	} {
 		got := problemsIn(test.err)
 		for i, want := range test.wants {
@@ -192,7 +231,11 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 			t.Errorf("%s: got %q", test.name, got)
 		}
 	}
-	for name, err := range map[string]error{"slower, and what is left for another one": declare(spec("a", 500, 50_000), spec("b", 500, 50_000)), "slower by itself": update(spec("b", 100, 10_000)), "to the last": update(spec("a", 500, 50_000))} {
+	for name, err := range map[string]error{
+		"slower, and what is left for another one": declare(spec("a", 500, 50_000),
+			spec("b", 500, 50_000)), "slower by itself": update(spec("b", 100, 10_000)),
+		"to the last": update(spec("a", 500, 50_000)),
+	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -201,8 +244,12 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}}}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}}, IsDryRun: true})
-	want := "it has 2 streams, more than its quota of 1, and 600 records/s declared, more than its quota of 300: they stay, and no further ones are taken"
+	got, err := one.apply(&api.ApplyFabricRequest{
+		Fabric:   &api.Fabric{Tenants: []*api.TenantSpec{quota}},
+		IsDryRun: true,
+	})
+	want := "it has 2 streams, more than its quota of 1, and 600 records/s declared, more than its quota of 300: " +
+		"they stay, and no further ones are taken"
 	if err != nil || len(got.Drift) != 1 || got.Drift[0].Kind != "tenant" || got.Drift[0].Reason != want {
 		t.Errorf("a quota below what there is: %v, %v", got, err)
 	}
@@ -211,15 +258,22 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 	}
 }
 
-// Of a quota of rates one control plane gives to a stream that is declared to be faster, the other one to a new one: what was judged by a view that is old does not hold.
+// Of a quota of rates one control plane gives to a stream that is declared to be faster, the other one to a new one:
+// what was judged by a view that is old does not hold.
 func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
 	spec := func(name string, records uint64) *api.StreamSpec {
-		return check.StreamWithDefaults(&api.StreamSpec{Name: "desk7/" + name, RecordsPerSecond: records, BytesPerSecond: 1000})
+		return check.StreamWithDefaults(&api.StreamSpec{
+			Name: "desk7/" + name, RecordsPerSecond: records,
+			BytesPerSecond: 1000,
+		})
 	}
-	wanted := &api.Fabric{Tenants: []*api.TenantSpec{{Name: "desk7", RecordsPerSecondMax: 1000}}, Streams: []*api.StreamSpec{spec("a", 500)}}
+	wanted := &api.Fabric{
+		Tenants: []*api.TenantSpec{{Name: "desk7", RecordsPerSecondMax: 1000}},
+		Streams: []*api.StreamSpec{spec("a", 500)},
+	}
 	if _, err := both[0].apply(&api.ApplyFabricRequest{Fabric: wanted}); err != nil {
 		t.Fatal(err)
 	}
@@ -228,15 +282,18 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 		both[1].until("the other one knows it", func() bool {
 			mine, _ := both[0].server.mirror.Load()
 			seen, _ = both[1].server.mirror.Load()
-			return len(seen.Tenants) == 1 && seen.Streams["desk7/a"] != nil && seen.FabricRevision == mine.FabricRevision
+			return len(seen.Tenants) == 1 && seen.Streams["desk7/a"] != nil &&
+				seen.FabricRevision == mine.FabricRevision
 		})
 		return seen
 	}
 	before := old()
-	if _, err := both[0].control.UpdateStream(both[0].context(), &api.UpdateStreamRequest{Spec: spec("a", 900)}); err != nil {
+	if _, err := both[0].control.UpdateStream(both[0].context(),
+		&api.UpdateStreamRequest{Spec: spec("a", 900)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := both[1].server.fabric.CreateStreamAt(both[1].context(), before, spec("b", 500)); !errors.Is(err, fabric.ErrUsedMeanwhile) {
+	if _, _, _, err := both[1].server.fabric.CreateStreamAt(both[1].context(), before, spec("b", 500)); !errors.Is(err,
+		fabric.ErrUsedMeanwhile) {
 		t.Errorf("created beside one that had become faster: %v", err)
 	}
 	before = old()
@@ -244,7 +301,8 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if err != nil || !plan.IsRaised || len(plan.Problems) > 0 {
 		t.Fatalf("%v, %v", plan, err)
 	}
-	if _, err := both[0].control.CreateStream(both[0].context(), &api.CreateStreamRequest{Spec: spec("b", 100)}); err != nil {
+	if _, err := both[0].control.CreateStream(both[0].context(),
+		&api.CreateStreamRequest{Spec: spec("b", 100)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := both[1].server.fabric.ApplyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
@@ -252,7 +310,8 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	}
 	if taking, err := fabric.TakeQuota(both[1].context(), both[1].server.config.Client, before.Revision); err != nil {
 		t.Error(err)
-	} else if _, err := fabric.UpdateStream(both[1].context(), both[1].server.config.Client, before.Streams["desk7/a"], spec("a", 1000), taking); status.Code(err) != codes.Aborted {
+	} else if _, err := fabric.UpdateStream(both[1].context(), both[1].server.config.Client, before.Streams["desk7/a"],
+		spec("a", 1000), taking); status.Code(err) != codes.Aborted {
 		t.Errorf("changed beside one that is new: %v", err)
 	}
 }

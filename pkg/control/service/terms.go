@@ -26,8 +26,9 @@ func runningTerms(grant *api.Grant) *api.WriterTerms {
 	return &api.WriterTerms{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline}
 }
 
-// noteWriter keeps what a writer says that it runs with, so that whoever looks at the stream sees whether it has taken a change in, and that it has ended by itself, so that nobody looks after it.
-// Nothing depends on it: where it cannot be kept, a writer that runs says it again, and one that has ended is told of its error.
+// noteWriter keeps what a writer says that it runs with, so that whoever looks at the stream sees whether it has taken
+// a change in, and that it has ended by itself, so that nobody looks after it. Nothing depends on it: where it cannot
+// be kept, a writer that runs says it again, and one that has ended is told of its error.
 func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.ExtendWriterRequest) error {
 	noted := proto.Clone(now.Grants[request.Stream]).(*api.Grant)
 	if request.Running != nil && !isSameTerms(request.Running, runningTerms(noted)) {
@@ -43,7 +44,8 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 	if err != nil {
 		return err
 	}
-	put, err := s.config.Client.Txn(ctx).If(state.UnchangedSince(now, etcd.KeyGrants+request.Stream)).Then(clientv3.OpPut(etcd.KeyGrants+request.Stream, value)).Commit()
+	put, err := s.config.Client.Txn(ctx).If(state.UnchangedSince(now,
+		etcd.KeyGrants+request.Stream)).Then(clientv3.OpPut(etcd.KeyGrants+request.Stream, value)).Commit()
 	if err != nil {
 		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
 	}
@@ -57,5 +59,6 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 }
 
 func isSameTerms(one, other *api.WriterTerms) bool {
-	return one.Level == other.Level && one.Policy == other.Policy && one.Deadline.AsDuration() == other.Deadline.AsDuration()
+	return one.Level == other.Level && one.Policy == other.Policy &&
+		one.Deadline.AsDuration() == other.Deadline.AsDuration()
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
-// What agents tell is given to whoever lists it, and JSON has no word for a time that is out of range: one such report would take the lists of all hosts from everybody who asks by HTTP,
-// and its agent's state out of each backup. Targets report each second of hundreds of rings, so that these are looked at one by one, and by their descriptors only to say what is wrong.
+// What agents tell is given to whoever lists it, and JSON has no word for a time that is out of range: one such report
+// would take the lists of all hosts from everybody who asks by HTTP, and its agent's state out of each backup. Targets
+// report each second of hundreds of rings, so that these are looked at one by one, and by their descriptors only to say
+// what is wrong.
 
 const timeRule = "expected a time from the year 1 to 9999, or a duration of at most 10000 years, as google.protobuf has them"
 
@@ -45,10 +47,13 @@ func areGoodDurations(durations ...*durationpb.Duration) bool {
 
 func areTargetTimesGood(state *api.TargetState) bool {
 	for _, ring := range state.GetRings() {
-		if !areGood(ring.GetObserved(), ring.GetEpochOpened()) || !areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
+		if !areGood(ring.GetObserved(), ring.GetEpochOpened()) ||
+			!areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
 			return false
 		}
-		if writer := ring.GetCounters(); writer != nil && !areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999, writer.LatencyMax, writer.StalledFor) {
+		if writer := ring.GetCounters(); writer != nil &&
+			!areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999, writer.LatencyMax,
+				writer.StalledFor) {
 			return false
 		}
 	}

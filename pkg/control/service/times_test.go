@@ -20,7 +20,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
-// badTimes gives one message for each time that may stand in it, at any depth, with that one out of range, and the path of its field.
+// badTimes gives one message for each time that may stand in it, at any depth, with that one out of range, and the path
+// of its field.
 func badTimes(kind protoreflect.MessageType, path string) (bad map[string]proto.Message) {
 	bad = map[string]proto.Message{}
 	fields := kind.Descriptor().Fields()
@@ -61,16 +62,21 @@ func badTimes(kind protoreflect.MessageType, path string) (bad map[string]proto.
 	return bad
 }
 
-// Each time of each report is looked at: one that is added to the API and not to the check is found here. A report without is taken.
+// Each time of each report is looked at: one that is added to the API and not to the check is found here. A report
+// without is taken.
 func TestCheckRequest_EachTimeOfAReport(t *testing.T) {
-	for _, report := range []proto.Message{&api.ReportTargetRequest{}, &api.ReportDrainRequest{}, &api.ReportHostRequest{}} {
+	for _, report := range []proto.Message{
+		&api.ReportTargetRequest{}, &api.ReportDrainRequest{},
+		&api.ReportHostRequest{},
+	} {
 		all := badTimes(report.ProtoReflect().Type(), "")
 		if len(all) == 0 {
 			t.Errorf("%T has no times", report)
 		}
 		for field, bad := range all {
 			err := checkRequest(bad)
-			if status.Code(err) != codes.InvalidArgument || !strings.Contains(fmt.Sprint(status.Convert(err).Details()...), `"`+field+`"`) {
+			if status.Code(err) != codes.InvalidArgument ||
+				!strings.Contains(fmt.Sprint(status.Convert(err).Details()...), `"`+field+`"`) {
 				t.Errorf("%T with a bad %s: %v, expected to be refused by that name", report, field, err)
 			}
 		}
@@ -89,14 +95,29 @@ func TestReportHost_TimesThatJSONHasNot(t *testing.T) {
 		{Target: "t", Least: &durationpb.Duration{Seconds: math.MaxInt64}},
 		{Target: "t", Measured: &timestamppb.Timestamp{Nanos: math.MaxInt32}},
 	} {
-		if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: &api.HostState{Host: "h", Ways: []*api.Way{way}}}); status.Code(err) != codes.InvalidArgument {
+		if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: &api.HostState{
+			Host: "h",
+			Ways: []*api.Way{way},
+		}}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v, expected to be refused", way, err)
 		}
 	}
 	// Each of these is one that there is; moved to our clock it is not.
-	for _, measured := range []time.Time{time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)} {
-		for _, reported := range []time.Time{time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
-			state := &api.HostState{Host: "h", Reported: timestamppb.New(reported), Ways: []*api.Way{{Target: "t", Count: 1, Least: durationpb.New(1), Measured: timestamppb.New(measured)}}}
+	for _, measured := range []time.Time{
+		time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+		time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC),
+	} {
+		for _, reported := range []time.Time{
+			time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC),
+			time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+		} {
+			state := &api.HostState{
+				Host: "h", Reported: timestamppb.New(reported),
+				Ways: []*api.Way{{
+					Target: "t", Count: 1, Least: durationpb.New(1),
+					Measured: timestamppb.New(measured),
+				}},
+			}
 			if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: state}); err != nil {
 				t.Fatal(err)
 			}

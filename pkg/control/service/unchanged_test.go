@@ -26,30 +26,41 @@ func (i *instance) tellTarget(request *api.ReportTargetRequest) *api.ReportTarge
 
 // isKnown asks whether what a report said is still what the control plane goes by.
 func (i *instance) isKnown(agent *api.Agent, report uint64) bool {
-	return !i.tellTarget(&api.ReportTargetRequest{Unchanged: &api.Unchanged{Agent: agent, Report: report}}).IsStateWanted
+	return !i.tellTarget(&api.ReportTargetRequest{Unchanged: &api.Unchanged{
+		Agent:  agent,
+		Report: report,
+	}}).IsStateWanted
 }
 
-// An agent that says that nothing has changed is believed while what it told last is what is known of it, and lives. Whatever else has come in that place meanwhile, by another
-// process of its name, by another instance, from a backup or with a restart, is wanted anew.
+// An agent that says that nothing has changed is believed while what it told last is what is known of it, and lives.
+// Whatever else has come in that place meanwhile, by another process of its name, by another instance, from a backup or
+// with a restart, is wanted anew.
 func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	cluster := etcdtest.Open(t, t.TempDir())
 	one := startInstanceWith(t, cluster, Config{FiguresRate: 1, Lease: stepTimeout})
 	agent := &api.Agent{Id: "t1", Host: "alpha"}
 	state := func(lsn uint64) *api.ReportTargetRequest {
-		return &api.ReportTargetRequest{State: &api.TargetState{Agent: proto.Clone(agent).(*api.Agent), Rings: []*api.RingState{{Stream: "a", IsWriterHeld: true, AppendedLsn: lsn, HeadLsn: 1}}}}
+		return &api.ReportTargetRequest{State: &api.TargetState{
+			Agent: proto.Clone(agent).(*api.Agent),
+			Rings: []*api.RingState{{Stream: "a", IsWriterHeld: true, AppendedLsn: lsn, HeadLsn: 1}},
+		}}
 	}
 	first := one.tellTarget(state(1))
-	if first.Report == 0 || first.FiguresEach != 1 || !one.isKnown(agent, first.Report) || !one.isKnown(agent, first.Report) {
+	if first.Report == 0 || first.FiguresEach != 1 || !one.isKnown(agent, first.Report) ||
+		!one.isKnown(agent, first.Report) {
 		t.Fatalf("a first report: %v", first)
 	}
 	second := one.tellTarget(state(2)) // figures
-	if one.isKnown(agent, first.Report) || !one.isKnown(agent, second.Report) || one.isKnown(agent, 0) || one.isKnown(agent, second.Report+1) {
+	if one.isKnown(agent, first.Report) || !one.isKnown(agent, second.Report) || one.isKnown(agent, 0) ||
+		one.isKnown(agent, second.Report+1) {
 		t.Error("not the last report alone is known")
 	}
-	if one.isKnown(&api.Agent{Id: "t2", Host: "alpha"}, second.Report) || one.isKnown(&api.Agent{Id: "t3", Host: "alpha"}, 0) {
+	if one.isKnown(&api.Agent{Id: "t2", Host: "alpha"}, second.Report) ||
+		one.isKnown(&api.Agent{Id: "t3", Host: "alpha"}, 0) {
 		t.Error("another agent's report, or none, is known")
 	}
-	if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{Unchanged: new(api.Unchanged)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := one.target.ReportTarget(one.context(),
+		&api.ReportTargetRequest{Unchanged: new(api.Unchanged)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("nobody is unchanged: %v", err)
 	}
 
@@ -57,11 +68,13 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put, err := cluster.Client().Put(one.context(), etcd.KeyTargets+"t1", former) // as of a backup, or by another instance
+	// as of a backup, or by another instance
+	put, err := cluster.Client().Put(one.context(), etcd.KeyTargets+"t1", former)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := one.server.mirror.WaitRevision(one.context(), put.Header.Revision); err != nil || one.isKnown(agent, second.Report) {
+	if err := one.server.mirror.WaitRevision(one.context(), put.Header.Revision); err != nil ||
+		one.isKnown(agent, second.Report) {
 		t.Errorf("what was put in the place of a report is taken for it: %v", err)
 	}
 	third := one.tellTarget(state(3))

@@ -8,7 +8,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
-// checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and routes are completed first.
+// checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and
+// routes are completed first.
 func checkRequest(request any) error {
 	if host, ok := request.(*api.ReportHostRequest); ok {
 		if err := checkTimes(host, areHostTimesGood(host.State)); err != nil {

@@ -34,8 +34,11 @@ func (s *Server) untilEnd(ctx context.Context, tell func() (again <-chan struct{
 	}
 }
 
-// watch sends what is wanted of an agent, by the key of its life: first at once and then whenever it has become something else.
-func watch[M proto.Message](s *Server, ctx context.Context, agent string, wanted func(*state.View) M, send func(M) error) error {
+// watch sends what is wanted of an agent, by the key of its life: first at once and then whenever it has become
+// something else.
+func watch[M proto.Message](s *Server, ctx context.Context, agent string, wanted func(*state.View) M,
+	send func(M) error,
+) error {
 	var last M
 	isFirst := true
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
@@ -61,14 +64,16 @@ func newMemory() *memory { return &memory{seed: maphash.MakeSeed(), of: map[stri
 // begin forgets: all there is will be told.
 func (m *memory) begin() { m.of, m.isWhole = map[string]uint64{}, true }
 
-// isNew tells whether something else is to be told of a stream than was, and remembers it as told. Nothing to tell is a thing as well.
+// isNew tells whether something else is to be told of a stream than was, and remembers it as told. Nothing to tell is a
+// thing as well.
 func isNew[T proto.Message](m *memory, stream string, items []T) bool {
 	sum := uint64(0)
 	if len(items) > 0 {
 		var hash maphash.Hash
 		hash.SetSeed(m.seed)
 		for _, item := range items {
-			raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(item) // texts that are no UTF-8 are told as well as they can be
+			// texts that are no UTF-8 are told as well as they can be
+			raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(item)
 			maphash.WriteComparable(&hash, len(raw))
 			hash.Write(raw)
 		}

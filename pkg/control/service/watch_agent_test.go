@@ -39,10 +39,15 @@ func apiTerms(terms *hostagent.Terms) *api.WriterTerms {
 	return said
 }
 
-func (a *agentOf) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms, error) {
+func (a *agentOf) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms,
+	error,
+) {
 	a.extended.Add(1)
-	response, err := a.control.ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: request.Stream, Epoch: request.Epoch, Holder: &api.Holder{Host: "h", Pid: uint32(request.PID)},
-		RingUuids: request.RingUUIDs, Running: apiTerms(request.Running)})
+	response, err := a.control.ExtendWriter(ctx, &api.ExtendWriterRequest{
+		Stream: request.Stream, Epoch: request.Epoch,
+		Holder:    &api.Holder{Host: "h", Pid: uint32(request.PID)},
+		RingUuids: request.RingUUIDs, Running: apiTerms(request.Running),
+	})
 	if err != nil {
 		return nil, hostagent.Terms{}, err
 	}
@@ -53,8 +58,11 @@ func (a *agentOf) check(ctx context.Context, writers []hostagent.Known) (changed
 	a.checked.Add(1)
 	request := &api.CheckWritersRequest{Host: "h"}
 	for _, one := range writers {
-		request.Writers = append(request.Writers, &api.RunningWriter{Stream: one.Stream, Epoch: one.Epoch, Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: apiTerms(one.Running),
-			Declared: apiTerms(&one.Declared)})
+		request.Writers = append(request.Writers, &api.RunningWriter{
+			Stream: one.Stream, Epoch: one.Epoch,
+			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: apiTerms(one.Running),
+			Declared: apiTerms(&one.Declared),
+		})
 	}
 	response, err := a.control.CheckWriters(ctx, request)
 	for _, place := range response.GetChanged() {
@@ -69,7 +77,10 @@ func (a *agentOf) watch(ctx context.Context, onTold func([]hostagent.Told, []str
 	}, func(message *api.WatchWritersResponse) {
 		var told []hostagent.Told
 		for _, one := range message.Writers {
-			told = append(told, hostagent.Told{Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid), Declared: hostTerms(one.Declared), Running: hostTerms(one.Running), RingUUIDs: one.RingUuids})
+			told = append(told, hostagent.Told{
+				Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid),
+				Declared: hostTerms(one.Declared), Running: hostTerms(one.Running), RingUUIDs: one.RingUuids,
+			})
 		}
 		onTold(told, message.Gone, message.IsAll)
 		a.told.Add(1)
@@ -80,7 +91,9 @@ func (a *agentOf) watch(ctx context.Context, onTold func([]hostagent.Told, []str
 }
 
 // hosted is a control plane with a stream "a" that a process of host "h" writes, and that host's agent.
-func hosted(t *testing.T, etcd *etcd.Cluster, dial func(*instance) api.ControlServiceClient) (one *instance, agent *agentOf, request hostagent.ExtendRequest) {
+func hosted(t *testing.T, etcd *etcd.Cluster, dial func(*instance) api.ControlServiceClient) (one *instance,
+	agent *agentOf, request hostagent.ExtendRequest,
+) {
 	t.Helper()
 	one = startInstance(t, etcd, true)
 	one.reportTarget("t1")
@@ -91,13 +104,19 @@ func hosted(t *testing.T, etcd *etcd.Cluster, dial func(*instance) api.ControlSe
 		t.Fatal(err)
 	}
 	agent = &agentOf{control: dial(one)}
-	agent.writers = hostagent.NewWriters(hostagent.Questions{Extend: agent.extend, Check: agent.check, Watch: agent.watch}, slog.New(slog.DiscardHandler))
+	agent.writers = hostagent.NewWriters(hostagent.Questions{
+		Extend: agent.extend, Check: agent.check,
+		Watch: agent.watch,
+	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { agent.writers.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	terms := hostTerms(&api.WriterTerms{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline})
-	return one, agent, hostagent.ExtendRequest{Stream: "a", Epoch: grant.Epoch, PID: 1, RingUUIDs: [][]byte{grant.Members[0].RingUuid}, Running: &terms}
+	return one, agent, hostagent.ExtendRequest{
+		Stream: "a", Epoch: grant.Epoch, PID: 1,
+		RingUUIDs: [][]byte{grant.Members[0].RingUuid}, Running: &terms,
+	}
 }
 
 // reject has the stream declared otherwise.
@@ -110,8 +129,9 @@ func (i *instance) reject() {
 	}
 }
 
-// Writers that ask their host agent are answered by it alone while nothing changes, and hear of what does when they ask next. A watch that breaks is opened again, and tells what was missed; a
-// writer whose stream somebody else was granted is not told that all is well.
+// Writers that ask their host agent are answered by it alone while nothing changes, and hear of what does when they ask
+// next. A watch that breaks is opened again, and tells what was missed; a writer whose stream somebody else was granted
+// is not told that all is well.
 func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -122,7 +142,8 @@ func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 			way.Store(&conn)
 			return conn, err
 		}
-		conn, err := grpc.NewClient("passthrough:///"+one.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
+		conn, err := grpc.NewClient("passthrough:///"+one.conn.Target(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +167,8 @@ func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 		t.Errorf("%d calls for five questions, expected 1", calls)
 	}
 	one.reject()
-	one.until("it hears of another policy", func() bool { return declared().Policy == uint32(api.Policy_POLICY_REJECT) })
+	one.until("it hears of another policy",
+		func() bool { return declared().Policy == uint32(api.Policy_POLICY_REJECT) })
 	request.Running.Policy = uint32(api.Policy_POLICY_REJECT)
 	one.until("and is answered by the agent again", func() bool {
 		before := agent.extended.Load()
@@ -158,24 +180,32 @@ func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 	}
 	breaks := agent.downs.Load()
 	(*way.Load()).Close()
-	if _, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "elsewhere", Pid: 1}}); err != nil {
+	if _, err := one.control.AcquireWriter(one.context(),
+		&api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "elsewhere", Pid: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	one.until("it is told that another has the stream", func() bool {
 		_, _, err := agent.writers.Extend(t.Context(), request)
 		return status.Code(err) == codes.FailedPrecondition
 	})
-	one.until("by a watch that was opened again", func() bool { return agent.downs.Load() > breaks && agent.told.Load() > 2 })
+	one.until("by a watch that was opened again", func() bool {
+		return agent.downs.Load() > breaks &&
+			agent.told.Load() > 2
+	})
 }
 
-// With a control plane that has no such watch the agent asks for all writers together, and a change is heard of as well.
+// With a control plane that has no such watch the agent asks for all writers together, and a change is heard of as
+// well.
 func TestHostAgent_OfAnOlderControlPlane(t *testing.T) {
 	t.Parallel()
 	one, agent, request := hosted(t, etcdtest.Open(t, t.TempDir()), func(one *instance) api.ControlServiceClient {
-		without := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		without := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+			open grpc.Streamer, options ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
 			return open(ctx, desc, conn, method+"OfLater", options...)
 		}
-		conn, err := grpc.NewClient(one.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStreamInterceptor(without))
+		conn, err := grpc.NewClient(one.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithStreamInterceptor(without))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,6 +222,7 @@ func TestHostAgent_OfAnOlderControlPlane(t *testing.T) {
 		return declared.Policy == uint32(api.Policy_POLICY_REJECT)
 	})
 	if calls := agent.extended.Load(); agent.told.Load() != 0 || agent.downs.Load() == 0 || calls != 2 {
-		t.Errorf("%d messages of a watch, %d breaks, %d questions for one writer, expected 2", agent.told.Load(), agent.downs.Load(), calls)
+		t.Errorf("%d messages of a watch, %d breaks, %d questions for one writer, expected 2", agent.told.Load(),
+			agent.downs.Load(), calls)
 	}
 }

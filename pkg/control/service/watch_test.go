@@ -68,8 +68,9 @@ func (w *writersWatch) until(what string, streams []string, isSo func(told map[s
 	}
 }
 
-// A host hears of its writers what ExtendWriter would say: when they are granted, when their stream is declared otherwise, when they have taken that in, when a ring takes the place of another, when
-// a later epoch is handed out. Nothing is told of others, nor twice; and who begins anew is told of all.
+// A host hears of its writers what ExtendWriter would say: when they are granted, when their stream is declared
+// otherwise, when they have taken that in, when a ring takes the place of another, when a later epoch is handed out.
+// Nothing is told of others, nor twice; and who begins anew is told of all.
 func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -82,7 +83,8 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		rings = append(rings, ring(name, "t1"))
 	}
 	one.reportTarget("t1", rings...)
-	watch, elsewhere := one.watchWriters(&api.WatchWritersRequest{Host: "h"}), one.watchWriters(&api.WatchWritersRequest{Host: "gamma"})
+	watch, elsewhere := one.watchWriters(&api.WatchWritersRequest{Host: "h"}),
+		one.watchWriters(&api.WatchWritersRequest{Host: "gamma"})
 	only := one.watchWriters(&api.WatchWritersRequest{Host: "h", Stream: "b*"})
 	for _, w := range []*writersWatch{watch, elsewhere, only} {
 		w.until("nobody writes", nil, func(told map[string]*api.WriterState) bool { return len(told) == 0 })
@@ -93,7 +95,8 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		}
 		watch.until(name+" was granted", []string{name}, func(told map[string]*api.WriterState) bool {
 			state := told[name]
-			return state.GetEpoch() == 1 && state.Pid == 1 && state.Declared.Level == api.Level_LEVEL_PERSISTENT && isSameTerms(state.Declared, state.Running) && len(state.RingUuids) == 0
+			return state.GetEpoch() == 1 && state.Pid == 1 && state.Declared.Level == api.Level_LEVEL_PERSISTENT &&
+				isSameTerms(state.Declared, state.Running) && len(state.RingUuids) == 0
 		})
 	}
 	spec := one.status("a").Stream.Spec
@@ -102,9 +105,13 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch.until("a is declared otherwise", []string{"a"}, func(told map[string]*api.WriterState) bool {
-		return told["a"].Declared.Policy == api.Policy_POLICY_REJECT && told["a"].Running.Policy == api.Policy_POLICY_BLOCK
+		return told["a"].Declared.Policy == api.Policy_POLICY_REJECT &&
+			told["a"].Running.Policy == api.Policy_POLICY_BLOCK
 	})
-	extend := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "h", Pid: 1}, Running: termsOf(spec)}
+	extend := &api.ExtendWriterRequest{
+		Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "h", Pid: 1},
+		Running: termsOf(spec),
+	}
 	if _, err := one.control.ExtendWriter(one.context(), extend); err != nil {
 		t.Fatal(err)
 	}
@@ -118,24 +125,32 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		return len(told["a"].RingUuids) == 1 && bytes.Equal(told["a"].RingUuids[0], rings[0].RingUuid)
 	})
 	now, _ := one.server.mirror.Load()
-	if _, _, err := grant.NextEpoch(one.context(), one.server.config.Client, now, &api.Grant{Stream: "b"}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
+	if _, _, err := grant.NextEpoch(one.context(), one.server.config.Client, now, &api.Grant{Stream: "b"}, 0, 1,
+		func(int, *api.Admission, uint32) error { return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
-	watch.until("a later epoch than b's writer's", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"] == nil && told["a"] != nil })
+	watch.until("a later epoch than b's writer's", []string{"b"},
+		func(told map[string]*api.WriterState) bool { return told["b"] == nil && told["a"] != nil })
 	if _, err := one.acquire("b"); err != nil {
 		t.Fatal(err)
 	}
-	watch.until("b is granted again", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"].GetEpoch() == 3 })
-	only.until("b alone", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"].GetEpoch() == 3 })
+	watch.until("b is granted again", []string{"b"},
+		func(told map[string]*api.WriterState) bool { return told["b"].GetEpoch() == 3 })
+	only.until("b alone", []string{"b"},
+		func(told map[string]*api.WriterState) bool { return told["b"].GetEpoch() == 3 })
 	// The last of a is not told of before, so that whatever else was told would have been heard.
 	one.until("granted elsewhere", func() bool {
-		_, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "b", Holder: &api.Holder{Host: "gamma", Pid: 7}})
+		_, err := one.control.AcquireWriter(one.context(),
+			&api.AcquireWriterRequest{Stream: "b", Holder: &api.Holder{Host: "gamma", Pid: 7}})
 		return err == nil
 	})
-	elsewhere.until("granted there", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"].GetPid() == 7 })
-	watch.until("and not here any more", []string{"b"}, func(told map[string]*api.WriterState) bool { return told["b"] == nil })
+	elsewhere.until("granted there", []string{"b"},
+		func(told map[string]*api.WriterState) bool { return told["b"].GetPid() == 7 })
+	watch.until("and not here any more", []string{"b"},
+		func(told map[string]*api.WriterState) bool { return told["b"] == nil })
 	anew := one.watchWriters(&api.WatchWritersRequest{Host: "h"})
-	anew.until("begun anew", []string{"a"}, func(told map[string]*api.WriterState) bool { return len(told["a"].GetRingUuids()) == 1 })
+	anew.until("begun anew", []string{"a"},
+		func(told map[string]*api.WriterState) bool { return len(told["a"].GetRingUuids()) == 1 })
 	_, err := one.watchWriters(&api.WatchWritersRequest{}).stream.Recv()
 	wants(t, "no host", err, codes.InvalidArgument, `host="": must be at least 1 characters`)
 }
@@ -156,12 +171,21 @@ func TestWriterState_OneOfItIsAnother(t *testing.T) {
 		"a later epoch is handed out":  {"desk", "beta", "a", "beta", 4, 3, false},
 		"a host he may not write from": {"desk", "beta", "a", "gamma", 3, 3, false},
 	} {
-		caller := access.Rules{{Identities: []string{"desk"}, Roles: []access.Role{access.RoleAppend}, Streams: []string{one.streams}, Hosts: []string{one.from}}}.Caller("desk")
+		caller := access.Rules{{
+			Identities: []string{"desk"}, Roles: []access.Role{access.RoleAppend},
+			Streams: []string{one.streams}, Hosts: []string{one.from},
+		}}.Caller("desk")
 		v := &state.View{
-			Streams: map[string]*api.Stream{"a": {Spec: &api.StreamSpec{Name: "a"}}}, Epochs: map[string]uint32{"a": one.epoch},
-			Grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: one.identity, Host: one.host}, Members: []*api.Member{{Target: "t1", Token: []byte("secret")}}}},
+			Streams: map[string]*api.Stream{"a": {Spec: &api.StreamSpec{Name: "a"}}},
+			Epochs:  map[string]uint32{"a": one.epoch},
+			Grants: map[string]*api.Grant{"a": {
+				Epoch:   one.granted,
+				Holder:  &api.Holder{Identity: one.identity, Host: one.host},
+				Members: []*api.Member{{Target: "t1", Token: []byte("secret")}},
+			}},
 		}
-		if other := otherWriter(v, caller, "beta", "a"); (other != nil) != (what == "another identity") || strings.Contains(other.String(), "secret") {
+		if other := otherWriter(v, caller, "beta", "a"); (other != nil) != (what == "another identity") ||
+			strings.Contains(other.String(), "secret") {
 			t.Errorf("%s: of another's told %v", what, other)
 		}
 		if state := writerState(v, caller, "beta", "a"); (state != nil) != one.isTold {
@@ -178,7 +202,9 @@ type streamsKnown struct {
 	last   *api.WatchEpochsResponse
 }
 
-func (i *instance) watchEpochs(ctx context.Context, known map[string]string, request *api.WatchEpochsRequest) *streamsKnown {
+func (i *instance) watchEpochs(ctx context.Context, known map[string]string,
+	request *api.WatchEpochsRequest,
+) *streamsKnown {
 	i.t.Helper()
 	stream, err := i.fabric().WatchEpochs(ctx, request)
 	if err != nil {
@@ -213,8 +239,9 @@ func (w *streamsKnown) until(want string) {
 	}
 }
 
-// A watch of epochs tells all, then what changes; after a break it goes on from the revision that it heard of last, also with another control plane, and where that does not know so much any more
-// with all. What is gone is told as gone.
+// A watch of epochs tells all, then what changes; after a break it goes on from the revision that it heard of last,
+// also with another control plane, and where that does not know so much any more with all. What is gone is told as
+// gone.
 func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -250,7 +277,8 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 	ctx, stop = context.WithTimeout(t.Context(), stepTimeout)
 	defer stop()
 	for _, from := range []*instance{one, other} {
-		resumed := from.watchEpochs(ctx, maps.Clone(watch.known), &api.WatchEpochsRequest{Stream: "desk7/*", Revision: watch.last.Revision})
+		resumed := from.watchEpochs(ctx, maps.Clone(watch.known),
+			&api.WatchEpochsRequest{Stream: "desk7/*", Revision: watch.last.Revision})
 		resumed.until("desk7/a 2")
 		if resumed.last.IsAll {
 			t.Errorf("a watch that goes on is told %v", resumed.last)
@@ -271,14 +299,18 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 // forget takes a stream out of etcd, as the end of a deletion does.
 func forget(t *testing.T, one *instance, name string) {
 	t.Helper()
-	for _, key := range []string{etcd.KeyRings + name, etcd.KeyEpochs + name, etcd.KeyGrants + name, etcd.KeyStreams + name} {
+	for _, key := range []string{
+		etcd.KeyRings + name, etcd.KeyEpochs + name, etcd.KeyGrants + name,
+		etcd.KeyStreams + name,
+	} {
 		if _, err := one.etcd.Client().Delete(one.context(), key); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// Regions and grants are told as they are listed, filtered as they are listed, when something of them has changed; not each time that a target reports its cursors.
+// Regions and grants are told as they are listed, filtered as they are listed, when something of them has changed; not
+// each time that a target reports its cursors.
 func TestRegionsAndGrants_Watched(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -290,14 +322,17 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grants, err := one.fabric().WatchGrants(one.context(), &api.WatchGrantsRequest{Role: api.GrantRole_GRANT_ROLE_WRITER, Host: "h"})
+	grants, err := one.fabric().WatchGrants(one.context(),
+		&api.WatchGrantsRequest{Role: api.GrantRole_GRANT_ROLE_WRITER, Host: "h"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told, err := regions.Recv(); err != nil || !told.IsAll || len(told.Regions)+len(told.Streams) != 0 || told.Revision == 0 {
+	if told, err := regions.Recv(); err != nil || !told.IsAll || len(told.Regions)+len(told.Streams) != 0 ||
+		told.Revision == 0 {
 		t.Errorf("at first: regions %v, %v", told, err)
 	}
-	if told, err := grants.Recv(); err != nil || !told.IsAll || len(told.Grants)+len(told.Streams) != 0 || told.Revision == 0 {
+	if told, err := grants.Recv(); err != nil || !told.IsAll || len(told.Grants)+len(told.Streams) != 0 ||
+		told.Revision == 0 {
 		t.Errorf("at first: grants %v, %v", told, err)
 	}
 	moved := ring("a", "t1")
@@ -307,7 +342,8 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	one.reportTarget("t1", moved, ring("b", "t1"))
 	one.reportTarget("t1", moved, broken)
 	told, err := regions.Recv()
-	if err != nil || told.IsAll || len(told.Regions) != 1 || told.Regions[0].State.Error != broken.Error || !slices.Equal(told.Streams, []string{"b"}) {
+	if err != nil || told.IsAll || len(told.Regions) != 1 || told.Regions[0].State.Error != broken.Error ||
+		!slices.Equal(told.Streams, []string{"b"}) {
 		t.Errorf("in error: %v, %v", told, err)
 	}
 	one.reportTarget("t1", moved, ring("b", "t1"))
@@ -317,7 +353,8 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	if _, err := one.acquire("a"); err != nil {
 		t.Fatal(err)
 	}
-	if told, err := grants.Recv(); err != nil || len(told.Grants) != 1 || told.Grants[0].Epoch != 1 || told.Grants[0].IsIn || !slices.Equal(told.Streams, []string{"a"}) {
+	if told, err := grants.Recv(); err != nil || len(told.Grants) != 1 || told.Grants[0].Epoch != 1 ||
+		told.Grants[0].IsIn || !slices.Equal(told.Streams, []string{"a"}) {
 		t.Errorf("granted: %v, %v", told, err)
 	}
 	moved.IsWriterHeld, moved.WriterEpoch = true, 1
@@ -362,7 +399,8 @@ func TestWatchStreams_InParts(t *testing.T) {
 	count := 0
 	for i, one := range told {
 		isLast := i == len(told)-1
-		if count += len(one.items); one.isAll != (i == 0) || (one.revision == 9) != isLast || !isLast && one.revision != 0 {
+		if count += len(one.items); one.isAll != (i == 0) || (one.revision == 9) != isLast || !isLast &&
+			one.revision != 0 {
 			t.Errorf("message %d of %d: all %v, revision %d", i, len(told), one.isAll, one.revision)
 		}
 	}
@@ -376,7 +414,8 @@ func TestWatchStreams_InParts(t *testing.T) {
 }
 
 // openWatches open a watch each, and give what the first message tells and what waits for the next.
-func openWatches(ctx context.Context, t *testing.T, conn *grpc.ClientConn) map[string]func() (end func() error, names []string) {
+func openWatches(ctx context.Context, t *testing.T, conn *grpc.ClientConn) map[string]func() (end func() error,
+	names []string) {
 	return map[string]func() (end func() error, names []string){
 		"WatchRoutes": func() (func() error, []string) {
 			watch, err := api.NewControlServiceClient(conn).WatchRoutes(ctx, &api.WatchRoutesRequest{})
@@ -407,17 +446,20 @@ func openWatches(ctx context.Context, t *testing.T, conn *grpc.ClientConn) map[s
 	}
 }
 
-// Somebody from whom the rules take a stream while he watches is not told of it any more: the watch ends, and opened again tells what he may see; routes as well. Others go on.
+// Somebody from whom the rules take a stream while he watches is not told of it any more: the watch ends, and opened
+// again tells what he may see; routes as well. Others go on.
 func TestGuard_RulesChangeWhileWatching(t *testing.T) {
 	t.Parallel()
 	const rule = "rules:\n- {identities: [spiffe://farlog/farlog/host/desk7], roles: [append], streams: [%s]}\n"
 	g := startGuarded(t, fmt.Sprintf(rule, "desk7/*, desk8/*"))
 	ada := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	for _, name := range []string{"desk7/orders", "desk8/orders"} {
-		if _, err := ada.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
+		if _, err := ada.CreateStream(t.Context(),
+			&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ada.CreateRoute(t.Context(), &api.CreateRouteRequest{Spec: route(strings.Replace(name, "orders", "all", 1), "to "+name)}); err != nil {
+		if _, err := ada.CreateRoute(t.Context(), &api.CreateRouteRequest{Spec: route(strings.Replace(name, "orders",
+			"all", 1), "to "+name)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -439,11 +481,13 @@ func TestGuard_RulesChangeWhileWatching(t *testing.T) {
 	if _, err := others.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, "access.yaml"), []byte(fmt.Sprintf(rule, "desk7/*")), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(g.dir, "access.yaml"), []byte(fmt.Sprintf(rule, "desk7/*")),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for what, end := range ends {
-		if err := end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "what spiffe://farlog/farlog/host/desk7 may see has changed") {
+		if err := end(); status.Code(err) != codes.Unavailable ||
+			!strings.Contains(err.Error(), "what spiffe://farlog/farlog/host/desk7 may see has changed") {
 			t.Errorf("%s goes on: %v", what, err)
 		}
 		if _, names := open[what](); len(names) != 1 || !strings.HasPrefix(names[0], "desk7/") {

@@ -14,9 +14,11 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// CheckWriters implements farlog.v1.ControlService. A host agent that cannot watch asks it for all writers of its host together, instead of ExtendWriter for each of them: with ten thousand
-// writers that were two thousand calls a second.
-func (s *Server) CheckWriters(ctx context.Context, request *api.CheckWritersRequest) (*api.CheckWritersResponse, error) {
+// CheckWriters implements farlog.v1.ControlService. A host agent that cannot watch asks it for all writers of its host
+// together, instead of ExtendWriter for each of them: with ten thousand writers that were two thousand calls a second.
+func (s *Server) CheckWriters(ctx context.Context, request *api.CheckWritersRequest) (*api.CheckWritersResponse,
+	error,
+) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
@@ -30,8 +32,11 @@ func (s *Server) CheckWriters(ctx context.Context, request *api.CheckWritersRequ
 	return response, nil
 }
 
-// WatchWriters implements farlog.v1.ControlService. It goes by the grants' hosts, so that what changes elsewhere costs the watches of a host nothing.
-func (s *Server) WatchWriters(request *api.WatchWritersRequest, stream grpc.ServerStreamingServer[api.WatchWritersResponse]) error {
+// WatchWriters implements farlog.v1.ControlService. It goes by the grants' hosts, so that what changes elsewhere costs
+// the watches of a host nothing.
+func (s *Server) WatchWriters(request *api.WatchWritersRequest,
+	stream grpc.ServerStreamingServer[api.WatchWritersResponse],
+) error {
 	named := request.Stream
 	if named == "" {
 		named = pattern.All
@@ -55,7 +60,8 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest, stream grpc.Serv
 		response := &api.WatchWritersResponse{IsAll: isAll}
 		for _, name := range streams {
 			if pattern.Covers([]string{named}, name) {
-				tellWriter(now, response, told, name, writerState(now, caller, request.Host, name), otherWriter(now, caller, request.Host, name))
+				tellWriter(now, response, told, name, writerState(now, caller, request.Host, name),
+					otherWriter(now, caller, request.Host, name))
 			}
 		}
 		if len(response.Writers)+len(response.Gone)+len(response.Others) == 0 && !isAll {
@@ -66,7 +72,9 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest, stream grpc.Serv
 }
 
 // tellWriter puts one writer into an answer, if it is another one than was told.
-func tellWriter(v *state.View, response *api.WatchWritersResponse, told *memory, name string, state *api.WriterState, other *api.OtherWriter) {
+func tellWriter(v *state.View, response *api.WatchWritersResponse, told *memory, name string, state *api.WriterState,
+	other *api.OtherWriter,
+) {
 	switch {
 	case state != nil && isNew(told, name, []*api.WriterState{state}):
 		response.Writers = append(response.Writers, state)
@@ -90,7 +98,8 @@ func writtenFrom(v *state.View, host string) (streams []string) {
 // grantFor is the newest grant of a stream, where it is for a host from which the caller may write that; else nil.
 func grantFor(v *state.View, caller access.Caller, host, name string) *api.Grant {
 	grant := v.Grants[name]
-	if v.Streams[name] == nil || v.CheckNotDeleted(name) != nil || caller.May(api.ControlService_ExtendWriter_FullMethodName, name) != nil || caller.MayHold(name, host) != nil {
+	if v.Streams[name] == nil || v.CheckNotDeleted(name) != nil ||
+		caller.May(api.ControlService_ExtendWriter_FullMethodName, name) != nil || caller.MayHold(name, host) != nil {
 		return nil
 	}
 	if v.Epochs[name] != grant.GetEpoch() || grant.GetHolder().GetHost() != host {
@@ -99,7 +108,8 @@ func grantFor(v *state.View, caller access.Caller, host, name string) *api.Grant
 	return grant
 }
 
-// otherWriter is a stream's writer on a host by another identity's grant; nil: there is none that the caller may know of.
+// otherWriter is a stream's writer on a host by another identity's grant; nil: there is none that the caller may know
+// of.
 func otherWriter(v *state.View, caller access.Caller, host, name string) *api.OtherWriter {
 	grant := grantFor(v, caller, host, name)
 	if grant == nil || grant.Holder.Identity == string(caller.ID) || len(grant.Members) == 0 {
@@ -117,7 +127,8 @@ func writerState(v *state.View, caller access.Caller, host, name string) *api.Wr
 		return nil
 	}
 	return &api.WriterState{
-		Stream: name, Epoch: grant.GetEpoch(), Pid: holder.GetPid(), Declared: termsOf(v.Streams[name].Spec), Running: runningTerms(grant), RingUuids: replacedRings(v, name),
+		Stream: name, Epoch: grant.GetEpoch(), Pid: holder.GetPid(), Declared: termsOf(v.Streams[name].Spec),
+		Running: runningTerms(grant), RingUuids: replacedRings(v, name),
 	}
 }
 
@@ -135,6 +146,8 @@ func replacedRings(v *state.View, name string) (uuids [][]byte) {
 
 // isToldAll tells whether ExtendWriter would say of a writer what it has said, and has nothing to note of it.
 func isToldAll(now *api.WriterState, writer *api.RunningWriter) bool {
-	return now != nil && now.Epoch == writer.Epoch && now.Pid == writer.Pid && writer.Declared != nil && isSameTerms(writer.Declared, now.Declared) &&
-		(writer.Running == nil || isSameTerms(writer.Running, now.Running)) && len(changedRings(now.RingUuids, writer.RingUuids)) == 0
+	return now != nil && now.Epoch == writer.Epoch && now.Pid == writer.Pid && writer.Declared != nil &&
+		isSameTerms(writer.Declared, now.Declared) &&
+		(writer.Running == nil || isSameTerms(writer.Running, now.Running)) &&
+		len(changedRings(now.RingUuids, writer.RingUuids)) == 0
 }

@@ -59,7 +59,8 @@ func (v *View) Status(name string) *api.StreamStatus {
 	v.WarnOfWriter(status, now)
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
-	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) || slices.ContainsFunc(status.RingSpecs, isMovable) {
+	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) ||
+		slices.ContainsFunc(status.RingSpecs, isMovable) {
 		if reason := v.WhyNotPlaced(world, name, now); reason != "" {
 			status.Reason = reason
 		}
@@ -112,11 +113,13 @@ func ConditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 	}
 	ring := status.Rings[0]
 	if bound := status.RingSpecs[0]; len(bound.RingUuid) > 0 && !reconcile.IsBoundRing(bound, ring) {
-		return api.Condition_CONDITION_ERROR, fmt.Sprintf("%s is another ring (%x) than the stream's (%x), which may hold acknowledged records: "+
-			"put that one back, or make the stream again under another name", ring.Uri, ring.RingUuid, bound.RingUuid)
+		return api.Condition_CONDITION_ERROR,
+			fmt.Sprintf("%s is another ring (%x) than the stream's (%x), which may hold acknowledged records: "+
+				"put that one back, or make the stream again under another name", ring.Uri, ring.RingUuid, bound.RingUuid)
 	}
 	if wanted, given := status.Stream.Spec.Level, ring.Contract.GetLevel(); given < wanted {
-		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s", check.LevelName(wanted), ring.Uri, check.LevelName(given))
+		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s",
+			check.LevelName(wanted), ring.Uri, check.LevelName(given))
 	}
 	text := status.Drain.GetLastError()
 	if !status.IsDrainAlive {
@@ -147,7 +150,8 @@ func (v *View) WithUnstored(status *api.StreamStatus) string {
 		}
 	}
 	if why := v.Unstored[etcd.KeyDrains+status.Assignment.GetDrain()]; why != "" {
-		texts = append(texts, fmt.Sprintf("the report of drain %s could not be stored: %s", status.Assignment.Drain, why))
+		texts = append(texts, fmt.Sprintf("the report of drain %s could not be stored: %s", status.Assignment.Drain,
+			why))
 	}
 	return strings.Join(texts, "; ")
 }
@@ -168,13 +172,15 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	case full >= api.FullAlarm:
 		return api.Condition_CONDITION_ALARM, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case !status.IsTargetAlive:
-		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, ClockTime(ring.Observed.AsTime()))
+		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target,
+			ClockTime(ring.Observed.AsTime()))
 	case status.Assignment == nil:
 		return api.Condition_CONDITION_DRAIN_GONE, "no drain has been given it yet"
 	case !status.IsDrainAlive:
 		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
 	case status.IsDrainRefused:
-		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s has not the role drain on this stream: give it in the control plane's --access-file", status.Assignment.Drain)
+		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s has not the role drain on this stream: give "+
+			"it in the control plane's --access-file", status.Assignment.Drain)
 	case full >= api.FullWarn:
 		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case ring.WriterEpoch > 0 && !ring.IsWriterHeld && !isClosedBy(status.LastGrant, ring):
@@ -194,13 +200,14 @@ func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
 	}
 	if status.Condition == api.Condition_CONDITION_OK && stalled >= stalledWarn {
 		status.Condition = api.Condition_CONDITION_WARN
-		status.Reason = fmt.Sprintf("no acknowledgement has come to its writer for %s", stalled.Round(100*time.Millisecond))
+		status.Reason = fmt.Sprintf("no acknowledgement has come to its writer for %s",
+			stalled.Round(100*time.Millisecond))
 	}
 	warnOfLevel(status)
 }
 
-// stalledFor is for how long at least records of the stream's writer have waited in vain, as the target tells of a writer
-// beside it, and the host agent of one on another host.
+// stalledFor is for how long at least records of the stream's writer have waited in vain, as the target tells of a
+// writer beside it, and the host agent of one on another host.
 func (v *View) stalledFor(status *api.StreamStatus, now time.Time) (longest time.Duration) {
 	for _, ring := range status.Rings {
 		if ring.IsWriterHeld && slices.Contains(status.TargetsAlive, ring.Target) {
@@ -210,21 +217,25 @@ func (v *View) stalledFor(status *api.StreamStatus, now time.Time) (longest time
 	host := v.Hosts[status.LastGrant.GetHolder().GetHost()]
 	for _, one := range host.GetStalled() {
 		told := now.Sub(host.Reported.AsTime())
-		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch && told < hostMissed*HostInterval {
+		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch &&
+			told < hostMissed*HostInterval {
 			longest = max(longest, one.StalledFor.AsDuration()+max(0, told))
 		}
 	}
 	return longest
 }
 
-// warnOfLevel has a stream that is well otherwise warn of a writer that has lowered the level for itself. That of a writer on another host than its rings is not known.
+// warnOfLevel has a stream that is well otherwise warn of a writer that has lowered the level for itself. That of a
+// writer on another host than its rings is not known.
 func warnOfLevel(status *api.StreamStatus) {
 	wanted := status.Stream.Spec.Level
 	for _, ring := range status.Rings {
 		level := ring.Counters.GetLevel()
-		if status.Condition == api.Condition_CONDITION_OK && ring.IsWriterHeld && level != api.Level_LEVEL_UNSPECIFIED && level < wanted {
+		if status.Condition == api.Condition_CONDITION_OK && ring.IsWriterHeld &&
+			level != api.Level_LEVEL_UNSPECIFIED && level < wanted {
 			status.Condition = api.Condition_CONDITION_WARN
-			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s", check.LevelName(level), check.LevelName(wanted))
+			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s",
+				check.LevelName(level), check.LevelName(wanted))
 		}
 	}
 }
@@ -240,7 +251,8 @@ func drainGoneText(status *api.StreamStatus, ring *api.RingState) string {
 	if len(given.StoreUuid) == 0 || !reconcile.IsStoreBound(status.EpochGranted, ring) {
 		return fmt.Sprintf("drain %s does not report", given.Drain)
 	}
-	return fmt.Sprintf("no drain of store %s (%x) reports, and no other may take the stream: start farlogd drain --store-dir %s; where that store is lost for good: farlog stream rebind",
+	return fmt.Sprintf("no drain of store %s (%x) reports, and no other may take the stream: start farlogd drain "+
+		"--store-dir %s; where that store is lost for good: farlog stream rebind",
 		given.StoreDir, given.StoreUuid, given.StoreDir)
 }
 

@@ -33,7 +33,10 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 		{"healthy", func(*api.StreamStatus) {}, api.Condition_CONDITION_OK},
 		{"not placed", func(s *api.StreamStatus) { s.RingSpecs = nil }, api.Condition_CONDITION_PENDING},
 		{"no ring yet", func(s *api.StreamStatus) { s.Rings = nil }, api.Condition_CONDITION_PENDING},
-		{"target died before the ring", func(s *api.StreamStatus) { s.Rings, s.IsTargetAlive = nil, false }, api.Condition_CONDITION_TARGET_GONE},
+		{
+			"target died before the ring", func(s *api.StreamStatus) { s.Rings, s.IsTargetAlive = nil, false },
+			api.Condition_CONDITION_TARGET_GONE,
+		},
 		{"target died", func(s *api.StreamStatus) { s.IsTargetAlive = false }, api.Condition_CONDITION_TARGET_GONE},
 		{"drain died", func(s *api.StreamStatus) { s.IsDrainAlive = false }, api.Condition_CONDITION_DRAIN_GONE},
 		{"no drain", func(s *api.StreamStatus) { s.Assignment = nil }, api.Condition_CONDITION_DRAIN_GONE},
@@ -44,12 +47,27 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 		{"another writer died since", func(s *api.StreamStatus) {
 			s.Rings[0].WriterEpoch, s.LastGrant = 4, &api.Grant{Epoch: 3, Closed: timestamppb.Now()}
 		}, api.Condition_CONDITION_WRITER_GONE},
-		{"writer died, granted", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.LastGrant = 3, &api.Grant{Epoch: 3} }, api.Condition_CONDITION_WRITER_GONE},
-		{"writer lives", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.Rings[0].IsWriterHeld = 3, true }, api.Condition_CONDITION_OK},
+		{"writer died, granted", func(s *api.StreamStatus) {
+			s.Rings[0].WriterEpoch, s.LastGrant = 3,
+				&api.Grant{Epoch: 3}
+		}, api.Condition_CONDITION_WRITER_GONE},
+		{
+			"writer lives", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.Rings[0].IsWriterHeld = 3, true },
+			api.Condition_CONDITION_OK,
+		},
 		{"warn", func(s *api.StreamStatus) { s.Rings[0].AppendedLsn = 750_000 }, api.Condition_CONDITION_WARN},
-		{"alarm before drain gone", func(s *api.StreamStatus) { s.Rings[0].AppendedLsn, s.IsDrainAlive = 1_000_000, false }, api.Condition_CONDITION_ALARM},
-		{"level not given", func(s *api.StreamStatus) { s.Rings[0].Contract.Level = api.Level_LEVEL_VISIBLE }, api.Condition_CONDITION_ERROR},
-		{"drain error", func(s *api.StreamStatus) { s.Drain = &api.DrainProgress{LastError: "disk full"} }, api.Condition_CONDITION_ERROR},
+		{"alarm before drain gone", func(s *api.StreamStatus) {
+			s.Rings[0].AppendedLsn, s.IsDrainAlive = 1_000_000,
+				false
+		}, api.Condition_CONDITION_ALARM},
+		{
+			"level not given", func(s *api.StreamStatus) { s.Rings[0].Contract.Level = api.Level_LEVEL_VISIBLE },
+			api.Condition_CONDITION_ERROR,
+		},
+		{
+			"drain error", func(s *api.StreamStatus) { s.Drain = &api.DrainProgress{LastError: "disk full"} },
+			api.Condition_CONDITION_ERROR,
+		},
 		{"target died, which its drain sees", func(s *api.StreamStatus) {
 			s.Drain, s.IsTargetAlive = &api.DrainProgress{LastError: "input or output failed"}, false
 		}, api.Condition_CONDITION_TARGET_GONE},
@@ -66,7 +84,8 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 	}
 }
 
-// A writer that acknowledges less than its stream asks for is no trouble of a host, and yet not what was asked for: that is not OK.
+// A writer that acknowledges less than its stream asks for is no trouble of a host, and yet not what was asked for:
+// that is not OK.
 func TestWarnOfLevel(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -79,13 +98,17 @@ func TestWarnOfLevel(t *testing.T) {
 		{"posted", api.Condition_CONDITION_OK, api.Level_LEVEL_POSTED, true, api.Condition_CONDITION_WARN},
 		{"on another host", api.Condition_CONDITION_OK, api.Level_LEVEL_UNSPECIFIED, true, api.Condition_CONDITION_OK},
 		{"has ended", api.Condition_CONDITION_OK, api.Level_LEVEL_POSTED, false, api.Condition_CONDITION_OK},
-		{"worse", api.Condition_CONDITION_MEMBER_GONE, api.Level_LEVEL_POSTED, true, api.Condition_CONDITION_MEMBER_GONE},
+		{
+			"worse", api.Condition_CONDITION_MEMBER_GONE, api.Level_LEVEL_POSTED, true,
+			api.Condition_CONDITION_MEMBER_GONE,
+		},
 	} {
 		status := &api.StreamStatus{
 			Stream: &api.Stream{Spec: &api.StreamSpec{Level: api.Level_LEVEL_PERSISTENT}}, Condition: c.condition,
 			Rings: []*api.RingState{{IsWriterHeld: c.isHeld, Counters: &api.WriterCounters{Level: c.level}}},
 		}
-		if warnOfLevel(status); status.Condition != c.want || (status.Reason != "") != (status.Condition == api.Condition_CONDITION_WARN) {
+		if warnOfLevel(status); status.Condition != c.want ||
+			(status.Reason != "") != (status.Condition == api.Condition_CONDITION_WARN) {
 			t.Errorf("%s: %s %q, expected %s", c.name, status.Condition, status.Reason, c.want)
 		}
 	}

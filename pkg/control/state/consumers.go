@@ -19,7 +19,8 @@ func (v *View) SlowConsumers(stream string) []*api.SlowConsumer {
 		}
 		for _, all := range v.slowOf {
 			slices.SortStableFunc(all, func(a, b *api.SlowConsumer) int {
-				return cmp.Or(cmp.Compare(b.LostRecords, a.LostRecords), cmp.Compare(b.LostBytes, a.LostBytes), cmp.Compare(b.LagBytes, a.LagBytes))
+				return cmp.Or(cmp.Compare(b.LostRecords, a.LostRecords), cmp.Compare(b.LostBytes, a.LostBytes),
+					cmp.Compare(b.LagBytes, a.LagBytes))
 			})
 		}
 	})

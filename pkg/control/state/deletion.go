@@ -51,7 +51,9 @@ func (v *View) CheckNotDeleted(name string) error {
 }
 
 func beingDeleted(name string) error {
-	return refusal.Precondition(refusal.ReasonDeleting, "name", refusal.Quote(name), "expected a stream that is not being deleted").Errorf("stream %q is being deleted: a new one may have its name when it is gone", name)
+	return refusal.Precondition(refusal.ReasonDeleting, "name", refusal.Quote(name),
+		"expected a stream that is not being deleted").Errorf("stream %q is being deleted: a new one may have its "+
+		"name when it is gone", name)
 }
 
 // deletionText says what the end of a stream waits for.

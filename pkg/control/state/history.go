@@ -16,14 +16,16 @@ const (
 	changedRoute      = "route"
 )
 
-// endedMost is how many things a history knows before it forgets those that are gone. Whoever asks for what was before that is told all there is.
+// endedMost is how many things a history knows before it forgets those that are gone. Whoever asks for what was before
+// that is told all there is.
 const endedMost = 4096
 
 // subject is one thing that changes.
 type subject struct{ kind, name string }
 
-// history remembers at which revision of etcd each thing changed or ended, from a revision on. It is written by the mirror before it publishes the view that
-// shows it, so that a reader of a view never lacks what led to it; it may be told of more.
+// history remembers at which revision of etcd each thing changed or ended, from a revision on. It is written by the
+// mirror before it publishes the view that shows it, so that a reader of a view never lacks what led to it; it may be
+// told of more.
 type history struct {
 	mutex  sync.Mutex
 	since  int64
@@ -43,7 +45,8 @@ func (h *history) begin(revision int64) {
 	h.since, h.at, h.latest, h.kept = revision, map[subject]int64{}, map[string]int64{}, 0
 }
 
-// touch notes that a key changes, with what a view knows of it: before the change and after it, for an agent may have come from another host.
+// touch notes that a key changes, with what a view knows of it: before the change and after it, for an agent may have
+// come from another host.
 func (h *history) touch(v *View, key string, revision int64) {
 	prefix, name := etcd.CutKey(key)
 	switch prefix {
@@ -87,7 +90,8 @@ func (h *history) Revision(kind, name string) int64 {
 	return h.at[subject{kind, name}]
 }
 
-// ChangedSince lists what changed or ended behind a revision, up to the one of a view, by name. isKnown is false when that cannot be told.
+// ChangedSince lists what changed or ended behind a revision, up to the one of a view, by name. isKnown is false when
+// that cannot be told.
 func (h *history) ChangedSince(kind string, revision, until int64) (names []string, isKnown bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

@@ -20,7 +20,8 @@ func TestHistory_ForgetsWhatIsGone(t *testing.T) {
 	}
 	v.Revision, v.Routes["r7"] = 9000, new(api.Route)
 	h.shorten(v)
-	if _, isKnown := h.ChangedSince(changedRoute, 8999, 9000); isKnown || h.Revision(changedRoute, "r7") == 0 || h.Revision(changedRoute, "r8") != 0 {
+	if _, isKnown := h.ChangedSince(changedRoute, 8999, 9000); isKnown || h.Revision(changedRoute, "r7") == 0 ||
+		h.Revision(changedRoute, "r8") != 0 {
 		t.Error("it knows of what it has forgotten, or forgot what is there")
 	}
 }

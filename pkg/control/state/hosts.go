@@ -13,7 +13,8 @@ const HostInterval = 5 * time.Second
 // hostMissed is after how many intervals without a report what a host says of its writers is too old.
 const hostMissed = 3
 
-// AgentsByHost are the ids of the agents of each host, in order: those that live and those that have reported. A host of which only something is declared has none.
+// AgentsByHost are the ids of the agents of each host, in order: those that live and those that have reported. A host
+// of which only something is declared has none.
 type AgentsByHost map[string][]string
 
 // Add puts an agent on its host; an empty id declares the host alone.
@@ -102,7 +103,10 @@ func (v *View) Target(host string, ids []string, counts map[string]RingTotals) *
 	isAlive := false
 	for _, id := range ids {
 		state, live := v.Targets[id], v.LiveTargets[id]
-		one := &api.TargetAgent{Agent: live, IsAlive: live != nil, Reported: state.GetReported(), Media: state.GetMedia()}
+		one := &api.TargetAgent{
+			Agent: live, IsAlive: live != nil, Reported: state.GetReported(),
+			Media: state.GetMedia(),
+		}
 		if live == nil {
 			one.Agent = state.GetAgent()
 		}
@@ -121,7 +125,10 @@ func (v *View) Drain(host string, ids []string, counts map[string]uint32, isDeta
 	isAlive := false
 	for _, id := range ids {
 		state, live := v.Drains[id], v.LiveDrains[id]
-		one := &api.DrainAgent{Agent: live, IsAlive: live != nil, Reported: state.GetReported(), StreamCount: counts[id]}
+		one := &api.DrainAgent{
+			Agent: live, IsAlive: live != nil, Reported: state.GetReported(),
+			StreamCount: counts[id],
+		}
 		if live == nil {
 			one.Agent = state.GetAgent()
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-// index finds what was given to an agent, in the order of names. As the maps of a view it is shared with the view before until it changes, agent by agent.
+// index finds what was given to an agent, in the order of names. As the maps of a view it is shared with the view
+// before until it changes, agent by agent.
 type index struct {
 	ByAgent map[string][]string
 	owned   map[string]bool // agents whose names are not shared; nil: nothing of it is this view's alone
@@ -77,7 +78,8 @@ func (v *View) reindex(prefix, name string, change func()) {
 	}
 }
 
-// touched is what changes of etcd concern: who is told something else than before, and which streams may need something.
+// touched is what changes of etcd concern: who is told something else than before, and which streams may need
+// something.
 type touched struct {
 	agents  map[string]bool            // by the key of their life
 	streams map[string]bool            // of which whoever watches is told
@@ -164,7 +166,8 @@ func (t *touched) touchRingsAt(v *View, target string) {
 	}
 }
 
-// noteReport is called when a target has reported something else: the streams concerned are those whose rings are not as they were.
+// noteReport is called when a target has reported something else: the streams concerned are those whose rings are not
+// as they were.
 func (t *touched) noteReport(v *View, target string, before, now *api.TargetState) {
 	if before.GetAgent().GetHost() != now.GetAgent().GetHost() || before == nil || now == nil {
 		t.touchRingsAt(v, target)

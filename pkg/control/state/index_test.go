@@ -10,7 +10,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd"
 )
 
-// A target that does not live counts where it last said that it is. When that is another host, a stream that waits for room on the first one is planned again.
+// A target that does not live counts where it last said that it is. When that is another host, a stream that waits for
+// room on the first one is planned again.
 func TestNoteReport_FromAnotherHostLeavesRoomOnTheFirst(t *testing.T) {
 	t.Parallel()
 	state := func(host string) *api.TargetState { return &api.TargetState{Agent: &api.Agent{Id: "t1", Host: host}} }

@@ -1,5 +1,5 @@
-// Package state is what is in etcd, decoded and followed: a view at one revision, indices of it, who is told of its changes,
-// and what can be read off a view alone, such as the condition of a stream.
+// Package state is what is in etcd, decoded and followed: a view at one revision, indices of it, who is told of its
+// changes, and what can be read off a view alone, such as the condition of a stream.
 package state
 
 import (
@@ -79,10 +79,11 @@ type Mirror struct {
 
 	writing sync.Mutex // held from the copy of a view to its publication
 
-	mutex          sync.Mutex
-	current        *View
-	changed        chan struct{}            // closed and replaced at each publication
-	told           map[string]chan struct{} // by the key of an agent's life: closed and forgotten when it is to be told something else
+	mutex   sync.Mutex
+	current *View
+	changed chan struct{} // closed and replaced at each publication
+	// by the key of an agent's life: closed and forgotten when it is to be told something else
+	told           map[string]chan struct{}
 	streamsChanged changes
 	subscriptions  map[string]map[*Subscription]bool // by host
 	dirt           reconcile.Dirt                    // since TakeDirt
@@ -91,8 +92,11 @@ type Mirror struct {
 
 // NewMirror makes a mirror that shows nothing until Run follows etcd.
 func NewMirror(client *clientv3.Client, logger *slog.Logger) *Mirror {
-	return &Mirror{client: client, logger: logger, History: newHistory(), current: NewView(), changed: make(chan struct{}), told: map[string]chan struct{}{}, Dirty: make(chan struct{}, 1),
-		subscriptions: map[string]map[*Subscription]bool{}, streamsChanged: changes{at: map[string]int64{}}}
+	return &Mirror{
+		client: client, logger: logger, History: newHistory(), current: NewView(),
+		changed: make(chan struct{}), told: map[string]chan struct{}{}, Dirty: make(chan struct{}, 1),
+		subscriptions: map[string]map[*Subscription]bool{}, streamsChanged: changes{at: map[string]int64{}},
+	}
 }
 
 // Load returns the present view, and a channel that is closed when there is a newer one.
@@ -173,7 +177,8 @@ func (m *Mirror) follow(ctx context.Context) error {
 func (m *Mirror) readAll(ctx context.Context) (*View, error) {
 	next, from, end := NewView(), etcd.KeyRoot, clientv3.GetPrefixRangeEnd(etcd.KeyRoot)
 	for {
-		page, err := m.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(next.Revision))
+		page, err := m.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage),
+			clientv3.WithRev(next.Revision))
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +275,8 @@ func (m *Mirror) publish(next *View, touched *touched) {
 	}
 }
 
-// LoadFor is load for who only asks what an agent is told: the channel is closed when that may have become something else.
+// LoadFor is load for who only asks what an agent is told: the channel is closed when that may have become something
+// else.
 func (m *Mirror) LoadFor(agent string) (*View, <-chan struct{}) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -341,7 +347,8 @@ func (m *Mirror) apply(v *View, kv *mvccpb.KeyValue) {
 
 // declaredAt remembers when targets, drains and routes changed or ended. Of streams the end of their deletion is that.
 func (v *View) declaredAt(key string, revision int64) {
-	if strings.HasPrefix(key, etcd.KeyTargetSpecs) || strings.HasPrefix(key, etcd.KeyTenants) || strings.HasPrefix(key, etcd.KeyDrainSpecs) || strings.HasPrefix(key, etcd.KeyRoutes) {
+	if strings.HasPrefix(key, etcd.KeyTargetSpecs) || strings.HasPrefix(key, etcd.KeyTenants) ||
+		strings.HasPrefix(key, etcd.KeyDrainSpecs) || strings.HasPrefix(key, etcd.KeyRoutes) {
 		v.FabricRevision = max(v.FabricRevision, revision)
 	}
 	if strings.HasPrefix(key, etcd.KeyRoutes) {
@@ -358,9 +365,13 @@ func NewView() *View {
 	return v
 }
 
-// Clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
+// Clone shares every map with the view before until one of its entries changes: most changes are reports, and there may
+// be thousands of streams.
 func (v *View) Clone() *View {
-	next := &View{Revision: v.Revision, FabricRevision: v.FabricRevision, RouteRevision: v.RouteRevision, owned: map[string]bool{}, Leases: v.Leases, Unstored: v.Unstored}
+	next := &View{
+		Revision: v.Revision, FabricRevision: v.FabricRevision, RouteRevision: v.RouteRevision,
+		owned: map[string]bool{}, Leases: v.Leases, Unstored: v.Unstored,
+	}
 	for _, kind := range kinds {
 		kind.share(next, v)
 	}
@@ -456,11 +467,14 @@ var kinds = map[string]kind{
 	etcd.KeySlow:         messages(func(v *View) *map[string]*api.SlowConsumer { return &v.Slow }),
 	etcd.KeyLiveTargets:  messages(func(v *View) *map[string]*api.Agent { return &v.LiveTargets }),
 	etcd.KeyLiveDrains:   messages(func(v *View) *map[string]*api.Agent { return &v.LiveDrains }),
-	etcd.KeyEpochs: entries[uint32]{func(v *View) *map[string]uint32 { return &v.Epochs }, func(key string, value []byte) (uint32, error) {
-		epoch, err := strconv.ParseUint(string(value), 10, 32)
-		if err != nil {
-			return 0, fmt.Errorf("decode etcd key %q: %q is not an epoch", key, value)
-		}
-		return uint32(epoch), nil
-	}},
+	etcd.KeyEpochs: entries[uint32]{
+		func(v *View) *map[string]uint32 { return &v.Epochs },
+		func(key string, value []byte) (uint32, error) {
+			epoch, err := strconv.ParseUint(string(value), 10, 32)
+			if err != nil {
+				return 0, fmt.Errorf("decode etcd key %q: %q is not an epoch", key, value)
+			}
+			return uint32(epoch), nil
+		},
+	},
 }

@@ -42,7 +42,11 @@ func (p *partsOf[P]) part(name string) (value P) {
 }
 
 func (p *partsOf[P]) find(id, named string) (at int, isThere bool) {
-	return slices.BinarySearchFunc(p.by[id], named, func(one part[P], name string) int { return strings.Compare(one.name, name) })
+	return slices.BinarySearchFunc(p.by[id], named, func(one part[P],
+		name string,
+	) int {
+		return strings.Compare(one.name, name)
+	})
 }
 
 // AgentKind is how the reports of a kind of agents are taken apart and put together.
@@ -76,7 +80,11 @@ var DrainKind = AgentKind[*api.DrainState, *api.DrainProgress]{
 	Heads: etcd.KeyDrains, parts: etcd.KeyDrainStreams, field: "progress",
 	Wholes: func(v *View) *map[string]*api.DrainState { return &v.Drains },
 	of:     func(v *View) *partsOf[*api.DrainProgress] { return &v.drainStreams },
-	get:    (*api.DrainState).GetProgress, set: func(s *api.DrainState, list []*api.DrainProgress) { s.Progress = list },
+	get:    (*api.DrainState).GetProgress, set: func(s *api.DrainState,
+		list []*api.DrainProgress,
+	) {
+		s.Progress = list
+	},
 	stream: (*api.DrainProgress).GetStream, isSame: api.IsSameProgress, isMoved: isProgressMoved,
 	isSameHead: func(a, b *api.DrainState) bool {
 		return proto.Equal(a.GetAgent(), b.GetAgent()) && a.GetStoreDir() == b.GetStoreDir()

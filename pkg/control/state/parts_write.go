@@ -67,12 +67,15 @@ type ReportWrite struct {
 }
 
 // Writes are the parts that are to be written, those that are to go, and the head.
-func (k *AgentKind[S, P]) Writes(id string, names []string, written map[string]bool, gone []string, report S) (writes []ReportWrite, err error) {
+func (k *AgentKind[S, P]) Writes(id string, names []string, written map[string]bool, gone []string,
+	report S,
+) (writes []ReportWrite, err error) {
 	put := func(key string, message proto.Message) {
 		value, failed := etcd.EncodeBytes(message)
 		if failed != nil && err == nil {
 			rule := "expected texts in UTF-8: " + failed.Error()
-			err = refusal.WithProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, failed), []*api.Problem{{Field: "state", Rule: rule}})
+			err = refusal.WithProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, failed),
+				[]*api.Problem{{Field: "state", Rule: rule}})
 		}
 		writes = append(writes, ReportWrite{clientv3.OpPut(key, value), len(key) + len(value)})
 	}

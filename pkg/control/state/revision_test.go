@@ -54,7 +54,8 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 	}
 	replaced := put(etcd.KeyRings+"desk7/orders", ring("B"))
 	behind := 0
-	watch := cluster.Client().Watch(clientv3.WithRequireLeader(ctx), etcd.KeyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.Revision+1))
+	watch := cluster.Client().Watch(clientv3.WithRequireLeader(ctx), etcd.KeyRoot, clientv3.WithPrefix(),
+		clientv3.WithRev(first.Revision+1))
 	for message := range watch {
 		if err := message.Err(); err != nil {
 			t.Fatal(err)
@@ -81,7 +82,8 @@ func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
 	}
 }
 
-// Whoever waits for a revision that changed nothing of ours, as in an etcd that has other users, does not wait for ever.
+// Whoever waits for a revision that changed nothing of ours, as in an etcd that has other users, does not wait for
+// ever.
 func TestMirror_WaitsForARevisionOfOthers(t *testing.T) {
 	etcd := etcdtest.Open(t, t.TempDir())
 	m := NewMirror(etcd.Client(), slog.New(slog.DiscardHandler))

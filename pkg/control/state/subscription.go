@@ -7,7 +7,8 @@ import (
 
 // Subscription hears which streams have changed since it was heard last. Its fields are the mirror's, under its mutex.
 type Subscription struct {
-	host    string          // only streams whose writer's grant is for that host, before the change or after it; "": all
+	// only streams whose writer's grant is for that host, before the change or after it; "": all
+	host    string
 	isAll   bool            // which of them is not known
 	streams map[string]bool // since the last time
 	Wakeup  chan struct{}   // has room for one word: there are some
@@ -25,7 +26,8 @@ func (l *Subscription) add(streams map[string]bool) {
 	l.wake()
 }
 
-// changes are the streams that were changed last, each at the revision of the view that showed it first. Those that are gone stay until there are too many of them.
+// changes are the streams that were changed last, each at the revision of the view that showed it first. Those that are
+// gone stay until there are too many of them.
 type changes struct {
 	since int64 // from here on all are known
 	at    map[string]int64
@@ -48,7 +50,8 @@ func (c *changes) note(next *View, streams map[string]bool) {
 func (m *Mirror) Subscribe(host string, revision int64) (l *Subscription, leave func()) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	l = &Subscription{host: host, Wakeup: make(chan struct{}, 1), streams: map[string]bool{}, isAll: revision == 0 || revision < m.streamsChanged.since || revision > m.current.Revision}
+	l = &Subscription{host: host, Wakeup: make(chan struct{}, 1), streams: map[string]bool{}, isAll: revision == 0 ||
+		revision < m.streamsChanged.since || revision > m.current.Revision}
 	if !l.isAll {
 		for stream, at := range m.streamsChanged.at {
 			if at > revision {
@@ -69,7 +72,8 @@ func (m *Mirror) Subscribe(host string, revision int64) (l *Subscription, leave 
 	}
 }
 
-// Next gives the present view, and what has changed since the last time, by name; the listener's bell rings when there is more.
+// Next gives the present view, and what has changed since the last time, by name; the listener's bell rings when there
+// is more.
 func (m *Mirror) Next(l *Subscription) (now *View, streams []string, isAll bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -104,7 +108,8 @@ func (m *Mirror) notify(next *View, touched *touched) {
 	}
 }
 
-// touch is called for a stream of which something has changed that is decided by; tell for one of which something is told alone.
+// touch is called for a stream of which something has changed that is decided by; tell for one of which something is
+// told alone.
 func (t *touched) touch(v *View, stream string) {
 	t.Touch(stream)
 	t.tell(v, stream)

@@ -35,7 +35,10 @@ type fed struct {
 }
 
 func newFed(t *rapid.T) *fed {
-	f := &fed{Mirror: state.NewMirror(nil, slog.New(slog.NewTextHandler(io.Discard, nil))), t: t, unsettled: map[string]bool{}, told: map[string]proto.Message{}, changed: map[string]<-chan struct{}{}}
+	f := &fed{
+		Mirror: state.NewMirror(nil, slog.New(slog.NewTextHandler(io.Discard, nil))), t: t,
+		unsettled: map[string]bool{}, told: map[string]proto.Message{}, changed: map[string]<-chan struct{}{},
+	}
 	state.PublishFirst(f.Mirror, state.NewView())
 	return f
 }
@@ -45,7 +48,10 @@ func (f *fed) write(values map[string]proto.Message) {
 	f.revision++
 	response := &clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		event := &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision}}
+		event := &clientv3.Event{
+			Type: clientv3.EventTypeDelete,
+			Kv:   &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision},
+		}
 		if values[key] != nil {
 			text, err := etcd.Encode(values[key])
 			if err != nil {
@@ -60,8 +66,14 @@ func (f *fed) write(values map[string]proto.Message) {
 
 func (f *fed) setEpoch(name string, epoch int) {
 	f.revision++
-	kv := &mvccpb.KeyValue{Key: []byte(etcd.KeyEpochs + name), Value: []byte(strconv.Itoa(epoch)), ModRevision: f.revision}
-	state.ApplyEvents(f.Mirror, &clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}})
+	kv := &mvccpb.KeyValue{
+		Key: []byte(etcd.KeyEpochs + name), Value: []byte(strconv.Itoa(epoch)),
+		ModRevision: f.revision,
+	}
+	state.ApplyEvents(f.Mirror, &clientv3.WatchResponse{
+		Header: &etcdserverpb.ResponseHeader{Revision: f.revision},
+		Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}},
+	})
 }
 
 // settle plans what is dirty until nothing is, and carries it out.
@@ -129,7 +141,10 @@ func (f *fed) follow() {
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
 		f.followOne(etcd.KeyLiveTargets+target, func(v *state.View) proto.Message { return grant.RingsOf(v, target) })
-		f.followOne(etcd.KeyLiveDrains+drain, func(v *state.View) proto.Message { return grant.AssignmentsOf(v, &api.Agent{Id: drain}) })
+		f.followOne(etcd.KeyLiveDrains+drain, func(v *state.View) proto.Message {
+			return grant.AssignmentsOf(v,
+				&api.Agent{Id: drain})
+		})
 	}
 }
 
@@ -160,8 +175,10 @@ func (f *fed) checkIndices() {
 	}
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
-		if !slices.Equal(rings[target], now.RingsAt.ByAgent[target]) || !slices.Equal(given[drain], now.GivenTo.ByAgent[drain]) {
-			f.t.Fatalf("%s has %q and is found with %q; %s has %q and is found with %q", target, rings[target], now.RingsAt.ByAgent[target], drain, given[drain], now.GivenTo.ByAgent[drain])
+		if !slices.Equal(rings[target], now.RingsAt.ByAgent[target]) ||
+			!slices.Equal(given[drain], now.GivenTo.ByAgent[drain]) {
+			f.t.Fatalf("%s has %q and is found with %q; %s has %q and is found with %q", target, rings[target],
+				now.RingsAt.ByAgent[target], drain, given[drain], now.GivenTo.ByAgent[drain])
 		}
 	}
 }
@@ -174,12 +191,17 @@ func (f *fed) drawReport(target string) *api.TargetState {
 		if rapid.IntRange(0, 3).Draw(f.t, "reported") == 0 {
 			continue
 		}
-		one := &api.RingState{Stream: ring.Stream.Spec.Name, Target: target, Uri: "mem:/" + name, RingUuid: ring.RingUuid}
+		one := &api.RingState{
+			Stream: ring.Stream.Spec.Name, Target: target, Uri: "mem:/" + name,
+			RingUuid: ring.RingUuid,
+		}
 		if rapid.IntRange(0, 3).Draw(f.t, "uuid") > 0 && len(one.RingUuid) == 0 {
 			one.RingUuid = []byte("ring of " + name + target)
 		}
-		one.FarUris = rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/a"}, {"ofi:tcp://127.0.0.1:2/a"}}).Draw(f.t, "far")
-		one.WriterEpoch, one.EpochMin = rapid.Uint32Range(0, 2).Draw(f.t, "writer"), rapid.Uint32Range(0, 9).Draw(f.t, "fence")
+		one.FarUris = rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/a"}, {"ofi:tcp://127.0.0.1:2/a"}}).Draw(f.t,
+			"far")
+		one.WriterEpoch, one.EpochMin = rapid.Uint32Range(0, 2).Draw(f.t, "writer"),
+			rapid.Uint32Range(0, 9).Draw(f.t, "fence")
 		if one.IsMissing = rapid.IntRange(0, 5).Draw(f.t, "missing") == 0; one.IsMissing {
 			one.RingUuid = nil
 		}
@@ -189,7 +211,8 @@ func (f *fed) drawReport(target string) *api.TargetState {
 	return state
 }
 
-// begin makes a fabric in which everything lives and nothing is reported yet, so that the changes find something to change.
+// begin makes a fabric in which everything lives and nothing is reported yet, so that the changes find something to
+// change.
 func (f *fed) begin() {
 	for i := range 3 {
 		for _, prefix := range []string{etcd.KeyLiveTargets + "t", etcd.KeyLiveDrains + "d"} {
@@ -199,7 +222,10 @@ func (f *fed) begin() {
 	}
 	for i := range 4 {
 		name := fmt.Sprint("s", i)
-		f.write(map[string]proto.Message{etcd.KeyStreams + name: &api.Stream{Spec: &api.StreamSpec{Name: name, RingSizeBytes: 100}}})
+		f.write(map[string]proto.Message{etcd.KeyStreams + name: &api.Stream{Spec: &api.StreamSpec{
+			Name:          name,
+			RingSizeBytes: 100,
+		}}})
 	}
 	f.settle()
 	for i := range 3 {
@@ -236,8 +262,14 @@ func (f *fed) drawHost() string {
 func (f *fed) drawChange() {
 	id := fmt.Sprint(rapid.IntRange(0, 2).Draw(f.t, "agent"))
 	name := fmt.Sprint("s", rapid.IntRange(0, 5).Draw(f.t, "stream"))
-	agent := &api.Agent{Host: f.drawHost(), Addresses: rapid.SampledFrom([][]string{nil, {"10.0.0.1"}, {"127.0.0.1"}}).Draw(f.t, "addresses"),
-		Streams: rapid.SampledFrom([][]string{nil, {"s1"}}).Draw(f.t, "right")}
+	agent := &api.Agent{
+		Host: f.drawHost(), Addresses: rapid.SampledFrom([][]string{
+			nil,
+			{"10.0.0.1"},
+			{"127.0.0.1"},
+		}).Draw(f.t, "addresses"),
+		Streams: rapid.SampledFrom([][]string{nil, {"s1"}}).Draw(f.t, "right"),
+	}
 	var life proto.Message
 	switch rapid.IntRange(0, 8).Draw(f.t, "change") {
 	case 0:
@@ -254,15 +286,30 @@ func (f *fed) drawChange() {
 		agent.Id = "d" + id
 		f.write(map[string]proto.Message{etcd.KeyDrains + "d" + id: &api.DrainState{Agent: agent}})
 	case 3:
-		f.write(map[string]proto.Message{etcd.KeyTargetSpecs + "alpha": &api.TargetSpec{Host: "alpha", CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"), IsClosed: rapid.Bool().Draw(f.t, "closed")}})
+		f.write(map[string]proto.Message{etcd.KeyTargetSpecs + "alpha": &api.TargetSpec{
+			Host:          "alpha",
+			CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"),
+			IsClosed:      rapid.Bool().Draw(f.t, "closed"),
+		}})
 	case 4:
 		if f.view().Streams[name] == nil {
-			spec := &api.StreamSpec{Name: name, RingSizeBytes: 100, Members: rapid.Uint32Range(1, 2).Draw(f.t, "members"), TargetHost: rapid.SampledFrom([]string{"", "alpha"}).Draw(f.t, "wanted on")}
-			f.write(map[string]proto.Message{etcd.KeyStreams + name: &api.Stream{Spec: spec}, etcd.KeyDeletions + name: nil})
+			spec := &api.StreamSpec{
+				Name: name, RingSizeBytes: 100,
+				Members:    rapid.Uint32Range(1, 2).Draw(f.t, "members"),
+				TargetHost: rapid.SampledFrom([]string{"", "alpha"}).Draw(f.t, "wanted on"),
+			}
+			f.write(map[string]proto.Message{
+				etcd.KeyStreams + name:   &api.Stream{Spec: spec},
+				etcd.KeyDeletions + name: nil,
+			})
 		}
 	case 5:
 		if have := f.view().Deletions[name]; f.view().Streams[name] != nil && !reconcile.IsBeingDeleted(have) {
-			f.write(map[string]proto.Message{etcd.KeyDeletions + name: &api.Deletion{Name: name, Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 3, IsRingLost: rapid.Bool().Draw(f.t, "lost")}})
+			f.write(map[string]proto.Message{etcd.KeyDeletions + name: &api.Deletion{
+				Name:  name,
+				Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 3,
+				IsRingLost: rapid.Bool().Draw(f.t, "lost"),
+			}})
 		}
 	case 6:
 		if f.view().Streams[name] != nil {
@@ -273,8 +320,9 @@ func (f *fed) drawChange() {
 	}
 }
 
-// TestMirror_TellsWhatAChangeConcerns makes random changes and plans only the streams that the mirror says they concern: then a plan of all streams finds nothing
-// that is left, every agent that is to be told something else was woken, and the indices are what they are of.
+// TestMirror_TellsWhatAChangeConcerns makes random changes and plans only the streams that the mirror says they
+// concern: then a plan of all streams finds nothing that is left, every agent that is to be told something else was
+// woken, and the indices are what they are of.
 func TestMirror_TellsWhatAChangeConcerns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFed(t)

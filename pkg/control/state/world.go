@@ -12,7 +12,10 @@ import (
 
 // Declared is what there is, for those who look at what is to be declared beside it.
 func (v *View) Declared() check.World {
-	world := check.World{World: v.World(), Tenants: v.Tenants, Routes: v.RouteSpecs(), DrainHosts: map[string]bool{}, Now: time.Now()}
+	world := check.World{
+		World: v.World(), Tenants: v.Tenants, Routes: v.RouteSpecs(), DrainHosts: map[string]bool{},
+		Now: time.Now(),
+	}
 	for host := range v.DrainHosts() {
 		world.DrainHosts[host] = true
 	}

@@ -1,16 +1,18 @@
 // Package slogfarlog is a log/slog handler that appends each event to a ring.
 //
-// When Handle returns nil the event is in the ring at the writer's level (persistent, unless the writer was opened for less), but for
-// PolicyDropAndGap, which says so with a gap record. Events of one goroutine are in the ring in its order.
+// When Handle returns nil the event is in the ring at the writer's level (persistent, unless the writer was opened for
+// less), but for PolicyDropAndGap, which says so with a gap record. Events of one goroutine are in the ring in its
+// order.
 //
-// slog.Logger ignores what Handle returns. A program that must not lose an event sets Options.OnError, to FailStop for one, or calls
-// Handle itself.
+// slog.Logger ignores what Handle returns. A program that must not lose an event sets Options.OnError, to FailStop for
+// one, or calls Handle itself.
 //
-// Threads: a Handler and all made from it by WithAttrs and WithGroup may be used by any number of goroutines; they format one at a
-// time and append side by side, sharing flushes. Blocking: see Policy; a deadline of the context shortens the wait of PolicyBlock, though
-// never below the region's own default deadline (1 ms in memory, 1 s with msync), so that what is logged about a deadline that passed is
-// logged. Cancelling a context does not keep an event out, as log/slog asks. An append whose outcome is unknown is asked after
-// once, for as long again. Allocations: BenchmarkHandler counts them; buffers are pooled, those over 64 KiB are not kept.
+// Threads: a Handler and all made from it by WithAttrs and WithGroup may be used by any number of goroutines; they
+// format one at a time and append side by side, sharing flushes. Blocking: see Policy; a deadline of the context
+// shortens the wait of PolicyBlock, though never below the region's own default deadline (1 ms in memory, 1 s with
+// msync), so that what is logged about a deadline that passed is logged. Cancelling a context does not keep an event
+// out, as log/slog asks. An append whose outcome is unknown is asked after once, for as long again. Allocations:
+// BenchmarkHandler counts them; buffers are pooled, those over 64 KiB are not kept.
 package slogfarlog
 
 import (
@@ -118,7 +120,8 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &made
 }
 
-// Handle implements slog.Handler. Errors: those of farlog.Shared.Append (errors.Is), ErrRecursion, and what formatting gives.
+// Handle implements slog.Handler. Errors: those of farlog.Shared.Append (errors.Is), ErrRecursion, and what formatting
+// gives.
 func (h *Handler) Handle(ctx context.Context, event slog.Record) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -141,7 +144,8 @@ func (h *Handler) Handle(ctx context.Context, event slog.Record) error {
 	return nil
 }
 
-// Flush tells a gap that no later event has told yet. There is nothing else to flush: what Handle accepted is at its level.
+// Flush tells a gap that no later event has told yet. There is nothing else to flush: what Handle accepted is at its
+// level.
 func (h *Handler) Flush(ctx context.Context) error {
 	return h.core.tellGap(ctx)
 }
@@ -173,7 +177,8 @@ func (c *core) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// isFormatting tells whether this goroutine is inside format already. Only asked when the lock is taken, since it walks the stack.
+// isFormatting tells whether this goroutine is inside format already. Only asked when the lock is taken, since it walks
+// the stack.
 func isFormatting() bool {
 	var pcs [128]uintptr
 	for skip := 3; ; skip += len(pcs) { // 3: beyond the format that asks
@@ -252,7 +257,8 @@ func (c *core) appendAfterGap(ctx context.Context, entry farlog.Entry) error {
 	return c.append(ctx, entry)
 }
 
-// hasRoomFor: without it the gap record would take the last room, before an event that does not fit; a gap record for each event.
+// hasRoomFor: without it the gap record would take the last room, before an event that does not fit; a gap record for
+// each event.
 func (c *core) hasRoomFor(size int) bool {
 	cursors := c.writer.Cursors()
 	return cursors.CapacityBytes == 0 || // closed
@@ -276,7 +282,8 @@ func (c *core) tellGap(ctx context.Context) error {
 
 // refuse does what the policy says about an event that is not in the ring.
 func (c *core) refuse(ctx context.Context, err error) error {
-	isDropped := c.options.Policy == PolicyDropAndGap && (errors.Is(err, farlog.ErrFull) || errors.Is(err, farlog.ErrTooLarge))
+	isDropped := c.options.Policy == PolicyDropAndGap &&
+		(errors.Is(err, farlog.ErrFull) || errors.Is(err, farlog.ErrTooLarge))
 	if isDropped {
 		c.droppedTotal.Add(1)
 		c.dropped.Add(1)

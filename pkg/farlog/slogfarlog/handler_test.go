@@ -45,7 +45,10 @@ func newRing(tb testing.TB, sizeBytes uint64, recordLenMax uint32) string {
 
 func openShared(tb testing.TB, uri string, policy farlog.Policy) *farlog.Shared {
 	tb.Helper()
-	w, err := farlog.OpenShared(uri, farlog.WriterOptions{Level: farlog.LevelVisible, Policy: policy, CountersDir: "none"})
+	w, err := farlog.OpenShared(uri, farlog.WriterOptions{
+		Level: farlog.LevelVisible, Policy: policy,
+		CountersDir: "none",
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -168,7 +171,8 @@ func TestHandler_SpellsAsSlogDoes(t *testing.T) {
 func TestHandler_ClassAndKey(t *testing.T) {
 	uri := newRing(t, 1<<20, 0)
 	h := newHandler(t, openShared(t, uri, farlog.PolicyReject), Options{
-		HandlerOptions: slog.HandlerOptions{Level: slog.LevelDebug - 4}, KeyAttr: "ClOrdID"})
+		HandlerOptions: slog.HandlerOptions{Level: slog.LevelDebug - 4}, KeyAttr: "ClOrdID",
+	})
 	log := slog.New(h)
 	log.Log(context.Background(), slog.LevelDebug-4, "trace")
 	log.Debug("debug", "ClOrdID", "A")
@@ -183,7 +187,8 @@ func TestHandler_ClassAndKey(t *testing.T) {
 	}
 	for i := range want {
 		if got[i].class != want[i].class || got[i].key != want[i].key {
-			t.Errorf("event %d %q: class %d key %q, want class %d key %q", i, got[i].text, got[i].class, got[i].key, want[i].class, want[i].key)
+			t.Errorf("event %d %q: class %d key %q, want class %d key %q", i, got[i].text, got[i].class, got[i].key,
+				want[i].class, want[i].key)
 		}
 	}
 }
@@ -225,8 +230,10 @@ func TestHandler_LargeEvents(t *testing.T) {
 
 func TestHandler_TenGoroutines_EachInItsOrder(t *testing.T) {
 	uri := newRing(t, 4<<20, 0)
-	log := slog.New(newHandler(t, openShared(t, uri, farlog.PolicyReject), Options{Format: FormatText,
-		OnError: func(_ context.Context, err error) { t.Error(err) }}))
+	log := slog.New(newHandler(t, openShared(t, uri, farlog.PolicyReject), Options{
+		Format:  FormatText,
+		OnError: func(_ context.Context, err error) { t.Error(err) },
+	}))
 	var group sync.WaitGroup
 	for g := range 10 {
 		group.Go(func() {
@@ -240,7 +247,8 @@ func TestHandler_TenGoroutines_EachInItsOrder(t *testing.T) {
 	last := make(map[int]int)
 	for _, one := range openDrain(t, uri).take() {
 		var g, n int
-		if _, err := fmt.Sscanf(one.text[strings.Index(one.text, " g="):], " g=%d n=%d", &g, &n); err != nil || n != last[g]+1 {
+		if _, err := fmt.Sscanf(one.text[strings.Index(one.text, " g="):], " g=%d n=%d", &g, &n); err != nil ||
+			n != last[g]+1 {
 			t.Fatalf("%q: %v, want event %d of goroutine %d", one.text, err, last[g]+1, g)
 		}
 		last[g] = n
@@ -268,7 +276,8 @@ func TestHandler_ValueThatLogs_IsRefusedNotDeadlocked(t *testing.T) {
 	if len(heard) != 1 || !errors.Is(heard[0], ErrRecursion) {
 		t.Errorf("OnError heard %v: want ErrRecursion once", heard)
 	}
-	if events := openDrain(t, uri).take(); len(events) != 1 || !strings.Contains(events[0].text, `"outer","value":"said"`) {
+	if events := openDrain(t, uri).take(); len(events) != 1 ||
+		!strings.Contains(events[0].text, `"outer","value":"said"`) {
 		t.Errorf("events %v: want the outer one", events)
 	}
 }
@@ -280,7 +289,8 @@ func TestHandler_AllocatesNothing(t *testing.T) {
 	h := newHandler(t, openShared(t, newRing(t, 16<<20, 0), farlog.PolicyReject), Options{KeyAttr: "ClOrdID"})
 	log := slog.New(h).With("desk", "seven")
 	count := testing.AllocsPerRun(1000, func() {
-		log.LogAttrs(context.Background(), slog.LevelInfo, "new order", slog.String("ClOrdID", "ORD-1"), slog.Int("quantity", 100))
+		log.LogAttrs(context.Background(), slog.LevelInfo, "new order", slog.String("ClOrdID", "ORD-1"),
+			slog.Int("quantity", 100))
 	})
 	if count != 0 {
 		t.Errorf("%v allocations an event: want 0", count)
@@ -292,8 +302,10 @@ func BenchmarkHandler(b *testing.B) {
 		b.Run([]string{"json", "text"}[format], func(b *testing.B) {
 			uri := newRing(b, 64<<20, 0)
 			d := openDrain(b, uri)
-			h := newHandler(b, openShared(b, uri, farlog.PolicyReject), Options{Format: format, KeyAttr: "ClOrdID",
-				OnError: func(_ context.Context, err error) { b.Fatal(err) }})
+			h := newHandler(b, openShared(b, uri, farlog.PolicyReject), Options{
+				Format: format, KeyAttr: "ClOrdID",
+				OnError: func(_ context.Context, err error) { b.Fatal(err) },
+			})
 			log := slog.New(h).With("desk", "seven")
 			ctx := context.Background()
 			b.ReportAllocs()
@@ -304,7 +316,8 @@ func BenchmarkHandler(b *testing.B) {
 					d.take()
 					b.StartTimer()
 				}
-				log.LogAttrs(ctx, slog.LevelInfo, "new order", slog.String("ClOrdID", "ORD-1"), slog.Int("quantity", 100))
+				log.LogAttrs(ctx, slog.LevelInfo, "new order", slog.String("ClOrdID", "ORD-1"),
+					slog.Int("quantity", 100))
 			}
 		})
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// What TestKill proves, and how. A child, which is this test program, logs from three goroutines; each writes one line to a pipe
-// when its logging call has returned. It gets SIGKILL at a random moment. Then the ring must have, for each goroutine and in its order,
-// every event whose line came, and at most one more: that which was under way.
+// What TestKill proves, and how. A child, which is this test program, logs from three goroutines; each writes one line
+// to a pipe when its logging call has returned. It gets SIGKILL at a random moment. Then the ring must have, for each
+// goroutine and in its order, every event whose line came, and at most one more: that which was under way.
 const (
 	childRing       = "FARLOG_SLOG_CHILD_RING"
 	childRound      = "FARLOG_SLOG_CHILD_ROUND"
@@ -48,7 +48,9 @@ func logUntilKilled(uri string) {
 }
 
 // round starts a child, kills it and gives what it said had returned.
-func round(t *testing.T, d *drain, uri string, number int, life time.Duration) (events []event, returned [childGoroutines]int) {
+func round(t *testing.T, d *drain, uri string, number int, life time.Duration) (events []event,
+	returned [childGoroutines]int,
+) {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childRing+"="+uri, childRound+"="+strconv.Itoa(number))
 	child.Stderr = os.Stderr

@@ -21,13 +21,14 @@ const (
 type Policy int
 
 const (
-	// PolicyFail returns the error, after OnError. It waits for room as the writer does: open it with farlog.PolicyReject for none.
+	// PolicyFail returns the error, after OnError. It waits for room as the writer does: open it with
+	// farlog.PolicyReject for none.
 	PolicyFail Policy = iota
 	// PolicyBlock waits up to Options.Patience for room and for the flush, then does as PolicyFail.
 	PolicyBlock
-	// PolicyDropAndGap leaves the event out and counts it when the ring is full or the event larger than any record; Handle returns
-	// nil. Before the next event that finds room stands a record of Options.GapClass with the text "farlog.gap dropped=N". Other errors (fenced,
-	// closed, unknown) are returned.
+	// PolicyDropAndGap leaves the event out and counts it when the ring is full or the event larger than any record;
+	// Handle returns nil. Before the next event that finds room stands a record of Options.GapClass with the text
+	// "farlog.gap dropped=N". Other errors (fenced, closed, unknown) are returned.
 	PolicyDropAndGap
 )
 
@@ -39,9 +40,9 @@ type Options struct {
 	slog.HandlerOptions // Level, AddSource, ReplaceAttr
 	Format              Format
 
-	// KeyAttr names the attribute whose value becomes the record's key, "ClOrdID" for one; "" = no key. The event's attributes come
-	// before those of With, later ones before earlier ones, and groups do not matter: their members are looked at too. ReplaceAttr is
-	// not asked.
+	// KeyAttr names the attribute whose value becomes the record's key, "ClOrdID" for one; "" = no key. The event's
+	// attributes come before those of With, later ones before earlier ones, and groups do not matter: their members are
+	// looked at too. ReplaceAttr is not asked.
 	KeyAttr string
 
 	// Class gives the record's class; nil = ClassOf.
@@ -51,22 +52,24 @@ type Options struct {
 	Patience time.Duration // of PolicyBlock, and only of it
 	GapClass uint16        // 0 = GapClassDefault
 
-	// OnError hears of every failure, dropped events included, on the goroutine that logged, before Handle returns. slog.Logger throws
-	// away what Handle returns: a program that must not go on without its log says so here, with FailStop or an exit of its own. It
-	// must not log into this handler.
+	// OnError hears of every failure, dropped events included, on the goroutine that logged, before Handle returns.
+	// slog.Logger throws away what Handle returns: a program that must not go on without its log says so here, with
+	// FailStop or an exit of its own. It must not log into this handler.
 	OnError func(context.Context, error)
 }
 
-// ErrRecursion is the failure of an event that was logged while another was being formatted by the same goroutine: by a LogValue,
-// MarshalJSON or ReplaceAttr that logs into the handler that called it. The handler itself never logs.
+// ErrRecursion is the failure of an event that was logged while another was being formatted by the same goroutine: by a
+// LogValue, MarshalJSON or ReplaceAttr that logs into the handler that called it. The handler itself never logs.
 var ErrRecursion = errors.New("a value logs into the handler that is formatting it")
 
-// FailStop is an OnError that panics with the error: the goroutine that logged does not get past an event that is not in the ring.
+// FailStop is an OnError that panics with the error: the goroutine that logged does not get past an event that is not
+// in the ring.
 func FailStop(_ context.Context, err error) {
 	panic(err)
 }
 
-// ClassOf is the default of Options.Class: 1 below Debug, 2 from Debug, 3 from Info, 4 from Warn, 5 from Error, 6 from four above.
+// ClassOf is the default of Options.Class: 1 below Debug, 2 from Debug, 3 from Info, 4 from Warn, 5 from Error, 6 from
+// four above.
 func ClassOf(level slog.Level) uint16 {
 	switch {
 	case level < slog.LevelDebug:

@@ -33,7 +33,8 @@ func TestPolicyFail_RingFull_IsReturnedAndHeard(t *testing.T) {
 	uri := newRing(t, 1<<20, 0)
 	d := openDrain(t, uri)
 	var heard error
-	h := newHandler(t, openShared(t, uri, farlog.PolicyReject), Options{OnError: func(_ context.Context, err error) { heard = err }})
+	h := newHandler(t, openShared(t, uri, farlog.PolicyReject),
+		Options{OnError: func(_ context.Context, err error) { heard = err }})
 	if err := fill(t, h); !errors.Is(err, farlog.ErrFull) || err != heard {
 		t.Errorf("error %v, heard %v: want ErrFull, twice", err, heard)
 	}
@@ -63,7 +64,8 @@ func TestPolicyBlock_RingFull_WaitsForThePatience(t *testing.T) {
 		uri := newRing(t, 1<<20, 0)
 		d := openDrain(t, uri)
 		w := openShared(t, uri, policy)
-		h, patient := newHandler(t, w, Options{Policy: PolicyBlock, Patience: 300 * time.Millisecond}), newHandler(t, w, Options{Policy: PolicyBlock, Patience: time.Minute})
+		h, patient := newHandler(t, w, Options{Policy: PolicyBlock, Patience: 300 * time.Millisecond}),
+			newHandler(t, w, Options{Policy: PolicyBlock, Patience: time.Minute})
 		before := time.Now()
 		if err := fill(t, h); !errors.Is(err, farlog.ErrFull) || time.Since(before) < 300*time.Millisecond {
 			t.Errorf("writer with %s: %v after %s: want ErrFull after 300ms", policy, err, time.Since(before))
@@ -72,7 +74,8 @@ func TestPolicyBlock_RingFull_WaitsForThePatience(t *testing.T) {
 		defer cancel()
 		before = time.Now()
 		err := patient.Handle(ctx, record2000())
-		if took := time.Since(before); !errors.Is(err, farlog.ErrFull) || took < 9*time.Millisecond || took > 30*time.Second {
+		if took := time.Since(before); !errors.Is(err, farlog.ErrFull) || took < 9*time.Millisecond ||
+			took > 30*time.Second {
 			t.Errorf("writer with %s: %v after %s: want ErrFull at the context's deadline", policy, err, took)
 		}
 		finished := make(chan error, 1)
@@ -128,7 +131,8 @@ func TestPolicyDropAndGap_GapIsToldBeforeWhatFollows(t *testing.T) {
 	d.take()
 	slog.New(h).Info("room")
 	events := d.take()
-	if len(events) != 2 || events[0].text != "farlog.gap dropped=5" || events[0].class != GapClassDefault || !strings.Contains(events[1].text, "room") {
+	if len(events) != 2 || events[0].text != "farlog.gap dropped=5" || events[0].class != GapClassDefault ||
+		!strings.Contains(events[1].text, "room") {
 		t.Errorf("events %v: want the gap of 5, then the event", events)
 	}
 	slog.New(h).Info(strings.Repeat("x", 1<<19)) // larger than any record of this ring
@@ -179,6 +183,7 @@ func TestPolicyDropAndGap_GapsAddUp(t *testing.T) {
 		told += count
 	}
 	if there+told != goroutines*each || uint64(told) != h.Dropped() {
-		t.Errorf("%d events and gaps of %d: want %d together, and %d dropped", there, told, goroutines*each, h.Dropped())
+		t.Errorf("%d events and gaps of %d: want %d together, and %d dropped", there, told, goroutines*each,
+			h.Dropped())
 	}
 }

@@ -33,7 +33,10 @@ func shmDir() string {
 }
 
 func makeRing(name string, size uint64) (*ring, error) {
-	r := &ring{path: filepath.Join(shmDir(), fmt.Sprintf("farlog-bench-%d-%s", os.Getpid(), name)), buf: make([]byte, 1<<20)}
+	r := &ring{
+		path: filepath.Join(shmDir(), fmt.Sprintf("farlog-bench-%d-%s", os.Getpid(), name)),
+		buf:  make([]byte, 1<<20),
+	}
 	r.uri = "mem:" + r.path + "?flush=auto"
 	err := farlog.Format(r.uri, farlog.FormatOptions{SizeBytes: size, StreamName: "bench", Force: true})
 	if err != nil {
@@ -145,7 +148,10 @@ func benchClient() error {
 		if i > 0 {
 			note += fmt.Sprintf(": %.0f records/s", 1e9/each)
 		}
-		err := report(result{Name: w.name, Ours: each, Unit: "ns", Flush: r.writer.Contract().FlushMethod, Level: "visible", Note: note}, 0)
+		err := report(result{
+			Name: w.name, Ours: each, Unit: "ns", Flush: r.writer.Contract().FlushMethod,
+			Level: "visible", Note: note,
+		}, 0)
 		if err != nil {
 			return err
 		}

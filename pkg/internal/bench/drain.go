@@ -49,7 +49,8 @@ func drainOnce(uri, dir, end string) error {
 	defer cancel()
 	var said drained
 	var start time.Time // the first word comes when ring and stream are open; the floor's files are open too
-	err = drain.Run(ctx, drain.Config{RingURI: uri, Store: s, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	err = drain.Run(ctx, drain.Config{
+		RingURI: uri, Store: s, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnProgress: func(p drain.Progress) {
 			if start.IsZero() {
 				start = time.Now()
@@ -58,7 +59,8 @@ func drainOnce(uri, dir, end string) error {
 				said = drained{Took: time.Since(start), Bytes: p.Bytes, Records: p.Records}
 				cancel()
 			}
-		}})
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -83,8 +85,8 @@ func maxRSS() (int64, error) {
 	return 0, fmt.Errorf("/proc/self/status has no VmHWM line")
 }
 
-// plainWrite is the floor: the same bytes in the same batches, written and synced into files of a segment's size whose blocks are
-// allocated.
+// plainWrite is the floor: the same bytes in the same batches, written and synced into files of a segment's size whose
+// blocks are allocated.
 func plainWrite(dir string, total uint64) (time.Duration, error) {
 	batch := make([]byte, batchBytes)
 	var file *os.File
@@ -196,10 +198,17 @@ func benchDrain() error {
 	}
 	each := float64(median(ours).Nanoseconds()) / float64(last.Records)
 	floorEach := float64(median(floors).Nanoseconds()) / float64(last.Records)
-	note := fmt.Sprintf("%.0f records/s, %.0f MB/s; floor: write + fdatasync of 1 MiB", 1e9/each, float64(last.Bytes)/1e6/median(ours).Seconds())
-	if err := report(result{Name: "drain.store", Ours: each, Unit: "ns", Flush: "fdatasync", Level: "stored", Note: note}, floorEach); err != nil {
+	note := fmt.Sprintf("%.0f records/s, %.0f MB/s; floor: write + fdatasync of 1 MiB", 1e9/each,
+		float64(last.Bytes)/1e6/median(ours).Seconds())
+	if err := report(result{
+		Name: "drain.store", Ours: each, Unit: "ns", Flush: "fdatasync", Level: "stored",
+		Note: note,
+	}, floorEach); err != nil {
 		return err
 	}
-	return report(result{Name: "drain.rss", Ours: float64(rssMax) / 1024, Unit: "MiB", Flush: "fdatasync", Level: "stored",
-		Note: "most that was resident, of a drain of a 256 MiB ring; at most 64 is wanted"}, 0)
+	return report(result{
+		Name: "drain.rss", Ours: float64(rssMax) / 1024, Unit: "MiB", Flush: "fdatasync",
+		Level: "stored",
+		Note:  "most that was resident, of a drain of a 256 MiB ring; at most 64 is wanted",
+	}, 0)
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/farlog/farlog/pkg/internal/port"
 )
 
-// The control plane with a large fabric: a farlogd control as it is installed, with its etcd inside, and agents on as many hosts as there are targets, which speak
-// to it as the daemons do and provide no memory. Grants are of one real target. What other programs take of the machine shows in all of it.
+// The control plane with a large fabric: a farlogd control as it is installed, with its etcd inside, and agents on as
+// many hosts as there are targets, which speak to it as the daemons do and provide no memory. Grants are of one real
+// target. What other programs take of the machine shows in all of it.
 const (
 	fabricStreams = 10_000
 	fabricHosts   = 100
@@ -105,16 +106,30 @@ type fabricStep struct {
 }
 
 func (f *fabric) steps() []fabricStep {
-	return []fabricStep{{"apply", f.apply}, {"list", f.list}, {"watch", f.fanOut}, {"steady", f.steady}, {"writers", f.writers}, {"busy", f.busy}, {"asked", f.asked}, {"list", f.list},
-		{"restart", f.restart}, {"list", f.list}, {"compare", f.compare}, {"grants", f.grants}}
+	return []fabricStep{
+		{"apply", f.apply},
+		{"list", f.list},
+		{"watch", f.fanOut},
+		{"steady", f.steady},
+		{"writers", f.writers},
+		{"busy", f.busy},
+		{"asked", f.asked},
+		{"list", f.list},
+		{"restart", f.restart},
+		{"list", f.list},
+		{"compare", f.compare},
+		{"grants", f.grants},
+	}
 }
 
 func (f *fabric) startControl() (err error) {
-	f.process, err = f.start("control", f.secured("--listen", fabricAddress, "--metrics-listen", "127.0.0.1:0", "--data-dir", filepath.Join(f.dir, "control"))...)
+	f.process, err = f.start("control", f.secured("--listen", fabricAddress, "--metrics-listen", "127.0.0.1:0",
+		"--data-dir", filepath.Join(f.dir, "control"))...)
 	if err != nil {
 		return err
 	}
-	if f.conn, err = grpc.NewClient(fabricAddress, grpc.WithTransportCredentials(f.credentials(identity.KindAdmin)), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20))); err != nil {
+	if f.conn, err = grpc.NewClient(fabricAddress, grpc.WithTransportCredentials(f.credentials(identity.KindAdmin)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20))); err != nil {
 		return err
 	}
 	f.control = api.NewControlServiceClient(f.conn)
@@ -134,7 +149,8 @@ func (f *fabric) start(role string, args ...string) (*exec.Cmd, error) {
 		if _, err := os.Stat(ready); err == nil {
 			return true, nil
 		}
-		if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Process.Pid)); err != nil || strings.Contains(string(raw), ") Z ") {
+		if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Process.Pid)); err != nil ||
+			strings.Contains(string(raw), ") Z ") {
 			return false, fmt.Errorf("%s ended before it was ready", role)
 		}
 		return false, nil
@@ -163,7 +179,8 @@ func await(what string, isSo func() (bool, error)) error {
 	return fmt.Errorf("not within %s: %s", fabricWait, what)
 }
 
-// awaitAgents waits until control knows of all of them and of the real target: streams are refused that no target is known to have room for.
+// awaitAgents waits until control knows of all of them and of the real target: streams are refused that no target is
+// known to have room for.
 func (f *fabric) awaitAgents(ctx context.Context) error {
 	return await("all agents are known", func() (bool, error) {
 		known, err := f.control.ListAgents(ctx, &api.ListAgentsRequest{})
@@ -174,7 +191,10 @@ func (f *fabric) awaitAgents(ctx context.Context) error {
 func (f *fabric) apply(ctx context.Context) error {
 	declared := new(api.Fabric)
 	for i := range fabricStreams {
-		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("desk%02d/s%05d", i%50, i), RingSizeBytes: 1 << 20})
+		declared.Streams = append(declared.Streams, &api.StreamSpec{
+			Name:          fmt.Sprintf("desk%02d/s%05d", i%50, i),
+			RingSizeBytes: 1 << 20,
+		})
 	}
 	began, before := time.Now(), f.processor()
 	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
@@ -182,12 +202,18 @@ func (f *fabric) apply(ctx context.Context) error {
 	}
 	applied := time.Since(began)
 	f.streams = fabricStreams
-	if err := await("all streams have rings and drains", func() (bool, error) { return f.agents.bound() == f.streams && f.agents.given() == f.streams, nil }); err != nil {
+	if err := await("all streams have rings and drains",
+		func() (bool, error) {
+			return f.agents.bound() == f.streams && f.agents.given() == f.streams,
+				nil
+		}); err != nil {
 		return err
 	}
 	placed := time.Since(began)
 	return errors.Join(f.tell("fabric/apply", applied.Seconds(), "s", fmt.Sprintf("%d streams in one call", f.streams)),
-		f.tell("fabric/place", placed.Seconds(), "s", fmt.Sprintf("from the call on until all rings were placed, reported, bound and given to drains, of which all agents had been told; %.1f s of the processor", f.processor()-before)))
+		f.tell("fabric/place", placed.Seconds(), "s", fmt.Sprintf("from the call on until all rings were placed, "+
+			"reported, bound and given to drains, of which all agents had been told; %.1f s of the processor",
+			f.processor()-before)))
 }
 
 // list is a median of three.
@@ -204,7 +230,8 @@ func (f *fabric) list(ctx context.Context) error {
 		}
 		took = append(took, time.Since(began))
 	}
-	return f.tell("fabric/list", median(took).Seconds(), "s", fmt.Sprintf("all %d streams with their state, %d a page", f.streams, fabricPage))
+	return f.tell("fabric/list", median(took).Seconds(), "s",
+		fmt.Sprintf("all %d streams with their state, %d a page", f.streams, fabricPage))
 }
 
 // look lists all streams, and counts those in order.
@@ -233,7 +260,10 @@ func (f *fabric) look(ctx context.Context) (all, good int, err error) {
 func (f *fabric) fanOut(ctx context.Context) error {
 	declared := new(api.Fabric)
 	for i := range fabricHosts {
-		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("fan/s%03d", i), TargetHost: hostName(i), RingSizeBytes: 1 << 20})
+		declared.Streams = append(declared.Streams, &api.StreamSpec{
+			Name:       fmt.Sprintf("fan/s%03d", i),
+			TargetHost: hostName(i), RingSizeBytes: 1 << 20,
+		})
 	}
 	began := time.Now()
 	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
@@ -241,14 +271,23 @@ func (f *fabric) fanOut(ctx context.Context) error {
 	}
 	applied := time.Since(began)
 	f.streams += fabricHosts
-	if err := await("every target has its new ring", func() (bool, error) { return f.agents.wanted() == f.streams, nil }); err != nil {
+	if err := await("every target has its new ring", func() (bool, error) {
+		return f.agents.wanted() == f.streams,
+			nil
+	}); err != nil {
 		return err
 	}
 	told := time.Since(began)
-	if err := await("the new streams are bound and given", func() (bool, error) { return f.agents.bound() == f.streams && f.agents.given() == f.streams, nil }); err != nil {
+	if err := await("the new streams are bound and given",
+		func() (bool, error) {
+			return f.agents.bound() == f.streams && f.agents.given() == f.streams,
+				nil
+		}); err != nil {
 		return err
 	}
-	return f.tell("fabric/watch", told.Seconds()*1000, "ms", fmt.Sprintf("from a call that declares a stream for each of %d targets until the watch of the last has told it of its ring; the call took %d ms of it", fabricHosts, applied.Milliseconds()))
+	return f.tell("fabric/watch", told.Seconds()*1000, "ms", fmt.Sprintf("from a call that declares a stream for "+
+		"each of %d targets until the watch of the last has told it of its ring; the call took %d ms of it",
+		fabricHosts, applied.Milliseconds()))
 }
 
 func (f *fabric) steady(context.Context) error {
@@ -265,16 +304,24 @@ func (f *fabric) rest(name, what string, over time.Duration) error {
 	reports, states = f.agents.reports.Load()-reports, f.agents.states.Load()-states
 	perReport := 1e6 * (f.processor() - before) / float64(reports)
 	memory, err := f.memory()
-	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, %d of them with the figures of about %d streams: %.0f us each; %s", over, reports, states, f.streams/fabricHosts, perReport, what)),
-		f.tell(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most there ever was is %.0f MiB", memory.files, memory.most)))
+	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and "+
+		"drains, %d of them with the figures of about %d streams: %.0f us each; %s", over, reports, states,
+		f.streams/fabricHosts, perReport, what)),
+		f.tell(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most "+
+			"there ever was is %.0f MiB", memory.files, memory.most)))
 }
 
-// restart ends when the new process has listed all streams as being in order: their targets and drains have come back to it.
+// restart ends when the new process has listed all streams as being in order: their targets and drains have come back
+// to it.
 func (f *fabric) restart(ctx context.Context) error {
 	ready, whole, err := f.again(ctx)
 	memory, failed := f.memory()
-	return errors.Join(err, failed, f.tell("fabric/restart", whole.Seconds(), "s", fmt.Sprintf("from the start of control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams, ready.Seconds(), f.processor())),
-		f.tell("fabric/restart-resident", memory.now, "MiB", fmt.Sprintf("of control then, %.0f of them pages of files; the most was %.0f MiB", memory.files, memory.most)))
+	return errors.Join(err, failed, f.tell("fabric/restart", whole.Seconds(), "s", fmt.Sprintf("from the start of "+
+		"control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams,
+		ready.Seconds(), f.processor())),
+		f.tell("fabric/restart-resident", memory.now, "MiB",
+			fmt.Sprintf("of control then, %.0f of them pages of files; the most was %.0f MiB", memory.files,
+				memory.most)))
 }
 
 // again stops control and starts it, and tells when it answered, and when it listed all streams as being in order.
@@ -298,15 +345,22 @@ func (f *fabric) again(ctx context.Context) (ready, whole time.Duration, err err
 func (f *fabric) grants(ctx context.Context) (err error) {
 	declared := &api.Fabric{Targets: []*api.TargetSpec{{Host: fabricTarget}}} // without a bound
 	for i := range fabricGrants {
-		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: fabricTarget, RingSizeBytes: 1 << 20, Level: api.Level_LEVEL_VISIBLE})
+		declared.Streams = append(declared.Streams, &api.StreamSpec{
+			Name:       fmt.Sprintf("grant/s%03d", i),
+			TargetHost: fabricTarget, RingSizeBytes: 1 << 20, Level: api.Level_LEVEL_VISIBLE,
+		})
 	}
 	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
 		return err
 	}
 	err = await("the target has made the rings", func() (bool, error) {
 		page, err := f.control.ListStreams(ctx, &api.ListStreamsRequest{Name: "grant/*"})
-		isBound := func(one *api.StreamStatus) bool { return len(one.RingSpecs) == 1 && len(one.RingSpecs[0].RingUuid) > 0 }
-		return err == nil && len(page.Streams) == fabricGrants && !slices.ContainsFunc(page.Streams, func(one *api.StreamStatus) bool { return !isBound(one) }), nil
+		isBound := func(one *api.StreamStatus) bool {
+			return len(one.RingSpecs) == 1 &&
+				len(one.RingSpecs[0].RingUuid) > 0
+		}
+		return err == nil && len(page.Streams) == fabricGrants &&
+			!slices.ContainsFunc(page.Streams, func(one *api.StreamStatus) bool { return !isBound(one) }), nil
 	})
 	if err != nil {
 		return err
@@ -320,19 +374,27 @@ func (f *fabric) grants(ctx context.Context) (err error) {
 		took, granted = append(took, all), append(granted, grant)
 	}
 	slices.Sort(took)
-	note := fmt.Sprintf("from the call for a grant until the first append of a new writer is acknowledged, by a target on this host, %d times; the call alone %.1f ms", fabricGrants, median(granted).Seconds()*1000)
-	return errors.Join(f.tell("fabric/grant-p50", median(took).Seconds()*1000, "ms", note), f.tell("fabric/grant-p99", took[len(took)*99/100].Seconds()*1000, "ms", "the same"))
+	note := fmt.Sprintf("from the call for a grant until the first append of a new writer is acknowledged, by a "+
+		"target on this host, %d times; the call alone %.1f ms", fabricGrants, median(granted).Seconds()*1000)
+	return errors.Join(f.tell("fabric/grant-p50", median(took).Seconds()*1000, "ms", note),
+		f.tell("fabric/grant-p99", took[len(took)*99/100].Seconds()*1000, "ms", "the same"))
 }
 
 func (f *fabric) grant(ctx context.Context, stream string) (granted, all time.Duration, err error) {
 	began := time.Now()
-	response, err := f.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: &api.Holder{Host: fabricTarget, Pid: uint32(os.Getpid()), Name: "bench"}})
+	response, err := f.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+		Stream: stream,
+		Holder: &api.Holder{Host: fabricTarget, Pid: uint32(os.Getpid()), Name: "bench"},
+	})
 	if err != nil {
 		return 0, 0, err
 	}
 	granted = time.Since(began)
 	member := response.Grant.Members[0]
-	options := farlog.WriterOptions{Level: farlog.Level(response.Grant.Level), Epoch: response.Grant.Epoch, Name: "bench", CountersDir: "none", Deadline: 10 * time.Second, RingUUID: (*[16]byte)(member.RingUuid)}
+	options := farlog.WriterOptions{
+		Level: farlog.Level(response.Grant.Level), Epoch: response.Grant.Epoch,
+		Name: "bench", CountersDir: "none", Deadline: 10 * time.Second, RingUUID: (*[16]byte)(member.RingUuid),
+	}
 	writer, err := farlog.OpenWriter(member.Uri, options)
 	if err != nil {
 		return 0, 0, err
@@ -358,7 +420,8 @@ func (f *fabric) processor() float64 {
 	return (user + system) / ticksPerSec
 }
 
-// resident is in MiB. Pages of files are its program and its database: the kernel drops those that nobody has asked for lately when it wants room.
+// resident is in MiB. Pages of files are its program and its database: the kernel drops those that nobody has asked for
+// lately when it wants room.
 type resident struct{ now, files, most float64 }
 
 // memory is what control has resident.

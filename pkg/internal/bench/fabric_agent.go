@@ -18,7 +18,8 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// agents are a target and a drain on each host, each with a connection of its own. They say what the daemons say, as often.
+// agents are a target and a drain on each host, each with a connection of its own. They say what the daemons say, as
+// often.
 type agents struct {
 	targets []*targetAgent
 	drains  []*drainAgent
@@ -52,7 +53,9 @@ type drainAgent struct {
 
 func hostName(i int) string { return fmt.Sprintf("host%03d", i) }
 
-func startAgents(ctx context.Context, hosts int, credentialsOf func(identity.Kind) credentials.TransportCredentials) (*agents, error) {
+func startAgents(ctx context.Context, hosts int,
+	credentialsOf func(identity.Kind) credentials.TransportCredentials,
+) (*agents, error) {
 	all := new(agents)
 	for i := range hosts {
 		var conns [2]*grpc.ClientConn
@@ -64,8 +67,18 @@ func startAgents(ctx context.Context, hosts int, credentialsOf func(identity.Kin
 			context.AfterFunc(ctx, func() { conn.Close() })
 			conns[j] = conn
 		}
-		target := &targetAgent{all: all, client: api.NewTargetServiceClient(conns[0]), agent: &api.Agent{Id: fmt.Sprintf("t%03d", i), Host: hostName(i), Pid: uint32(i + 1)}, news: make(chan struct{}, 1), epochs: map[string]uint32{}}
-		drain := &drainAgent{all: all, client: api.NewDrainServiceClient(conns[1]), agent: &api.Agent{Id: fmt.Sprintf("d%03d", i), Host: hostName(i), Pid: uint32(i + 1), StoreDir: "/var/lib/farlog/store", StoreUuid: uuidOf(hostName(i))}}
+		target := &targetAgent{
+			all: all, client: api.NewTargetServiceClient(conns[0]),
+			agent: &api.Agent{Id: fmt.Sprintf("t%03d", i), Host: hostName(i), Pid: uint32(i + 1)},
+			news:  make(chan struct{}, 1), epochs: map[string]uint32{},
+		}
+		drain := &drainAgent{
+			all: all, client: api.NewDrainServiceClient(conns[1]),
+			agent: &api.Agent{
+				Id: fmt.Sprintf("d%03d", i), Host: hostName(i), Pid: uint32(i + 1),
+				StoreDir: "/var/lib/farlog/store", StoreUuid: uuidOf(hostName(i)),
+			},
+		}
 		all.targets, all.drains = append(all.targets, target), append(all.drains, drain)
 		go target.follow(ctx)
 		go target.run(ctx)
@@ -95,7 +108,8 @@ func (t *targetAgent) follow(ctx context.Context) {
 	}, func(error) {})
 }
 
-// run reports each second, with all or without what has not changed as the daemons do, and at once when other rings are wanted: a daemon looks at them then, and has made them.
+// run reports each second, with all or without what has not changed as the daemons do, and at once when other rings are
+// wanted: a daemon looks at them then, and has made them.
 func (t *targetAgent) run(ctx context.Context) {
 	reporter := &api.Reporter[*api.TargetState]{
 		IsSame: func(told, now *api.TargetState) bool {
@@ -142,9 +156,13 @@ func (t *targetAgent) state() (*api.TargetState, int) {
 	for _, spec := range t.rings {
 		name := spec.Stream.Spec.Name
 		state.Rings = append(state.Rings, &api.RingState{
-			Stream: name, StreamId: spec.Stream.StreamId, Target: t.agent.Id, Uri: "mem:/var/lib/farlog/target/" + name + ".ring", RingUuid: uuidOf(name), Observed: now,
-			CapacityBytes: 1 << 20, Contract: &api.Contract{Kind: "file", FlushMethod: "msync", Probe: "file on ext4", Level: api.Level_LEVEL_PERSISTENT, GranularityBytes: 1,
-				AtomicUnitBytes: 8, SizeBytes: 1 << 20, DeadlineDefault: durationpb.New(time.Second)},
+			Stream: name, StreamId: spec.Stream.StreamId, Target: t.agent.Id,
+			Uri: "mem:/var/lib/farlog/target/" + name + ".ring", RingUuid: uuidOf(name), Observed: now,
+			CapacityBytes: 1 << 20, Contract: &api.Contract{
+				Kind: "file", FlushMethod: "msync", Probe: "file on ext4",
+				Level: api.Level_LEVEL_PERSISTENT, GranularityBytes: 1,
+				AtomicUnitBytes: 8, SizeBytes: 1 << 20, DeadlineDefault: durationpb.New(time.Second),
+			},
 		})
 		t.all.write(state.Rings[len(state.Rings)-1], t.epochs[name], now)
 	}
@@ -163,11 +181,14 @@ func (d *drainAgent) follow(ctx context.Context) {
 }
 
 func (d *drainAgent) run(ctx context.Context) {
-	reporter := &api.Reporter[*api.DrainState]{IsSame: api.IsSameDrain, Send: func(ctx context.Context, state *api.DrainState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
-		answer, err := d.client.ReportDrain(ctx, &api.ReportDrainRequest{State: state, Unchanged: unchanged})
-		d.all.count(state != nil, err)
-		return answer, err
-	}}
+	reporter := &api.Reporter[*api.DrainState]{
+		IsSame: api.IsSameDrain,
+		Send: func(ctx context.Context, state *api.DrainState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
+			answer, err := d.client.ReportDrain(ctx, &api.ReportDrainRequest{State: state, Unchanged: unchanged})
+			d.all.count(state != nil, err)
+			return answer, err
+		},
+	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -204,7 +225,8 @@ func (a *agents) count(hasState bool, err error) {
 	}
 }
 
-// wanted counts the rings that targets have been told of, bound those of which they know that the control plane holds them to be the stream's.
+// wanted counts the rings that targets have been told of, bound those of which they know that the control plane holds
+// them to be the stream's.
 func (a *agents) wanted() (count int) {
 	for _, target := range a.targets {
 		target.mutex.Lock()

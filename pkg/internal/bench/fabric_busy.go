@@ -9,7 +9,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// What agents report of rings that are written: other cursors, lag, rates and quantiles each second of each of them, and what stays as it is between.
+// What agents report of rings that are written: other cursors, lag, rates and quantiles each second of each of them,
+// and what stays as it is between.
 const (
 	busyRecordLen = 256
 	busyRate      = 1000 // records a second
@@ -45,11 +46,16 @@ func (a *agents) write(ring *api.RingState, epoch uint32, now *timestamppb.Times
 	ring.AppendedLsn, ring.DurableLsn = count*busyRecordLen, count*busyRecordLen
 	ring.HeadSeq, ring.HeadLsn = count-busyLag, (count-busyLag)*busyRecordLen+64
 	ring.CreditLsn = ring.HeadLsn + ring.CapacityBytes
-	ring.LagRecords, ring.LagBytes, ring.LagAge = busyLag, ring.AppendedLsn-ring.HeadLsn, durationpb.New(busyLag*time.Second/busyRate)
+	ring.LagRecords, ring.LagBytes, ring.LagAge = busyLag, ring.AppendedLsn-ring.HeadLsn,
+		durationpb.New(busyLag*time.Second/busyRate)
 	jitter := time.Duration(now.Nanos % 1000)
-	ring.Counters = &api.WriterCounters{Records: count, PayloadBytes: count * busyRecordLen, Flushes: count, Level: api.Level_LEVEL_PERSISTENT, LatencyCount: count,
-		LatencyP50: durationpb.New(400 + jitter), LatencyP99: durationpb.New(900 + jitter), LatencyP999: durationpb.New(2000 + jitter), LatencyMax: durationpb.New(50_000 + jitter),
-		AppendRateRecords: busyRate + float64(jitter)/1000, AppendRateBytes: busyRate*busyRecordLen + float64(jitter)}
+	ring.Counters = &api.WriterCounters{
+		Records: count, PayloadBytes: count * busyRecordLen, Flushes: count,
+		Level: api.Level_LEVEL_PERSISTENT, LatencyCount: count,
+		LatencyP50: durationpb.New(400 + jitter), LatencyP99: durationpb.New(900 + jitter),
+		LatencyP999: durationpb.New(2000 + jitter), LatencyMax: durationpb.New(50_000 + jitter),
+		AppendRateRecords: busyRate + float64(jitter)/1000, AppendRateBytes: busyRate*busyRecordLen + float64(jitter),
+	}
 }
 
 // drain puts them into what a drain tells of one.
@@ -59,5 +65,6 @@ func (a *agents) drain(progress *api.DrainProgress) {
 		return
 	}
 	count -= busyLag
-	progress.StoredLsn, progress.HeadLsn, progress.Records, progress.Bytes, progress.Batches = count*busyRecordLen+64, count*busyRecordLen+64, count, count*busyRecordLen, count/20
+	progress.StoredLsn, progress.HeadLsn, progress.Records, progress.Bytes, progress.Batches = count*busyRecordLen+64,
+		count*busyRecordLen+64, count, count*busyRecordLen, count/20
 }

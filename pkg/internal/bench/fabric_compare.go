@@ -22,7 +22,8 @@ type turns struct {
 	now, most float64 // MiB resident behind a turn, and ever
 }
 
-// compare has this farlogd and the one that FARLOGD_OTHER names take turns over the same state and agents, so that what else runs on the machine meets both.
+// compare has this farlogd and the one that FARLOGD_OTHER names take turns over the same state and agents, so that what
+// else runs on the machine meets both.
 func (f *fabric) compare(ctx context.Context) error {
 	ours, other := turns{daemon: f.daemon}, turns{daemon: os.Getenv("FARLOGD_OTHER")}
 	if other.daemon == "" {
@@ -40,7 +41,8 @@ func (f *fabric) compare(ctx context.Context) error {
 		return report(result{Name: "fabric/compare-" + name, Ours: ours, Unit: unit, Note: what}, other)
 	}
 	return errors.Join(
-		tell("share", "% core", fmt.Sprintf("mean of %d turns of %s each; beside it %s", fabricRounds, fabricMoving, other.daemon), ours.share, other.share),
+		tell("share", "% core", fmt.Sprintf("mean of %d turns of %s each; beside it %s", fabricRounds, fabricMoving,
+			other.daemon), ours.share, other.share),
 		tell("start", "s", "of the processor, until all streams were in order", ours.start, other.start),
 		tell("resident", "MiB", "behind a turn, the most of all turns", ours.now, other.now),
 		tell("most", "MiB", "that there ever was", ours.most, other.most))
@@ -57,7 +59,8 @@ func (f *fabric) turn(ctx context.Context, of *turns) error {
 	time.Sleep(fabricMoving)
 	share := 100 * (f.processor() - before) / time.Since(began).Seconds()
 	memory, err := f.memory()
-	fmt.Fprintf(os.Stderr, "  %s: %.1f %% of a core, resident %.0f MiB, %.0f of them pages of files, at most %.0f\n", of.daemon, share, memory.now, memory.files, memory.most)
+	fmt.Fprintf(os.Stderr, "  %s: %.1f %% of a core, resident %.0f MiB, %.0f of them pages of files, at most %.0f\n",
+		of.daemon, share, memory.now, memory.files, memory.most)
 	of.share, of.now, of.most = of.share+share/fabricRounds, max(of.now, memory.now), max(of.most, memory.most)
 	return err
 }

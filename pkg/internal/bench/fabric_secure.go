@@ -18,8 +18,8 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// Everything speaks TLS with certificates of an authority, and what is done is recorded in the audit stream, as a control plane does it that is told nothing else.
-// FARLOG_BENCH_INSECURE=1 is without both, to compare.
+// Everything speaks TLS with certificates of an authority, and what is done is recorded in the audit stream, as a
+// control plane does it that is told nothing else. FARLOG_BENCH_INSECURE=1 is without both, to compare.
 const (
 	fabricOwn     = "farlog/" // begins the names of the control plane's own streams
 	fabricAudit   = fabricOwn + "audit"
@@ -34,7 +34,8 @@ func (f *fabric) certify() error {
 	if isInsecure {
 		return nil
 	}
-	made, err := exec.Command(filepath.Join(filepath.Dir(f.daemon), "farlog"), "ca", "init", f.tlsDir()).CombinedOutput()
+	made, err := exec.Command(filepath.Join(filepath.Dir(f.daemon), "farlog"), "ca", "init",
+		f.tlsDir()).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("farlog ca init: %w: %s", err, made)
 	}
@@ -59,12 +60,16 @@ func (f *fabric) credentials(kind identity.Kind) credentials.TransportCredential
 	if isInsecure {
 		return identity.Insecure()
 	}
-	return identity.NewClientCredentials(identity.Choice{Dir: f.tlsDir(), Kinds: []identity.Kind{kind}, Logger: slog.New(slog.DiscardHandler)}.Finder())
+	return identity.NewClientCredentials(identity.Choice{
+		Dir: f.tlsDir(), Kinds: []identity.Kind{kind},
+		Logger: slog.New(slog.DiscardHandler),
+	}.Finder())
 }
 
 // startTarget has a real target make the ring of the audit stream, and then no other.
 func (f *fabric) startTarget(ctx context.Context) (end func() error, err error) {
-	args := f.secured("--control", fabricAddress, "--metrics-listen", "off", "--host-name", fabricTarget, "--data-dir", filepath.Join(f.dir, "target"))
+	args := f.secured("--control", fabricAddress, "--metrics-listen", "off", "--host-name", fabricTarget, "--data-dir",
+		filepath.Join(f.dir, "target"))
 	process, err := f.start("target", args...)
 	if err != nil {
 		return nil, err
@@ -73,7 +78,11 @@ func (f *fabric) startTarget(ctx context.Context) (end func() error, err error) 
 		err = f.beginAudit(ctx)
 	}
 	if err == nil {
-		_, err = f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: &api.Fabric{Targets: []*api.TargetSpec{{Host: fabricTarget, CapacityBytes: fabricAuditSz}}}})
+		_, err = f.control.ApplyFabric(ctx,
+			&api.ApplyFabricRequest{Fabric: &api.Fabric{Targets: []*api.TargetSpec{{
+				Host:          fabricTarget,
+				CapacityBytes: fabricAuditSz,
+			}}}})
 	}
 	if err != nil {
 		return nil, errors.Join(err, stopDaemon(process))
@@ -84,10 +93,14 @@ func (f *fabric) startTarget(ctx context.Context) (end func() error, err error) 
 // beginAudit has the audit stream's ring made: that begins with the first stream there is, which goes again.
 func (f *fabric) beginAudit(ctx context.Context) error {
 	const first = "first"
-	if _, err := f.control.CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: first, TargetHost: fabricTarget, RingSizeBytes: 1 << 20}}); err != nil {
+	if _, err := f.control.CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{
+		Name:       first,
+		TargetHost: fabricTarget, RingSizeBytes: 1 << 20,
+	}}); err != nil {
 		return err
 	}
-	if err := await("the audit stream and the first one have rings", func() (bool, error) { return f.hasRing(ctx, fabricAudit) && f.hasRing(ctx, first), nil }); err != nil {
+	if err := await("the audit stream and the first one have rings",
+		func() (bool, error) { return f.hasRing(ctx, fabricAudit) && f.hasRing(ctx, first), nil }); err != nil {
 		return err
 	}
 	if err := await("the first stream may go", func() (bool, error) {

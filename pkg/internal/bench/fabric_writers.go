@@ -34,9 +34,11 @@ type hostAgent struct {
 func (f *fabric) writers(ctx context.Context) error {
 	for i := range fabricHosts {
 		from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}
-		conn, err := grpc.NewClient("passthrough:///"+fabricAddress, grpc.WithTransportCredentials(f.credentials(identity.KindHost)), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", address)
-		}))
+		conn, err := grpc.NewClient("passthrough:///"+fabricAddress,
+			grpc.WithTransportCredentials(f.credentials(identity.KindHost)),
+			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", address)
+			}))
 		if err != nil {
 			return err
 		}
@@ -59,10 +61,15 @@ func (f *fabric) writers(ctx context.Context) error {
 	for err := range failures {
 		return err
 	}
-	if err := await("every writer is reported", func() (bool, error) { return f.agents.written() == f.streams, nil }); err != nil {
+	if err := await("every writer is reported", func() (bool, error) {
+		return f.agents.written() == f.streams,
+			nil
+	}); err != nil {
 		return err
 	}
-	return f.tell("fabric/writers", time.Since(began).Seconds(), "s", fmt.Sprintf("until %d streams had a writer each, by %d hosts at once; %.1f s of the processor", f.streams, len(f.hosts), f.processor()-before))
+	return f.tell("fabric/writers", time.Since(began).Seconds(), "s",
+		fmt.Sprintf("until %d streams had a writer each, by %d hosts at once; %.1f s of the processor", f.streams,
+			len(f.hosts), f.processor()-before))
 }
 
 // acquire gets a grant for each ring of a target on this host.
@@ -72,23 +79,37 @@ func (h *hostAgent) acquire(ctx context.Context, target *targetAgent) error {
 	target.mutex.Unlock()
 	for i, ring := range rings {
 		stream, pid := ring.Stream.Spec.Name, int32(1000+i)
-		response, err := h.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: &api.Holder{Host: h.host, Pid: uint32(pid), Name: "bench"}})
+		response, err := h.control.AcquireWriter(ctx, &api.AcquireWriterRequest{
+			Stream: stream,
+			Holder: &api.Holder{Host: h.host, Pid: uint32(pid), Name: "bench"},
+		})
 		if err != nil {
 			return fmt.Errorf("write %s: %w", stream, err)
 		}
 		grant := response.Grant
-		running := &hostagent.Terms{Level: uint32(grant.Level), Policy: uint32(grant.Policy), Deadline: grant.Deadline.AsDuration()}
-		h.requests = append(h.requests, hostagent.ExtendRequest{Stream: stream, Epoch: grant.Epoch, RingUUIDs: [][]byte{grant.Members[0].RingUuid}, PID: pid, Running: running})
+		running := &hostagent.Terms{
+			Level: uint32(grant.Level), Policy: uint32(grant.Policy),
+			Deadline: grant.Deadline.AsDuration(),
+		}
+		h.requests = append(h.requests, hostagent.ExtendRequest{
+			Stream: stream, Epoch: grant.Epoch,
+			RingUUIDs: [][]byte{grant.Members[0].RingUuid}, PID: pid, Running: running,
+		})
 		target.open(stream, grant.Epoch)
 	}
 	return nil
 }
 
 // extend asks for one writer.
-func (h *hostAgent) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms, error) {
+func (h *hostAgent) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension,
+	hostagent.Terms, error,
+) {
 	h.calls.Add(1)
-	response, err := h.control.ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: request.Stream, Epoch: request.Epoch, Holder: &api.Holder{Host: h.host, Pid: uint32(request.PID)},
-		RingUuids: request.RingUUIDs, Running: apiTerms(request.Running)})
+	response, err := h.control.ExtendWriter(ctx, &api.ExtendWriterRequest{
+		Stream: request.Stream, Epoch: request.Epoch,
+		Holder:    &api.Holder{Host: h.host, Pid: uint32(request.PID)},
+		RingUuids: request.RingUUIDs, Running: apiTerms(request.Running),
+	})
 	if err != nil {
 		return nil, hostagent.Terms{}, err
 	}
@@ -100,7 +121,11 @@ func (h *hostAgent) check(ctx context.Context, writers []hostagent.Known) (chang
 	h.calls.Add(1)
 	request := &api.CheckWritersRequest{Host: h.host}
 	for _, one := range writers {
-		request.Writers = append(request.Writers, &api.RunningWriter{Stream: one.Stream, Epoch: one.Epoch, Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: apiTerms(one.Running), Declared: apiTerms(&one.Declared)})
+		request.Writers = append(request.Writers, &api.RunningWriter{
+			Stream: one.Stream, Epoch: one.Epoch,
+			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: apiTerms(one.Running),
+			Declared: apiTerms(&one.Declared),
+		})
 	}
 	response, err := h.control.CheckWriters(ctx, request)
 	for _, place := range response.GetChanged() {
@@ -117,7 +142,10 @@ func (h *hostAgent) watch(ctx context.Context, onTold func([]hostagent.Told, []s
 	}, func(message *api.WatchWritersResponse) {
 		var told []hostagent.Told
 		for _, one := range message.Writers {
-			told = append(told, hostagent.Told{Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid), Declared: terms(one.Declared), Running: terms(one.Running), RingUUIDs: one.RingUuids})
+			told = append(told, hostagent.Told{
+				Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid),
+				Declared: terms(one.Declared), Running: terms(one.Running), RingUUIDs: one.RingUuids,
+			})
 		}
 		onTold(told, message.Gone, message.IsAll)
 	}, func(error) { onDown() })
@@ -173,10 +201,12 @@ func (f *fabric) asked(ctx context.Context) error {
 			return writers.Extend
 		}
 	}
-	text := fmt.Sprintf("busy, and a writer of each stream asks its host agent each %s how the stream is declared", fabricAsk)
+	text := fmt.Sprintf("busy, and a writer of each stream asks its host agent each %s how the stream is declared",
+		fabricAsk)
 	return errors.Join(f.ask(ctx, "fabric/told", text+", which is told of changes by a watch", by(true)),
 		f.ask(ctx, "fabric/asked", text+", which asks for all of them together, as without a watch", by(false)),
-		f.ask(ctx, "fabric/asked-each", text+", which asks for each of them", func(_ context.Context, h *hostAgent) extend { return h.extend }))
+		f.ask(ctx, "fabric/asked-each", text+", which asks for each of them",
+			func(_ context.Context, h *hostAgent) extend { return h.extend }))
 }
 
 func (f *fabric) ask(ctx context.Context, name, what string, extendOf func(context.Context, *hostAgent) extend) error {
@@ -187,7 +217,10 @@ func (f *fabric) ask(ctx context.Context, name, what string, extendOf func(conte
 	for _, host := range f.hosts {
 		all.Go(func() { host.ask(ctx, extendOf(ctx, host), &asked, &failed) })
 	}
-	err := await("every writer has asked twice", func() (bool, error) { return asked.Load() >= int64(2*f.streams), nil })
+	err := await("every writer has asked twice", func() (bool, error) {
+		return asked.Load() >= int64(2*f.streams),
+			nil
+	})
 	began, before, count := time.Now(), f.calls(), asked.Load()
 	err = errors.Join(err, f.rest(name, what, fabricMoving))
 	calls, count, seconds := f.calls()-before, asked.Load()-count, time.Since(began).Seconds()
@@ -196,7 +229,9 @@ func (f *fabric) ask(ctx context.Context, name, what string, extendOf func(conte
 	if failed.Load() > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d questions of writers had no answer", failed.Load(), count))
 	}
-	return errors.Join(err, f.tell(name+"-calls", float64(calls)/seconds, "1/s", fmt.Sprintf("of host agents to control, for %.0f questions a second of writers to them", float64(count)/seconds)))
+	return errors.Join(err, f.tell(name+"-calls", float64(calls)/seconds, "1/s",
+		fmt.Sprintf("of host agents to control, for %.0f questions a second of writers to them",
+			float64(count)/seconds)))
 }
 
 // calls counts what host agents have asked control.

@@ -15,9 +15,10 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// One producer and five readers of one ring, in the shape of STAC-M2: from the moment at which a message is due to that at which a reader has it,
-// checked and copied. The producer keeps to a rate and not to its readers (open loop): what it is late by counts. One of the readers gives the space back as a
-// drain does, so that the ring is used over and over; one that is passed by loses messages, and the rate is not held.
+// One producer and five readers of one ring, in the shape of STAC-M2: from the moment at which a message is due to that
+// at which a reader has it, checked and copied. The producer keeps to a rate and not to its readers (open loop): what
+// it is late by counts. One of the readers gives the space back as a drain does, so that the ring is used over and
+// over; one that is passed by loses messages, and the rate is not held.
 const (
 	fanoutReaders   = 5
 	fanoutPayload   = 192
@@ -50,8 +51,14 @@ func fanoutOnce(rate int, length time.Duration, ringBytes uint64) (*fanoutRun, e
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	run := &fanoutRun{uri: "mem:" + filepath.Join(dir, "fanout.ring"), rate: rate, count: max(int(float64(rate)*length.Seconds()), 1)}
-	if err := farlog.Format(run.uri, farlog.FormatOptions{SizeBytes: ringBytes, RecordLenMax: 4096, StreamName: "bench"}); err != nil {
+	run := &fanoutRun{
+		uri: "mem:" + filepath.Join(dir, "fanout.ring"), rate: rate,
+		count: max(int(float64(rate)*length.Seconds()), 1),
+	}
+	if err := farlog.Format(run.uri, farlog.FormatOptions{
+		SizeBytes: ringBytes, RecordLenMax: 4096,
+		StreamName: "bench",
+	}); err != nil {
 		return nil, err
 	}
 	writer, err := farlog.OpenWriter(run.uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible})
@@ -111,7 +118,8 @@ func (f *fanoutRun) dueOf(i int) time.Duration {
 func (f *fanoutRun) supply(writer *farlog.Writer) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	payloads, entries, positions := make([]byte, fanoutTogether*fanoutPayload), make([]farlog.Entry, fanoutTogether), make([]farlog.Position, fanoutTogether)
+	payloads, entries, positions := make([]byte, fanoutTogether*fanoutPayload), make([]farlog.Entry, fanoutTogether),
+		make([]farlog.Position, fanoutTogether)
 	for i := range entries {
 		entries[i] = farlog.Entry{Data: payloads[i*fanoutPayload : (i+1)*fanoutPayload], Class: 1}
 	}
@@ -190,7 +198,8 @@ func (r *receiver) take(run *fanoutRun, rest []byte) error {
 		if h.Class == 1 && !h.Flags.IsControl() {
 			number := int(binary.LittleEndian.Uint64(rest[record.HeaderLen:]))
 			if number > r.next {
-				return fmt.Errorf("%w: a reader was passed by at message %d, the next it found is %d", errNotKept, r.next, number)
+				return fmt.Errorf("%w: a reader was passed by at message %d, the next it found is %d", errNotKept,
+					r.next, number)
 			}
 			if number < r.next {
 				return fmt.Errorf("message %d came where %d was expected", number, r.next)

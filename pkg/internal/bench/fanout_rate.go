@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The highest rate held: up a ladder, each rung a quarter above the one before, until two in a row are not held. One alone may have met something else on this machine.
+// The highest rate held: up a ladder, each rung a quarter above the one before, until two in a row are not held. One
+// alone may have met something else on this machine.
 const (
 	fanoutFirst     = 1_000
 	fanoutRung      = 100_000 // from here on by quarters, below by tens
@@ -35,14 +36,16 @@ func fanoutAsked() (fanoutAsk, error) {
 	if text := os.Getenv("FARLOG_BENCH_P99"); text != "" {
 		limit, err := time.ParseDuration(text)
 		if err != nil || limit <= 0 {
-			return ask, fmt.Errorf("FARLOG_BENCH_P99=%q: expected the highest p99 that counts as held, such as 50ms", text)
+			return ask, fmt.Errorf("FARLOG_BENCH_P99=%q: expected the highest p99 that counts as held, such as 50ms",
+				text)
 		}
 		ask.p99Max = limit
 	}
 	return ask, nil
 }
 
-// isHeld: the producer kept to the rate, every reader has every message, none was far behind at the end, where a lag that grows is longest, and the p99 is in bounds.
+// isHeld: the producer kept to the rate, every reader has every message, none was far behind at the end, where a lag
+// that grows is longest, and the p99 is in bounds.
 func (a *fanoutAsk) isHeld(run *fanoutRun) error {
 	length := run.dueOf(run.count)
 	switch {
@@ -58,13 +61,15 @@ func (a *fanoutAsk) isHeld(run *fanoutRun) error {
 	return nil
 }
 
-// benchFanout prints the source document's table: of each rate mean, p99 and standard deviation from supply to receipt; and the highest rate held.
+// benchFanout prints the source document's table: of each rate mean, p99 and standard deviation from supply to receipt;
+// and the highest rate held.
 func benchFanout() error {
 	ask, err := fanoutAsked()
 	if err != nil {
 		return err
 	}
-	table := fmt.Sprintf("| 1 producer, %d readers, %d bytes, %s a rate | mean | p99 | standard deviation | longest | held |\n|---|---|---|---|---|---|\n",
+	table := fmt.Sprintf("| 1 producer, %d readers, %d bytes, %s a rate | mean | p99 | standard deviation | longest "+
+		"| held |\n|---|---|---|---|---|---|\n",
 		fanoutReaders, fanoutPayload, ask.length)
 	held, misses := 0, 0
 	for rate := fanoutFirst; misses < fanoutMissesMax; rate = nextRate(rate) {
@@ -77,13 +82,15 @@ func benchFanout() error {
 		if why == nil {
 			held, misses = rate, 0
 		} else {
-			if rate > fanoutRung { // below, every machine keeps up by itself; what speaks against it is something else that runs
+			// below, every machine keeps up by itself; what speaks against it is something else that runs
+			if rate > fanoutRung {
 				misses++
 			}
 			word = "no: " + why.Error()
 		}
 		d := &run.delays
-		table += fmt.Sprintf("| %d messages/s | %s | %s | %s | %s | %s |\n", rate, short(d.mean()), short(d.quantile(0.99)), short(d.deviation()), short(d.max), word)
+		table += fmt.Sprintf("| %d messages/s | %s | %s | %s | %s | %s |\n", rate, short(d.mean()),
+			short(d.quantile(0.99)), short(d.deviation()), short(d.max), word)
 		if why == nil || errors.Is(why, errNotKept) && d.count > 0 {
 			err = reportFanout(run, word)
 		}
@@ -92,18 +99,26 @@ func benchFanout() error {
 		}
 	}
 	fmt.Fprint(os.Stderr, table)
-	return report(result{Name: "fanout/rate-held", Ours: float64(held), Unit: "messages/s", Flush: "none", Level: "visible",
-		Note: fmt.Sprintf("highest of a ladder by quarters; producer within 1 %%, last message of each of %d readers within %s, p99 within %s, %s a rate", fanoutReaders, fanoutBehindMax, ask.p99Max, ask.length)}, 0)
+	return report(result{
+		Name: "fanout/rate-held", Ours: float64(held), Unit: "messages/s", Flush: "none",
+		Level: "visible",
+		Note: fmt.Sprintf("highest of a ladder by quarters; producer within 1 %%, last message of each of %d readers "+
+			"within %s, p99 within %s, %s a rate", fanoutReaders, fanoutBehindMax, ask.p99Max, ask.length),
+	}, 0)
 }
 
 func reportFanout(run *fanoutRun, held string) error {
-	note := fmt.Sprintf("1 producer, %d readers, %d bytes, %d messages a second; held: %s", fanoutReaders, fanoutPayload, run.rate, held)
+	note := fmt.Sprintf("1 producer, %d readers, %d bytes, %d messages a second; held: %s", fanoutReaders,
+		fanoutPayload, run.rate, held)
 	for _, one := range []struct {
 		what  string
 		value time.Duration
 	}{{"mean", run.delays.mean()}, {"p99", run.delays.quantile(0.99)}, {"deviation", run.delays.deviation()}} {
 		name := fmt.Sprintf("fanout/%d/%s", run.rate, one.what)
-		if err := report(result{Name: name, Ours: float64(one.value) / 1e3, Unit: "us", Flush: "none", Level: "visible", Note: note}, 0); err != nil {
+		if err := report(result{
+			Name: name, Ours: float64(one.value) / 1e3, Unit: "us", Flush: "none", Level: "visible",
+			Note: note,
+		}, 0); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,10 @@ func TestFanout_EveryReaderHasEveryMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.why != nil || run.delays.count != 2_000*fanoutReaders || run.took < run.dueOf(run.count-1) || run.delays.max < run.last || run.last <= 0 {
-		t.Errorf("%v: %d receipts, expected %d; the producer took %s, the last message %s", run.why, run.delays.count, 2_000*fanoutReaders, run.took, run.last)
+	if run.why != nil || run.delays.count != 2_000*fanoutReaders || run.took < run.dueOf(run.count-1) ||
+		run.delays.max < run.last || run.last <= 0 {
+		t.Errorf("%v: %d receipts, expected %d; the producer took %s, the last message %s", run.why, run.delays.count,
+			2_000*fanoutReaders, run.took, run.last)
 	}
 }
 
@@ -54,12 +56,14 @@ func TestFanout_WhatSpeaksAgainstARate(t *testing.T) {
 
 func TestFanout_RefusesAnEnvironmentThatSaysNothing(t *testing.T) {
 	t.Setenv("FARLOG_BENCH_SECONDS", "0")
-	if _, err := fanoutAsked(); err == nil || err.Error() != `FARLOG_BENCH_SECONDS="0": expected seconds for each rate, above 0, such as 3` {
+	if _, err := fanoutAsked(); err == nil ||
+		err.Error() != `FARLOG_BENCH_SECONDS="0": expected seconds for each rate, above 0, such as 3` {
 		t.Error(err)
 	}
 	t.Setenv("FARLOG_BENCH_SECONDS", "0.5")
 	t.Setenv("FARLOG_BENCH_P99", "fast")
-	if _, err := fanoutAsked(); err == nil || err.Error() != `FARLOG_BENCH_P99="fast": expected the highest p99 that counts as held, such as 50ms` {
+	if _, err := fanoutAsked(); err == nil ||
+		err.Error() != `FARLOG_BENCH_P99="fast": expected the highest p99 that counts as held, such as 50ms` {
 		t.Error(err)
 	}
 	t.Setenv("FARLOG_BENCH_P99", "1ms")

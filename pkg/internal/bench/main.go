@@ -1,5 +1,5 @@
-// Command bench is the Go half of `make bench`: what the crossing into C costs, and the drain against a plain write of the same
-// bytes. Result lines go to stdout, a table to stderr.
+// Command bench is the Go half of `make bench`: what the crossing into C costs, and the drain against a plain write of
+// the same bytes. Result lines go to stdout, a table to stderr.
 package main
 
 import (

@@ -11,7 +11,8 @@ const (
 	spreadStep = 1 << spreadBits
 )
 
-// spread is how durations are distributed: count, mean and deviation exactly, quantiles by buckets, so that minutes at millions a second take no memory.
+// spread is how durations are distributed: count, mean and deviation exactly, quantiles by buckets, so that minutes at
+// millions a second take no memory.
 type spread struct {
 	count        uint64
 	sum, squares float64

@@ -1,5 +1,5 @@
-// Package dashboard makes Grafana's dashboards of farlog: what they show is a table here, and the JSON in deploy/grafana is made from it. Log lag comes
-// first on each of them.
+// Package dashboard makes Grafana's dashboards of farlog: what they show is a table here, and the JSON in
+// deploy/grafana is made from it. Log lag comes first on each of them.
 package dashboard
 
 import (
@@ -64,21 +64,31 @@ type object = map[string]any
 
 func (d Dashboard) model() object {
 	return object{
-		"uid": "farlog-" + d.Name, "title": d.Title, "description": d.About, "tags": []string{"farlog"}, "schemaVersion": schemaVersion, "version": 1,
-		"editable": true, "refresh": "5s", "timezone": "utc", "time": object{"from": "now-15m", "to": "now"}, "graphTooltip": 1,
-		"templating": object{"list": d.variables()}, "panels": d.panels(), "annotations": object{"list": []any{}},
-		"links": []any{object{"title": "farlog", "type": "dashboards", "tags": []string{"farlog"}, "asDropdown": false, "includeVars": true, "keepTime": true, "icon": "external link", "targetBlank": false, "tooltip": ""}},
+		"uid": "farlog-" + d.Name, "title": d.Title, "description": d.About, "tags": []string{"farlog"},
+		"schemaVersion": schemaVersion, "version": 1,
+		"editable": true, "refresh": "5s", "timezone": "utc", "time": object{"from": "now-15m", "to": "now"},
+		"graphTooltip": 1,
+		"templating":   object{"list": d.variables()}, "panels": d.panels(), "annotations": object{"list": []any{}},
+		"links": []any{object{
+			"title": "farlog", "type": "dashboards", "tags": []string{"farlog"}, "asDropdown": false,
+			"includeVars": true, "keepTime": true, "icon": "external link", "targetBlank": false, "tooltip": "",
+		}},
 	}
 }
 
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
 func (d Dashboard) variables() []object {
-	list := []object{{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "hide": 0}}
+	list := []object{{
+		"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus",
+		"hide": 0,
+	}}
 	for _, one := range d.Variables {
 		list = append(list, object{
-			"name": one.Name, "label": one.Name, "type": "query", "datasource": source, "query": fmt.Sprintf("label_values(%s, %s)", one.Metric, one.Label),
-			"includeAll": true, "allValue": ".*", "multi": true, "refresh": 2, "sort": 1, "current": object{"text": "All", "value": []string{"$__all"}},
+			"name": one.Name, "label": one.Name, "type": "query", "datasource": source,
+			"query":      fmt.Sprintf("label_values(%s, %s)", one.Metric, one.Label),
+			"includeAll": true, "allValue": ".*", "multi": true, "refresh": 2, "sort": 1,
+			"current": object{"text": "All", "value": []string{"$__all"}},
 		})
 	}
 	return list
@@ -91,7 +101,10 @@ func (d Dashboard) panels() []object {
 	breakLine := func() { x, y, tallest = 0, y+tallest, 0 }
 	for _, row := range d.Rows {
 		breakLine()
-		list = append(list, object{"id": len(list) + 1, "type": "row", "title": row.Title, "collapsed": false, "panels": []any{}, "gridPos": place(0, y, gridColumns, 1)})
+		list = append(list, object{
+			"id": len(list) + 1, "type": "row", "title": row.Title, "collapsed": false,
+			"panels": []any{}, "gridPos": place(0, y, gridColumns, 1),
+		})
 		y++
 		for _, panel := range row.Panels {
 			width, height := panel.Width, heights[panel.Kind]
@@ -116,8 +129,9 @@ func (p Panel) model(id int) object {
 	targets := make([]object, len(p.Queries))
 	for i, query := range p.Queries {
 		targets[i] = object{
-			"refId": string(rune('A' + i)), "datasource": source, "expr": query.Expr, "legendFormat": query.Legend, "editorMode": "code",
-			"range": p.Kind == kindGraph, "instant": p.Kind != kindGraph,
+			"refId": string(rune('A' + i)), "datasource": source, "expr": query.Expr, "legendFormat": query.Legend,
+			"editorMode": "code",
+			"range":      p.Kind == kindGraph, "instant": p.Kind != kindGraph,
 		}
 		if p.Kind == kindTable {
 			targets[i]["format"] = "table"
@@ -138,7 +152,11 @@ func (p Panel) defaults() object {
 		steps = append(steps, object{"color": "red", "value": p.Alarm})
 	}
 	if p.Alarm != 0 && p.Alarm < p.Warn { // less is worse
-		steps = []object{{"color": "red", "value": nil}, {"color": "orange", "value": p.Alarm}, {"color": "green", "value": p.Warn}}
+		steps = []object{
+			{"color": "red", "value": nil},
+			{"color": "orange", "value": p.Alarm},
+			{"color": "green", "value": p.Warn},
+		}
 	}
 	defaults := object{"unit": p.Unit, "thresholds": object{"mode": "absolute", "steps": steps}}
 	if p.Kind == kindGraph {
@@ -146,7 +164,10 @@ func (p Panel) defaults() object {
 		if len(steps) > 1 {
 			style = "line"
 		}
-		defaults["custom"] = object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "never", "spanNulls": false, "thresholdsStyle": object{"mode": style}}
+		defaults["custom"] = object{
+			"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "never",
+			"spanNulls": false, "thresholdsStyle": object{"mode": style},
+		}
 	}
 	return defaults
 }
@@ -154,9 +175,15 @@ func (p Panel) defaults() object {
 func (p Panel) options() object {
 	switch p.Kind {
 	case kindGraph:
-		return object{"legend": object{"calcs": []string{}, "displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
+		return object{"legend": object{
+			"calcs": []string{}, "displayMode": "list", "placement": "bottom",
+			"showLegend": true,
+		}, "tooltip": object{"mode": "multi", "sort": "desc"}}
 	case kindStat:
-		return object{"colorMode": "value", "graphMode": "none", "textMode": "auto", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
+		return object{
+			"colorMode": "value", "graphMode": "none", "textMode": "auto",
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+		}
 	}
 	return object{"showHeader": true}
 }

@@ -98,8 +98,10 @@ func TestDashboards_AreWellFormed(t *testing.T) {
 			if panel.Type == "row" {
 				continue
 			}
-			if panel.Datasource.UID != "${datasource}" || !units[panel.FieldConfig.Defaults.Unit] || len(panel.Targets) == 0 {
-				t.Errorf("%s: data source %q, unit %q, %d queries", where, panel.Datasource.UID, panel.FieldConfig.Defaults.Unit, len(panel.Targets))
+			if panel.Datasource.UID != "${datasource}" || !units[panel.FieldConfig.Defaults.Unit] ||
+				len(panel.Targets) == 0 {
+				t.Errorf("%s: data source %q, unit %q, %d queries", where, panel.Datasource.UID,
+					panel.FieldConfig.Defaults.Unit, len(panel.Targets))
 			}
 			for _, target := range panel.Targets {
 				if target.RefID == "" || panel.Type == kindGraph && target.LegendFormat == "" {
@@ -115,8 +117,12 @@ func TestDashboards_AreWellFormed(t *testing.T) {
 	}
 }
 
-// severalTell are metrics that more than one process exports of the same thing: a writer's by the target and the host agent of its host, a stream's by each control plane.
-var severalTell, toldOnce = regexp.MustCompile(`\bfarlog_(writer|stream)_`), regexp.MustCompile(`\b(max|min|count) (without \(instance, job\)|by \(stream[a-z, ]*\)) \((rate\(|increase\()?farlog_(writer|stream)_`)
+// severalTell are metrics that more than one process exports of the same thing: a writer's by the target and the host
+// agent of its host, a stream's by each control plane.
+var severalTell, toldOnce = regexp.MustCompile(`\bfarlog_(writer|stream)_`),
+	regexp.MustCompile(
+		`\b(max|min|count) (without \(instance, job\)|by \(stream[a-z, ]*\)) \((rate\(|increase\()?farlog_(writer|stream)_`,
+	)
 
 func TestDashboards_CountOnceWhatSeveralTell(t *testing.T) {
 	count := 0
@@ -124,9 +130,11 @@ func TestDashboards_CountOnceWhatSeveralTell(t *testing.T) {
 		for _, row := range page.Rows {
 			for _, panel := range row.Panels {
 				for _, query := range panel.Queries {
-					all, once := len(severalTell.FindAllString(query.Expr, -1)), len(toldOnce.FindAllString(query.Expr, -1))
+					all, once := len(severalTell.FindAllString(query.Expr, -1)),
+						len(toldOnce.FindAllString(query.Expr, -1))
 					if count += all; all != once {
-						t.Errorf("%s/%s: %s: what several processes export is counted more than once: max or min by (stream) first", page.Name, panel.Title, query.Expr)
+						t.Errorf("%s/%s: %s: what several processes export is counted more than once: max or min by "+
+							"(stream) first", page.Name, panel.Title, query.Expr)
 					}
 				}
 			}
@@ -178,9 +186,11 @@ func TestRules_EachAlertIsExplainedAndTested(t *testing.T) {
 			}
 			count++
 			if !fires[rule.Alert] || !silent[rule.Alert] {
-				t.Errorf("%s: tested when it fires: %v, when it is silent: %v", rule.Alert, fires[rule.Alert], silent[rule.Alert])
+				t.Errorf("%s: tested when it fires: %v, when it is silent: %v", rule.Alert, fires[rule.Alert],
+					silent[rule.Alert])
 			}
-			if severity := rule.Labels["severity"]; severity != "warning" && severity != "critical" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			if severity := rule.Labels["severity"]; severity != "warning" && severity != "critical" ||
+				rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 				t.Errorf("%s: severity %q, annotations %v", rule.Alert, severity, rule.Annotations)
 			}
 		}
@@ -217,7 +227,8 @@ func TestRules_PassPromtool(t *testing.T) {
 		{"check", "config", deployed("prometheus", "prometheus.yml")},
 		append([]string{"test", "rules"}, ruleTestFiles(t)...),
 	} {
-		if output, err := exec.Command(promtool, args...).CombinedOutput(); err != nil || !strings.Contains(string(output), "SUCCESS") {
+		if output, err := exec.Command(promtool, args...).CombinedOutput(); err != nil ||
+			!strings.Contains(string(output), "SUCCESS") {
 			t.Errorf("promtool %v: %v\n%s", args[:2], err, output)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package docpage reads the pages of docs/: their code blocks, the commands among them, and what those are said to print.
+// Package docpage reads the pages of docs/: their code blocks, the commands among them, and what those are said to
+// print.
 package docpage
 
 import (

@@ -17,8 +17,9 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// What this proves, and how. Operators and others do things to a control plane, one of which is refused, while its target is away and while it is killed: in
-// the end the store has a record of each in the audit stream, with who, what, when, revision and outcome, and a chain that verifies.
+// What this proves, and how. Operators and others do things to a control plane, one of which is refused, while its
+// target is away and while it is killed: in the end the store has a record of each in the audit stream, with who, what,
+// when, revision and outcome, and a chain that verifies.
 func TestAudit_EveryActIsRecorded(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.PrepareCluster(t, testenv.MemoryDir(t))
@@ -27,27 +28,35 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 	cluster.Start()
 	ring := cluster.CreateStream(streamName, "--size", "1MiB", "--level", "visible")
 	fabric := filepath.Join(t.TempDir(), "fabric.yaml")
-	if err := os.WriteFile(fabric, []byte("streams:\n- {name: desk7/orders, size: 1MiB, level: visible, policy: reject}\n- {name: desk7/fills, size: 1MiB, level: visible}\n"), 0o644); err != nil {
+	if err := os.WriteFile(fabric, []byte("streams:\n- {name: desk7/orders, size: 1MiB, level: visible, policy: "+
+		"reject}\n- {name: desk7/fills, size: 1MiB, level: visible}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, code := testenv.Run(t, "farlog", "apply", "--dry-run", "-f", fabric, "--control", cluster.ControlAddress); code != 1 {
+	if _, _, code := testenv.Run(t, "farlog", "apply", "--dry-run", "-f", fabric, "--control",
+		cluster.ControlAddress); code != 1 {
 		t.Errorf("a fabric that differs: exit code %d", code)
 	}
 	testenv.MustRun(t, "farlog", "apply", "-f", fabric, "--control", cluster.ControlAddress)
 	host := as(t, cluster, identity.KindHost)
-	if _, err := host.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk9/mine"}}); status.Code(err) != codes.PermissionDenied {
+	if _, err := host.CreateStream(t.Context(),
+		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk9/mine"}}); status.Code(err) != codes.PermissionDenied {
 		t.Fatalf("a trading host made a stream: %v", err)
 	}
-	grant, err := host.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: streamName, Holder: &api.Holder{Host: "trading1", Name: "test"}})
+	grant, err := host.AcquireWriter(t.Context(), &api.AcquireWriterRequest{
+		Stream: streamName,
+		Holder: &api.Holder{Host: "trading1", Name: "test"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = as(t, cluster, identity.KindAdmin).CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "farlog/forged"}})
+	_, err = as(t, cluster, identity.KindAdmin).CreateStream(t.Context(),
+		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "farlog/forged"}})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a stream of the control plane's own was made by somebody else: %v", err)
 	}
 	cluster.Target.Kill() // acts wait in etcd
-	testenv.MustRun(t, "farlog", "control", "backup", filepath.Join(t.TempDir(), "backup"), "--control", cluster.ControlAddress)
+	testenv.MustRun(t, "farlog", "control", "backup", filepath.Join(t.TempDir(), "backup"), "--control",
+		cluster.ControlAddress)
 	cluster.Control.Kill()
 	cluster.StartControl()
 	cluster.StartTarget()
@@ -58,10 +67,13 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 		},
 		"ApplyFabric ": func(a auditlog.Event) bool {
 			text := strings.Join(a.Changes, ", ")
-			return a.Outcome == "OK" && a.Revision > 0 && strings.Contains(text, "stream desk7/orders policy: block -> reject") && strings.Contains(text, "new stream desk7/fills")
+			return a.Outcome == "OK" && a.Revision > 0 &&
+				strings.Contains(text, "stream desk7/orders policy: block -> reject") &&
+				strings.Contains(text, "new stream desk7/fills")
 		},
 		"CreateStream desk9/mine": func(a auditlog.Event) bool {
-			return a.Outcome == "PERMISSIONDENIED" && strings.Contains(a.Error, "has not the role admin") && strings.HasPrefix(a.Who, "spiffe://farlog/farlog/host/")
+			return a.Outcome == "PERMISSIONDENIED" && strings.Contains(a.Error, "has not the role admin") &&
+				strings.HasPrefix(a.Who, "spiffe://farlog/farlog/host/")
 		},
 		"CreateStream farlog/forged": func(a auditlog.Event) bool { return a.Outcome == "INVALIDARGUMENT" },
 		"AcquireWriter desk7/orders": func(a auditlog.Event) bool {
@@ -80,7 +92,8 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 	restartWithNothingToRecord(t, cluster)
 	cluster.Drain.Stop()
 	testenv.MustRun(t, "farlog", "verify", cluster.StoreDir)
-	if text := testenv.MustRun(t, "farlog", "export", "--control", cluster.ControlAddress); strings.Contains(text, "farlog/audit") {
+	if text := testenv.MustRun(t, "farlog", "export", "--control", cluster.ControlAddress); strings.Contains(text,
+		"farlog/audit") {
 		t.Errorf("the audit stream is declared: %s", text)
 	}
 }
@@ -98,12 +111,15 @@ func restartWithNothingToRecord(t *testing.T, cluster *testenv.Cluster) {
 }
 
 // checkActs finds each act that is wanted once; those of files twice, as the control plane was started twice.
-func checkActs(t *testing.T, acts map[string]auditlog.Event, wanted map[string]func(auditlog.Event) bool, began time.Time) {
+func checkActs(t *testing.T, acts map[string]auditlog.Event, wanted map[string]func(auditlog.Event) bool,
+	began time.Time,
+) {
 	t.Helper()
 	isReadAgain := map[string]bool{} // the files, at the second start of the control plane
 	for id, act := range acts {
 		isAsWanted := wanted[act.What+" "+act.Stream]
-		if isAsWanted == nil || !isAsWanted(act) || act.Time.Before(began) || act.Time.After(time.Now()) || act.Instance == "" {
+		if isAsWanted == nil || !isAsWanted(act) || act.Time.Before(began) || act.Time.After(time.Now()) ||
+			act.Instance == "" {
 			t.Errorf("%s: %+v", id, act)
 		}
 		if what := act.What + " " + act.Stream; !strings.HasPrefix(what, "Read") || isReadAgain[what] {

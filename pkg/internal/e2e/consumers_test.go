@@ -34,7 +34,8 @@ func consumerInC(t *testing.T) string {
 	t.Helper()
 	program := os.Getenv("FARLOG_C_CONSUMER")
 	if program == "" {
-		t.Skip("FARLOG_C_CONSUMER is not set to the program of rdma/examples/05-consume.c: scripts/examples.sh compiles it and runs this")
+		t.Skip("FARLOG_C_CONSUMER is not set to the program of rdma/examples/05-consume.c: scripts/examples.sh " +
+			"compiles it and runs this")
 	}
 	return program
 }
@@ -53,7 +54,10 @@ func newConsumers(t *testing.T) *consumers {
 func (c *consumers) openWriter() {
 	c.Helper()
 	var err error
-	if c.writer, err = farlog.OpenWriter(c.uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible}); err != nil {
+	if c.writer, err = farlog.OpenWriter(c.uri, farlog.WriterOptions{
+		CountersDir: "none",
+		Level:       farlog.LevelVisible,
+	}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -75,7 +79,8 @@ func (c *consumers) append(bytes int) {
 
 func (c *consumers) startC(output *os.File, args ...string) *testenv.Process {
 	c.Helper()
-	return testenv.StartForeign(c, output, []string{"XDG_STATE_HOME=" + c.states}, c.program, append([]string{c.uri, c.cluster.StoreDir, consumerName}, args...)...)
+	return testenv.StartForeign(c, output, []string{"XDG_STATE_HOME=" + c.states}, c.program,
+		append([]string{c.uri, c.cluster.StoreDir, consumerName}, args...)...)
 }
 
 func (c *consumers) create(name string) *os.File {
@@ -156,14 +161,16 @@ func (c *consumers) readGo(consumer *consume.Consumer, into *bytes.Buffer) {
 	}
 }
 
-// A consumer in C, one in Go and farlog tail see the same bytes of a stream under load: its writer is opened anew, its drain killed and started, the consumer in C stands while
-// the ring runs over it, several segments far, and each has every record once. Then farlog tail, Go and C go on, each where another one of the same name has stopped.
+// A consumer in C, one in Go and farlog tail see the same bytes of a stream under load: its writer is opened anew, its
+// drain killed and started, the consumer in C stands while the ring runs over it, several segments far, and each has
+// every record once. Then farlog tail, Go and C go on, each where another one of the same name has stopped.
 func TestConsumers_CGoAndTailSeeTheSame(t *testing.T) {
 	c := newConsumers(t)
 	c.append(300 << 10)
 	cFile, tailFile := c.create("c.out"), c.create("tail.out")
 	inC := c.startC(cFile, "-f")
-	tail := testenv.Start(t, nil, tailFile, "farlog", "tail", "--ring", c.uri, "--store", c.cluster.StoreDir, "--from", "oldest", "--format", "raw", "-f")
+	tail := testenv.Start(t, nil, tailFile, "farlog", "tail", "--ring", c.uri, "--store", c.cluster.StoreDir, "--from",
+		"oldest", "--format", "raw", "-f")
 	c.untilPrinted("the consumer in C", inC, cFile)
 	inC.Pause()
 	before := len(c.printed(cFile))
@@ -180,7 +187,9 @@ func TestConsumers_CGoAndTailSeeTheSame(t *testing.T) {
 	if now := len(c.printed(cFile)); now != before {
 		t.Fatalf("a process that stands printed %d bytes", now-before)
 	}
-	if _, said, code := testenv.Run(t, "farlog", "tail", "--ring", c.uri, "--name", consumerName, "--state-dir", filepath.Join(c.states, "farlog")); code == 0 || !strings.Contains(said, "consumer "+consumerName+" of process") {
+	if _, said, code := testenv.Run(t, "farlog", "tail", "--ring", c.uri, "--name", consumerName, "--state-dir",
+		filepath.Join(c.states, "farlog")); code == 0 ||
+		!strings.Contains(said, "consumer "+consumerName+" of process") {
 		t.Errorf("a second consumer of the name: exit code %d, %q", code, said)
 	}
 	inC.Signal(syscall.SIGCONT)
@@ -193,7 +202,10 @@ func TestConsumers_CGoAndTailSeeTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inGo, err := consume.Open(consume.Config{RingURI: c.uri, Stream: streamName, Store: opened, Start: consume.StartOldest})
+	inGo, err := consume.Open(consume.Config{
+		RingURI: c.uri, Stream: streamName, Store: opened,
+		Start: consume.StartOldest,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +215,8 @@ func TestConsumers_CGoAndTailSeeTheSame(t *testing.T) {
 	c.check("Go", goOut.Bytes(), 0, c.count)
 	c.check("farlog tail", c.printed(tailFile), 0, c.count)
 	c.check("C", c.printed(cFile), 0, c.count)
-	if !strings.Contains(inC.Log(), "overtaken: comes from the store: lsn ") || !strings.HasSuffix(inC.Log(), " 0 bytes lost\n") {
+	if !strings.Contains(inC.Log(), "overtaken: comes from the store: lsn ") ||
+		!strings.HasSuffix(inC.Log(), " 0 bytes lost\n") {
 		t.Errorf("the consumer in C said %q, expected that it was overtaken and lost nothing", inC.Log())
 	}
 	c.goOnByName(opened)
@@ -214,7 +227,8 @@ func (c *consumers) goOnByName(opened *store.Store) {
 	c.Helper()
 	from := c.count
 	c.append(900 << 10)
-	printed := testenv.MustRun(c.T, "farlog", "tail", "--ring", c.uri, "--store", c.cluster.StoreDir, "--format", "raw", "--name", consumerName, "--state-dir", filepath.Join(c.states, "farlog"))
+	printed := testenv.MustRun(c.T, "farlog", "tail", "--ring", c.uri, "--store", c.cluster.StoreDir, "--format", "raw",
+		"--name", consumerName, "--state-dir", filepath.Join(c.states, "farlog"))
 	c.check("farlog tail by C's name", []byte(printed), from, c.count)
 	from = c.count
 	c.append(100 << 10)
@@ -231,7 +245,8 @@ func (c *consumers) goOnByName(opened *store.Store) {
 	}
 	defer position.Close()
 	refused := c.startC(file)
-	if err := refused.Wait(); err == nil || !strings.Contains(refused.Log(), fmt.Sprintf("is in use: consumer %s of process %d", consumerName, os.Getpid())) {
+	if err := refused.Wait(); err == nil || !strings.Contains(refused.Log(),
+		fmt.Sprintf("is in use: consumer %s of process %d", consumerName, os.Getpid())) {
 		c.Errorf("a second consumer in C: %v, %q", err, refused.Log())
 	}
 	inGo, err := consume.Open(consume.Config{RingURI: c.uri, Stream: streamName, Store: opened, Position: position})
@@ -244,7 +259,8 @@ func (c *consumers) goOnByName(opened *store.Store) {
 	c.check("Go by C's name", out.Bytes(), from, c.count)
 }
 
-// A consumer in C that is killed again and again prints, from its last commit on, every record: what it had printed comes again, and nothing is left out.
+// A consumer in C that is killed again and again prints, from its last commit on, every record: what it had printed
+// comes again, and nothing is left out.
 func TestConsumers_CKilledGoesOnBehindItsCommit(t *testing.T) {
 	c := newConsumers(t)
 	seen := 0
@@ -289,7 +305,8 @@ func TestConsumers_CKilledGoesOnBehindItsCommit(t *testing.T) {
 	}
 }
 
-// By a stream's name alone, on a host that only the network joins to the ring: the agent gives the grant, the history comes from the store.
+// By a stream's name alone, on a host that only the network joins to the ring: the agent gives the grant, the history
+// comes from the store.
 func TestConsumers_CByAStreamsName(t *testing.T) {
 	program := consumerInC(t)
 	b := newHostBench(t)
@@ -299,7 +316,11 @@ func TestConsumers_CByAStreamsName(t *testing.T) {
 	}
 	defer writer.Close()
 	b.append(writer, 40, "stored")
-	testenv.Until(t, "they are drained", func() (bool, error) { return writer.Cursors().HeadLSN == writer.Cursors().AppendedLSN, nil })
+	testenv.Until(t, "they are drained", func() (bool,
+		error,
+	) {
+		return writer.Cursors().HeadLSN == writer.Cursors().AppendedLSN, nil
+	})
 	b.cluster.Drain.Kill()
 	b.append(writer, 20, "live")
 	file, err := os.Create(filepath.Join(t.TempDir(), "c.out"))

@@ -9,8 +9,9 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// The control plane is on one host, and the target, the drain, the host agent and the writer on another. The cable between them is cut under load: appends and drains go on, and
-// the control plane says who has gone. What is declared meanwhile comes to be when the cable is back, without anybody's help, and nothing is lost.
+// The control plane is on one host, and the target, the drain, the host agent and the writer on another. The cable
+// between them is cut under load: appends and drains go on, and the control plane says who has gone. What is declared
+// meanwhile comes to be when the cable is back, without anybody's help, and nothing is lost.
 func TestControl_CutOffFromItsAgents(t *testing.T) {
 	t.Parallel()
 	network := testenv.NewNetwork(t)
@@ -22,10 +23,12 @@ func TestControl_CutOffFromItsAgents(t *testing.T) {
 	cluster.StartTarget()
 	cluster.StartDrain()
 	declare := func(name string) {
-		testenv.MustRunUnder(t, far, "farlog", "stream", "create", name, "--size", "4MiB", "--record-len-max", "64KiB", "--level", "visible", "--wait", "0s", "--control", cluster.ControlAddress)
+		testenv.MustRunUnder(t, far, "farlog", "stream", "create", name, "--size", "4MiB", "--record-len-max", "64KiB",
+			"--level", "visible", "--wait", "0s", "--control", cluster.ControlAddress)
 	}
 	status := func(name string) string {
-		said, _, _ := testenv.RunUnder(t, far, "farlog", "status", name, "--output", "json", "--control", cluster.ControlAddress)
+		said, _, _ := testenv.RunUnder(t, far, "farlog", "status", name, "--output", "json", "--control",
+			cluster.ControlAddress)
 		return said
 	}
 	until := func(what, name, text string) {

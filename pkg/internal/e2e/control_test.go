@@ -19,15 +19,18 @@ import (
 )
 
 const (
-	takeoverMax      = 5 * time.Second // from the death of a control plane to an answer of another, and to the next ring
-	takeoverSlowness = 10              // and so many times as long as a ring takes on this machine, now, with nobody dead
+	// from the death of a control plane to an answer of another, and to the next ring
+	takeoverMax = 5 * time.Second
+	// and so many times as long as a ring takes on this machine, now, with nobody dead
+	takeoverSlowness = 10
 	callMax          = 5 * time.Second
 	callPause        = 5 * time.Millisecond
 )
 
-// What this proves, and how. Two control planes share an etcd of three processes, while records are appended and the API is called. The one that leads
-// gets SIGKILL: the other answers, and places a new ring, in time. A member of etcd gets it: all goes on. Then control planes, etcd and the host agent,
-// by which the writer opened its stream, are gone altogether: appends are acknowledged and drained on, second after second. In the end nothing is lost.
+// What this proves, and how. Two control planes share an etcd of three processes, while records are appended and the
+// API is called. The one that leads gets SIGKILL: the other answers, and places a new ring, in time. A member of etcd
+// gets it: all goes on. Then control planes, etcd and the host agent, by which the writer opened its stream, are gone
+// altogether: appends are acknowledged and drained on, second after second. In the end nothing is lost.
 func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	dir := testenv.MemoryDir(t)
 	endpoints, kills := testenv.StartEtcd(t, identity.In(testenv.TLSDir(t), identity.KindControl))
@@ -66,8 +69,10 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	kills[0]()
 	killed = time.Now()
 	c.waitSince(killed)
-	// It may have been etcd's leader, and then the reconciler's session ends with it: how long that takes is etcd's to say.
-	testenv.Run(t, "farlog", "stream", "create", "desk7/later", "--size", "1MiB", "--level", "visible", "--control", cluster.ControlAddress)
+	// It may have been etcd's leader, and then the reconciler's session ends with it: how long that takes is etcd's to
+	// say.
+	testenv.Run(t, "farlog", "stream", "create", "desk7/later", "--size", "1MiB", "--level", "visible", "--control",
+		cluster.ControlAddress)
 	operator := as(t, cluster, identity.KindAdmin)
 	testenv.Until(t, "a ring is placed with two of three members", func() (bool, error) {
 		later, err := operator.GetStream(t.Context(), &api.GetStreamRequest{Name: "desk7/later"})
@@ -94,15 +99,22 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 func askDoctor(t *testing.T, endpoints []string, first, whole string) {
 	t.Helper()
 	files := identity.In(testenv.TLSDir(t), identity.KindControl)
-	findings := doctor.Etcd{Endpoints: endpoints, Authority: files.Authority, Cert: files.Cert, Key: files.Key}.Examine(t.Context())
+	findings := doctor.Etcd{
+		Endpoints: endpoints, Authority: files.Authority, Cert: files.Cert,
+		Key: files.Key,
+	}.Examine(t.Context())
 	if len(findings) != len(endpoints)+1 {
 		t.Fatalf("of %d members the doctor says %+v", len(endpoints), findings)
 	}
 	one, all := findings[0], findings[len(endpoints)]
-	if (one.State == doctor.OK) != (first == "") || !strings.Contains(one.Reason, first) || !strings.Contains(all.Reason, whole) || (all.State == doctor.Fail) != strings.Contains(whole, "no majority") {
+	if (one.State == doctor.OK) != (first == "") || !strings.Contains(one.Reason, first) ||
+		!strings.Contains(all.Reason, whole) || (all.State == doctor.Fail) != strings.Contains(whole, "no majority") {
 		t.Errorf("want %q and %q, the doctor says %+v", first, whole, findings)
 	}
-	if without := (doctor.Etcd{Endpoints: endpoints, Authority: files.Authority}).Examine(t.Context()); without[len(endpoints)].State != doctor.Fail {
+	if without := (doctor.Etcd{
+		Endpoints: endpoints,
+		Authority: files.Authority,
+	}).Examine(t.Context()); without[len(endpoints)].State != doctor.Fail {
 		t.Errorf("without a certificate the doctor says %+v", without)
 	}
 }
@@ -131,7 +143,8 @@ func leaderOf(t *testing.T, cluster *testenv.Cluster) int {
 	return leader
 }
 
-// callers ask the control plane for this and that, each on a connection of its own that knows all control planes, and keep when they were answered.
+// callers ask the control plane for this and that, each on a connection of its own that knows all control planes, and
+// keep when they were answered.
 type callers struct {
 	*testing.T
 	cancel context.CancelFunc

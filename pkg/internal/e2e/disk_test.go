@@ -29,8 +29,8 @@ func mountSmall(t *testing.T, dir, size string) {
 	})
 }
 
-// With the store's disk full the drain stops and says so, the ring fills, the writer gets FULL and waits; nothing is lost. When
-// space returns all goes on by itself.
+// With the store's disk full the drain stops and says so, the ring fills, the writer gets FULL and waits; nothing is
+// lost. When space returns all goes on by itself.
 func TestFullDisk_AllResumesWhenSpaceReturns(t *testing.T) {
 	dir := testenv.MemoryDir(t)
 	storeDir := filepath.Join(dir, "store")

@@ -26,9 +26,11 @@ func TestDocs_MetricsAreListed(t *testing.T) {
 		page = append(page, text...)
 	}
 	dir := t.TempDir()
-	_, daemon := testenv.StartDaemon(t, dir, "dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	_, daemon := testenv.StartDaemon(t, dir, "dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--metrics-listen",
+		"127.0.0.1:0",
 		"--host-socket", socketPath(t), "--merge-late", "1s")
-	testenv.MustRun(t, "farlog", "stream", "create", streamName, "--size", "1MiB", "--wait", "30s", "--control", daemon.Control)
+	testenv.MustRun(t, "farlog", "stream", "create", streamName, "--size", "1MiB", "--wait", "30s", "--control",
+		daemon.Control)
 	answer, err := http.Get("http://" + daemon.Metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -17,16 +17,16 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// notRunMax is how many command blocks of the tutorials and how-to pages are marked as not run here. It may only fall: a page
-// that needs what no test machine has says so, block by block, and a reader sees it.
+// notRunMax is how many command blocks of the tutorials and how-to pages are marked as not run here. It may only fall:
+// a page that needs what no test machine has says so, block by block, and a reader sees it.
 const notRunMax = 21
 
 // pageTimeout ends a page whose commands wait for what never comes. It is no measure: a page takes a few seconds.
 const pageTimeout = 5 * time.Minute
 
-// Every command of the tutorials and how-to pages does what the page says. A page is one shell that stops at the first command
-// that fails, in an empty directory with farlog and farlogd in PATH, in a network of its own, so that each page has the default
-// ports to itself. A text block behind a command block is what that prints.
+// Every command of the tutorials and how-to pages does what the page says. A page is one shell that stops at the first
+// command that fails, in an empty directory with farlog and farlogd in PATH, in a network of its own, so that each page
+// has the default ports to itself. A text block behind a command block is what that prints.
 func TestDocs_CommandsRun(t *testing.T) {
 	pages, err := docpage.Guides(testenv.Root())
 	if err != nil {
@@ -69,7 +69,8 @@ func runPage(t *testing.T, page docpage.Page, programs string) {
 			t.Fatalf("%s:%d: a command of this block: %v; it printed:\n%s", page.Path, block.Line, err, text)
 		}
 		if line, isThere := docpage.Prints(text, block.Expected); !isThere {
-			t.Errorf("%s:%d: expected a line %q behind those before it; the block printed:\n%s", page.Path, block.Line, line, text)
+			t.Errorf("%s:%d: expected a line %q behind those before it; the block printed:\n%s", page.Path, block.Line,
+				line, text)
 		}
 	}
 }
@@ -80,7 +81,8 @@ func runShell(t *testing.T, script, programs string) (string, error) {
 	dir := pageDir(t)
 	shell := exec.Command("bash", "-c", "ip link set lo up\n"+script)
 	shell.Dir = dir
-	shell.Env = append(cleanEnvironment(), "PATH="+programs+":"+os.Getenv("PATH"), "HOME="+dir, "TMPDIR="+filepath.Join(dir, "tmp"),
+	shell.Env = append(cleanEnvironment(), "PATH="+programs+":"+os.Getenv("PATH"), "HOME="+dir,
+		"TMPDIR="+filepath.Join(dir, "tmp"),
 		"XDG_RUNTIME_DIR="+filepath.Join(dir, "tmp"), "FARLOG_SOURCE="+testenv.Root())
 	shell.SysProcAttr = ownNetwork()
 	var output bytes.Buffer

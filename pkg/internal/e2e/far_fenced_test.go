@@ -8,8 +8,9 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// A writer that was stopped with records under way, and from which several others took over in turn, ends as one that is fenced: it does not wait for an outcome that nobody tells it
-// any more, and says nothing of the others' epochs and latencies.
+// A writer that was stopped with records under way, and from which several others took over in turn, ends as one that
+// is fenced: it does not wait for an outcome that nobody tells it any more, and says nothing of the others' epochs and
+// latencies.
 func TestFar_StoppedWriterAfterSeveralTakeovers(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)

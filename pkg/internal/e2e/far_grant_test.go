@@ -36,7 +36,8 @@ func (b *badGrants) path() string {
 func (b *badGrants) grant(stream string) (grant grantFile) {
 	b.Helper()
 	path := b.path()
-	testenv.MustRunUnder(b.T, b.under, "farlog", "stream", "grant", stream, "--token-file", path, "--control", b.cluster.ControlAddress)
+	testenv.MustRunUnder(b.T, b.under, "farlog", "stream", "grant", stream, "--token-file", path, "--control",
+		b.cluster.ControlAddress)
 	raw, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(raw, &grant)
@@ -58,9 +59,11 @@ func (b *badGrants) append(name, ring string, grant grantFile, refusal string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	process := testenv.StartUnder(b.T, b.under, strings.NewReader("one record\n"), nil, "farlog", "append", "--ring", ring, "--token-file", path, "--level", "visible")
+	process := testenv.StartUnder(b.T, b.under, strings.NewReader("one record\n"), nil, "farlog", "append", "--ring",
+		ring, "--token-file", path, "--level", "visible")
 	err = process.Wait()
-	if log := process.Log(); (err == nil) != (refusal == "") || !strings.Contains(log, refusal) || strings.Contains(log, grant.Token) {
+	if log := process.Log(); (err == nil) != (refusal == "") || !strings.Contains(log, refusal) ||
+		strings.Contains(log, grant.Token) {
 		b.Errorf("append with a grant %s: %v, expected an error with %q: %s", name, err, refusal, log)
 	}
 }

@@ -13,16 +13,19 @@ import (
 )
 
 const (
-	lossPercent    = 5
-	partitionTime  = 3 * time.Second
-	netDeadline    = 250 * time.Millisecond // of each append: a good part of the partition passes many of them
-	netLateMax     = 2 * time.Second        // that this machine may be late by; the call that waited from the partition's beginning to its end is later than that
-	netCountPhase  = 300                    // acknowledgements before the partition, and after it
+	lossPercent   = 5
+	partitionTime = 3 * time.Second
+	netDeadline   = 250 * time.Millisecond // of each append: a good part of the partition passes many of them
+	// that this machine may be late by; the call that waited from the partition's beginning to its end is later than
+	// that
+	netLateMax     = 2 * time.Second
+	netCountPhase  = 300 // acknowledgements before the partition, and after it
 	netResolveTime = 5 * time.Second
 )
 
-// Trading host and target are two network namespaces. The cable between them loses every twentieth packet and is cut for three seconds: appends
-// return by their deadline, and what was acknowledged, before, meanwhile or when it was asked for afterwards, is in the store.
+// Trading host and target are two network namespaces. The cable between them loses every twentieth packet and is cut
+// for three seconds: appends return by their deadline, and what was acknowledged, before, meanwhile or when it was
+// asked for afterwards, is in the store.
 func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 	t.Parallel()
 	network := testenv.NewNetwork(t)
@@ -44,13 +47,15 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 	during := lossy.returned.Load() - before
 	network.Lose(lossPercent)
 	count := lossy.acknowledged.Load()
-	lossy.until("appends are acknowledged again", func() bool { return lossy.acknowledged.Load() >= count+netCountPhase })
+	lossy.until("appends are acknowledged again",
+		func() bool { return lossy.acknowledged.Load() >= count+netCountPhase })
 	network.Lose(0)
 	lossy.isStopping.Store(true)
 	<-done
 	waitDrained(t, uri)
 	cluster.Drain.Stop()
-	t.Logf("%d appends returned during the partition; longest %s; %d outcomes were unknown at first, %d of these records are there", during,
+	t.Logf("%d appends returned during the partition; longest %s; %d outcomes were unknown at first, %d of these "+
+		"records are there", during,
 		lossy.longest, lossy.unknown, lossy.resolved)
 	if during == 0 {
 		t.Error("no append returned during the partition")
@@ -58,8 +63,9 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 	checkStore(t, cluster.StoreDir, lossy.ledger)
 }
 
-// The target's host dies without a word: its kernel has acknowledged the bytes of the append under way, and what it would say when the target ends is
-// lost. The writer has nothing to send and hears nothing, so that no transport finds out; it comes back to the next target by itself.
+// The target's host dies without a word: its kernel has acknowledged the bytes of the append under way, and what it
+// would say when the target ends is lost. The writer has nothing to send and hears nothing, so that no transport finds
+// out; it comes back to the next target by itself.
 func TestFar_TargetThatDiesSilently(t *testing.T) {
 	t.Parallel()
 	for _, level := range []farlog.Level{farlog.LevelVisible, farlog.LevelPersistent} {
@@ -82,14 +88,16 @@ func TestFar_TargetThatDiesSilently(t *testing.T) {
 			lossy.until("appends are acknowledged", func() bool { return lossy.acknowledged.Load() >= netCountPhase })
 			cluster.Target.Pause()
 			count := lossy.returned.Load()
-			lossy.until("appends return, though the target stands", func() bool { return lossy.returned.Load() >= count+2 })
+			lossy.until("appends return, though the target stands",
+				func() bool { return lossy.returned.Load() >= count+2 })
 			network.Lose(100)
 			cluster.Target.Kill()
 			network.Lose(0)
 			cluster.StartTarget()
 			began := time.Now()
 			count = lossy.acknowledged.Load()
-			lossy.until("appends are acknowledged again", func() bool { return lossy.acknowledged.Load() >= count+netCountPhase })
+			lossy.until("appends are acknowledged again",
+				func() bool { return lossy.acknowledged.Load() >= count+netCountPhase })
 			t.Logf("acknowledged again after %s", time.Since(began))
 			lossy.isStopping.Store(true)
 			<-done
@@ -100,7 +108,8 @@ func TestFar_TargetThatDiesSilently(t *testing.T) {
 	}
 }
 
-// A token that somebody on another host has listened in on opens nothing from there, and goes on being good where it was given.
+// A token that somebody on another host has listened in on opens nothing from there, and goes on being good where it
+// was given.
 func TestFar_TokenIsGoodOnItsOwnHostAlone(t *testing.T) {
 	t.Parallel()
 	network := testenv.NewNetwork(t)
@@ -117,7 +126,8 @@ func TestFar_TokenIsGoodOnItsOwnHostAlone(t *testing.T) {
 
 func createUnder(t *testing.T, cluster *testenv.Cluster, under []string, level string) string {
 	t.Helper()
-	output := testenv.MustRunUnder(t, under, "farlog", "stream", "create", streamName, "--size", "4MiB", "--level", level,
+	output := testenv.MustRunUnder(t, under, "farlog", "stream", "create", streamName, "--size", "4MiB", "--level",
+		level,
 		"--control", cluster.ControlAddress, "--output", "json")
 	var status struct {
 		Rings []struct {
@@ -180,8 +190,10 @@ func (w *lossyWriter) work() {
 		w.fail("token: %v", err)
 		return
 	}
-	writer, err := farlog.OpenWriter(w.grant.Ring, farlog.WriterOptions{Level: w.level, Epoch: w.grant.Epoch,
-		Token: (*[farlog.TokenLen]byte)(token), CountersDir: "none"})
+	writer, err := farlog.OpenWriter(w.grant.Ring, farlog.WriterOptions{
+		Level: w.level, Epoch: w.grant.Epoch,
+		Token: (*[farlog.TokenLen]byte)(token), CountersDir: "none",
+	})
 	if err != nil {
 		w.fail("open: %v", err)
 		return
@@ -220,7 +232,8 @@ func (w *lossyWriter) append(writer *farlog.Writer) {
 	}
 }
 
-// resolve finds out about a record of which nothing was known at the deadline: what this writer has put into the ring gets there.
+// resolve finds out about a record of which nothing was known at the deadline: what this writer has put into the ring
+// gets there.
 func (w *lossyWriter) resolve(writer *farlog.Writer, one pendingRecord) {
 	_, err := writer.Resolve(one.position.LSN, netResolveTime)
 	if err != nil {

@@ -28,9 +28,10 @@ type pace struct {
 	p50, p99 time.Duration
 }
 
-// A drain that stands still for a second does not slow appends while the ring has room. That none waits for it is told by each: the drain goes on only
-// when the last append of its outage has come back, so that one which waits comes back without an acknowledgement. That none is slower is told by
-// their times against those just before, in the same writer; other work on the machine makes a round worse, the drain would make all of them so.
+// A drain that stands still for a second does not slow appends while the ring has room. That none waits for it is told
+// by each: the drain goes on only when the last append of its outage has come back, so that one which waits comes back
+// without an acknowledgement. That none is slower is told by their times against those just before, in the same writer;
+// other work on the machine makes a round worse, the drain would make all of them so.
 func TestFar_DrainOutageDoesNotSlowAppends(t *testing.T) {
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "64MiB", "--level", "visible")
@@ -45,11 +46,13 @@ func TestFar_DrainOutageDoesNotSlowAppends(t *testing.T) {
 		during := o.append(outageTime)
 		cluster.Drain.Signal(syscall.SIGCONT)
 		t.Logf("with the drain %+v, without %+v", before, during)
-		isAsFast = during.p50.Seconds() <= outageP50Ratio*before.p50.Seconds() && during.p99.Seconds() <= outageP99Ratio*before.p99.Seconds() &&
+		isAsFast = during.p50.Seconds() <= outageP50Ratio*before.p50.Seconds() &&
+			during.p99.Seconds() <= outageP99Ratio*before.p99.Seconds() &&
 			during.perTime >= outageRateRatio*before.perTime
 	}
 	if !isAsFast {
-		t.Errorf("in each of %d outages of the drain appends were slower than before: wanted are p50 at most %.1f times, p99 %.1f times as long, and %.1f times as many a second",
+		t.Errorf("in each of %d outages of the drain appends were slower than before: wanted are p50 at most %.1f "+
+			"times, p99 %.1f times as long, and %.1f times as many a second",
 			outageRounds, outageP50Ratio, outageP99Ratio, outageRateRatio)
 	}
 	if err := o.writer.Close(); err != nil {
@@ -72,8 +75,11 @@ func (o *outage) open(grant grantFile) {
 	if err != nil || len(token) != farlog.TokenLen {
 		o.Fatalf("token %q: %v", grant.Token, err)
 	}
-	o.writer, err = farlog.OpenWriter(grant.Ring, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: grant.Epoch, Spin: true,
-		Token: (*[farlog.TokenLen]byte)(token), Policy: farlog.PolicyReject, Deadline: 10 * time.Second})
+	o.writer, err = farlog.OpenWriter(grant.Ring, farlog.WriterOptions{
+		Level: farlog.LevelVisible, Epoch: grant.Epoch,
+		Spin:  true,
+		Token: (*[farlog.TokenLen]byte)(token), Policy: farlog.PolicyReject, Deadline: 10 * time.Second,
+	})
 	if err != nil {
 		o.Fatal(err)
 	}

@@ -32,16 +32,22 @@ func startTailed(t *testing.T, cluster *testenv.Cluster, name string) *tailed {
 	t.Cleanup(func() { printed.Close() })
 	one := &tailed{name: name, lines: lines, printed: printed.Name()}
 	start := func() {
-		one.Process = testenv.Start(t, nil, printed, "farlog", "tail", "--control", cluster.ControlAddress, name, "-f", "--format", "raw", "--transport", "ofi")
+		one.Process = testenv.Start(t, nil, printed, "farlog", "tail", "--control", cluster.ControlAddress, name, "-f",
+			"--format", "raw", "--transport", "ofi")
 	}
 	if _, err := fmt.Fprintln(lines, "before"); err != nil {
 		t.Fatal(err)
 	}
 	// Rings of members that nobody has written yet are none that a reader can tell the log from.
-	testenv.Until(t, name+": its writer is in", func() (bool, error) { return strings.Contains(writer.Log(), "recovered: epoch"), nil })
+	testenv.Until(t, name+": its writer is in", func() (bool,
+		error,
+	) {
+		return strings.Contains(writer.Log(), "recovered: epoch"), nil
+	})
 	start()
 	testenv.Until(t, name+": what was there before is printed", func() (bool, error) {
-		if one.HasEnded() && strings.Contains(one.Log(), "the grant has expired") { // before it was used: this machine stood still for as long as a grant is good
+		// before it was used: this machine stood still for as long as a grant is good
+		if one.HasEnded() && strings.Contains(one.Log(), "the grant has expired") {
 			start()
 		}
 		raw, err := os.ReadFile(one.printed)
@@ -64,11 +70,14 @@ func (s *tailed) untilPrinted(t *testing.T, line string) {
 
 func (s *tailed) untilSaid(t *testing.T, text string) {
 	t.Helper()
-	testenv.Until(t, fmt.Sprintf("%s: tail says %q", s.name, text), func() (bool, error) { return strings.Contains(s.Log(), text), nil })
+	testenv.Until(t, fmt.Sprintf("%s: tail says %q", s.name, text),
+		func() (bool, error) { return strings.Contains(s.Log(), text), nil })
 }
 
-// A tail with a certificate of its own has its grant renewed before that ends, and counts as one reader however often. While there is no control plane it goes on reading and says so; when there is one again, it
-// is renewed. So a target that is killed and started anew, which knows of no older grant, lets it in again: at a ring, and at three of which another one is then gone, so that the one that came back is needed.
+// A tail with a certificate of its own has its grant renewed before that ends, and counts as one reader however often.
+// While there is no control plane it goes on reading and says so; when there is one again, it is renewed. So a target
+// that is killed and started anew, which knows of no older grant, lets it in again: at a ring, and at three of which
+// another one is then gone, so that the one that came back is needed.
 func TestFar_TailRenewsItsGrant(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
@@ -78,11 +87,16 @@ func TestFar_TailRenewsItsGrant(t *testing.T) {
 	testenv.NewTarget(t, cluster, "storage3", farHost)
 	const copied = "desk7/copied"
 	cluster.CreateStream(streamName, "--size", "2MiB", "--level", "visible")
-	cluster.CreateStream(copied, "--size", "2MiB", "--level", "visible", "--members", "3", "--needed", "2", "--wait", "20s")
+	cluster.CreateStream(copied, "--size", "2MiB", "--level", "visible", "--members", "3", "--needed", "2", "--wait",
+		"20s")
 	cluster.Drain.Kill() // so that the records stay
 	all := []*tailed{startTailed(t, cluster, streamName), startTailed(t, cluster, copied)}
 	for _, one := range all {
-		testenv.Until(t, "the grant is renewed twice", func() (bool, error) { return cluster.Stream(one.name).Rings[0].ReaderGeneration >= 3, nil })
+		testenv.Until(t, "the grant is renewed twice", func() (bool,
+			error,
+		) {
+			return cluster.Stream(one.name).Rings[0].ReaderGeneration >= 3, nil
+		})
 	}
 	cluster.Control.Kill()
 	for _, one := range all {

@@ -18,8 +18,8 @@ const (
 	farKills       = 40
 )
 
-// The recorded order flow goes from one host over a second to a third: farlog append, a target that it reaches by libfabric, a drain that
-// reads the ring from afar.
+// The recorded order flow goes from one host over a second to a third: farlog append, a target that it reaches by
+// libfabric, a drain that reads the ring from afar.
 func TestFar_HundredThousandRecordsReachTheStore(t *testing.T) {
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "16MiB", "--record-len-max", "64KiB", "--level", "visible")
@@ -42,8 +42,8 @@ func TestFar_HundredThousandRecordsReachTheStore(t *testing.T) {
 	checkStore(t, cluster.StoreDir, l)
 }
 
-// As TestKill, with the ring on another host for writer and drain, and its target killed as well: connections break at every moment of an
-// append, a flush, a read and a release.
+// As TestKill, with the ring on another host for writer and drain, and its target killed as well: connections break at
+// every moment of an append, a flush, a read and a release.
 func TestFar_KillsLoseNothing(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
@@ -57,7 +57,8 @@ func TestFar_KillsLoseNothing(t *testing.T) {
 	}
 	kinds := []weightedKill{{35, a.killWriter}, {30, a.killDrain}, {25, a.killTarget}, {10, a.killControlAndTarget}}
 	for _, kill := range drawKills(a.random, kills, kinds) {
-		time.Sleep(time.Duration(a.random.IntN(300)) * time.Millisecond) // the moment of death is random, nothing depends on it
+		// the moment of death is random, nothing depends on it
+		time.Sleep(time.Duration(a.random.IntN(300)) * time.Millisecond)
 		if kill(); t.Failed() {
 			break
 		}
@@ -82,7 +83,8 @@ func (a *arena) killTarget() {
 	}
 }
 
-// killControlAndTarget shows as well that a target which comes back while there is no control plane lets in whom it knew.
+// killControlAndTarget shows as well that a target which comes back while there is no control plane lets in whom it
+// knew.
 func (a *arena) killControlAndTarget() {
 	a.checkAlive(a.cluster.Control)
 	a.waitAcknowledged(1) // this writer has its grant
@@ -98,8 +100,8 @@ func (a *arena) killControlAndTarget() {
 	a.cluster.StartControl()
 }
 
-// A writer that is stopped is fenced by the next one. When it goes on it ends, says that it is fenced, and nothing that it is fed from
-// then on is in the store.
+// A writer that is stopped is fenced by the next one. When it goes on it ends, says that it is fenced, and nothing that
+// it is fed from then on is in the store.
 func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 	t.Parallel()
 	for _, window := range []string{"1", "32"} {
@@ -113,7 +115,8 @@ func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 			old.process.Pause()
 			old.stopped()
 			next := startWriter(t, l, seedOf(t), append(args, "--takeover")...)
-			testenv.Until(t, "the next writer has taken over", func() (bool, error) { return next.acks.Load() > 100, nil })
+			testenv.Until(t, "the next writer has taken over",
+				func() (bool, error) { return next.acks.Load() > 100, nil })
 			old.process.Signal(syscall.SIGCONT)
 			if err := old.process.Wait(); err == nil || old.process.IsKilled() {
 				t.Errorf("the fenced writer ended with %v, expected exit code 1", err)
@@ -175,13 +178,15 @@ func TestFar_BadGrantsAreRefusedByName(t *testing.T) {
 	wrong.RingUUID = strings.Repeat("0b", 16)
 	bad.append("of another ring's uuid", second.Ring, wrong, "another ring than the one asked for")
 	address, _, _ := strings.Cut(strings.TrimPrefix(second.Ring, "ofi:tcp://"), "/")
-	bad.append("at a port of others", fmt.Sprintf("ofi:tcp://%s/%s", cluster.ControlAddress, streamName), second, "ofi:tcp://"+cluster.ControlAddress)
+	bad.append("at a port of others", fmt.Sprintf("ofi:tcp://%s/%s", cluster.ControlAddress, streamName), second,
+		"ofi:tcp://"+cluster.ControlAddress)
 	bad.append("at a ring that is not there", "ofi:tcp://"+address+"/desk9/orders", second, "is for another ring")
 	third := bad.grant(streamName)
 	bad.append("that is good, after all of these", third.Ring, third, "")
 }
 
-// A target that does not answer holds up the drain of its own rings and of no others, and nobody waits for it when assignments change.
+// A target that does not answer holds up the drain of its own rings and of no others, and nobody waits for it when
+// assignments change.
 func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)

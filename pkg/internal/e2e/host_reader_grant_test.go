@@ -53,7 +53,8 @@ func (f *followed) until(t *testing.T, what string, count int) {
 				return false, err
 			}
 			if !header.Flags.IsControl() {
-				f.payloads = append(f.payloads, string(raw[record.HeaderLen:][:int(header.KeyLen)+int(header.PayloadLen)]))
+				f.payloads = append(f.payloads,
+					string(raw[record.HeaderLen:][:int(header.KeyLen)+int(header.PayloadLen)]))
 			}
 			raw = raw[header.StoredLen(f.align):]
 		}
@@ -61,8 +62,10 @@ func (f *followed) until(t *testing.T, what string, count int) {
 	})
 }
 
-// A reader on another host is let in by a grant that ends. When it has, and its target was killed and started again and knows the reader no more, the reader goes on by itself, without a gap and without a
-// record twice: of one ring, and of three of which another one is then gone, so that the one that came back is needed. The agent is asked for no more than that takes.
+// A reader on another host is let in by a grant that ends. When it has, and its target was killed and started again and
+// knows the reader no more, the reader goes on by itself, without a gap and without a record twice: of one ring, and of
+// three of which another one is then gone, so that the one that came back is needed. The agent is asked for no more
+// than that takes.
 func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.ControlArgs = []string{"--reader-grant", "1s"}
@@ -72,7 +75,8 @@ func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
 	second := testenv.NewTarget(t, cluster, "storage2", farHost)
 	testenv.NewTarget(t, cluster, "storage3", farHost)
 	const copied = "desk7/copied"
-	cluster.CreateStream(copied, "--size", "4MiB", "--level", "visible", "--members", "3", "--needed", "2", "--wait", "20s")
+	cluster.CreateStream(copied, "--size", "4MiB", "--level", "visible", "--members", "3", "--needed", "2", "--wait",
+		"20s")
 	cluster.Drain.Kill() // so that the records stay
 	writers, readers := map[string]*farlog.Writer{}, map[string]*followed{}
 	for _, stream := range []string{streamName, copied} {
@@ -119,7 +123,8 @@ func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
 			t.Errorf("%s: read %q, expected %q", stream, got, want)
 		}
 		if status := cluster.Stream(stream); status.EpochGranted != 1 || status.Rings[0].ReaderGeneration > 20 {
-			t.Errorf("%s: epoch %d, %d grants of readers", stream, status.EpochGranted, status.Rings[0].ReaderGeneration)
+			t.Errorf("%s: epoch %d, %d grants of readers", stream, status.EpochGranted,
+				status.Rings[0].ReaderGeneration)
 		}
 	}
 }
@@ -130,11 +135,14 @@ func (b *hostBench) untilReadersEnded() {
 	conn := b.cluster.Dial(b.cluster.ControlAddress)
 	defer conn.Close()
 	testenv.Until(b.T, "the grants have ended", func() (bool, error) {
-		response, err := apiv1.NewFabricServiceClient(conn).ListGrants(b.Context(), &apiv1.ListGrantsRequest{Role: apiv1.GrantRole_GRANT_ROLE_READER})
+		response, err := apiv1.NewFabricServiceClient(conn).ListGrants(b.Context(),
+			&apiv1.ListGrantsRequest{Role: apiv1.GrantRole_GRANT_ROLE_READER})
 		if err != nil {
 			return false, err
 		}
-		streams := map[string]bool{} // not how many grants: what has ended is forgotten when the stream's next reader comes, as one does whose first grant had ended on the way
+		// not how many grants: what has ended is forgotten when the stream's next reader comes, as one does whose first
+		// grant had ended on the way
+		streams := map[string]bool{}
 		for _, grant := range response.Grants {
 			if time.Now().Before(grant.Expires.AsTime()) {
 				return false, nil

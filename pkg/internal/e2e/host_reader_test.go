@@ -48,12 +48,14 @@ func readPayloads(t *testing.T, uri string) (payloads []string) {
 	}
 }
 
-// Who knows a stream's name reads it: one ring on another host, and one that has three members of which one is gone. No writer is fenced by it.
+// Who knows a stream's name reads it: one ring on another host, and one that has three members of which one is gone. No
+// writer is fenced by it.
 func TestHost_ReaderByItsName(t *testing.T) {
 	b := newHostBench(t)
 	second := testenv.NewTarget(t, b.cluster, "storage2", farHost)
 	testenv.NewTarget(t, b.cluster, "storage3", farHost)
-	b.cluster.CreateStream("desk7/copied", "--size", "4MiB", "--level", "visible", "--members", "3", "--needed", "2", "--wait", "20s")
+	b.cluster.CreateStream("desk7/copied", "--size", "4MiB", "--level", "visible", "--members", "3", "--needed", "2",
+		"--wait", "20s")
 	b.cluster.Drain.Kill() // so that the records stay
 	for _, stream := range []string{streamName, "desk7/copied"} {
 		writer, err := farlog.OpenWriter(b.uri(stream), farlog.WriterOptions{})
@@ -78,7 +80,8 @@ func TestHost_ReaderByItsName(t *testing.T) {
 			t.Errorf("%s: epoch %d granted, expected 1", stream, status.EpochGranted)
 		}
 	}
-	printed := testenv.MustRun(t, "farlog", "tail", "desk7/copied", "--transport", "ofi", "--control", b.cluster.ControlAddress, "--format", "raw")
+	printed := testenv.MustRun(t, "farlog", "tail", "desk7/copied", "--transport", "ofi", "--control",
+		b.cluster.ControlAddress, "--format", "raw")
 	if !strings.Contains(printed, "record-0\n") || !strings.Contains(printed, "still-0\n") {
 		t.Errorf("by a grant of its own: %q", printed)
 	}
@@ -95,9 +98,19 @@ func (b *hostBench) checkReaderRefusals() {
 	}{
 		{b.uri("no/such"), farlog.ReaderOptions{}, farlog.ErrNotFound, "no/such"},
 		{b.uri(streamName), farlog.ReaderOptions{Drain: true}, farlog.ErrInvalid, "farlogd drain"},
-		{b.uri(streamName), farlog.ReaderOptions{Token: &[farlog.TokenLen]byte{1}}, farlog.ErrInvalid, "agent's to give"},
+		{
+			b.uri(streamName),
+			farlog.ReaderOptions{Token: &[farlog.TokenLen]byte{1}},
+			farlog.ErrInvalid,
+			"agent's to give",
+		},
 		{b.uri(streamName) + "&transport=verbs", farlog.ReaderOptions{}, farlog.ErrInvalid, "does not listen by verbs"},
-		{"farlog://" + streamName + "?agent=/nowhere/s", farlog.ReaderOptions{}, farlog.ErrNotFound, "no host agent at \"/nowhere/s\""},
+		{
+			"farlog://" + streamName + "?agent=/nowhere/s",
+			farlog.ReaderOptions{},
+			farlog.ErrNotFound,
+			"no host agent at \"/nowhere/s\"",
+		},
 	} {
 		reader, err := farlog.OpenReader(bad.uri, bad.options)
 		if err == nil {
@@ -115,8 +128,8 @@ const readingRules = `rules:
 - {identities: ["spiffe://farlog/farlog/host/*"], roles: [append], streams: ["desk8/*"]}
 `
 
-// To read a stream by its name takes both: a --host-read of the host's administrator for the user, and the role replay of the control plane's for the host. Neither stands in for the other, and to be let
-// write is not to be let read.
+// To read a stream by its name takes both: a --host-read of the host's administrator for the user, and the role replay
+// of the control plane's for the host. Neither stands in for the other, and to be let write is not to be let read.
 func TestHost_WhoMayRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a program as another user")
@@ -128,7 +141,8 @@ func TestHost_WhoMayRead(t *testing.T) {
 	}
 	cluster.ControlArgs = []string{"--access-file", access}
 	cluster.Start()
-	b := newHostBenchOn(t, cluster, "--host-allow", "65534=desk7/*", "--host-allow", "65534=desk8/*", "--host-read", "65534=desk7/orders", "--host-read", "65534=desk8/orders")
+	b := newHostBenchOn(t, cluster, "--host-allow", "65534=desk7/*", "--host-allow", "65534=desk8/*", "--host-read",
+		"65534=desk7/orders", "--host-read", "65534=desk8/orders")
 	program := b.copyProgram("farlog")
 	for _, test := range []struct{ stream, refusal string }{
 		{"desk7/orders", ""}, // rule and role

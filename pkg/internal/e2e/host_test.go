@@ -63,7 +63,8 @@ func (b *hostBench) startAgent(args ...string) {
 		b.Fatal(err)
 	}
 	b.agent, _ = testenv.StartDaemonUnder(b.T, b.cluster.Under, dir, "host", append([]string{
-		"--data-dir", dir, "--control", b.cluster.ControlAddress, "--host-name", "trading1", "--metrics-listen", "127.0.0.1:0", "--host-socket", b.socket,
+		"--data-dir", dir, "--control", b.cluster.ControlAddress, "--host-name", "trading1", "--metrics-listen",
+		"127.0.0.1:0", "--host-socket", b.socket,
 	}, args...)...)
 	b.cluster.Watch(b.agent)
 }
@@ -73,14 +74,15 @@ func (b *hostBench) uri(stream string) string { return "farlog://" + stream + "?
 func (b *hostBench) append(writer *farlog.Writer, count int, prefix string) {
 	b.Helper()
 	for i := range count {
-		if _, err := writer.Append(farlog.Entry{Data: fmt.Appendf(nil, "%s-%d", prefix, i), Class: 1}, 10*time.Second); err != nil {
+		if _, err := writer.Append(farlog.Entry{Data: fmt.Appendf(nil, "%s-%d", prefix, i), Class: 1},
+			10*time.Second); err != nil {
 			b.Fatalf("append %d: %v", i, err)
 		}
 	}
 }
 
-// A program that knows a stream's name and nothing else writes it: agent, control plane and target are found for it. What is open goes on when agent
-// and control plane have died.
+// A program that knows a stream's name and nothing else writes it: agent, control plane and target are found for it.
+// What is open goes on when agent and control plane have died.
 func TestHost_StreamByItsName(t *testing.T) {
 	b := newHostBench(t)
 	writer, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{Name: "by-name"})
@@ -91,7 +93,8 @@ func TestHost_StreamByItsName(t *testing.T) {
 	b.agent.Kill()
 	b.cluster.Control.Kill()
 	b.append(writer, 100, "alone")
-	if _, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{}); !errors.Is(err, farlog.ErrNotFound) || !strings.Contains(err.Error(), "farlogd host") {
+	if _, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{}); !errors.Is(err, farlog.ErrNotFound) ||
+		!strings.Contains(err.Error(), "farlogd host") {
 		t.Errorf("without an agent: %v", err)
 	}
 	b.cluster.StartControl()
@@ -139,7 +142,12 @@ func TestHost_Refusals(t *testing.T) {
 		{b.uri(streamName) + "&size=4", farlog.WriterOptions{}, farlog.ErrInvalid, "unknown option"},
 		{b.uri(streamName) + "&transport=tcp", farlog.WriterOptions{}, farlog.ErrInvalid, "tcp"},
 		{b.uri(streamName), epoch, farlog.ErrInvalid, "the agent's to give"},
-		{"farlog://" + streamName + "?agent=/" + strings.Repeat("x", 200), farlog.WriterOptions{}, farlog.ErrInvalid, "too long"},
+		{
+			"farlog://" + streamName + "?agent=/" + strings.Repeat("x", 200),
+			farlog.WriterOptions{},
+			farlog.ErrInvalid,
+			"too long",
+		},
 		{b.uri(streamName), farlog.WriterOptions{Level: farlog.LevelPersistent}, farlog.ErrLevel, "persistent"},
 	} {
 		writer, err := farlog.OpenWriter(bad.uri, bad.options)
@@ -160,11 +168,14 @@ func TestHost_Refusals(t *testing.T) {
 // The policy of a stream that is opened by its name is the stream's: what it refuses is not tried again and again.
 func TestHost_AppendByNameRejects(t *testing.T) {
 	b := newHostBench(t)
-	b.cluster.CreateStream("desk7/small", "--size", "1MiB", "--record-len-max", "64KiB", "--level", "visible", "--policy", "reject")
+	b.cluster.CreateStream("desk7/small", "--size", "1MiB", "--record-len-max", "64KiB", "--level", "visible",
+		"--policy", "reject")
 	b.cluster.Drain.Kill()
 	line := strings.Repeat("x", 60<<10) + "\n"
-	process := testenv.Start(t, strings.NewReader(strings.Repeat(line, 40)), nil, "farlog", "append", "--ring", b.uri("desk7/small"))
-	if err := process.Wait(); err == nil || !strings.Contains(process.Log(), "records were refused because the ring was full (policy reject)") {
+	process := testenv.Start(t, strings.NewReader(strings.Repeat(line, 40)), nil, "farlog", "append", "--ring",
+		b.uri("desk7/small"))
+	if err := process.Wait(); err == nil || !strings.Contains(process.Log(),
+		"records were refused because the ring was full (policy reject)") {
 		t.Errorf("%v: %s", err, process.Log())
 	}
 }
@@ -191,7 +202,8 @@ func TestHost_UserDecides(t *testing.T) {
 	}
 }
 
-// A device that only root may open is opened for the user who is named, with the locks of a ring his own; he writes as fast as if he had opened it.
+// A device that only root may open is opened for the user who is named, with the locks of a ring his own; he writes as
+// fast as if he had opened it.
 func TestHost_DeviceIsHandedOver(t *testing.T) {
 	device := loop.Device(t, 8<<20)
 	b := newHostBench(t, "--host-device", device+"=65534")
@@ -210,23 +222,27 @@ func TestHost_DeviceIsHandedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := run("one\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil || !strings.Contains(said, "has a living writer") {
+	if said, err := run("one\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil ||
+		!strings.Contains(said, "has a living writer") {
 		t.Errorf("beside another writer: %v: %s", err, said)
 	}
 	held.Close()
 	if said, err := run("one\ntwo\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err != nil {
 		t.Errorf("append: %v: %s", err, said)
 	}
-	if dump := testenv.MustRun(t, "farlog", "dump", device); strings.Count(dump, "one") != 1 || strings.Count(dump, "two") != 1 {
+	if dump := testenv.MustRun(t, "farlog", "dump", device); strings.Count(dump, "one") != 1 ||
+		strings.Count(dump, "two") != 1 {
 		t.Errorf("the ring has %s", dump)
 	}
 	b.agent.Stop()
 	b.startAgent()
-	if said, err := run("three\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil || !strings.Contains(said, "may not have "+device+" opened") {
+	if said, err := run("three\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil ||
+		!strings.Contains(said, "may not have "+device+" opened") {
 		t.Errorf("without a rule: %v: %s", err, said)
 	}
 	b.agent.Stop()
-	if said, err := run("three\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil || !strings.Contains(said, "may not open by himself: no host agent") {
+	if said, err := run("three\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil ||
+		!strings.Contains(said, "may not open by himself: no host agent") {
 		t.Errorf("without an agent: %v: %s", err, said)
 	}
 }

@@ -85,8 +85,9 @@ func (e *eavesdropper) keys() (keys []uint64) {
 	}
 }
 
-// What this proves, and how. A writer of another host comes by way of somebody who listens, so that the test knows the keys by which the target's memory
-// is written. With all daemons at their most talkative, the host agent too, and with writers that are let in, refused and fenced, no log has one of them, or the token.
+// What this proves, and how. A writer of another host comes by way of somebody who listens, so that the test knows the
+// keys by which the target's memory is written. With all daemons at their most talkative, the host agent too, and with
+// writers that are let in, refused and fenced, no log has one of them, or the token.
 func TestKeys_AreInNoLog(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
@@ -118,7 +119,10 @@ func TestKeys_AreInNoLog(t *testing.T) {
 	if len(drawn) < 4 {
 		t.Fatalf("heard %d keys that are long enough to be looked for: the test proves nothing", len(drawn))
 	}
-	for _, process := range []*testenv.Process{cluster.Control, cluster.Target, cluster.Drain, host.agent, byName.process} {
+	for _, process := range []*testenv.Process{
+		cluster.Control, cluster.Target, cluster.Drain, host.agent,
+		byName.process,
+	} {
 		said := strings.ToLower(process.Log())
 		if said == "" {
 			t.Errorf("%s said nothing", process.Name)
@@ -141,7 +145,8 @@ func TestKeys_AreInNoLog(t *testing.T) {
 func keyForms(key uint64) map[string]string {
 	raw := binary.LittleEndian.AppendUint64(nil, key)
 	return map[string]string{
-		"in decimal": fmt.Sprint(key), "in hexadecimal digits": fmt.Sprintf("%x", key), "as its bytes": hex.EncodeToString(raw), "in base64": base64.StdEncoding.EncodeToString(raw),
+		"in decimal": fmt.Sprint(key), "in hexadecimal digits": fmt.Sprintf("%x", key),
+		"as its bytes": hex.EncodeToString(raw), "in base64": base64.StdEncoding.EncodeToString(raw),
 	}
 }
 
@@ -151,7 +156,10 @@ func appendVia(t *testing.T, uri string, grant grantFile) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: grant.Epoch, Token: (*[farlog.TokenLen]byte)(token), Deadline: 10 * time.Second})
+	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{
+		Level: farlog.LevelVisible, Epoch: grant.Epoch,
+		Token: (*[farlog.TokenLen]byte)(token), Deadline: 10 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,9 +37,9 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// What these tests prove, and how. Writer, drain and control are processes that get SIGKILL at random moments under a stream of
-// distinct FIX messages. At the end the store has every acknowledged record exactly once at the place and with the bytes that
-// were acknowledged, no record twice, nothing that was not fed, and verify finds it whole.
+// What these tests prove, and how. Writer, drain and control are processes that get SIGKILL at random moments under a
+// stream of distinct FIX messages. At the end the store has every acknowledged record exactly once at the place and
+// with the bytes that were acknowledged, no record twice, nothing that was not fed, and verify finds it whole.
 func TestKill_RingOnTmpfs(t *testing.T) {
 	t.Parallel()
 	testKills(t, testenv.MemoryDir(t), "visible", 170)
@@ -70,8 +70,13 @@ func testKills(t *testing.T, dir, level string, target int) {
 	if testing.Short() {
 		target /= killsShortPart
 	}
-	for _, kill := range drawKills(a.random, target, []weightedKill{{60, a.killWriter}, {32, a.killDrain}, {8, a.killControl}}) {
-		time.Sleep(time.Duration(a.random.IntN(40)) * time.Millisecond) // the moment of death is random, nothing depends on it
+	for _, kill := range drawKills(a.random, target, []weightedKill{
+		{60, a.killWriter},
+		{32, a.killDrain},
+		{8, a.killControl},
+	}) {
+		// the moment of death is random, nothing depends on it
+		time.Sleep(time.Duration(a.random.IntN(40)) * time.Millisecond)
 		if kill(); t.Failed() {
 			return
 		}
@@ -89,7 +94,8 @@ type weightedKill struct {
 	kill    func()
 }
 
-// drawKills draws count of them by their weights, in random order; each comes about once at least, however few they are.
+// drawKills draws count of them by their weights, in random order; each comes about once at least, however few they
+// are.
 func drawKills(random *rand.Rand, count int, kinds []weightedKill) []func() {
 	drawn := make([]func(), 0, count)
 	for _, kind := range kinds {
@@ -110,7 +116,8 @@ func drawKills(random *rand.Rand, count int, kinds []weightedKill) []func() {
 
 func (a *arena) startWriter() {
 	window := []string{"1", "8", "64"}[a.random.IntN(3)]
-	a.writer = startWriter(a.T, a.ledger, a.random.Uint64(), "--stream", streamName, "--control", a.cluster.ControlAddress, "--window", window)
+	a.writer = startWriter(a.T, a.ledger, a.random.Uint64(), "--stream", streamName, "--control",
+		a.cluster.ControlAddress, "--window", window)
 }
 
 func (a *arena) killWriter() {

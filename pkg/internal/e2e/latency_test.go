@@ -13,19 +13,22 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// What this proves, and how. The way to one of two targets is really longer: its packets go through a tunnel that holds each for some time. The host agent finds that out, and a stream that is written
-// there is placed on the other target, although that has more rings; the same stream without a writer's host goes where there are fewer. What is only to be had beyond its limit waits, and says why, until
-// the limit is raised; then it is written through that way.
+// What this proves, and how. The way to one of two targets is really longer: its packets go through a tunnel that holds
+// each for some time. The host agent finds that out, and a stream that is written there is placed on the other target,
+// although that has more rings; the same stream without a writer's host goes where there are fewer. What is only to be
+// had beyond its limit waits, and says why, until the limit is raised; then it is written through that way.
 func TestLatency_StreamIsPlacedNearItsWriter(t *testing.T) {
 	t.Parallel()
 	const oneWay, limit = 4 * time.Millisecond, "4ms"
 	inside, outside := testenv.NewDetour(t, oneWay)
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--host-addresses", "127.0.0.1", "--host-addresses", outside)
+	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--host-addresses", "127.0.0.1",
+		"--host-addresses", outside)
 	dir := filepath.Join(cluster.Dir, "slow")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	slow, _ := testenv.StartDaemon(t, dir, "target", "--data-dir", dir, "--control", cluster.ControlAddress, "--metrics-listen", "off", "--host-name", "slow", "--listen", "ofi:tcp://"+inside+":0",
+	slow, _ := testenv.StartDaemon(t, dir, "target", "--data-dir", dir, "--control", cluster.ControlAddress,
+		"--metrics-listen", "off", "--host-name", "slow", "--listen", "ofi:tcp://"+inside+":0",
 		"--advertise", outside)
 	cluster.Watch(slow)
 	for _, name := range []string{"near/1", "near/2"} {
@@ -33,17 +36,26 @@ func TestLatency_StreamIsPlacedNearItsWriter(t *testing.T) {
 	}
 
 	// Without measurements a limit waits, and nothing else does.
-	early := []string{"--size", "1MiB", "--level", "visible", "--writer-host", "trading1", "--control", cluster.ControlAddress}
-	testenv.MustRun(t, "farlog", append([]string{"stream", "create", "early/limited", "--latency-limit", limit, "--wait", "0"}, early...)...)
+	early := []string{
+		"--size", "1MiB", "--level", "visible", "--writer-host", "trading1", "--control",
+		cluster.ControlAddress,
+	}
+	testenv.MustRun(t, "farlog", append([]string{
+		"stream", "create", "early/limited", "--latency-limit", limit,
+		"--wait", "0",
+	}, early...)...)
 	testenv.MustRun(t, "farlog", append([]string{"stream", "create", "early/any"}, early...)...)
-	if status := cluster.Stream("early/limited"); !strings.Contains(status.Reason, "no host agent on host trading1 has reported: start farlogd host there") || len(status.RingSpecs) > 0 {
+	if status := cluster.Stream("early/limited"); !strings.Contains(status.Reason,
+		"no host agent on host trading1 has reported: start farlogd host there") || len(status.RingSpecs) > 0 {
 		t.Errorf("with a limit and without measurements: %q, rings %v", status.Reason, status.RingSpecs)
 	}
-	if status := cluster.Stream("early/any"); hostOfRing(status) != "slow" || !strings.Contains(status.Reason, "not chosen by its latency") {
+	if status := cluster.Stream("early/any"); hostOfRing(status) != "slow" ||
+		!strings.Contains(status.Reason, "not chosen by its latency") {
 		t.Errorf("without limit and measurements: %q, rings %v", status.Reason, status.RingSpecs)
 	}
 
-	if _, stderr, code := testenv.Run(t, "farlog", "stream", "create", "early/nobody", "--latency-limit", limit, "--control", cluster.ControlAddress); code != 2 ||
+	if _, stderr, code := testenv.Run(t, "farlog", "stream", "create", "early/nobody", "--latency-limit", limit,
+		"--control", cluster.ControlAddress); code != 2 ||
 		!strings.Contains(stderr, "latency_limit 4ms: expected a writer_host as well") {
 		t.Errorf("a limit without a host: exit code %d: %s", code, stderr)
 	}
@@ -61,12 +73,15 @@ func TestLatency_StreamIsPlacedNearItsWriter(t *testing.T) {
 
 	far := []string{"stream", "create", "desk7/far", "--target", "slow", "--latency-limit", limit, "--wait", "0"}
 	testenv.MustRun(t, "farlog", append(far, early...)...)
-	wanted := "from host trading1, the stream's limit is " + limit + ": raise latency_limit, or start a target that is nearer"
-	if status := cluster.Stream("desk7/far"); !strings.Contains(status.Reason, wanted) || status.Condition != api.Condition_CONDITION_PENDING || len(status.RingSpecs) > 0 {
+	wanted := "from host trading1, the stream's limit is " + limit +
+		": raise latency_limit, or start a target that is nearer"
+	if status := cluster.Stream("desk7/far"); !strings.Contains(status.Reason, wanted) ||
+		status.Condition != api.Condition_CONDITION_PENDING || len(status.RingSpecs) > 0 {
 		t.Errorf("beyond its limit: %s %q, rings %v", status.Condition, status.Reason, status.RingSpecs)
 	}
 	fabric := filepath.Join(dir, "fabric.yaml")
-	if err := os.WriteFile(fabric, []byte("streams:\n- {name: desk7/far, size: 1MiB, level: visible, target: slow, writer_host: trading1, latency_limit: 1s}\n"), 0o644); err != nil {
+	if err := os.WriteFile(fabric, []byte("streams:\n- {name: desk7/far, size: 1MiB, level: visible, target: slow, "+
+		"writer_host: trading1, latency_limit: 1s}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	testenv.MustRun(t, "farlog", "apply", "-f", fabric, "--control", cluster.ControlAddress)
@@ -115,7 +130,8 @@ func waitWays(t *testing.T, cluster *testenv.Cluster, hosts ...string) map[strin
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(testenv.MustRun(t, "farlog", "host", "list", "--output", "json", "--control", cluster.ControlAddress)), &listed); err != nil {
+		if err := json.Unmarshal([]byte(testenv.MustRun(t, "farlog", "host", "list", "--output", "json", "--control",
+			cluster.ControlAddress)), &listed); err != nil {
 			return false, err
 		}
 		for _, host := range listed.Hosts {

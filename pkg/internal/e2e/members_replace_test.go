@@ -11,17 +11,22 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// farlog runs a command at the control plane's, and gives what it said and whether it went well: of status a state that is to be heard of is none.
+// farlog runs a command at the control plane's, and gives what it said and whether it went well: of status a state that
+// is to be heard of is none.
 func (s *memberSite) farlog(args ...string) (said string, isOK bool) {
 	s.Helper()
-	stdout, stderr, code := testenv.RunUnder(s.T, s.cluster.Under, "farlog", append(args, "--control", s.cluster.ControlAddress)...)
+	stdout, stderr, code := testenv.RunUnder(s.T, s.cluster.Under, "farlog",
+		append(args, "--control", s.cluster.ControlAddress)...)
 	return stdout + stderr, code == 0
 }
 
 // replace is farlog stream members replace; text is what it has to say.
 func (s *memberSite) replace(isOK bool, text string, args ...string) {
 	s.Helper()
-	said, wentWell := s.farlog(append([]string{"stream", "members", "replace", streamName, "--reason", "its host is gone"}, args...)...)
+	said, wentWell := s.farlog(append([]string{
+		"stream", "members", "replace", streamName, "--reason",
+		"its host is gone",
+	}, args...)...)
 	if wentWell != isOK || !strings.Contains(said, text) {
 		s.Errorf("stream members replace %q: %q; expected %q", args, said, text)
 	}
@@ -39,7 +44,8 @@ func (s *memberSite) status() (memberStatus, error) {
 
 func (s *memberSite) statusOf(stream string) (memberStatus, error) {
 	s.Helper()
-	stdout, _, _ := testenv.RunUnder(s.T, s.cluster.Under, "farlog", "status", "--output", "json", stream, "--control", s.cluster.ControlAddress)
+	stdout, _, _ := testenv.RunUnder(s.T, s.cluster.Under, "farlog", "status", "--output", "json", stream, "--control",
+		s.cluster.ControlAddress)
 	var said struct{ Streams []memberStatus }
 	if err := json.Unmarshal([]byte(stdout), &said); err != nil || len(said.Streams) != 1 {
 		return memberStatus{}, fmt.Errorf("status said %q: %w", stdout, err)
@@ -66,11 +72,15 @@ func (s *memberSite) lose(i int) {
 	}
 }
 
-// Two of three targets are lost for good, one after the other, while nothing is drained: the writer goes on with the others. Each is replaced when it has died, and the next one brings the new ring what
-// the others have, so that the second loss leaves all that was acknowledged to any of them.
+// Two of three targets are lost for good, one after the other, while nothing is drained: the writer goes on with the
+// others. Each is replaced when it has died, and the next one brings the new ring what the others have, so that the
+// second loss leaves all that was acknowledged to any of them.
 func TestMembers_LostForGoodAndReplaced(t *testing.T) {
 	t.Parallel()
-	s := &succession{memberSite: newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB"), ledger: newLedger(t, "R")}
+	s := &succession{
+		memberSite: newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB"),
+		ledger:     newLedger(t, "R"),
+	}
 	s.cluster.Drain.Kill()
 	s.active = s.open(s.network.Trading())
 	s.burst()
@@ -89,7 +99,8 @@ func TestMembers_LostForGoodAndReplaced(t *testing.T) {
 	s.burst()
 	s.startTarget(memberCount + 1)
 	testenv.Until(t, "target storage4 can take a ring", func() (bool, error) {
-		_, isOK := s.farlog("stream", "members", "replace", streamName, "--member", "storage1", "--with", "storage4", "--reason", "test", "--dry-run")
+		_, isOK := s.farlog("stream", "members", "replace", streamName, "--member", "storage1", "--with", "storage4",
+			"--reason", "test", "--dry-run")
 		return isOK, nil
 	})
 	s.active.kill()
@@ -124,7 +135,8 @@ func (s *succession) succeed() {
 	s.active.kill()
 	count := s.ledger.count()
 	s.active = s.open(s.network.Trading())
-	testenv.Until(s.T, "the next writer's records are acknowledged", func() (bool, error) { return s.ledger.count() > count, nil })
+	testenv.Until(s.T, "the next writer's records are acknowledged",
+		func() (bool, error) { return s.ledger.count() > count, nil })
 }
 
 // checkTargets looks where the members are in the end.

@@ -34,7 +34,8 @@ func (s *memberSite) startHostAgent() (socket string) {
 	}
 	s.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "agent")
-	testenv.StartDaemonUnder(s.T, s.network.Under(s.network.Trading()), dir, "host", "--data-dir", dir, "--control", s.cluster.ControlAddress,
+	testenv.StartDaemonUnder(s.T, s.network.Under(s.network.Trading()), dir, "host", "--data-dir", dir, "--control",
+		s.cluster.ControlAddress,
 		"--host-name", "trading1", "--metrics-listen", "off", "--host-socket", socket)
 	return socket
 }
@@ -55,37 +56,51 @@ func (s *memberSite) load(what string, all []*running, until func() (bool, error
 		if err := one.writer.feedBurst(1); err != nil {
 			s.Fatal(err)
 		}
-		testenv.Until(s.T, "records of "+one.stream+" are acknowledged after "+what, func() (bool, error) { return one.count() > count, nil })
+		testenv.Until(s.T, "records of "+one.stream+" are acknowledged after "+what,
+			func() (bool, error) { return one.count() > count, nil })
 	}
 }
 
-// A ring is lost for good and replaced while the stream's writer runs: it brings the new one all that is not stored, and goes on with that when a second ring is lost. One writer was granted
-// the stream by the control plane, another one knows its name alone; two more are routes, each with a leg of either kind. No append takes longer than its deadline, and what was acknowledged is in the store.
+// A ring is lost for good and replaced while the stream's writer runs: it brings the new one all that is not stored,
+// and goes on with that when a second ring is lost. One writer was granted the stream by the control plane, another one
+// knows its name alone; two more are routes, each with a leg of either kind. No append takes longer than its deadline,
+// and what was acknowledged is in the store.
 func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
 	t.Parallel()
 	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
 	for _, stream := range []string{namedStream, legStream, namedLeg} {
-		testenv.MustRunUnder(t, s.cluster.Under, "farlog", "stream", "create", stream, "--members", "3", "--needed", "2", "--level", "visible", "--wait", "20s",
+		testenv.MustRunUnder(t, s.cluster.Under, "farlog", "stream", "create", stream, "--members", "3", "--needed",
+			"2", "--level", "visible", "--wait", "20s",
 			"--control", s.cluster.ControlAddress, "--size", "8MiB", "--record-len-max", "64KiB")
 		if stream != namedStream {
-			testenv.MustRunUnder(t, s.cluster.Under, "farlog", "route", "create", "route-of/"+stream, "--leg", stream, "--control", s.cluster.ControlAddress)
+			testenv.MustRunUnder(t, s.cluster.Under, "farlog", "route", "create", "route-of/"+stream, "--leg", stream,
+				"--control", s.cluster.ControlAddress)
 		}
 	}
 	under, deadline := s.network.Under(s.network.Trading()), strconv.Itoa(int(memberDeadline.Seconds()))+"s"
-	all := []*running{{stream: streamName, ledger: newLedger(t, "R")}, {stream: namedStream, ledger: newLedger(t, "N")}, {stream: legStream, ledger: newLedger(t, "L")},
-		{stream: namedLeg, ledger: newLedger(t, "M")}}
+	all := []*running{
+		{stream: streamName, ledger: newLedger(t, "R")},
+		{stream: namedStream, ledger: newLedger(t, "N")},
+		{stream: legStream, ledger: newLedger(t, "L")},
+		{stream: namedLeg, ledger: newLedger(t, "M")},
+	}
 	socket := s.startHostAgent()
-	all[0].writer = openWriterUnder(t, under, all[0].ledger, "--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
-	all[1].writer = openWriterUnder(t, under, all[1].ledger, "--ring", "farlog://"+namedStream+"?agent="+socket, "--window", "64", "--deadline", deadline)
-	all[2].writer = openWriterUnder(t, under, all[2].ledger, "--route", "route-of/"+legStream, "--control", s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
-	all[3].writer = openWriterUnder(t, under, all[3].ledger, "--route", "farlog://route-of/"+namedLeg+"?agent="+socket, "--window", "64", "--deadline", deadline)
+	all[0].writer = openWriterUnder(t, under, all[0].ledger, "--stream", streamName, "--control",
+		s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
+	all[1].writer = openWriterUnder(t, under, all[1].ledger, "--ring", "farlog://"+namedStream+"?agent="+socket,
+		"--window", "64", "--deadline", deadline)
+	all[2].writer = openWriterUnder(t, under, all[2].ledger, "--route", "route-of/"+legStream, "--control",
+		s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
+	all[3].writer = openWriterUnder(t, under, all[3].ledger, "--route", "farlog://route-of/"+namedLeg+"?agent="+socket,
+		"--window", "64", "--deadline", deadline)
 	s.startTarget(memberCount)
 	s.load("all streams are written", all, func() (bool, error) {
 		return !slices.ContainsFunc(all, func(one *running) bool { return one.count() == 0 }), nil
 	})
 	s.lose(0)
 	for _, one := range all {
-		if said, isOK := s.farlog("stream", "members", "replace", one.stream, "--member", "storage0", "--reason", "its host is gone"); !isOK || !strings.Contains(said, "by one of target storage3") {
+		if said, isOK := s.farlog("stream", "members", "replace", one.stream, "--member", "storage0", "--reason",
+			"its host is gone"); !isOK || !strings.Contains(said, "by one of target storage3") {
 			t.Fatalf("stream members replace %s: %q", one.stream, said)
 		}
 	}
@@ -100,7 +115,8 @@ func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
 	s.lose(1)
 	for _, one := range all {
 		count := one.count()
-		s.load("records of "+one.stream+" are acknowledged by the new ring", all, func() (bool, error) { return one.count() > count+takeoverRecords, nil })
+		s.load("records of "+one.stream+" are acknowledged by the new ring", all,
+			func() (bool, error) { return one.count() > count+takeoverRecords, nil })
 	}
 	for _, one := range all {
 		one.writer.end(t)
@@ -129,19 +145,22 @@ func (s *memberSite) tail(i int) uint64 {
 	return status.AppendedLSN
 }
 
-// A target is replaced while it still answers, as before its host is serviced, and a writer runs that knows the stream's name alone: no append takes longer than its deadline, the former ring gets
-// nothing more, and with another target lost an acknowledgement needs the new one. What was acknowledged is in the store once.
+// A target is replaced while it still answers, as before its host is serviced, and a writer runs that knows the
+// stream's name alone: no append takes longer than its deadline, the former ring gets nothing more, and with another
+// target lost an acknowledgement needs the new one. What was acknowledged is in the store once.
 func TestMembers_ReplacedWhileItStillAnswers(t *testing.T) {
 	t.Parallel()
 	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
 	one := &running{stream: streamName, ledger: newLedger(t, "R")}
 	all := []*running{one}
-	one.writer = openWriterUnder(t, s.network.Under(s.network.Trading()), one.ledger, "--ring", "farlog://"+streamName+"?agent="+s.startHostAgent(), "--window", "64",
+	one.writer = openWriterUnder(t, s.network.Under(s.network.Trading()), one.ledger, "--ring",
+		"farlog://"+streamName+"?agent="+s.startHostAgent(), "--window", "64",
 		"--deadline", strconv.Itoa(int(memberDeadline.Seconds()))+"s")
 	s.startTarget(memberCount)
 	s.load("the stream is written", all, func() (bool, error) { return one.count() > 0, nil })
 	s.load("a member is replaced", all, func() (bool, error) {
-		said, isOK := s.farlog("stream", "members", "replace", streamName, "--member", "storage2", "--with", "storage3", "--reason", "its host is to be serviced")
+		said, isOK := s.farlog("stream", "members", "replace", streamName, "--member", "storage2", "--with", "storage3",
+			"--reason", "its host is to be serviced")
 		return isOK && strings.Contains(said, "by one of target storage3"), nil
 	})
 	s.load("the new ring counts", all, func() (bool, error) {
@@ -153,7 +172,8 @@ func TestMembers_ReplacedWhileItStillAnswers(t *testing.T) {
 	formerly := s.tail(2)
 	s.lose(1)
 	count := one.count()
-	s.load("records are acknowledged by the new ring", all, func() (bool, error) { return one.count() > count+takeoverRecords, nil })
+	s.load("records are acknowledged by the new ring", all,
+		func() (bool, error) { return one.count() > count+takeoverRecords, nil })
 	if tail := s.tail(2); tail != formerly {
 		t.Errorf("the former ring went on from %d to %d", formerly, tail)
 	}

@@ -44,7 +44,10 @@ type succession struct {
 // open starts a writer that has records to append at once, on a host, and goes on with heartbeats.
 func (s *succession) open(host string, args ...string) *writer {
 	s.Helper()
-	args = append([]string{"--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64", "--heartbeat", "300ms", "--transport", "ofi"}, args...)
+	args = append([]string{
+		"--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64",
+		"--heartbeat", "300ms", "--transport", "ofi",
+	}, args...)
 	w := openWriterUnder(s.T, s.network.Under(host), s.ledger, args...)
 	if err := w.feedBurst(takeoverRecords); err != nil {
 		s.Fatal(err)
@@ -55,25 +58,36 @@ func (s *succession) open(host string, args ...string) *writer {
 func (s *succession) standBy(host string, args ...string) *writer {
 	s.Helper()
 	next := s.open(host, append(args, "--standby")...)
-	testenv.Until(s.T, "the next writer stands by", func() (bool, error) { return strings.Contains(next.process.Log(), "standing by for stream"), nil })
+	testenv.Until(s.T, "the next writer stands by", func() (bool,
+		error,
+	) {
+		return strings.Contains(next.process.Log(), "standing by for stream"), nil
+	})
 	return next
 }
 
-// await times from then until the next writer has an acknowledgement: of those that it began with all may have come by now.
+// await times from then until the next writer has an acknowledgement: of those that it began with all may have come by
+// now.
 func (s *succession) await(began time.Time, next *writer) {
 	s.Helper()
-	testenv.Until(s.T, "the next writer's first record is acknowledged", func() (bool, error) { return next.acks.Load() > 0, nil })
+	testenv.Until(s.T, "the next writer's first record is acknowledged",
+		func() (bool, error) { return next.acks.Load() > 0, nil })
 	s.times = append(s.times, time.Since(began))
 	s.active = next
 }
 
-// Writers are killed one after another, each while the next one stands by, with much that is undrained; then one hangs, and an operator takes the stream from it; then one's
-// host is cut off, and who stands by on another takes it by itself. What was acknowledged to any of them is in the store once, and those that live are told that they are fenced.
+// Writers are killed one after another, each while the next one stands by, with much that is undrained; then one hangs,
+// and an operator takes the stream from it; then one's host is cut off, and who stands by on another takes it by
+// itself. What was acknowledged to any of them is in the store once, and those that live are told that they are fenced.
 func TestMembers_StandbyTakesOver(t *testing.T) {
 	t.Parallel()
-	rounds, undrained := numberFrom(t, "FARLOG_TAKEOVER_ROUNDS", takeoverRounds), numberFrom(t, "FARLOG_TAKEOVER_BYTES", takeoverBytes)
+	rounds, undrained := numberFrom(t, "FARLOG_TAKEOVER_ROUNDS", takeoverRounds),
+		numberFrom(t, "FARLOG_TAKEOVER_BYTES", takeoverBytes)
 	size := strconv.Itoa((undrained+undrained/2)/4096*4096 + 8<<20)
-	s := &succession{memberSite: newMemberSite(t, "--size", size, "--record-len-max", "64KiB"), ledger: newLedger(t, "T")}
+	s := &succession{
+		memberSite: newMemberSite(t, "--size", size, "--record-len-max", "64KiB"),
+		ledger:     newLedger(t, "T"),
+	}
 	s.cluster.Drain.Kill()
 	s.active = s.open(s.network.Trading())
 	ring := s.rings()[0]
@@ -91,7 +105,8 @@ func TestMembers_StandbyTakesOver(t *testing.T) {
 		s.await(began, next)
 	}
 	slices.Sort(s.times)
-	t.Logf("SIGKILL of the writer to the first acknowledgement of the next, %d times with %d bytes undrained: p50 %s, p99 %s", len(s.times), undrained,
+	t.Logf("SIGKILL of the writer to the first acknowledgement of the next, %d times with %d bytes undrained: p50 "+
+		"%s, p99 %s", len(s.times), undrained,
 		s.times[len(s.times)/2], s.times[(len(s.times)*99+99)/100-1])
 	s.takeFromHung()
 	s.takeFromCutOff()
@@ -111,17 +126,20 @@ func (s *succession) takeFromHung() {
 	hung.process.Pause()
 	hung.stopped()
 	began := time.Now()
-	said := testenv.MustRunUnder(s.T, s.cluster.Under, "farlog", "stream", "takeover", streamName, "--reason", "the writer hangs", "--control", s.cluster.ControlAddress)
+	said := testenv.MustRunUnder(s.T, s.cluster.Under, "farlog", "stream", "takeover", streamName, "--reason",
+		"the writer hangs", "--control", s.cluster.ControlAddress)
 	if !strings.Contains(said, "are fenced since 20") || !strings.Contains(said, "storage0") {
 		s.Errorf("stream takeover said %q", said)
 	}
 	s.await(began, next)
-	s.Logf("operator's takeover to the first acknowledgement of the next: %s; %s", s.times[len(s.times)-1], strings.TrimSpace(said))
+	s.Logf("operator's takeover to the first acknowledgement of the next: %s; %s", s.times[len(s.times)-1],
+		strings.TrimSpace(said))
 	hung.process.Signal(syscall.SIGCONT)
 	s.endFenced(hung)
 }
 
-// takeFromCutOff cuts the cable of the writer's host. One that stands by on another host finds that the stream brings nothing any more, without an operator.
+// takeFromCutOff cuts the cable of the writer's host. One that stands by on another host finds that the stream brings
+// nothing any more, without an operator.
 func (s *succession) takeFromCutOff() {
 	s.Helper()
 	cutOff, next := s.active, s.standBy(s.network.Storage(), "--hung-after", "3s")

@@ -20,14 +20,16 @@ import (
 
 const (
 	memberCount       = 3
-	spareCount        = 2                // targets that may come later
-	memberFaultsShort = 12               // in make test; FARLOG_MEMBER_FAULTS says otherwise
-	memberDeadline    = 10 * time.Second // of an append, which one that waited for the member at fault would pass: it is at fault until appends went on
-	memberLoss        = 10
-	memberPhase       = 100 // acknowledgements while a member is at fault, and after
+	spareCount        = 2  // targets that may come later
+	memberFaultsShort = 12 // in make test; FARLOG_MEMBER_FAULTS says otherwise
+	// of an append, which one that waited for the member at fault would pass: it is at fault until appends went on
+	memberDeadline = 10 * time.Second
+	memberLoss     = 10
+	memberPhase    = 100 // acknowledgements while a member is at fault, and after
 )
 
-// memberSite is a control plane, a drain and three targets, each on a host of its own as far as the roles can tell; the writer is on the other end of a cable.
+// memberSite is a control plane, a drain and three targets, each on a host of its own as far as the roles can tell; the
+// writer is on the other end of a cable.
 type memberSite struct {
 	*testing.T
 	network *testenv.Network
@@ -46,8 +48,11 @@ func newMemberSite(t *testing.T, args ...string) *memberSite {
 		s.startTarget(i)
 	}
 	s.cluster.StartDrain()
-	testenv.MustRunUnder(t, under, "farlog", append([]string{"stream", "create", streamName, "--members", "3", "--needed", "2", "--level", "visible", "--wait", "20s",
-		"--control", s.cluster.ControlAddress}, args...)...)
+	testenv.MustRunUnder(t, under, "farlog", append([]string{
+		"stream", "create", streamName, "--members", "3",
+		"--needed", "2", "--level", "visible", "--wait", "20s",
+		"--control", s.cluster.ControlAddress,
+	}, args...)...)
 	return s
 }
 
@@ -61,8 +66,10 @@ func (s *memberSite) startTarget(i int) {
 	if s.ports[i] == 0 {
 		s.ports[i] = testenv.FreePort(s.T)
 	}
-	s.targets[i], _ = testenv.StartDaemonUnder(s.T, s.cluster.Under, s.dir(i), "target", "--data-dir", s.dir(i), "--control", s.cluster.ControlAddress, "--metrics-listen", "off",
-		"--host-name", fmt.Sprint("storage", i), "--listen", "ofi:tcp://"+testenv.StorageAddress+":"+strconv.Itoa(s.ports[i]))
+	s.targets[i], _ = testenv.StartDaemonUnder(s.T, s.cluster.Under, s.dir(i), "target", "--data-dir", s.dir(i),
+		"--control", s.cluster.ControlAddress, "--metrics-listen", "off",
+		"--host-name", fmt.Sprint("storage", i), "--listen",
+		"ofi:tcp://"+testenv.StorageAddress+":"+strconv.Itoa(s.ports[i]))
 }
 
 // rings are the URIs by which the test itself looks at them.
@@ -89,7 +96,8 @@ type memberWriter struct {
 // open takes a grant and opens the stream with it.
 func (w *memberWriter) open(s *memberSite) (*farlog.Writer, error) {
 	path := filepath.Join(w.TempDir(), "grant")
-	testenv.MustRunUnder(w.T, s.network.Under(s.network.Trading()), "farlog", "stream", "grant", streamName, "--token-file", path, "--control", s.cluster.ControlAddress)
+	testenv.MustRunUnder(w.T, s.network.Under(s.network.Trading()), "farlog", "stream", "grant", streamName,
+		"--token-file", path, "--control", s.cluster.ControlAddress)
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -112,7 +120,10 @@ func (w *memberWriter) open(s *memberSite) (*farlog.Writer, error) {
 		if err := errors.Join(uuidErr, tokenErr); err != nil {
 			return nil, err
 		}
-		options.Members = append(options.Members, farlog.Member{RingUUID: [16]byte(uuid), Token: [farlog.TokenLen]byte(token)})
+		options.Members = append(options.Members, farlog.Member{
+			RingUUID: [16]byte(uuid),
+			Token:    [farlog.TokenLen]byte(token),
+		})
 	}
 	w.ring = grant.Ring
 	return farlog.OpenWriter(grant.Ring, options)
@@ -161,8 +172,9 @@ func (w *memberWriter) appendOne(writer *farlog.Writer) {
 	}
 }
 
-// A stream has three members, and an acknowledgement needs two. Each target in turn is killed and started again, stopped for a while, cut off from the writer, and made to
-// lose packets, while records are appended: those go on by the other two, the member joins again, and whatever was acknowledged is in the store.
+// A stream has three members, and an acknowledgement needs two. Each target in turn is killed and started again,
+// stopped for a while, cut off from the writer, and made to lose packets, while records are appended: those go on by
+// the other two, the member joins again, and whatever was acknowledged is in the store.
 func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
 	t.Parallel()
 	faults := memberFaultsShort
@@ -186,10 +198,12 @@ func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
 		i, fault := n%memberCount, memberFaults[n%len(memberFaults)]
 		count := w.acknowledged.Load()
 		heal := fault.begin(s, i)
-		w.until("appends go on while target "+fmt.Sprint(i)+" is "+fault.name, func() bool { return w.acknowledged.Load() >= count+memberPhase })
+		w.until("appends go on while target "+fmt.Sprint(i)+" is "+fault.name,
+			func() bool { return w.acknowledged.Load() >= count+memberPhase })
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) // when it ends is random, nothing depends on it
 		heal()
-		w.until("the member joins again after it was "+fault.name, func() bool { return w.copies.Load() == memberCount })
+		w.until("the member joins again after it was "+fault.name,
+			func() bool { return w.copies.Load() == memberCount })
 		counts[fault.name]++
 		if t.Failed() {
 			break
@@ -197,7 +211,8 @@ func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
 	}
 	s.cluster.Drain.Pause()
 	count := w.acknowledged.Load()
-	w.until("records are appended that nobody drains", func() bool { return w.acknowledged.Load() >= count+memberPhase })
+	w.until("records are appended that nobody drains",
+		func() bool { return w.acknowledged.Load() >= count+memberPhase })
 	w.isStopping.Store(true)
 	<-done
 	s.checkFar(w.ring)
@@ -206,20 +221,26 @@ func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
 		waitDrained(t, uri)
 	}
 	s.cluster.Drain.Stop()
-	t.Logf("faults: %v; %d appends, the longest %s; %d outcomes were unknown at first, %d of these records are there", counts, w.returned.Load(), w.longest, w.unknown,
+	t.Logf("faults: %v; %d appends, the longest %s; %d outcomes were unknown at first, %d of these records are there",
+		counts, w.returned.Load(), w.longest, w.unknown,
 		w.resolved)
 	if w.unknown > 0 {
-		t.Errorf("%d appends did not know their outcome within %s, though two members were whole all the time", w.unknown, memberDeadline)
+		t.Errorf("%d appends did not know their outcome within %s, though two members were whole all the time",
+			w.unknown, memberDeadline)
 	}
 	checkStore(t, s.cluster.StoreDir, w.ledger)
 }
 
-// checkFar compares what verify and dump say of the rings from across the network with what they say of the rings' files.
+// checkFar compares what verify and dump say of the rings from across the network with what they say of the rings'
+// files.
 func (s *memberSite) checkFar(ring string) {
 	s.Helper()
 	near := farlog.MembersURI(2, s.rings()...)
 	far := func(command string, args ...string) string {
-		args = append([]string{command, ring, "--stream", streamName, "--control", s.cluster.ControlAddress, "--output", "json"}, args...)
+		args = append([]string{
+			command, ring, "--stream", streamName, "--control", s.cluster.ControlAddress, "--output",
+			"json",
+		}, args...)
 		return testenv.MustRunUnder(s.T, s.network.Under(s.network.Trading()), "farlog", args...)
 	}
 	var report struct {
@@ -241,7 +262,8 @@ func (s *memberSite) checkFar(ring string) {
 			s.Errorf("member %d %s: %s", i+1, member.State, member.Text)
 		}
 	}
-	if there, here := far("dump"), testenv.MustRunUnder(s.T, nil, "farlog", "dump", near, "--output", "json"); there != here || here == "" {
+	if there, here := far("dump"), testenv.MustRunUnder(s.T, nil, "farlog", "dump", near, "--output",
+		"json"); there != here || here == "" {
 		s.Errorf("dump across the network has %d bytes, of the files %d: expected the same", len(there), len(here))
 	}
 }

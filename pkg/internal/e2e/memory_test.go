@@ -16,8 +16,8 @@ const (
 	memoryRingBytes = 256 << 20
 )
 
-// A drain that finds a large ring full of records takes no more memory than one of a small ring: it gives back the pages that it
-// has read.
+// A drain that finds a large ring full of records takes no more memory than one of a small ring: it gives back the
+// pages that it has read.
 func TestMemory_DrainOfAFullLargeRingStaysSmall(t *testing.T) {
 	cluster := testenv.NewCluster(t, testenv.MemoryDir(t))
 	uri := cluster.CreateStream(streamName, "--size", fmt.Sprint(memoryRingBytes), "--level", "visible")
@@ -28,13 +28,17 @@ func TestMemory_DrainOfAFullLargeRingStaysSmall(t *testing.T) {
 	peak := peakKiB(t, cluster.Drain.PID())
 	t.Logf("peak resident memory of the drain: %d KiB", peak)
 	if peak > drainPeakMaxKiB {
-		t.Errorf("the drain of a ring of %d bytes took %d KiB, expected at most %d", memoryRingBytes, peak, drainPeakMaxKiB)
+		t.Errorf("the drain of a ring of %d bytes took %d KiB, expected at most %d", memoryRingBytes, peak,
+			drainPeakMaxKiB)
 	}
 }
 
 func fillRing(t *testing.T, uri string) {
 	t.Helper()
-	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelVisible, Policy: farlog.PolicyReject, CountersDir: "none"})
+	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{
+		Level: farlog.LevelVisible, Policy: farlog.PolicyReject,
+		CountersDir: "none",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

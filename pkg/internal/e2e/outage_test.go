@@ -13,8 +13,8 @@ const (
 	withoutControlShort = 12 * time.Second // in make test
 )
 
-// The control plane, the etcd inside it and the host agent, by which the writer opened its stream, are killed under load and stay away for a minute: appends are
-// acknowledged and drained all the while, and in the end nothing is lost.
+// The control plane, the etcd inside it and the host agent, by which the writer opened its stream, are killed under
+// load and stay away for a minute: appends are acknowledged and drained all the while, and in the end nothing is lost.
 func TestOutage_DataPathGoesOnWithoutControl(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.PrepareCluster(t, testenv.MemoryDir(t))
@@ -43,7 +43,8 @@ func (a *arena) goesOnFor(lasts time.Duration) {
 	for range 10 {
 		head, began := a.head(), time.Now()
 		a.waitAcknowledged(20)
-		testenv.Until(a, "the drain goes on without a control plane", func() (bool, error) { return a.head() > head, nil })
+		testenv.Until(a, "the drain goes on without a control plane",
+			func() (bool, error) { return a.head() > head, nil })
 		time.Sleep(lasts/10 - time.Since(began)) // how long it goes on is what is asked for
 	}
 }

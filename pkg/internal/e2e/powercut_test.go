@@ -16,8 +16,9 @@ const (
 	hostDiskSize   = 512 << 20
 )
 
-// TestPowerCut_WholeHost cuts the power of a host again and again: control plane, target, drain, store and a ring in a plain file lie on one ext4, on a loop device, on a disk that
-// keeps any subset of the sectors which were written since the last flush. The kernel's journal, its flushes and its page cache are real, and so are the programs. At the end
+// TestPowerCut_WholeHost cuts the power of a host again and again: control plane, target, drain, store and a ring in a
+// plain file lie on one ext4, on a loop device, on a disk that keeps any subset of the sectors which were written since
+// the last flush. The kernel's journal, its flushes and its page cache are real, and so are the programs. At the end
 // the store has every record that was ever acknowledged, exactly once.
 func TestPowerCut_WholeHost(t *testing.T) {
 	t.Parallel()
@@ -51,7 +52,10 @@ type host struct {
 
 func startHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{T: t, random: rand.New(rand.NewPCG(seedOf(t), 20)), ledger: newLedger(t, "P"), disk: powercut.New(t, t.TempDir(), hostDiskSize)}
+	h := &host{
+		T: t, random: rand.New(rand.NewPCG(seedOf(t), 20)), ledger: newLedger(t, "P"),
+		disk: powercut.New(t, t.TempDir(), hostDiskSize),
+	}
 	h.cluster = testenv.NewCluster(t, h.disk.Dir(), "--store-segment", "1MiB")
 	t.Cleanup(h.kill) // before the disk goes
 	h.uri = h.cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "persistent")
@@ -61,7 +65,8 @@ func startHost(t *testing.T) *host {
 
 func (h *host) startWriter() {
 	window := []string{"1", "8", "64"}[h.random.IntN(3)]
-	h.writer = startWriter(h.T, h.ledger, h.random.Uint64(), "--stream", streamName, "--control", h.cluster.ControlAddress, "--window", window)
+	h.writer = startWriter(h.T, h.ledger, h.random.Uint64(), "--stream", streamName, "--control",
+		h.cluster.ControlAddress, "--window", window)
 }
 
 func (h *host) processes() []*testenv.Process {
@@ -78,13 +83,15 @@ func (h *host) kill() {
 	}
 }
 
-// cutPower cuts it after some more records at a random moment, and brings the host up again. Nobody does anything between the cut and its death: what waits for the disk gets no answer
-// before it has been killed.
+// cutPower cuts it after some more records at a random moment, and brings the host up again. Nobody does anything
+// between the cut and its death: what waits for the disk gets no answer before it has been killed.
 func (h *host) cutPower() {
 	h.Helper()
 	more := h.ledger.count() + 1 + h.random.IntN(200)
-	testenv.Until(h, "some more records are acknowledged", func() (bool, error) { return h.ledger.count() >= more || h.writer.process.HasEnded(), nil })
-	time.Sleep(time.Duration(h.random.IntN(30)) * time.Millisecond) // the moment of the cut is random, nothing depends on it
+	testenv.Until(h, "some more records are acknowledged",
+		func() (bool, error) { return h.ledger.count() >= more || h.writer.process.HasEnded(), nil })
+	// the moment of the cut is random, nothing depends on it
+	time.Sleep(time.Duration(h.random.IntN(30)) * time.Millisecond)
 	for _, process := range h.processes() {
 		if process.HasEnded() {
 			h.Fatalf("%s ended by itself: %s", process.Name, process.Log())

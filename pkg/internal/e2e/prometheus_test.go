@@ -17,26 +17,33 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// What this proves, and how. A real Prometheus scrapes a running fabric while records are appended, and its drain stands still for a moment so that the
-// ring fills. Every query of every dashboard must bring data, and every metric in the alert rules must be one that was scraped.
+// What this proves, and how. A real Prometheus scrapes a running fabric while records are appended, and its drain
+// stands still for a moment so that the ring fills. Every query of every dashboard must bring data, and every metric in
+// the alert rules must be one that was scraped.
 func TestPrometheus_EveryQueryHasData(t *testing.T) {
 	t.Parallel()
 	testenv.PrometheusTool(t, "prometheus")
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s", "--store-segment", "1MiB", "--merge-late", "100ms")
+	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s",
+		"--store-segment", "1MiB", "--merge-late", "100ms")
 	cluster.MetricsListen = "127.0.0.1:0"
 	cluster.Start()
 	dir := t.TempDir()
 	socket := socketPath(t)
-	_, host := testenv.StartDaemon(t, dir, "host", "--data-dir", dir, "--control", cluster.ControlAddress, "--metrics-listen", "127.0.0.1:0",
+	_, host := testenv.StartDaemon(t, dir, "host", "--data-dir", dir, "--control", cluster.ControlAddress,
+		"--metrics-listen", "127.0.0.1:0",
 		"--host-socket", socket)
 	second := t.TempDir()
-	_, replica := testenv.StartDaemon(t, second, "replica", "--data-dir", second, "--replica-from", cluster.StoreDir, "--store-verify", "0", "--metrics-listen", "127.0.0.1:0")
+	_, replica := testenv.StartDaemon(t, second, "replica", "--data-dir", second, "--replica-from", cluster.StoreDir,
+		"--store-verify", "0", "--metrics-listen", "127.0.0.1:0")
 	prometheus := testenv.StartPrometheus(t, map[string][]string{
-		"farlog-control": {cluster.Metrics["control"]}, "farlog-target": {cluster.Metrics["target"]}, "farlog-drain": {cluster.Metrics["drain"]},
-		"farlog-host": {host.Metrics}, "farlog-replica": {replica.Metrics}})
+		"farlog-control": {cluster.Metrics["control"]}, "farlog-target": {cluster.Metrics["target"]},
+		"farlog-drain": {cluster.Metrics["drain"]},
+		"farlog-host":  {host.Metrics}, "farlog-replica": {replica.Metrics},
+	})
 	began := time.Now()
 	cluster.CreateStream(streamName, "--size", "64MiB", "--record-len-max", "64KiB", "--level", "visible")
-	w := startWriter(t, newLedger(t, "P"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "8")
+	w := startWriter(t, newLedger(t, "P"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window",
+		"8")
 	writePair(t, cluster, socket)
 	f := &scraped{T: t, prometheus: prometheus, began: began, missing: queries()}
 	f.until("the writer is seen", func() bool { f.ask(); return !f.misses("farlog_ring_writer_held") })
@@ -47,7 +54,8 @@ func TestPrometheus_EveryQueryHasData(t *testing.T) {
 	f.until("every query has data", func() bool {
 		f.ask()
 		return !slices.ContainsFunc(f.missing, func(query string) bool {
-			return !mediaQuery.MatchString(query) && (isClockKnown || !clockQuery.MatchString(query)) && !strings.Contains(query, notOK)
+			return !mediaQuery.MatchString(query) && (isClockKnown || !clockQuery.MatchString(query)) &&
+				!strings.Contains(query, notOK)
 		})
 	})
 	w.kill()
@@ -61,7 +69,8 @@ func writePair(t *testing.T, cluster *testenv.Cluster, socket string) {
 	testenv.NewTarget(t, cluster, "second", farHost)
 	cluster.CreateStream("desk7/pair", "--members", "2", "--needed", "1", "--size", "1MiB", "--level", "visible")
 	stdin, feed := io.Pipe()
-	testenv.Start(t, stdin, nil, "farlog", "append", "--ring", "farlog://desk7/pair?agent="+socket, "--heartbeat", "200ms")
+	testenv.Start(t, stdin, nil, "farlog", "append", "--ring", "farlog://desk7/pair?agent="+socket, "--heartbeat",
+		"200ms")
 	t.Cleanup(func() { feed.Close() })
 	if _, err := io.WriteString(feed, "one\n"); err != nil {
 		t.Fatal(err)
@@ -122,10 +131,14 @@ func (f *scraped) misses(metric string) bool {
 }
 
 // clockQuery is of what is absent while nobody keeps the clock.
-var clockQuery = regexp.MustCompile(`^(abs\(|max without \(instance, job\) \()?farlog(_writer)?_clock_(error|estimated_error|offset)_seconds`)
+var clockQuery = regexp.MustCompile(
+	`^(abs\(|max without \(instance, job\) \()?farlog(_writer)?_clock_(error|estimated_error|offset)_seconds`,
+)
 
 // mediaQuery is of what is absent where no ring lies on an NVMe device, or neither chrony nor ptp4l answers.
-var mediaQuery = regexp.MustCompile(`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|^farlog_clock_keeper_offset_seconds`)
+var mediaQuery = regexp.MustCompile(
+	`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|^farlog_clock_keeper_offset_seconds`,
+)
 
 // notOK is of streams that are not in order.
 const notOK = `farlog_stream_condition_info{condition!="ok"}`
@@ -154,7 +167,8 @@ func (f *scraped) checkRules(isClockKnown bool) {
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
 			for _, name := range metricName.FindAllString(rule.Expr, -1) {
-				isThere := slices.Contains(names, name) || slices.ContainsFunc(names, func(one string) bool { return strings.Contains(one, ":"+name+":") })
+				isThere := slices.Contains(names, name) ||
+					slices.ContainsFunc(names, func(one string) bool { return strings.Contains(one, ":"+name+":") })
 				if !isThere && !mediaQuery.MatchString(name) && (isClockKnown || !clockQuery.MatchString(name)) {
 					f.Errorf("rule %q: nothing exports %s", rule.Expr, name)
 				}

@@ -12,8 +12,9 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// What this proves, and how. Two targets listen at two addresses each. The streams are spread over both: each is written by its name, and its records reach the store by the rail of its grant, which is the
-// same one for the next writer. The two members of one stream go by different rails.
+// What this proves, and how. Two targets listen at two addresses each. The streams are spread over both: each is
+// written by its name, and its records reach the store by the rail of its grant, which is the same one for the next
+// writer. The two members of one stream go by different rails.
 func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 	t.Parallel()
 	addresses := [2]string{"127.0.0.2", "127.0.0.3"}
@@ -24,7 +25,10 @@ func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	other, _ := testenv.StartDaemon(t, dir, "target", append([]string{"--data-dir", dir, "--control", cluster.ControlAddress, "--metrics-listen", "off", "--host-name", "other"}, listensAt(t, addresses[:])...)...)
+	other, _ := testenv.StartDaemon(t, dir, "target", append([]string{
+		"--data-dir", dir, "--control",
+		cluster.ControlAddress, "--metrics-listen", "off", "--host-name", "other",
+	}, listensAt(t, addresses[:])...)...)
 	cluster.Watch(other)
 	bench := newHostBenchOn(t, cluster)
 
@@ -37,7 +41,8 @@ func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 		}
 		spread[hostOfURI(t, first[0])]++
 		waitDrained(t, ring)
-		if shown := testenv.MustRun(t, "farlog", "stream", "show", name, "--control", cluster.ControlAddress); !strings.Contains(shown, "writer goes to") || !strings.Contains(shown, first[0]) {
+		if shown := testenv.MustRun(t, "farlog", "stream", "show", name, "--control",
+			cluster.ControlAddress); !strings.Contains(shown, "writer goes to") || !strings.Contains(shown, first[0]) {
 			t.Errorf("%s is not shown: %s", first[0], shown)
 		}
 	}
@@ -45,7 +50,8 @@ func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 		t.Errorf("the streams went by %v", spread)
 	}
 	cluster.CreateStream("rail/members", "--size", "1MiB", "--level", "visible", "--members", "2", "--needed", "2")
-	if members := bench.appendByRails("rail/members", 20); len(members) != 2 || hostOfURI(t, members[0]) == hostOfURI(t, members[1]) {
+	if members := bench.appendByRails("rail/members", 20); len(members) != 2 ||
+		hostOfURI(t, members[0]) == hostOfURI(t, members[1]) {
 		t.Errorf("the members went by %v", members)
 	}
 }

@@ -10,19 +10,26 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// What this proves, and how. A stream is written by a real process; its store's directory is removed from under the drain, which says so and releases no more, while acknowledged records lie in the
-// ring; then the drain is killed. The stream is bound to another store with the writer going on. Then every acknowledged record that the ring still had is in the new store, exactly once, at its place and with its
-// bytes; the command and verify say where that begins, which is where the ring's head stood; and the stream can be deleted.
+// What this proves, and how. A stream is written by a real process; its store's directory is removed from under the
+// drain, which says so and releases no more, while acknowledged records lie in the ring; then the drain is killed. The
+// stream is bound to another store with the writer going on. Then every acknowledged record that the ring still had is
+// in the new store, exactly once, at its place and with its bytes; the command and verify say where that begins, which
+// is where the ring's head stood; and the stream can be deleted.
 func TestRebind_StoreIsLost(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
 	a := &arena{T: t, ledger: newLedger(t, "R")}
 	a.cluster = testenv.NewCluster(t, testenv.MemoryDir(t), "--store-segment", "1MiB")
 	a.uri = a.cluster.CreateStream(streamName, "--size", "16MiB", "--record-len-max", "64KiB", "--level", "visible")
-	a.writer = startWriter(t, a.ledger, seed, "--stream", streamName, "--control", a.cluster.ControlAddress, "--window", "8")
+	a.writer = startWriter(t, a.ledger, seed, "--stream", streamName, "--control", a.cluster.ControlAddress, "--window",
+		"8")
 	testenv.Until(t, "the first store has something", func() (bool, error) { return a.head() > 0, nil })
-	rebind := []string{"stream", "rebind", streamName, "--drain", drainID(a.cluster), "--reason", "its disk is gone", "--control", a.cluster.ControlAddress}
-	if _, text, code := testenv.Run(t, "farlog", rebind...); code != 1 || !strings.Contains(text, "reports and writes the one that it has") {
+	rebind := []string{
+		"stream", "rebind", streamName, "--drain", drainID(a.cluster), "--reason", "its disk is gone",
+		"--control", a.cluster.ControlAddress,
+	}
+	if _, text, code := testenv.Run(t, "farlog", rebind...); code != 1 ||
+		!strings.Contains(text, "reports and writes the one that it has") {
 		t.Errorf("its store lives: exit code %d, %s", code, text)
 	}
 	released := a.loseStore()
@@ -36,13 +43,15 @@ func TestRebind_StoreIsLost(t *testing.T) {
 	a.cluster.StartDrain()
 	testenv.Until(t, "the drain reports its other store", func() (bool, error) {
 		_, text, code := testenv.Run(t, "farlog", append(rebind, "--dry-run")...)
-		return code == 0, errorUnless(code == 0 || strings.Contains(text, "reports") || strings.Contains(text, "a drain has its ring"), text)
+		return code == 0, errorUnless(code == 0 || strings.Contains(text, "reports") ||
+			strings.Contains(text, "a drain has its ring"), text)
 	})
 	if a.head() != released {
 		t.Errorf("the drain of another store has moved the head from %d to %d", released, a.head())
 	}
 	want := fmt.Sprintf("below lsn %d, seq ", released)
-	if text := testenv.MustRun(t, "farlog", rebind...); !strings.Contains(text, want) || !strings.Contains(text, "/second (") {
+	if text := testenv.MustRun(t, "farlog", rebind...); !strings.Contains(text, want) ||
+		!strings.Contains(text, "/second (") {
 		t.Errorf("no %q in %s", want, text)
 	}
 	a.waitAcknowledged(500)
@@ -51,7 +60,8 @@ func TestRebind_StoreIsLost(t *testing.T) {
 	a.waitAcknowledged(500)
 	a.writer.finish(t)
 	a.waitDrained()
-	if text := testenv.MustRun(t, "farlog", "stream", "show", streamName, "--control", a.cluster.ControlAddress); !strings.Contains(text, want) || !strings.Contains(text, "its disk is gone") {
+	if text := testenv.MustRun(t, "farlog", "stream", "show", streamName, "--control",
+		a.cluster.ControlAddress); !strings.Contains(text, want) || !strings.Contains(text, "its disk is gone") {
 		t.Errorf("shown:\n%s", text)
 	}
 	testenv.Until(t, "it is deleted when its target has seen that nobody writes it", func() (bool, error) {
@@ -77,7 +87,8 @@ func (a *arena) loseStore() uint64 {
 // checkRest wants all in the store that was acknowledged from an lsn on, and nothing from before.
 func (a *arena) checkRest(released uint64) {
 	a.Helper()
-	if text, want := testenv.MustRun(a, "farlog", "verify", a.cluster.StoreDir), fmt.Sprintf("this store begins at lsn %d, seq ", released); !strings.Contains(text, want) {
+	if text, want := testenv.MustRun(a, "farlog", "verify", a.cluster.StoreDir),
+		fmt.Sprintf("this store begins at lsn %d, seq ", released); !strings.Contains(text, want) {
 		a.Errorf("no %q in %s", want, text)
 	}
 	lost := 0

@@ -28,8 +28,8 @@ __attribute__((constructor)) static void load(void)
 }
 `
 
-// A daemon that is asked to stop while it loads libfabric stops as it always does: a library that comes along (libinfinipath) takes SIGTERM for itself when it is loaded, and
-// ends the process with 1 and no word.
+// A daemon that is asked to stop while it loads libfabric stops as it always does: a library that comes along
+// (libinfinipath) takes SIGTERM for itself when it is loaded, and ends the process with 1 and no word.
 func TestSignal_WhileLibfabricIsLoaded(t *testing.T) {
 	if len(globLibraries(t, "libinfinipath.so.4")) == 0 {
 		t.Skip("no libinfinipath.so.4 here: libfabric does not load it")
@@ -39,20 +39,25 @@ func TestSignal_WhileLibfabricIsLoaded(t *testing.T) {
 	if err := os.WriteFile(source, []byte(slowFabric), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := exec.Command("cc", "-shared", "-fPIC", "-DDIR=\""+dir+"\"", "-o", filepath.Join(dir, "libfabric.so.1"), source).CombinedOutput(); err != nil {
+	if said, err := exec.Command("cc", "-shared", "-fPIC", "-DDIR=\""+dir+"\"", "-o",
+		filepath.Join(dir, "libfabric.so.1"), source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
 	assigned := `{"assignments": [{"stream": "desk7/orders", "uri": "ofi:tcp://127.0.0.1:1/desk7/orders", "ringUuid": "AAAAAAAAAAAAAAAAAAAAAQ==", "token": "AAAAAAAAAAAAAAAAAAAAAQ=="}]}`
 	if err := os.WriteFile(filepath.Join(dir, "drain-assignments.json"), []byte(assigned), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	drain := testenv.StartUnder(t, []string{"env", "LD_LIBRARY_PATH=" + dir}, nil, nil, "farlogd", "drain", "--data-dir", dir, "--control", "127.0.0.1:1", "--metrics-listen", "off")
+	drain := testenv.StartUnder(t, []string{"env", "LD_LIBRARY_PATH=" + dir}, nil, nil, "farlogd", "drain",
+		"--data-dir", dir, "--control", "127.0.0.1:1", "--metrics-listen", "off")
 	testenv.Until(t, "the drain loads libfabric", func() (bool, error) {
 		_, err := os.Stat(filepath.Join(dir, "loading"))
 		return err == nil || drain.HasEnded(), nil
 	})
 	drain.Signal(syscall.SIGTERM)
-	testenv.Until(t, "the signal is taken", func() (bool, error) { return drain.HasEnded() || !isPending(drain.PID(), syscall.SIGTERM), nil })
+	testenv.Until(t, "the signal is taken", func() (bool, error) {
+		return drain.HasEnded() ||
+			!isPending(drain.PID(), syscall.SIGTERM), nil
+	})
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ func (b *hostBench) declare(change func(*api.StreamSpec)) {
 	}
 }
 
-// appendUntil appends all the time, and fails with the first append that does. What is acknowledged has the level that went before, or from some record on the next one.
+// appendUntil appends all the time, and fails with the first append that does. What is acknowledged has the level that
+// went before, or from some record on the next one.
 func (b *hostBench) appendUntil(writer *farlog.Writer, before, after farlog.Level, is func(farlog.WriterTerms) bool) {
 	b.Helper()
 	testenv.Until(b.T, "the writer has taken the change in", func() (bool, error) {
@@ -43,17 +44,22 @@ func (b *hostBench) appendUntil(writer *farlog.Writer, before, after farlog.Leve
 			wanted = after
 		}
 		if position.Level != wanted {
-			b.Fatalf("a record is acknowledged at %v, expected %v (the writer runs with %+v)", position.Level, wanted, terms)
+			b.Fatalf("a record is acknowledged at %v, expected %v (the writer runs with %+v)", position.Level, wanted,
+				terms)
 		}
 		return is(terms), err
 	})
 }
 
-// Level, policy and deadline of a stream are changed while its writer appends: it goes on without a pause and takes them in, also those of a time when its agent was away, and says so. A level
-// that its ring cannot give it does not take in, but all else. What a program asked for goes before.
+// Level, policy and deadline of a stream are changed while its writer appends: it goes on without a pause and takes
+// them in, also those of a time when its agent was away, and says so. A level that its ring cannot give it does not
+// take in, but all else. What a program asked for goes before.
 func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
 	b := newHostBench(t)
-	own, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{Level: farlog.LevelVisible, Deadline: 10 * time.Second})
+	own, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{
+		Level:    farlog.LevelVisible,
+		Deadline: 10 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +68,8 @@ func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
 		t.Fatalf("%+v, %v", terms, err)
 	}
 	b.declare(func(spec *api.StreamSpec) { spec.Level, spec.Policy = api.Level_LEVEL_POSTED, api.Policy_POLICY_REJECT })
-	b.appendUntil(own, farlog.LevelVisible, farlog.LevelVisible, func(terms farlog.WriterTerms) bool { return terms.Policy == farlog.PolicyReject })
+	b.appendUntil(own, farlog.LevelVisible, farlog.LevelVisible,
+		func(terms farlog.WriterTerms) bool { return terms.Policy == farlog.PolicyReject })
 	if terms, err = own.Terms(); err != nil || terms.Level != farlog.LevelVisible || terms.Deadline != 10*time.Second {
 		t.Errorf("what the program asked for: %+v, %v", terms, err)
 	}
@@ -79,22 +86,26 @@ func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
 	b.appendUntil(writer, farlog.LevelPosted, farlog.LevelPosted, func(farlog.WriterTerms) bool { return true })
 	b.agent.Kill()
 	b.declare(func(spec *api.StreamSpec) {
-		spec.Level, spec.Policy, spec.Deadline = api.Level_LEVEL_VISIBLE, api.Policy_POLICY_REJECT, durationpb.New(20*time.Second)
+		spec.Level, spec.Policy, spec.Deadline = api.Level_LEVEL_VISIBLE, api.Policy_POLICY_REJECT,
+			durationpb.New(20*time.Second)
 	})
 	b.append(writer, 100, "without an agent")
 	if terms, err = writer.Terms(); err != nil || terms.Level != farlog.LevelPosted {
 		t.Errorf("without an agent: %+v, %v", terms, err)
 	}
 	b.startAgent()
-	b.appendUntil(writer, farlog.LevelPosted, farlog.LevelVisible, func(terms farlog.WriterTerms) bool { return terms.Level == farlog.LevelVisible })
-	if terms, err = writer.Terms(); err != nil || terms.Policy != farlog.PolicyReject || terms.Deadline != 20*time.Second {
+	b.appendUntil(writer, farlog.LevelPosted, farlog.LevelVisible,
+		func(terms farlog.WriterTerms) bool { return terms.Level == farlog.LevelVisible })
+	if terms, err = writer.Terms(); err != nil || terms.Policy != farlog.PolicyReject ||
+		terms.Deadline != 20*time.Second {
 		t.Errorf("behind the change: %+v, %v", terms, err)
 	}
 
 	b.declare(func(spec *api.StreamSpec) {
 		spec.Level, spec.Deadline = api.Level_LEVEL_PERSISTENT, durationpb.New(30*time.Second)
 	})
-	b.appendUntil(writer, farlog.LevelVisible, farlog.LevelPersistent, func(terms farlog.WriterTerms) bool { return terms.Deadline == 30*time.Second })
+	b.appendUntil(writer, farlog.LevelVisible, farlog.LevelPersistent,
+		func(terms farlog.WriterTerms) bool { return terms.Deadline == 30*time.Second })
 	testenv.Until(t, "the stream's status says how it runs", func() (bool, error) {
 		shown := testenv.MustRun(t, "farlog", "stream", "show", streamName, "--control", b.cluster.ControlAddress)
 		return strings.Contains(shown, "level visible, policy reject, deadline 30s (as it runs)"), nil

@@ -11,8 +11,8 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// farlog top on a real terminal, with streams that are written and drained: each picture fits the screen, also after that has become smaller; q gives the
-// terminal back. --once prints the same for programs.
+// farlog top on a real terminal, with streams that are written and drained: each picture fits the screen, also after
+// that has become smaller; q gives the terminal back. --once prints the same for programs.
 func TestTop_OnATerminal(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NewCluster(t, testenv.MemoryDir(t))
@@ -20,9 +20,11 @@ func TestTop_OnATerminal(t *testing.T) {
 		cluster.CreateStream(fmt.Sprintf("desk7/quiet%d", i), "--size", "1MiB", "--level", "visible")
 	}
 	cluster.CreateStream(streamName, "--size", "16MiB", "--level", "visible")
-	w := startWriter(t, newLedger(t, "T"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "8")
+	w := startWriter(t, newLedger(t, "T"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window",
+		"8")
 	defer w.kill()
-	terminal := testenv.StartOnTerminal(t, 140, 24, "farlog", "top", "--control", cluster.ControlAddress, "--interval", "100ms", "--sort", "rate")
+	terminal := testenv.StartOnTerminal(t, 140, 24, "farlog", "top", "--control", cluster.ControlAddress, "--interval",
+		"100ms", "--sort", "rate")
 	defer func() {
 		if t.Failed() {
 			t.Logf("%q", lastFrame(t, terminal, 0, 0))
@@ -30,9 +32,11 @@ func TestTop_OnATerminal(t *testing.T) {
 	}()
 	testenv.Until(t, "a picture shows the rate of the writer", func() (bool, error) {
 		frame := lastFrame(t, terminal, 140, 24)
-		return len(frame) > 3 && regexp.MustCompile(`^desk7/orders +OK +[0-9.]+k? .*visible.* 1/1`).MatchString(frame[2]), nil
+		return len(frame) > 3 &&
+			regexp.MustCompile(`^desk7/orders +OK +[0-9.]+k? .*visible.* 1/1`).MatchString(frame[2]), nil
 	})
-	if head := lastFrame(t, terminal, 140, 24)[1]; !regexp.MustCompile(`STREAM.*STATE.*REC/S.*P50.*P99.*P99\.9.*MAX.*STALLED.*LEVEL.*LAG.*RECORDS.*OLDEST.*FULL IN.*RINGS`).MatchString(head) {
+	if head := lastFrame(t, terminal, 140,
+		24)[1]; !regexp.MustCompile(`STREAM.*STATE.*REC/S.*P50.*P99.*P99\.9.*MAX.*STALLED.*LEVEL.*LAG.*RECORDS.*OLDEST.*FULL IN.*RINGS`).MatchString(head) {
 		t.Errorf("heads: %q", head)
 	}
 	terminal.Resize(60, 6)
@@ -47,7 +51,11 @@ func TestTop_OnATerminal(t *testing.T) {
 	if err := terminal.Wait(); err != nil {
 		t.Errorf("q: %v", err)
 	}
-	testenv.Until(t, "the terminal is given back", func() (bool, error) { return strings.HasSuffix(terminal.Shown(), "\x1b[?25h\x1b[?1049l"), nil })
+	testenv.Until(t, "the terminal is given back", func() (bool,
+		error,
+	) {
+		return strings.HasSuffix(terminal.Shown(), "\x1b[?25h\x1b[?1049l"), nil
+	})
 	var answer struct {
 		Streams []struct {
 			Stream string
@@ -55,19 +63,23 @@ func TestTop_OnATerminal(t *testing.T) {
 			Rings  int     `json:"rings_ready"`
 		}
 	}
-	text := testenv.MustRun(t, "farlog", "top", "--once", "--sort", "rate", "--output", "json", "--control", cluster.ControlAddress)
-	if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Streams) != 9 || answer.Streams[0].Stream != streamName ||
+	text := testenv.MustRun(t, "farlog", "top", "--once", "--sort", "rate", "--output", "json", "--control",
+		cluster.ControlAddress)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Streams) != 9 ||
+		answer.Streams[0].Stream != streamName ||
 		answer.Streams[0].Rate <= 0 || answer.Streams[0].Rings != 1 {
 		t.Errorf("%v: %s", err, text)
 	}
-	if text := testenv.MustRun(t, "farlog", "top", "--once", "--control", cluster.ControlAddress); strings.Contains(text, "\x1b") || len(strings.Split(text, "\n")) < 11 {
+	if text := testenv.MustRun(t, "farlog", "top", "--once", "--control",
+		cluster.ControlAddress); strings.Contains(text, "\x1b") || len(strings.Split(text, "\n")) < 11 {
 		t.Errorf("--once: %q", text)
 	}
 }
 
 var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[a-zA-Z]")
 
-// lastFrame is the last whole picture, without colours; with a size, no line may be longer and no more lines may be there.
+// lastFrame is the last whole picture, without colours; with a size, no line may be longer and no more lines may be
+// there.
 func lastFrame(t *testing.T, terminal *testenv.Terminal, columns, rows int) []string {
 	t.Helper()
 	// A terminal makes each line's end one of its own.

@@ -26,7 +26,9 @@ type spanCollector struct {
 }
 
 // Export implements the collector's one call.
-func (s *spanCollector) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (s *spanCollector) Export(_ context.Context,
+	request *collector.ExportTraceServiceRequest,
+) (*collector.ExportTraceServiceResponse, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, resource := range request.ResourceSpans {
@@ -53,8 +55,8 @@ func (s *spanCollector) named(name string) *spans.Span {
 	return nil
 }
 
-// A grant of a far ring is one trace: the call, the wait for the ring, the wait for the target; what the reconciler did before are spans with the stream's name.
-// What agents say every second is none, and no token is in any of them.
+// A grant of a far ring is one trace: the call, the wait for the ring, the wait for the target; what the reconciler did
+// before are spans with the stream's name. What agents say every second is none, and no token is in any of them.
 func TestTrace_OfTheControlPath(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,18 +71,23 @@ func TestTrace_OfTheControlPath(t *testing.T) {
 	cluster.TraceEndpoint = "http://" + listener.Addr().String()
 	cluster.Start()
 	cluster.CreateStream(streamName, "--size", "1MiB", "--level", "visible")
-	grant, err := as(t, cluster, identity.KindHost).AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: streamName, Holder: &api.Holder{Host: "elsewhere"}})
+	grant, err := as(t, cluster, identity.KindHost).AcquireWriter(t.Context(),
+		&api.AcquireWriterRequest{Stream: streamName, Holder: &api.Holder{Host: "elsewhere"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"farlog.v1.ControlService/CreateStream", "reconcile place", "reconcile bind", "reconcile assign", "farlog.v1.ControlService/AcquireWriter", "wait for the ring",
-		"wait for the target to fence and admit"}
+	names := []string{
+		"farlog.v1.ControlService/CreateStream", "reconcile place", "reconcile bind", "reconcile assign",
+		"farlog.v1.ControlService/AcquireWriter", "wait for the ring",
+		"wait for the target to fence and admit",
+	}
 	for _, name := range names {
 		testenv.Until(t, "the span "+name+" is there", func() (bool, error) { return s.named(name) != nil, nil })
 	}
 	call := s.named("farlog.v1.ControlService/AcquireWriter")
 	for _, name := range names[5:] {
-		if part := s.named(name); string(part.TraceId) != string(call.TraceId) || string(part.ParentSpanId) != string(call.SpanId) {
+		if part := s.named(name); string(part.TraceId) != string(call.TraceId) ||
+			string(part.ParentSpanId) != string(call.SpanId) {
 			t.Errorf("%q is no part of the call", name)
 		}
 	}

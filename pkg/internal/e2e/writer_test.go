@@ -28,8 +28,8 @@ type place struct {
 	lsn   uint64
 }
 
-// ledger is what was fed and what was acknowledged, over the lives of all writers of a stream. No record is fed twice, so that
-// nothing may be in the store twice, whether acknowledged or not.
+// ledger is what was fed and what was acknowledged, over the lives of all writers of a stream. No record is fed twice,
+// so that nothing may be in the store twice, whether acknowledged or not.
 type ledger struct {
 	mu           sync.Mutex
 	generator    *fixlog.Generator
@@ -139,7 +139,8 @@ func openWriterUnder(t *testing.T, under []string, l *ledger, args ...string) *w
 	return w
 }
 
-// feed ends when the pipe breaks or the writer is told to finish. The pauses give the shape of the traffic; nothing is measured.
+// feed ends when the pipe breaks or the writer is told to finish. The pauses give the shape of the traffic; nothing is
+// measured.
 func (w *writer) feed(random *rand.Rand) {
 	defer w.stdin.Close()
 	for {

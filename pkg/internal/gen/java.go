@@ -13,7 +13,8 @@ const javaFolder = "java/farlog-client/src/main/java/io/github/farlog/client"
 
 var versionLine = regexp.MustCompile(`#define FARLOG_VERSION "([^"]+)"`)
 
-// javaTables gives name → content of the Java side of FARLOG_VERSION, FARLOG_RESULT_TABLE and the tables of a writer's counters.
+// javaTables gives name → content of the Java side of FARLOG_VERSION, FARLOG_RESULT_TABLE and the tables of a writer's
+// counters.
 func javaTables(header string) (map[string][]byte, error) {
 	version := versionLine.FindStringSubmatch(header)
 	if version == nil {
@@ -23,7 +24,8 @@ func javaTables(header string) (map[string][]byte, error) {
 		"NativeVersion.java": fmt.Appendf([]byte(javaHead), javaVersion, version[1]),
 		"Result.java":        javaResults(resultLine.FindAllStringSubmatch(header, -1)),
 		"Counter.java":       javaCounters("Counter", "a writer keeps", counterTable(header, "FARLOG_COUNTER_TABLE")),
-		"MemberCounter.java": javaCounters("MemberCounter", "a writer keeps of each of its stream's rings", counterTable(header, "FARLOG_MEMBER_COUNTER_TABLE")),
+		"MemberCounter.java": javaCounters("MemberCounter", "a writer keeps of each of its stream's rings",
+			counterTable(header, "FARLOG_MEMBER_COUNTER_TABLE")),
 	}, nil
 }
 
@@ -42,9 +44,11 @@ final class NativeVersion {
 func javaResults(results [][]string) []byte {
 	var out bytes.Buffer
 	out.WriteString(javaHead)
-	out.WriteString("/** What a call gave. The same table as the C core's; FULL, NOT_YET and UNKNOWN are ordinary results. */\npublic enum Result {\n")
+	out.WriteString("/** What a call gave. The same table as the C core's; FULL, NOT_YET and UNKNOWN are ordinary " +
+		"results. */\npublic enum Result {\n")
 	for i, r := range results {
-		fmt.Fprintf(&out, "    /** %s. */\n    %s(%s, %q)%s\n", sentence(r[3]), r[1], r[2], r[3], separator(i, len(results)))
+		fmt.Fprintf(&out, "    /** %s. */\n    %s(%s, %q)%s\n", sentence(r[3]), r[1], r[2], r[3],
+			separator(i, len(results)))
 	}
 	out.WriteString(javaResultTail)
 	return out.Bytes()
@@ -94,9 +98,11 @@ const javaResultTail = `
 func javaCounters(name, whose string, counters [][]string) []byte {
 	var out bytes.Buffer
 	out.WriteString(javaHead)
-	fmt.Fprintf(&out, "/** The numbers that %s, in the order of the C core's table. */\npublic enum %s {\n", whose, name)
+	fmt.Fprintf(&out, "/** The numbers that %s, in the order of the C core's table. */\npublic enum %s {\n", whose,
+		name)
 	for i, c := range counters {
-		fmt.Fprintf(&out, "    /** %s */\n    %s(%q, %t, %q)%s\n", c[3], strings.ToUpper(c[1]), c[1], c[2] == "gauge", c[3], separator(i, len(counters)))
+		fmt.Fprintf(&out, "    /** %s */\n    %s(%q, %t, %q)%s\n", c[3], strings.ToUpper(c[1]), c[1], c[2] == "gauge",
+			c[3], separator(i, len(counters)))
 	}
 	fmt.Fprintf(&out, javaCounterTail, name)
 	return out.Bytes()

@@ -96,14 +96,19 @@ func generate(root string) (map[string][]byte, error) {
 	return files, err
 }
 
-var resultLine = regexp.MustCompile(`X\(([A-Z_]+), (-?\d+), "([^"]+)"\)`)
-var counterLine = regexp.MustCompile(`X\(([a-z_]+), "(counter|gauge)", "([^"]+)"\)`)
+var (
+	resultLine  = regexp.MustCompile(`X\(([A-Z_]+), (-?\d+), "([^"]+)"\)`)
+	brokenText  = regexp.MustCompile(`" \\\n\s*"`)
+	brokenLine  = regexp.MustCompile(`, \\\n\s*`)
+	counterLine = regexp.MustCompile(`X\(([a-z_]+), "(counter|gauge)", "([^"]+)"\)`)
+)
 
 // counterTable gives the rows of one of the header's tables of counters: name, kind, help behind the whole match.
 func counterTable(header, name string) [][]string {
 	_, body, _ := strings.Cut(header, "#define "+name+"(X)")
 	end := strings.Index(body, "\n\n")
-	return counterLine.FindAllStringSubmatch(body[:max(end, 0)], -1)
+	body = brokenText.ReplaceAllString(body[:max(end, 0)], "") // as the preprocessor joins them
+	return counterLine.FindAllStringSubmatch(brokenLine.ReplaceAllString(body, ", "), -1)
 }
 
 // table makes the Go side of FARLOG_RESULT_TABLE and of the tables of counters.
@@ -119,21 +124,25 @@ func table(header string) ([]byte, error) {
 	for _, r := range results[1:] {
 		fmt.Fprintf(&out, "\tcase %s:\n\t\treturn Err%s\n", r[2], camel(r[1]))
 	}
-	out.WriteString("\t}\n\treturn nil\n}\n\n// String gives the name of a result in the C core.\nfunc (r Result) String() string {\n\tswitch r {\n")
+	out.WriteString("\t}\n\treturn nil\n}\n\n// String gives the name of a result in the C core.\nfunc (r Result) " +
+		"String() string {\n\tswitch r {\n")
 	for _, r := range results {
 		fmt.Fprintf(&out, "\tcase %s:\n\t\treturn %q\n", r[2], r[1])
 	}
-	out.WriteString("\t}\n\treturn \"?\"\n}\n\n// Counter is one number of a writer or of a target.\ntype Counter struct {\n\tName, Kind, Help string\n\tValue uint64\n}\n\n")
+	out.WriteString("\t}\n\treturn \"?\"\n}\n\n// Counter is one number of a writer or of a target.\ntype Counter " +
+		"struct {\n\tName, Kind, Help string\n\tValue uint64\n}\n\n")
 	for _, one := range counterTypes {
 		counters := counterTable(header, one.table)
-		fmt.Fprintf(&out, "// All gives every counter, in the order of the table in %s.\nfunc (c *%s) All() []Counter {\n\treturn []Counter{\n", one.header, one.name)
+		fmt.Fprintf(&out, "// All gives every counter, in the order of the table in %s.\nfunc (c *%s) All() "+
+			"[]Counter {\n\treturn []Counter{\n", one.header, one.name)
 		for _, c := range counters {
 			fmt.Fprintf(&out, "\t\t{%q, %q, %q, uint64(c.raw.%s)},\n", c[1], c[2], c[3], c[1])
 		}
 		out.WriteString("\t}\n}\n\n")
 		for _, c := range counters {
 			if one.hasMethods {
-				fmt.Fprintf(&out, "// %s: %s\nfunc (c *%s) %s() uint64 { return uint64(c.raw.%s) }\n\n", camel(c[1]), c[3], one.name, camel(c[1]), c[1])
+				fmt.Fprintf(&out, "// %s: %s\nfunc (c *%s) %s() uint64 { return uint64(c.raw.%s) }\n\n", camel(c[1]),
+					c[3], one.name, camel(c[1]), c[1])
 			}
 		}
 	}

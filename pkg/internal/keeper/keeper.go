@@ -1,4 +1,5 @@
-// Package keeper asks who keeps this host's clock, chrony or ptp4l, how far it is off. farlog doctor tells it, and every daemon's /metrics has it.
+// Package keeper asks who keeps this host's clock, chrony or ptp4l, how far it is off. farlog doctor tells it, and
+// every daemon's /metrics has it.
 package keeper
 
 import (
@@ -87,13 +88,17 @@ func Read(ask Ask) (Reading, error) {
 func chronyReading(said string) (Reading, error) {
 	fields := strings.Split(said, ",")
 	if len(fields) < chronyFields {
-		return Reading{}, &Mistaken{fmt.Sprintf("chronyc says %.60q: expected %d fields", said, chronyFields), "chronyc tracking"}
+		return Reading{}, &Mistaken{
+			fmt.Sprintf("chronyc says %.60q: expected %d fields", said, chronyFields),
+			"chronyc tracking",
+		}
 	}
 	var seconds [3]float64 // system time, root delay, root dispersion
 	for i, at := range []int{4, 10, 11} {
 		value, err := strconv.ParseFloat(fields[at], 64)
 		if err != nil {
-			return Reading{}, &Mistaken{fmt.Sprintf("chronyc says %.60q: expected a number of seconds in field %d", said, at+1), "chronyc tracking"}
+			return Reading{}, &Mistaken{fmt.Sprintf("chronyc says %.60q: expected a number of seconds in field %d",
+				said, at+1), "chronyc tracking"}
 		}
 		seconds[i] = max(value, -value)
 	}
@@ -105,7 +110,8 @@ func chronyReading(said string) (Reading, error) {
 
 var ptpOffsetLine = regexp.MustCompile(`(?m)^\s*offsetFromMaster\s+(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*$`)
 
-// ptpOffset reads nanoseconds from pmc's CURRENT_DATA_SET. False: nobody answered, or no clock that follows another one.
+// ptpOffset reads nanoseconds from pmc's CURRENT_DATA_SET. False: nobody answered, or no clock that follows another
+// one.
 func ptpOffset(said string) (seconds float64, isThere bool) {
 	found := ptpOffsetLine.FindStringSubmatch(said)
 	if found == nil {

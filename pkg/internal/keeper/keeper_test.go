@@ -12,7 +12,8 @@ const (
 	patience   = 30 * time.Second
 )
 
-// Who looks never waits for the program: the reading is there for one who looks later. A reading that is too old is none, and a keeper that is silent leaves the one before until then.
+// Who looks never waits for the program: the reading is there for one who looks later. A reading that is too old is
+// none, and a keeper that is silent leaves the one before until then.
 func TestWatch_NobodyWaits(t *testing.T) {
 	var isAway atomic.Bool
 	goOn := make(chan struct{})
@@ -28,7 +29,8 @@ func TestWatch_NobodyWaits(t *testing.T) {
 	}
 	close(goOn)
 	w.untilAsked(t)
-	if got, isKnown := w.Look(); !isKnown || got.Keeper != "chrony" || got.Offset != 12.5e-6 || got.Bound < 92.4e-6 || got.Bound > 92.6e-6 {
+	if got, isKnown := w.Look(); !isKnown || got.Keeper != "chrony" || got.Offset != 12.5e-6 || got.Bound < 92.4e-6 ||
+		got.Bound > 92.6e-6 {
 		t.Errorf("read %+v, %v", got, isKnown)
 	}
 	isAway.Store(true)

@@ -1,4 +1,5 @@
-// Package loop makes block devices and disks of files, for tests of what only they do. It needs root, and skips without.
+// Package loop makes block devices and disks of files, for tests of what only they do. It needs root, and skips
+// without.
 package loop
 
 import (

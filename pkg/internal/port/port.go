@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// The kernel gives a socket that names no port one from net.ipv4.ip_local_port_range, by default 32768 to 60999 (ip(7)): a port from there that is free at one
-// moment can be the near end of anyone's connection at the next. These it never gives.
+// The kernel gives a socket that names no port one from net.ipv4.ip_local_port_range, by default 32768 to 60999
+// (ip(7)): a port from there that is free at one moment can be the near end of anyone's connection at the next. These
+// it never gives.
 const (
 	first = 12000
 	last  = 31999
@@ -20,7 +21,8 @@ var (
 	claim []net.Listener // kept open for as long as this process lives
 )
 
-// Reserve finds a port at which nobody listens on any address, and which no other process gets from Reserve while this one lives. Any goroutine; it waits for nothing.
+// Reserve finds a port at which nobody listens on any address, and which no other process gets from Reserve while this
+// one lives. Any goroutine; it waits for nothing.
 func Reserve() (int, error) {
 	for range 1000 {
 		port := first + rand.IntN(last-first+1)

@@ -1,5 +1,6 @@
-// Package powercut is a disk whose power can be cut: what was written to it since the last flush is kept in any subset, sector by sector. A loop device lies on it, so that the
-// kernel's own file system stands between it and the programs, with its journal and its flushes.
+// Package powercut is a disk whose power can be cut: what was written to it since the last flush is kept in any subset,
+// sector by sector. A loop device lies on it, so that the kernel's own file system stands between it and the programs,
+// with its journal and its flushes.
 package powercut
 
 import (
@@ -61,7 +62,10 @@ func Missing() string {
 // New makes a disk with an empty ext4 on it, mounted at dir/disk.
 func New(tb testing.TB, dir string, size int) *Disk {
 	tb.Helper()
-	d := &Disk{tb: tb, dir: filepath.Join(dir, "disk"), image: filepath.Join(dir, "image"), visible: make([]byte, size), durable: make([]byte, size)}
+	d := &Disk{
+		tb: tb, dir: filepath.Join(dir, "disk"), image: filepath.Join(dir, "image"), visible: make([]byte, size),
+		durable: make([]byte, size),
+	}
 	for _, err := range []error{os.Mkdir(d.dir, 0o755), os.WriteFile(d.image, nil, 0o600)} {
 		if err != nil {
 			tb.Fatal(err)
@@ -107,7 +111,8 @@ func (d *Disk) Off() {
 	d.device.Close()
 }
 
-// On brings the power back after a cut. Of what had not been flushed each sector of each write is there with a chance that differs from cut to cut.
+// On brings the power back after a cut. Of what had not been flushed each sector of each write is there with a chance
+// that differs from cut to cut.
 func (d *Disk) On(random *rand.Rand) {
 	d.tb.Helper()
 	keepOf256 := random.IntN(257)

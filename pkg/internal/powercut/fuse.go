@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of include/uapi/linux/fuse.h: what the kernel asks of a file system that is a single file. All else is answered with ENOSYS, after which the kernel does without.
+// Of include/uapi/linux/fuse.h: what the kernel asks of a file system that is a single file. All else is answered with
+// ENOSYS, after which the kernel does without.
 const (
 	opGetattr = 3
 	opOpen    = 14

@@ -1,5 +1,5 @@
-// Package sweep is the frame of tests that make each call of a scenario fail once, in turn: which of the faults are tried, and
-// by which seed. It is for tests alone.
+// Package sweep is the frame of tests that make each call of a scenario fail once, in turn: which of the faults are
+// tried, and by which seed. It is for tests alone.
 package sweep
 
 import (
@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	seedFlag    = flag.Uint64("sweep.seed", 0, "seed of the sample of faults under -short, and of what a power cut keeps; 0 = from the clock")
+	seedFlag = flag.Uint64("sweep.seed", 0,
+		"seed of the sample of faults under -short, and of what a power cut keeps; 0 = from the clock")
 	percentFlag = flag.Int("sweep.percent", 0, "percent of the faults; 0 = all, a few under -short")
 )
 

@@ -34,7 +34,8 @@ type Cluster struct {
 	AuditLevel             string            // of the audit stream; empty = acts are not recorded
 	MetricsListen          string            // of each role; empty = off
 	Metrics                map[string]string // by role: where its metrics are
-	Under                  []string          // a command that becomes each of them, such as ip netns exec NAME; empty = none
+	// a command that becomes each of them, such as ip netns exec NAME; empty = none
+	Under []string
 
 	tb        testing.TB
 	processes []*Process // all that were started, for what they said
@@ -48,8 +49,9 @@ func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
 	return c
 }
 
-// NewFarCluster is NewCluster with every role on a host of its own, as far as the roles can tell: the target listens at host, and writer and
-// drain reach its rings by libfabric only. under is a command that becomes each of them; nil = none.
+// NewFarCluster is NewCluster with every role on a host of its own, as far as the roles can tell: the target listens at
+// host, and writer and drain reach its rings by libfabric only. under is a command that becomes each of them; nil =
+// none.
 func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
 	tb.Helper()
 	c := PrepareFarCluster(tb, dir, host, under, drainArgs...)
@@ -60,7 +62,10 @@ func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ..
 // PrepareFarCluster is NewFarCluster without starting anything: more may be said before Start.
 func PrepareFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: freeAddress(tb, host), Under: under}
+	c := &Cluster{
+		Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: freeAddress(tb, host),
+		Under: under,
+	}
 	c.DrainArgs = append([]string{"--host-name", "central"}, drainArgs...)
 	c.TargetArgs = []string{"--host-name", "storage", "--listen", "ofi:tcp://" + freeAddress(tb, host)}
 	return c
@@ -73,7 +78,8 @@ func NewTarget(tb testing.TB, c *Cluster, name, host string) *Process {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	process, _ := StartDaemonUnder(tb, c.Under, dir, "target", "--data-dir", dir, "--control", c.ControlAddress, "--metrics-listen", "off",
+	process, _ := StartDaemonUnder(tb, c.Under, dir, "target", "--data-dir", dir, "--control", c.ControlAddress,
+		"--metrics-listen", "off",
 		"--host-name", name, "--listen", "ofi:tcp://"+freeAddress(tb, host))
 	return process
 }
@@ -97,7 +103,8 @@ type Controller struct {
 	Ready
 }
 
-// startControls starts two control planes on the cluster of etcd that was given; agents and programs know the addresses of both.
+// startControls starts two control planes on the cluster of etcd that was given; agents and programs know the addresses
+// of both.
 func (c *Cluster) startControls() {
 	c.tb.Helper()
 	files := identity.In(TLSDir(c.tb), identity.KindControl)
@@ -107,8 +114,11 @@ func (c *Cluster) startControls() {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			c.tb.Fatal(err)
 		}
-		process, ready := StartDaemon(c.tb, dir, "control", "--data-dir", dir, "--listen", freeAddress(c.tb, "127.0.0.1"), "--metrics-listen", "127.0.0.1:0",
-			"--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--etcd-endpoints", strings.Join(c.EtcdEndpoints, ","), "--etcd-ca", files.Authority, "--etcd-cert", files.Cert, "--etcd-key", files.Key)
+		process, ready := StartDaemon(c.tb, dir, "control", "--data-dir", dir, "--listen",
+			freeAddress(c.tb, "127.0.0.1"), "--metrics-listen", "127.0.0.1:0",
+			"--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--etcd-endpoints",
+			strings.Join(c.EtcdEndpoints, ","), "--etcd-ca", files.Authority, "--etcd-cert", files.Cert,
+			"--etcd-key", files.Key)
 		c.Controllers, addresses = append(c.Controllers, Controller{process, ready}), append(addresses, ready.Control)
 		c.processes = append(c.processes, process)
 	}
@@ -117,10 +127,14 @@ func (c *Cluster) startControls() {
 
 // PrepareCluster is NewCluster without starting anything: more may be said before Start.
 func PrepareCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
-	return &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: freeAddress(tb, "127.0.0.1")}
+	return &Cluster{
+		Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb,
+		ControlAddress: freeAddress(tb, "127.0.0.1"),
+	}
 }
 
-// FreePort is one that nobody else gets while the test's process lives. A program that is started again must listen where it did.
+// FreePort is one that nobody else gets while the test's process lives. A program that is started again must listen
+// where it did.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	free, err := port.Reserve()
@@ -139,8 +153,13 @@ func freeAddress(tb testing.TB, host string) string {
 // StartControl starts the control plane, after the first time at the address it had.
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
-	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", append([]string{"--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
-		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint}, c.ControlArgs...)...)
+	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control",
+		append([]string{
+			"--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
+			"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level",
+			cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint,
+		},
+			c.ControlArgs...)...)
 	c.Control, c.ControlAddress = process, ready.Control
 	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)
@@ -149,7 +168,11 @@ func (c *Cluster) StartControl() {
 // StartTarget starts the target.
 func (c *Cluster) StartTarget() {
 	c.tb.Helper()
-	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint}, c.TargetArgs...)
+	args := append([]string{
+		"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress,
+		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint,
+	},
+		c.TargetArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
 	c.Target = process
 	c.keepMetrics("target", ready)
@@ -159,8 +182,12 @@ func (c *Cluster) StartTarget() {
 // StartDrain starts the drain; it needs no control plane once it has had one.
 func (c *Cluster) StartDrain() {
 	c.tb.Helper()
-	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
-		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint}, c.DrainArgs...)
+	args := append([]string{
+		"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control",
+		c.ControlAddress,
+		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint,
+	},
+		c.DrainArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
 	c.Drain = process
 	c.keepMetrics("drain", ready)

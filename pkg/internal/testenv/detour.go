@@ -15,8 +15,9 @@ const (
 	ipv4Header    = 20
 )
 
-// NewDetour makes a way to this host that takes so much longer in each direction: what goes to outside comes back to inside, and answers go the same way. It needs root and a device for tunnels,
-// and skips where they are not there. A packet is sent back with its addresses exchanged, which changes no checksum.
+// NewDetour makes a way to this host that takes so much longer in each direction: what goes to outside comes back to
+// inside, and answers go the same way. It needs root and a device for tunnels, and skips where they are not there. A
+// packet is sent back with its addresses exchanged, which changes no checksum.
 func NewDetour(tb testing.TB, delay time.Duration) (inside, outside string) {
 	tb.Helper()
 	if os.Geteuid() != 0 {

@@ -28,7 +28,8 @@ type member struct {
 	Files              identity.Files
 }
 
-// ServeMember makes this process a member of an etcd cluster, for ever, when that is what it was started for. TestMain calls it first.
+// ServeMember makes this process a member of an etcd cluster, for ever, when that is what it was started for. TestMain
+// calls it first.
 func ServeMember() {
 	text := os.Getenv(memberVariable)
 	if text == "" {
@@ -47,7 +48,10 @@ func serveMember(text string) error {
 	config.Name, config.Dir, config.LogLevel, config.LogOutputs = m.Name, m.Dir, "panic", []string{os.DevNull}
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{m.Client}, []url.URL{m.Client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{m.Peer}, []url.URL{m.Peer}
-	config.ClientTLSInfo = transport.TLSInfo{CertFile: m.Files.Cert, KeyFile: m.Files.Key, TrustedCAFile: m.Files.Authority, ClientCertAuth: true}
+	config.ClientTLSInfo = transport.TLSInfo{
+		CertFile: m.Files.Cert, KeyFile: m.Files.Key,
+		TrustedCAFile: m.Files.Authority, ClientCertAuth: true,
+	}
 	config.PeerTLSInfo = config.ClientTLSInfo
 	config.InitialCluster = m.Initial
 	server, err := embed.StartEtcd(config)
@@ -59,15 +63,19 @@ func serveMember(text string) error {
 	return <-server.Err()
 }
 
-// StartEtcd starts an etcd cluster of three processes over TLS, clients and peers, and gives its endpoints and what kills each member. The test's own
-// program is a member when it is started as one: ServeMember.
+// StartEtcd starts an etcd cluster of three processes over TLS, clients and peers, and gives its endpoints and what
+// kills each member. The test's own program is a member when it is started as one: ServeMember.
 func StartEtcd(tb testing.TB, files identity.Files) (endpoints []string, kills []func()) {
 	tb.Helper()
 	var members []member
 	var initial []string
 	for i := range 3 {
-		one := member{Name: fmt.Sprintf("m%d", i), Dir: tb.TempDir(), Client: freeURL(tb), Peer: freeURL(tb), Files: files}
-		members, initial, endpoints = append(members, one), append(initial, one.Name+"="+one.Peer.String()), append(endpoints, one.Client.String())
+		one := member{
+			Name: fmt.Sprintf("m%d", i), Dir: tb.TempDir(), Client: freeURL(tb), Peer: freeURL(tb),
+			Files: files,
+		}
+		members, initial, endpoints = append(members, one), append(initial, one.Name+"="+one.Peer.String()),
+			append(endpoints, one.Client.String())
 	}
 	var outputs []io.Reader
 	for _, one := range members {

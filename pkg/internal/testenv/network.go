@@ -27,7 +27,8 @@ type Network struct {
 // networkCount tells the networks of tests that run at the same time apart.
 var networkCount atomic.Int32
 
-// NewNetwork lays the cable. It skips where namespaces cannot be made: without root, or in a container that keeps them to itself.
+// NewNetwork lays the cable. It skips where namespaces cannot be made: without root, or in a container that keeps them
+// to itself.
 func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -43,7 +44,8 @@ func NewNetwork(tb testing.TB) *Network {
 	tb.Cleanup(func() { n.run("ip", "netns", "delete", n.Storage()) })
 	n.run("ip", "netns", "add", n.Trading())
 	tb.Cleanup(func() { n.run("ip", "netns", "delete", n.Trading()) })
-	n.run("ip", "link", "add", "cable0", "netns", n.Storage(), "type", "veth", "peer", "name", "cable0", "netns", n.Trading())
+	n.run("ip", "link", "add", "cable0", "netns", n.Storage(), "type", "veth", "peer", "name", "cable0", "netns",
+		n.Trading())
 	for name, address := range map[string]string{n.Storage(): StorageAddress, n.Trading(): TradingAddress} {
 		n.run("ip", "-n", name, "address", "add", address+"/24", "dev", "cable0")
 		n.run("ip", "-n", name, "link", "set", "cable0", "up")
@@ -87,7 +89,8 @@ func (n *Network) lose(percent int, matches ...string) {
 			rules += fmt.Sprintf("%snumgen random mod 100 < %d drop\n", match, percent)
 		}
 	}
-	rules = "table inet farlog\nflush table inet farlog\ntable inet farlog {\nchain in {\ntype filter hook input priority 0\n" + rules + "}\n}\n"
+	rules = "table inet farlog\nflush table inet farlog\ntable inet farlog {\nchain in {\ntype filter hook input " +
+		"priority 0\n" + rules + "}\n}\n"
 	for _, name := range []string{n.Storage(), n.Trading()} {
 		cmd := exec.Command("ip", "netns", "exec", name, "nft", "-f", "-")
 		cmd.Stdin = strings.NewReader(rules)
@@ -97,7 +100,8 @@ func (n *Network) lose(percent int, matches ...string) {
 	}
 }
 
-// Go runs a function on a thread of its own in a namespace, as all threads are that C code starts from there. The thread ends with it.
+// Go runs a function on a thread of its own in a namespace, as all threads are that C code starts from there. The
+// thread ends with it.
 func (n *Network) Go(name string, work func()) {
 	n.tb.Helper()
 	namespace, err := os.Open("/run/netns/" + name)

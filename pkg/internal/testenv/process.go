@@ -54,15 +54,17 @@ func (l *logBuffer) String() string {
 	return string(l.text)
 }
 
-// Start runs a program of the tree. stdin and stdout may be nil; without stdout what it prints goes into the log. When the test
-// ends it is killed.
+// Start runs a program of the tree. stdin and stdout may be nil; without stdout what it prints goes into the log. When
+// the test ends it is killed.
 func Start(tb testing.TB, stdin io.Reader, stdout io.Writer, program string, args ...string) *Process {
 	tb.Helper()
 	return StartUnder(tb, nil, stdin, stdout, program, args...)
 }
 
 // StartUnder is Start by way of a command that becomes the program, such as ip netns exec NAME.
-func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer, program string, args ...string) *Process {
+func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer, program string,
+	args ...string,
+) *Process {
 	tb.Helper()
 	line := append(append(slices.Clone(under), Program(tb, program)), args...)
 	cmd := exec.Command(line[0], line[1:]...)
@@ -72,7 +74,8 @@ func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer
 	return p
 }
 
-// StartForeign runs a program that is none of the tree's two, by its path, with these variables added to its environment.
+// StartForeign runs a program that is none of the tree's two, by its path, with these variables added to its
+// environment.
 func StartForeign(tb testing.TB, stdout io.Writer, environ []string, path string, args ...string) *Process {
 	tb.Helper()
 	cmd := exec.Command(path, args...)
@@ -144,7 +147,8 @@ func (p *Process) Signal(signal syscall.Signal) {
 	}
 }
 
-// Pause stops this process (SIGSTOP) and returns when it does stand: the signal's sender goes on while threads still run.
+// Pause stops this process (SIGSTOP) and returns when it does stand: the signal's sender goes on while threads still
+// run.
 func (p *Process) Pause() {
 	p.tb.Helper()
 	p.Signal(syscall.SIGSTOP)

@@ -20,7 +20,8 @@ func PrometheusTool(tb testing.TB, name string) string {
 	return DebianProgram(tb, "prometheus", "bin", name)
 }
 
-// DebianProgram gives the path of a Debian package's program: of the system, or where scripts/setup.sh has unpacked the package; dir is its folder in /usr. Where it is missing the test is skipped.
+// DebianProgram gives the path of a Debian package's program: of the system, or where scripts/setup.sh has unpacked the
+// package; dir is its folder in /usr. Where it is missing the test is skipped.
 func DebianProgram(tb testing.TB, pkg, dir, name string) string {
 	tb.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -39,15 +40,18 @@ type Prometheus struct {
 	url string
 }
 
-// StartPrometheus starts one that scrapes the addresses of each job and evaluates the rules of deploy/prometheus, both four times a second.
+// StartPrometheus starts one that scrapes the addresses of each job and evaluates the rules of deploy/prometheus, both
+// four times a second.
 func StartPrometheus(tb testing.TB, jobs map[string][]string) *Prometheus {
 	tb.Helper()
 	program, dir := PrometheusTool(tb, "prometheus"), tb.TempDir()
 	var config strings.Builder
-	fmt.Fprintf(&config, "global: {scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms}\nrule_files: [%q]\nscrape_configs:\n",
+	fmt.Fprintf(&config, "global: {scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: "+
+		"250ms}\nrule_files: [%q]\nscrape_configs:\n",
 		filepath.Join(Root(), "deploy", "prometheus", "farlog.rules.yml"))
 	for job, addresses := range jobs {
-		fmt.Fprintf(&config, "- job_name: %s\n  static_configs: [{targets: [%s]}]\n", job, strings.Join(addresses, ", "))
+		fmt.Fprintf(&config, "- job_name: %s\n  static_configs: [{targets: [%s]}]\n", job,
+			strings.Join(addresses, ", "))
 	}
 	path := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(path, []byte(config.String()), 0o644); err != nil {
@@ -55,7 +59,8 @@ func StartPrometheus(tb testing.TB, jobs map[string][]string) *Prometheus {
 	}
 	address := freeAddress(tb, "127.0.0.1")
 	p := &Prometheus{tb: tb, url: "http://" + address}
-	process := startCommand(tb, exec.Command(program, "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	process := startCommand(tb, exec.Command(program, "--config.file="+path,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn"))
 	Until(tb, "Prometheus is ready", func() (bool, error) {
 		if process.HasEnded() {
@@ -78,7 +83,8 @@ func (p *Prometheus) Series(expr string, since time.Time) (int, error) {
 		Result []json.RawMessage `json:"result"`
 	}
 	err := p.get("/api/v1/query_range", url.Values{
-		"query": {expr}, "start": {fmt.Sprintf("%.3f", float64(since.UnixMilli())/1e3)}, "end": {fmt.Sprintf("%.3f", float64(now.UnixMilli())/1e3)}, "step": {"0.25"},
+		"query": {expr}, "start": {fmt.Sprintf("%.3f", float64(since.UnixMilli())/1e3)},
+		"end": {fmt.Sprintf("%.3f", float64(now.UnixMilli())/1e3)}, "step": {"0.25"},
 	}, &answer)
 	return len(answer.Result), err
 }

@@ -12,11 +12,13 @@ import (
 	"strings"
 )
 
-// checkSecrets looks in everything that the daemons said for the secrets that they were given: the tokens of grants, and keys.
+// checkSecrets looks in everything that the daemons said for the secrets that they were given: the tokens of grants,
+// and keys.
 func (c *Cluster) checkSecrets() {
 	tokens := c.tokens()
 	if len(c.TargetArgs) > 0 && len(tokens) == 0 && !c.tb.Failed() {
-		c.tb.Error("no token was given to the target or the drain of a cluster over a network: the look for them in the logs proves nothing")
+		c.tb.Error("no token was given to the target or the drain of a cluster over a network: the look for them in " +
+			"the logs proves nothing")
 	}
 	for _, process := range c.processes {
 		said := process.Log()
@@ -33,21 +35,26 @@ func (c *Cluster) checkSecrets() {
 	}
 }
 
-// Watch has what another process of the cluster says, such as a host agent or a writer, looked through for secrets in the end.
+// Watch has what another process of the cluster says, such as a host agent or a writer, looked through for secrets in
+// the end.
 func (c *Cluster) Watch(process *Process) { c.processes = append(c.processes, process) }
 
 // forms are how a token could get into a log.
 func forms(token []byte) map[string]string {
 	return map[string]string{
 		"in hexadecimal digits": hex.EncodeToString(token), "in base64": base64.StdEncoding.EncodeToString(token),
-		"as bytes": string(token), "as numbers": strings.Trim(fmt.Sprint(token), "[]"), "quoted": strings.Trim(fmt.Sprintf("%q", token), `"`),
+		"as bytes": string(token), "as numbers": strings.Trim(fmt.Sprint(token), "[]"),
+		"quoted": strings.Trim(fmt.Sprintf("%q", token), `"`),
 	}
 }
 
 // tokens are those in the files in which target and drain keep the control plane's last word.
 func (c *Cluster) tokens() [][]byte {
 	var found [][]byte
-	for _, path := range []string{filepath.Join("target", "rings", "wanted.json"), filepath.Join("drain", "drain-assignments.json")} {
+	for _, path := range []string{
+		filepath.Join("target", "rings", "wanted.json"),
+		filepath.Join("drain", "drain-assignments.json"),
+	} {
 		raw, err := os.ReadFile(filepath.Join(c.Dir, path))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

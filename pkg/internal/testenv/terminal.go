@@ -75,5 +75,6 @@ func (t *Terminal) Press(keys string) error {
 
 // Resize changes the size; who draws finds it at its next look.
 func (t *Terminal) Resize(columns, rows int) {
-	_ = unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(rows)})
+	_ = unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Col: uint16(columns), Row: uint16(rows)})
 }

@@ -1,5 +1,5 @@
-// Package testenv runs the real programs for end-to-end tests: it builds them once a test process, starts them in directories and
-// on ports of their own, waits until they say that they are ready, and ends them by their process ids.
+// Package testenv runs the real programs for end-to-end tests: it builds them once a test process, starts them in
+// directories and on ports of their own, waits until they say that they are ready, and ends them by their process ids.
 package testenv
 
 import (
@@ -30,7 +30,8 @@ var programs struct {
 	err  error
 }
 
-// Main runs the tests of a package and removes what was built for them: func TestMain(m *testing.M) { testenv.Main(m) }.
+// Main runs the tests of a package and removes what was built for them: func TestMain(m *testing.M) { testenv.Main(m)
+// }.
 func Main(m *testing.M) {
 	ServeMember()
 	code := m.Run()
@@ -59,14 +60,16 @@ func TLSDir(tb testing.TB) string {
 	return filepath.Join(filepath.Dir(Program(tb, "farlog")), "tls")
 }
 
-// RunApart runs the calling test in a process of its own, where mounts are its own and end with it. True: this is that process.
+// RunApart runs the calling test in a process of its own, where mounts are its own and end with it. True: this is that
+// process.
 func RunApart(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(programsVariable) != "" {
 		return true
 	}
 	dir := filepath.Dir(Program(t, "farlog")) // and the variables that come with it
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprintf("-test.short=%t", testing.Short()))
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v",
+		fmt.Sprintf("-test.short=%t", testing.Short()))
 	cmd.Env = append(os.Environ(), programsVariable+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	output, err := cmd.CombinedOutput()
@@ -98,8 +101,8 @@ func build() (string, error) {
 	return dir, errors.Join(identity.EnsureLocal(tlsDir, time.Now()), os.Setenv("FARLOG_TLS_DIR", tlsDir))
 }
 
-// MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where there is none,
-// and where a container's default of 64 MiB leaves no room for the rings of the tests and their stores.
+// MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where
+// there is none, and where a container's default of 64 MiB leaves no room for the rings of the tests and their stores.
 func MemoryDir(tb testing.TB) string {
 	tb.Helper()
 	var shm syscall.Statfs_t
@@ -107,8 +110,11 @@ func MemoryDir(tb testing.TB) string {
 		tb.Skipf("no tmpfs at /dev/shm: %v", err)
 	}
 	if free := shm.Bavail * uint64(shm.Bsize); free < memoryMin {
-		tb.Skipf("/dev/shm has %d MiB free, expected %d: mount -o remount,size=2g /dev/shm, or docker run --shm-size=2g",
-			free>>20, memoryMin>>20)
+		tb.Skipf(
+			"/dev/shm has %d MiB free, expected %d: mount -o remount,size=2g /dev/shm, or docker run --shm-size=2g",
+			free>>20,
+			memoryMin>>20,
+		)
 	}
 	dir, err := os.MkdirTemp("/dev/shm", "farlog-test-")
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 	pageGeneratedLines = 6
 )
 
-// guideLanguages are what a code block of a tutorial or how-to page may be: sh is run, text is what it prints, the rest is shown.
+// guideLanguages are what a code block of a tutorial or how-to page may be: sh is run, text is what it prints, the rest
+// is shown.
 var guideLanguages = []string{"sh", "text", "yaml", "ini", "json", "c", "cpp", "go", "java", "xml"}
 
 func isGeneratedPage(f file) bool {
@@ -31,7 +32,10 @@ func isGeneratedPage(f file) bool {
 
 // docPages are the pages of the site and the README.
 func docPages(t *testing.T) []file {
-	return slices.DeleteFunc(tracked(t, ".md"), func(f file) bool { return !strings.HasPrefix(f.path, "docs/") && f.path != "README.md" })
+	return slices.DeleteFunc(tracked(t, ".md"), func(f file) bool {
+		return !strings.HasPrefix(f.path, "docs/") &&
+			f.path != "README.md"
+	})
 }
 
 func TestDocs_PagesAreShort(t *testing.T) {
@@ -41,7 +45,8 @@ func TestDocs_PagesAreShort(t *testing.T) {
 			most = readmeLinesMax
 		}
 		if length := len(f.lines()) - 1; length > most && !isGeneratedPage(f) {
-			t.Errorf("%s has %d lines, the limit is %d: it answers two questions; give each a page", f.path, length, most)
+			t.Errorf("%s has %d lines, the limit is %d: it answers two questions; give each a page", f.path, length,
+				most)
 		}
 	}
 }
@@ -66,7 +71,8 @@ func TestDocs_GuidesHideNoCommands(t *testing.T) {
 	for _, page := range pages {
 		for _, block := range page.Blocks {
 			if !slices.Contains(guideLanguages, block.Language) {
-				t.Errorf("%s:%d: a code block of language %q: commands are sh, what they print is text, others are one of %v",
+				t.Errorf("%s:%d: a code block of language %q: commands are sh, what they print is text, others are "+
+					"one of %v",
 					page.Path, block.Line, block.Language, guideLanguages)
 			}
 			if block.NotRun != "" && block.Language != "sh" {
@@ -169,7 +175,9 @@ func TestDocs_GeneratedPagesAreFresh(t *testing.T) {
 	}
 }
 
-var adrParts = regexp.MustCompile(`(?s)^# (\d+)\. .*\n## Status\n\n(?:Accepted|Superseded).*\n## Context\n.*\n## Decision\n.*\n## Consequences\n`)
+var adrParts = regexp.MustCompile(
+	`(?s)^# (\d+)\. .*\n## Status\n\n(?:Accepted|Superseded).*\n## Context\n.*\n## Decision\n.*\n## Consequences\n`,
+)
 
 // A decision has the parts that its reader looks for, a number that is its file's, and a place in the index.
 func TestDocs_DecisionsHaveTheirParts(t *testing.T) {
@@ -184,8 +192,11 @@ func TestDocs_DecisionsHaveTheirParts(t *testing.T) {
 		}
 		match := adrParts.FindStringSubmatch(string(f.content))
 		if match == nil || strings.TrimLeft(name[:4], "0") != match[1] {
-			t.Errorf("%s: expected # NUMBER. TITLE with the file's number, then Status (Accepted or Superseded), Context, Decision, "+
-				"Consequences", f.path)
+			t.Errorf(
+				"%s: expected # NUMBER. TITLE with the file's number, then Status (Accepted or Superseded), Context, Decision, "+
+					"Consequences",
+				f.path,
+			)
 		}
 		if !strings.Contains(string(index), "]("+name+")") {
 			t.Errorf("%s is not in docs/adr/README.md: add it there", f.path)

@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/farlog/farlog/"
 
-// arrows says which rooms a room may import. Rooms are the folders of pkg. docs/architecture.md has both tables, written
-// from here by `go test ./pkg/internal/tidy -run TestImports_AreDocumented -update`.
+// arrows says which rooms a room may import. Rooms are the folders of pkg. docs/architecture.md has both tables,
+// written from here by `go test ./pkg/internal/tidy -run TestImports_AreDocumented -update`.
 var arrows = map[string][]string{
 	"api":       {"retry"},
 	"config":    {},
@@ -64,7 +64,8 @@ var controlArrows = map[string][]string{
 	"auditlog":  {"access", "etcd", "refusal", "state"},
 	"leader":    {"auditlog", "deletion", "etcd", "grant", "reconcile", "state", "tracing"},
 	"service": {
-		"access", "auditlog", "check", "deletion", "etcd", "fabric", "grant", "leader", "pattern", "reconcile", "refusal",
+		"access", "auditlog", "check", "deletion", "etcd", "fabric", "grant", "leader", "pattern", "reconcile",
+		"refusal",
 		"report", "state", "tracing",
 	},
 }
@@ -132,7 +133,8 @@ func checkArrows(t *testing.T, top string, allowed map[string][]string, roomOf f
 			if !strings.HasPrefix(name, module) || to == "" || to == from || slices.Contains(allowed[from], to) {
 				continue
 			}
-			t.Errorf("%s imports %s/%s, but %s/%s may import only %v: pass the value in, or move the code to where it belongs",
+			t.Errorf("%s imports %s/%s, but %s/%s may import only %v: pass the value in, or move the code to where "+
+				"it belongs",
 				f.path, top, to, top, from, allowed[from])
 		}
 	}
@@ -191,7 +193,8 @@ func TestImports_CAndUnsafeLiveInOneRoom(t *testing.T) {
 
 // isCoreStub tells of the files that make a Go package of a folder of the C core.
 func isCoreStub(name string) bool {
-	return name == "rdma/include/farlog/headers.go" || name == adversaryStub || (path.Base(name) == "core.go" && strings.HasPrefix(name, coreFolder))
+	return name == "rdma/include/farlog/headers.go" || name == adversaryStub ||
+		(path.Base(name) == "core.go" && strings.HasPrefix(name, coreFolder))
 }
 
 // adversaryStub makes a Go package of the test equipment in C; it stands on rooms as open/kinds.c does.
@@ -212,8 +215,8 @@ func coreImports(t *testing.T, room string) []string {
 	return imports
 }
 
-// Go compiles a room again when one of the headers changes that its package, or one that it imports, embeds. So each embeds
-// its headers, and imports all rooms whose headers it may include; pkg/farlog imports every room.
+// Go compiles a room again when one of the headers changes that its package, or one that it imports, embeds. So each
+// embeds its headers, and imports all rooms whose headers it may include; pkg/farlog imports every room.
 func TestImports_RoomsOfTheCoreAreSeenByTheBuildCache(t *testing.T) {
 	stubs := make(map[string]file)
 	all := []string{module + "rdma/include/farlog"}
@@ -255,8 +258,11 @@ func TestImports_RoomsOfTheCoreAreSeenByTheBuildCache(t *testing.T) {
 	}
 	check("rdma/include/farlog/headers.go", true, nil)
 	check("pkg/farlog/core.go", false, all)
-	check(adversaryStub, true, []string{"C", module + "rdma/include/farlog", module + "rdma/src/base", module + "rdma/src/blocks",
-		module + "rdma/src/mem", module + "rdma/src/region", module + "rdma/src/ring"})
+	check(adversaryStub, true, []string{
+		"C", module + "rdma/include/farlog", module + "rdma/src/base",
+		module + "rdma/src/blocks",
+		module + "rdma/src/mem", module + "rdma/src/region", module + "rdma/src/ring",
+	})
 	for name := range stubs {
 		t.Errorf("%s: expected no other Go below rdma", name)
 	}
@@ -264,7 +270,8 @@ func TestImports_RoomsOfTheCoreAreSeenByTheBuildCache(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the tables of docs/architecture.md")
 
-// importTable is a table as docs/architecture.md shows it: what imports nothing first, and nothing before what it imports.
+// importTable is a table as docs/architecture.md shows it: what imports nothing first, and nothing before what it
+// imports.
 func importTable(table map[string][]string) string {
 	width, depth := 0, map[string]int{}
 	for from := range table {
@@ -373,12 +380,14 @@ func TestImports_TheDrawingIsTheTable(t *testing.T) {
 		for room, to := range table {
 			to = slices.Sorted(slices.Values(to))
 			if was, isDrawn := drawn[room]; !isDrawn || !slices.Equal(was, to) {
-				t.Errorf("docs/architecture.md,%s: %s → %v; pkg/internal/tidy has %v: make them the same", behind, room, was, to)
+				t.Errorf("docs/architecture.md,%s: %s → %v; pkg/internal/tidy has %v: make them the same", behind, room,
+					was, to)
 			}
 		}
 		for room := range drawn {
 			if table[room] == nil {
-				t.Errorf("docs/architecture.md,%s: draws %s, which pkg/internal/tidy does not have: make them the same", behind, room)
+				t.Errorf("docs/architecture.md,%s: draws %s, which pkg/internal/tidy does not have: make them the same",
+					behind, room)
 			}
 		}
 	}

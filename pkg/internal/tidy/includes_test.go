@@ -8,9 +8,13 @@ import (
 	"testing"
 )
 
-// plainHeaders do no input or output of their own (stdio.h serves snprintf here; printing is forbidden by another test).
-var plainHeaders = []string{"errno.h", "limits.h", "sched.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h",
-	"string.h", "time.h"}
+// plainHeaders do no input or output of their own (stdio.h serves snprintf here; printing is forbidden by another
+// test).
+var plainHeaders = []string{
+	"errno.h", "limits.h", "sched.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h",
+	"stdio.h", "stdlib.h",
+	"string.h", "time.h",
+}
 
 // mediaRooms are the seam to devices of this host: their files may include what they need.
 var mediaRooms = []string{"mem", "blocks"}
@@ -25,38 +29,85 @@ var extraHeaders = []struct {
 	{"admin/ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
 	{"agent/agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
 	{"agent/device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
-	{"agent/follow.c", []string{"poll.h", "pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks while a writer runs, and the bell that ends it"},
-	{"agent/renew.c", []string{"pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks for another grant while nobody waits for it, and the bell that ends it"},
+	{
+		"agent/follow.c",
+		[]string{"poll.h", "pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"},
+		"the thread that asks while a writer runs, and the bell that ends it",
+	},
+	{
+		"agent/renew.c",
+		[]string{"pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"},
+		"the thread that asks for another grant while nobody waits for it, and the bell that ends it",
+	},
 	{"agent/route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
 	{"base/clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
-	{"base/crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
-	{"base/phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
-		"the sampler thread asks PTP devices"},
-	{"base/stats.c", []string{"fcntl.h", "sys/file.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
+	{
+		"base/crc32c.c",
+		[]string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"},
+		"CRC and carry-less instructions",
+	},
+	{
+		"base/phc.c",
+		[]string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
+		"the sampler thread asks PTP devices",
+	},
+	{
+		"base/stats.c",
+		[]string{"fcntl.h", "sys/file.h", "sys/mman.h", "sys/stat.h", "unistd.h"},
+		"the counter file in shared memory",
+	},
 	{"base/uri.c", []string{"arpa/inet.h", "netinet/in.h"}, "the address of this host that a far ring is reached by"},
 	{"far/probe.c", []string{"poll.h", "sys/socket.h", "unistd.h"}, "whether anything listens at an address"},
 	{"far/link.c", []string{"sys/mman.h"}, "the copy of a ring, which no child inherits"},
 	{"far/ofi.c", []string{"poll.h"}, "waiting for libfabric's descriptors"},
-	{"far/open.c", []string{"linux/futex.h", "pthread.h", "sys/random.h", "sys/syscall.h", "unistd.h"}, "the thread that connects again"},
+	{
+		"far/open.c",
+		[]string{"linux/futex.h", "pthread.h", "sys/random.h", "sys/syscall.h", "unistd.h"},
+		"the thread that connects again",
+	},
 	{"far/region.c", []string{"pthread.h", "sys/mman.h"}, "the copy of a ring, and the thread that connects again"},
 	{"far/region.h", []string{"pthread.h"}, "the thread that connects again"},
 	{"far/verbs.c", []string{"netdb.h", "poll.h"}, "resolving the target and waiting for the device's events"},
 	{"far/verbs.h", []string{"sys/socket.h"}, "the target's address"},
 	{"far/verbs_connect.c", []string{"fcntl.h"}, "an event channel that does not block"},
-	{"history/position.c", []string{"fcntl.h", "inttypes.h", "libgen.h", "sys/file.h", "sys/stat.h", "unistd.h"}, "the file of a named consumer, and its lock"},
+	{
+		"history/position.c",
+		[]string{"fcntl.h", "inttypes.h", "libgen.h", "sys/file.h", "sys/stat.h", "unistd.h"},
+		"the file of a named consumer, and its lock",
+	},
 	{"history/store_reader.c", []string{"dirent.h"}, "a stream's directory in a store"},
 	{"history/store_scan.c", []string{"fcntl.h", "unistd.h"}, "segments of a store, read only"},
 	{"history/store_segment.c", []string{"fcntl.h", "sys/stat.h", "unistd.h"}, "segments of a store, read only"},
-	{"log/reader_grant.c", []string{"pthread.h"}, "the owner of a reader gives another token while who connects again asks for it"},
+	{
+		"log/reader_grant.c",
+		[]string{"pthread.h"},
+		"the owner of a reader gives another token while who connects again asks for it",
+	},
 	{"log/shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"log/shared_beat.c", []string{"pthread.h"}, "the thread that appends heartbeats"},
 	{"log/terms.h", []string{"pthread.h"}, "what others set while a writer runs"},
 	{"log/writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
-	{"members/members.c", []string{"poll.h", "sys/mman.h"}, "waiting for several members at once; memory that all of them copy from"},
+	{
+		"members/members.c",
+		[]string{"poll.h", "sys/mman.h"},
+		"waiting for several members at once; memory that all of them copy from",
+	},
 	{"members/members.h", []string{"pthread.h"}, "a thread for each member"},
-	{"members/open.c", []string{"sys/mman.h", "sys/random.h"}, "memory that all members copy from; an identity for reconnects"},
-	{"members/reader.h", []string{"pthread.h"}, "each member is opened by a thread of its own: one that does not answer holds up nobody"},
-	{"region/disk_room.c", []string{"fcntl.h", "libgen.h", "sys/file.h", "sys/stat.h", "sys/statvfs.h", "unistd.h"}, "how much room a file system has, and making a file there, one process at a time"},
+	{
+		"members/open.c",
+		[]string{"sys/mman.h", "sys/random.h"},
+		"memory that all members copy from; an identity for reconnects",
+	},
+	{
+		"members/reader.h",
+		[]string{"pthread.h"},
+		"each member is opened by a thread of its own: one that does not answer holds up nobody",
+	},
+	{
+		"region/disk_room.c",
+		[]string{"fcntl.h", "libgen.h", "sys/file.h", "sys/stat.h", "sys/statvfs.h", "unistd.h"},
+		"how much room a file system has, and making a file there, one process at a time",
+	},
 	{"region/role_lock.c", []string{"fcntl.h"}, "locks of an open file"},
 	{"region/staging.c", []string{"sys/mman.h", "unistd.h"}, "memory in which a writer's records are put together"},
 	{"region/staging.h", []string{"pthread.h"}, "several members share one copy"},
@@ -67,21 +118,45 @@ var extraHeaders = []struct {
 	{"target/network.c", []string{"arpa/inet.h"}, "a peer's address, to be compared"},
 	{"target/ofi.c", []string{"poll.h", "sys/eventfd.h", "unistd.h"}, "waiting for libfabric's descriptors"},
 	{"target/ofi_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
-	{"target/ofi_acceptor.c", []string{"arpa/inet.h", "dirent.h", "poll.h", "sys/eventfd.h", "sys/socket.h", "sys/time.h"},
-		"the port it got, and a limit to how long its socket waits for a handshake"},
+	{
+		"target/ofi_acceptor.c",
+		[]string{
+			"arpa/inet.h", "dirent.h", "poll.h", "sys/eventfd.h", "sys/socket.h",
+			"sys/time.h",
+		},
+		"the port it got, and a limit to how long its socket waits for a handshake",
+	},
 	{"target/refusals.c", []string{"arpa/inet.h"}, "a peer's address as text"},
-	{"target/target.h", []string{"pthread.h", "sys/socket.h"}, "one lock for rings, grants and connections; a peer's address"},
-	{"target/verbs.c", []string{"arpa/inet.h", "fcntl.h", "netdb.h", "poll.h", "sys/eventfd.h", "unistd.h"}, "listening, and waiting for the device's events"},
+	{
+		"target/target.h",
+		[]string{"pthread.h", "sys/socket.h"},
+		"one lock for rings, grants and connections; a peer's address",
+	},
+	{
+		"target/verbs.c",
+		[]string{"arpa/inet.h", "fcntl.h", "netdb.h", "poll.h", "sys/eventfd.h", "unistd.h"},
+		"listening, and waiting for the device's events",
+	},
 	{"target/verbs.h", []string{"pthread.h"}, "the thread of a listener"},
 	{"target/verbs_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
-	{"wire/lib_ofi.c", []string{"dlfcn.h", "pthread.h", "signal.h", "sys/random.h", "sys/socket.h"},
-		"libfabric is loaded at run time, and must leave signals alone; its keys are random"},
-	{"wire/lib_ofi.h", []string{"rdma/fabric.h", "rdma/fi_cm.h", "rdma/fi_domain.h", "rdma/fi_endpoint.h", "rdma/fi_eq.h", "rdma/fi_errno.h",
-		"rdma/fi_rma.h"}, "libfabric"},
+	{
+		"wire/lib_ofi.c",
+		[]string{"dlfcn.h", "pthread.h", "signal.h", "sys/random.h", "sys/socket.h"},
+		"libfabric is loaded at run time, and must leave signals alone; its keys are random",
+	},
+	{"wire/lib_ofi.h", []string{
+		"rdma/fabric.h", "rdma/fi_cm.h", "rdma/fi_domain.h", "rdma/fi_endpoint.h",
+		"rdma/fi_eq.h", "rdma/fi_errno.h",
+		"rdma/fi_rma.h",
+	}, "libfabric"},
 	{"wire/lib_verbs.c", []string{"dlfcn.h", "pthread.h"}, "libibverbs and librdmacm are loaded at run time"},
 	{"wire/lib_verbs.h", []string{"infiniband/verbs.h", "rdma/rdma_cma.h"}, "rdma-core"},
 	{"wire/verbs_address.h", []string{"netdb.h"}, "addresses of a name"},
-	{"wire/verbs_device.c", []string{"fcntl.h", "poll.h", "sys/resource.h"}, "events of a device, and the limit of locked memory"},
+	{
+		"wire/verbs_device.c",
+		[]string{"fcntl.h", "poll.h", "sys/resource.h"},
+		"events of a device, and the limit of locked memory",
+	},
 	{"wire/verbs_queue.c", []string{"sys/mman.h"}, "registered memory stays out of forked children"},
 }
 
@@ -105,8 +180,8 @@ func roomOfCore(name string) (room string, isCore bool) {
 	return path.Dir(rest), isCore
 }
 
-// coreArrows is the tree of docs/architecture.md for the C core: a room, and the rooms just below it. What these may include,
-// it may include as well.
+// coreArrows is the tree of docs/architecture.md for the C core: a room, and the rooms just below it. What these may
+// include, it may include as well.
 var coreArrows = map[string][]string{
 	"base":    {},
 	"ring":    {"base"},
@@ -156,8 +231,10 @@ func TestIncludes_RoomsOfTheCoreFollowTheArrows(t *testing.T) {
 		allowed := below(t, room)
 		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
 			if to := path.Dir(match[1]); to != "farlog" && !allowed[to] {
-				t.Errorf("%s includes %q: %s stands on %v and what is below; pass the value in, call it by a table that the room "+
-					"above fills in (region_ops, region/kinds.h), or move the code", f.path, match[1], room, coreArrows[room])
+				t.Errorf("%s includes %q: %s stands on %v and what is below; pass the value in, call it by a table "+
+					"that the room "+
+					"above fills in (region_ops, region/kinds.h), or move the code", f.path, match[1], room,
+					coreArrows[room])
 			}
 		}
 	}
@@ -206,7 +283,8 @@ func TestIncludes_OnlyMediaRoomsKnowDevices(t *testing.T) {
 		allowed := allowedHeaders(strings.TrimPrefix(f.path, coreFolder))
 		for _, match := range includeLine.FindAllStringSubmatch(string(f.content), -1) {
 			if !slices.Contains(allowed, match[1]) {
-				t.Errorf("%s includes <%s>: devices belong into rdma/src/mem and blocks; if this file truly needs it, add a line with the reason to "+
+				t.Errorf("%s includes <%s>: devices belong into rdma/src/mem and blocks; if this file truly needs "+
+					"it, add a line with the reason to "+
 					"extraHeaders", f.path, match[1])
 			}
 		}
@@ -216,17 +294,25 @@ func TestIncludes_OnlyMediaRoomsKnowDevices(t *testing.T) {
 var localInclude = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"]+)"`)
 
 // pureFiles are arithmetic and bytes: they may include each other, the public header and nothing else of ours.
-var pureFiles = []string{"ring/record.c", "ring/record.h", "ring/ring.h", "ring/layout.h", "base/crc32c.c", "base/crc32c.h",
-	"ring/gather.h", "base/mutant.h", "farlog/farlog.h"}
+var pureFiles = []string{
+	"ring/record.c", "ring/record.h", "ring/ring.h", "ring/layout.h", "base/crc32c.c",
+	"base/crc32c.h",
+	"ring/gather.h", "base/mutant.h", "farlog/farlog.h",
+}
 
 func TestIncludes_ArithmeticKnowsNoMedia(t *testing.T) {
 	for _, f := range tracked(t, ".c", ".h") {
-		if _, isCore := roomOfCore(f.path); !isCore || !slices.Contains(pureFiles, strings.TrimPrefix(f.path, coreFolder)) {
+		if _, isCore := roomOfCore(f.path); !isCore || !slices.Contains(pureFiles,
+			strings.TrimPrefix(f.path, coreFolder)) {
 			continue
 		}
 		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
 			if !slices.Contains(pureFiles, match[1]) {
-				t.Errorf("%s includes %q: record, ring and layout are arithmetic; do the input and output in the caller", f.path, match[1])
+				t.Errorf(
+					"%s includes %q: record, ring and layout are arithmetic; do the input and output in the caller",
+					f.path,
+					match[1],
+				)
 			}
 		}
 	}
@@ -255,7 +341,8 @@ func TestIncludes_CxxStandsOnThePublicHeader(t *testing.T) {
 		}
 		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
 			if name, isPublic := strings.CutPrefix(match[1], "farlog/"); !isPublic || name != path.Base(name) {
-				t.Errorf("%s includes %q: the C++ layer stands on the headers of its own folder alone; add what you need to one of them", f.path, match[1])
+				t.Errorf("%s includes %q: the C++ layer stands on the headers of its own folder alone; add what you "+
+					"need to one of them", f.path, match[1])
 			}
 		}
 	}

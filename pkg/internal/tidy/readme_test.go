@@ -16,7 +16,10 @@ func TestReadme_LinksAnExampleForEachLanguage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"rdma/examples/01-append.c", "rdma/examples/03-append.cpp", "examples/append/main.go", "java/README.md"} {
+	for _, path := range []string{
+		"rdma/examples/01-append.c", "rdma/examples/03-append.cpp", "examples/append/main.go",
+		"java/README.md",
+	} {
 		if !strings.Contains(string(readme), "]("+path+")") {
 			t.Errorf("README.md has no link to %s: a reader of that language looks for it there", path)
 		}

@@ -27,16 +27,18 @@ type cFunction struct {
 }
 
 var (
-	cComment  = regexp.MustCompile(`(?s)/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
-	cFunHead  = regexp.MustCompile(`(?m)^((?:(?:FARLOG_API|` + mustCheck + `|static|inline|const|struct|enum|unsigned) )*)(\w+ \**)(\w+)\(`)
+	cComment = regexp.MustCompile(`(?s)/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
+	cFunHead = regexp.MustCompile(`(?m)^((?:(?:FARLOG_API|` + mustCheck +
+		`|static|inline|const|struct|enum|unsigned) )*)(\w+ \**)(\w+)\(`)
 	cMember   = regexp.MustCompile(`(?m)^(?:extern |\t+)int \(\*(\w+)\)\(`)
-	cDiscard  = regexp.MustCompile(`(?:[;{}:)]|\belse)\s*\n\s+(?:\(void\)\s*)?(\w+)\(`)
+	cDiscard  = regexp.MustCompile(`(?:[;{})]|\S:|\belse)\s*\n\s+(?:\(void\)\s*)?(\w+)\(`)
 	cNewLines = regexp.MustCompile(`[^\n]`)
 )
 
 // withoutComments blanks comments and texts; every line and every offset stays.
 func withoutComments(content []byte) string {
-	return cComment.ReplaceAllStringFunc(string(content), func(s string) string { return cNewLines.ReplaceAllString(s, " ") })
+	return cComment.ReplaceAllStringFunc(string(content),
+		func(s string) string { return cNewLines.ReplaceAllString(s, " ") })
 }
 
 // behindCall gives the offset behind the parenthesis that closes the one which ends before `at`.
@@ -54,7 +56,8 @@ func behindCall(code string, at int) int {
 
 func lineOf(code string, at int) int { return 1 + strings.Count(code[:at], "\n") }
 
-// cDeclarations gives what a file declares or defines at its margin, and its members that are pointers to functions which return int.
+// cDeclarations gives what a file declares or defines at its margin, and its members that are pointers to functions
+// which return int.
 func cDeclarations(code string) []cFunction {
 	var all []cFunction
 	add := func(start, at int, f cFunction) {
@@ -71,7 +74,10 @@ func cDeclarations(code string) []cFunction {
 		if strings.Contains(words, "const ") {
 			returns = "const " + returns
 		}
-		add(m[0], m[1], cFunction{name: code[m[6]:m[7]], returns: returns, isStatic: strings.Contains(words, "static ")})
+		add(m[0], m[1], cFunction{
+			name: code[m[6]:m[7]], returns: returns,
+			isStatic: strings.Contains(words, "static "),
+		})
 	}
 	for _, m := range cMember.FindAllStringSubmatchIndex(code, -1) {
 		add(m[0], m[1], cFunction{name: code[m[2]:m[3]], returns: "int"})
@@ -91,8 +97,8 @@ func isCore(f file) bool {
 	return path.Dir(path.Dir(f.path)) == "rdma/src" || path.Dir(f.path) == "rdma/include/farlog"
 }
 
-// The compiler sees each result that is left alone, where the header says so. Inline functions that return a handle only
-// convert one that is there.
+// The compiler sees each result that is left alone, where the header says so. Inline functions that return a handle
+// only convert one that is there.
 func TestResults_HeadersSayThatTheyMustBeChecked(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, f := range tracked(t, ".h") {
@@ -102,14 +108,21 @@ func TestResults_HeadersSayThatTheyMustBeChecked(t *testing.T) {
 		for _, function := range cDeclarations(withoutComments(f.content)) {
 			seen[function.name] = true
 			if function.canFail() && !function.isChecked && !(function.isStatic && function.returns != "int") {
-				t.Errorf("%s:%d: %s returns %s without %s: add it, and look at each caller that the compiler then names",
-					f.path, function.line, function.name, function.returns, mustCheck)
+				t.Errorf(
+					"%s:%d: %s returns %s without %s: add it, and look at each caller that the compiler then names",
+					f.path,
+					function.line,
+					function.name,
+					function.returns,
+					mustCheck,
+				)
 			}
 		}
 	}
 	for name := range unchecked {
 		if !seen[name] {
-			t.Errorf("%s is in the table of functions that need not be checked, but no header declares it: remove its line", name)
+			t.Errorf("%s is in the table of functions that need not be checked, but no header declares it: remove "+
+				"its line", name)
 		}
 	}
 }
@@ -128,7 +141,8 @@ func TestResults_OfOneFileAreNotDiscarded(t *testing.T) {
 		for _, m := range cDiscard.FindAllStringSubmatchIndex(code, -1) {
 			name := code[m[2]:m[3]]
 			if own[name] && strings.HasPrefix(code[behindCall(code, m[1]):], ";") {
-				t.Errorf("%s:%d: the result of %s is left alone: check it, or write may_fail(%s(...)) with the reason why nothing depends on it",
+				t.Errorf("%s:%d: the result of %s is left alone: check it, or write may_fail(%s(...)) with the "+
+					"reason why nothing depends on it",
 					f.path, lineOf(code, m[2]), name, name)
 			}
 		}

@@ -20,7 +20,10 @@ var forbidden = []struct {
 	pattern *regexp.Regexp
 	cure    string
 }{
-	{regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`), "finish it, or open an issue and say nothing here"},
+	{
+		regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`),
+		"finish it, or open an issue and say nothing here",
+	},
 	{regexp.MustCompile(`(?i)\b(white` + `list|black` + `list)`), "say allowed and refused"},
 	{regexp.MustCompile(`(?i)\bsan` + `ity\b`), "say what is checked"},
 	{regexp.MustCompile(`(?i)\bdum` + `my\b`), "name what it stands for"},
@@ -72,7 +75,8 @@ func TestText_MachinePathIsFoundAtTheStartOfAPathOnly(t *testing.T) {
 	pattern := machinePath("/some/where")
 	for line, want := range map[string]bool{
 		"/some/where": true, "open /some/where/else": true, `"/some/where"`: true, "file:/some/where": true,
-		"/some/wherever": false, "a/some/where": false, "$DIR/some/where": false, "../some/where": false, "/awe/some/where": false,
+		"/some/wherever": false, "a/some/where": false, "$DIR/some/where": false, "../some/where": false,
+		"/awe/some/where": false,
 	} {
 		if got := pattern.MatchString(line); got != want {
 			t.Errorf("%q: found %v, expected %v", line, got, want)
@@ -146,7 +150,8 @@ func TestGenerated_ProtocolIsFresh(t *testing.T) {
 		sum := sha256.Sum256(proto)
 		want := hex.EncodeToString(sum[:])
 		if !strings.Contains(string(recorded), want) {
-			t.Errorf("pkg/api/v1/%s changed since its Go code was generated (sha256 %s); run: make generate", name, want)
+			t.Errorf("pkg/api/v1/%s changed since its Go code was generated (sha256 %s); run: make generate", name,
+				want)
 		}
 		if !strings.Contains(string(reference), want) {
 			t.Errorf("pkg/api/v1/%s changed since docs/reference/api.md was generated; run: make generate", name)

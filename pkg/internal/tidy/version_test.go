@@ -11,7 +11,8 @@ import (
 
 var headerVersion = regexp.MustCompile(`#define FARLOG_VERSION "([^"]+)"`)
 
-// versionPlaces say the version once more, each in its build system's way. Every pom.xml says it for itself or for its parent.
+// versionPlaces say the version once more, each in its build system's way. Every pom.xml says it for itself or for its
+// parent.
 var versionPlaces = map[string]*regexp.Regexp{
 	"rdma/meson.build": regexp.MustCompile(`version: '([^']+)',\n\s*license`),
 	"pom.xml":          regexp.MustCompile(`<artifactId>farlog-parent</artifactId>\s*<version>([^<]+)</version>`),

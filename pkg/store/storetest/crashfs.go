@@ -1,5 +1,5 @@
-// Package storetest gives tests of the store, and of what is built on it, a file system that loses at a crash whatever was not
-// synced, and a ring that makes batches.
+// Package storetest gives tests of the store, and of what is built on it, a file system that loses at a crash whatever
+// was not synced, and a ring that makes batches.
 package storetest
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// ErrCrashed is what every call gives between the moment of the crash and Crash, and what old descriptors give after it.
+// ErrCrashed is what every call gives between the moment of the crash and Crash, and what old descriptors give after
+// it.
 var ErrCrashed = errors.New("power is cut")
 
 const sectorLen = 512
@@ -33,9 +34,10 @@ const (
 	MutantSkipDirSync         // FS.SyncDir does nothing
 )
 
-// CrashFS is a file system in memory. What was written and not synced survives a crash in any subset of 512-byte sectors, and
-// directory changes that were not synced survive in any subset; a rename is kept or lost as a whole. It implements store.FS and
-// is safe for use by many goroutines; which operation meets the crash is reproducible when one goroutine uses it.
+// CrashFS is a file system in memory. What was written and not synced survives a crash in any subset of 512-byte
+// sectors, and directory changes that were not synced survive in any subset; a rename is kept or lost as a whole. It
+// implements store.FS and is safe for use by many goroutines; which operation meets the crash is reproducible when one
+// goroutine uses it.
 type CrashFS struct {
 	Mutant Mutant
 
@@ -121,7 +123,8 @@ func (c *CrashFS) LimitSpace(bytes int64) {
 	c.space = bytes
 }
 
-// FailNextSync makes the next File.Sync return err as Linux does: the pages count as clean afterwards although they are not on the disk.
+// FailNextSync makes the next File.Sync return err as Linux does: the pages count as clean afterwards although they are
+// not on the disk.
 func (c *CrashFS) FailNextSync(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +138,8 @@ func (c *CrashFS) FailNextWrite(err error) {
 	c.writeError = err
 }
 
-// Crash cuts the power, whether it was planned or not, and comes up with what survived. All descriptors and locks are gone.
+// Crash cuts the power, whether it was planned or not, and comes up with what survived. All descriptors and locks are
+// gone.
 func (c *CrashFS) Crash() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +231,8 @@ func copySector(dst, src []byte, sector int64) {
 	}
 }
 
-// step counts an operation that changes something. The one that meets the crash is carried out, not synced, and reported as failed.
+// step counts an operation that changes something. The one that meets the crash is carried out, not synced, and
+// reported as failed.
 func (c *CrashFS) step() error {
 	if c.isCrashed {
 		return ErrCrashed

@@ -19,8 +19,9 @@ type Fault struct {
 	IsDone bool          // it was carried out all the same: the answer was lost
 }
 
-// FaultFS passes every call to a CrashFS and lets one of them fail. Sweeps count the calls of a scenario first, and then let
-// each fail in turn. It is safe for use by many goroutines; which call is which is reproducible when one goroutine uses it.
+// FaultFS passes every call to a CrashFS and lets one of them fail. Sweeps count the calls of a scenario first, and
+// then let each fail in turn. It is safe for use by many goroutines; which call is which is reproducible when one
+// goroutine uses it.
 type FaultFS struct {
 	disk *CrashFS
 
@@ -52,9 +53,13 @@ func (c FaultCall) Errnos() []syscall.Errno {
 	return []syscall.Errno{syscall.EIO}
 }
 
-// CanBeDone tells whether the call changes something, so that it makes a difference whether it was carried out before it failed.
+// CanBeDone tells whether the call changes something, so that it makes a difference whether it was carried out before
+// it failed.
 func (c FaultCall) CanBeDone() bool {
-	return slices.Contains([]string{"mkdir", "rename", "remove", "write", "truncate", "allocate", "zero", "syncdir", "setmode"}, c.Op)
+	return slices.Contains([]string{
+		"mkdir", "rename", "remove", "write", "truncate", "allocate", "zero", "syncdir",
+		"setmode",
+	}, c.Op)
 }
 
 // Faults are all ways in which calls fail, one at a time.
@@ -100,7 +105,8 @@ func (f *FaultFS) Failed() (call FaultCall, isMet bool) {
 	return f.calls[f.fault.Call], true
 }
 
-// Check tells what is wrong with the error of a scenario in which a call failed: it must hold what the call said and name its file.
+// Check tells what is wrong with the error of a scenario in which a call failed: it must hold what the call said and
+// name its file.
 func (f *FaultFS) Check(err error) error {
 	call, isMet := f.Failed()
 	switch {
@@ -115,7 +121,8 @@ func (f *FaultFS) Check(err error) error {
 }
 
 // call counts one and gives what it fails with, and whether it is carried out.
-func (f *FaultFS) call(op, name string) (err error, isDone bool) { //nolint:revive // the error decides, the flag adds to it
+// the error decides, the flag adds to it
+func (f *FaultFS) call(op, name string) (err error, isDone bool) { //nolint:revive
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	number := len(f.calls)

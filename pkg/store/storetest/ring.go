@@ -8,8 +8,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// Ring is a writer and its ring as a drain sees them: a log of records from the head on, with PADs at the end of each lap, epochs, and
-// power cuts that undo what was not acknowledged.
+// Ring is a writer and its ring as a drain sees them: a log of records from the head on, with PADs at the end of each
+// lap, epochs, and power cuts that undo what was not acknowledged.
 type Ring struct {
 	Source   store.Source
 	Capacity uint64
@@ -45,7 +45,8 @@ func (r *Ring) OpenEpoch() {
 	r.OpenEpochAt(r.cursor.LSN)
 }
 
-// OpenEpochAt undoes everything from lsn on, which must be a record's start or the end of the log, and opens the next epoch there.
+// OpenEpochAt undoes everything from lsn on, which must be a record's start or the end of the log, and opens the next
+// epoch there.
 func (r *Ring) OpenEpochAt(lsn uint64) {
 	for i, rec := range r.Records {
 		if rec.LSN == lsn {
@@ -88,7 +89,8 @@ func (r *Ring) put(h record.Header, key, payload []byte) {
 	}
 	left := r.Capacity - r.cursor.LSN%r.Capacity
 	if record.Extent(r.Source.Align, len(key), len(payload)) > left {
-		r.emit(record.Header{Flags: record.FlagPad, Epoch: h.Epoch, PayloadLen: uint32(left - record.PadStoredLen)}, nil, nil)
+		r.emit(record.Header{Flags: record.FlagPad, Epoch: h.Epoch, PayloadLen: uint32(left - record.PadStoredLen)},
+			nil, nil)
 	}
 	r.emit(h, key, payload)
 }

@@ -1,16 +1,18 @@
-/* bench_verbs.c -- appends to a ring of another process by verbs, over whatever RDMA device has this address (SoftRoCE will do), against a bare program
- * that posts the same work requests.
+/* bench_verbs.c -- appends to a ring of another process by verbs, over whatever RDMA device has this address (SoftRoCE
+ * will do), against a bare program that posts the same work requests.
  *
  * usage: bench_verbs ADDRESS                 times, one JSON line a case, in the form of `make bench`
  *        bench_verbs ADDRESS single          of single appends alone
  *        bench_verbs ADDRESS queue           of queues of 16 alone
- *        bench_verbs ADDRESS persistent DAX  times of an append with a persistent flush, to this device DAX; what lies there is destroyed
+ *        bench_verbs ADDRESS persistent DAX  times of an append with a persistent flush, to this device DAX; what lies
+ *                                            there is destroyed
  *        bench_verbs ADDRESS drain           a drain on another host, and its READs
  *        bench_verbs ADDRESS instructions    instructions of an append, and whose they are
  *        bench_verbs ADDRESS appends N       N appends and nothing beside, for a profiler
  *
- * Built with FARLOG_FAULT it counts instead: what an append posts. Ours and the floor take turns in short blocks; the other ends of both are one
- * process. Both spin. Meant for the testbed's counting clock: elsewhere what a device in software does takes what time it gets. */
+ * Built with FARLOG_FAULT it counts instead: what an append posts. Ours and the floor take turns in short blocks; the
+ * other ends of both are one process. Both spin. Meant for the testbed's counting clock: elsewhere what a device in
+ * software does takes what time it gets. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,8 +37,9 @@
 #define RECORD_LEN 256u
 #define QUEUE_COUNT 16u
 #define BLOCK_COUNT 4u
-#define APPEND_ROUND_COUNT 1500u /* the least of so many comes to the same in every run: what the kernel schedules in between is never quite the same */
-#define QUEUE_ROUND_COUNT 300u   /* there is room for no more */
+/* the least of so many comes to the same in every run: what the kernel schedules in between is never quite the same */
+#define APPEND_ROUND_COUNT 1500u
+#define QUEUE_ROUND_COUNT 300u /* there is room for no more */
 #define COUNTED_COUNT 1000u
 #define STEPPED_COUNT 100u
 #define PATIENCE_NS 10000000000u
@@ -145,8 +148,12 @@ static pid_t start_other(const char *address, struct invitation *invitation)
 static farlog_writer *open_writer(const struct invitation *invitation, const char *method, uint32_t epoch)
 {
 	uint8_t own[FARLOG_TOKEN_LEN];
-	struct farlog_writer_config config = {.level = device != NULL ? FARLOG_LEVEL_PERSISTENT : FARLOG_LEVEL_VISIBLE, .wait = FARLOG_WAIT_SPIN,
-		.counters_dir = "", .epoch = epoch, .grant_token = own, .deadline_ns = PATIENCE_NS};
+	struct farlog_writer_config config = {.level = device != NULL ? FARLOG_LEVEL_PERSISTENT : FARLOG_LEVEL_VISIBLE,
+		.wait = FARLOG_WAIT_SPIN,
+		.counters_dir = "",
+		.epoch = epoch,
+		.grant_token = own,
+		.deadline_ns = PATIENCE_NS};
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 	char uri[192];
@@ -207,7 +214,8 @@ static void print_count(const char *method, const char *name, const uint64_t *se
 			usual = seen[i];
 		}
 	}
-	printf("{\"name\":\"verbs.append.256.%s.%s\",\"ours\":%lu,\"floor\":null,\"ratio\":null,\"unit\":\"count\",\"flush\":\"%s\",\"level\":\"visible\","
+	printf("{\"name\":\"verbs.append.256.%s.%s\",\"ours\":%lu,\"floor\":null,\"ratio\":null,\"unit\":\"count\","
+		   "\"flush\":\"%s\",\"level\":\"visible\","
 		   "\"note\":\"of %lu of %lu appends; mean %.3f%s\"",
 		method, name, usual, method, usual_count, count, (double)sum / (double)count, note);
 }
@@ -295,10 +303,13 @@ static void block_of_floor(const struct sides *sides, struct times *times)
 	}
 }
 
-static void print_times(const char *name, const char *method, const char *suffix, double ours, double floor, const char *note)
+static void print_times(
+	const char *name, const char *method, const char *suffix, double ours, double floor, const char *note)
 {
-	printf("{\"name\":\"%s.%s%s%s\",\"ours\":%.1f,\"floor\":%.1f,\"ratio\":%.3f,\"unit\":\"ns\",\"flush\":\"%s\",\"level\":\"%s\",\"note\":\"%s\"", name,
-		method, device != NULL ? ".persistent" : "", suffix, ours, floor, ours / floor, method, level_name(), note);
+	printf("{\"name\":\"%s.%s%s%s\",\"ours\":%.1f,\"floor\":%.1f,\"ratio\":%.3f,\"unit\":\"ns\",\"flush\":\"%s\","
+		   "\"level\":\"%s\",\"note\":\"%s\"",
+		name, method, device != NULL ? ".persistent" : "", suffix, ours, floor, ours / floor, method, level_name(),
+		note);
 }
 
 static double mean_ns(const struct times *times)
@@ -306,10 +317,13 @@ static double mean_ns(const struct times *times)
 	return (double)clock_elapsed_ns(times->sum) / (double)times->count;
 }
 
-static void compare(const struct sides *sides, const char *name, const char *method, const char *note, void (*end_line)(void))
+static void compare(
+	const struct sides *sides, const char *name, const char *method, const char *note, void (*end_line)(void))
 {
 	struct times ours = {0}, floor = {0}, ignored = {0};
-	unsigned round_count = sides->queue_count > 1 ? QUEUE_ROUND_COUNT : device != NULL ? 2 * APPEND_ROUND_COUNT : APPEND_ROUND_COUNT;
+	unsigned round_count = sides->queue_count > 1 ? QUEUE_ROUND_COUNT :
+		device != NULL                            ? 2 * APPEND_ROUND_COUNT :
+													APPEND_ROUND_COUNT;
 
 	block_of_ours(sides, &ignored);
 	block_of_floor(sides, &ignored);
@@ -344,7 +358,8 @@ static void measure(const struct invitation *invitation, const char *method, uin
 	sides.writer = open_writer(invitation, method, epoch);
 	sides.queue_count = 1;
 	if (is_single)
-		compare(&sides, "verbs.append.256", method, device != NULL ? "floor: the same pair, on the same device DAX" : "floor: the same pair", end_line);
+		compare(&sides, "verbs.append.256", method,
+			device != NULL ? "floor: the same pair, on the same device DAX" : "floor: the same pair", end_line);
 	if (is_queue)
 		compare_queues(&sides, method, end_line);
 	farlog_writer_close(sides.writer);
@@ -397,7 +412,8 @@ static const char *environment(const char *name)
 
 static void end_line(void)
 {
-	printf(",\"machine\":\"%s\",\"date\":\"%s\"}\n", environment("FARLOG_BENCH_MACHINE"), environment("FARLOG_BENCH_DATE"));
+	printf(",\"machine\":\"%s\",\"date\":\"%s\"}\n", environment("FARLOG_BENCH_MACHINE"),
+		environment("FARLOG_BENCH_DATE"));
 	fflush(stdout);
 }
 
@@ -449,10 +465,15 @@ static void run(struct invitation *invitation, const char *mode, const char *arg
 static bool is_known(int count, const char *mode)
 {
 	switch (count) {
-	case 2: return true;
-	case 3: return strcmp(mode, "single") == 0 || strcmp(mode, "queue") == 0 || strcmp(mode, "instructions") == 0 || strcmp(mode, "drain") == 0;
-	case 4: return strcmp(mode, "appends") == 0 || strcmp(mode, "persistent") == 0;
-	default: return false;
+	case 2:
+		return true;
+	case 3:
+		return strcmp(mode, "single") == 0 || strcmp(mode, "queue") == 0 || strcmp(mode, "instructions") == 0 ||
+			strcmp(mode, "drain") == 0;
+	case 4:
+		return strcmp(mode, "appends") == 0 || strcmp(mode, "persistent") == 0;
+	default:
+		return false;
 	}
 }
 
@@ -464,7 +485,8 @@ int main(int argc, char **argv)
 	pid_t other;
 
 	if (!is_known(argc, mode)) {
-		fprintf(stderr, "usage: bench_verbs ADDRESS [single | queue | persistent DAX | drain | instructions | appends N]\n");
+		fprintf(stderr,
+			"usage: bench_verbs ADDRESS [single | queue | persistent DAX | drain | instructions | appends N]\n");
 		return 2;
 	}
 	if (strcmp(mode, "persistent") == 0)

@@ -32,7 +32,8 @@ static enum count_owner owner_of_file(const char *path, const char *program)
 {
 	if (strcmp(path, program) == 0)
 		return COUNT_OURS;
-	return strstr(path, "/libc.so") != NULL || strstr(path, "/ld-linux") != NULL || path[0] == '[' ? COUNT_LIBC : COUNT_VERBS;
+	return strstr(path, "/libc.so") != NULL || strstr(path, "/ld-linux") != NULL || path[0] == '[' ? COUNT_LIBC :
+																									 COUNT_VERBS;
 }
 
 static void read_code(pid_t pid, struct code *code)
@@ -50,7 +51,8 @@ static void read_code(pid_t pid, struct code *code)
 		char path[256] = "";
 		char access[5];
 
-		if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %255s", &range->start, &range->end, access, path) < 3 || access[2] != 'x')
+		if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %255s", &range->start, &range->end, access, path) < 3 ||
+			access[2] != 'x')
 			continue;
 		range->owner = owner_of_file(path, program);
 		code->range_count++;
@@ -74,7 +76,8 @@ static void go(pid_t pid, enum __ptrace_request request)
 	if (ptrace(request, pid, NULL, NULL) != 0 || waitpid(pid, &status, 0) != pid)
 		floor_fail("count: ptrace");
 	if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) {
-		fprintf(stderr, "bench_verbs: count: what is counted ended, or got a signal: wait status %#x\n", (unsigned)status);
+		fprintf(
+			stderr, "bench_verbs: count: what is counted ended, or got a signal: wait status %#x\n", (unsigned)status);
 		exit(1);
 	}
 }

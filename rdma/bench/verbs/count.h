@@ -1,7 +1,8 @@
 /* count.h -- how many instructions a call takes, and whose they are.
  *
- * The calls run in a child, on the processor as it is; we step through each, one instruction at a time, and look where it lies. What the kernel
- * does is not seen, and stepping makes no difference to what is executed but for time going by: a device has long answered when it is looked at. */
+ * The calls run in a child, on the processor as it is; we step through each, one instruction at a time, and look where
+ * it lies. What the kernel does is not seen, and stepping makes no difference to what is executed but for time going
+ * by: a device has long answered when it is looked at. */
 #ifndef FARLOG_BENCH_VERBS_COUNT_H
 #define FARLOG_BENCH_VERBS_COUNT_H
 
@@ -19,7 +20,8 @@ struct count {
 	uint64_t call_count; /* from ours into verbs */
 };
 
-/* count_calls -- step through `count` calls of `function`, each behind a count_next in `run`, which a child runs. Exits with a text when that fails. */
+/* count_calls -- step through `count` calls of `function`, each behind a count_next in `run`, which a child runs. Exits
+ * with a text when that fails. */
 void count_calls(void (*run)(void *context), void *context, const void *function, struct count *counts, unsigned count);
 
 /* count_next -- in `run`: the next call is to be counted. */

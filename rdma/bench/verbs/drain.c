@@ -1,4 +1,5 @@
-/* drain.c -- see drain.h. What is drained was written by a writer beside the ring; both sides READ up to 1 MiB at a time, one after the other. */
+/* drain.c -- see drain.h. What is drained was written by a writer beside the ring; both sides READ up to 1 MiB at a
+ * time, one after the other. */
 #include "drain.h"
 
 #include <stdio.h>
@@ -25,7 +26,8 @@ _Noreturn static void fail(const char *what, const char *text)
 static void fill(const char *uri, uint32_t payload_len)
 {
 	static uint8_t payload[4096];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 	struct farlog_entry entry = {.data = payload, .len = payload_len, .class_id = 1};
@@ -78,8 +80,9 @@ static double us_per_mb(const struct amount *amount)
 
 static void print(const char *name, double ours, double floor, const char *unit, const char *note)
 {
-	printf("{\"name\":\"%s\",\"ours\":%.3f,\"floor\":%.3f,\"ratio\":%.3f,\"unit\":\"%s\",\"flush\":\"rdma-flush\",\"level\":\"visible\",\"note\":\"%s\"", name, ours,
-		floor, ours / floor, unit, note);
+	printf("{\"name\":\"%s\",\"ours\":%.3f,\"floor\":%.3f,\"ratio\":%.3f,\"unit\":\"%s\",\"flush\":\"rdma-flush\","
+		   "\"level\":\"visible\",\"note\":\"%s\"",
+		name, ours, floor, ours / floor, unit, note);
 }
 
 void drain_measure(const struct drain_ends *ends, struct floor *floor, void (*end_line)(void))
@@ -99,7 +102,8 @@ void drain_measure(const struct drain_ends *ends, struct floor *floor, void (*en
 	drain_all(reader, buf, &ours);
 	read_as_much(floor, ours.bytes, &bare);
 	reads += (double)farlog_reader_reads(reader);
-	snprintf(note, sizeof(note), "%.0f MB/s a core, both ends and the release; floor: %.0f MB/s, READs of 1 MiB", 1e6 / us_per_mb(&ours), 1e6 / us_per_mb(&bare));
+	snprintf(note, sizeof(note), "%.0f MB/s a core, both ends and the release; floor: %.0f MB/s, READs of 1 MiB",
+		1e6 / us_per_mb(&ours), 1e6 / us_per_mb(&bare));
 	print("verbs.drain", us_per_mb(&ours), us_per_mb(&bare), "us/MB", note);
 	end_line();
 	print("verbs.drain.reads", reads / ((double)ours.bytes / 1e6), 1e6 / PIECE_LEN, "READ/MB", "floor: READs of 1 MiB");

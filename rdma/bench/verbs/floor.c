@@ -41,7 +41,8 @@ struct rdma_cm_id *floor_listen(const char *text, uint16_t *port)
 	struct sockaddr_in address = address_of(text, 0);
 	struct rdma_cm_id *id;
 
-	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) != 0 || rdma_bind_addr(id, (struct sockaddr *)&address) != 0 || rdma_listen(id, 1) != 0)
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) != 0 || rdma_bind_addr(id, (struct sockaddr *)&address) != 0 ||
+		rdma_listen(id, 1) != 0)
 		floor_fail("floor: listen");
 	*port = ntohs(rdma_get_src_port(id));
 	return id;
@@ -53,8 +54,11 @@ static struct rdma_conn_param param_of(struct ibv_context *device)
 
 	if (ibv_query_device(device, &attr) != 0)
 		floor_fail("floor: query the device");
-	return (struct rdma_conn_param){.initiator_depth = (uint8_t)(attr.max_qp_init_rd_atom < 255 ? attr.max_qp_init_rd_atom : 255),
-		.responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 255), .retry_count = 6, .rnr_retry_count = 6};
+	return (struct rdma_conn_param){
+		.initiator_depth = (uint8_t)(attr.max_qp_init_rd_atom < 255 ? attr.max_qp_init_rd_atom : 255),
+		.responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 255),
+		.retry_count = 6,
+		.rnr_retry_count = 6};
 }
 
 static void *map_memory(const struct floor_memory *memory)
@@ -74,7 +78,8 @@ static void *map_memory(const struct floor_memory *memory)
 static struct ibv_mr *register_memory(struct ibv_pd *pd, void *bytes, bool is_device)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-	struct ibv_mr *mr = ibv_reg_mr(pd, bytes, FLOOR_LEN, access | (is_device ? IBV_ACCESS_FLUSH_PERSISTENT : IBV_ACCESS_FLUSH_GLOBAL));
+	struct ibv_mr *mr =
+		ibv_reg_mr(pd, bytes, FLOOR_LEN, access | (is_device ? IBV_ACCESS_FLUSH_PERSISTENT : IBV_ACCESS_FLUSH_GLOBAL));
 
 	if (mr == NULL && !is_device) /* a device without FLUSH */
 		mr = ibv_reg_mr(pd, bytes, FLOOR_LEN, access);
@@ -85,7 +90,8 @@ static struct ibv_mr *register_memory(struct ibv_pd *pd, void *bytes, bool is_de
 
 void floor_serve(struct rdma_cm_id *listener, const struct floor_memory *memory)
 {
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 	struct rdma_conn_param param;
 	struct rdma_cm_id *id;
 	struct ibv_mr *mr;
@@ -106,7 +112,8 @@ void floor_serve(struct rdma_cm_id *listener, const struct floor_memory *memory)
 
 static void make_queue(struct floor *floor)
 {
-	struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = SEND_LEN, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+	struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = SEND_LEN, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_FLUSH};
 	struct rdma_cm_id *id = floor->id;
@@ -134,7 +141,8 @@ void floor_connect(struct floor *floor, const char *text, uint16_t port)
 	memset(floor, 0, sizeof(*floor));
 	floor->bytes = mmap(NULL, FLOOR_LEN + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (floor->bytes == MAP_FAILED || rdma_create_id(NULL, &floor->id, NULL, RDMA_PS_TCP) != 0 ||
-		rdma_resolve_addr(floor->id, NULL, (struct sockaddr *)&address, TIMEOUT_MS) != 0 || rdma_resolve_route(floor->id, TIMEOUT_MS) != 0)
+		rdma_resolve_addr(floor->id, NULL, (struct sockaddr *)&address, TIMEOUT_MS) != 0 ||
+		rdma_resolve_route(floor->id, TIMEOUT_MS) != 0)
 		floor_fail("floor: resolve");
 	memset(floor->bytes, 0x5A, FLOOR_LEN);
 	make_queue(floor);
@@ -167,7 +175,8 @@ static void post_pair(struct floor *floor, uint32_t len, bool is_flush, bool is_
 	ibv_wr_set_sge(qp, floor->mr->lkey, (uint64_t)(uintptr_t)(floor->bytes + floor->off), len);
 	qp->wr_flags = is_last ? IBV_SEND_SIGNALED : 0;
 	if (is_flush) {
-		ibv_wr_flush(qp, floor->peer_key, place, len, floor->is_persistent ? IBV_FLUSH_PERSISTENT : IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+		ibv_wr_flush(qp, floor->peer_key, place, len, floor->is_persistent ? IBV_FLUSH_PERSISTENT : IBV_FLUSH_GLOBAL,
+			IBV_FLUSH_RANGE);
 	} else {
 		ibv_wr_rdma_read(qp, floor->peer_key, place + len - READ_BACK_LEN);
 		ibv_wr_set_sge(qp, floor->mr->lkey, (uint64_t)(uintptr_t)(floor->bytes + READ_BACK_OFF), READ_BACK_LEN);

@@ -1,4 +1,5 @@
-/* floor.h -- the least that an append over verbs can be: the same work requests from a program that does nothing else. */
+/* floor.h -- the least that an append over verbs can be: the same work requests from a program that does nothing
+ * else. */
 #ifndef FARLOG_BENCH_VERBS_FLOOR_H
 #define FARLOG_BENCH_VERBS_FLOOR_H
 
@@ -23,22 +24,23 @@ struct floor {
 	bool is_persistent; /* its FLUSH asks for persistence, else for visibility */
 };
 
-/* floor_memory -- what is written: a file on tmpfs that is made, or with a device DAX whatever lies there at `off`, of which FLUSH can make it persistent. */
+/* floor_memory -- what is written: a file on tmpfs that is made, or with a device DAX whatever lies there at `off`, of
+ * which FLUSH can make it persistent. */
 struct floor_memory {
 	const char *path;
 	uint64_t off;
 	bool is_device;
 };
 
-/* floor_listen -- at this address, and what port it got. floor_serve -- let one floor in, and return. Both, and floor_connect, exit with a text when that
- * fails. */
+/* floor_listen -- at this address, and what port it got. floor_serve -- let one floor in, and return. Both, and
+ * floor_connect, exit with a text when that fails. */
 struct rdma_cm_id *floor_listen(const char *address, uint16_t *port);
 void floor_serve(struct rdma_cm_id *listener, const struct floor_memory *memory);
 void floor_connect(struct floor *floor, const char *address, uint16_t port);
 void floor_close(struct floor *floor);
 
-/* floor_pairs -- write `len` bytes and FLUSH or READ behind them, `count` times under one doorbell; only the last is signalled. Spins until that has
- * come back. */
+/* floor_pairs -- write `len` bytes and FLUSH or READ behind them, `count` times under one doorbell; only the last is
+ * signalled. Spins until that has come back. */
 void floor_pairs(struct floor *floor, unsigned count, uint32_t len, bool is_flush);
 
 /* floor_read -- READ `len` bytes from where the memory begins into one place. Spins until they have come. */

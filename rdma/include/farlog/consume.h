@@ -1,8 +1,10 @@
-/* consume.h -- libfarlog-history: a named live reader of a stream beside its drain: its history in a store joined to its ring. On top of farlog.h.
+/* consume.h -- libfarlog-history: a named live reader of a stream beside its drain: its history in a store joined to
+ * its ring. On top of farlog.h.
  *
- * A ring holds what is not yet drained. A consumer that is slower than writer and drain is overtaken there: it is told so, with the positions, and
- * takes what it missed from the store, where every drained record is, and goes on live. It holds no lock of the ring and writes nothing there: it slows down
- * neither the writer nor the drain. Records come in the order of (generation, epoch, lsn), each once; within an epoch that is LSN order.
+ * A ring holds what is not yet drained. A consumer that is slower than writer and drain is overtaken there: it is told
+ * so, with the positions, and takes what it missed from the store, where every drained record is, and goes on live. It
+ * holds no lock of the ring and writes nothing there: it slows down neither the writer nor the drain. Records come in
+ * the order of (generation, epoch, lsn), each once; within an epoch that is LSN order.
  *
  * Threads: a consumer is used by one thread at a time. Memory: what a call gives is good until the next call. */
 #ifndef FARLOG_CONSUME_H
@@ -16,7 +18,8 @@ extern "C" {
 
 #define FARLOG_CONSUMER_NAME_LEN 64
 
-/* The place of a record in its stream. The generation counts the stream's rings, from 1: where a ring was formatted anew, lsn, seq and epoch begin again. */
+/* The place of a record in its stream. The generation counts the stream's rings, from 1: where a ring was formatted
+ * anew, lsn, seq and epoch begin again. */
 struct farlog_place {
 	uint64_t generation;
 	uint64_t lsn;
@@ -37,26 +40,36 @@ struct farlog_key {
 };
 
 struct farlog_consumer_config {
-	const char *ring_uri;  /* as farlog_reader_open takes it, also "farlog://stream"; NULL = only what is in the store, as it comes */
-	const char *store_dir; /* of the store that the stream is drained into; NULL = none: what was overtaken is lost for this consumer, and it says so */
-	const char *stream;    /* NULL = the name in farlog://, else the one that the ring bears; needed without ring_uri */
-	const char *name;      /* under which the position is kept, such as "desk-risk"; NULL = it is not kept. A position that is there goes before `start` */
-	const char *state_dir; /* of positions; NULL = farlog in XDG_STATE_HOME, or in ~/.local/state: where `farlog tail --name` keeps its own */
-	uint32_t start;        /* enum farlog_consumer_start */
-	uint32_t is_control;   /* 1: farlog's own records (epochs, heartbeats, gaps) as well, whatever the classes and keys; never PADs */
+	/* as farlog_reader_open takes it, also "farlog://stream"; NULL = only what is in the store, as it comes */
+	const char *ring_uri;
+	/* of the store that the stream is drained into; NULL = none: what was overtaken is lost for this consumer, and it
+	 * says so */
+	const char *store_dir;
+	const char *stream; /* NULL = the name in farlog://, else the one that the ring bears; needed without ring_uri */
+	/* under which the position is kept, such as "desk-risk"; NULL = it is not kept. A position that is there goes
+	 * before `start` */
+	const char *name;
+	/* of positions; NULL = farlog in XDG_STATE_HOME, or in ~/.local/state: where `farlog tail --name` keeps its own */
+	const char *state_dir;
+	uint32_t start; /* enum farlog_consumer_start */
+	/* 1: farlog's own records (epochs, heartbeats, gaps) as well, whatever the classes and keys; never PADs */
+	uint32_t is_control;
 	struct farlog_place place;     /* for FARLOG_CONSUME_PLACE */
 	const uint16_t *classes;       /* of any of them */
 	const struct farlog_key *keys; /* with any of them */
 	uint32_t class_count;          /* 0 = any class */
 	uint32_t key_count;            /* 0 = any key or none */
-	uint64_t buffer_bytes;         /* how much is copied out of the ring at once; 0 = 1 MiB. One larger record makes it grow */
-	const uint8_t *grant_token;    /* as in the reader's configuration */
+	/* how much is copied out of the ring at once; 0 = 1 MiB. One larger record makes it grow */
+	uint64_t buffer_bytes;
+	const uint8_t *grant_token; /* as in the reader's configuration */
 };
 
 enum farlog_notice_kind {
-	FARLOG_NOTICE_CAUGHT = 1,  /* from_lsn to to_lsn was drained before it was read: it comes from the store, nothing is missing */
-	FARLOG_NOTICE_LOST = 2,    /* from_lsn to to_lsn was drained before it was read, and the consumer has no store */
-	FARLOG_NOTICE_REWOUND = 3, /* from from_lsn on, records of earlier epochs are replaced: they were never acknowledged */
+	/* from_lsn to to_lsn was drained before it was read: it comes from the store, nothing is missing */
+	FARLOG_NOTICE_CAUGHT = 1,
+	FARLOG_NOTICE_LOST = 2, /* from_lsn to to_lsn was drained before it was read, and the consumer has no store */
+	/* from from_lsn on, records of earlier epochs are replaced: they were never acknowledged */
+	FARLOG_NOTICE_REWOUND = 3,
 };
 
 /* What happened to a consumer's place. */
@@ -65,7 +78,8 @@ struct farlog_notice {
 	uint32_t epoch; /* of REWOUND: the one that goes on there */
 	uint64_t from_lsn;
 	uint64_t to_lsn; /* not included */
-	uint64_t record_count; /* of CAUGHT and LOST: records between them, farlog's own included; 0 = not known: none was read before */
+	/* of CAUGHT and LOST: records between them, farlog's own included; 0 = not known: none was read before */
+	uint64_t record_count;
 };
 
 /* One record, or a notice. */
@@ -86,38 +100,47 @@ struct farlog_consumed {
 
 typedef struct farlog_consumer farlog_consumer;
 
-/* farlog_consumer_open -- stand where the position, or else start, says. Blocks for the ring's opening and, where it begins in the store, for reading the
- * segment that is still written. Errors: INVALID, HELD (a living consumer has this name: the text says which), NOT_FOUND (no store, no such stream in it),
- * CORRUPT, IO, and as farlog_reader_open. */
-FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config, farlog_consumer **consumer, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* farlog_consumer_open -- stand where the position, or else start, says. Blocks for the ring's opening and, where it
+ * begins in the store, for reading the segment that is still written. Errors: INVALID, HELD (a living consumer has this
+ * name: the text says which), NOT_FOUND (no store, no such stream in it), CORRUPT, IO, and as farlog_reader_open. */
+FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config, farlog_consumer **consumer,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* farlog_consumer_next -- the next record that is wanted. deadline_ns: from now, how long to wait for one; 0 = do not wait.
+/* farlog_consumer_next -- the next record that is wanted. deadline_ns: from now, how long to wait for one; 0 = do not
+ * wait.
  *
  *   OK         *item is a record
  *   NOT_YET    there is none at present
- *   OVERRUN    *item is a notice, told once, before the records that follow it: item->notice. Go on with the next call. With a store nothing is missing
- *   NOT_FOUND  the ring is drained further than the store is: that is another drain's store, or a copy that lags. farlog_consumer_trouble says from
- *              which lsn to which; the next call looks again, and nothing is passed over
- *   CORRUPT    bytes in the ring or in the store fail their check; trouble says where. No record is given beyond that place
+ *   OVERRUN    *item is a notice, told once, before the records that follow it: item->notice. Go on with the next call.
+ *              With a store nothing is missing
+ *   NOT_FOUND  the ring is drained further than the store is: that is another drain's store, or a copy that lags.
+ *              farlog_consumer_trouble says from which lsn to which; the next call looks again, and nothing is passed
+ *              over
+ *   CORRUPT    bytes in the ring or in the store fail their check; trouble says where. No record is given beyond that
+ *              place
  *   IO         of a ring on another host: what did not come, call again. Of a store: what could not be read
- *   NOT_A_RING for good, without a store: the ring is another one than it began with. It was formatted anew; what was not read of the former one is gone
+ *   NOT_A_RING for good, without a store: the ring is another one than it began with. It was formatted anew; what was
+ *   not read of the former one is gone
  *   HELD       for good: another client has come with the token of the grant
  *
- * Errors of opening the ring, where the consumer comes to it, are given here too. Allocates when it opens or goes over to another segment, and for larger records;
- * waits by sleeping, 50 us at first and 2 ms at most. A walk over what is not wanted looks at the time every 64 records. */
-FARLOG_API int farlog_consumer_next(farlog_consumer *consumer, uint64_t deadline_ns, struct farlog_consumed *item) FARLOG_MUST_CHECK;
+ * Errors of opening the ring, where the consumer comes to it, are given here too. Allocates when it opens or goes over
+ * to another segment, and for larger records; waits by sleeping, 50 us at first and 2 ms at most. A walk over what is
+ * not wanted looks at the time every 64 records. */
+FARLOG_API int farlog_consumer_next(
+	farlog_consumer *consumer, uint64_t deadline_ns, struct farlog_consumed *item) FARLOG_MUST_CHECK;
 
-/* farlog_consumer_commit -- keep the position behind the last record that next gave, durably, under the name; `farlog tail --name`, Go's consumers and C's go on there.
- * After a crash what was given since the last commit comes again. Without a name, or before the first record, it does nothing. Blocks for the file system. IO. */
+/* farlog_consumer_commit -- keep the position behind the last record that next gave, durably, under the name; `farlog
+ * tail --name`, Go's consumers and C's go on there. After a crash what was given since the last commit comes again.
+ * Without a name, or before the first record, it does nothing. Blocks for the file system. IO. */
 FARLOG_API int farlog_consumer_commit(farlog_consumer *consumer) FARLOG_MUST_CHECK;
 
-#define FARLOG_CONSUMER_COUNTER_TABLE(X)                                                       \
-	X(record_count, "counter", "Records given.")                                               \
-	X(skipped_count, "counter", "Records read and not wanted by the filter.")                  \
-	X(overrun_count, "counter", "Times it was overtaken.")                                     \
-	X(notice_count, "counter", "Notices given.")                                               \
-	X(lost_bytes, "counter", "Bytes of the log that were nowhere to be had.")                  \
-	X(lag_bytes, "gauge", "Appended and not yet read, as the ring was looked at last.")        \
+#define FARLOG_CONSUMER_COUNTER_TABLE(X) \
+	X(record_count, "counter", "Records given.") \
+	X(skipped_count, "counter", "Records read and not wanted by the filter.") \
+	X(overrun_count, "counter", "Times it was overtaken.") \
+	X(notice_count, "counter", "Notices given.") \
+	X(lost_bytes, "counter", "Bytes of the log that were nowhere to be had.") \
+	X(lag_bytes, "gauge", "Appended and not yet read, as the ring was looked at last.") \
 	X(lag_records, "gauge", "The same in records; all ones = not known: the writer's counters are not on this host.")
 
 struct farlog_consumer_stats {
@@ -132,13 +155,15 @@ struct farlog_consumer_stats {
 	char stream[FARLOG_STREAM_NAME_LEN + 1];
 };
 
-/* farlog_consumer_stats_read -- counts since it was opened. Looks at the ring where it is live, which of one on another host is a READ; never fails. */
+/* farlog_consumer_stats_read -- counts since it was opened. Looks at the ring where it is live, which of one on another
+ * host is a READ; never fails. */
 FARLOG_API void farlog_consumer_stats_read(farlog_consumer *consumer, struct farlog_consumer_stats *stats);
 
 /* farlog_consumer_trouble -- one line on why the last call failed; "" = it did not. Good until the next call. */
 FARLOG_API const char *farlog_consumer_trouble(const farlog_consumer *consumer);
 
-/* farlog_consumer_close -- give ring, store and name back. A position that was not committed is not kept. Safe on NULL. */
+/* farlog_consumer_close -- give ring, store and name back. A position that was not committed is not kept. Safe on
+ * NULL. */
 FARLOG_API void farlog_consumer_close(farlog_consumer *consumer);
 
 #ifdef __cplusplus

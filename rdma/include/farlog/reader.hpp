@@ -1,4 +1,5 @@
-/* reader.hpp -- reading a ring from outside, and what else is done to a ring by its name. Included by farlog.hpp, whose conventions hold. */
+/* reader.hpp -- reading a ring from outside, and what else is done to a ring by its name. Included by farlog.hpp, whose
+ * conventions hold. */
 #ifndef FARLOG_READER_HPP
 #define FARLOG_READER_HPP
 
@@ -14,12 +15,12 @@ inline namespace FARLOG_HPP_SPAN {
 struct record {
 	std::uint64_t lsn;
 	std::uint64_t seq;
-	std::uint64_t timestamp_ns;  /* UTC since 1970 */
-	std::uint32_t clock_err_ns;  /* bound on the error of timestamp_ns, UINT32_MAX = unknown */
+	std::uint64_t timestamp_ns; /* UTC since 1970 */
+	std::uint32_t clock_err_ns; /* bound on the error of timestamp_ns, UINT32_MAX = unknown */
 	std::uint32_t epoch;
 	std::uint32_t stream_id;
 	std::uint16_t class_id;
-	std::uint16_t flags;         /* not 0: farlog's own, EPOCH or HEARTBEAT (docs/reference/format.md) */
+	std::uint16_t flags; /* not 0: farlog's own, EPOCH or HEARTBEAT (docs/reference/format.md) */
 	bytes key;
 	bytes payload;
 
@@ -30,7 +31,8 @@ namespace detail {
 template <class Word> Word field(const std::byte *raw, std::size_t off) noexcept
 {
 #if defined(__BYTE_ORDER__)
-	static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little endian; so is every machine that farlog runs on");
+	static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+		"records are little endian; so is every machine that farlog runs on");
 #endif
 	Word word;
 
@@ -39,8 +41,8 @@ template <class Word> Word field(const std::byte *raw, std::size_t off) noexcept
 }
 } // namespace detail
 
-/* batch -- what one read copied: a range of whole, checked records (PADs are passed over). It views the buffer that was given to read,
- * and is valid until that is written again. */
+/* batch -- what one read copied: a range of whole, checked records (PADs are passed over). It views the buffer that was
+ * given to read, and is valid until that is written again. */
 class batch : public farlog_batch {
 public:
 	class iterator {
@@ -57,8 +59,9 @@ public:
 		{
 			const std::size_t key_len = detail::field<std::uint16_t>(at_, 46);
 
-			return {detail::field<std::uint64_t>(at_, 8), detail::field<std::uint64_t>(at_, 24), detail::field<std::uint64_t>(at_, 32),
-				detail::field<std::uint32_t>(at_, 40), detail::field<std::uint32_t>(at_, 16), detail::field<std::uint32_t>(at_, 48),
+			return {detail::field<std::uint64_t>(at_, 8), detail::field<std::uint64_t>(at_, 24),
+				detail::field<std::uint64_t>(at_, 32), detail::field<std::uint32_t>(at_, 40),
+				detail::field<std::uint32_t>(at_, 16), detail::field<std::uint32_t>(at_, 48),
 				detail::field<std::uint16_t>(at_, 44), detail::field<std::uint16_t>(at_, 6), bytes(at_ + 56, key_len),
 				bytes(at_ + 56 + key_len, detail::field<std::uint32_t>(at_, 20))};
 		}
@@ -80,11 +83,16 @@ public:
 
 	private:
 		friend class batch;
-		iterator(const std::byte *at, const std::byte *end, std::uint32_t align) noexcept : at_(at), end_(end), align_(align) { skip_pads(); }
+		iterator(const std::byte *at, const std::byte *end, std::uint32_t align) noexcept
+			: at_(at), end_(end), align_(align)
+		{
+			skip_pads();
+		}
 		bool is_pad() const noexcept { return (detail::field<std::uint16_t>(at_, 6) & 1) != 0; }
 		std::size_t stored_len() const noexcept
 		{
-			const std::size_t len = 64 + std::size_t{detail::field<std::uint32_t>(at_, 20)} + detail::field<std::uint16_t>(at_, 46);
+			const std::size_t len =
+				64 + std::size_t{detail::field<std::uint32_t>(at_, 20)} + detail::field<std::uint16_t>(at_, 46);
 
 			return is_pad() ? 64 : (len + align_ - 1) / align_ * align_;
 		}
@@ -100,7 +108,10 @@ public:
 
 	batch() noexcept : farlog_batch{} {}
 	iterator begin() const noexcept { return {raw_, raw_ + (raw_ != nullptr ? len : 0), align_}; }
-	iterator end() const noexcept { return {raw_ + (raw_ != nullptr ? len : 0), raw_ + (raw_ != nullptr ? len : 0), align_}; }
+	iterator end() const noexcept
+	{
+		return {raw_ + (raw_ != nullptr ? len : 0), raw_ + (raw_ != nullptr ? len : 0), align_};
+	}
 	/* raw -- the records verbatim, back to back: what a store keeps. */
 	bytes raw() const noexcept { return raw_ != nullptr ? bytes(raw_, len) : bytes(); }
 
@@ -118,7 +129,8 @@ struct reader_options {
 	const std::uint8_t *ring_uuid = nullptr; /* 16 bytes; nullptr = take what is there */
 };
 
-/* reader -- reads a ring from outside; one that is the drain may release what a store has synced. One thread at a time. */
+/* reader -- reads a ring from outside; one that is the drain may release what a store has synced. One thread at a
+ * time. */
 class reader {
 public:
 	reader() noexcept = default;
@@ -131,14 +143,15 @@ public:
 		config.lsn = options.lsn;
 		config.is_drain = options.is_drain;
 		config.ring_uuid = options.ring_uuid;
-		return detail::opened<reader, farlog_reader>(
-			[&](farlog_reader **handle, farlog_error *failure) { return farlog_reader_open(uri, &config, handle, failure); });
+		return detail::opened<reader, farlog_reader>([&](farlog_reader **handle, farlog_error *failure) {
+			return farlog_reader_open(uri, &config, handle, failure);
+		});
 	}
 	explicit operator bool() const noexcept { return handle_ != nullptr; }
 	farlog_reader *get() const noexcept { return handle_.get(); }
 
-	/* read -- copy whole, checked records into the buffer. Blocks at most 10 us. ok; not_yet: nothing new; too_large: the next record
-	 * takes into.len bytes; corrupt; overrun (not for a drain): open again at the head. */
+	/* read -- copy whole, checked records into the buffer. Blocks at most 10 us. ok; not_yet: nothing new; too_large:
+	 * the next record takes into.len bytes; corrupt; overrun (not for a drain): open again at the head. */
 	farlog::result read(span<std::byte> buffer, batch &into) noexcept
 	{
 		into = batch();
@@ -150,12 +163,13 @@ public:
 		into.align_ = align_;
 		return result;
 	}
-	/* release -- everything before the end of this batch is synced in the store: the writer may have the space. Blocks for the media.
-	 * Before that sync it would lose records. invalid: not a drain, or it goes back. */
+	/* release -- everything before the end of this batch is synced in the store: the writer may have the space. Blocks
+	 * for the media. Before that sync it would lose records. invalid: not a drain, or it goes back. */
 	farlog::result release(const farlog_batch &through) noexcept
 	{
-		return handle_ ? static_cast<farlog::result>(farlog_reader_release(get(), through.next_lsn, through.next_seq, through.last_epoch))
-					   : farlog::result::closed;
+		return handle_ ? static_cast<farlog::result>(
+							 farlog_reader_release(get(), through.next_lsn, through.next_seq, through.last_epoch)) :
+						 farlog::result::closed;
 	}
 	void close() noexcept { handle_.reset(); }
 

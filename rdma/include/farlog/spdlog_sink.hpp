@@ -1,21 +1,25 @@
 /* spdlog_sink.hpp -- a spdlog sink that appends each event to a ring. Header-only; spdlog 1.10 or later, C++17.
  *
- *     auto log = spdlog::create<farlog::spdlog_sink_mt>("orders", "mem:/dev/shm/orders.ring", farlog::spdlog_options{});
+ *     auto log = spdlog::create<farlog::spdlog_sink_mt>("orders", "mem:/dev/shm/orders.ring",
+ *     farlog::spdlog_options{});
  *     log->info("new order {}", id);   // at the writer's level when it returns
  *
- * Durability  When log() of a synchronous logger returns and the policy did not speak, the event is in the ring at the writer's level
- *             (persistent unless asked otherwise). With spdlog::async_factory the logging call returns once the event is queued in
- *             this process: what is queued dies with it, and queue overflow follows spdlog's own policy.
+ * Durability  When log() of a synchronous logger returns and the policy did not speak, the event is in the ring at the
+ *             writer's level (persistent unless asked otherwise). With spdlog::async_factory the logging call returns
+ *             once the event is queued in this process: what is queued dies with it, and queue overflow follows
+ *             spdlog's own policy.
  * Order       Events of one thread are in the ring in its order. Threads format one at a time and append side by side.
- * Failures    spdlog catches what derives from std::exception and gives it to the logger's error handler, which prints to stderr once a
- *             second unless the application set its own. So `fail` is heard by set_error_handler() and by nobody else. What must reach the
- *             caller of info() is `raise`: it throws farlog::append_error, which derives from nothing, and spdlog lets that through (in an
- *             async logger it ends spdlog's thread, and with it the process). on_failure is called before either, on the thread that logged.
- * Blocking    fail, raise, drop: not for room; for the flush until the writer's deadline. block(T): T for both. An append whose outcome is
- *             then unknown is asked after once (resolve), for as long again.
- * Threads     spdlog_sink_mt: any. spdlog_sink_st: one at a time. The sink never logs: a formatter or callback that logs into a farlog
- *             sink while one is at work on its thread gets a spdlog_ex.
- * Memory      No allocation once there are as many buffers as threads that ever logged at the same time. Buffers over 64 KiB are not kept. */
+ * Failures    spdlog catches what derives from std::exception and gives it to the logger's error handler, which prints
+ *             to stderr once a second unless the application set its own. So `fail` is heard by set_error_handler() and
+ *             by nobody else. What must reach the caller of info() is `raise`: it throws farlog::append_error, which
+ *             derives from nothing, and spdlog lets that through (in an async logger it ends spdlog's thread, and with
+ *             it the process). on_failure is called before either, on the thread that logged.
+ * Blocking    fail, raise, drop: not for room; for the flush until the writer's deadline. block(T): T for both. An
+ *             append whose outcome is then unknown is asked after once (resolve), for as long again.
+ * Threads     spdlog_sink_mt: any. spdlog_sink_st: one at a time. The sink never logs: a formatter or callback that
+ *             logs into a farlog sink while one is at work on its thread gets a spdlog_ex.
+ * Memory      No allocation once there are as many buffers as threads that ever logged at the same time. Buffers over
+ *             64 KiB are not kept. */
 #ifndef FARLOG_SPDLOG_SINK_HPP
 #define FARLOG_SPDLOG_SINK_HPP
 
@@ -65,9 +69,13 @@ public:
 	/* raise -- append_error, to the caller of the logging call. */
 	static constexpr spdlog_policy raise() noexcept { return {action::raise, nanoseconds(0)}; }
 	/* block -- wait for the drain for this long, then as `then`. */
-	static constexpr spdlog_policy block(nanoseconds patience, action then = action::fail) noexcept { return {then, patience}; }
-	/* drop -- leave the event out and count it. Before the next event that finds room stands a record of spdlog_options::gap_class with the
-	 * text "farlog.gap dropped=N". Of events that are full or too_large only; others (fenced, closed, unknown) fail. */
+	static constexpr spdlog_policy block(nanoseconds patience, action then = action::fail) noexcept
+	{
+		return {then, patience};
+	}
+	/* drop -- leave the event out and count it. Before the next event that finds room stands a record of
+	 * spdlog_options::gap_class with the text "farlog.gap dropped=N". Of events that are full or too_large only; others
+	 * (fenced, closed, unknown) fail. */
 	static constexpr spdlog_policy drop() noexcept { return {action::drop, nanoseconds(0)}; }
 
 	constexpr action then() const noexcept { return then_; }
@@ -86,14 +94,16 @@ struct spdlog_options {
 	std::uint16_t gap_class = 0xFFFF;
 	/* The line end that spdlog's formatters put behind each event; a record has an end of its own. */
 	bool is_eol_kept = false;
-	/* Key of an event, e.g. its ClOrdID; the view must live until the next call on this thread. On an async logger's thread if there is
-	 * one. Empty = no key. */
+	/* Key of an event, e.g. its ClOrdID; the view must live until the next call on this thread. On an async logger's
+	 * thread if there is one. Empty = no key. */
 	std::function<std::string_view(const spdlog::details::log_msg &)> key;
 #ifdef FARLOG_SPDLOG_HAS_MDC
-	/* Name of the value in spdlog::mdc that is the key, when `key` is not set. The MDC belongs to a thread: not with async loggers. */
+	/* Name of the value in spdlog::mdc that is the key, when `key` is not set. The MDC belongs to a thread: not with
+	 * async loggers. */
 	std::string mdc_key;
 #endif
-	/* Called before the policy acts, on the thread that logged. It may end the process or throw; it must not log here. */
+	/* Called before the policy acts, on the thread that logged. It may end the process or throw; it must not log
+	 * here. */
 	std::function<void(farlog::result, const farlog::position &)> on_failure;
 };
 
@@ -111,7 +121,8 @@ public:
 	sink_turn()
 	{
 		if (is_in_sink())
-			spdlog::throw_spdlog_ex("farlog: a formatter or callback of a farlog sink logged into a farlog sink; expected it not to");
+			spdlog::throw_spdlog_ex(
+				"farlog: a formatter or callback of a farlog sink logged into a farlog sink; expected it not to");
 		is_in_sink() = true;
 	}
 	~sink_turn() { is_in_sink() = false; }
@@ -123,17 +134,21 @@ public:
 /* spdlog_sink -- Mutex guards the formatter and the buffers; std::mutex or spdlog::details::null_mutex. */
 template <class Mutex> class spdlog_sink final : public spdlog::sinks::sink {
 public:
-	/* On a writer that the application opened, and may go on using. Room is waited for as the policy says if it rejects, else at least
-	 * for its deadline. */
+	/* On a writer that the application opened, and may go on using. Room is waited for as the policy says if it
+	 * rejects, else at least for its deadline. */
 	explicit spdlog_sink(std::shared_ptr<shared_writer> writer, spdlog_options options = {})
-		: writer_(std::move(writer)), options_(std::move(options)), formatter_(std::make_unique<spdlog::pattern_formatter>())
+		: writer_(std::move(writer)),
+		  options_(std::move(options)),
+		  formatter_(std::make_unique<spdlog::pattern_formatter>())
 	{
 		if (writer_ == nullptr || !*writer_)
 			spdlog::throw_spdlog_ex("farlog: sink without an open writer");
 	}
 	/* On a writer of its own. A ring that cannot be opened throws spdlog_ex here, not at the first event. */
 	explicit spdlog_sink(const std::string &uri, spdlog_options options = {}, writer_options writing = {})
-		: spdlog_sink(opened(uri, options, writing), std::move(options)) {}
+		: spdlog_sink(opened(uri, options, writing), std::move(options))
+	{
+	}
 	~spdlog_sink() override { (void)report_gap(); }
 	spdlog_sink(const spdlog_sink &) = delete;
 	spdlog_sink &operator=(const spdlog_sink &) = delete;
@@ -150,17 +165,22 @@ public:
 		if (!made)
 			refuse(made);
 	}
-	/* flush -- nothing waits here: an event is at the writer's level when log() returns. What is left to do is to report a gap, and
-	 * spdlog_ex says when that was not possible. On an async logger this runs once the events before it are through. */
+	/* flush -- nothing waits here: an event is at the writer's level when log() returns. What is left to do is to
+	 * report a gap, and spdlog_ex says when that was not possible. On an async logger this runs once the events before
+	 * it are through. */
 	void flush() override
 	{
 		const detail::sink_turn turn;
 		const outcome made = report_gap();
 
 		if (!made)
-			spdlog::throw_spdlog_ex("farlog: " + std::to_string(dropped_count()) + " events dropped, and no gap record: " + message(made.result));
+			spdlog::throw_spdlog_ex("farlog: " + std::to_string(dropped_count()) +
+				" events dropped, and no gap record: " + message(made.result));
 	}
-	void set_pattern(const std::string &pattern) override { set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern)); }
+	void set_pattern(const std::string &pattern) override
+	{
+		set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern));
+	}
 	void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override
 	{
 		const std::lock_guard<Mutex> lock(mutex_);
@@ -211,7 +231,8 @@ private:
 		std::unique_ptr<spdlog::memory_buf_t> text_;
 	};
 
-	static std::shared_ptr<shared_writer> opened(const std::string &uri, const spdlog_options &options, writer_options writing)
+	static std::shared_ptr<shared_writer> opened(
+		const std::string &uri, const spdlog_options &options, writer_options writing)
 	{
 		if (options.policy.patience().count() > 0)
 			writing.deadline = options.policy.patience();
@@ -251,13 +272,15 @@ private:
 	outcome gap_then_append(std::string_view text, std::string_view key, std::uint16_t class_id) noexcept
 	{
 		if (dropped_.load(std::memory_order_acquire) != 0) {
-			const outcome told = has_room_for(text.size() + key.size()) ? report_gap() : outcome{farlog::result::full, {}};
+			const outcome told =
+				has_room_for(text.size() + key.size()) ? report_gap() : outcome{farlog::result::full, {}};
 			if (!told)
 				return told;
 		}
 		return append(text, key, class_id);
 	}
-	/* Without this the gap record would take the last room, before an event that does not fit: a gap record for each event. */
+	/* Without this the gap record would take the last room, before an event that does not fit: a gap record for each
+	 * event. */
 	bool has_room_for(std::size_t len) const noexcept
 	{
 		const farlog::cursors seen = writer_->cursors();
@@ -265,7 +288,8 @@ private:
 		return options_.policy.patience().count() > 0 || seen.capacity_bytes == 0 /* closed */ ||
 			seen.capacity_bytes - (seen.appended_lsn - seen.head_lsn) >= len + 4 * 64;
 	}
-	/* append -- a full ring is tried again until the policy's patience is at its end; a writer that blocks waits by itself. */
+	/* append -- a full ring is tried again until the policy's patience is at its end; a writer that blocks waits by
+	 * itself. */
 	outcome append(std::string_view text, std::string_view key, std::uint16_t class_id) noexcept
 	{
 		const nanoseconds patience = options_.policy.patience();
@@ -273,7 +297,8 @@ private:
 
 		if (made.result == farlog::result::full && patience.count() > 0) {
 			const auto until = clock::now() + patience;
-			for (auto left = patience; made.result == farlog::result::full && left.count() > 0; left = until - clock::now()) {
+			for (auto left = patience; made.result == farlog::result::full && left.count() > 0;
+				left = until - clock::now()) {
 				std::this_thread::sleep_for(std::chrono::microseconds(50));
 				made = writer_->append(text, key, class_id, left);
 			}
@@ -319,7 +344,8 @@ private:
 		if (options_.policy.then() == spdlog_policy::action::raise)
 			throw append_error{made.result, made.position};
 #endif
-		spdlog::throw_spdlog_ex("farlog: " + message(made.result)); /* without exceptions spdlog ends the process here */
+		/* without exceptions spdlog ends the process here */
+		spdlog::throw_spdlog_ex("farlog: " + message(made.result));
 	}
 
 	std::shared_ptr<shared_writer> writer_;

@@ -1,7 +1,8 @@
 /* terms.h -- libfarlog: level, policy and deadline of a writer, changed while it runs. On top of farlog.h.
  *
- * A writer that was opened by "farlog://NAME" asks the host agent by itself how its stream is declared, and needs none of this. It is for whoever opens a ring by a grant of his own,
- * and hears from the control plane (ExtendWriter) that the stream was changed. */
+ * A writer that was opened by "farlog://NAME" asks the host agent by itself how its stream is declared, and needs none
+ * of this. It is for whoever opens a ring by a grant of his own, and hears from the control plane (ExtendWriter) that
+ * the stream was changed. */
 #ifndef FARLOG_TERMS_H
 #define FARLOG_TERMS_H
 
@@ -15,18 +16,26 @@ struct farlog_writer_terms {
 	uint32_t level;       /* enum farlog_level, up to PERSISTENT; never 0 */
 	uint32_t policy;      /* enum farlog_policy */
 	uint64_t deadline_ns; /* default deadline of an append; given as 0: the contract's */
-	uint64_t from_lsn;    /* as told by farlog_writer_terms_read: records from here on are acknowledged at `level`. Ignored where it is given */
+	/* as told by farlog_writer_terms_read: records from here on are acknowledged at `level`. Ignored where it is
+	 * given */
+	uint64_t from_lsn;
 };
 
-/* farlog_writer_set_terms -- how this writer acknowledges from now on. The writer's next append, submit, commit or batch takes it in: records from that one on have the new level, and every
- * acknowledgement says the level that its own record was appended at. With a stronger level nothing of those is acknowledged before it is there at that level. A weaker one does not
- * hold for what was appended before: that is waited for as it was. An append under way keeps its policy and its deadline, and one that was given a deadline of its own has that.
- * Several before the next append: the last one counts. Any thread, not while the writer is being closed; blocks for nobody. Durable is nothing of it: the next opening is told by its
- * configuration. OK: it is taken note of. INVALID: level or policy is none. LEVEL: the region, or as many members as are needed, do not give that level now; nothing is changed. */
-FARLOG_API int farlog_writer_set_terms(farlog_writer *writer, const struct farlog_writer_terms *terms, struct farlog_error *error) FARLOG_MUST_CHECK;
-FARLOG_API int farlog_shared_set_terms(farlog_shared *shared, const struct farlog_writer_terms *terms, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* farlog_writer_set_terms -- how this writer acknowledges from now on. The writer's next append, submit, commit or
+ * batch takes it in: records from that one on have the new level, and every acknowledgement says the level that its own
+ * record was appended at. With a stronger level nothing of those is acknowledged before it is there at that level. A
+ * weaker one does not hold for what was appended before: that is waited for as it was. An append under way keeps its
+ * policy and its deadline, and one that was given a deadline of its own has that. Several before the next append: the
+ * last one counts. Any thread, not while the writer is being closed; blocks for nobody. Durable is nothing of it: the
+ * next opening is told by its configuration. OK: it is taken note of. INVALID: level or policy is none. LEVEL: the
+ * region, or as many members as are needed, do not give that level now; nothing is changed. */
+FARLOG_API int farlog_writer_set_terms(
+	farlog_writer *writer, const struct farlog_writer_terms *terms, struct farlog_error *error) FARLOG_MUST_CHECK;
+FARLOG_API int farlog_shared_set_terms(
+	farlog_shared *shared, const struct farlog_writer_terms *terms, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* farlog_writer_terms_read -- what it runs with: what was set last, once an append has taken it in. Any thread, not while the writer is being closed; never fails. */
+/* farlog_writer_terms_read -- what it runs with: what was set last, once an append has taken it in. Any thread, not
+ * while the writer is being closed; never fails. */
 FARLOG_API void farlog_writer_terms_read(farlog_writer *writer, struct farlog_writer_terms *terms);
 FARLOG_API void farlog_shared_terms_read(farlog_shared *shared, struct farlog_writer_terms *terms);
 

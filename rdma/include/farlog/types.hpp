@@ -1,4 +1,5 @@
-/* types.hpp -- the words of the C++ layer: spans, results, errors, entries, options. Included by farlog.hpp, whose conventions hold. */
+/* types.hpp -- the words of the C++ layer: spans, results, errors, entries, options. Included by farlog.hpp, whose
+ * conventions hold. */
 #ifndef FARLOG_TYPES_HPP
 #define FARLOG_TYPES_HPP
 
@@ -47,7 +48,9 @@ public:
 	template <class Container, class Pointer = decltype(std::declval<Container &>().data()),
 		class = decltype(std::declval<Container &>().size()),
 		class = std::enable_if_t<std::is_convertible_v<std::remove_pointer_t<Pointer> (*)[], T (*)[]>>>
-	constexpr span(Container &&container) noexcept : data_(container.data()), size_(container.size()) {}
+	constexpr span(Container &&container) noexcept : data_(container.data()), size_(container.size())
+	{
+	}
 
 	constexpr T *data() const noexcept { return data_; }
 	constexpr std::size_t size() const noexcept { return size_; }
@@ -65,16 +68,20 @@ private:
 };
 #endif
 
-/* bytes -- a view of somebody's memory to read from: anything contiguous with data() and size(), text, or pointer and length. */
+/* bytes -- a view of somebody's memory to read from: anything contiguous with data() and size(), text, or pointer and
+ * length. */
 class bytes {
 public:
 	constexpr bytes() noexcept = default;
 	constexpr bytes(const void *data, std::size_t size) noexcept : data_(data), size_(size) {}
-	template <class Container, class Element = std::remove_pointer_t<decltype(std::declval<const Container &>().data())>,
+	template <class Container,
+		class Element = std::remove_pointer_t<decltype(std::declval<const Container &>().data())>,
 		class = decltype(std::declval<const Container &>().size()),
 		class = std::enable_if_t<std::is_trivially_copyable_v<Element> && !std::is_same_v<Container, bytes>>>
 	constexpr bytes(const Container &container) noexcept
-		: data_(container.data()), size_(container.size() * sizeof(Element)) {}
+		: data_(container.data()), size_(container.size() * sizeof(Element))
+	{
+	}
 	constexpr bytes(const char *text) noexcept : bytes(std::string_view(text)) {}
 
 	constexpr const void *data() const noexcept { return data_; }
@@ -109,12 +116,19 @@ enum class [[nodiscard]] result : int {
 	unsupported = FARLOG_UNSUPPORTED,
 };
 #define FARLOG_HPP_COUNT(name, value, text) +1
-static_assert((0 FARLOG_RESULT_TABLE(FARLOG_HPP_COUNT)) == 18, "farlog.h has another result: name it in enum class result");
+static_assert(
+	(0 FARLOG_RESULT_TABLE(FARLOG_HPP_COUNT)) == 18, "farlog.h has another result: name it in enum class result");
 #undef FARLOG_HPP_COUNT
 
 /* name -- "FULL" for result::full. text -- its sentence. Both live for ever. */
-inline const char *name(result code) noexcept { return farlog_result_name(static_cast<int>(code)); }
-inline const char *text(result code) noexcept { return farlog_result_text(static_cast<int>(code)); }
+inline const char *name(result code) noexcept
+{
+	return farlog_result_name(static_cast<int>(code));
+}
+inline const char *text(result code) noexcept
+{
+	return farlog_result_text(static_cast<int>(code));
+}
 
 enum class level : std::uint32_t {
 	none = FARLOG_LEVEL_NONE,
@@ -124,7 +138,10 @@ enum class level : std::uint32_t {
 	stored = FARLOG_LEVEL_STORED,
 	archived = FARLOG_LEVEL_ARCHIVED,
 };
-inline const char *name(level reached) noexcept { return farlog_level_name(static_cast<int>(reached)); }
+inline const char *name(level reached) noexcept
+{
+	return farlog_level_name(static_cast<int>(reached));
+}
 
 /* policy -- of a full ring: block waits for the drain until the deadline, reject answers at once. */
 enum class policy : std::uint32_t { block = FARLOG_POLICY_BLOCK, reject = FARLOG_POLICY_REJECT };
@@ -144,7 +161,8 @@ struct error : farlog_error {
 	std::string_view what() const noexcept { return text; }
 };
 
-/* expected -- a value, or an error when it is false. Asking for the one that is not there is a programmer's error: assert. */
+/* expected -- a value, or an error when it is false. Asking for the one that is not there is a programmer's error:
+ * assert. */
 template <class T> class [[nodiscard]] expected {
 public:
 	expected(T &&value) noexcept : value_(std::move(value)) {}
@@ -152,12 +170,24 @@ public:
 
 	bool has_value() const noexcept { return value_.has_value(); }
 	explicit operator bool() const noexcept { return has_value(); }
-	T &value() & noexcept { assert(value_); return *value_; }
-	T &&value() && noexcept { assert(value_); return std::move(*value_); }
+	T &value() & noexcept
+	{
+		assert(value_);
+		return *value_;
+	}
+	T &&value() && noexcept
+	{
+		assert(value_);
+		return std::move(*value_);
+	}
 	T &operator*() & noexcept { return value(); }
 	T &&operator*() && noexcept { return std::move(*this).value(); }
 	T *operator->() noexcept { return &value(); }
-	const farlog::error &error() const noexcept { assert(!value_); return error_; }
+	const farlog::error &error() const noexcept
+	{
+		assert(!value_);
+		return error_;
+	}
 
 private:
 	std::optional<T> value_;
@@ -171,15 +201,19 @@ public:
 	expected(const farlog::error &failure) noexcept : is_done_(false), error_(failure) {}
 
 	explicit operator bool() const noexcept { return is_done_; }
-	const farlog::error &error() const noexcept { assert(!is_done_); return error_; }
+	const farlog::error &error() const noexcept
+	{
+		assert(!is_done_);
+		return error_;
+	}
 
 private:
 	bool is_done_ = true;
 	farlog::error error_;
 };
 
-/* outcome -- of one append. full, fenced, too_large, closed, invalid: nothing was written. unknown: position.lsn is set, the record may
- * or may not be there, and resolve finds out. fenced: position.epoch is the epoch that fenced. */
+/* outcome -- of one append. full, fenced, too_large, closed, invalid: nothing was written. unknown: position.lsn is
+ * set, the record may or may not be there, and resolve finds out. fenced: position.epoch is the epoch that fenced. */
 struct [[nodiscard]] outcome {
 	farlog::result result = farlog::result::closed;
 	farlog::position position{};
@@ -188,20 +222,26 @@ struct [[nodiscard]] outcome {
 	const char *name() const noexcept { return farlog::name(result); }
 };
 
-/* entry -- what an application appends: data, and optionally a key that finds the record again and its kind. Views, not copies. A data or
- * key too long for any record (4 GiB, 64 KiB) is refused as too_large. */
+/* entry -- what an application appends: data, and optionally a key that finds the record again and its kind. Views, not
+ * copies. A data or key too long for any record (4 GiB, 64 KiB) is refused as too_large. */
 struct entry : farlog_entry {
 	entry() noexcept : farlog_entry{} {}
 	entry(bytes payload, bytes name = {}, std::uint16_t kind = 0) noexcept
-		: farlog_entry{payload.data(), fits(payload, name) ? static_cast<std::uint32_t>(payload.size()) : UINT32_MAX, kind,
-			  static_cast<std::uint16_t>(name.size()), name.data()} {}
+		: farlog_entry{payload.data(), fits(payload, name) ? static_cast<std::uint32_t>(payload.size()) : UINT32_MAX,
+			  kind, static_cast<std::uint16_t>(name.size()), name.data()}
+	{
+	}
 
 private:
-	static bool fits(bytes payload, bytes name) noexcept { return payload.size() <= UINT32_MAX && name.size() <= UINT16_MAX; }
+	static bool fits(bytes payload, bytes name) noexcept
+	{
+		return payload.size() <= UINT32_MAX && name.size() <= UINT16_MAX;
+	}
 };
 static_assert(sizeof(entry) == sizeof(farlog_entry), "spans of entries are handed to C as they are");
 
-/* batch_outcome -- of one group. positions[0..done) are acknowledged. With unknown, positions[done..submitted) may be written. */
+/* batch_outcome -- of one group. positions[0..done) are acknowledged. With unknown, positions[done..submitted) may be
+ * written. */
 struct [[nodiscard]] batch_outcome {
 	farlog::result result = farlog::result::closed;
 	std::size_t done = 0;
@@ -214,13 +254,13 @@ struct [[nodiscard]] batch_outcome {
 struct writer_options {
 	farlog::level level = farlog::level::persistent;
 	farlog::policy policy = farlog::policy::block;
-	bool is_spinning = false;          /* wait without ever sleeping: for a thread on a core of its own */
-	std::uint32_t epoch = 0;           /* from a grant; 0 = one more than the ring's last */
-	nanoseconds deadline{0};           /* default of an append; 0 = the contract's (memory 1 ms, msync 1 s) */
-	std::uint32_t warn_percent = 0;    /* 0 = 70 */
-	std::uint32_t alarm_percent = 0;   /* 0 = 85 */
-	const char *name = nullptr;        /* nullptr = the program's */
-	const char *counters_dir = nullptr; /* nullptr = /dev/shm/farlog, "" = private to this process */
+	bool is_spinning = false;                /* wait without ever sleeping: for a thread on a core of its own */
+	std::uint32_t epoch = 0;                 /* from a grant; 0 = one more than the ring's last */
+	nanoseconds deadline{0};                 /* default of an append; 0 = the contract's (memory 1 ms, msync 1 s) */
+	std::uint32_t warn_percent = 0;          /* 0 = 70 */
+	std::uint32_t alarm_percent = 0;         /* 0 = 85 */
+	const char *name = nullptr;              /* nullptr = the program's */
+	const char *counters_dir = nullptr;      /* nullptr = /dev/shm/farlog, "" = private to this process */
 	const std::uint8_t *ring_uuid = nullptr; /* 16 bytes; nullptr = take what is there */
 };
 

@@ -1,6 +1,8 @@
-/* admin/directory_admin.c -- making, removing and listing rings of a region that holds many: cold calls. See region/directory.h.
+/* admin/directory_admin.c -- making, removing and listing rings of a region that holds many: cold calls. See
+ * region/directory.h.
  *
- * A new ring is finished before its entry is written: whatever a crash leaves, an entry never shows the bytes of an older ring. */
+ * A new ring is finished before its entry is written: whatever a crash leaves, an entry never shows the bytes of an
+ * older ring. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +81,8 @@ static void end_change(struct change *change)
 	free(change->directory);
 }
 
-/* begin_change -- open and lock the region, and make durable what a dead process may have left of its directory in a cache. */
+/* begin_change -- open and lock the region, and make durable what a dead process may have left of its directory in a
+ * cache. */
 static int begin_change(struct change *change, const struct region_ask *ask, struct farlog_error *error)
 {
 	int result = region_open(change->uri, ask, &change->region, error);
@@ -98,21 +101,26 @@ static int begin_change(struct change *change, const struct region_ask *ask, str
 	if (result != FARLOG_OK && result != FARLOG_HELD)
 		return region_refuse_lock(change->region, result, change->uri, error);
 	if (result == FARLOG_HELD)
-		return error_set(error, result, 0, "region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
+		return error_set(error, result, 0,
+			"region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
 	if (change->region->ops->flush(change->region, 0, len) != FARLOG_OK)
 		return region_refuse(change->region, FARLOG_IO, "flush directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 
-static int no_room(const struct change *change, const char *name, uint64_t len, const struct room *room, struct farlog_error *error)
+static int no_room(
+	const struct change *change, const char *name, uint64_t len, const struct room *room, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_FULL, 0,
-		"region \"%s\": no room for ring \"%s\" of %lu bytes: %lu are free, at most %lu in one piece, and %u of %u entries are taken", change->uri,
-		name, len, room->free_bytes, room->largest_bytes, change->directory->header.entry_count, DIRECTORY_RING_COUNT_MAX);
+		"region \"%s\": no room for ring \"%s\" of %lu bytes: %lu are free, at most %lu in one piece, and %u of %u "
+		"entries are taken",
+		change->uri, name, len, room->free_bytes, room->largest_bytes, change->directory->header.entry_count,
+		DIRECTORY_RING_COUNT_MAX);
 }
 
 /* make_ring -- in free space, for an entry that is still to come. */
-static int make_ring(struct change *change, const struct directory_entry *entry, const struct farlog_ring_config *config, struct farlog_error *error)
+static int make_ring(struct change *change, const struct directory_entry *entry,
+	const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct region *region = change->region;
 	int result = region->ops->narrow(region, entry->off, entry->len);
@@ -127,11 +135,13 @@ static int make_ring(struct change *change, const struct directory_entry *entry,
 	return result;
 }
 
-static int add_entry(struct change *change, const struct directory_entry *entry, uint32_t index, struct farlog_error *error)
+static int add_entry(
+	struct change *change, const struct directory_entry *entry, uint32_t index, struct farlog_error *error)
 {
 	struct directory *directory = change->directory;
 
-	memmove(&directory->entries[index + 1], &directory->entries[index], (directory->header.entry_count - index) * sizeof(directory->entries[0]));
+	memmove(&directory->entries[index + 1], &directory->entries[index],
+		(directory->header.entry_count - index) * sizeof(directory->entries[0]));
 	directory->entries[index] = *entry;
 	directory->header.entry_count++;
 	if (directory_store(change->region, directory) != FARLOG_OK)
@@ -139,11 +149,13 @@ static int add_entry(struct change *change, const struct directory_entry *entry,
 	return FARLOG_OK;
 }
 
-static int carve(struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
+static int carve(
+	struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct directory *directory = change->directory;
-	struct directory_entry entry = {
-		.len = config->size_bytes + change->region->extra_len, .generation = directory->header.generation + 1, .created_ns = utc_now_ns()};
+	struct directory_entry entry = {.len = config->size_bytes + change->region->extra_len,
+		.generation = directory->header.generation + 1,
+		.created_ns = utc_now_ns()};
 	struct room room = find_room(directory, change->region_len, entry.len);
 	int result;
 
@@ -152,10 +164,12 @@ static int carve(struct change *change, const char *name, const struct farlog_ri
 	entry.off = room.off;
 	entry.slot = free_slot(directory);
 	strcpy(entry.name, name);
-	result = MUTANT(ENTRY_BEFORE_RING) ? add_entry(change, &entry, room.index, error) : make_ring(change, &entry, config, error);
+	result = MUTANT(ENTRY_BEFORE_RING) ? add_entry(change, &entry, room.index, error) :
+										 make_ring(change, &entry, config, error);
 	if (result != FARLOG_OK)
 		return result;
-	return MUTANT(ENTRY_BEFORE_RING) ? make_ring(change, &entry, config, error) : add_entry(change, &entry, room.index, error);
+	return MUTANT(ENTRY_BEFORE_RING) ? make_ring(change, &entry, config, error) :
+									   add_entry(change, &entry, room.index, error);
 }
 
 /* check_foreign -- a device that begins with zeros may belong to somebody all the same. */
@@ -163,11 +177,14 @@ static int check_foreign(const struct change *change, struct farlog_error *error
 {
 	char foreign[200] = "";
 
-	if (change->region->ops->name_foreign != NULL && change->region->ops->name_foreign(change->region, foreign, sizeof(foreign)) == FARLOG_IO)
+	if (change->region->ops->name_foreign != NULL &&
+		change->region->ops->name_foreign(change->region, foreign, sizeof(foreign)) == FARLOG_IO)
 		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", change->uri);
 	if (foreign[0] == '\0')
 		return FARLOG_OK;
-	return error_set(error, FARLOG_EXISTS, 0, "region \"%s\" holds %s; a directory is made only on a device that is blank: wipefs -a, or blkdiscard -z, destroys what it holds",
+	return error_set(error, FARLOG_EXISTS, 0,
+		"region \"%s\" holds %s; a directory is made only on a device that is blank: wipefs -a, or blkdiscard -z, "
+		"destroys what it holds",
 		change->uri, foreign);
 }
 
@@ -181,12 +198,14 @@ static int begin_directory(struct change *change, struct farlog_error *error)
 	memset(directory, 0, sizeof(*directory));
 	directory->header.magic = DIRECTORY_MAGIC;
 	directory->header.version = DIRECTORY_VERSION;
-	if (getrandom(directory->header.region_uuid, sizeof(directory->header.region_uuid), 0) != sizeof(directory->header.region_uuid))
+	if (getrandom(directory->header.region_uuid, sizeof(directory->header.region_uuid), 0) !=
+		sizeof(directory->header.region_uuid))
 		return error_set(error, FARLOG_IO, errno, "region \"%s\": no random number for its identity", change->uri);
 	return FARLOG_OK;
 }
 
-static int format_named(struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
+static int format_named(
+	struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	int result = directory_load(change->region, change->uri, change->directory, error);
 	int found;
@@ -202,28 +221,34 @@ static int format_named(struct change *change, const char *name, const struct fa
 		return ring_format_region(change->region, change->uri, config, error);
 	}
 	if (config->size_bytes == 0)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": ring \"%s\" is new; expected a size to make it with", change->uri, name);
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": ring \"%s\" is new; expected a size to make it with",
+			change->uri, name);
 	return carve(change, name, config, error);
 }
 
 /* check_region_size -- before a file is made. */
-static int check_region_size(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+static int check_region_size(
+	const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct farlog_contract contract;
 	int result = strcmp(uri->scheme, "mem") == 0 ? farlog_region_probe(text, &contract, error) : FARLOG_OK;
 
 	if (strcmp(uri->scheme, "mem") != 0 || result != FARLOG_OK || contract.size_bytes != 0)
 		return result;
-	if (config->size_bytes == 0 || uri->size_bytes % LAYOUT_BLOCK_LEN != 0 || uri->size_bytes < DIRECTORY_LEN + config->size_bytes)
+	if (config->size_bytes == 0 || uri->size_bytes % LAYOUT_BLOCK_LEN != 0 ||
+		uri->size_bytes < DIRECTORY_LEN + config->size_bytes)
 		return error_set(error, FARLOG_INVALID, 0,
-			"region \"%s\" does not exist yet; expected size= with a multiple of %u bytes of at least %lu to make it with", text,
-			LAYOUT_BLOCK_LEN, DIRECTORY_LEN + config->size_bytes);
+			"region \"%s\" does not exist yet; expected size= with a multiple of %u bytes of at least %lu to make it "
+			"with",
+			text, LAYOUT_BLOCK_LEN, DIRECTORY_LEN + config->size_bytes);
 	return FARLOG_OK;
 }
 
-int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+int directory_format(
+	const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = uri->size_bytes, .is_whole = true};
+	struct region_ask ask = {
+		.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = uri->size_bytes, .is_whole = true};
 	struct change change = {.uri = text};
 	int result = config->size_bytes != 0 ? ring_check_config(text, config, config->size_bytes, error) : FARLOG_OK;
 
@@ -247,16 +272,20 @@ static int check_drained(struct region *region, const char *uri, struct farlog_e
 	if (superblock_is_blank(region))
 		return FARLOG_OK;
 	if (superblock_load(region, uri, &superblock, NULL) != FARLOG_OK || !head_load(region, &superblock, &head))
-		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\" is damaged; to remove it with whatever it holds, set is_forced", uri);
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\" is damaged; to remove it with whatever it holds, set is_forced", uri);
 	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
 		return region_refuse(region, FARLOG_IO,
 			"not removed (is_forced removes it with whatever it holds): read undrained records of ring", uri, error);
 	if (scan.tail.lsn < recover_acknowledged_lsn(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
-			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; to remove it with whatever it holds, set "
-			"is_forced", uri, scan.tail.lsn, recover_acknowledged_lsn(region, &superblock, &head));
+			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; to "
+			"remove it with whatever it holds, set "
+			"is_forced",
+			uri, scan.tail.lsn, recover_acknowledged_lsn(region, &superblock, &head));
 	if (scan.tail.lsn != head.head_lsn)
-		return error_set(error, FARLOG_EXISTS, 0, "ring \"%s\" holds %lu records that are not drained; to remove it with them, set is_forced", uri,
+		return error_set(error, FARLOG_EXISTS, 0,
+			"ring \"%s\" holds %lu records that are not drained; to remove it with them, set is_forced", uri,
 			scan.record_count);
 	return FARLOG_OK;
 }
@@ -282,7 +311,8 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 	if (result != FARLOG_OK)
 		return result;
 	if (found < 0)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", change->uri,
+		return error_set(error, FARLOG_NOT_FOUND, 0,
+			"region \"%s\": none of the %u rings in its directory has the name \"%s\"", change->uri,
 			directory->header.entry_count, name);
 	if (directory_show(change->region, &directory->entries[found]) != FARLOG_OK)
 		return region_refuse(change->region, FARLOG_IO, "read ring", change->uri, error);
@@ -290,7 +320,8 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 	if (result != FARLOG_OK)
 		return result;
 	if (!is_forced)
-		result = region_claim(change->region, &(struct region_claim){.kind = REGION_CLAIM_FORMER, .uri = change->uri}, error);
+		result = region_claim(
+			change->region, &(struct region_claim){.kind = REGION_CLAIM_FORMER, .uri = change->uri}, error);
 	if (!is_forced && result == FARLOG_OK)
 		result = check_drained(change->region, change->uri, error);
 	if (result == FARLOG_OK && change->region->ops->narrow(change->region, 0, change->region_len) != FARLOG_OK)
@@ -305,7 +336,8 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 	return FARLOG_OK;
 }
 
-/* remove_file -- a ring that has a file of its own: the file goes. Who has opened it and takes a lock of it later is told that it is gone. */
+/* remove_file -- a ring that has a file of its own: the file goes. Who has opened it and takes a lock of it later is
+ * told that it is gone. */
 static int remove_file(const char *text, const struct uri *uri, bool is_forced, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
@@ -314,7 +346,10 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 	int result;
 
 	if (strcmp(uri->scheme, "mem") != 0)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" is neither a ring in a directory nor a file; expected mem:/path, mem:/path?ring=NAME or nvme:/dev/...?ring=NAME", text);
+		return error_set(error, FARLOG_INVALID, 0,
+			"uri \"%s\" is neither a ring in a directory nor a file; expected mem:/path, mem:/path?ring=NAME or "
+			"nvme:/dev/...?ring=NAME",
+			text);
 	result = region_open(text, &ask, &region, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -326,7 +361,8 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 	if (result == FARLOG_OK) {
 		result = region->ops->unlink == NULL ? FARLOG_INVALID : region->ops->unlink(region, uri->path);
 		if (result == FARLOG_INVALID)
-			error_set(error, result, 0, "ring \"%s\" has all of a device; expected one in a directory or a file: format it instead", text);
+			error_set(error, result, 0,
+				"ring \"%s\" has all of a device; expected one in a directory or a file: format it instead", text);
 		if (result == FARLOG_IO)
 			error_set(error, result, errno, "remove ring \"%s\"", text);
 	}
@@ -360,8 +396,9 @@ static uint32_t state_of(const struct region *region)
 
 	if (superblock_is_blank(region))
 		return FARLOG_RING_BLANK;
-	return superblock_load(region, "", &superblock, NULL) == FARLOG_OK && head_load(region, &superblock, &head) ? FARLOG_RING_READY
-																												 : FARLOG_RING_DAMAGED;
+	return superblock_load(region, "", &superblock, NULL) == FARLOG_OK && head_load(region, &superblock, &head) ?
+		FARLOG_RING_READY :
+		FARLOG_RING_DAMAGED;
 }
 
 static int list(struct region *region, const struct directory *directory, struct farlog_region_status *status,
@@ -370,14 +407,19 @@ static int list(struct region *region, const struct directory *directory, struct
 	uint64_t region_len = directory_region_len(region);
 	struct room gaps = find_room(directory, region_len, UINT64_MAX);
 
-	*status = (struct farlog_region_status){.generation = directory->header.generation, .size_bytes = region_len,
-		.free_bytes = gaps.free_bytes, .largest_free_bytes = gaps.largest_bytes > region->extra_len ? gaps.largest_bytes - region->extra_len : 0, .ring_count = directory->header.entry_count,
+	*status = (struct farlog_region_status){.generation = directory->header.generation,
+		.size_bytes = region_len,
+		.free_bytes = gaps.free_bytes,
+		.largest_free_bytes = gaps.largest_bytes > region->extra_len ? gaps.largest_bytes - region->extra_len : 0,
+		.ring_count = directory->header.entry_count,
 		.ring_count_max = DIRECTORY_RING_COUNT_MAX};
 	memcpy(status->region_uuid, directory->header.region_uuid, sizeof(status->region_uuid));
 	for (uint32_t i = 0; i < directory->header.entry_count && i < room; i++) {
 		const struct directory_entry *entry = &directory->entries[i];
 
-		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off, .size_bytes = entry->len - region->extra_len, .generation = entry->generation,
+		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off,
+			.size_bytes = entry->len - region->extra_len,
+			.generation = entry->generation,
 			.created_ns = entry->created_ns};
 		memcpy(rings[i].name, entry->name, sizeof(rings[i].name));
 		if (directory_show(region, entry) != FARLOG_OK)
@@ -387,8 +429,8 @@ static int list(struct region *region, const struct directory *directory, struct
 	return FARLOG_OK;
 }
 
-int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings, uint32_t room,
-	struct farlog_error *error)
+int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings,
+	uint32_t room, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER, .is_whole = true};
 	struct directory *directory = malloc(sizeof(*directory));

@@ -55,12 +55,14 @@ static int put_out(struct region *region, const char *uri, uint64_t host, uint32
 	if (result != FARLOG_OK)
 		return result;
 	if (region->ops->claim == NULL)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "ring \"%s\": no other host reaches it by its device; expected a ring on nvme:", uri);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"ring \"%s\": no other host reaches it by its device; expected a ring on nvme:", uri);
 	describe(region, &superblock, &former);
 	if (former.host != host || former.epoch != epoch || epoch == 0)
 		return error_set(error, FARLOG_HELD, 0,
-			"ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: look again", uri, former.epoch,
-			former.host, epoch, host);
+			"ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: look "
+			"again",
+			uri, former.epoch, former.host, epoch, host);
 	result = region_lock(region, REGION_ROLE_FORMAT); /* two fences at once could lower the word */
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);

@@ -13,23 +13,27 @@ struct farlog_image {
 	uint64_t size_bytes;
 };
 
-static int open_steps(struct farlog_image *image, const char *uri, const uint8_t *ring_uuid, const struct region_ask *ask, struct farlog_error *error)
+static int open_steps(struct farlog_image *image, const char *uri, const uint8_t *ring_uuid,
+	const struct region_ask *ask, struct farlog_error *error)
 {
 	struct superblock superblock;
 	int result = region_open(uri, ask, &image->region, error);
 
 	if (result == FARLOG_OK)
 		result = superblock_load(image->region, uri, &superblock, error);
-	if (result == FARLOG_OK && ring_uuid != NULL && memcmp(ring_uuid, superblock.ring_uuid, sizeof(superblock.ring_uuid)) != 0)
+	if (result == FARLOG_OK && ring_uuid != NULL &&
+		memcmp(ring_uuid, superblock.ring_uuid, sizeof(superblock.ring_uuid)) != 0)
 		result = error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds another ring than the one asked for", uri);
 	if (result == FARLOG_OK && superblock.block_len != 0)
-		result = error_set(error, FARLOG_UNSUPPORTED, 0, "ring \"%s\" is on blocks: read it where its device is, by the device's path", uri);
+		result = error_set(error, FARLOG_UNSUPPORTED, 0,
+			"ring \"%s\" is on blocks: read it where its device is, by the device's path", uri);
 	if (result == FARLOG_OK)
 		image->size_bytes = LAYOUT_DATA_OFF + superblock.capacity;
 	return result;
 }
 
-int farlog_image_open(const char *uri, const uint8_t *ring_uuid, const uint8_t *token, farlog_image **opened, struct farlog_error *error)
+int farlog_image_open(
+	const char *uri, const uint8_t *ring_uuid, const uint8_t *token, farlog_image **opened, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER, .token = token};
 	struct farlog_image *image = calloc(1, sizeof(*image));

@@ -29,15 +29,17 @@ static uint64_t utc_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-int ring_check_config(const char *uri, const struct farlog_ring_config *config, uint64_t size, struct farlog_error *error)
+int ring_check_config(
+	const char *uri, const struct farlog_ring_config *config, uint64_t size, struct farlog_error *error)
 {
 	uint32_t align = config->align != 0 ? config->align : ALIGN_DEFAULT;
 
 	if (size % LAYOUT_BLOCK_LEN != 0 || size < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": size %lu is not a multiple of %u of at least %u bytes", uri, size,
-			LAYOUT_BLOCK_LEN, LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN);
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": size %lu is not a multiple of %u of at least %u bytes",
+			uri, size, LAYOUT_BLOCK_LEN, LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN);
 	if ((align & (align - 1)) != 0 || align < LAYOUT_LINE_LEN || align > LAYOUT_BLOCK_LEN)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": align %u is not a power of two from 64 to 4096", uri, align);
+		return error_set(
+			error, FARLOG_INVALID, 0, "ring \"%s\": align %u is not a power of two from 64 to 4096", uri, align);
 	if (config->record_len_max % align != 0 || config->record_len_max > (size - LAYOUT_DATA_OFF) / 4)
 		return error_set(error, FARLOG_INVALID, 0,
 			"ring \"%s\": record_len_max %u is not a multiple of %u, or above a quarter of the ring (%lu bytes)", uri,
@@ -60,7 +62,8 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++) {
 		result = region_lock(region, (enum region_role)role);
 		if (result == FARLOG_HELD)
-			return error_set(error, result, 0, "region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
+			return error_set(error, result, 0,
+				"region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
 		if (result != FARLOG_OK)
 			return region_refuse_lock(region, result, uri, error);
 	}
@@ -74,15 +77,18 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 		ring_count = directory->header.entry_count;
 	free(directory);
 	if (result == FARLOG_IO || result == FARLOG_NO_MEMORY)
-		return result; /* what else it says is of a region that has no directory, or of a damaged one, which is not blank */
+		/* what else it says is of a region that has no directory, or of a damaged one, which is not blank */
+		return result;
 	if (ring_count > 0)
 		return error_set(error, FARLOG_EXISTS, 0,
-			"region \"%s\" has a directory with %u rings; remove them first, or name one of them by ring= to format it alone", uri, ring_count);
+			"region \"%s\" has a directory with %u rings; remove them first, or name one of them by ring= to format it "
+			"alone",
+			uri, ring_count);
 	return FARLOG_OK;
 }
 
-static int check_present(struct region *region, const char *uri, const struct farlog_ring_config *config,
-	struct farlog_error *error)
+static int check_present(
+	struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct superblock present;
 	struct region_claim claim = {.kind = config->is_forced ? REGION_CLAIM_ALONE : REGION_CLAIM_IF_FREE, .uri = uri};
@@ -97,19 +103,23 @@ static int check_present(struct region *region, const char *uri, const struct fa
 		region->ops->name_foreign(region, foreign, sizeof(foreign)) == FARLOG_IO)
 		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", uri);
 	if (foreign[0] != '\0')
-		return error_set(error, FARLOG_EXISTS, 0, "region \"%s\" holds %s; formatting destroys it; add --force (is_forced) if that is meant", uri, foreign);
+		return error_set(error, FARLOG_EXISTS, 0,
+			"region \"%s\" holds %s; formatting destroys it; add --force (is_forced) if that is meant", uri, foreign);
 	if (superblock_is_blank(region))
 		return result;
 	if (superblock_load(region, uri, &present, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
-			"region \"%s\" already holds a ring of stream \"%.*s\" (epoch %u); formatting destroys it; add --force (is_forced) if that is meant", uri,
-			FARLOG_STREAM_NAME_LEN, present.stream_name, present.writer_epoch);
+			"region \"%s\" already holds a ring of stream \"%.*s\" (epoch %u); formatting destroys it; add --force "
+			"(is_forced) if that is meant",
+			uri, FARLOG_STREAM_NAME_LEN, present.stream_name, present.writer_epoch);
 	return error_set(error, FARLOG_EXISTS, 0,
-		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; add --force (is_forced) if that is meant", uri);
+		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; add --force (is_forced) if "
+		"that is meant",
+		uri);
 }
 
-/* wipe -- header first, so that a crash in the middle leaves no ring rather than a damaged one; then the data: with a salt that was
- * used here before, old records would prove themselves again. */
+/* wipe -- header first, so that a crash in the middle leaves no ring rather than a damaged one; then the data: with a
+ * salt that was used here before, old records would prove themselves again. */
 static int wipe(struct region *region)
 {
 	uint8_t *zeros = region->ops->zero == NULL ? aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN) : NULL;
@@ -140,8 +150,8 @@ static bool fill_random(void *bytes, size_t len)
 	return getrandom(bytes, len, 0) == (ssize_t)len;
 }
 
-static int make_superblock(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct superblock *superblock,
-	struct farlog_error *error)
+static int make_superblock(const struct region *region, const char *uri, const struct farlog_ring_config *config,
+	struct superblock *superblock, struct farlog_error *error)
 {
 	uint64_t size = region->contract.size_bytes;
 	uint64_t quarter = (size - LAYOUT_DATA_OFF) / 4;
@@ -154,8 +164,8 @@ static int make_superblock(const struct region *region, const char *uri, const s
 	superblock->align = config->align != 0 ? config->align : ALIGN_DEFAULT;
 	superblock->record_len_max = config->record_len_max;
 	if (superblock->record_len_max == 0)
-		superblock->record_len_max = (uint32_t)(quarter < RECORD_LEN_DEFAULT ? quarter : RECORD_LEN_DEFAULT) &
-			~(superblock->align - 1);
+		superblock->record_len_max =
+			(uint32_t)(quarter < RECORD_LEN_DEFAULT ? quarter : RECORD_LEN_DEFAULT) & ~(superblock->align - 1);
 	superblock->stream_id = config->stream_id;
 	superblock->block_len = region->is_block ? region->contract.atomic_unit : 0;
 	superblock->created_ns = utc_now_ns();
@@ -170,7 +180,8 @@ static int make_superblock(const struct region *region, const char *uri, const s
 	return FARLOG_OK;
 }
 
-int ring_write_new(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+int ring_write_new(
+	struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct superblock superblock;
 	struct head_slot head = {0};
@@ -190,7 +201,8 @@ int ring_write_new(struct region *region, const char *uri, const struct farlog_r
 	return result;
 }
 
-int ring_check_blocks(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+int ring_check_blocks(
+	const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	uint32_t lba_len = region->contract.atomic_unit;
 	uint64_t quarter = (region->contract.size_bytes - LAYOUT_DATA_OFF) / 4;
@@ -198,15 +210,18 @@ int ring_check_blocks(const struct region *region, const char *uri, const struct
 	if (!region->is_block)
 		return FARLOG_OK;
 	if (quarter < lba_len)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": %lu bytes are too few for LBAs of %u; expected at least %u", uri, region->contract.size_bytes,
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": %lu bytes are too few for LBAs of %u; expected at least %u", uri, region->contract.size_bytes,
 			lba_len, LAYOUT_DATA_OFF + 4 * lba_len);
 	if (config->record_len_max != 0 && config->record_len_max < lba_len)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": record_len_max %u is less than an LBA of this device (%u bytes)", uri, config->record_len_max,
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": record_len_max %u is less than an LBA of this device (%u bytes)", uri, config->record_len_max,
 			lba_len);
 	return FARLOG_OK;
 }
 
-int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+int ring_format_region(
+	struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	int result = ring_check_config(uri, config, region->contract.size_bytes, error);
 
@@ -235,8 +250,10 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 	/* Everything is checked before a file is made. */
 	if (result == FARLOG_OK && config->size_bytes != 0)
 		result = ring_check_config(text, config, config->size_bytes, error);
-	else if (result == FARLOG_OK && farlog_region_probe(text, &contract, error) == FARLOG_OK && contract.size_bytes == 0)
-		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", text);
+	else if (result == FARLOG_OK && farlog_region_probe(text, &contract, error) == FARLOG_OK &&
+		contract.size_bytes == 0)
+		result = error_set(
+			error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", text);
 	if (result == FARLOG_OK)
 		result = region_open(text, &ask, &region, error);
 	if (result != FARLOG_OK)
@@ -257,8 +274,9 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 		return result;
 	/* An epoch is never used again: a slip of the finger must not use them up. */
 	if (epoch_min > (uint64_t)superblock.writer_epoch + FENCE_STEP_MAX)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": fence at epoch %u is more than %u above its last epoch %u", uri,
-			epoch_min, FENCE_STEP_MAX, superblock.writer_epoch);
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": fence at epoch %u is more than %u above its last epoch %u", uri, epoch_min, FENCE_STEP_MAX,
+			superblock.writer_epoch);
 	result = region_lock(region, REGION_ROLE_FORMAT); /* two fences at once could lower the word */
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
@@ -269,7 +287,8 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
 		return result; /* as fenced as that already */
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-	result = MUTANT(FENCE_NOT_FLUSHED) ? region_persist_wait(region, &fence, 1) : region->ops->flush(region, fence.off, fence.len);
+	result = MUTANT(FENCE_NOT_FLUSHED) ? region_persist_wait(region, &fence, 1) :
+										 region->ops->flush(region, fence.off, fence.len);
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "persist fence of ring", uri, error);
 	return FARLOG_OK;
@@ -288,9 +307,10 @@ int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *
 	return result;
 }
 
-/* describe -- is_drain_held was asked for before the head was read: a head that is told of a ring which nobody drains is then the last one. */
-static int describe(struct region *region, const char *uri, const struct superblock *superblock, const struct head_slot *head, int is_drain_held,
-	struct farlog_ring_status *status, struct farlog_error *error)
+/* describe -- is_drain_held was asked for before the head was read: a head that is told of a ring which nobody drains
+ * is then the last one. */
+static int describe(struct region *region, const char *uri, const struct superblock *superblock,
+	const struct head_slot *head, int is_drain_held, struct farlog_ring_status *status, struct farlog_error *error)
 {
 	int is_writer_held = region->ops->is_locked(region, REGION_ROLE_WRITER);
 
@@ -308,8 +328,10 @@ static int describe(struct region *region, const char *uri, const struct superbl
 	return FARLOG_OK;
 }
 
-/* find_first_ts -- time of the first record at the head that is not a PAD; 0 when the head has been reached. OK, IO, NO_MEMORY. */
-static int find_first_ts(struct region *region, const struct superblock *superblock, const struct head_slot *head, uint64_t *ts_ns)
+/* find_first_ts -- time of the first record at the head that is not a PAD; 0 when the head has been reached. OK, IO,
+ * NO_MEMORY. */
+static int find_first_ts(
+	struct region *region, const struct superblock *superblock, const struct head_slot *head, uint64_t *ts_ns)
 {
 	struct record_identity identity = superblock_identity(superblock);
 	struct record_cursor cursor = {
@@ -348,16 +370,20 @@ static bool measure_living(const struct superblock *superblock, struct farlog_ri
 	return true;
 }
 
-/* is_marked -- what an earlier look found in this ring is still of its log: a record never changes within its epoch, and who opens another one stores a superblock. */
-static bool is_marked(const struct farlog_ring_mark *mark, const struct superblock *superblock, const struct head_slot *head)
+/* is_marked -- what an earlier look found in this ring is still of its log: a record never changes within its epoch,
+ * and who opens another one stores a superblock. */
+static bool is_marked(
+	const struct farlog_ring_mark *mark, const struct superblock *superblock, const struct head_slot *head)
 {
-	return memcmp(mark->ring_uuid, superblock->ring_uuid, sizeof(mark->ring_uuid)) == 0 && mark->generation == superblock->generation &&
+	return memcmp(mark->ring_uuid, superblock->ring_uuid, sizeof(mark->ring_uuid)) == 0 &&
+		mark->generation == superblock->generation &&
 		mark->lsn - head->head_lsn <= superblock->capacity; /* and not of a mark that the head has passed */
 }
 
-/* measure_dead -- cursors from the records themselves, from the mark on; records that were acknowledged and cannot be read are not drained. OK; IO: nothing is known. */
-static int measure_dead(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct farlog_ring_mark *mark,
-	struct farlog_ring_status *status)
+/* measure_dead -- cursors from the records themselves, from the mark on; records that were acknowledged and cannot be
+ * read are not drained. OK; IO: nothing is known. */
+static int measure_dead(struct region *region, const struct superblock *superblock, const struct head_slot *head,
+	struct farlog_ring_mark *mark, struct farlog_ring_status *status)
 {
 	struct head_slot start = *head;
 	uint64_t acknowledged_lsn = recover_acknowledged_lsn(region, superblock, head);
@@ -384,14 +410,15 @@ static int measure_dead(struct region *region, const struct superblock *superblo
 }
 
 /* measure -- what lies between head and tail. OK, IO, NO_MEMORY. */
-static int measure(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct farlog_ring_mark *mark,
-	struct farlog_ring_status *status)
+static int measure(struct region *region, const struct superblock *superblock, const struct head_slot *head,
+	struct farlog_ring_mark *mark, struct farlog_ring_status *status)
 {
 	int result = find_first_ts(region, superblock, head, &status->oldest_ts_ns);
 
 	if (result == FARLOG_OK && !measure_living(superblock, status))
 		result = measure_dead(region, superblock, head, mark, status);
-	status->lag_bytes = (status->appended_lsn > status->durable_lsn ? status->appended_lsn : status->durable_lsn) - status->head_lsn;
+	status->lag_bytes =
+		(status->appended_lsn > status->durable_lsn ? status->appended_lsn : status->durable_lsn) - status->head_lsn;
 	return result;
 }
 
@@ -402,7 +429,8 @@ int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, stru
 	return farlog_ring_look(uri, &mark, status, error);
 }
 
-int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farlog_ring_status *status, struct farlog_error *error)
+int farlog_ring_look(
+	const char *uri, struct farlog_ring_mark *mark, struct farlog_ring_status *status, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
@@ -423,7 +451,8 @@ int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farl
 	if (result == FARLOG_OK) {
 		result = measure(region, &superblock, &head, mark, status);
 		if (result != FARLOG_OK)
-			may_fail(region_refuse(region, result, "read undrained records of ring", uri, error)); /* it only words why */
+			/* it only words why */
+			may_fail(region_refuse(region, result, "read undrained records of ring", uri, error));
 	}
 	region->ops->close(region);
 	return result;

@@ -5,7 +5,8 @@
 #include "region/region.h"
 #include "region/superblock.h"
 
-/* seal -- the lowest epoch that there is: the ring is no longer new to an opening, and among the others no log is older. */
+/* seal -- the lowest epoch that there is: the ring is no longer new to an opening, and among the others no log is
+ * older. */
 static int seal(struct region *region, const char *uri, struct farlog_error *error)
 {
 	struct superblock superblock;

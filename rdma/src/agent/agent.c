@@ -30,14 +30,17 @@ const char *agent_socket(const char *given)
 /* is_passing -- errno of an agent that is away, or whose connection queue is full. */
 static bool is_passing(int os_errno)
 {
-	return os_errno == ENOENT || os_errno == ECONNREFUSED || os_errno == ECONNRESET || os_errno == EPIPE || os_errno == EAGAIN;
+	return os_errno == ENOENT || os_errno == ECONNREFUSED || os_errno == ECONNRESET || os_errno == EPIPE ||
+		os_errno == EAGAIN;
 }
 
 static int refuse_connect(const char *path, const char *what, int os_errno, struct farlog_error *error)
 {
 	if (os_errno == ENOENT || os_errno == ECONNREFUSED)
 		return error_set(error, FARLOG_NOT_FOUND, os_errno,
-			"%s: no host agent at \"%s\": start farlogd host, or say where it is by ?agent=PATH or " AGENT_SOCKET_VARIABLE, what, path);
+			"%s: no host agent at \"%s\": start farlogd host, or say where it is by ?agent=PATH "
+			"or " AGENT_SOCKET_VARIABLE,
+			what, path);
 	return error_set(error, FARLOG_IO, os_errno, "%s: connect to the host agent at \"%s\"", what, path);
 }
 
@@ -48,7 +51,8 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 	int result;
 
 	if (strlen(path) > AGENT_SOCKET_LEN_MAX)
-		return error_set(error, FARLOG_INVALID, 0, "%s: host agent at \"%s\": expected a path of at most %u bytes", what, path, AGENT_SOCKET_LEN_MAX);
+		return error_set(error, FARLOG_INVALID, 0, "%s: host agent at \"%s\": expected a path of at most %u bytes",
+			what, path, AGENT_SOCKET_LEN_MAX);
 	strcpy(address.sun_path, path);
 	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (*fd < 0)
@@ -88,11 +92,13 @@ static ssize_t receive(int fd, struct agent_reply *reply)
 		struct cmsghdr header;
 	} control;
 	struct iovec room = {.iov_base = reply->text, .iov_len = AGENT_PACKET_LEN_MAX};
-	struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct msghdr message = {
+		.msg_iov = &room, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	ssize_t len = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *first = len > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
-	if (first != NULL && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS && first->cmsg_len == CMSG_LEN(sizeof(int)))
+	if (first != NULL && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS &&
+		first->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&reply->fd, CMSG_DATA(first), sizeof(reply->fd));
 	if (len > 0 && (message.msg_flags & MSG_TRUNC) != 0)
 		len = -1;
@@ -101,7 +107,9 @@ static ssize_t receive(int fd, struct agent_reply *reply)
 
 static int result_named(const char *name)
 {
-#define RESULT_IS(word, value, text) if (strcmp(name, #word) == 0) return value;
+#define RESULT_IS(word, value, text) \
+	if (strcmp(name, #word) == 0) \
+		return value;
 	FARLOG_RESULT_TABLE(RESULT_IS)
 #undef RESULT_IS
 	return FARLOG_IO;
@@ -115,14 +123,15 @@ static int judge(const char *path, const char *what, const struct agent_reply *r
 
 	if (strncmp(reply->text, OK_WORD, strlen(OK_WORD)) == 0)
 		return FARLOG_OK;
-	if (!agent_value(reply, "error", name, sizeof(name)) || !agent_value(reply, "text", text, sizeof(text)) || result_named(name) == FARLOG_OK)
+	if (!agent_value(reply, "error", name, sizeof(name)) || !agent_value(reply, "text", text, sizeof(text)) ||
+		result_named(name) == FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "%s: what is at \"%s\" does not answer as a host agent does", what, path);
 	return error_set(error, result_named(name), 0, "%s: %s", what, text);
 }
 
 /* ask_once -- *is_away: nobody listens there, or who did has gone without an answer. */
-static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd, struct agent_reply *reply,
-	bool *is_away, struct farlog_error *error)
+static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd,
+	struct agent_reply *reply, bool *is_away, struct farlog_error *error)
 {
 	size_t len = strlen(request);
 	ssize_t got = -1;
@@ -151,7 +160,8 @@ static int ask_once(const char *socket_path, const char *what, const char *reque
 	return result;
 }
 
-int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error)
+int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns,
+	struct agent_reply *reply, struct farlog_error *error)
 {
 	bool is_away;
 
@@ -181,7 +191,8 @@ static bool rest(uint64_t pause_ns, int stop_fd)
 	return poll(&wanted, 1, (int)(pause_ns / NS_PER_MS)) <= 0;
 }
 
-int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd, struct agent_reply *reply, struct farlog_error *error)
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd,
+	struct agent_reply *reply, struct farlog_error *error)
 {
 	uint64_t away_until_ns = clock_after_ns(AGENT_AWAY_NS);
 	uint64_t pause_ns = AGAIN_FIRST_NS;
@@ -191,8 +202,8 @@ int agent_call_until(const char *socket_path, const char *what, const char *requ
 		int result = ask_once(socket_path, what, request, until_ns, stop_fd, reply, &is_away, error);
 		uint64_t now_ns = clock_monotonic_ns();
 
-		if (!is_away || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= away_until_ns || !has_directory(socket_path) ||
-			!rest(pause_ns, stop_fd))
+		if (!is_away || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= away_until_ns ||
+			!has_directory(socket_path) || !rest(pause_ns, stop_fd))
 			return result;
 		pause_ns = 2 * pause_ns < AGAIN_LAST_NS ? 2 * pause_ns : AGAIN_LAST_NS;
 	}

@@ -1,5 +1,5 @@
-/* agent/follow.c -- a writer that was opened by its stream's name asks the host agent, now and then, how the stream is declared by now; and which rings its members are, often while one of
- * them is not there. */
+/* agent/follow.c -- a writer that was opened by its stream's name asks the host agent, now and then, how the stream is
+ * declared by now; and which rings its members are, often while one of them is not there. */
 #include "agent/place.h"
 
 #include <poll.h>
@@ -16,7 +16,7 @@
 #include "farlog/replace.h"
 #include "log/writer.h"
 
-#define ASK_NS 2000000000u          /* for an answer */
+#define ASK_NS 2000000000u /* for an answer */
 #define PAUSE_AWAY_NS 500000000u
 #define PAUSE_ALL_NS 5000000000u
 #define NS_PER_MS 1000000u
@@ -35,7 +35,8 @@ struct agent_follower {
 };
 
 /* take_ring -- what the agent says of one of them. False: nothing, or nothing that can be used. */
-static bool take_ring(const struct agent_reply *reply, unsigned index, char *uri, uint8_t *uuid, uint8_t *token, bool *has_token)
+static bool take_ring(
+	const struct agent_reply *reply, unsigned index, char *uri, uint8_t *uuid, uint8_t *token, bool *has_token)
 {
 	char word[24];
 	char text[2 * FARLOG_TOKEN_LEN + 1];
@@ -61,7 +62,8 @@ static void take_all(struct agent_follower *follower, const struct agent_reply *
 	for (unsigned i = 0; i < count; i++)
 		if (take_ring(reply, i, uri, uuid, token, &has_token))
 			/* What fails is asked for again: the former member stays. */
-			may_fail(farlog_writer_replace_member(follower->writer, i, &(struct farlog_member_ring){uri, uuid, has_token ? token : NULL}, NULL));
+			may_fail(farlog_writer_replace_member(
+				follower->writer, i, &(struct farlog_member_ring){uri, uuid, has_token ? token : NULL}, NULL));
 	explicit_bzero(token, sizeof(token));
 }
 
@@ -74,13 +76,15 @@ static bool are_all_there(const struct farlog_writer_member *members, unsigned c
 	return true;
 }
 
-/* take_terms -- how the stream is declared; of a level that the ring does not give, all but that. Nothing is said by an older agent. */
+/* take_terms -- how the stream is declared; of a level that the ring does not give, all but that. Nothing is said by an
+ * older agent. */
 static void take_terms(struct agent_follower *follower, const struct agent_reply *reply)
 {
 	struct farlog_writer_terms terms;
 	uint64_t level, policy, deadline_ns;
 
-	if (!agent_take_number(reply, "level", &level) || !agent_take_number(reply, "policy", &policy) || !agent_take_number(reply, "deadline-ns", &deadline_ns))
+	if (!agent_take_number(reply, "level", &level) || !agent_take_number(reply, "policy", &policy) ||
+		!agent_take_number(reply, "deadline-ns", &deadline_ns))
 		return;
 	farlog_writer_terms_read(follower->writer, &terms);
 	if (!follower->is_policy_given)
@@ -94,21 +98,27 @@ static void take_terms(struct agent_follower *follower, const struct agent_reply
 		if (farlog_writer_set_terms(follower->writer, &stronger, NULL) == FARLOG_OK)
 			return;
 	}
-	may_fail(farlog_writer_set_terms(follower->writer, &terms, NULL)); /* the former ones stay, and the agent is asked again */
+	/* the former ones stay, and the agent is asked again */
+	may_fail(farlog_writer_set_terms(follower->writer, &terms, NULL));
 }
 
 /* write_request -- what the writer has. */
-static void write_request(struct agent_follower *follower, const struct farlog_writer_member *members, unsigned count, char *request, size_t room)
+static void write_request(struct agent_follower *follower, const struct farlog_writer_member *members, unsigned count,
+	char *request, size_t room)
 {
 	const uint8_t *alone = follower->writer->superblock.ring_uuid;
 	struct farlog_writer_terms terms;
-	int len = snprintf(request, room, "farlog-agent 1 members\nstream %s\nepoch %u\nrings ", follower->place.stream, follower->writer->epoch);
+	int len = snprintf(request, room, "farlog-agent 1 members\nstream %s\nepoch %u\nrings ", follower->place.stream,
+		follower->writer->epoch);
 
 	for (unsigned i = 0; i < 16 * (count != 0 ? count : 1); i++)
-		len += snprintf(request + len, room - (size_t)len, "%02x", count != 0 ? members[i / 16].ring_uuid[i % 16] : alone[i]);
+		len += snprintf(
+			request + len, room - (size_t)len, "%02x", count != 0 ? members[i / 16].ring_uuid[i % 16] : alone[i]);
 	farlog_writer_terms_read(follower->writer, &terms);
-	len += snprintf(request + len, room - (size_t)len, "\nlevel %u\npolicy %u\ndeadline-ns %lu\n", terms.level, terms.policy,
-		terms.deadline_ns == follower->writer->region->contract.deadline_default_ns ? 0 : (unsigned long)terms.deadline_ns);
+	len += snprintf(request + len, room - (size_t)len, "\nlevel %u\npolicy %u\ndeadline-ns %lu\n", terms.level,
+		terms.policy,
+		terms.deadline_ns == follower->writer->region->contract.deadline_default_ns ? 0 :
+																					  (unsigned long)terms.deadline_ns);
 	if (follower->place.transport[0] != '\0')
 		snprintf(request + len, room - (size_t)len, "transport %s\n", follower->place.transport);
 }
@@ -121,7 +131,8 @@ static uint64_t ask_once(struct agent_follower *follower, const struct farlog_wr
 	int result;
 
 	write_request(follower, members, count, request, sizeof(request));
-	result = agent_call_until(agent_socket(follower->place.socket_path), "members", request, clock_after_ns(ASK_NS), follower->stop_fd, &reply, NULL);
+	result = agent_call_until(agent_socket(follower->place.socket_path), "members", request, clock_after_ns(ASK_NS),
+		follower->stop_fd, &reply, NULL);
 	if (result == FARLOG_OK) {
 		take_all(follower, &reply, count);
 		take_terms(follower, &reply);

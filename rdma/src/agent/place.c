@@ -55,12 +55,14 @@ bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings
 	return is_taken;
 }
 
-int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error)
+int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen,
+	struct agent_reply *reply, struct farlog_error *error)
 {
 	return agent_ask_until(place, verb, name, epoch_seen, -1, reply, error);
 }
 
-int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int stop_fd, struct agent_reply *reply, struct farlog_error *error)
+int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen,
+	int stop_fd, struct agent_reply *reply, struct farlog_error *error)
 {
 	char what[FARLOG_STREAM_NAME_LEN + 32];
 	char request[512];
@@ -69,17 +71,21 @@ int agent_ask_until(const struct stream_uri *place, const char *verb, const char
 	if (name == NULL)
 		name = program_invocation_short_name;
 	snprintf(what, sizeof(what), "stream \"%s\"", place->stream);
-	len = snprintf(request, sizeof(request), "farlog-agent 1 %s\nstream %s\nname %.*s\n", verb, place->stream, (int)strcspn(name, "\n"), name);
+	len = snprintf(request, sizeof(request), "farlog-agent 1 %s\nstream %s\nname %.*s\n", verb, place->stream,
+		(int)strcspn(name, "\n"), name);
 	if (epoch_seen != 0)
 		len += snprintf(request + len, sizeof(request) - len, "epoch-seen %u\n", epoch_seen);
 	if (place->transport[0] != '\0')
 		len += snprintf(request + len, sizeof(request) - len, "transport %s\n", place->transport);
 	if (place->is_takeover && strcmp(verb, "writer") == 0)
 		snprintf(request + len, sizeof(request) - len, "takeover yes\n");
-	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), stop_fd, reply, error);
+	return agent_call_until(
+		agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), stop_fd, reply, error);
 }
 
 int agent_refuse_reply(const char *uri, const struct stream_uri *place, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_IO, 0, "uri \"%s\": the host agent at \"%s\" answers with something that is no grant", uri, agent_socket(place->socket_path));
+	return error_set(error, FARLOG_IO, 0,
+		"uri \"%s\": the host agent at \"%s\" answers with something that is no grant", uri,
+		agent_socket(place->socket_path));
 }

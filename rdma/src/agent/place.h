@@ -1,4 +1,5 @@
-/* agent/place.h -- a grant of a stream: asking for it, and the rings that the agent answers with: what openings of writers and readers share. */
+/* agent/place.h -- a grant of a stream: asking for it, and the rings that the agent answers with: what openings of
+ * writers and readers share. */
 #ifndef FARLOG_AGENT_PLACE_H
 #define FARLOG_AGENT_PLACE_H
 
@@ -17,11 +18,14 @@ struct agent_rings {
 	bool is_far; /* there are tokens: one of the rings at least is on another host */
 };
 
-/* agent_ask -- for a grant of the stream, by the verb `writer` or `reader`. The reply is the caller's to wipe. Errors as agent_call. */
-int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* agent_ask -- for a grant of the stream, by the verb `writer` or `reader`. The reply is the caller's to wipe. Errors
+ * as agent_call. */
+int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen,
+	struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_ask_until -- the same, and give up (IO) as soon as `stop_fd` can be read. */
-int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int stop_fd, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
+int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen,
+	int stop_fd, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_take_rings -- false: this is no grant. */
 bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings);
@@ -29,8 +33,8 @@ bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings
 /* agent_take_hex -- so many bytes, in small digits. */
 bool agent_take_hex(const char *text, uint8_t *bytes, size_t count);
 
-/* agent_follow -- from now on ask how the stream is declared, of what `asked` left open, and of a stream with several rings which they are, until writer_unfollow. Where nobody can ask, the
- * writer goes on as it was granted. */
+/* agent_follow -- from now on ask how the stream is declared, of what `asked` left open, and of a stream with several
+ * rings which they are, until writer_unfollow. Where nobody can ask, the writer goes on as it was granted. */
 void agent_follow(farlog_writer *writer, const struct farlog_writer_config *asked, const struct stream_uri *place);
 
 /* agent_refuse_reply -- IO: the answer is no grant. */

@@ -1,4 +1,5 @@
-/* agent/reader.c -- opening a stream for reading by its name: the host agent says where its rings are, and by which reader's grant. */
+/* agent/reader.c -- opening a stream for reading by its name: the host agent says where its rings are, and by which
+ * reader's grant. */
 #include "agent/agent.h"
 
 #include <errno.h>
@@ -11,16 +12,17 @@
 #include "base/err.h"
 #include "log/reader.h"
 
-/* is_passing -- whether what went wrong may go right with another grant: a ring may have been put in the place of another one, a target on another host may
- * not have heard of the grant yet. */
+/* is_passing -- whether what went wrong may go right with another grant: a ring may have been put in the place of
+ * another one, a target on another host may not have heard of the grant yet. */
 static bool is_passing(int result, bool is_far)
 {
-	return result == FARLOG_NOT_A_RING || (is_far && (result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_INVALID));
+	return result == FARLOG_NOT_A_RING ||
+		(is_far && (result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_INVALID));
 }
 
 /* open_renewing -- a reader on another host is given another grant when that is needed. */
-static int open_renewing(const char *uri, const struct stream_uri *place, const struct farlog_reader_config *config, const struct agent_rings *rings,
-	farlog_reader **reader, struct farlog_error *error)
+static int open_renewing(const char *uri, const struct stream_uri *place, const struct farlog_reader_config *config,
+	const struct agent_rings *rings, farlog_reader **reader, struct farlog_error *error)
 {
 	struct agent_renewer *renewer = agent_renewer_new(place);
 	int result;
@@ -36,8 +38,8 @@ static int open_renewing(const char *uri, const struct stream_uri *place, const 
 	return result;
 }
 
-static int open_granted(const char *uri, const struct stream_uri *place, const struct farlog_reader_config *asked, struct agent_rings *rings,
-	farlog_reader **reader, struct farlog_error *error)
+static int open_granted(const char *uri, const struct stream_uri *place, const struct farlog_reader_config *asked,
+	struct agent_rings *rings, farlog_reader **reader, struct farlog_error *error)
 {
 	struct farlog_reader_config config = *asked;
 	struct agent_reply reply;
@@ -56,7 +58,8 @@ static int open_granted(const char *uri, const struct stream_uri *place, const s
 	return farlog_reader_open(rings->uri, &config, reader, error);
 }
 
-int agent_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **reader, struct farlog_error *error)
+int agent_reader_open(
+	const char *uri, const struct farlog_reader_config *asked, farlog_reader **reader, struct farlog_error *error)
 {
 	const struct timespec pause = {.tv_nsec = AGENT_AGAIN_NS};
 	uint64_t until_ns = clock_after_ns(AGENT_PATIENCE_NS);
@@ -66,7 +69,8 @@ int agent_reader_open(const char *uri, const struct farlog_reader_config *asked,
 
 	*reader = NULL;
 	if (result == FARLOG_OK && asked->is_drain)
-		return stream_uri_refuse(uri, "a drain is the control plane's to assign (farlogd drain); by its name a stream is only read", error);
+		return stream_uri_refuse(
+			uri, "a drain is the control plane's to assign (farlogd drain); by its name a stream is only read", error);
 	if (result == FARLOG_OK && asked->grant_token != NULL)
 		return stream_uri_refuse(uri, "a token was given, which is the agent's to give", error);
 	while (result == FARLOG_OK) {

@@ -1,5 +1,7 @@
-/* agent/renew.c -- a reader's grant is good for a client that comes within ten minutes, and for the same one again while the same target runs. When a connection breaks later and the target has been
- * started anew, the host agent is asked for another grant. Whoever connects again asks here and waits for nothing: a thread of its own asks the agent. */
+/* agent/renew.c -- a reader's grant is good for a client that comes within ten minutes, and for the same one again
+ * while the same target runs. When a connection breaks later and the target has been started anew, the host agent is
+ * asked for another grant. Whoever connects again asks here and waits for nothing: a thread of its own asks the
+ * agent. */
 #include "agent/renew.h"
 
 #include <pthread.h>
@@ -11,9 +13,11 @@
 
 #include "base/clock.h"
 
-#define PAUSE_FIRST_NS 1000000000u /* from the first refusal on: a target that was just started hears of grants within that */
-#define PAUSE_LAST_NS 30000000000u /* a ring's target is told of 256 readers' grants within ten minutes, and of no more */
-#define CALM_NS 300000000000u      /* without a refusal: the next one is a first one */
+/* from the first refusal on: a target that was just started hears of grants within that */
+#define PAUSE_FIRST_NS 1000000000u
+/* a ring's target is told of 256 readers' grants within ten minutes, and of no more */
+#define PAUSE_LAST_NS 30000000000u
+#define CALM_NS 300000000000u /* without a refusal: the next one is a first one */
 
 struct agent_renewer {
 	struct region_renewal renewal;
@@ -67,7 +71,9 @@ static void *ask_once(void *of)
 	struct agent_renewer *renewer = of;
 	struct agent_rings rings = {0};
 	struct agent_reply reply;
-	bool is_granted = agent_ask_until(&renewer->place, "reader", NULL, 0, renewer->stop_fd, &reply, NULL) == FARLOG_OK && agent_take_rings(&reply, &rings);
+	bool is_granted =
+		agent_ask_until(&renewer->place, "reader", NULL, 0, renewer->stop_fd, &reply, NULL) == FARLOG_OK &&
+		agent_take_rings(&reply, &rings);
 
 	pthread_mutex_lock(&renewer->mutex);
 	if (is_granted)
@@ -79,7 +85,8 @@ static void *ask_once(void *of)
 	return NULL;
 }
 
-/* start_asking -- by a thread that takes no signal: those are the program's. Where there is none to be had, the next refusal comes soon. */
+/* start_asking -- by a thread that takes no signal: those are the program's. Where there is none to be had, the next
+ * refusal comes soon. */
 static void start_asking(struct agent_renewer *renewer)
 {
 	sigset_t all, before;

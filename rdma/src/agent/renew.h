@@ -1,4 +1,5 @@
-/* agent/renew.h -- another grant for a reader that was opened by its stream's name, when a target does not take the one that it has any more. */
+/* agent/renew.h -- another grant for a reader that was opened by its stream's name, when a target does not take the one
+ * that it has any more. */
 #ifndef FARLOG_AGENT_RENEW_H
 #define FARLOG_AGENT_RENEW_H
 

@@ -1,4 +1,5 @@
-/* agent/route.c -- opening a route by its name: the host agent says which legs it has, and each of them is opened by its stream's name. */
+/* agent/route.c -- opening a route by its name: the host agent says which legs it has, and each of them is opened by
+ * its stream's name. */
 #include "farlog/route_name.h"
 
 #include <errno.h>
@@ -39,7 +40,9 @@ static bool take_ranges(const char *text, struct named_leg *name, struct farlog_
 	if (strcmp(text, "all") == 0)
 		return true;
 	leg->classes = name->ranges;
-	for (; sscanf(text, "%5u-%5u%n", &first, &last, &used) == 2 && first <= last && last <= UINT16_MAX && leg->class_count < RANGE_COUNT_MAX; text += used + 1) {
+	for (; sscanf(text, "%5u-%5u%n", &first, &last, &used) == 2 && first <= last && last <= UINT16_MAX &&
+		leg->class_count < RANGE_COUNT_MAX;
+		text += used + 1) {
 		name->ranges[leg->class_count++] = (struct farlog_class_range){(uint16_t)first, (uint16_t)last};
 		if (text[used] != ',')
 			return text[used] == '\0';
@@ -57,20 +60,24 @@ static bool take_policy(const char *word, uint32_t *policy)
 	return false;
 }
 
-/* take_leg -- "desk7/orders required spill 3 1000000 67108864 0 all": level, deadline, buffer, lowest criticality, classes. */
+/* take_leg -- "desk7/orders required spill 3 1000000 67108864 0 all": level, deadline, buffer, lowest criticality,
+ * classes. */
 static bool take_leg(const char *line, struct named_leg *name, struct farlog_route_leg *leg)
 {
 	char standing[12], policy[8];
 	uint64_t deadline_ns, buffer_bytes;
 	int at = 0;
 
-	if (sscanf(line, "%63s %11s %7s %u %lu %lu %u %n", name->stream, standing, policy, &leg->config.level, &deadline_ns, &buffer_bytes, &leg->criticality_min, &at) != 7 || at == 0)
+	if (sscanf(line, "%63s %11s %7s %u %lu %lu %u %n", name->stream, standing, policy, &leg->config.level, &deadline_ns,
+			&buffer_bytes, &leg->criticality_min, &at) != 7 ||
+		at == 0)
 		return false;
 	leg->config.deadline_ns = deadline_ns;
 	leg->buffer_bytes = buffer_bytes;
 	leg->name = name->stream;
 	leg->is_required = strcmp(standing, "required") == 0;
-	return (leg->is_required || strcmp(standing, "optional") == 0) && take_policy(policy, &leg->policy) && take_ranges(line + at, name, leg);
+	return (leg->is_required || strcmp(standing, "optional") == 0) && take_policy(policy, &leg->policy) &&
+		take_ranges(line + at, name, leg);
 }
 
 /* escape -- as a file is named. False: there is no room for it. */
@@ -80,22 +87,30 @@ static bool escape(const char *text, char *to, size_t room)
 	size_t len = 0;
 
 	for (; *text != '\0' && len + 4 <= room; text++)
-		len += (size_t)snprintf(to + len, room - len, strchr(plain, *text) != NULL ? "%c" : "%%%02X", (unsigned char)*text);
+		len += (size_t)snprintf(
+			to + len, room - len, strchr(plain, *text) != NULL ? "%c" : "%%%02X", (unsigned char)*text);
 	return *text == '\0';
 }
 
-static int name_spill(const struct named_route *named, struct named_leg *name, const char *dir, struct farlog_error *error)
+static int name_spill(
+	const struct named_route *named, struct named_leg *name, const char *dir, struct farlog_error *error)
 {
 	char route[3 * FARLOG_STREAM_NAME_LEN + 4], stream[3 * FARLOG_STREAM_NAME_LEN + 4];
 
 	if (dir == NULL || dir[0] == '\0')
-		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\" spills: expected spill_dir, or " SPILL_VARIABLE ", on a medium that outlives what the route is to outlive",
+		return error_set(error, FARLOG_INVALID, 0,
+			"route \"%s\": leg \"%s\" spills: expected spill_dir, or " SPILL_VARIABLE
+			", on a medium that outlives what the route is to outlive",
 			named->place.stream, name->stream);
 	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-		return error_set(error, FARLOG_INVALID, errno, "route \"%s\": spill_dir \"%.200s\" cannot be made: %s", named->place.stream, dir, strerror(errno));
+		return error_set(error, FARLOG_INVALID, errno, "route \"%s\": spill_dir \"%.200s\" cannot be made: %s",
+			named->place.stream, dir, strerror(errno));
 	if (!escape(named->place.stream, route, sizeof(route)) || !escape(name->stream, stream, sizeof(stream)) ||
-		(size_t)snprintf(name->spill_uri, sizeof(name->spill_uri), "mem:%s/%s+%s.spill", dir, route, stream) >= sizeof(name->spill_uri))
-		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": spill_dir \"%.200s\" is too long: expected less than %u bytes", named->place.stream, dir, PATH_LEN_MAX / 2);
+		(size_t)snprintf(name->spill_uri, sizeof(name->spill_uri), "mem:%s/%s+%s.spill", dir, route, stream) >=
+			sizeof(name->spill_uri))
+		return error_set(error, FARLOG_INVALID, 0,
+			"route \"%s\": spill_dir \"%.200s\" is too long: expected less than %u bytes", named->place.stream, dir,
+			PATH_LEN_MAX / 2);
 	return FARLOG_OK;
 }
 
@@ -105,13 +120,18 @@ static void name_uri(const struct stream_uri *place, const char *stream, char *u
 	bool has_option = agent[0] != '\0' || transport[0] != '\0';
 
 	snprintf(uri, room, "farlog://%s%s%s%s%s%s", stream, agent[0] != '\0' ? "?agent=" : "", agent,
-		transport[0] == '\0' ? "" : agent[0] != '\0' ? "&transport=" : "?transport=", transport,
-		!place->is_takeover ? "" : has_option ? "&takeover=yes" : "?takeover=yes");
+		transport[0] == '\0' ? "" :
+			agent[0] != '\0' ? "&transport=" :
+							   "?transport=",
+		transport,
+		!place->is_takeover ? "" :
+			has_option      ? "&takeover=yes" :
+							  "?takeover=yes");
 }
 
 /* take_legs -- what the agent says, and what the program does. */
-static int take_legs(const char *uri, struct named_route *named, const struct agent_reply *reply, const struct farlog_route_options *options, uint32_t *count,
-	struct farlog_error *error)
+static int take_legs(const char *uri, struct named_route *named, const struct agent_reply *reply,
+	const struct farlog_route_options *options, uint32_t *count, struct farlog_error *error)
 {
 	const char *dir = options->spill_dir != NULL ? options->spill_dir : getenv(SPILL_VARIABLE);
 	char line[AGENT_VALUE_LEN_MAX], word[16];
@@ -154,7 +174,8 @@ static int refuse_uri(const char *uri, struct farlog_error *error)
 		"uri \"%s\" of a route: expected farlog://ROUTE[?agent=PATH&transport=mem|verbs|ofi]", uri);
 }
 
-int farlog_route_open_name(const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error)
+int farlog_route_open_name(
+	const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error)
 {
 	static const struct farlog_route_options none;
 	struct named_route *named;

@@ -21,8 +21,9 @@ static bool take_grant(const struct agent_reply *reply, const struct farlog_writ
 	uint64_t epoch, level, policy, deadline_ns;
 
 	grant->config = *asked;
-	if (!agent_take_rings(reply, &grant->rings) || !agent_take_number(reply, "epoch", &epoch) || !agent_take_number(reply, "level", &level) ||
-		!agent_take_number(reply, "policy", &policy) || !agent_take_number(reply, "deadline-ns", &deadline_ns) || epoch == 0 || epoch > UINT32_MAX)
+	if (!agent_take_rings(reply, &grant->rings) || !agent_take_number(reply, "epoch", &epoch) ||
+		!agent_take_number(reply, "level", &level) || !agent_take_number(reply, "policy", &policy) ||
+		!agent_take_number(reply, "deadline-ns", &deadline_ns) || epoch == 0 || epoch > UINT32_MAX)
 		return false;
 	grant->config.epoch = (uint32_t)epoch;
 	grant->config.ring_uuid = grant->rings.uuid;
@@ -33,8 +34,8 @@ static bool take_grant(const struct agent_reply *reply, const struct farlog_writ
 	return true;
 }
 
-static int ask(const char *uri, const struct stream_uri *place, const struct farlog_writer_config *asked, uint32_t epoch_seen, struct grant *grant,
-	struct farlog_error *error)
+static int ask(const char *uri, const struct stream_uri *place, const struct farlog_writer_config *asked,
+	uint32_t epoch_seen, struct grant *grant, struct farlog_error *error)
 {
 	struct agent_reply reply;
 	int result = agent_ask(place, "writer", asked->writer_name, epoch_seen, &reply, error);
@@ -45,16 +46,17 @@ static int ask(const char *uri, const struct stream_uri *place, const struct far
 	return result;
 }
 
-/* is_passing -- whether what went wrong may go right with another grant. A grant of a ring on another host is good for one opening, and its
- * target may not have heard of it yet. */
+/* is_passing -- whether what went wrong may go right with another grant. A grant of a ring on another host is good for
+ * one opening, and its target may not have heard of it yet. */
 static bool is_passing(int result, bool is_far)
 {
 	return result == FARLOG_FENCED ||
-		(is_far && (result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_HELD || result == FARLOG_INVALID));
+		(is_far &&
+			(result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_HELD || result == FARLOG_INVALID));
 }
 
-int agent_writer_open(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error)
+int agent_writer_open(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch,
+	farlog_writer **writer, struct farlog_error *error)
 {
 	static const struct farlog_writer_config defaults;
 	const struct timespec pause = {.tv_nsec = AGENT_AGAIN_NS};

@@ -51,8 +51,7 @@ static inline void atomic_raise(uint64_t *word, uint64_t value)
 {
 	uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
 
-	while (seen < value &&
-		!__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	while (seen < value && !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		;
 }
 

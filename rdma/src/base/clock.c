@@ -70,8 +70,8 @@ void clock_pause(unsigned spins)
 		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
 
-/* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. The first is taken
- * whatever its width, which is anything when the thread moves to a processor whose counter is behind. */
+/* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. The first
+ * is taken whatever its width, which is anything when the thread moves to a processor whose counter is behind. */
 static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t *width_ticks)
 {
 	for (int i = 0; i < READ_TRIES; i++) {
@@ -89,8 +89,9 @@ static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t
 	}
 }
 
-/* discipline_error_ns -- what the kernel's clock discipline admits to, and what hardware clocks that disagree add to it. Unknown when
- * nothing disciplines the system clock, whatever a hardware clock says: how far that is from UTC the kernel does not know. */
+/* discipline_error_ns -- what the kernel's clock discipline admits to, and what hardware clocks that disagree add to
+ * it. Unknown when nothing disciplines the system clock, whatever a hardware clock says: how far that is from UTC the
+ * kernel does not know. */
 static uint64_t discipline_error_ns(void)
 {
 	struct timex state = {.modes = 0};
@@ -116,7 +117,8 @@ static void publish(uint64_t ticks, uint64_t utc_ns, uint64_t rate_q32, uint64_t
 	atomic_store_release(&clock_anchor.version, version + 2);
 }
 
-/* rate_since -- the counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two samples. */
+/* rate_since -- the counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two
+ * samples. */
 static uint64_t rate_since(struct sampler_run *run)
 {
 	uint64_t ticks;
@@ -190,7 +192,8 @@ static void make_condition(void)
 	pthread_condattr_destroy(&attributes);
 }
 
-/* A fork copies neither the thread nor what it is about to do: the child begins with an anchor that is whole, a free mutex, and no sampler. */
+/* A fork copies neither the thread nor what it is about to do: the child begins with an anchor that is whole, a free
+ * mutex, and no sampler. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&sampler.mutex);
@@ -272,7 +275,8 @@ void clock_stop(void)
 	struct sampler_run *run = NULL;
 
 	pthread_mutex_lock(&sampler.mutex);
-	if (sampler.user_count > 0 && --sampler.user_count == 0) { /* 0: a handle from before a fork is closed by the child */
+	/* 0: a handle from before a fork is closed by the child */
+	if (sampler.user_count > 0 && --sampler.user_count == 0) {
 		run = sampler.run;
 		run->is_stopping = true;
 		phc_close(&sampler.phcs);

@@ -1,9 +1,9 @@
 /* base/clock.h -- time without a system call: the processor's counter, anchored to UTC by a background thread.
  *
- * Every 100 ms the thread reads counter and CLOCK_REALTIME together, asks the kernel's clock discipline for its error bound
- * (adjtimex(2) maxerror), adds what hardware clocks disagree (base/phc.h; FARLOG_CLOCK_PHC) and publishes. Between two
- * anchors time is the anchor plus the counter's progress at the measured rate; how far that was off at the last
- * anchor is added to the bound. A step of the clock is seen at the next anchor. */
+ * Every 100 ms the thread reads counter and CLOCK_REALTIME together, asks the kernel's clock discipline for its error
+ * bound (adjtimex(2) maxerror), adds what hardware clocks disagree (base/phc.h; FARLOG_CLOCK_PHC) and publishes.
+ * Between two anchors time is the anchor plus the counter's progress at the measured rate; how far that was off at the
+ * last anchor is added to the bound. A step of the clock is seen at the next anchor. */
 #ifndef FARLOG_CLOCK_H
 #define FARLOG_CLOCK_H
 
@@ -26,7 +26,8 @@ extern struct clock_anchor clock_anchor;
 static inline uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__)
-	return __builtin_ia32_rdtsc(); /* without <x86intrin.h>, whose 60,000 lines were the better half of the work of compiling most files */
+	/* without <x86intrin.h>, whose 60,000 lines were the better half of the work of compiling most files */
+	return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
 	uint64_t ticks;
 
@@ -59,7 +60,8 @@ struct clock_reading {
 	uint32_t error_ns; /* bound on |utc_ns - UTC|; UINT32_MAX = unknown */
 };
 
-/* clock_read -- UTC at `ticks`. Wait-free in practice: retries only while the sampler is in the middle of its five stores. */
+/* clock_read -- UTC at `ticks`. Wait-free in practice: retries only while the sampler is in the middle of its five
+ * stores. */
 static inline void clock_read(uint64_t ticks, struct clock_reading *reading)
 {
 	uint64_t version;
@@ -99,14 +101,15 @@ static inline uint64_t clock_ticks_of(uint64_t duration_ns)
 /* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
 uint64_t clock_monotonic_ns(void);
 
-/* How long a thread sleeps that gives its core away. At a real-time priority nothing is added to it, and 1 ns is over before the
- * core has been given away. */
+/* How long a thread sleeps that gives its core away. At a real-time priority nothing is added to it, and 1 ns is over
+ * before the core has been given away. */
 #define CLOCK_NAP_NS 10000
 
-/* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Whoever has it may have
- * lost its core to us, and at a real-time priority gets it back only when we sleep. No priority-inheriting futex: its word is the
- * holder's thread id, to be kept right over fork and in each language's threads, and it takes a second locked instruction, to give
- * the lock back, on each append; without it a thread of a priority between the two can keep the holder from its core. */
+/* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Whoever has it
+ * may have lost its core to us, and at a real-time priority gets it back only when we sleep. No priority-inheriting
+ * futex: its word is the holder's thread id, to be kept right over fork and in each language's threads, and it takes a
+ * second locked instruction, to give the lock back, on each append; without it a thread of a priority between the two
+ * can keep the holder from its core. */
 void clock_pause(unsigned spins);
 
 /* clock_after_ns -- the monotonic time that is duration_ns from now; UINT64_MAX, never, where the sum does not fit. */
@@ -118,10 +121,12 @@ static inline uint64_t clock_after_ns(uint64_t duration_ns)
 }
 
 #ifdef FARLOG_FAULT
-/* farlog_fault_set_clock -- from now on the time for deadlines begins here, and goes on by a microsecond at each look; 0: it is the system's again. */
+/* farlog_fault_set_clock -- from now on the time for deadlines begins here, and goes on by a microsecond at each look;
+ * 0: it is the system's again. */
 FARLOG_API void farlog_fault_set_clock(uint64_t now_ns);
 
-/* farlog_fault_set_utc -- from now on UTC stands still here, for all threads, until it is set again; 0: it is the system's again. */
+/* farlog_fault_set_utc -- from now on UTC stands still here, for all threads, until it is set again; 0: it is the
+ * system's again. */
 FARLOG_API void farlog_fault_set_utc(uint64_t utc_ns);
 #endif
 

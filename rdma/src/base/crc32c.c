@@ -1,10 +1,10 @@
 /* base/crc32c.c -- CRC-32C by instruction where there is one.
  *
  * The x86 instruction has a latency of three cycles and a throughput of one, so three independent lanes of 64 bytes
- * run in the time of one. A lane is then moved forward over the bytes that follow it: a multiplication by x^(8n) modulo the
- * polynomial, by one carry-less multiplication whose product goes into the last word of the last lane, so that the
- * instruction that takes this word in reduces all of them at once (Gopal et al., "Fast CRC Computation for iSCSI Polynomial
- * Using CRC32 Instruction", Intel, 2011, with the reduction of section 3.1 there shared by the lanes). */
+ * run in the time of one. A lane is then moved forward over the bytes that follow it: a multiplication by x^(8n) modulo
+ * the polynomial, by one carry-less multiplication whose product goes into the last word of the last lane, so that the
+ * instruction that takes this word in reduces all of them at once (Gopal et al., "Fast CRC Computation for iSCSI
+ * Polynomial Using CRC32 Instruction", Intel, 2011, with the reduction of section 3.1 there shared by the lanes). */
 #include "base/crc32c.h"
 
 #include <stdbool.h>
@@ -54,7 +54,8 @@ static inline uint64_t load_word(const uint8_t *data)
 	return word;
 }
 
-/* The instruction multiplies by x^32, and the product of two reflected words is one bit short of where it belongs: 33 are given already. */
+/* The instruction multiplies by x^32, and the product of two reflected words is one bit short of where it belongs: 33
+ * are given already. */
 static uint64_t over_bytes(unsigned len)
 {
 	return crc32c_times_x(0x80000000u, (int)(8 * len) - 33);
@@ -103,7 +104,8 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t update_clmul(uint32_t c
 }
 
 /* record_clmul -- the head's few words in line: a call and its loop cost half as much again as the head. */
-__attribute__((target("sse4.2,pclmul"))) static uint32_t record_clmul(uint32_t crc, const uint8_t *head, const uint8_t *body, size_t len)
+__attribute__((target("sse4.2,pclmul"))) static uint32_t record_clmul(
+	uint32_t crc, const uint8_t *head, const uint8_t *body, size_t len)
 {
 	uint64_t words = crc;
 	uint32_t half;
@@ -159,7 +161,8 @@ static void choose(void)
 }
 #endif
 
-/* Runs before main and before any other constructor of ours needs a CRC: the append path then has no "is it set up?". */
+/* Runs before main and before any other constructor of ours needs a CRC: the append path then has no "is it set
+ * up?". */
 __attribute__((constructor(101))) static void crc32c_init(void)
 {
 	for (uint32_t value = 0; value < 256; value++)

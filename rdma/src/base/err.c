@@ -34,20 +34,26 @@ const char *farlog_version(void)
 const char *farlog_result_name(int result)
 {
 	switch (result) {
-#define RESULT_NAME(name, value, text) case value: return #name;
+#define RESULT_NAME(name, value, text) \
+	case value: \
+		return #name;
 		FARLOG_RESULT_TABLE(RESULT_NAME)
 #undef RESULT_NAME
-	default: return "?";
+	default:
+		return "?";
 	}
 }
 
 const char *farlog_result_text(int result)
 {
 	switch (result) {
-#define RESULT_TEXT(name, value, text) case value: return text;
+#define RESULT_TEXT(name, value, text) \
+	case value: \
+		return text;
 		FARLOG_RESULT_TABLE(RESULT_TEXT)
 #undef RESULT_TEXT
-	default: return "unknown result";
+	default:
+		return "unknown result";
 	}
 }
 

@@ -7,8 +7,10 @@
 
 static int refuse(const char *text, const char *why, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%.300s\": %s; expected members:K and 2 to %d URIs, parted by one blank each, K of which an acknowledgement needs", text,
-		why, MEMBER_COUNT_MAX);
+	return error_set(error, FARLOG_INVALID, 0,
+		"uri \"%.300s\": %s; expected members:K and 2 to %d URIs, parted by one blank each, K of which an "
+		"acknowledgement needs",
+		text, why, MEMBER_COUNT_MAX);
 }
 
 bool member_uri_is(const char *text)
@@ -25,7 +27,8 @@ static bool is_named_before(const struct member_uri *parsed, const char *uri)
 }
 
 /* take_uri -- the next one, of len bytes. */
-static int take_uri(const char *text, const char *uri, size_t len, struct member_uri *parsed, struct farlog_error *error)
+static int take_uri(
+	const char *text, const char *uri, size_t len, struct member_uri *parsed, struct farlog_error *error)
 {
 	char *place = parsed->uris[parsed->count];
 

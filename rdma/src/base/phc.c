@@ -134,11 +134,13 @@ bool phc_offset(const struct ptp_sys_offset *answer, int tai_offset_s, uint64_t 
 	return is_usable;
 }
 
-/* is_steered -- whether somebody has set the clock's frequency. The kernel's answer, not the device's: it costs no read of it. */
+/* is_steered -- whether somebody has set the clock's frequency. The kernel's answer, not the device's: it costs no read
+ * of it. */
 static bool is_steered(int fd)
 {
 	struct timex state = {.modes = 0};
-	clockid_t id = (clockid_t)(~(unsigned)fd << 3 | 3); /* clock_gettime(3): how a device's descriptor is made a clock */
+	/* clock_gettime(3): how a device's descriptor is made a clock */
+	clockid_t id = (clockid_t)(~(unsigned)fd << 3 | 3);
 
 	return clock_adjtime(id, &state) >= 0 && state.freq != 0;
 }

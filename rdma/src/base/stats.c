@@ -29,8 +29,9 @@ struct counter_file {
 #define PLAIN_LEN offsetof(struct counter_file, members) /* what a writer of an earlier build leaves */
 
 #define COUNT_FIELD(name, kind, help) +1
-_Static_assert(sizeof(struct farlog_counters) ==
-	8 * (0 FARLOG_COUNTER_TABLE(COUNT_FIELD) + 3 + FARLOG_HISTOGRAM_BUCKET_COUNT), "every counter is one word");
+_Static_assert(
+	sizeof(struct farlog_counters) == 8 * (0 FARLOG_COUNTER_TABLE(COUNT_FIELD) + 3 + FARLOG_HISTOGRAM_BUCKET_COUNT),
+	"every counter is one word");
 
 static void counters_path(const char *directory, const uint8_t ring_uuid[16], char path[PATH_LEN])
 {
@@ -43,8 +44,7 @@ static void counters_path(const char *directory, const uint8_t ring_uuid[16], ch
 
 static int map_private(struct farlog_counters **counters, struct farlog_error *error)
 {
-	struct counter_file *file =
-		mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct counter_file *file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (file == MAP_FAILED)
 		return error_set(error, FARLOG_NO_MEMORY, errno, "map counters");
@@ -67,7 +67,8 @@ static int make_file(const char *path, struct counter_file **file, int *lock_fd)
 	if (posix_fallocate(fd, 0, sizeof(**file)) == 0)
 		map = mmap(NULL, sizeof(**file), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (map != MAP_FAILED)
-		(void)flock(fd, LOCK_SH | LOCK_NB); /* who cleans up tells by it that the writer lives, in whichever container */
+		/* who cleans up tells by it that the writer lives, in whichever container */
+		(void)flock(fd, LOCK_SH | LOCK_NB);
 	if (map == MAP_FAILED || rename(fresh, path) != 0) {
 		int failure = errno ? errno : ENOSPC;
 
@@ -80,7 +81,8 @@ static int make_file(const char *path, struct counter_file **file, int *lock_fd)
 	*file = map;
 	*lock_fd = fd;
 	(*file)->counters_len = sizeof((*file)->counters);
-	(*file)->counters.clock_err_ns = UINT32_MAX; /* the writer tells it when it is open, and until then 0 would be a perfect clock */
+	/* the writer tells it when it is open, and until then 0 would be a perfect clock */
+	(*file)->counters.clock_err_ns = UINT32_MAX;
 	atomic_store_release(&(*file)->magic, FILE_MAGIC);
 	return 0;
 }
@@ -96,7 +98,8 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	if (directory != NULL && directory[0] == '\0')
 		return map_private(counters, error);
 	if (mkdir(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777) == 0)
-		(void)chmod(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777); /* past the umask: writers of all users */
+		/* past the umask: writers of all users */
+		(void)chmod(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777);
 	counters_path(directory, ring_uuid, path);
 	failure = make_file(path, &file, lock_fd);
 	/* Another user wrote to this ring before, and the directory is sticky. Counters must not cost anybody his log. */
@@ -144,7 +147,8 @@ void stats_close(struct farlog_counters *counters, int lock_fd)
 }
 
 /* map_file -- for reading; *has_members: it is long enough for them. */
-static int map_file(const char *directory, const uint8_t ring_uuid[16], struct counter_file **mapped, bool *has_members, struct farlog_error *error)
+static int map_file(const char *directory, const uint8_t ring_uuid[16], struct counter_file **mapped, bool *has_members,
+	struct farlog_error *error)
 {
 	char path[PATH_LEN];
 	struct counter_file *file;
@@ -178,8 +182,8 @@ static void copy_words(void *to, const void *from, size_t len)
 		((uint64_t *)to)[i] = atomic_load_relaxed((const uint64_t *)from + i);
 }
 
-int farlog_counters_read(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters *counters,
-	struct farlog_error *error)
+int farlog_counters_read(
+	const char *directory, const uint8_t ring_uuid[16], struct farlog_counters *counters, struct farlog_error *error)
 {
 	struct counter_file *file;
 	bool has_members;
@@ -192,8 +196,8 @@ int farlog_counters_read(const char *directory, const uint8_t ring_uuid[16], str
 	return FARLOG_OK;
 }
 
-int farlog_member_counters_read(const char *directory, const uint8_t ring_uuid[16], struct farlog_member_counters *members, unsigned room,
-	unsigned *count, struct farlog_error *error)
+int farlog_member_counters_read(const char *directory, const uint8_t ring_uuid[16],
+	struct farlog_member_counters *members, unsigned room, unsigned *count, struct farlog_error *error)
 {
 	struct counter_file *file;
 	uint64_t there;
@@ -235,8 +239,8 @@ uint64_t farlog_histogram_quantile_ns(const struct farlog_counters *counters, do
 	for (unsigned i = 0; i < FARLOG_HISTOGRAM_BUCKET_COUNT; i++) {
 		seen += counters->latency_bucket[i];
 		if (seen > rank)
-			return farlog_histogram_bucket_ns(i) < counters->latency_max_ns ? farlog_histogram_bucket_ns(i)
-																			 : counters->latency_max_ns;
+			return farlog_histogram_bucket_ns(i) < counters->latency_max_ns ? farlog_histogram_bucket_ns(i) :
+																			  counters->latency_max_ns;
 	}
 	return counters->latency_max_ns;
 }

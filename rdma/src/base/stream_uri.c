@@ -14,7 +14,8 @@ bool stream_uri_is(const char *uri)
 
 int stream_uri_refuse(const char *uri, const char *why, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s; expected farlog://STREAM[?agent=PATH&transport=mem|verbs|ofi&takeover=yes]", uri, why);
+	return error_set(error, FARLOG_INVALID, 0,
+		"uri \"%s\": %s; expected farlog://STREAM[?agent=PATH&transport=mem|verbs|ofi&takeover=yes]", uri, why);
 }
 
 static bool take(const char *from, size_t len, char *to, size_t room)
@@ -26,7 +27,8 @@ static bool take(const char *from, size_t len, char *to, size_t room)
 	return true;
 }
 
-static int parse_option(const char *uri, const char *option, size_t len, struct stream_uri *place, struct farlog_error *error)
+static int parse_option(
+	const char *uri, const char *option, size_t len, struct stream_uri *place, struct farlog_error *error)
 {
 	static const char agent[] = "agent=", transport[] = "transport=", takeover[] = "takeover=yes";
 	char *to = place->transport;
@@ -43,7 +45,9 @@ static int parse_option(const char *uri, const char *option, size_t len, struct 
 	} else if (len < name_len || memcmp(option, transport, name_len) != 0) {
 		return stream_uri_refuse(uri, "an unknown option", error);
 	}
-	return take(option + name_len, len - name_len, to, room) ? FARLOG_OK : stream_uri_refuse(uri, "an option is empty or too long", error);
+	return take(option + name_len, len - name_len, to, room) ?
+		FARLOG_OK :
+		stream_uri_refuse(uri, "an option is empty or too long", error);
 }
 
 int stream_uri_parse(const char *uri, struct stream_uri *place, struct farlog_error *error)

@@ -1,4 +1,5 @@
-/* base/stream_uri.h -- "farlog://desk7/orders?agent=PATH": a URI that names a stream, and leaves it to the host agent where its ring is. */
+/* base/stream_uri.h -- "farlog://desk7/orders?agent=PATH": a URI that names a stream, and leaves it to the host agent
+ * where its ring is. */
 #ifndef FARLOG_STREAM_URI_H
 #define FARLOG_STREAM_URI_H
 

@@ -12,8 +12,8 @@ static const char *const poll_names[] = {"none", "io", "sq", NULL};
 static const char *const command_names[] = {"kernel", "nvme", NULL};
 static const char *const attest_names[] = {"memory_controller", "cpu_cache", "bar", NULL};
 
-static int parse_number(const char *text, const char *name, const char *value, uint64_t *number,
-	struct farlog_error *error)
+static int parse_number(
+	const char *text, const char *name, const char *value, uint64_t *number, struct farlog_error *error)
 {
 	char *end;
 
@@ -27,7 +27,8 @@ static int copy_text(const char *text, const char *name, const char *start, size
 	struct farlog_error *error)
 {
 	if (len >= room)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s of %zu characters; expected at most %zu", text, name, len, room - 1);
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s of %zu characters; expected at most %zu", text, name,
+			len, room - 1);
 	memcpy(dst, start, len);
 	dst[len] = '\0';
 	return FARLOG_OK;
@@ -37,7 +38,8 @@ static int no_address(const char *text, const struct uri *uri, struct farlog_err
 {
 	bool is_ofi = strcmp(uri->scheme, "ofi") == 0;
 
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": expected %s://host:port/ring, for example %s://10.0.0.7:7471/desk7.orders", text,
+	return error_set(error, FARLOG_INVALID, 0,
+		"uri \"%s\": expected %s://host:port/ring, for example %s://10.0.0.7:7471/desk7.orders", text,
 		is_ofi ? "ofi:provider" : uri->scheme, is_ofi ? "ofi:tcp" : uri->scheme);
 }
 
@@ -49,7 +51,8 @@ static int parse_port(const char *text, struct uri *uri, const char *start, size
 	if (result != FARLOG_OK)
 		return result;
 	if (strtoul(uri->port, &end, 10) > 65535 || *uri->port < '0' || *uri->port > '9' || *end != '\0')
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": port \"%s\" is not a number from 0 to 65535", text, uri->port);
+		return error_set(
+			error, FARLOG_INVALID, 0, "uri \"%s\": port \"%s\" is not a number from 0 to 65535", text, uri->port);
 	return FARLOG_OK;
 }
 
@@ -107,7 +110,9 @@ static int parse_from(const char *text, const char *value, struct uri *uri, stru
 	if (uri_is_far(uri) && uri->ring[0] != '\0' && strlen(value) < sizeof(uri->from))
 		strcpy(uri->from, value);
 	if (uri_from(uri, &address) == 0)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": from=\"%s\"; expected an address of this host such as 10.0.1.7 or fd00::7, of a far ring", text, value);
+		return error_set(error, FARLOG_INVALID, 0,
+			"uri \"%s\": from=\"%s\"; expected an address of this host such as 10.0.1.7 or fd00::7, of a far ring",
+			text, value);
 	return FARLOG_OK;
 }
 
@@ -120,18 +125,22 @@ static int parse_tos(const char *text, const char *value, struct uri *uri, struc
 	char *end;
 
 	if (strcmp(uri->scheme, "verbs") != 0)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": tos=\"%s\": a traffic class is for verbs:", text, value);
+		return error_set(
+			error, FARLOG_INVALID, 0, "uri \"%s\": tos=\"%s\": a traffic class is for verbs:", text, value);
 	number = strtoul(digits, &end, is_hex ? 16 : 10);
 	if (strspn(digits, is_hex ? "0123456789abcdefABCDEF" : "0123456789") == 0 || *end != '\0' || number > 255)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": tos=\"%s\"; expected 0 to 255, or 0x00 to 0xff", text, value);
+		return error_set(
+			error, FARLOG_INVALID, 0, "uri \"%s\": tos=\"%s\"; expected 0 to 255, or 0x00 to 0xff", text, value);
 	uri->tos = (uint16_t)(number + 1);
 	return FARLOG_OK;
 }
 
-/* parse_flush -- of a far ring the name is checked here, before anybody is asked; of a local one where the processor is known. */
+/* parse_flush -- of a far ring the name is checked here, before anybody is asked; of a local one where the processor is
+ * known. */
 static int parse_flush(const char *text, const char *value, struct uri *uri, struct farlog_error *error)
 {
-	static const char *const far_names[] = {"auto", "rdma-flush", "rdma-read", "target-cpu", "ofi-commit", "ofi-delivery"};
+	static const char *const far_names[] = {
+		"auto", "rdma-flush", "rdma-read", "target-cpu", "ofi-commit", "ofi-delivery"};
 	bool is_known = !uri_is_far(uri) && strlen(value) < sizeof(uri->flush);
 
 	for (size_t i = 0; i < sizeof(far_names) / sizeof(far_names[0]) && uri_is_far(uri); i++)
@@ -151,10 +160,16 @@ static int parse_test_delay(const char *text, const char *value, struct uri *uri
 	bool is_number = end != value && *value != '-' && *value != '+';
 	uint64_t unit_ns = strncmp(end, "us", 2) == 0 ? 1000 : strncmp(end, "ms", 2) == 0 ? 1000000 : 0;
 
-	if (!uri_is_far(uri) || uri->ring[0] != '\0' || !is_number || number == 0 || number > 10000000 || unit_ns == 0 || (end[2] != '\0' && end[2] != ':'))
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": test-flush-delay=\"%s\"; expected such as 10ms or 500us, of a target's own address, and :RING behind it for one ring", text, value);
+	if (!uri_is_far(uri) || uri->ring[0] != '\0' || !is_number || number == 0 || number > 10000000 || unit_ns == 0 ||
+		(end[2] != '\0' && end[2] != ':'))
+		return error_set(error, FARLOG_INVALID, 0,
+			"uri \"%s\": test-flush-delay=\"%s\"; expected such as 10ms or 500us, of a target's own address, and :RING "
+			"behind it for one ring",
+			text, value);
 	uri->test_flush_delay_ns = number * unit_ns;
-	return end[2] == ':' ? copy_text(text, "ring name", end + 3, strlen(end + 3), uri->test_ring, sizeof(uri->test_ring), error) : FARLOG_OK;
+	return end[2] == ':' ?
+		copy_text(text, "ring name", end + 3, strlen(end + 3), uri->test_ring, sizeof(uri->test_ring), error) :
+		FARLOG_OK;
 }
 
 /* parse_choice -- one of a few names, for this scheme alone. */
@@ -168,8 +183,9 @@ static int parse_choice(const char *text, const char *scheme, const char *option
 			strcpy(chosen, value);
 			return FARLOG_OK;
 		}
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s=\"%s\"; expected %s%s%s%s%s", text, option, value, names[0], names[2] != NULL ? ", " : " or ",
-		names[1], names[2] != NULL ? " or " : "", names[2] != NULL ? names[2] : "");
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s=\"%s\"; expected %s%s%s%s%s", text, option, value,
+		names[0], names[2] != NULL ? ", " : " or ", names[1], names[2] != NULL ? " or " : "",
+		names[2] != NULL ? names[2] : "");
 }
 
 static int parse_option(const char *text, char *option, struct uri *uri, struct farlog_error *error)
@@ -177,8 +193,8 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 	char *value = strchr(option, '=');
 
 	if (value == NULL)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": option \"%s\" has no value; expected name=value",
-			text, option);
+		return error_set(
+			error, FARLOG_INVALID, 0, "uri \"%s\": option \"%s\" has no value; expected name=value", text, option);
 	*value++ = '\0';
 	if (strcmp(option, "flush") == 0)
 		return parse_flush(text, value, uri, error);
@@ -204,7 +220,9 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		return parse_choice(text, "mem", option, value, uri, attest_names, uri->attest, error);
 	if (strcmp(option, "former") == 0) {
 		if (strcmp(value, "gone") != 0 || (strcmp(uri->scheme, "nvme") != 0 && strcmp(uri->scheme, "block-fault") != 0))
-			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": former=\"%s\"; expected former=gone, of a ring on nvme: whose last writer is out for sure", text, value);
+			return error_set(error, FARLOG_INVALID, 0,
+				"uri \"%s\": former=\"%s\"; expected former=gone, of a ring on nvme: whose last writer is out for sure",
+				text, value);
 		strcpy(uri->former, value);
 		return FARLOG_OK;
 	}
@@ -216,7 +234,10 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected attest, commands, flush, former, from, poll, ring, size, tos or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0,
+		"uri \"%s\": unknown option \"%s\"; expected attest, commands, flush, former, from, poll, ring, size, tos or "
+		"wait",
+		text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

@@ -1,5 +1,5 @@
-/* blocks/foreign.c -- whose are the bytes of a device that is about to be formatted? libblkid knows what mount and fdisk know; it is loaded when it is
- * needed. */
+/* blocks/foreign.c -- whose are the bytes of a device that is about to be formatted? libblkid knows what mount and
+ * fdisk know; it is loaded when it is needed. */
 #include <blkid/blkid.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,14 +15,14 @@
 #define SONAME "libblkid.so.1"
 
 /* name, type of what it returns, parameters */
-#define BLKID_TABLE(X)                                                                                \
-	X(new_probe, blkid_probe, (void))                                                                 \
-	X(free_probe, void, (blkid_probe probe))                                                          \
-	X(probe_set_device, int, (blkid_probe probe, int fd, blkid_loff_t off, blkid_loff_t len))         \
-	X(probe_enable_superblocks, int, (blkid_probe probe, int enable))                                 \
-	X(probe_set_superblocks_flags, int, (blkid_probe probe, int flags))                               \
-	X(probe_enable_partitions, int, (blkid_probe probe, int enable))                                  \
-	X(do_safeprobe, int, (blkid_probe probe))                                                         \
+#define BLKID_TABLE(X) \
+	X(new_probe, blkid_probe, (void)) \
+	X(free_probe, void, (blkid_probe probe)) \
+	X(probe_set_device, int, (blkid_probe probe, int fd, blkid_loff_t off, blkid_loff_t len)) \
+	X(probe_enable_superblocks, int, (blkid_probe probe, int enable)) \
+	X(probe_set_superblocks_flags, int, (blkid_probe probe, int flags)) \
+	X(probe_enable_partitions, int, (blkid_probe probe, int enable)) \
+	X(do_safeprobe, int, (blkid_probe probe)) \
 	X(probe_lookup_value, int, (blkid_probe probe, const char *name, const char **value, size_t *len))
 
 struct lib_blkid {
@@ -37,10 +37,10 @@ static bool load(void **handle, struct lib_blkid *lib)
 
 	*handle = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
 	is_whole = *handle != NULL;
-#define BLKID_LOAD(name, type, parameters)                                                            \
-	if (is_whole) {                                                                                   \
-		*(void **)&lib->name = dlsym(*handle, "blkid_" #name);                                        \
-		is_whole = lib->name != NULL;                                                                 \
+#define BLKID_LOAD(name, type, parameters) \
+	if (is_whole) { \
+		*(void **)&lib->name = dlsym(*handle, "blkid_" #name); \
+		is_whole = lib->name != NULL; \
 	}
 	BLKID_TABLE(BLKID_LOAD)
 #undef BLKID_LOAD
@@ -67,8 +67,9 @@ static void describe(const struct lib_blkid *lib, blkid_probe probe, char *text,
 		snprintf(text, room, "a partition table (%s)", table);
 	else
 		snprintf(text, room, "%s%s%s%s%s%s%s", type != NULL ? type : "something that was recognized",
-			usage != NULL && strcmp(usage, "filesystem") == 0 ? ", a file system" : "", label != NULL ? ", label " : "", label != NULL ? label : "",
-			uuid != NULL ? ", uuid " : "", uuid != NULL ? uuid : "", table != NULL ? ", and a partition table" : "");
+			usage != NULL && strcmp(usage, "filesystem") == 0 ? ", a file system" : "", label != NULL ? ", label " : "",
+			label != NULL ? label : "", uuid != NULL ? ", uuid " : "", uuid != NULL ? uuid : "",
+			table != NULL ? ", and a partition table" : "");
 }
 
 static int ask_blkid(const struct lib_blkid *lib, int fd, char *text, size_t room)
@@ -78,7 +79,8 @@ static int ask_blkid(const struct lib_blkid *lib, int fd, char *text, size_t roo
 
 	if (probe != NULL && lib->probe_set_device(probe, fd, 0, 0) == 0) {
 		lib->probe_enable_superblocks(probe, 1);
-		lib->probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_UUID | BLKID_SUBLKS_USAGE);
+		lib->probe_set_superblocks_flags(
+			probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_UUID | BLKID_SUBLKS_USAGE);
 		lib->probe_enable_partitions(probe, 1);
 		found = lib->do_safeprobe(probe);
 	}
@@ -104,7 +106,8 @@ static int look_for_bytes(int fd, char *text, size_t room)
 			return FARLOG_IO;
 		if (memcmp(block, zeros, (size_t)len) == 0)
 			continue;
-		snprintf(text, room, "bytes that are not zero (first at block %lu), of no kind that is known here", off / LAYOUT_BLOCK_LEN);
+		snprintf(text, room, "bytes that are not zero (first at block %lu), of no kind that is known here",
+			off / LAYOUT_BLOCK_LEN);
 		break;
 	}
 	return FARLOG_OK;
@@ -126,7 +129,9 @@ int block_name_foreign(const char *path, char *text, size_t room)
 	if (result == FARLOG_OK && text[0] == '\0')
 		result = look_for_bytes(fd, text, room);
 	if (result == FARLOG_UNSUPPORTED)
-		snprintf(text, room, "nothing that could be told: the library " SONAME " (Debian package libblkid1), which knows file systems, is missing");
+		snprintf(text, room,
+			"nothing that could be told: the library " SONAME
+			" (Debian package libblkid1), which knows file systems, is missing");
 	if (fd >= 0)
 		close(fd);
 	return result;

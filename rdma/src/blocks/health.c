@@ -30,14 +30,16 @@ int farlog_device_health(const char *path, uint8_t *page, struct farlog_error *e
 
 	memset(page, 0, FARLOG_HEALTH_LEN);
 	if (fd < 0)
-		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "device \"%s\": open it to ask for its health", path);
+		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno,
+			"device \"%s\": open it to ask for its health", path);
 	status = ioctl(fd, NVME_IOCTL_ADMIN_CMD, &command);
 	failure = errno;
 	close(fd);
 	if (status == 0)
 		return FARLOG_OK;
 	if (status > 0)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "device \"%s\": it refuses its health page (02h) with NVMe status 0x%x", path, (unsigned)status);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"device \"%s\": it refuses its health page (02h) with NVMe status 0x%x", path, (unsigned)status);
 	if (failure == ENOTTY || failure == EINVAL)
 		return error_set(error, FARLOG_UNSUPPORTED, failure, "device \"%s\" is no NVMe device", path);
 	return error_set(error, FARLOG_IO, failure, "device \"%s\": ask for its health", path);

@@ -1,4 +1,5 @@
-/* blocks/host.c -- see blocks/host.h. Only what the kernel does not have (ENOENT) is absent; what cannot be read is an error. */
+/* blocks/host.c -- see blocks/host.h. Only what the kernel does not have (ENOENT) is absent; what cannot be read is an
+ * error. */
 #include "blocks/host.h"
 
 #include <dirent.h>
@@ -44,7 +45,8 @@ static const char *next_entry(DIR *directory)
 	return entry != NULL ? entry->d_name : NULL;
 }
 
-/* find_controller -- the device is a controller's; or with native multipathing the subsystem's, which has its controllers below it. OK, IO. */
+/* find_controller -- the device is a controller's; or with native multipathing the subsystem's, which has its
+ * controllers below it. OK, IO. */
 static int find_controller(const char *disk, char controller[PATH_MAX])
 {
 	char line[64];

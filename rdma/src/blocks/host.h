@@ -1,4 +1,5 @@
-/* blocks/host.h -- by which id the target behind a block device knows this host, as the kernel says it in sysfs: other hosts may reach the device, too. */
+/* blocks/host.h -- by which id the target behind a block device knows this host, as the kernel says it in sysfs: other
+ * hosts may reach the device, too. */
 #ifndef FARLOG_BLOCK_HOST_H
 #define FARLOG_BLOCK_HOST_H
 
@@ -13,7 +14,9 @@ struct block_host {
 	bool is_part;           /* a partition, or made of other devices: a reservation would concern the neighbours, too */
 };
 
-/* block_host_find -- of the device with these numbers. OK; IO, with errno: it cannot be said, and nobody may take the device for one of this host alone. */
-int block_host_find(const char *sysfs, unsigned device_major, unsigned device_minor, struct block_host *host) FARLOG_MUST_CHECK;
+/* block_host_find -- of the device with these numbers. OK; IO, with errno: it cannot be said, and nobody may take the
+ * device for one of this host alone. */
+int block_host_find(
+	const char *sysfs, unsigned device_major, unsigned device_minor, struct block_host *host) FARLOG_MUST_CHECK;
 
 #endif

@@ -43,7 +43,8 @@ int lib_uring_load(const struct lib_uring **lib, struct farlog_error *error)
 
 	pthread_once(&once, load);
 	if (missing[0] != '\0')
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "nvme: regions need the library " SONAME " (Debian package " PACKAGE "): %s", missing);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"nvme: regions need the library " SONAME " (Debian package " PACKAGE "): %s", missing);
 	*lib = &loaded;
 	return FARLOG_OK;
 }

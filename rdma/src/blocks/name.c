@@ -12,7 +12,8 @@
 #define NQN_LEN_MAX 223u /* NVM Express Base Specification, "NVMe Qualified Names" */
 #define NQN_ROOM (NQN_LEN_MAX + 1)
 
-struct namespace {
+struct namespace
+{
 	char nqn[NQN_ROOM];
 	unsigned long nsid; /* 0 = not given */
 	char found[64];
@@ -47,16 +48,19 @@ static int take_apart(const char *text, const char *name, struct namespace *want
 
 	memset(wanted, 0, sizeof(*wanted));
 	if (nqn_len > NQN_LEN_MAX)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": an NQN of %zu bytes; expected at most %u", text, nqn_len, NQN_LEN_MAX);
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": an NQN of %zu bytes; expected at most %u", text,
+			nqn_len, NQN_LEN_MAX);
 	memcpy(wanted->nqn, name, nqn_len);
 	if (!is_well_formed(wanted->nqn))
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": \"%s\" is no NQN; expected for example nqn.2014-08.com.example:storage1.desk7/1", text,
+		return error_set(error, FARLOG_INVALID, 0,
+			"uri \"%s\": \"%s\" is no NQN; expected for example nqn.2014-08.com.example:storage1.desk7/1", text,
 			wanted->nqn);
 	if (slash == NULL)
 		return FARLOG_OK;
 	wanted->nsid = strtoul(slash + 1, &end, 10);
 	if (slash[1] < '1' || slash[1] > '9' || *end != '\0' || wanted->nsid > UINT32_MAX - 1)
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": namespace \"%s\"; expected a number from 1", text, slash + 1);
+		return error_set(
+			error, FARLOG_INVALID, 0, "uri \"%s\": namespace \"%s\"; expected a number from 1", text, slash + 1);
 	return FARLOG_OK;
 }
 
@@ -85,8 +89,9 @@ static bool fits(const char *sysfs, const char *device, const struct namespace *
 	/* What the subsystem's device stands on has names as well, nvme0c0n1, and no place in /dev. */
 	if (load_line(sysfs, device, "hidden", nsid, sizeof(nsid)) && strcmp(nsid, "1") == 0)
 		return false;
-	return strncmp(device, "nvme", 4) == 0 && load_line(sysfs, device, "device/subsysnqn", nqn, sizeof(nqn)) && strcmp(nqn, wanted->nqn) == 0 &&
-		load_line(sysfs, device, "nsid", nsid, sizeof(nsid)) && (wanted->nsid == 0 || strtoul(nsid, NULL, 10) == wanted->nsid);
+	return strncmp(device, "nvme", 4) == 0 && load_line(sysfs, device, "device/subsysnqn", nqn, sizeof(nqn)) &&
+		strcmp(nqn, wanted->nqn) == 0 && load_line(sysfs, device, "nsid", nsid, sizeof(nsid)) &&
+		(wanted->nsid == 0 || strtoul(nsid, NULL, 10) == wanted->nsid);
 }
 
 static void look_through(const char *sysfs, struct namespace *wanted)
@@ -99,12 +104,14 @@ static void look_through(const char *sysfs, struct namespace *wanted)
 	directory = opendir(path);
 	while (directory != NULL && (entry = readdir(directory)) != NULL)
 		if (fits(sysfs, entry->d_name, wanted))
-			snprintf(wanted->found[0] == '\0' ? wanted->found : wanted->second, sizeof(wanted->found), "%.63s", entry->d_name);
+			snprintf(wanted->found[0] == '\0' ? wanted->found : wanted->second, sizeof(wanted->found), "%.63s",
+				entry->d_name);
 	if (directory != NULL)
 		closedir(directory);
 }
 
-int block_find_namespace(const char *text, const char *name, const char *sysfs, char *path, size_t room, struct farlog_error *error)
+int block_find_namespace(
+	const char *text, const char *name, const char *sysfs, char *path, size_t room, struct farlog_error *error)
 {
 	struct namespace wanted;
 	int result = take_apart(text, name, &wanted, error);
@@ -114,12 +121,14 @@ int block_find_namespace(const char *text, const char *name, const char *sysfs, 
 	look_through(sysfs, &wanted);
 	if (wanted.found[0] == '\0')
 		return error_set(error, FARLOG_NOT_FOUND, 0,
-			"uri \"%s\": no %snamespace of that subsystem is connected here; connect it: nvme connect -t tcp -a ADDRESS -s 4420 -n %s", text,
-			wanted.nsid != 0 ? "such " : "", wanted.nqn);
+			"uri \"%s\": no %snamespace of that subsystem is connected here; connect it: nvme connect -t tcp -a "
+			"ADDRESS -s 4420 -n %s",
+			text, wanted.nsid != 0 ? "such " : "", wanted.nqn);
 	/* Two devices of one namespace have locks of their own each: nobody would see the other. */
 	if (wanted.second[0] != '\0')
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s and %s fit; %s", text, wanted.found, wanted.second,
-			wanted.nsid != 0 ? "the subsystem is connected twice without native multipathing: disconnect one" : "name the namespace: NQN/NUMBER");
+			wanted.nsid != 0 ? "the subsystem is connected twice without native multipathing: disconnect one" :
+							   "name the namespace: NQN/NUMBER");
 	snprintf(path, room, "/dev/%s", wanted.found);
 	return FARLOG_OK;
 }

@@ -1,10 +1,12 @@
-/* blocks/nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See blocks/nvme.h.
+/* blocks/nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See
+ * blocks/nvme.h.
  *
- * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has come back, in whatever order.
- * Nothing that was acknowledged is written again: a commit begins where an LBA does, because a PAD ends the one before there. persist only prepares;
- * the waiting that follows sends and waits by one system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look
- * at fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
- * would need it is refused until then. */
+ * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has
+ * come back, in whatever order. Nothing that was acknowledged is written again: a commit begins where an LBA does,
+ * because a PAD ends the one before there. persist only prepares; the waiting that follows sends and waits by one
+ * system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look at fence and
+ * credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its
+ * buffer: what would need it is refused until then. */
 #include "base/err.h"
 #include "blocks/nvme.h"
 
@@ -18,7 +20,7 @@
 #include "base/mutant.h"
 
 #define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
-#define OPEN_PATIENCE_NS 100000000u  /* of an open writer that asks for the header: resolve has a deadline */
+#define OPEN_PATIENCE_NS 100000000u /* of an open writer that asks for the header: resolve has a deadline */
 #define LOOK_INTERVAL_NS 2000000u
 #define ASIDE_INTERVAL_NS 5000000u
 #define CLOSE_PATIENCE_NS 1000000000u
@@ -40,8 +42,11 @@ static bool is_under_way(const struct region_nvme *nvme)
 
 static void put_commit(struct region_nvme *nvme, uint64_t off, uint8_t *bytes, uint64_t len)
 {
-	struct block_command command = {
-		.verb = MUTANT(NO_FUA) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ID_PIECE};
+	struct block_command command = {.verb = MUTANT(NO_FUA) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE,
+		.off = off,
+		.bytes = bytes,
+		.len = (uint32_t)len,
+		.id = ID_PIECE};
 
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 	nvme->flying_count++;
@@ -91,9 +96,10 @@ static void put_pieces(struct region_nvme *nvme)
 static void put_hints(struct region_nvme *nvme)
 {
 	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
-	struct block_command command = {
-		.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block,
-			.len = nvme->device->lba_len,
+	struct block_command command = {.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE,
+		.off = nvme_control_at(nvme, NVME_HINTS),
+		.bytes = block,
+		.len = nvme->device->lba_len,
 		.id = ID_HINTS};
 
 	/* Before the words are read: what is stored from here on is due again. */
@@ -105,15 +111,19 @@ static void put_hints(struct region_nvme *nvme)
 
 static void put_look(struct region_nvme *nvme)
 {
-	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_FENCE_A), .bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
-		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, .id = ID_LOOK};
+	struct block_command command = {.verb = BLOCK_READ,
+		.off = nvme_control_at(nvme, NVME_FENCE_A),
+		.bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
+		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN,
+		.id = ID_LOOK};
 
 	nvme->is_look_flying = true;
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 }
 
-/* put_aside -- what goes along with a commit of the writer, and is not waited for. The device has to do it all the same, and the commit beside it takes
- * longer: hints and look go with one commit, and there are few of those. Who runs out of room looks by himself. */
+/* put_aside -- what goes along with a commit of the writer, and is not waited for. The device has to do it all the
+ * same, and the commit beside it takes longer: hints and look go with one commit, and there are few of those. Who runs
+ * out of room looks by himself. */
 static void put_aside(struct region_nvme *nvme)
 {
 	uint64_t now_ns;
@@ -133,14 +143,20 @@ static void put_aside(struct region_nvme *nvme)
 static void note_answer(struct region_nvme *nvme, const struct block_answer *answer)
 {
 	switch (answer->id) {
-	case ID_HINTS: nvme->is_hints_flying = false; break;
+	case ID_HINTS:
+		nvme->is_hints_flying = false;
+		break;
 	case ID_LOOK:
 		nvme->is_look_flying = false;
 		if (answer->failure == 0)
 			nvme_take_words(nvme, nvme->looked);
 		break;
-	case NVME_ID_FIRST: nvme_take_first(nvme, answer->failure); break;
-	case NVME_ID_FOLLOW: nvme_take_follow(nvme, answer->failure); break;
+	case NVME_ID_FIRST:
+		nvme_take_first(nvme, answer->failure);
+		break;
+	case NVME_ID_FOLLOW:
+		nvme_take_follow(nvme, answer->failure);
+		break;
 	default:
 		nvme->flying_count--;
 		if (MUTANT(ACKED_OUT_OF_ORDER))
@@ -257,7 +273,8 @@ static void nvme_wait(struct region *region, uint64_t timeout_ns)
 	}
 	if (region->is_shut && nvme->flying_count == 0 && !nvme->is_follow_flying)
 		nvme_nap(timeout_ns);
-	else if ((is_under_way(nvme) || nvme->is_follow_flying) && device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
+	else if ((is_under_way(nvme) || nvme->is_follow_flying) &&
+		device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
 		nvme->failure = nvme_note_errno(nvme);
 	nvme_give(&nvme->is_busy);
 }
@@ -278,7 +295,8 @@ static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
 {
 	struct block_device *device = nvme->device;
 
-	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
+	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying ||
+		nvme->is_follow_flying) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
@@ -388,7 +406,8 @@ static int fetch_data(struct region_nvme *nvme, uint64_t off, uint64_t len)
 
 	nvme_take(&nvme->are_calls_busy);
 	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += window_len)
-		result = nvme_call(nvme, BLOCK_READ, nvme_data_at(nvme, at), nvme->copy + at, to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
+		result = nvme_call(nvme, BLOCK_READ, nvme_data_at(nvme, at), nvme->copy + at,
+			to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
 	nvme_give(&nvme->are_calls_busy);
 	return result;
 }
@@ -465,7 +484,8 @@ static int nvme_zero(struct region *region)
 	/* The header first, and durably: a crash in the middle leaves no ring rather than a damaged one. */
 	result = device->ops->zero(device, device->ring_off, NVME_DATA_OFF);
 	if (result == FARLOG_OK)
-		result = device->ops->zero(device, device->ring_off + NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
+		result =
+			device->ops->zero(device, device->ring_off + NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
 	if (result == FARLOG_IO)
 		may_fail(nvme_note_errno(nvme)); /* the result is said already */
 	madvise(nvme->copy, nvme->copy_len, MADV_DONTNEED);
@@ -492,9 +512,10 @@ static void nvme_populate(struct region *region)
 		return;
 	nvme->patience_ns = OPEN_PATIENCE_NS;
 	madvise(nvme->copy, nvme->copy_len, MADV_POPULATE_WRITE);
-	if (nvme->device->ops->use_buffer != NULL && !nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own,
-		NVME_CONTROL_LEN * 2))
-		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; buffers not registered: more than this process may lock");
+	if (nvme->device->ops->use_buffer != NULL &&
+		!nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own, NVME_CONTROL_LEN * 2))
+		snprintf(contract->probe + used, sizeof(contract->probe) - used,
+			"; buffers not registered: more than this process may lock");
 }
 
 static void nvme_forget(struct region *region, uint64_t off, uint64_t len)
@@ -547,7 +568,8 @@ static int nvme_is_locked(struct region *region, enum region_role role)
 	return result;
 }
 
-/* let_go -- what is under way may come back, and the last hints go out: where it matters that this writer is gone, behind all else, and durably. */
+/* let_go -- what is under way may come back, and the last hints go out: where it matters that this writer is gone,
+ * behind all else, and durably. */
 static void let_go(struct region_nvme *nvme)
 {
 	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
@@ -560,7 +582,8 @@ static void let_go(struct region_nvme *nvme)
 	if (is_closable && !wait_all(nvme, until_ns))
 		return;
 	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_shut;
-	if (nvme->role == REGION_ROLE_WRITER && (atomic_load_acquire(&nvme->are_hints_due) || nvme->is_closing) && !nvme->is_hints_flying && nvme->failure == 0)
+	if (nvme->role == REGION_ROLE_WRITER && (atomic_load_acquire(&nvme->are_hints_due) || nvme->is_closing) &&
+		!nvme->is_hints_flying && nvme->failure == 0)
 		put_hints(nvme);
 	(void)wait_all(nvme, until_ns);
 }
@@ -583,10 +606,30 @@ void nvme_close(struct region *region)
 }
 
 const struct region_ops nvme_ops = {
-	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
-	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word, .tell = nvme_tell,
-		.zero = nvme_zero,
-	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .narrow = nvme_narrow, .fetch_directory = nvme_fetch_directory,
-	.store_directory = nvme_store_directory, .lock = nvme_lock, .unlock = nvme_unlock,
-	.is_locked = nvme_is_locked, .claim = nvme_claim, .close = nvme_close,
+	.write = nvme_write,
+	.gather = nvme_gather,
+	.persist = nvme_persist,
+	.poll = nvme_poll,
+	.wait = nvme_wait,
+	.push = nvme_push,
+	.flush = nvme_flush,
+	.seal = nvme_seal,
+	.read = nvme_read,
+	.fetch = nvme_fetch,
+	.expect = nvme_expect,
+	.look = nvme_look,
+	.store_word = nvme_store_word,
+	.tell = nvme_tell,
+	.zero = nvme_zero,
+	.name_foreign = nvme_name_foreign,
+	.populate = nvme_populate,
+	.forget = nvme_forget,
+	.narrow = nvme_narrow,
+	.fetch_directory = nvme_fetch_directory,
+	.store_directory = nvme_store_directory,
+	.lock = nvme_lock,
+	.unlock = nvme_unlock,
+	.is_locked = nvme_is_locked,
+	.claim = nvme_claim,
+	.close = nvme_close,
 };

@@ -1,9 +1,9 @@
-/* blocks/nvme_ahead.c -- what a drain is going to read next is fetched before it asks: the device works while the last bytes are checked and stored.
- * See blocks/nvme.h.
+/* blocks/nvme_ahead.c -- what a drain is going to read next is fetched before it asks: the device works while the last
+ * bytes are checked and stored. See blocks/nvme.h.
  *
- * Only what region_ops.expect names is fetched, and whoever names it vouches that it will not change before it is read. It comes into windows of a
- * ring, in the order in which it is going to be read. A window is kept until a read begins behind it: the reader takes a record that a piece has cut
- * once more. */
+ * Only what region_ops.expect names is fetched, and whoever names it vouches that it will not change before it is read.
+ * It comes into windows of a ring, in the order in which it is going to be read. A window is kept until a read begins
+ * behind it: the reader takes a record that a piece has cut once more. */
 #include "base/err.h"
 #include "blocks/nvme.h"
 
@@ -50,12 +50,18 @@ static void fill(struct region_nvme *nvme)
 		struct region_span *span = &ahead->spans[0];
 		struct nvme_slot *slot = slot_at(ahead, ahead->count++);
 
-		*slot = (struct nvme_slot){.at = ahead->at, .off = span->off, .len = (uint32_t)(span->len < step ? span->len : step), .is_flying = true};
+		*slot = (struct nvme_slot){.at = ahead->at,
+			.off = span->off,
+			.len = (uint32_t)(span->len < step ? span->len : step),
+			.is_flying = true};
 		ahead->at += slot->len;
 		nvme->region.read_count++;
-		nvme->device->ops->put(nvme->device, BLOCK_AHEAD, &(struct block_command){.verb = BLOCK_READ, .off = nvme_data_at(nvme, slot->off),
-			.len = slot->len,
-			.bytes = bytes_of(ahead, slot), .id = (uint64_t)(slot - ahead->slots)});
+		nvme->device->ops->put(nvme->device, BLOCK_AHEAD,
+			&(struct block_command){.verb = BLOCK_READ,
+				.off = nvme_data_at(nvme, slot->off),
+				.len = slot->len,
+				.bytes = bytes_of(ahead, slot),
+				.id = (uint64_t)(slot - ahead->slots)});
 		span->off += slot->len;
 		span->len -= slot->len;
 		if (span->len == 0) {
@@ -113,8 +119,8 @@ static void skip(struct nvme_ahead *ahead, uint64_t len)
 	}
 }
 
-/* keep_from -- of the windows only what lies at `at` or behind it, in one piece; of a window that has it what lies before is done with, because the
- * next lap of the ring may be at the same place in another one. */
+/* keep_from -- of the windows only what lies at `at` or behind it, in one piece; of a window that has it what lies
+ * before is done with, because the next lap of the ring may be at the same place in another one. */
 static void keep_from(struct nvme_ahead *ahead, uint64_t at)
 {
 	uint64_t expected_at = at;

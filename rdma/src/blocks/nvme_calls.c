@@ -1,4 +1,5 @@
-/* blocks/nvme_calls.c -- commands that are waited for, and the words that lie in blocks of their own. See blocks/nvme.h. */
+/* blocks/nvme_calls.c -- commands that are waited for, and the words that lie in blocks of their own. See
+ * blocks/nvme.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +67,8 @@ void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, u
 
 void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch)
 {
-	struct nvme_words words = {.words = {*nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF)},
+	struct nvme_words words = {
+		.words = {*nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF)},
 		.closed_epoch = closed_epoch};
 
 	words.crc32c = crc32c_update(0, &words, offsetof(struct nvme_words, crc32c));
@@ -95,7 +97,8 @@ void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks)
 	if (!nvme->is_fence_due && fence > *nvme_word_at(nvme, LAYOUT_FENCE_OFF))
 		atomic_store_release(nvme_word_at(nvme, LAYOUT_FENCE_OFF), fence);
 	if (nvme->role != REGION_ROLE_DRAIN || !nvme->is_credit_due)
-		atomic_store_release(nvme_word_at(nvme, LAYOUT_CREDIT_OFF), load_words(nvme_block_of(blocks, NVME_CREDIT), &words) ? words.words[0] : 0);
+		atomic_store_release(nvme_word_at(nvme, LAYOUT_CREDIT_OFF),
+			load_words(nvme_block_of(blocks, NVME_CREDIT), &words) ? words.words[0] : 0);
 }
 
 /* take_header -- all of it. */
@@ -142,7 +145,8 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 			return failure != 0 ? FARLOG_IO : FARLOG_OK;
 		now_ns = clock_monotonic_ns();
 		if (device->is_clockless ? turn >= NVME_CLOCKLESS_TURN_COUNT || patience_ns == 0 : now_ns >= until_ns) {
-			snprintf(nvme->trouble, sizeof(nvme->trouble), "the device has not answered for %lu ms", patience_ns / 1000000u);
+			snprintf(
+				nvme->trouble, sizeof(nvme->trouble), "the device has not answered for %lu ms", patience_ns / 1000000u);
 			return FARLOG_IO;
 		}
 		if (device->ops->wait(device, BLOCK_CALLS, now_ns < until_ns ? until_ns - now_ns : 0) != FARLOG_OK) {
@@ -152,9 +156,11 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 	}
 }
 
-int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns)
+int nvme_call(
+	struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns)
 {
-	struct block_command command = {.verb = verb, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ++nvme->call_id};
+	struct block_command command = {
+		.verb = verb, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ++nvme->call_id};
 
 	if (nvme->is_call_flying && (settle_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
 		return FARLOG_IO;
@@ -197,7 +203,8 @@ int nvme_write_hints(struct region_nvme *nvme)
 	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
 	if (!nvme->is_call_flying || (settle_call(nvme, 0) == FARLOG_OK && !nvme->is_call_flying)) {
 		nvme_make_hints(nvme, block, 0);
-		result = nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
+		result = nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len,
+			NVME_PATIENCE_NS);
 	}
 	if (result != FARLOG_OK)
 		atomic_store_release(&nvme->are_hints_due, 1);
@@ -216,7 +223,8 @@ int nvme_write_fence(struct region_nvme *nvme)
 	return result;
 }
 
-/* nvme_write_credit -- after the head is durable. It need not be: a power cut that takes it back leaves an older one. */
+/* nvme_write_credit -- after the head is durable. It need not be: a power cut that takes it back leaves an older
+ * one. */
 int nvme_write_credit(struct region_nvme *nvme)
 {
 	int result = write_words(nvme, NVME_CREDIT, *nvme_word_at(nvme, LAYOUT_CREDIT_OFF), BLOCK_WRITE);

@@ -1,8 +1,10 @@
-/* blocks/nvme_fence.c -- a device that several hosts reach shuts a writer out, and how that one finds out where its log ended. See blocks/reserve.h.
+/* blocks/nvme_fence.c -- a device that several hosts reach shuts a writer out, and how that one finds out where its log
+ * ended. See blocks/reserve.h.
  *
- * A refused write proves nothing about its record: it may have landed, its answer been lost with the connection, and what was refused be the kernel's
- * second try. So a writer that was shut out reads on. The superblock of whoever came after it says where that one began to write: below lies,
- * durable, all that it found, and nothing of ours will ever lie above. */
+ * A refused write proves nothing about its record: it may have landed, its answer been lost with the connection, and
+ * what was refused be the kernel's second try. So a writer that was shut out reads on. The superblock of whoever came
+ * after it says where that one began to write: below lies, durable, all that it found, and nothing of ours will ever
+ * lie above. */
 #include "base/clock.h"
 #include "base/mutant.h"
 #include "blocks/nvme.h"
@@ -30,9 +32,15 @@ int nvme_claim(struct region *region, const struct region_claim *claim, struct f
 	if (region->directory != NULL)
 		return nvme_share(nvme, claim, error); /* a reservation is all of the namespace's */
 	switch (claim->kind) {
-	case REGION_CLAIM_ALONE: result = reserve_take(nvme->device, claim, &view, error); break;
-	case REGION_CLAIM_BESIDE: result = reserve_join(nvme->device, claim, &view, error); break;
-	default: result = reserve_if_free(nvme->device, claim, &view, error); break;
+	case REGION_CLAIM_ALONE:
+		result = reserve_take(nvme->device, claim, &view, error);
+		break;
+	case REGION_CLAIM_BESIDE:
+		result = reserve_join(nvme->device, claim, &view, error);
+		break;
+	default:
+		result = reserve_if_free(nvme->device, claim, &view, error);
+		break;
 	}
 	if (result == FARLOG_OK && !view.is_here && view.host[0] != '\0')
 		return nvme_share(nvme, claim, error); /* a partition, or a target without reservations */
@@ -53,7 +61,8 @@ void nvme_begin_shut(struct region_nvme *nvme)
 
 	if (!region->is_claimed || region->is_shut)
 		return;
-	nvme->own_generation = superblock_load(region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch ? own.generation : 0;
+	nvme->own_generation =
+		superblock_load(region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch ? own.generation : 0;
 	region->is_shut = true;
 	nvme->span_at = nvme->span_count; /* nothing more goes out */
 	if (*fence <= nvme->epoch)
@@ -68,9 +77,11 @@ void nvme_begin_shut(struct region_nvme *nvme)
 static int put_follow(struct region_nvme *nvme)
 {
 	struct block_device *device = nvme->device;
-	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_SUPERBLOCK_A), .bytes = nvme_block_of(nvme->looked,
-		NVME_SUPERBLOCK_A),
-		.len = 2 * LAYOUT_BLOCK_LEN, .id = NVME_ID_FOLLOW};
+	struct block_command command = {.verb = BLOCK_READ,
+		.off = nvme_control_at(nvme, NVME_SUPERBLOCK_A),
+		.bytes = nvme_block_of(nvme->looked, NVME_SUPERBLOCK_A),
+		.len = 2 * LAYOUT_BLOCK_LEN,
+		.id = NVME_ID_FOLLOW};
 
 	nvme->is_follow_flying = true;
 	nvme->followed_ns = clock_monotonic_ns();
@@ -133,8 +144,11 @@ void nvme_take_follow(struct region_nvme *nvme, int failure)
 static void put_first(struct region_nvme *nvme)
 {
 	struct block_device *device = nvme->device;
-	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_FENCE_A), .bytes = nvme_block_of(nvme->controls, NVME_FENCE_A),
-		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, .id = NVME_ID_FIRST};
+	struct block_command command = {.verb = BLOCK_READ,
+		.off = nvme_control_at(nvme, NVME_FENCE_A),
+		.bytes = nvme_block_of(nvme->controls, NVME_FENCE_A),
+		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN,
+		.id = NVME_ID_FIRST};
 
 	nvme->held_ns = clock_monotonic_ns();
 	device->ops->put(device, BLOCK_COMMITS, &command);
@@ -153,7 +167,8 @@ void nvme_hold(struct region_nvme *nvme)
 /* nvme_take_first -- what was asked long ago may have been answered long ago: it is asked again. */
 void nvme_take_first(struct region_nvme *nvme, int failure)
 {
-	bool is_old = !nvme->device->is_clockless && clock_monotonic_ns() - nvme->held_ns >= WARY_INTERVAL_NS && !MUTANT(OLD_LOOK);
+	bool is_old =
+		!nvme->device->is_clockless && clock_monotonic_ns() - nvme->held_ns >= WARY_INTERVAL_NS && !MUTANT(OLD_LOOK);
 
 	if (failure == 0 && is_old && nvme->failure == 0) {
 		put_first(nvme);

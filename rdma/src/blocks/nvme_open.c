@@ -21,11 +21,11 @@ void *nvme_map_own(uint64_t len)
 static int check_size(const char *text, const struct block_device *device, struct farlog_error *error)
 {
 	if (device->lba_len > LAYOUT_BLOCK_LEN || device->lba_len < 512)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" has LBAs of %u bytes; expected 512 to %u", text, device->lba_len,
-			LAYOUT_BLOCK_LEN);
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" has LBAs of %u bytes; expected 512 to %u", text,
+			device->lba_len, LAYOUT_BLOCK_LEN);
 	if (device->size_bytes < NVME_DATA_OFF + LAYOUT_BLOCK_LEN)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\" has %lu bytes; expected at least %u", text, device->size_bytes,
-			NVME_DATA_OFF + LAYOUT_BLOCK_LEN);
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\" has %lu bytes; expected at least %u", text,
+			device->size_bytes, NVME_DATA_OFF + LAYOUT_BLOCK_LEN);
 	return FARLOG_OK;
 }
 
@@ -39,7 +39,8 @@ static int prepare(const char *text, struct region_nvme *nvme, bool has_director
 		return result;
 	nvme->own = nvme_map_own(3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
 	if (nvme->own == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for buffers of %u bytes", text, 3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
+		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for buffers of %u bytes", text,
+			3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
 	nvme->controls = nvme->own;
 	nvme->looked = nvme->controls + NVME_CONTROL_LEN;
 	nvme->called = nvme->looked + NVME_CONTROL_LEN;
@@ -49,8 +50,8 @@ static int prepare(const char *text, struct region_nvme *nvme, bool has_director
 	return FARLOG_OK;
 }
 
-int nvme_make(const char *text, struct block_device *device, const struct farlog_contract *contract, const struct region_ask *ask,
-	struct region **region, struct farlog_error *error)
+int nvme_make(const char *text, struct block_device *device, const struct farlog_contract *contract,
+	const struct region_ask *ask, struct region **region, struct farlog_error *error)
 {
 	struct region_nvme *nvme = calloc(1, sizeof(*nvme));
 	int result;
@@ -89,7 +90,8 @@ static int find_device(const char *text, const struct uri *uri, struct uri *foun
 		return block_find_namespace(text, uri->path, "/sys", found->path, sizeof(found->path), error);
 	if (uri->path[0] != '/')
 		return error_set(error, FARLOG_INVALID, 0,
-			"uri \"%s\": expected the path of a block device, for example nvme:/dev/nvme2n1, or nvme:NQN/NAMESPACE", text);
+			"uri \"%s\": expected the path of a block device, for example nvme:/dev/nvme2n1, or nvme:NQN/NAMESPACE",
+			text);
 	return FARLOG_OK;
 }
 
@@ -97,10 +99,13 @@ static int find_device(const char *text, const struct uri *uri, struct uri *foun
 static void show_size(struct farlog_contract *contract)
 {
 	if (contract->size_bytes != 0)
-		contract->size_bytes = contract->size_bytes < NVME_DATA_OFF ? 0 : (contract->size_bytes - NVME_EXTRA_LEN) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN;
+		contract->size_bytes = contract->size_bytes < NVME_DATA_OFF ?
+			0 :
+			(contract->size_bytes - NVME_EXTRA_LEN) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN;
 }
 
-int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
+int region_nvme_probe(
+	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	struct uri found;
 	int result = find_device(text, uri, &found, error);

@@ -1,7 +1,8 @@
-/* blocks/nvme_part.c -- one ring of many on a device: its directory, and how a region becomes that ring. See blocks/nvme.h, region/directory.h.
+/* blocks/nvme_part.c -- one ring of many on a device: its directory, and how a region becomes that ring. See
+ * blocks/nvme.h, region/directory.h.
  *
- * A ring in a directory lies on its blocks as a ring lies on a device, header and all, from where its entry says. So the one thing that knows of it
- * is where the device's commands begin. */
+ * A ring in a directory lies on its blocks as a ring lies on a device, header and all, from where its entry says. So
+ * the one thing that knows of it is where the device's commands begin. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@
 #include "region/staging.h"
 #include "ring/stream.h"
 
-/* check_memory -- a writer's copy is fetched as a whole: refused here rather than by the kernel's killer of processes. */
+/* check_memory -- a writer's copy is fetched as a whole: refused here rather than by the kernel's killer of
+ * processes. */
 static int check_memory(const char *text, const struct region_nvme *nvme, struct farlog_error *error)
 {
 	uint64_t room = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
@@ -23,9 +25,11 @@ static int check_memory(const char *text, const struct region_nvme *nvme, struct
 	if (nvme->role != REGION_ROLE_WRITER || nvme->region.contract.size_bytes <= room)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NO_MEMORY, 0,
-		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's are %lu; make a ring on a partition, "
-			"or a smaller one of "
-		"many (ring=)", text, nvme->region.contract.size_bytes, room);
+		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's "
+		"are %lu; make a ring on a partition, "
+		"or a smaller one of "
+		"many (ring=)",
+		text, nvme->region.contract.size_bytes, room);
 }
 
 int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole, struct farlog_error *error)
@@ -36,10 +40,13 @@ int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole,
 		return result;
 	if (nvme->copy != NULL)
 		munmap(nvme->copy, nvme->copy_len);
-	nvme->copy_len = is_whole ? LAYOUT_DATA_OFF : nvme->region.contract.size_bytes; /* of all of a device nobody looks at more than whose it is */
-	nvme->copy = nvme->staging != NULL && !is_whole ? staging_map(nvme->staging, nvme->copy_len) : nvme_map_own(nvme->copy_len);
+	/* of all of a device nobody looks at more than whose it is */
+	nvme->copy_len = is_whole ? LAYOUT_DATA_OFF : nvme->region.contract.size_bytes;
+	nvme->copy =
+		nvme->staging != NULL && !is_whole ? staging_map(nvme->staging, nvme->copy_len) : nvme_map_own(nvme->copy_len);
 	if (nvme->copy == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, errno, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
+		return error_set(
+			error, FARLOG_NO_MEMORY, errno, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
 	nvme->region.base = nvme->copy;
 	if (nvme->role == REGION_ROLE_WRITER && stream_is_supported())
 		nvme->region.streamed = nvme->copy;
@@ -64,11 +71,14 @@ int nvme_narrow(struct region *region, uint64_t off, uint64_t len)
 static int read_directory(struct region_nvme *nvme)
 {
 	uint64_t step = nvme_window_len(nvme);
-	uint64_t end = nvme->device->size_bytes < DIRECTORY_TAILS_OFF ? nvme->device->size_bytes / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN : DIRECTORY_TAILS_OFF;
+	uint64_t end = nvme->device->size_bytes < DIRECTORY_TAILS_OFF ?
+		nvme->device->size_bytes / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN :
+		DIRECTORY_TAILS_OFF;
 	int result = FARLOG_OK;
 
 	for (uint64_t off = 0; off < end && result == FARLOG_OK; off += step)
-		result = nvme_call(nvme, BLOCK_READ, off, nvme->directory + off, end - off < step ? end - off : step, NVME_PATIENCE_NS);
+		result = nvme_call(
+			nvme, BLOCK_READ, off, nvme->directory + off, end - off < step ? end - off : step, NVME_PATIENCE_NS);
 	return result;
 }
 
@@ -105,7 +115,8 @@ int nvme_store_directory(struct region *region, uint64_t off, const void *src, s
 		else
 			memcpy(nvme->window, (const uint8_t *)src + done, piece_len);
 		if (result == FARLOG_OK)
-			result = nvme_call(nvme, MUTANT(DIRECTORY_NOT_DURABLE) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE, off + done, nvme->window, piece_len, NVME_PATIENCE_NS);
+			result = nvme_call(nvme, MUTANT(DIRECTORY_NOT_DURABLE) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE, off + done,
+				nvme->window, piece_len, NVME_PATIENCE_NS);
 	}
 	nvme_give(&nvme->are_calls_busy);
 	return result;

@@ -1,10 +1,11 @@
-/* blocks/nvme_share.c -- rings whose writers are on several hosts, between which the device does not fence: of a namespace that rings share, or whose
- * target has no reservations (docs/adr/0023). See blocks/nvme.h, blocks/reserve.h.
+/* blocks/nvme_share.c -- rings whose writers are on several hosts, between which the device does not fence: of a
+ * namespace that rings share, or whose target has no reservations (docs/adr/0023). See blocks/nvme.h, blocks/reserve.h.
  *
- * A reservation would be of all rings. Instead nobody follows a writer of another host that may still live. The superblock says on which host an
- * epoch was opened, and a block of the writer's own that it was closed, when nothing of it was under way any more. Whoever opens announces that
- * first, by its host's registration key: keys are set one at a time and seen all at once, so that of two hosts that open the same ring at once at
- * least one sees the other, before either looks whom it follows. One ring is opened at a time on a host, because a host has one key. */
+ * A reservation would be of all rings. Instead nobody follows a writer of another host that may still live. The
+ * superblock says on which host an epoch was opened, and a block of the writer's own that it was closed, when nothing
+ * of it was under way any more. Whoever opens announces that first, by its host's registration key: keys are set one at
+ * a time and seen all at once, so that of two hosts that open the same ring at once at least one sees the other, before
+ * either looks whom it follows. One ring is opened at a time on a host, because a host has one key. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@
 static int look(struct region_nvme *nvme, struct reserve_view *view)
 {
 	memset(view, 0, sizeof(*view));
-	return nvme->device->ops->reserve == NULL ? FARLOG_UNSUPPORTED : nvme->device->ops->reserve(nvme->device, RESERVE_LOOK, 0, 0, view);
+	return nvme->device->ops->reserve == NULL ? FARLOG_UNSUPPORTED :
+												nvme->device->ops->reserve(nvme->device, RESERVE_LOOK, 0, 0, view);
 }
 
 /* lock_opening -- one name for all rings of the device. */
@@ -69,7 +71,8 @@ static bool is_announced(const struct reserve_view *view, uint64_t key)
 }
 
 /* announce -- OK: no other host opens this ring now, nor will before we are done. HELD; IO. */
-static int announce(struct region_nvme *nvme, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
+static int announce(
+	struct region_nvme *nvme, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
 {
 	uint64_t key = reserve_opening_key(claim->ring_uuid, view->host);
 	uint64_t idle_key = reserve_key(RESERVE_TAG_OTHER, NULL, 0, view->host);
@@ -80,7 +83,8 @@ static int announce(struct region_nvme *nvme, const struct region_claim *claim, 
 		if (result == FARLOG_OK)
 			result = look(nvme, view);
 		if (result != FARLOG_OK)
-			return error_set(error, FARLOG_IO, errno, "announce to the namespace that ring \"%s\" is being opened", claim->uri);
+			return error_set(
+				error, FARLOG_IO, errno, "announce to the namespace that ring \"%s\" is being opened", claim->uri);
 		if (!is_announced(view, key))
 			return FARLOG_OK;
 		if (nvme->device->is_former_gone && turn + 1 == TURN_COUNT_MAX)
@@ -89,12 +93,15 @@ static int announce(struct region_nvme *nvme, const struct region_claim *claim, 
 			nvme_nap(TURN_NS / 4 + clock_monotonic_ns() % TURN_NS);
 	}
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": another host is opening it, or died while it did (nvme resv-report -e 1 DEVICE: key fa13...); try again, or where that host is out "
-		"for sure add former=gone to the URI", claim->uri);
+		"ring \"%s\": another host is opening it, or died while it did (nvme resv-report -e 1 DEVICE: key fa13...); "
+		"try again, or where that host is out "
+		"for sure add former=gone to the URI",
+		claim->uri);
 }
 
 /* check_former -- may whoever wrote last still write, from another host? */
-static int check_former(struct region_nvme *nvme, const struct reserve_view *view, const char *uri, bool is_removal, struct farlog_error *error)
+static int check_former(struct region_nvme *nvme, const struct reserve_view *view, const char *uri, bool is_removal,
+	struct farlog_error *error)
 {
 	struct superblock last;
 	uint64_t host;
@@ -112,9 +119,12 @@ static int check_former(struct region_nvme *nvme, const struct reserve_view *vie
 	if (host == nvme->region.host || host == by_id || nvme->device->is_former_gone || MUTANT(FORMER_NOT_ASKED))
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still write: between hosts the target alone "
-		"fences here (farlog ring show URI); close it there, or have the target take that host out (farlog target nvmet expel HOST-NQN); of a target of "
-		"another kind, when that host is out for sure, add former=gone to the URI", uri, last.writer_epoch, FARLOG_WRITER_ID_LEN, last.writer_id);
+		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still "
+		"write: between hosts the target alone "
+		"fences here (farlog ring show URI); close it there, or have the target take that host out (farlog target "
+		"nvmet expel HOST-NQN); of a target of "
+		"another kind, when that host is out for sure, add former=gone to the URI",
+		uri, last.writer_epoch, FARLOG_WRITER_ID_LEN, last.writer_id);
 }
 
 int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error)
@@ -127,9 +137,13 @@ int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, stru
 		return FARLOG_OK;
 	nvme_take(&nvme->are_calls_busy);
 	nvme_make_hints(nvme, block, epoch);
-	result = nvme->is_call_flying ? FARLOG_IO : nvme_call(nvme, verb, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
+	result = nvme->is_call_flying ?
+		FARLOG_IO :
+		nvme_call(nvme, verb, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
 	nvme_give(&nvme->are_calls_busy);
-	return result == FARLOG_OK ? FARLOG_OK : error_set(error, FARLOG_IO, 0, "write the header of ring \"%s\": %s", uri, nvme->trouble);
+	return result == FARLOG_OK ?
+		FARLOG_OK :
+		error_set(error, FARLOG_IO, 0, "write the header of ring \"%s\": %s", uri, nvme->trouble);
 }
 
 /* vouch -- of a writer that the operator vouches for: it is gone. */
@@ -162,7 +176,8 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 		if (result != FARLOG_OK && result != FARLOG_HELD)
 			return error_set(error, result, errno, "lock the namespace of ring \"%s\" to open it", claim->uri);
 		if (result != FARLOG_OK)
-			return error_set(error, result, 0, "ring \"%s\": other rings of its namespace are being opened on this host; try again", claim->uri);
+			return error_set(error, result, 0,
+				"ring \"%s\": other rings of its namespace are being opened on this host; try again", claim->uri);
 		nvme->is_opening = true;
 		if (view.is_here && !MUTANT(NOT_ANNOUNCED))
 			result = announce(nvme, claim, &view, error);
@@ -178,7 +193,8 @@ void nvme_share_end(struct region_nvme *nvme)
 		return;
 	nvme->is_opening = false;
 	if (look(nvme, &view) == FARLOG_OK && view.is_here)
-		may_fail(set_key(nvme, reserve_key(RESERVE_TAG_OTHER, NULL, 0, view.host))); /* the next who opens here replaces it */
+		/* the next who opens here replaces it */
+		may_fail(set_key(nvme, reserve_key(RESERVE_TAG_OTHER, NULL, 0, view.host)));
 	unlock_opening(nvme);
 }
 
@@ -186,7 +202,8 @@ bool nvme_is_closable(const struct region_nvme *nvme)
 {
 	struct superblock own;
 
-	return (nvme->region.directory != NULL || nvme->region.host != 0) && nvme->role == REGION_ROLE_WRITER && nvme->epoch != 0 &&
-		!nvme->region.is_shut && nvme->failure == 0 &&
-		superblock_load(&nvme->region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch && nvme->region.closed_epoch != nvme->epoch;
+	return (nvme->region.directory != NULL || nvme->region.host != 0) && nvme->role == REGION_ROLE_WRITER &&
+		nvme->epoch != 0 && !nvme->region.is_shut && nvme->failure == 0 &&
+		superblock_load(&nvme->region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch &&
+		nvme->region.closed_epoch != nvme->epoch;
 }

@@ -18,7 +18,8 @@
 #define DEADLINE_NS 1000000000u /* a cache's flush takes milliseconds, and so may a device under load */
 #define SECTOR_LEN 512u         /* of sysfs, whatever the device has */
 
-/* load_attribute -- one line of sysfs; false: not there, or with a failure that is kept for the end of the probe: it cannot be read. */
+/* load_attribute -- one line of sysfs; false: not there, or with a failure that is kept for the end of the probe: it
+ * cannot be read. */
 static bool load_attribute(const char *directory, const char *name, char *value, size_t room, int *failure)
 {
 	char path[PATH_MAX + 64];
@@ -56,7 +57,8 @@ static bool is_in_memory(const char *path, int *failure)
 	return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
 }
 
-/* find_behind -- a loop device is what its file is. One whose file is not to be seen from here is taken for what memory gives. */
+/* find_behind -- a loop device is what its file is. One whose file is not to be seen from here is taken for what memory
+ * gives. */
 static void find_behind(const char *disk, struct block_facts *facts, int *failure)
 {
 	char file[PATH_MAX];
@@ -79,7 +81,8 @@ static uint32_t command_len_max(const char *disk, int *failure)
 	return len > UINT32_MAX ? UINT32_MAX : (uint32_t)len;
 }
 
-static int probe_device(const char *text, const struct stat *info, struct block_facts *facts, struct farlog_error *error)
+static int probe_device(
+	const char *text, const struct stat *info, struct block_facts *facts, struct farlog_error *error)
 {
 	static const char *const volatiles[] = {"ram", "zram", "nullb"};
 	char link[64];
@@ -90,7 +93,8 @@ static int probe_device(const char *text, const struct stat *info, struct block_
 
 	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(info->st_rdev), minor(info->st_rdev));
 	if (realpath(link, own) == NULL)
-		return error_set(error, FARLOG_NOT_FOUND, errno, "region \"%s\": the kernel has no such device any more: %s", text, link);
+		return error_set(
+			error, FARLOG_NOT_FOUND, errno, "region \"%s\": the kernel has no such device any more: %s", text, link);
 	strcpy(disk, own);
 	facts->is_partition = load_attribute(own, "partition", value, sizeof(value), &failure);
 	if (facts->is_partition)
@@ -104,18 +108,22 @@ static int probe_device(const char *text, const struct stat *info, struct block_
 	facts->has_poll = load_number(disk, "queue/io_poll", &failure) != 0;
 	facts->command_len_max = command_len_max(disk, &failure);
 	/* What cannot be read is taken for a cache. */
-	facts->has_cache = !load_attribute(disk, "queue/write_cache", value, sizeof(value), &failure) || strcmp(value, "write through") != 0;
+	facts->has_cache = !load_attribute(disk, "queue/write_cache", value, sizeof(value), &failure) ||
+		strcmp(value, "write through") != 0;
 	for (size_t i = 0; i < sizeof(volatiles) / sizeof(volatiles[0]); i++)
 		facts->is_volatile |= strncmp(facts->name, volatiles[i], strlen(volatiles[i])) == 0;
 	find_behind(disk, facts, &failure);
 	if (failure != 0)
-		return error_set(error, FARLOG_IO, failure, "region \"%s\": read what the kernel says of %s", text, facts->name);
+		return error_set(
+			error, FARLOG_IO, failure, "region \"%s\": read what the kernel says of %s", text, facts->name);
 	if (facts->size_bytes == 0)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": %s has no bytes: nothing is behind it", text, facts->name);
+		return error_set(
+			error, FARLOG_NOT_FOUND, 0, "region \"%s\": %s has no bytes: nothing is behind it", text, facts->name);
 	return FARLOG_OK;
 }
 
-static int probe_file(const char *text, const char *path, const struct stat *info, struct block_facts *facts, struct farlog_error *error)
+static int probe_file(
+	const char *text, const char *path, const struct stat *info, struct block_facts *facts, struct farlog_error *error)
 {
 	struct statx more;
 	int failure = 0;
@@ -153,37 +161,45 @@ int block_probe(const char *text, const char *path, struct block_facts *facts, s
 			facts->lba_len = 4096;
 			facts->has_cache = true;
 			strcpy(facts->name, "file");
-			return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "region \"%s\": %s", text, directory);
+			return failure == 0 ? FARLOG_OK :
+								  error_set(error, FARLOG_IO, failure, "region \"%s\": %s", text, directory);
 		}
-		return error_set(error, failure == ENOENT || failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, path);
+		return error_set(error, failure == ENOENT || failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure,
+			"region \"%s\": %s", text, path);
 	}
 	if (S_ISBLK(info.st_mode))
 		return probe_device(text, &info, facts, error);
 	if (S_ISREG(info.st_mode))
 		return probe_file(text, path, &info, facts, error);
-	return error_set(error, FARLOG_INVALID, 0, "region \"%s\": %s is %s; expected a block device such as /dev/nvme2n1", text, path,
-		S_ISDIR(info.st_mode) ? "a directory" : S_ISCHR(info.st_mode) ? "a character device" : "no block device");
+	return error_set(error, FARLOG_INVALID, 0, "region \"%s\": %s is %s; expected a block device such as /dev/nvme2n1",
+		text, path,
+		S_ISDIR(info.st_mode)     ? "a directory" :
+			S_ISCHR(info.st_mode) ? "a character device" :
+									"no block device");
 }
 
 /* say -- what was looked at. */
 static void say(const struct block_facts *facts, struct farlog_contract *contract)
 {
-	const char *cache = !facts->has_cache ? "no write cache" : facts->has_fua ? "write cache, FUA" : "write cache, no FUA: the kernel flushes";
+	const char *cache = !facts->has_cache ? "no write cache" :
+		facts->has_fua                    ? "write cache, FUA" :
+											"write cache, no FUA: the kernel flushes";
 
 	if (!facts->is_device)
 		cache = "plain file, for tests: synced by its file system";
-	snprintf(contract->probe, sizeof(contract->probe), "%.31s%s%.40s, LBA %u: %s%s", facts->name, facts->behind[0] != '\0' ? " over " : "",
-		facts->behind,
-		facts->lba_len, cache, facts->is_volatile ? "; gone at a power cut" : "");
+	snprintf(contract->probe, sizeof(contract->probe), "%.31s%s%.40s, LBA %u: %s%s", facts->name,
+		facts->behind[0] != '\0' ? " over " : "", facts->behind, facts->lba_len, cache,
+		facts->is_volatile ? "; gone at a power cut" : "");
 }
 
-/* choose_flush -- a plain write where nothing forgets, FUA where something does. What is weaker than the device needs lowers the level, openly. */
-static int choose_flush(const char *text, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
-	struct farlog_error *error)
+/* choose_flush -- a plain write where nothing forgets, FUA where something does. What is weaker than the device needs
+ * lowers the level, openly. */
+static int choose_flush(const char *text, const struct uri *uri, const struct block_facts *facts,
+	struct farlog_contract *contract, struct farlog_error *error)
 {
-	enum farlog_flush_method needed = !facts->is_device || (facts->has_cache && !facts->has_fua) ? FARLOG_FLUSH_DSYNC
-		: facts->has_cache                                                                    ? FARLOG_FLUSH_FUA
-																							  : FARLOG_FLUSH_WRITE;
+	enum farlog_flush_method needed = !facts->is_device || (facts->has_cache && !facts->has_fua) ? FARLOG_FLUSH_DSYNC :
+		facts->has_cache                                                                         ? FARLOG_FLUSH_FUA :
+																								   FARLOG_FLUSH_WRITE;
 	bool is_auto = uri->flush[0] == '\0' || strcmp(uri->flush, "auto") == 0;
 
 	contract->flush_method = needed;
@@ -196,15 +212,18 @@ static int choose_flush(const char *text, const struct uri *uri, const struct bl
 		contract->flush_method = FARLOG_FLUSH_DSYNC;
 	} else if (!is_auto && (strcmp(uri->flush, "fua") != 0 || needed != FARLOG_FLUSH_FUA)) {
 		return error_set(error, strcmp(uri->flush, "fua") == 0 ? FARLOG_UNSUPPORTED : FARLOG_INVALID, 0,
-			"uri \"%s\": flush method \"%s\"; %s has auto, write, dsync%s", text, uri->flush, facts->name, needed == FARLOG_FLUSH_FUA ? ", fua" : "");
+			"uri \"%s\": flush method \"%s\"; %s has auto, write, dsync%s", text, uri->flush, facts->name,
+			needed == FARLOG_FLUSH_FUA ? ", fua" : "");
 	}
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s",
-		contract->flush_method == FARLOG_FLUSH_FUA ? "fua" : contract->flush_method == FARLOG_FLUSH_DSYNC ? "dsync" : "write");
+		contract->flush_method == FARLOG_FLUSH_FUA       ? "fua" :
+			contract->flush_method == FARLOG_FLUSH_DSYNC ? "dsync" :
+														   "write");
 	return FARLOG_OK;
 }
 
-int block_contract(const char *text, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
-	struct farlog_error *error)
+int block_contract(const char *text, const struct uri *uri, const struct block_facts *facts,
+	struct farlog_contract *contract, struct farlog_error *error)
 {
 	memset(contract, 0, sizeof(*contract));
 	contract->kind = facts->is_device ? FARLOG_REGION_BLOCK : FARLOG_REGION_FILE;

@@ -11,7 +11,7 @@
 #include "blocks/nvme.h"
 #include "farlog/former.h"
 
-#define TURN_COUNT_MAX 16u          /* others that take it at the same time */
+#define TURN_COUNT_MAX 16u             /* others that take it at the same time */
 #define ZOMBIE_PATIENCE_NS 1000000000u /* with a writer on this host that is just opening */
 #define KEY_HASH_MASK 0xFFFFFFFFFFFFull
 
@@ -47,7 +47,8 @@ uint64_t reserve_opening_key(const uint8_t ring_uuid[16], const char *host)
 	uint64_t ring = fnv1a(0xCBF29CE484222325ull, ring_uuid, 16);
 
 	ring ^= ring >> 32;
-	return (uint64_t)RESERVE_TAG_OPENING << 48 | ((ring ^ ring >> 16) & 0xFFFF) << RESERVE_RING_SHIFT | (reserve_host(host) >> 32);
+	return (uint64_t)RESERVE_TAG_OPENING << 48 | ((ring ^ ring >> 16) & 0xFFFF) << RESERVE_RING_SHIFT |
+		(reserve_host(host) >> 32);
 }
 
 /* ---------------------------------------------------------------- steps */
@@ -79,8 +80,10 @@ static int check_holder(const char *uri, const struct reserve_view *view, struct
 	if (view->type == 0 || (view->type == RESERVE_TYPE && (view->is_holder_us || is_ours(view->holder_key))))
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its namespace is reserved by another program (type %u, key %016lx; expected type %u and a key of farlog's); look: nvme resv-report "
-		"-e 1 DEVICE", uri, view->type, view->holder_key, RESERVE_TYPE);
+		"ring \"%s\": its namespace is reserved by another program (type %u, key %016lx; expected type %u and a key of "
+		"farlog's); look: nvme resv-report "
+		"-e 1 DEVICE",
+		uri, view->type, view->holder_key, RESERVE_TYPE);
 }
 
 /* register_host -- by this key, whatever it had. OK; HELD: others are at it; IO. */
@@ -107,9 +110,11 @@ static int take_once(struct block_device *device, uint64_t key, const struct res
 
 /* ---------------------------------------------------------------- what callers ask for */
 
-int reserve_take(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
+int reserve_take(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+	struct farlog_error *error)
 {
-	enum reserve_tag tag = claim->kind == REGION_CLAIM_ALONE && claim->epoch != 0 ? RESERVE_TAG_WRITER : RESERVE_TAG_FORMAT;
+	enum reserve_tag tag =
+		claim->kind == REGION_CLAIM_ALONE && claim->epoch != 0 ? RESERVE_TAG_WRITER : RESERVE_TAG_FORMAT;
 
 	for (unsigned turn = 0; turn < TURN_COUNT_MAX; turn++) {
 		uint64_t key;
@@ -131,10 +136,12 @@ int reserve_take(struct block_device *device, const struct region_claim *claim, 
 		if (result != FARLOG_OK && result != FARLOG_HELD)
 			return refuse_io(claim->uri, "take", error);
 	}
-	return error_set(error, FARLOG_HELD, 0, "ring \"%s\": other hosts are taking it at the same time; try again", claim->uri);
+	return error_set(
+		error, FARLOG_HELD, 0, "ring \"%s\": other hosts are taking it at the same time; try again", claim->uri);
 }
 
-/* has_zombie -- may a writer live on this host that the device has shut out? One that is opening registers the host in a moment. */
+/* has_zombie -- may a writer live on this host that the device has shut out? One that is opening registers the host in
+ * a moment. */
 static bool has_zombie(struct block_device *device, struct reserve_view *view)
 {
 	uint64_t until_ns = clock_after_ns(ZOMBIE_PATIENCE_NS);
@@ -152,7 +159,8 @@ static bool has_zombie(struct block_device *device, struct reserve_view *view)
 	return false;
 }
 
-int reserve_join(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
+int reserve_join(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+	struct farlog_error *error)
 {
 	for (unsigned turn = 0; turn < TURN_COUNT_MAX; turn++) {
 		int result = look(device, view);
@@ -163,8 +171,10 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 			return refuse_io(claim->uri, "look at", error);
 		if (!MUTANT(RECOVERED_FIRST) && has_zombie(device, view))
 			return error_set(error, FARLOG_HELD, 0,
-				"ring \"%s\": a writer on another host has taken it over, and the one that it was taken from still lives on this host; end it (farlog ring show "
-				"names its process), or what it does later would reach the ring", claim->uri);
+				"ring \"%s\": a writer on another host has taken it over, and the one that it was taken from still "
+				"lives on this host; end it (farlog ring show "
+				"names its process), or what it does later would reach the ring",
+				claim->uri);
 		if (view->is_registered)
 			return FARLOG_OK;
 		result = ask(device, RESERVE_REGISTER, reserve_key(RESERVE_TAG_OTHER, claim->ring_uuid, 0, view->host), 0);
@@ -176,7 +186,8 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 	return error_set(error, FARLOG_HELD, 0, "ring \"%s\": its namespace refuses to register this host", claim->uri);
 }
 
-int reserve_if_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
+int reserve_if_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+	struct farlog_error *error)
 {
 	int result = look(device, view);
 
@@ -184,12 +195,15 @@ int reserve_if_free(struct block_device *device, const struct region_claim *clai
 		return refuse_io(claim->uri, "look at", error);
 	if (result == FARLOG_OK && view->is_here && view->type != 0 && !view->is_holder_us)
 		return error_set(error, FARLOG_HELD, 0,
-			"region \"%s\" is reserved by another host (key %016lx), where a writer may live; stop it, and add --force (is_forced) to take the reservation "
-			"away", claim->uri, view->holder_key);
+			"region \"%s\" is reserved by another host (key %016lx), where a writer may live; stop it, and add --force "
+			"(is_forced) to take the reservation "
+			"away",
+			claim->uri, view->holder_key);
 	return reserve_join(device, claim, view, error);
 }
 
-int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
+int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+	struct farlog_error *error)
 {
 	int result = look(device, view);
 
@@ -198,8 +212,10 @@ int reserve_leave(struct block_device *device, const struct region_claim *claim,
 	if (result != FARLOG_OK)
 		return refuse_io(claim->uri, "look at", error);
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a directory reserve nothing: look: nvme "
-		"resv-report -e 1 DEVICE", claim->uri, view->type, view->holder_key);
+		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a "
+		"directory reserve nothing: look: nvme "
+		"resv-report -e 1 DEVICE",
+		claim->uri, view->type, view->holder_key);
 }
 
 void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract)
@@ -207,12 +223,14 @@ void reserve_say(struct block_device *device, bool has_directory, struct farlog_
 	struct reserve_view view;
 	size_t used = strlen(contract->probe);
 	int result = look(device, &view);
-	const char *what = result == FARLOG_UNSUPPORTED ? NULL
-		: result != FARLOG_OK                  ? "nothing is known: the look at reservations failed, and no writer opens until it does not"
-		: !view.is_here                        ? "fenced at the target, by its hosts; follows closed writers"
-		: has_directory                        ? "fenced at the target, by its hosts, and its neighbours with it; follows closed writers"
-		: view.is_kept                         ? "fenced by reservation"
-											   : "fenced by reservation, until the target restarts";
+	const char *what = result == FARLOG_UNSUPPORTED ?
+		NULL :
+		result != FARLOG_OK ?
+		"nothing is known: the look at reservations failed, and no writer opens until it does not" :
+		!view.is_here ? "fenced at the target, by its hosts; follows closed writers" :
+		has_directory ? "fenced at the target, by its hosts, and its neighbours with it; follows closed writers" :
+		view.is_kept  ? "fenced by reservation" :
+						"fenced by reservation, until the target restarts";
 
 	if (what != NULL)
 		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; between hosts %s", what);

@@ -1,7 +1,9 @@
-/* blocks/reserve_ioctl.c -- reservations of a namespace by the kernel's calls: linux/pr.h to change them, and NVM Express's own report to look at
- * them, which tells what the kernel's (since 7.0) does not: whose key is whose, and whether they outlive a power loss.
+/* blocks/reserve_ioctl.c -- reservations of a namespace by the kernel's calls: linux/pr.h to change them, and NVM
+ * Express's own report to look at them, which tells what the kernel's (since 7.0) does not: whose key is whose, and
+ * whether they outlive a power loss.
  *
- * Only of fabrics. There the kernel says by which id the target knows this host. None of it asks for rights beyond those to the device. */
+ * Only of fabrics. There the kernel says by which id the target knows this host. None of it asks for rights beyond
+ * those to the device. */
 #include <errno.h>
 #include <linux/nvme_ioctl.h>
 #include <linux/pr.h>
@@ -19,15 +21,15 @@
 #define ADMIN_IDENTIFY 0x06
 #define IO_RESERVATION_REPORT 0x0E
 #define IDENTIFY_LEN 4096u
-#define IDENTIFY_RESCAP 31u       /* of a namespace: what reservations it has */
+#define IDENTIFY_RESCAP 31u /* of a namespace: what reservations it has */
 #define RESCAP_KEPT 0x01u
 #define RESCAP_WRITE_EXCLUSIVE_REGISTRANTS 0x08u
 #define REPORT_LEN 16384u
-#define REPORT_EXTENDED 1u        /* hosts by 128 bits */
+#define REPORT_EXTENDED 1u /* hosts by 128 bits */
 #define REPORT_HEADER_LEN 64u
 #define REGISTRANT_LEN 64u
 #define HOST_LEN 16u
-#define STATUS_MASK 0x7FF         /* type and code, without the bits that say whether and where to try again */
+#define STATUS_MASK 0x7FF /* type and code, without the bits that say whether and where to try again */
 #define STATUS_INVALID_OPCODE 0x001
 
 /* parse_host -- a UUID as text, into the bytes that go over the wire. */
@@ -68,7 +70,8 @@ int reserve_read_result(int status)
 }
 
 /* find_host -- OK; UNSUPPORTED: only this host has the device; IO. */
-static int find_host(const struct stat *info, struct block_host *found, uint8_t host[HOST_LEN], struct reserve_view *view)
+static int find_host(
+	const struct stat *info, struct block_host *found, uint8_t host[HOST_LEN], struct reserve_view *view)
 {
 	int result = block_host_find("/sys", major(info->st_rdev), minor(info->st_rdev), found);
 
@@ -110,8 +113,11 @@ static int look_at(int fd, const struct stat *info, uint8_t *buffer, struct rese
 	uint8_t host[HOST_LEN];
 	struct block_host found;
 	struct nvme_passthru_cmd identify = {.opcode = ADMIN_IDENTIFY, .addr = (uintptr_t)buffer, .data_len = IDENTIFY_LEN};
-	struct nvme_passthru_cmd report = {.opcode = IO_RESERVATION_REPORT, .addr = (uintptr_t)buffer, .data_len = REPORT_LEN,
-		.cdw10 = REPORT_LEN / 4 - 1, .cdw11 = REPORT_EXTENDED};
+	struct nvme_passthru_cmd report = {.opcode = IO_RESERVATION_REPORT,
+		.addr = (uintptr_t)buffer,
+		.data_len = REPORT_LEN,
+		.cdw10 = REPORT_LEN / 4 - 1,
+		.cdw11 = REPORT_EXTENDED};
 	int result = find_host(info, &found, host, view);
 	int nsid;
 
@@ -154,8 +160,8 @@ static int look(int fd, struct reserve_view *view)
 	return result;
 }
 
-/* judge -- of a call of linux/pr.h: above 0 the device's word. That a status has more bits than older kernels look for makes a conflict look like a
- * failure there: whoever asked looks again. */
+/* judge -- of a call of linux/pr.h: above 0 the device's word. That a status has more bits than older kernels look for
+ * makes a conflict look like a failure there: whoever asked looks again. */
 static int judge(int status)
 {
 	if (status == 0)
@@ -165,16 +171,21 @@ static int judge(int status)
 
 int reserve_by_ioctl(int fd, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
 {
-	struct pr_registration registration = {.old_key = verb == RESERVE_REPLACE, .new_key = key, .flags = verb == RESERVE_REPLACE ? PR_FL_IGNORE_KEY : 0};
+	struct pr_registration registration = {
+		.old_key = verb == RESERVE_REPLACE, .new_key = key, .flags = verb == RESERVE_REPLACE ? PR_FL_IGNORE_KEY : 0};
 	struct pr_reservation reservation = {.key = key, .type = PR_WRITE_EXCLUSIVE_REG_ONLY};
 	/* As the kernel's drivers take it: the old one is the caller's, the new one that which goes. */
 	struct pr_preempt preempt = {.old_key = key, .new_key = other, .type = PR_WRITE_EXCLUSIVE_REG_ONLY};
 
 	switch (verb) {
-	case RESERVE_LOOK: return look(fd, view);
+	case RESERVE_LOOK:
+		return look(fd, view);
 	case RESERVE_REGISTER:
-	case RESERVE_REPLACE: return judge(ioctl(fd, IOC_PR_REGISTER, &registration));
-	case RESERVE_ACQUIRE: return judge(ioctl(fd, IOC_PR_RESERVE, &reservation));
-	default: return judge(ioctl(fd, IOC_PR_PREEMPT_ABORT, &preempt));
+	case RESERVE_REPLACE:
+		return judge(ioctl(fd, IOC_PR_REGISTER, &registration));
+	case RESERVE_ACQUIRE:
+		return judge(ioctl(fd, IOC_PR_RESERVE, &reservation));
+	default:
+		return judge(ioctl(fd, IOC_PR_PREEMPT_ABORT, &preempt));
 	}
 }

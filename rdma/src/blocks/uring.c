@@ -1,7 +1,8 @@
 /* blocks/uring.c -- blocks by io_uring: registered file, registered buffers, O_DIRECT. See blocks/block.h.
  *
- * Each queue is an io_uring of its own, so that a call of one thread never waits behind another's commit. The role locks lie on the descriptor
- * that the commands use: the kernel holds it until the last of them has come back, and so nobody else becomes writer before. */
+ * Each queue is an io_uring of its own, so that a call of one thread never waits behind another's commit. The role
+ * locks lie on the descriptor that the commands use: the kernel holds it until the last of them has come back, and so
+ * nobody else becomes writer before. */
 #include "blocks/uring_device.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #define BUFFER_COUNT_MAX 64u
 #define ZERO_LEN (1u << 20)
 #define ZERO_STEP_LEN (1u << 30) /* of one call to the kernel: it can be killed between two */
-#define WATCH_NS 100000000u /* who watches for an answer does not burn a core for a device that gives none */
+#define WATCH_NS 100000000u      /* who watches for an answer does not burn a core for a device that gives none */
 #define WATCH_COUNT 64u
 
 static struct block_uring *uring_of(struct block_device *device)
@@ -42,7 +43,9 @@ static int index_of(const struct block_uring *uring, const struct block_command 
 static void prepare(struct io_uring_sqe *sqe, const struct block_command *command, int index)
 {
 	switch (command->verb) {
-	case BLOCK_FLUSH: io_uring_prep_fsync(sqe, 0, IORING_FSYNC_DATASYNC); break;
+	case BLOCK_FLUSH:
+		io_uring_prep_fsync(sqe, 0, IORING_FSYNC_DATASYNC);
+		break;
 	case BLOCK_READ:
 		if (index >= 0)
 			io_uring_prep_read_fixed(sqe, 0, command->bytes, command->len, command->off, index);
@@ -61,7 +64,8 @@ static void prepare(struct io_uring_sqe *sqe, const struct block_command *comman
 static void uring_put(struct block_device *device, enum block_queue queue, const struct block_command *command)
 {
 	struct block_uring *uring = uring_of(device);
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->rings[queue]); /* there is one: the queue is as deep as its users go */
+	/* there is one: the queue is as deep as its users go */
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->rings[queue]);
 	uint64_t len = command->len;
 
 	int index = queue == BLOCK_COMMITS ? index_of(uring, command) : -1;
@@ -79,7 +83,8 @@ static void uring_put(struct block_device *device, enum block_queue queue, const
 	uring->flying_counts[queue]++;
 }
 
-/* judge -- what a call of the library gave. OK, also where it may be made again, or IO, with errno. is_taking: answers are taken before that. */
+/* judge -- what a call of the library gave. OK, also where it may be made again, or IO, with errno. is_taking: answers
+ * are taken before that. */
 static int judge(int count, bool is_taking)
 {
 	if (count >= 0 || count == -EINTR || count == -EAGAIN || (is_taking && (count == -ETIME || count == -EBUSY)))
@@ -95,7 +100,8 @@ static int wake(struct block_uring *uring)
 	bool is_asleep;
 	int count = uring->lib->submit(ring);
 
-	is_asleep = io_uring_sq_ready(ring) > 0 && (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP);
+	is_asleep =
+		io_uring_sq_ready(ring) > 0 && (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP);
 	uring->device.enter_count += is_asleep; /* a hint: the library looks for itself */
 	return judge(count, false);
 }
@@ -116,7 +122,8 @@ static bool watch(struct io_uring *ring, uint64_t timeout_ns)
 	return timeout_ns <= WATCH_NS;
 }
 
-/* ask_device -- one with polled queues, until it has an answer or the time is over. One call sends, and asks for the first time. */
+/* ask_device -- one with polled queues, until it has an answer or the time is over. One call sends, and asks for the
+ * first time. */
 static int ask_device(struct block_uring *uring, uint64_t timeout_ns)
 {
 	struct io_uring *ring = &uring->rings[BLOCK_COMMITS];
@@ -167,7 +174,8 @@ static int uring_wait(struct block_device *device, enum block_queue queue, uint6
 	return judge(count, true);
 }
 
-/* is_removed -- the kernel has removed the device: it has no bytes then, and whatever comes back under its name is another one. */
+/* is_removed -- the kernel has removed the device: it has no bytes then, and whatever comes back under its name is
+ * another one. */
 static bool is_removed(const struct block_uring *uring)
 {
 	uint64_t size_bytes = 0;
@@ -175,7 +183,8 @@ static bool is_removed(const struct block_uring *uring)
 	return uring->is_device && (ioctl(uring->fd, BLKGETSIZE64, &size_bytes) != 0 || size_bytes == 0);
 }
 
-/* failure_of -- errno, 0 = done; ENODEV: no command to this device succeeds any more. A reservation conflict stays what it is. */
+/* failure_of -- errno, 0 = done; ENODEV: no command to this device succeeds any more. A reservation conflict stays what
+ * it is. */
 static int failure_of(struct block_uring *uring, const struct io_uring_cqe *cqe)
 {
 	int failure = cqe->res < 0 ? -cqe->res : 0;
@@ -191,7 +200,8 @@ static int failure_of(struct block_uring *uring, const struct io_uring_cqe *cqe)
 	return failure != 0 && failure != EBADE && is_removed(uring) ? ENODEV : failure;
 }
 
-static unsigned uring_take(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
+static unsigned uring_take(
+	struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
 {
 	struct block_uring *uring = uring_of(device);
 	struct io_uring *ring = &uring->rings[queue];
@@ -199,11 +209,13 @@ static unsigned uring_take(struct block_device *device, enum block_queue queue, 
 	unsigned count = 0;
 	unsigned head;
 
-	if (queue == BLOCK_COMMITS && uring->is_io_polled && !uring->is_sq_polled && uring->flying_counts[queue] > 0 && io_uring_cq_ready(ring) == 0) {
+	if (queue == BLOCK_COMMITS && uring->is_io_polled && !uring->is_sq_polled && uring->flying_counts[queue] > 0 &&
+		io_uring_cq_ready(ring) == 0) {
 		(void)uring->lib->get_events(ring); /* nothing else brings them */
 		device->enter_count++;
 	}
-	io_uring_for_each_cqe(ring, head, cqe) {
+	io_uring_for_each_cqe(ring, head, cqe)
+	{
 		if (count == room)
 			break;
 		answers[count].id = cqe->user_data >> 32;
@@ -215,7 +227,8 @@ static unsigned uring_take(struct block_device *device, enum block_queue queue, 
 	return count;
 }
 
-static bool uring_use_buffer(struct block_device *device, uint8_t *bytes, uint64_t len, uint8_t *others, uint64_t others_len)
+static bool uring_use_buffer(
+	struct block_device *device, uint8_t *bytes, uint64_t len, uint8_t *others, uint64_t others_len)
 {
 	struct block_uring *uring = uring_of(device);
 	struct iovec buffers[BUFFER_COUNT_MAX + 1];
@@ -224,7 +237,8 @@ static bool uring_use_buffer(struct block_device *device, uint8_t *bytes, uint64
 	for (uint64_t done = 0; done < len && count < BUFFER_COUNT_MAX; done += BLOCK_BUFFER_LEN)
 		buffers[count++] = (struct iovec){bytes + done, len - done < BLOCK_BUFFER_LEN ? len - done : BLOCK_BUFFER_LEN};
 	buffers[count] = (struct iovec){others, others_len};
-	if ((uint64_t)count * BLOCK_BUFFER_LEN < len || uring->lib->register_buffers(&uring->rings[BLOCK_COMMITS], buffers, count + 1) != 0)
+	if ((uint64_t)count * BLOCK_BUFFER_LEN < len ||
+		uring->lib->register_buffers(&uring->rings[BLOCK_COMMITS], buffers, count + 1) != 0)
 		return false;
 	uring->buffer = bytes;
 	uring->buffer_len = len;
@@ -274,7 +288,8 @@ static int uring_name_foreign(struct block_device *device, char *text, size_t ro
 	return block_name_foreign(uring_of(device)->path, text, room);
 }
 
-static int uring_reserve(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
+static int uring_reserve(
+	struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
 {
 	return reserve_by_ioctl(uring_of(device)->fd, verb, key, other, view);
 }
@@ -304,7 +319,9 @@ static void uring_close(struct block_device *device)
 	struct block_uring *uring = uring_of(device);
 
 	/* The kernel lets go of a queue's file a while after the queue's end. */
-	if (uring->fd >= 0 && uring->flying_counts[BLOCK_COMMITS] + uring->flying_counts[BLOCK_CALLS] + uring->flying_counts[BLOCK_AHEAD] == 0)
+	if (uring->fd >= 0 &&
+		uring->flying_counts[BLOCK_COMMITS] + uring->flying_counts[BLOCK_CALLS] + uring->flying_counts[BLOCK_AHEAD] ==
+			0)
 		role_lock_give_all(uring->fd);
 	while (uring->ring_count > 0)
 		uring->lib->queue_exit(&uring->rings[--uring->ring_count]);
@@ -316,8 +333,17 @@ static void uring_close(struct block_device *device)
 }
 
 const struct block_ops uring_ops = {
-	.put = uring_put, .send = uring_send, .wait = uring_wait, .take = uring_take, .use_buffer = uring_use_buffer, .zero = uring_zero,
-	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .has_parts = uring_has_parts,
-		.reserve = uring_reserve,
+	.put = uring_put,
+	.send = uring_send,
+	.wait = uring_wait,
+	.take = uring_take,
+	.use_buffer = uring_use_buffer,
+	.zero = uring_zero,
+	.name_foreign = uring_name_foreign,
+	.lock = uring_lock,
+	.unlock = uring_unlock,
+	.is_locked = uring_is_locked,
+	.has_parts = uring_has_parts,
+	.reserve = uring_reserve,
 	.close = uring_close,
 };

@@ -1,4 +1,5 @@
-/* blocks/uring_open.c -- opening a device, or for tests a plain file, whose blocks io_uring is going to carry. See blocks/uring_device.h. */
+/* blocks/uring_open.c -- opening a device, or for tests a plain file, whose blocks io_uring is going to carry. See
+ * blocks/uring_device.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 
 #define COMMAND_LEN_MAX (1u << 30)
 #define SQ_IDLE_MS 2000u
-#define REST_NS 10000000000u /* twice the time after which a target that is asked for nothing else, 5 s, notices that a host is gone */
+/* twice the time after which a target that is asked for nothing else, 5 s, notices that a host is gone */
+#define REST_NS 10000000000u
 
 /* make_file -- for tests: all its blocks written, so that no append allocates one. */
 static int make_file(const char *text, const char *path, uint64_t size_bytes, struct farlog_error *error)
@@ -33,7 +35,8 @@ static int make_file(const char *text, const char *path, uint64_t size_bytes, st
 	return result;
 }
 
-/* is_in_use -- by a mount, or by a device made of it. Asked by a descriptor of its own: who has one for itself alone shuts out the next. */
+/* is_in_use -- by a mount, or by a device made of it. Asked by a descriptor of its own: who has one for itself alone
+ * shuts out the next. */
 static bool is_in_use(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
@@ -44,27 +47,29 @@ static bool is_in_use(const char *path)
 	return is_busy;
 }
 
-static int open_blocks(const char *text, struct block_uring *uring, const struct block_facts *facts, const struct region_ask *ask,
-	struct farlog_error *error)
+static int open_blocks(const char *text, struct block_uring *uring, const struct block_facts *facts,
+	const struct region_ask *ask, struct farlog_error *error)
 {
 	int flags = (ask->access == REGION_READ ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
 
 	if (ask->access != REGION_READ && facts->is_read_only)
 		return error_set(error, FARLOG_IO, 0, "region \"%s\": %s is read-only", text, facts->name);
 	if (facts->is_device && ask->access == REGION_CREATE && is_in_use(uring->path))
-		return error_set(error, FARLOG_HELD, 0, "region \"%s\": %s is in use: mounted, or part of another device; free it first", text, uring->path);
+		return error_set(error, FARLOG_HELD, 0,
+			"region \"%s\": %s is in use: mounted, or part of another device; free it first", text, uring->path);
 	uring->fd = open(uring->path, flags);
 	if (uring->fd >= 0)
 		return FARLOG_OK;
 	if ((errno == EACCES || errno == EPERM) && facts->is_device && ask->access != REGION_CREATE)
 		return region_open_device(uring->path, ask->access != REGION_READ, &uring->fd, error);
 	if (errno == EINVAL)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
 	return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
 }
 
-/* start_ring -- its first file is where commands go. With passthrough the second one has the role locks: the kernel keeps both until the last
- * command is back. */
+/* start_ring -- its first file is where commands go. With passthrough the second one has the role locks: the kernel
+ * keeps both until the last command is back. */
 static int start_ring(struct block_uring *uring, enum block_queue queue)
 {
 	bool is_raw = uring->passthrough.fd >= 0;
@@ -85,7 +90,8 @@ static int start_ring(struct block_uring *uring, enum block_queue queue)
 	return uring->lib->register_files(&uring->rings[queue], files, is_raw ? 2 : 1);
 }
 
-static int start_rings(const char *text, struct block_uring *uring, const struct region_ask *ask, struct farlog_error *error)
+static int start_rings(
+	const char *text, struct block_uring *uring, const struct region_ask *ask, struct farlog_error *error)
 {
 	int failure = start_ring(uring, BLOCK_COMMITS);
 
@@ -95,16 +101,19 @@ static int start_rings(const char *text, struct block_uring *uring, const struct
 		failure = start_ring(uring, BLOCK_AHEAD);
 	if (failure == 0)
 		return FARLOG_OK;
-	return error_set(error, failure == -EPERM || failure == -ENOSYS || failure == -EINVAL ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
+	return error_set(error,
+		failure == -EPERM || failure == -ENOSYS || failure == -EINVAL ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
 		"region \"%s\": set up io_uring (%s)", text,
-		failure == -ENOMEM ? "this process may lock too little memory: raise ulimit -l"
-		: failure == -EINVAL ? "this kernel is too old for what the URI asks for" : "see /proc/sys/kernel/io_uring_disabled");
+		failure == -ENOMEM     ? "this process may lock too little memory: raise ulimit -l" :
+			failure == -EINVAL ? "this kernel is too old for what the URI asks for" :
+								 "see /proc/sys/kernel/io_uring_disabled");
 }
 
-/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are asked for. Where a write is more
- * than one command to the device, because that has a cache and no FUA, there is no polling for it. */
-static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri, const struct block_facts *facts,
-	struct farlog_contract *contract, struct farlog_error *error)
+/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are
+ * asked for. Where a write is more than one command to the device, because that has a cache and no FUA, there is no
+ * polling for it. */
+static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri,
+	const struct block_facts *facts, struct farlog_contract *contract, struct farlog_error *error)
 {
 	bool can_poll = facts->has_poll && contract->flush_method != FARLOG_FLUSH_DSYNC;
 	bool is_raw = strcmp(uri->commands, "nvme") == 0;
@@ -113,7 +122,8 @@ static int choose_way(const char *text, struct block_uring *uring, const struct 
 
 	if (strcmp(uri->poll, "io") == 0 && !can_poll)
 		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": poll=io: %s %s", text, facts->name,
-			facts->has_poll ? "has a cache and no FUA" : "has no poll queues; connect it with --nr-poll-queues, or set nvme.poll_queues");
+			facts->has_poll ? "has a cache and no FUA" :
+							  "has no poll queues; connect it with --nr-poll-queues, or set nvme.poll_queues");
 	uring->is_sq_polled = strcmp(uri->poll, "sq") == 0;
 	uring->is_io_polled = can_poll && strcmp(uri->poll, "none") != 0;
 	snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%s%s", uring->is_io_polled ? "; polled" : "",
@@ -126,7 +136,8 @@ static int choose_way(const char *text, struct block_uring *uring, const struct 
 	return result;
 }
 
-int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
+int block_uring_probe(
+	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	struct block_facts facts;
 	int result = block_probe(text, uri->path, &facts, error);
@@ -134,7 +145,8 @@ int block_uring_probe(const char *text, const struct uri *uri, struct farlog_con
 	return result == FARLOG_OK ? block_contract(text, uri, &facts, contract, error) : result;
 }
 
-static int find_facts(const char *text, const struct uri *uri, const struct region_ask *ask, struct block_facts *facts, struct farlog_error *error)
+static int find_facts(const char *text, const struct uri *uri, const struct region_ask *ask, struct block_facts *facts,
+	struct farlog_error *error)
 {
 	int result = block_probe(text, uri->path, facts, error);
 
@@ -146,8 +158,8 @@ static int find_facts(const char *text, const struct uri *uri, const struct regi
 	return result == FARLOG_OK ? block_probe(text, uri->path, facts, error) : result;
 }
 
-int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct farlog_contract *contract,
-	struct block_device **device, struct farlog_error *error)
+int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask,
+	struct farlog_contract *contract, struct block_device **device, struct farlog_error *error)
 {
 	struct block_uring *uring;
 	struct block_facts facts;
@@ -163,10 +175,17 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	uring = calloc(1, sizeof(*uring));
 	if (uring == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
-	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
+	*uring = (struct block_uring){.lib = lib,
+		.fd = -1,
+		.is_device = facts.is_device,
+		.is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
 		.passthrough = {.fd = -1},
-		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX,
-			.rest_ns = facts.is_device ? REST_NS : 0, /* also of one that is made of others, whose names it does not have */
+		.device = {.ops = &uring_ops,
+			.size_bytes = facts.size_bytes,
+			.lba_len = facts.lba_len,
+			.command_len_max = COMMAND_LEN_MAX,
+			/* also of one that is made of others, whose names it does not have */
+			.rest_ns = facts.is_device ? REST_NS : 0,
 			.is_former_gone = uri->former[0] != '\0'}};
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, ask, error);

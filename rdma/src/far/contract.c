@@ -12,31 +12,40 @@
 static const char *method_name(enum farlog_flush_method method)
 {
 	switch (method) {
-	case FARLOG_FLUSH_RDMA_FLUSH: return "rdma-flush";
-	case FARLOG_FLUSH_RDMA_READ: return "rdma-read";
-	case FARLOG_FLUSH_TARGET_CPU: return "target-cpu";
-	case FARLOG_FLUSH_OFI_COMMIT: return "ofi-commit";
-	case FARLOG_FLUSH_OFI_DELIVERY: return "ofi-delivery";
-	default: return "?";
+	case FARLOG_FLUSH_RDMA_FLUSH:
+		return "rdma-flush";
+	case FARLOG_FLUSH_RDMA_READ:
+		return "rdma-read";
+	case FARLOG_FLUSH_TARGET_CPU:
+		return "target-cpu";
+	case FARLOG_FLUSH_OFI_COMMIT:
+		return "ofi-commit";
+	case FARLOG_FLUSH_OFI_DELIVERY:
+		return "ofi-delivery";
+	default:
+		return "?";
 	}
 }
 
-/* cure -- of a READ or a commit that nobody has said is a flush there. On other memory it is one without a word, or cannot be one. */
+/* cure -- of a READ or a commit that nobody has said is a flush there. On other memory it is one without a word, or
+ * cannot be one. */
 static const char *cure(const struct far_link *link, const struct uri *uri)
 {
 	bool is_dax = link->welcome.kind == FARLOG_REGION_DEVDAX || link->welcome.kind == FARLOG_REGION_FSDAX;
 
 	if (is_dax && strcmp(uri->flush, method_name(FARLOG_FLUSH_OFI_COMMIT)) == 0)
-		return "; whether the provider's commit flushes is not a thing that it tells: its operator can attest that (farlogd target --attestation FILE, "
-			"docs/how-to/attest-media.md)";
+		return "; whether the provider's commit flushes is not a thing that it tells: its operator can attest that "
+			   "(farlogd target --attestation FILE, "
+			   "docs/how-to/attest-media.md)";
 	if (!is_dax || strcmp(uri->flush, method_name(FARLOG_FLUSH_RDMA_READ)) != 0)
 		return "";
-	return "; a READ flushes only where writes pass the caches by or the caches survive: its operator can attest that (farlogd target "
-		"--attestation FILE, docs/how-to/attest-media.md)";
+	return "; a READ flushes only where writes pass the caches by or the caches survive: its operator can attest that "
+		   "(farlogd target "
+		   "--attestation FILE, docs/how-to/attest-media.md)";
 }
 
-int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,
-	struct farlog_error *error)
+int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text,
+	const struct uri *uri, struct farlog_error *error)
 {
 	uint32_t allowed = link->welcome.flush_methods;
 	bool is_named = uri->flush[0] != '\0' && strcmp(uri->flush, "auto") != 0;
@@ -51,9 +60,11 @@ int far_choose_method(struct far_link *link, const struct far_transport *transpo
 			link->method = method;
 			return FARLOG_OK;
 		}
-		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", names[0] != '\0' ? ", " : "", method_name(method));
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", names[0] != '\0' ? ", " : "",
+			method_name(method));
 	}
-	return error_set(error, FARLOG_LEVEL, 0, "uri \"%s\": flush \"%s\" does not give level %s on this target (%s); it offers: %s%s", text,
+	return error_set(error, FARLOG_LEVEL, 0,
+		"uri \"%s\": flush \"%s\" does not give level %s on this target (%s); it offers: %s%s", text,
 		is_named ? uri->flush : "auto", farlog_level_name(link->welcome.level), link->welcome.probe,
 		names[0] != '\0' ? names : "none that this client can do", cure(link, uri));
 }
@@ -65,21 +76,29 @@ static uint64_t default_deadline_ns(const struct far_link *link, const struct fa
 	return transport == &far_verbs ? DEADLINE_VERBS_NS : DEADLINE_OFI_NS;
 }
 
-void far_fill_contract(const struct far_link *link, const struct far_transport *transport, struct farlog_contract *contract)
+void far_fill_contract(
+	const struct far_link *link, const struct far_transport *transport, struct farlog_contract *contract)
 {
 	const struct far_welcome *welcome = &link->welcome;
 	char before[80];
 	char behind[40];
 	int room;
 
-	*contract = (struct farlog_contract){
-		.kind = welcome->kind, .flush_method = link->method, .level = welcome->level, .granularity = welcome->granularity,
-		.atomic_unit = welcome->atomic_unit, .size_bytes = welcome->size_bytes, .deadline_default_ns = default_deadline_ns(link, transport)};
+	*contract = (struct farlog_contract){.kind = welcome->kind,
+		.flush_method = link->method,
+		.level = welcome->level,
+		.granularity = welcome->granularity,
+		.atomic_unit = welcome->atomic_unit,
+		.size_bytes = welcome->size_bytes,
+		.deadline_default_ns = default_deadline_ns(link, transport)};
 	snprintf(contract->kind_name, sizeof(contract->kind_name), "%s", region_kind_name(welcome->kind));
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s", method_name(link->method));
-	snprintf(before, sizeof(before), link->way[0] != '\0' ? "%s (%s) at its target: " : "%s%s at its target: ", transport->scheme, link->way);
-	snprintf(behind, sizeof(behind), "%s%s%.15s", link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",
+	snprintf(before, sizeof(before),
+		link->way[0] != '\0' ? "%s (%s) at its target: " : "%s%s at its target: ", transport->scheme, link->way);
+	snprintf(behind, sizeof(behind), "%s%s%.15s",
+		link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",
 		link->caveat != NULL ? "; " : "", link->caveat != NULL ? link->caveat : "");
-	room = (int)(sizeof(contract->probe) - 1 - strlen(before) - strlen(behind)); /* the target's own words are what may be cut */
+	/* the target's own words are what may be cut */
+	room = (int)(sizeof(contract->probe) - 1 - strlen(before) - strlen(behind));
 	snprintf(contract->probe, sizeof(contract->probe), "%s%.*s%s", before, room, welcome->probe, behind);
 }

@@ -5,7 +5,7 @@
 #include "far/far.h"
 #include "region/staging.h"
 
-#define LEAVE_NS 500000000u     /* a close waits no longer for a target that does not answer */
+#define LEAVE_NS 500000000u /* a close waits no longer for a target that does not answer */
 #define LEAVE_STEP_NS 1000000u
 
 static uint8_t *map_own(uint64_t len, bool is_whole)
@@ -15,7 +15,8 @@ static uint8_t *map_own(uint64_t len, bool is_whole)
 	if (copy == MAP_FAILED)
 		return NULL;
 	if (is_whole)
-		madvise(copy, len, MADV_HUGEPAGE); /* a writer touches all of it when it opens, and a fault is dearer than its zeroes */
+		/* a writer touches all of it when it opens, and a fault is dearer than its zeroes */
+		madvise(copy, len, MADV_HUGEPAGE);
 	madvise(copy, len, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
 	return copy;
 }

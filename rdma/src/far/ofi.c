@@ -1,14 +1,15 @@
-/* far/ofi.c -- the client's end of a connection by libfabric: one endpoint, one completion queue, the copy of the ring. This is the data
- * path; connecting is in far/ofi_connect.c.
+/* far/ofi.c -- the client's end of a connection by libfabric: one endpoint, one completion queue, the copy of the ring.
+ * This is the data path; connecting is in far/ofi_connect.c.
  *
- * The provider makes progress only inside calls on the link (manual progress), and everything but the copy is made anew for each
- * connection: what the last target knew, its keys among it, opens nothing any more.
+ * The provider makes progress only inside calls on the link (manual progress), and everything but the copy is made anew
+ * for each connection: what the last target knew, its keys among it, opens nothing any more.
  *
  * How a persist is flushed:
  *   OFI_COMMIT    each write asks for FI_COMMIT_COMPLETE; all completions are waited for.
  *   OFI_DELIVERY  as that, with FI_DELIVERY_COMPLETE: the bytes are in the target's memory as its processor sees it.
- *   TARGET_CPU    the answer to a request is a word in the copy. A few records go with the request, in one message: two would cost two system calls
- *                 at each end, and the target's processor is at work in any case. More goes by writes before it on the same endpoint (FI_ORDER_SAW). */
+ *   TARGET_CPU    the answer to a request is a word in the copy. A few records go with the request, in one message: two
+ *                 would cost two system calls at each end, and the target's processor is at work in any case. More goes
+ *                 by writes before it on the same endpoint (FI_ORDER_SAW). */
 #include "far/ofi.h"
 
 #include <poll.h>
@@ -40,7 +41,8 @@ static int breaks(struct ofi_link *ofi, const char *what, int failure)
 static struct fi_rma_iov aim(const struct ofi_link *ofi, const struct ofi_post *post)
 {
 	const struct far_welcome *welcome = &ofi->link.welcome;
-	enum far_piece piece = post->kind == OFI_POST_READ ? far_piece_to_read(post->span.off, post->span.len) : far_piece_to_write(post->span.off);
+	enum far_piece piece = post->kind == OFI_POST_READ ? far_piece_to_read(post->span.off, post->span.len) :
+														 far_piece_to_write(post->span.off);
 	uint64_t start = welcome->data_addr != 0 ? 0 : far_piece_span(piece, welcome->size_bytes).off;
 
 	return (struct fi_rma_iov){welcome->data_addr + post->span.off - start, post->span.len, welcome->keys[piece]};
@@ -50,14 +52,19 @@ static ssize_t post_rma(struct ofi_link *ofi, const struct ofi_post *post, void 
 {
 	struct iovec local = {far_place(&ofi->link, post->span.off), post->span.len};
 	struct fi_rma_iov remote = aim(ofi, post);
-	struct fi_msg_rma msg = {.msg_iov = &local, .desc = &ofi->copy_desc, .iov_count = 1, .rma_iov = &remote, .rma_iov_count = 1,
+	struct fi_msg_rma msg = {.msg_iov = &local,
+		.desc = &ofi->copy_desc,
+		.iov_count = 1,
+		.rma_iov = &remote,
+		.rma_iov_count = 1,
 		.context = context};
 
-	return post->kind == OFI_POST_READ ? fi_readmsg(ofi->ep, &msg, post->flags) : fi_writemsg(ofi->ep, &msg, post->flags);
+	return post->kind == OFI_POST_READ ? fi_readmsg(ofi->ep, &msg, post->flags) :
+										 fi_writemsg(ofi->ep, &msg, post->flags);
 }
 
-/* post_carrying -- a request, and behind it the bytes of its spans. The provider may look at them after this call: they lie in the copy, and so does the
- * request, whose place the next one takes when this one has been answered. */
+/* post_carrying -- a request, and behind it the bytes of its spans. The provider may look at them after this call: they
+ * lie in the copy, and so does the request, whose place the next one takes when this one has been answered. */
 static ssize_t post_carrying(struct ofi_link *ofi, const struct far_request *request)
 {
 	void *descs[3] = {ofi->copy_desc, ofi->copy_desc, ofi->copy_desc};
@@ -78,10 +85,14 @@ static ssize_t post_one(struct ofi_link *ofi, const struct ofi_post *post)
 	case OFI_POST_WORD:
 		remote = aim(ofi, post);
 		return fi_inject_write(ofi->ep, ofi->link.copy + post->span.off, post->span.len, 0, remote.addr, remote.key);
-	case OFI_POST_REQUEST: return fi_inject(ofi->ep, &post->request, sizeof(post->request), 0);
-	case OFI_POST_PERSIST: return post_carrying(ofi, &post->request);
-	case OFI_POST_READ: return post_rma(ofi, post, &ofi->link.done.read_tag);
-	default: return post_rma(ofi, post, &ofi->link.done.persist_tag);
+	case OFI_POST_REQUEST:
+		return fi_inject(ofi->ep, &post->request, sizeof(post->request), 0);
+	case OFI_POST_PERSIST:
+		return post_carrying(ofi, &post->request);
+	case OFI_POST_READ:
+		return post_rma(ofi, post, &ofi->link.done.read_tag);
+	default:
+		return post_rma(ofi, post, &ofi->link.done.persist_tag);
 	}
 }
 
@@ -101,13 +112,15 @@ static int post_left(struct ofi_link *ofi)
 	return FARLOG_OK;
 }
 
-/* is_waiting -- a word is taken from the copy when it is sent: one that waits is sent with its last value, and need not wait twice. */
+/* is_waiting -- a word is taken from the copy when it is sent: one that waits is sent with its last value, and need not
+ * wait twice. */
 static bool is_waiting(const struct ofi_link *ofi, const struct ofi_post *post)
 {
 	for (unsigned i = 0; i < ofi->post_count; i++) {
 		const struct ofi_post *other = &ofi->posts[(ofi->post_first + i) % OFI_POST_COUNT_MAX];
 
-		if (other->kind == OFI_POST_WORD && post->kind == OFI_POST_WORD && other->span.off == post->span.off && other->span.len == post->span.len)
+		if (other->kind == OFI_POST_WORD && post->kind == OFI_POST_WORD && other->span.off == post->span.off &&
+			other->span.len == post->span.len)
 			return true;
 	}
 	return false;
@@ -137,7 +150,8 @@ uint64_t ofi_carries_nothing;
 #define CARRIES_NOTHING false
 #endif
 
-/* is_carried -- by the request itself: records only. What else a ring has is stored by who holds a key to it, and the key is what keeps it apart. */
+/* is_carried -- by the request itself: records only. What else a ring has is stored by who holds a key to it, and the
+ * key is what keeps it apart. */
 static bool is_carried(const struct ofi_link *ofi, const struct region_span *spans, unsigned span_count)
 {
 	uint64_t len = 0;
@@ -147,8 +161,9 @@ static bool is_carried(const struct ofi_link *ofi, const struct region_span *spa
 			return false;
 		len += spans[i].len;
 	}
-	return len <= FAR_CARRIED_LEN_MAX && ofi->link.welcome.flush_methods & FAR_CARRIES && ofi->info->tx_attr->iov_limit > span_count &&
-		ofi->info->ep_attr->max_msg_size >= sizeof(struct far_message) && !CARRIES_NOTHING;
+	return len <= FAR_CARRIED_LEN_MAX && ofi->link.welcome.flush_methods & FAR_CARRIES &&
+		ofi->info->tx_attr->iov_limit > span_count && ofi->info->ep_attr->max_msg_size >= sizeof(struct far_message) &&
+		!CARRIES_NOTHING;
 }
 
 static int persist_by_target(struct ofi_link *ofi, const struct region_span *spans, unsigned span_count)
@@ -183,8 +198,10 @@ static int ofi_persist(struct far_link *link, const struct region_span *spans, u
 		return persist_by_target(ofi, spans, span_count);
 	ofi->persist_left = span_count;
 	for (unsigned i = 0; i < span_count && result == FARLOG_OK; i++)
-		result = post(ofi, &(struct ofi_post){.kind = OFI_POST_WRITE, .span = spans[i],
-			.flags = flush | FI_COMPLETION | (i + 1 < span_count ? FI_MORE : 0)});
+		result = post(ofi,
+			&(struct ofi_post){.kind = OFI_POST_WRITE,
+				.span = spans[i],
+				.flags = flush | FI_COMPLETION | (i + 1 < span_count ? FI_MORE : 0)});
 	return result;
 }
 
@@ -244,8 +261,9 @@ static int take_events(struct ofi_link *ofi)
 		return FARLOG_OK;
 	if (len == -FI_EAVAIL && fi_eq_readerr(ofi->eq, &failure, 0) > 0)
 		return breaks(ofi, "connection", failure.err);
-	return len < 0 ? breaks(ofi, "connection", (int)-len)
-				   : event == FI_SHUTDOWN ? breaks(ofi, "the target closed the connection", 0) : FARLOG_OK;
+	return len < 0           ? breaks(ofi, "connection", (int)-len) :
+		event == FI_SHUTDOWN ? breaks(ofi, "the target closed the connection", 0) :
+							   FARLOG_OK;
 }
 
 static int take_answer(struct ofi_link *ofi)
@@ -381,11 +399,17 @@ static void ofi_close(struct far_link *link)
 	free(link);
 }
 
-#define OFI_OPS(wait_op, sleepers_op)                                                                              \
-	{                                                                                                 \
-		.connect = ofi_link_connect, .persist = ofi_persist, .read = ofi_read, .write = ofi_write, .send = ofi_send, .poll = ofi_poll,     \
-		.wait = wait_op, .sleepers = sleepers_op, .disconnect = ofi_link_disconnect, .close = ofi_close                                                             \
-	}
+#define OFI_OPS(wait_op, sleepers_op) \
+	{.connect = ofi_link_connect, \
+		.persist = ofi_persist, \
+		.read = ofi_read, \
+		.write = ofi_write, \
+		.send = ofi_send, \
+		.poll = ofi_poll, \
+		.wait = wait_op, \
+		.sleepers = sleepers_op, \
+		.disconnect = ofi_link_disconnect, \
+		.close = ofi_close}
 
 static const struct far_link_ops spinning_ops = OFI_OPS(NULL, NULL); /* its queues have nothing to sleep on */
 static const struct far_link_ops waiting_ops = OFI_OPS(ofi_wait, ofi_sleepers);

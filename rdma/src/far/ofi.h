@@ -5,7 +5,8 @@
 #include "far/far.h"
 #include "wire/lib_ofi.h"
 
-#define OFI_POST_COUNT_MAX 32u   /* what the provider has no room for yet; two spans, a request and the few words of the header */
+/* what the provider has no room for yet; two spans, a request and the few words of the header */
+#define OFI_POST_COUNT_MAX 32u
 #define OFI_NAP_LAST_NS 1000000u /* the longest that nothing wakes us from, where something might have to */
 
 enum ofi_post_kind { OFI_POST_WRITE, OFI_POST_WORD, OFI_POST_READ, OFI_POST_REQUEST, OFI_POST_PERSIST };
@@ -38,7 +39,8 @@ struct ofi_link {
 	bool is_read_left;
 	uint64_t dialled[16]; /* the address; a struct sockaddr of whatever family */
 	size_t dialled_len;
-	const char *answer; /* that came instead of a target's in the last attempt; NULL: it was a target's, or there was none */
+	/* that came instead of a target's in the last attempt; NULL: it was a target's, or there was none */
+	const char *answer;
 	unsigned idle_polls;
 	unsigned post_first;
 	unsigned post_count;
@@ -51,8 +53,8 @@ static inline struct ofi_link *ofi_of(struct far_link *link)
 }
 
 /* ofi_link_connect, ofi_link_disconnect -- far_link_ops' connect and disconnect. */
-int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal,
+	uint64_t timeout_ns, struct farlog_error *error) FARLOG_MUST_CHECK;
 void ofi_link_disconnect(struct far_link *link);
 
 #ifdef FARLOG_FAULT

@@ -1,6 +1,8 @@
-/* far/ofi_connect.c -- the client's end of a connection by libfabric: connecting and going. The data path is in far/ofi.c.
+/* far/ofi_connect.c -- the client's end of a connection by libfabric: connecting and going. The data path is in
+ * far/ofi.c.
  *
- * Everything but the copy is made anew for each connection: what the last target knew, its keys among it, opens nothing any more. */
+ * Everything but the copy is made anew for each connection: what the last target knew, its keys among it, opens nothing
+ * any more. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -52,7 +54,9 @@ static int open_endpoint(struct ofi_link *ofi, const char **what)
 		failure = fi_domain(ofi->fabric, ofi->info, &ofi->domain, NULL);
 	if (failure == 0)
 		failure = fi_cq_open(ofi->domain, &cq_attr, &ofi->cq, NULL);
-	*what = failure != 0 ? *what : ofi->uri.from[0] == '\0' ? "endpoint" : "endpoint at the address of from=, which must be one of this host";
+	*what = failure != 0         ? *what :
+		ofi->uri.from[0] == '\0' ? "endpoint" :
+								   "endpoint at the address of from=, which must be one of this host";
 	if (failure == 0)
 		failure = fi_endpoint(ofi->domain, ofi->info, &ofi->ep, NULL);
 	if (failure == 0)
@@ -66,7 +70,8 @@ static int open_endpoint(struct ofi_link *ofi, const char **what)
 
 static bool is_unreachable(int failure)
 {
-	return failure == FI_ECONNREFUSED || failure == FI_ETIMEDOUT || failure == FI_EHOSTUNREACH || failure == FI_ENETUNREACH;
+	return failure == FI_ECONNREFUSED || failure == FI_ETIMEDOUT || failure == FI_EHOSTUNREACH ||
+		failure == FI_ENETUNREACH;
 }
 
 /* take_refusal -- the connection was not made: by our target, or by whoever else is there. */
@@ -95,20 +100,24 @@ static int take_welcome(struct ofi_link *ofi, const uint8_t *data, size_t len, s
 	struct far_welcome *welcome = &ofi->link.welcome;
 
 	if (len < sizeof(*welcome))
-		return error_set(error, FARLOG_IO, 0, "connect to \"%s\": what answers is no farlog target: %zu bytes of welcome; expected %zu", ofi->text,
-			len, sizeof(*welcome));
+		return error_set(error, FARLOG_IO, 0,
+			"connect to \"%s\": what answers is no farlog target: %zu bytes of welcome; expected %zu", ofi->text, len,
+			sizeof(*welcome));
 	memcpy(welcome, data, sizeof(*welcome));
 	if (welcome->magic != FAR_WELCOME_MAGIC)
-		return error_set(error, FARLOG_IO, 0, "connect to \"%s\": what answers is no farlog target: magic %08x", ofi->text, welcome->magic);
+		return error_set(error, FARLOG_IO, 0, "connect to \"%s\": what answers is no farlog target: magic %08x",
+			ofi->text, welcome->magic);
 	if (welcome->version != FAR_VERSION)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "connect to \"%s\": the target speaks version %u; expected %u", ofi->text,
-			welcome->version, FAR_VERSION);
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "connect to \"%s\": the target speaks version %u; expected %u",
+			ofi->text, welcome->version, FAR_VERSION);
 	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
-		return error_set(error, FARLOG_CORRUPT, 0, "connect to \"%s\": the target names a region of %lu bytes", ofi->text, welcome->size_bytes);
+		return error_set(error, FARLOG_CORRUPT, 0, "connect to \"%s\": the target names a region of %lu bytes",
+			ofi->text, welcome->size_bytes);
 	return FARLOG_OK;
 }
 
-static int await_welcome(struct ofi_link *ofi, struct far_refusal *refusal, uint64_t until_ns, struct farlog_error *error)
+static int await_welcome(
+	struct ofi_link *ofi, struct far_refusal *refusal, uint64_t until_ns, struct farlog_error *error)
 {
 	union {
 		struct fi_eq_cm_entry entry;
@@ -127,7 +136,8 @@ static int await_welcome(struct ofi_link *ofi, struct far_refusal *refusal, uint
 		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || far_is_given_up(&ofi->link)) {
 			ofi->answer = len == -FI_EAGAIN ? "said nothing" : "said something else";
 			return error_set(error, len == -FI_EAGAIN ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
-				"connect to \"%s\": no farlog target answers at host %s, port %s in time", ofi->text, ofi->uri.host, ofi->uri.port);
+				"connect to \"%s\": no farlog target answers at host %s, port %s in time", ofi->text, ofi->uri.host,
+				ofi->uri.port);
 		}
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);
 		nap_ns = nap_ns * 2 < (long)OFI_NAP_LAST_NS ? nap_ns * 2 : (long)OFI_NAP_LAST_NS;
@@ -143,27 +153,31 @@ static int show_copy(struct ofi_link *ofi, struct farlog_error *error)
 	int failure = 0;
 
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "connect to \"%s\": a copy of %lu bytes: %s", ofi->text, link->welcome.size_bytes,
-			farlog_result_text(result));
+		return error_set(error, result, 0, "connect to \"%s\": a copy of %lu bytes: %s", ofi->text,
+			link->welcome.size_bytes, farlog_result_text(result));
 	if (ofi->info->domain_attr->mr_mode & FI_MR_LOCAL) {
-		failure = ofi_register(ofi->domain, ofi->info, link->copy, link->copy_len, FI_READ | FI_WRITE | FI_SEND, &ofi->copy_mr);
+		failure = ofi_register(
+			ofi->domain, ofi->info, link->copy, link->copy_len, FI_READ | FI_WRITE | FI_SEND, &ofi->copy_mr);
 		if (failure == 0)
 			ofi->copy_desc = fi_mr_desc(ofi->copy_mr);
 	}
 	if (failure == 0)
 		failure = ofi_register(ofi->domain, ofi->info, link->copy, HEADER_REGION_LEN, FI_REMOTE_WRITE, &ofi->header_mr);
 	if (failure != 0)
-		return error_set(error, FARLOG_IO, 0, "connect to \"%s\": register the copy's %lu bytes (memory that may be locked: ulimit -l): %s",
-			ofi->text, link->copy_len, ofi->lib->strerror(-failure));
+		return error_set(error, FARLOG_IO, 0,
+			"connect to \"%s\": register the copy's %lu bytes (memory that may be locked: ulimit -l): %s", ofi->text,
+			link->copy_len, ofi->lib->strerror(-failure));
 	header.spans[0].off = ofi_address(ofi->info, link->copy);
 	header.spans[0].len = fi_mr_key(ofi->header_mr);
 	/* What an earlier connection was answered is not an answer to this one's. */
 	atomic_store_relaxed((uint64_t *)(link->copy + FAR_FLUSHED_OFF), 0);
-	return link->ops->send(link, &header) == FARLOG_OK ? FARLOG_OK : error_set(error, FARLOG_IO, 0, "connect to \"%s\": %s", ofi->text, link->broken);
+	return link->ops->send(link, &header) == FARLOG_OK ?
+		FARLOG_OK :
+		error_set(error, FARLOG_IO, 0, "connect to \"%s\": %s", ofi->text, link->broken);
 }
 
-static int connect_once(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
-	struct farlog_error *error)
+static int connect_once(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal,
+	uint64_t until_ns, struct farlog_error *error)
 {
 	struct ofi_link *ofi = ofi_of(link);
 	size_t room = 0;
@@ -183,8 +197,9 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	failure = open_endpoint(ofi, &what);
 	if (failure == 0 && fi_getopt(&ofi->ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &room, &room_len) == 0 &&
 		room < sizeof(struct far_welcome))
-		result = error_set(error, FARLOG_UNSUPPORTED, 0, "connect to \"%s\": provider \"%s\" carries %zu bytes with a connection; expected %zu",
-			ofi->text, ofi->uri.provider, room, sizeof(struct far_welcome));
+		result = error_set(error, FARLOG_UNSUPPORTED, 0,
+			"connect to \"%s\": provider \"%s\" carries %zu bytes with a connection; expected %zu", ofi->text,
+			ofi->uri.provider, room, sizeof(struct far_welcome));
 	if (failure == 0 && result == FARLOG_OK) {
 		snprintf(nobody, sizeof(nobody), "no farlog target answers at host %s, port %s", ofi->uri.host, ofi->uri.port);
 		what = nobody;
@@ -193,8 +208,8 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 		failure = fi_connect(ofi->ep, ofi->info->dest_addr, hello, sizeof(*hello));
 	}
 	if (failure != 0)
-		result = error_set(error, is_unreachable(-failure) ? FARLOG_NOT_FOUND : FARLOG_IO, 0, "connect to \"%s\": %s: %s", ofi->text, what,
-			ofi->lib->strerror(-failure));
+		result = error_set(error, is_unreachable(-failure) ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
+			"connect to \"%s\": %s: %s", ofi->text, what, ofi->lib->strerror(-failure));
 	if (result == FARLOG_OK)
 		result = await_welcome(ofi, refusal, until_ns, error);
 	if (result == FARLOG_OK)
@@ -204,10 +219,11 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	return result;
 }
 
-/* libfabric 1.17's tcp provider sends the head of an answer and what belongs to it by two calls, and reads them by two that do not wait: what comes
- * late is lost, and with it why we were refused, or that we were not. So no answer is taken for one only when it is none several times. */
-int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
-	struct farlog_error *error)
+/* libfabric 1.17's tcp provider sends the head of an answer and what belongs to it by two calls, and reads them by two
+ * that do not wait: what comes late is lost, and with it why we were refused, or that we were not. So no answer is
+ * taken for one only when it is none several times. */
+int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal,
+	uint64_t timeout_ns, struct farlog_error *error)
 {
 	struct ofi_link *ofi = ofi_of(link);
 	uint64_t until_ns = clock_after_ns(timeout_ns);
@@ -221,7 +237,8 @@ int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struc
 		if ((result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
 			far_is_given_up(link)) {
 			if (ofi->answer != NULL)
-				far_probe_listener(ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);
+				far_probe_listener(
+					ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);
 			return result;
 		}
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);

@@ -16,10 +16,12 @@
 #include "far/region.h"
 #include "ring/stream.h"
 
-#define CONNECT_NS 5000000000u   /* of an opening: the kernel lets no connection be made while it takes down those of a process that was killed */
+/* of an opening: the kernel lets no connection be made while it takes down those of a process that was killed */
+#define CONNECT_NS 5000000000u
 #define RECONNECT_NS 2000000000u /* of each attempt to come back: another follows */
 #define RETRY_LAST_NS 100000000u
-#define FENCE_NS 10000000000u /* of a fence that is not confirmed yet; longer takes one that needs somebody to look after it */
+/* of a fence that is not confirmed yet; longer takes one that needs somebody to look after it */
+#define FENCE_NS 10000000000u
 #define OPENING_NS 10000000000u /* from its first connection on, a writer's opening outlasts connections that break */
 
 static const struct far_transport *const transports[] = {&far_verbs, &far_ofi};
@@ -39,7 +41,8 @@ static void futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 
 /* ---------------------------------------------------------------- coming back */
 
-/* take_fence -- final, but for where the log ended: a target refuses us from the moment in which a fence is ordered, and knows that when it is confirmed. */
+/* take_fence -- final, but for where the log ended: a target refuses us from the moment in which a fence is ordered,
+ * and knows that when it is confirmed. */
 static enum far_state take_fence(struct region_far *far, const struct far_refusal *refusal)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -57,7 +60,8 @@ static enum far_state take_fence(struct region_far *far, const struct far_refusa
 	return is_open ? FAR_BROKEN : FAR_REFUSED;
 }
 
-/* take_refusal -- what becomes of the region. A target that has just been started may not know our grant yet: that passes. */
+/* take_refusal -- what becomes of the region. A target that has just been started may not know our grant yet: that
+ * passes. */
 static enum far_state take_refusal(struct region_far *far, int result, const struct far_refusal *refusal)
 {
 	if (refusal->magic != FAR_REFUSAL_MAGIC)
@@ -92,8 +96,8 @@ static enum far_state try_again(struct region_far *far)
 		renew(far, result, &refusal, before.ring_uuid);
 		return take_refusal(far, result, &refusal);
 	}
-	if (memcmp(before.ring_uuid, link->welcome.ring_uuid, sizeof(before.ring_uuid)) != 0 || before.level > link->welcome.level ||
-		!(link->welcome.flush_methods & 1u << link->method)) {
+	if (memcmp(before.ring_uuid, link->welcome.ring_uuid, sizeof(before.ring_uuid)) != 0 ||
+		before.level > link->welcome.level || !(link->welcome.flush_methods & 1u << link->method)) {
 		link->ops->disconnect(link);
 		return FAR_FAILED; /* another ring, or one that promises less than was asked for at open */
 	}
@@ -144,21 +148,29 @@ static void *connector_loop(void *context)
 
 /* ---------------------------------------------------------------- opening */
 
-static int make_hello(struct region_far *far, const struct uri *uri, const struct region_ask *ask, struct farlog_error *error)
+static int make_hello(
+	struct region_far *far, const struct uri *uri, const struct region_ask *ask, struct farlog_error *error)
 {
-	far->hello = (struct far_hello){.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = (uint8_t)ask->role, .epoch = ask->epoch,
+	far->hello = (struct far_hello){.magic = FAR_HELLO_MAGIC,
+		.version = FAR_VERSION,
+		.role = (uint8_t)ask->role,
+		.epoch = ask->epoch,
 		.ring_hash = crc32c_update(0, uri->ring, strlen(uri->ring))};
 	if (uri->ring[0] == '\0')
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" names no ring; expected .../ring behind the port", far->text);
+		return error_set(
+			error, FARLOG_INVALID, 0, "uri \"%s\" names no ring; expected .../ring behind the port", far->text);
 	if (ask->role == REGION_ROLE_FORMAT)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
-			"ring \"%s\" is on another host: it is formatted and fenced by its target; run the command there", far->text);
+			"ring \"%s\" is on another host: it is formatted and fenced by its target; run the command there",
+			far->text);
 	if (ask->token == NULL)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\" is on another host, which lets in nobody without a grant; expected a grant's token",
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\" is on another host, which lets in nobody without a grant; expected a grant's token",
 			far->text);
 	memcpy(far->hello.token, ask->token, FARLOG_TOKEN_LEN);
 	far->hello.client_id = ask->client_id;
-	if (ask->client_id == 0 && getrandom(&far->hello.client_id, sizeof(far->hello.client_id), 0) != sizeof(far->hello.client_id))
+	if (ask->client_id == 0 &&
+		getrandom(&far->hello.client_id, sizeof(far->hello.client_id), 0) != sizeof(far->hello.client_id))
 		return error_set(error, FARLOG_IO, 0, "ring \"%s\": no random number for the client's identity", far->text);
 	return FARLOG_OK;
 }
@@ -190,7 +202,8 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 	int result = link->ops->connect(link, &far->hello, &refusal, CONNECT_NS, error);
 
 	if (refusal.magic == FAR_REFUSAL_MAGIC)
-		return error_set(error, result, 0, "target of \"%s\" refused: %.*s", far->text, (int)sizeof(refusal.text), refusal.text);
+		return error_set(
+			error, result, 0, "target of \"%s\" refused: %.*s", far->text, (int)sizeof(refusal.text), refusal.text);
 	far->is_let_in = result == FARLOG_OK;
 	if (result == FARLOG_OK)
 		result = far_choose_method(link, far->transport, far->text, uri, error);

@@ -12,7 +12,8 @@
 /* is_open -- a TCP connection is taken there. It says nothing and is closed again. */
 static bool is_open(const struct sockaddr *address, size_t address_len)
 {
-	struct pollfd probe = {.fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), .events = POLLOUT};
+	struct pollfd probe = {
+		.fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), .events = POLLOUT};
 	socklen_t len = sizeof(int);
 	int failure = EINPROGRESS;
 
@@ -26,12 +27,15 @@ static bool is_open(const struct sockaddr *address, size_t address_len)
 	return failure == 0;
 }
 
-void far_probe_listener(const char *text, const struct uri *uri, const struct sockaddr *address, size_t address_len, const char *answer,
-	struct farlog_error *error)
+void far_probe_listener(const char *text, const struct uri *uri, const struct sockaddr *address, size_t address_len,
+	const char *answer, struct farlog_error *error)
 {
-	if (error == NULL || address_len == 0 || (address->sa_family != AF_INET && address->sa_family != AF_INET6) || !is_open(address, address_len))
+	if (error == NULL || address_len == 0 || (address->sa_family != AF_INET && address->sa_family != AF_INET6) ||
+		!is_open(address, address_len))
 		return;
 	error_set(error, error->result, 0,
-		"connect to \"%s\": %s:%s accepted the connection but is not a farlog target (it %s), or the target is stopped; "
-		"check host and port", text, uri->host, uri->port, answer);
+		"connect to \"%s\": %s:%s accepted the connection but is not a farlog target (it %s), or the target is "
+		"stopped; "
+		"check host and port",
+		text, uri->host, uri->port, answer);
 }

@@ -1,9 +1,10 @@
 /* far/region.c -- a ring on another host, as a region: a copy of it here, and a link that carries bytes both ways.
  *
- * The writer stages records in the copy and persist sends them; a drain reads through a window behind its copy of the header. When the link
- * breaks, a thread of the region connects again (far/open.c), and what was not acknowledged is sent again from the copy: the same bytes
- * to the same places. The caller sees only time go by, and its own deadline decides. A target that knows a higher epoch refuses the
- * reconnection, and that is how a writer that was stopped for a while learns that it has been fenced. */
+ * The writer stages records in the copy and persist sends them; a drain reads through a window behind its copy of the
+ * header. When the link breaks, a thread of the region connects again (far/open.c), and what was not acknowledged is
+ * sent again from the copy: the same bytes to the same places. The caller sees only time go by, and its own deadline
+ * decides. A target that knows a higher epoch refuses the reconnection, and that is how a writer that was stopped for a
+ * while learns that it has been fenced. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,8 @@ static void break_off(struct region_far *far)
 	far_wake_connector(far);
 }
 
-/* resume -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its credit are right only while nobody else
- * has drained, which it has to look for first. */
+/* resume -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its credit
+ * are right only while nobody else has drained, which it has to look for first. */
 static void resume(struct region_far *far)
 {
 	struct far_link *link = far->link;
@@ -100,8 +101,8 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	return FARLOG_OK;
 }
 
-/* break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none itself: no transport ever finds
- * that out. The link is taken, and a persist is on its way. */
+/* break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none
+ * itself: no transport ever finds that out. The link is taken, and a persist is on its way. */
 __attribute__((noinline, cold)) static void break_off_if_silent(struct region_far *far)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -134,9 +135,9 @@ static int far_poll(struct region *region)
 	return __builtin_expect(is_lost, 0) ? FARLOG_IO : FARLOG_OK;
 }
 
-/* wait_link -- the caller has taken the link, has found with it that what it waits for is not there, and the link is up:
- * a turn of another thread may have brought it since an earlier check, and nothing would end the sleep. True: all of
- * timeout_ns went by. */
+/* wait_link -- the caller has taken the link, has found with it that what it waits for is not there, and the link is
+ * up: a turn of another thread may have brought it since an earlier check, and nothing would end the sleep. True: all
+ * of timeout_ns went by. */
 static bool wait_link(struct region_far *far, uint64_t timeout_ns)
 {
 	bool has_expired = far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
@@ -219,11 +220,13 @@ static bool begin(struct region_far *far)
 	return false;
 }
 
-/* has_come_back -- after a cold call failed: may it be tried again? A writer's are those of its opening, which can be repeated, and a connection in
- * place of the broken one lets the same writer in: nobody else wrote meanwhile. Waits until it is there. */
+/* has_come_back -- after a cold call failed: may it be tried again? A writer's are those of its opening, which can be
+ * repeated, and a connection in place of the broken one lets the same writer in: nobody else wrote meanwhile. Waits
+ * until it is there. */
 static bool has_come_back(struct region_far *far)
 {
-	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns && !far_is_given_up(far->link)) {
+	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns &&
+		!far_is_given_up(far->link)) {
 		enum far_state state = atomic_load_acquire(&far->state);
 
 		if (state != FAR_BROKEN)
@@ -273,8 +276,8 @@ static int far_fetch(struct region *region, uint64_t off, uint64_t len)
 	if (off < LAYOUT_DATA_OFF && off + len > FAR_HEADER_LEN)
 		len = FAR_HEADER_LEN - off;
 	for (uint64_t done = 0; done < len && result == FARLOG_OK; done += FETCH_LEN_MAX)
-		result = fetch_piece(far_of(region),
-			(struct region_span){off + done, len - done < FETCH_LEN_MAX ? len - done : FETCH_LEN_MAX});
+		result = fetch_piece(
+			far_of(region), (struct region_span){off + done, len - done < FETCH_LEN_MAX ? len - done : FETCH_LEN_MAX});
 	return result;
 }
 
@@ -306,7 +309,8 @@ static int ask(struct region_far *far, struct far_request *request, uint32_t *an
 	return result;
 }
 
-/* far_cut -- the connector tears the connection down, and connects again. What lands late of the old one does so before the target lets us in anew. */
+/* far_cut -- the connector tears the connection down, and connects again. What lands late of the old one does so before
+ * the target lets us in anew. */
 static int far_cut(struct region *region)
 {
 	struct region_far *far = far_of(region);
@@ -480,12 +484,27 @@ void far_close(struct region *region)
 	free(far);
 }
 
-#define FAR_OPS(wait_op, sleepers_op)                                                                              \
-	{                                                                                                 \
-		.write = far_write, .gather = far_gather, .persist = far_persist, .poll = far_poll, .wait = wait_op, .flush = far_flush,      \
-		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .tell = far_tell, .propose = far_propose, .populate = far_populate, \
-		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .cut = far_cut, .sleepers = sleepers_op, .close = far_close                                      \
-	}
+#define FAR_OPS(wait_op, sleepers_op) \
+	{.write = far_write, \
+		.gather = far_gather, \
+		.persist = far_persist, \
+		.poll = far_poll, \
+		.wait = wait_op, \
+		.flush = far_flush, \
+		.seal = far_seal, \
+		.read = far_read, \
+		.fetch = far_fetch, \
+		.store_word = far_store_word, \
+		.tell = far_tell, \
+		.propose = far_propose, \
+		.populate = far_populate, \
+		.forget = far_forget, \
+		.lock = far_lock, \
+		.unlock = far_unlock, \
+		.is_locked = far_is_locked, \
+		.cut = far_cut, \
+		.sleepers = sleepers_op, \
+		.close = far_close}
 
 const struct region_ops far_spinning_ops = FAR_OPS(NULL, NULL);
 const struct region_ops far_waiting_ops = FAR_OPS(far_wait, far_sleepers);

@@ -1,5 +1,5 @@
-/* far/region.h -- a region on another host, for the two files that make one: far/region.c, what it does while it is open, and far/open.c, how it
- * is opened and how its connection comes back. */
+/* far/region.h -- a region on another host, for the two files that make one: far/region.c, what it does while it is
+ * open, and far/open.c, how it is opened and how its connection comes back. */
 #ifndef FARLOG_FAR_REGION_H
 #define FARLOG_FAR_REGION_H
 
@@ -12,7 +12,8 @@
 
 #define SPAN_COUNT_MAX 2
 #define FETCH_LEN_MAX (1u << 20)
-#define PATIENCE_NS 5000000000u    /* with a target that answers nothing: of cold calls, and of a persist before the link counts as broken */
+/* with a target that answers nothing: of cold calls, and of a persist before the link counts as broken */
+#define PATIENCE_NS 5000000000u
 #define RETRY_FIRST_NS 1000000u
 
 /* Who may use the link: the caller in UP, the connector in BROKEN. */
@@ -39,7 +40,7 @@ struct region_far {
 	uint64_t watched_ns;
 	uint64_t miss_count;
 	uint64_t read_tag;
-	uint64_t fence_until_ns; /* until then a target that has fenced us is asked where our log ended; 0: it has not */
+	uint64_t fence_until_ns;   /* until then a target that has fenced us is asked where our log ended; 0: it has not */
 	uint64_t opening_until_ns; /* until then a writer's cold calls are tried again */
 	uint32_t request_tag;
 	uint8_t role;

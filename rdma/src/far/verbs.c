@@ -1,7 +1,7 @@
 /* far/verbs.c -- a client's link over verbs: the data path. Connecting is in far/verbs_connect.c.
  *
- * A persist is its WRITEs and a flush under one doorbell; only the flush is signalled. What finds no room in the send queue is posted by poll, when slots
- * have come back. */
+ * A persist is its WRITEs and a flush under one doorbell; only the flush is signalled. What finds no room in the send
+ * queue is posted by poll, when slots have come back. */
 #include "far/verbs.h"
 
 #include <netdb.h>
@@ -17,8 +17,10 @@
 
 #define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
 #define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */
-#define IDLE_COUNT_LOOK 4096u    /* polls without an answer before events are looked at: a system call, off the usual path */
-#define ANSWER_NAP_NS 50000u     /* of a target whose device cannot announce an answer that it writes into memory, or has not yet */
+/* polls without an answer before events are looked at: a system call, off the usual path */
+#define IDLE_COUNT_LOOK 4096u
+/* of a target whose device cannot announce an answer that it writes into memory, or has not yet */
+#define ANSWER_NAP_NS 50000u
 #define NAP_NS 1000000u
 
 int verbs_link_fail(struct verbs_link *link, const char *format, ...)
@@ -95,16 +97,18 @@ static void post_answered(struct verbs_link *link)
 	job->span = job->span_count;
 }
 
-/* read_back -- behind the WRITEs on the same queue pair: what the contract names, which is the credit as well, or else the span's last bytes. */
+/* read_back -- behind the WRITEs on the same queue pair: what the contract names, which is the credit as well, or else
+ * the span's last bytes. */
 static inline void read_back(struct verbs_link *link, unsigned marks, const struct region_span *span)
 {
 	uint64_t named = link->link.welcome.flush_addr;
 
 	if (named != 0)
-		verbs_post_read(&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, link->read_back_key, named);
+		verbs_post_read(
+			&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, link->read_back_key, named);
 	else
-		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, write_key(link),
-			target_address(link, span->off + span->len - READ_BACK_LEN));
+		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN,
+			write_key(link), target_address(link, span->off + span->len - READ_BACK_LEN));
 }
 
 static void post_read_back(struct verbs_link *link)
@@ -123,15 +127,22 @@ static void post_flush(struct verbs_link *link)
 	struct region_span span = piece(&link->persist, FLUSH_LEN_MAX);
 
 	verbs_post_flush(&link->queue, is_last(&link->persist) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0,
-		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link), target_address(link, span.off));
+		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link),
+		target_address(link, span.off));
 }
 
 static void post_a_flush(struct verbs_link *link)
 {
 	switch (link->link.method) {
-	case FARLOG_FLUSH_RDMA_FLUSH: post_flush(link); break;
-	case FARLOG_FLUSH_RDMA_READ: post_read_back(link); break;
-	default: post_answered(link); break;
+	case FARLOG_FLUSH_RDMA_FLUSH:
+		post_flush(link);
+		break;
+	case FARLOG_FLUSH_RDMA_READ:
+		post_read_back(link);
+		break;
+	default:
+		post_answered(link);
+		break;
 	}
 }
 
@@ -162,8 +173,9 @@ static void continue_read(struct verbs_link *link)
 	while (!is_last(job) && verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
 		struct region_span span = piece(job, link->device.message_len_max);
 
-		verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_READ_ENDS : 0, far_place(&link->link, span.off), link->copy_mr->lkey,
-			(uint32_t)span.len, (uint32_t)far_read_key(&link->link, span), target_address(link, span.off));
+		verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_READ_ENDS : 0,
+			far_place(&link->link, span.off), link->copy_mr->lkey, (uint32_t)span.len,
+			(uint32_t)far_read_key(&link->link, span), target_address(link, span.off));
 	}
 	if (is_last(job))
 		link->left &= ~(unsigned)VERBS_LEFT_READ;
@@ -202,8 +214,8 @@ static int advance(struct verbs_link *link)
 	return FARLOG_OK;
 }
 
-static int start_job(struct verbs_link *link, struct verbs_job *job, enum verbs_left left, const struct region_span *spans, unsigned span_count,
-	uint64_t tag)
+static int start_job(struct verbs_link *link, struct verbs_job *job, enum verbs_left left,
+	const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	if (link->is_broken)
 		return FARLOG_IO;
@@ -214,7 +226,8 @@ static int start_job(struct verbs_link *link, struct verbs_job *job, enum verbs_
 	return advance(link);
 }
 
-/* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with room for both, and nothing that waits? */
+/* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with room for both, and nothing
+ * that waits? */
 static bool is_plain(const struct verbs_link *link, const struct region_span *span, unsigned span_count)
 {
 	return span_count == 1 && !link->is_broken && link->left == 0 && link->link.method != FARLOG_FLUSH_TARGET_CPU &&
@@ -232,10 +245,12 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 
 	link->persist.tag = tag;
 	verbs_begin(&link->queue);
-	verbs_post_write(&link->queue, VERBS_FOLLOWED, link->link.copy + span->off, link->copy_mr->lkey, (uint32_t)span->len, key, address);
+	verbs_post_write(&link->queue, VERBS_FOLLOWED, link->link.copy + span->off, link->copy_mr->lkey,
+		(uint32_t)span->len, key, address);
 	if (link->link.method == FARLOG_FLUSH_RDMA_FLUSH)
 		verbs_post_flush(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS,
-			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key, address);
+			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key,
+			address);
 	else
 		read_back(link, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, span);
 	failure = verbs_ring(&link->queue);
@@ -314,7 +329,8 @@ __attribute__((noinline)) static int take_event(struct verbs_link *link, const s
 	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting a receive: %s", strerror(failure));
 }
 
-/* take_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait for the next look. */
+/* take_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait for
+ * the next look. */
 static int take_completions(struct verbs_link *link)
 {
 	struct ibv_wc wc;
@@ -354,7 +370,8 @@ static int take_answer(struct verbs_link *link)
 	return FARLOG_OK;
 }
 
-/* fail_by_disconnect -- what made the target end the connection may have come as a completion after the last look at them, and says more. */
+/* fail_by_disconnect -- what made the target end the connection may have come as a completion after the last look at
+ * them, and says more. */
 static int fail_by_disconnect(struct verbs_link *link)
 {
 	struct ibv_wc wc;
@@ -391,8 +408,10 @@ __attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
 
 	link->idle_count = 0;
 	while (verbs_device_event(&link->device, &event))
-		if (verbs_is_fatal(event.type) && verbs_is_of(&event, link->queue.qp->qp_num, link->queue.cq, link->queue.port_num))
-			return verbs_link_fail(link, "RDMA device %s: %s", link->device.name, link->lib->event_type_str(event.type));
+		if (verbs_is_fatal(event.type) &&
+			verbs_is_of(&event, link->queue.qp->qp_num, link->queue.cq, link->queue.port_num))
+			return verbs_link_fail(
+				link, "RDMA device %s: %s", link->device.name, link->lib->event_type_str(event.type));
 	return look_at_connection(link);
 }
 
@@ -484,17 +503,23 @@ static void verbs_close(struct far_link *far)
 	free(link);
 }
 
-#define LINK_OPS(wait_op)                                                                             \
-	{                                                                                                 \
-		.connect = verbs_link_connect, .persist = verbs_persist, .read = verbs_read, .write = verbs_write, .send = verbs_send,        \
-		.poll = verbs_poll, .wait = wait_op, .disconnect = verbs_link_disconnect, .close = verbs_close                               \
-	}
+#define LINK_OPS(wait_op) \
+	{.connect = verbs_link_connect, \
+		.persist = verbs_persist, \
+		.read = verbs_read, \
+		.write = verbs_write, \
+		.send = verbs_send, \
+		.poll = verbs_poll, \
+		.wait = wait_op, \
+		.disconnect = verbs_link_disconnect, \
+		.close = verbs_close}
 
 static const struct far_link_ops spinning_ops = LINK_OPS(NULL);
 static const struct far_link_ops blocking_ops = LINK_OPS(verbs_wait);
 
 /* find_address -- once: what comes later has a deadline, and names are looked up without one. */
-static int find_address(const char *text, const struct uri *uri, struct sockaddr_storage *address, struct farlog_error *error)
+static int find_address(
+	const char *text, const struct uri *uri, struct sockaddr_storage *address, struct farlog_error *error)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *found;
@@ -507,7 +532,8 @@ static int find_address(const char *text, const struct uri *uri, struct sockaddr
 	failure = getaddrinfo(uri->host, uri->port, &hints, &found);
 
 	if (failure != 0)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" is not known: %s", text, uri->host, gai_strerror(failure));
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" is not known: %s", text, uri->host,
+			gai_strerror(failure));
 	picked = verbs_address_pick(found);
 	memcpy(address, picked->ai_addr, picked->ai_addrlen);
 	freeaddrinfo(found);

@@ -1,7 +1,7 @@
 /* far/verbs_connect.c -- a client's link over verbs: connecting and going. The data path is in far/verbs.c.
  *
- * Device, protection domain and registrations outlive a connection: pinning a ring's copy takes long. Queue pair and completion queue are new
- * each time, so that nothing of an old connection is mistaken for the new one's. */
+ * Device, protection domain and registrations outlive a connection: pinning a ring's copy takes long. Queue pair and
+ * completion queue are new each time, so that nothing of an old connection is mistaken for the new one's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define GOODBYE_NS 500000000u
 #define READ_BACK_OFF (FAR_ALIVE_OFF + 8) /* behind the words of the copy that are a target's */
 #define AWAIT_STEP_NS 20000000u
-#define CARRIER_NS 2000000000u  /* then it is said all the same: a link that has been down for long swallows it */
+#define CARRIER_NS 2000000000u /* then it is said all the same: a link that has been down for long swallows it */
 #define CARRIER_STEP_NS 10000000
 #define REJECTED_BY_PEER 28 /* "consumer defined": the peer's program said no, and its reason is in the private data */
 
@@ -31,8 +31,8 @@ static int until_ms(uint64_t until_ns)
 }
 
 /* take_event -- OK when it is the one that is wanted, else NOT_FOUND with a text. */
-static int take_event(struct verbs_link *link, struct rdma_cm_event *event, enum rdma_cm_event_type wanted, const char *step,
-	struct farlog_error *error)
+static int take_event(struct verbs_link *link, struct rdma_cm_event *event, enum rdma_cm_event_type wanted,
+	const char *step, struct farlog_error *error)
 {
 	enum rdma_cm_event_type type = event->event;
 	int status = event->status;
@@ -40,7 +40,8 @@ static int take_event(struct verbs_link *link, struct rdma_cm_event *event, enum
 	link->lib->ack_cm_event(event);
 	if (type == wanted)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_NOT_FOUND, status < 0 ? -status : 0, "uri \"%s\": %s: %s", link->text, step, link->lib->event_str(type));
+	return error_set(error, FARLOG_NOT_FOUND, status < 0 ? -status : 0, "uri \"%s\": %s: %s", link->text, step,
+		link->lib->event_str(type));
 }
 
 /* await -- the next event; NULL: none in time, or nobody wants the connection any more. */
@@ -57,7 +58,8 @@ static struct rdma_cm_event *await(const struct verbs_link *link, uint64_t until
 }
 
 /* expect -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
-static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns, struct farlog_error *error)
+static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns,
+	struct farlog_error *error)
 {
 	struct rdma_cm_event *event = await(link, until_ns);
 
@@ -68,12 +70,14 @@ static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const
 
 static int no_device(const struct verbs_link *link, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here %sreaches this address; expected one in \"rdma link\"",
-		link->text, link->has_from ? "with the address of from= " : "");
+	return error_set(error, FARLOG_NOT_FOUND, errno,
+		"uri \"%s\": no RDMA device here %sreaches this address; expected one in \"rdma link\"", link->text,
+		link->has_from ? "with the address of from= " : "");
 }
 
-/* resolve_address -- the kernel may look at the answer of a neighbour that it did not know only when the time that it was given is over: it is
- * given little, again and again. With all of it the answer came when there was no time left for the rest. */
+/* resolve_address -- the kernel may look at the answer of a neighbour that it did not know only when the time that it
+ * was given is over: it is given little, again and again. With all of it the answer came when there was no time left
+ * for the rest. */
 static int resolve_address(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
 {
 	for (;;) {
@@ -81,7 +85,8 @@ static int resolve_address(struct verbs_link *link, uint64_t until_ns, struct fa
 		int left_ms = until_ms(until_ns);
 		bool is_late;
 
-		if (link->lib->resolve_addr(link->id, link->has_from ? (struct sockaddr *)&link->from : NULL, (struct sockaddr *)&link->address, left_ms < RESOLVE_MS ? left_ms : RESOLVE_MS) != 0)
+		if (link->lib->resolve_addr(link->id, link->has_from ? (struct sockaddr *)&link->from : NULL,
+				(struct sockaddr *)&link->address, left_ms < RESOLVE_MS ? left_ms : RESOLVE_MS) != 0)
 			return no_device(link, error);
 		event = await(link, until_ns);
 		if (event == NULL)
@@ -130,13 +135,16 @@ static int take_device(struct verbs_link *link, struct farlog_error *error)
 		return result;
 	link->pd = link->lib->alloc_pd(link->device.context);
 	if (link->pd == NULL)
-		return error_set(error, FARLOG_IO, errno, "uri \"%s\": allocate a protection domain on RDMA device %s", link->text, link->device.name);
+		return error_set(error, FARLOG_IO, errno, "uri \"%s\": allocate a protection domain on RDMA device %s",
+			link->text, link->device.name);
 	return FARLOG_OK;
 }
 
 static int make_queue(struct verbs_link *link, struct farlog_error *error)
 {
-	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .tos = link->tos, .is_flush_wanted = link->device.has_flush_global || link->device.has_flush_persistent};
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN,
+		.tos = link->tos,
+		.is_flush_wanted = link->device.has_flush_global || link->device.has_flush_persistent};
 	int failure;
 	int result;
 
@@ -150,24 +158,28 @@ static int make_queue(struct verbs_link *link, struct farlog_error *error)
 	result = verbs_queue_open(&link->device, link->pd, &ask, &link->queue, error);
 	if (result != FARLOG_OK)
 		return result;
-	failure = verbs_queue_init(&link->queue, link->id, IBV_ACCESS_REMOTE_WRITE); /* the target writes words; it reads nothing */
+	/* the target writes words; it reads nothing */
+	failure = verbs_queue_init(&link->queue, link->id, IBV_ACCESS_REMOTE_WRITE);
 	for (uint32_t i = 0; i < ask.recv_len && failure == 0; i++)
 		failure = verbs_queue_receive(&link->queue, i);
-	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "uri \"%s\": set up the queue pair", link->text);
+	return failure == 0 ? FARLOG_OK :
+						  error_set(error, FARLOG_IO, failure, "uri \"%s\": set up the queue pair", link->text);
 }
 
 /* take_rejection -- the target's own words, or none when nobody listens there. */
-static int take_rejection(struct verbs_link *link, const struct rdma_cm_event *event, struct far_refusal *refusal, struct farlog_error *error)
+static int take_rejection(
+	struct verbs_link *link, const struct rdma_cm_event *event, struct far_refusal *refusal, struct farlog_error *error)
 {
 	if (event->status == REJECTED_BY_PEER && event->param.conn.private_data_len >= sizeof(*refusal)) {
 		memcpy(refusal, event->param.conn.private_data, sizeof(*refusal));
 		refusal->text[sizeof(refusal->text) - 1] = '\0';
 		if (refusal->magic == FAR_REFUSAL_MAGIC && refusal->result < 0)
-			return error_set(error, refusal->result, 0, "uri \"%s\": the target refused: %s", link->text, refusal->text);
+			return error_set(
+				error, refusal->result, 0, "uri \"%s\": the target refused: %s", link->text, refusal->text);
 		refusal->magic = 0;
 	}
-	return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": rejected with reason %d; expected a farlog target that listens there", link->text,
-		event->status);
+	return error_set(error, FARLOG_NOT_FOUND, 0,
+		"uri \"%s\": rejected with reason %d; expected a farlog target that listens there", link->text, event->status);
 }
 
 static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *event, struct farlog_error *error)
@@ -181,16 +193,18 @@ static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *ev
 	if (welcome->magic != FAR_WELCOME_MAGIC)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
 	if (welcome->version != FAR_VERSION)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": the target speaks version %u; expected %u", link->text, welcome->version,
-			FAR_VERSION);
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": the target speaks version %u; expected %u",
+			link->text, welcome->version, FAR_VERSION);
 	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "uri \"%s\": the target tells of a region of %lu bytes", link->text, welcome->size_bytes);
+		return error_set(error, FARLOG_NOT_A_RING, 0, "uri \"%s\": the target tells of a region of %lu bytes",
+			link->text, welcome->size_bytes);
 	if (link->queue.flush == NULL)
 		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH); /* this end cannot send it */
 	return FARLOG_OK;
 }
 
-/* aim_read_back -- the credit word goes straight to its place, and a writer has its credit with the flush. What else a target may name is read for the flush alone. */
+/* aim_read_back -- the credit word goes straight to its place, and a writer has its credit with the flush. What else a
+ * target may name is read for the flush alone. */
 static void aim_read_back(struct verbs_link *link)
 {
 	const struct far_welcome *welcome = &link->link.welcome;
@@ -225,18 +239,23 @@ static int make_ready(struct verbs_link *link, struct farlog_error *error)
 	gid.index = link->queue.gid_index;
 	result = verbs_gid_check(&gid, link->text, &link->link.caveat, error);
 	if (result == FARLOG_OK && link->lib->establish(link->id) != 0)
-		return error_set(error, FARLOG_IO, errno, "uri \"%s\": tell the target that the queue pair is ready", link->text);
+		return error_set(
+			error, FARLOG_IO, errno, "uri \"%s\": tell the target that the queue pair is ready", link->text);
 	return result;
 }
 
-/* say_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that of iWARP by the
- * kernel, which then says ESTABLISHED at once. */
-static int say_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
-	struct farlog_error *error)
+/* say_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that
+ * of iWARP by the kernel, which then says ESTABLISHED at once. */
+static int say_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal,
+	uint64_t until_ns, struct farlog_error *error)
 {
-	struct rdma_conn_param param = {
-		.private_data = hello, .private_data_len = sizeof(*hello), .responder_resources = 1, .initiator_depth = link->device.read_depth_out,
-		.retry_count = VERBS_RETRY_COUNT, .rnr_retry_count = VERBS_RNR_RETRY_COUNT, .qp_num = link->queue.qp->qp_num};
+	struct rdma_conn_param param = {.private_data = hello,
+		.private_data_len = sizeof(*hello),
+		.responder_resources = 1,
+		.initiator_depth = link->device.read_depth_out,
+		.retry_count = VERBS_RETRY_COUNT,
+		.rnr_retry_count = VERBS_RNR_RETRY_COUNT,
+		.qp_num = link->queue.qp->qp_num};
 	struct rdma_cm_event *event;
 	int result;
 
@@ -253,10 +272,12 @@ static int say_hello(struct verbs_link *link, const struct far_hello *hello, str
 		if (result == FARLOG_OK && event->event == RDMA_CM_EVENT_CONNECT_RESPONSE)
 			result = make_ready(link, error);
 		break;
-	case RDMA_CM_EVENT_REJECTED: result = take_rejection(link, event, refusal, error); break;
+	case RDMA_CM_EVENT_REJECTED:
+		result = take_rejection(link, event, refusal, error);
+		break;
 	default:
-		result = error_set(error, FARLOG_NOT_FOUND, event->status < 0 ? -event->status : 0, "uri \"%s\": connect: %s", link->text,
-			link->lib->event_str(event->event));
+		result = error_set(error, FARLOG_NOT_FOUND, event->status < 0 ? -event->status : 0, "uri \"%s\": connect: %s",
+			link->text, link->lib->event_str(event->event));
 	}
 	link->lib->ack_cm_event(event);
 	return result;
@@ -270,14 +291,15 @@ static int register_copy(struct verbs_link *link, struct farlog_error *error)
 		return error_set(error, result, 0, "uri \"%s\": the ring there has %lu bytes now; expected %lu", link->text,
 			link->link.welcome.size_bytes, link->link.copy_len);
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "uri \"%s\": no memory for a copy of %lu bytes", link->text, link->link.welcome.size_bytes);
+		return error_set(error, result, 0, "uri \"%s\": no memory for a copy of %lu bytes", link->text,
+			link->link.welcome.size_bytes);
 	if (link->copy_mr == NULL)
-		result = verbs_register(&link->device, link->pd, link->link.copy, link->link.copy_len, IBV_ACCESS_LOCAL_WRITE, 0, "the ring's copy",
-			&link->copy_mr, error);
+		result = verbs_register(&link->device, link->pd, link->link.copy, link->link.copy_len, IBV_ACCESS_LOCAL_WRITE,
+			0, "the ring's copy", &link->copy_mr, error);
 	/* Only the words of the header are the target's to write. */
 	if (result == FARLOG_OK && link->header_mr == NULL)
-		result = verbs_register(&link->device, link->pd, link->link.copy, LAYOUT_DATA_OFF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0,
-			"the ring's header", &link->header_mr, error);
+		result = verbs_register(&link->device, link->pd, link->link.copy, LAYOUT_DATA_OFF,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, "the ring's header", &link->header_mr, error);
 	aim_read_back(link);
 	return result;
 }
@@ -285,7 +307,8 @@ static int register_copy(struct verbs_link *link, struct farlog_error *error)
 /* tell_header -- and wait until the target's end has it. */
 static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
 {
-	struct far_request request = {.operation = FAR_HEADER, .flags = link->is_blocking ? FAR_WANTS_EVENTS : 0,
+	struct far_request request = {.operation = FAR_HEADER,
+		.flags = link->is_blocking ? FAR_WANTS_EVENTS : 0,
 		.spans = {{(uint64_t)(uintptr_t)link->link.copy, link->header_mr->rkey}}};
 	int status;
 
@@ -301,8 +324,8 @@ static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog
 		status < 0 ? "no answer in time" : link->lib->wc_status_str((enum ibv_wc_status)status));
 }
 
-static int establish(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
-	struct farlog_error *error)
+static int establish(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal,
+	uint64_t until_ns, struct farlog_error *error)
 {
 	uint64_t began_ns;
 	int result = resolve(link, until_ns, error);
@@ -317,13 +340,14 @@ static int establish(struct verbs_link *link, const struct far_hello *hello, str
 		return result;
 	began_ns = clock_monotonic_ns();
 	result = register_copy(link, error);
-	/* The limit is for the peer. Pinning is our own work, takes as long as the ring is large, and begun anew would take it again. */
+	/* The limit is for the peer. Pinning is our own work, takes as long as the ring is large, and begun anew would take
+	 * it again. */
 	until_ns += clock_monotonic_ns() - began_ns;
 	return result == FARLOG_OK ? tell_header(link, until_ns, error) : result;
 }
 
-int verbs_link_connect(struct far_link *far, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
-	struct farlog_error *error)
+int verbs_link_connect(struct far_link *far, const struct far_hello *hello, struct far_refusal *refusal,
+	uint64_t timeout_ns, struct farlog_error *error)
 {
 	struct verbs_link *link = verbs_link_of(far);
 	int result;
@@ -345,19 +369,24 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 	return result;
 }
 
-/* await_carrier -- before anything is said over a link that has gone. SoftRoCE takes its queue pair for the connection manager's messages into error when the
- * network refuses one of them, as it does for a moment when a cable is pulled; it never takes it out again (seen on Linux 6.12: "rdma res show qp", GSI, ERR), and
- * nobody on that host can connect by that device until it has been made anew. */
+/* await_carrier -- before anything is said over a link that has gone. SoftRoCE takes its queue pair for the connection
+ * manager's messages into error when the network refuses one of them, as it does for a moment when a cable is pulled;
+ * it never takes it out again (seen on Linux 6.12: "rdma res show qp", GSI, ERR), and nobody on that host can connect
+ * by that device until it has been made anew. */
 static void await_carrier(const struct verbs_link *link)
 {
-	const struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT, .device = link->device.name, .port = link->queue.port_num, .index = link->queue.gid_index};
+	const struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT,
+		.device = link->device.name,
+		.port = link->queue.port_num,
+		.index = link->queue.gid_index};
 	uint64_t until_ns = clock_after_ns(CARRIER_NS);
 
 	while (!verbs_gid_has_carrier(&gid) && !far_is_given_up(&link->link) && clock_monotonic_ns() < until_ns)
 		nanosleep(&(struct timespec){0, CARRIER_STEP_NS}, NULL);
 }
 
-/* say_goodbye -- and wait until the target has let go, so that who comes next finds the role free. Not when it has gone before us. */
+/* say_goodbye -- and wait until the target has let go, so that who comes next finds the role free. Not when it has gone
+ * before us. */
 static void say_goodbye(struct verbs_link *link)
 {
 	uint64_t until_ns = clock_after_ns(GOODBYE_NS);
@@ -381,7 +410,7 @@ void verbs_link_disconnect(struct far_link *far)
 	if (link->is_connected)
 		say_goodbye(link);
 	link->is_connected = false;
-	link->is_broken = true; /* until the next connection */
+	link->is_broken = true;                   /* until the next connection */
 	may_fail(verbs_queue_stop(&link->queue)); /* the next connection has a queue of its own */
 	may_fail(verbs_queue_close(&link->queue));
 	if (link->completions != NULL)

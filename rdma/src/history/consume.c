@@ -11,8 +11,8 @@
 #define SLEEP_NS_MAX 2000000
 #define SKIP_COUNT 64 /* records that are not wanted between two looks at the time */
 
-void consumer_take(struct farlog_consumer *consumer, const struct record_header *header, const uint8_t *raw, uint64_t extent, uint64_t generation,
-	bool is_live, struct farlog_consumed *item)
+void consumer_take(struct farlog_consumer *consumer, const struct record_header *header, const uint8_t *raw,
+	uint64_t extent, uint64_t generation, bool is_live, struct farlog_consumed *item)
 {
 	consumer->place = (struct farlog_place){.generation = generation, .epoch = header->epoch, .lsn = header->lsn};
 	consumer->next_lsn = header->lsn + extent;
@@ -72,7 +72,8 @@ static int step(struct farlog_consumer *consumer, struct farlog_consumed *item)
 				consumer_leave_history(consumer); /* the record comes again */
 				return FARLOG_OVERRUN;
 			}
-			consumer_take(consumer, &stored.record.header, stored.record.raw, stored.record.extent, stored.generation, false, item);
+			consumer_take(consumer, &stored.record.header, stored.record.raw, stored.record.extent, stored.generation,
+				false, item);
 			return FARLOG_OK;
 		}
 		if (result != FARLOG_NOT_YET || consumer->ring_uri == NULL)
@@ -85,7 +86,8 @@ static int step(struct farlog_consumer *consumer, struct farlog_consumed *item)
 
 static void sleep_ns(uint64_t duration_ns)
 {
-	struct timespec duration = {.tv_sec = (time_t)(duration_ns / 1000000000u), .tv_nsec = (long)(duration_ns % 1000000000u)};
+	struct timespec duration = {
+		.tv_sec = (time_t)(duration_ns / 1000000000u), .tv_nsec = (long)(duration_ns % 1000000000u)};
 
 	nanosleep(&duration, NULL);
 }
@@ -136,7 +138,8 @@ static uint64_t appended_seq(const struct farlog_ring_status *status)
 {
 	struct farlog_counters counters;
 
-	if (farlog_counters_read(NULL, status->ring_uuid, &counters, NULL) != FARLOG_OK || counters.epoch != status->writer_epoch)
+	if (farlog_counters_read(NULL, status->ring_uuid, &counters, NULL) != FARLOG_OK ||
+		counters.epoch != status->writer_epoch)
 		return 0;
 	return status->epoch_start_seq + 1 + counters.record_count;
 }

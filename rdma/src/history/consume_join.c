@@ -39,8 +39,8 @@ static int read_status(struct farlog_consumer *consumer, struct farlog_ring_stat
 	return FARLOG_OK;
 }
 
-/* check_ring -- without a store nothing tells one ring's lsns from another's: what was formatted anew is no longer what it began with. Of several members any may have been replaced;
- * what they have in common is the salt. */
+/* check_ring -- without a store nothing tells one ring's lsns from another's: what was formatted anew is no longer what
+ * it began with. Of several members any may have been replaced; what they have in common is the salt. */
 static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], uint64_t salt)
 {
 	bool are_members = farlog_reader_members(consumer->reader, NULL, 0) > 1;
@@ -55,9 +55,11 @@ static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], 
 	if (salt == consumer->salt && (are_members || memcmp(uuid, consumer->ring_uuid, sizeof(consumer->ring_uuid)) == 0))
 		return FARLOG_OK;
 	return error_set(&consumer->trouble, FARLOG_NOT_A_RING, 0,
-		"ring \"%s\" is another one than this consumer began with (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x): it was formatted anew, and what was not read of the former one is gone; "
+		"ring \"%s\" is another one than this consumer began with (its uuid begins %02x%02x%02x%02x, expected "
+		"%02x%02x%02x%02x): it was formatted anew, and what was not read of the former one is gone; "
 		"open another consumer",
-		consumer->ring_uri, uuid[0], uuid[1], uuid[2], uuid[3], consumer->ring_uuid[0], consumer->ring_uuid[1], consumer->ring_uuid[2], consumer->ring_uuid[3]);
+		consumer->ring_uri, uuid[0], uuid[1], uuid[2], uuid[3], consumer->ring_uuid[0], consumer->ring_uuid[1],
+		consumer->ring_uuid[2], consumer->ring_uuid[3]);
 }
 
 int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct farlog_ring_status *status)
@@ -89,14 +91,15 @@ int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_
 	if (result == FARLOG_NOT_FOUND && consumer->ring_uri != NULL && !consumer->is_next) {
 		result = consumer_open_ring(consumer, false, &status);
 		if (result != FARLOG_OK || status.head_lsn == 0)
-			return result; /* nothing was drained yet */
+			return result;    /* nothing was drained yet */
 		leave_ring(consumer); /* it is by now, or into another store */
 		result = store_reader_open(consumer->store_dir, consumer->stream, &consumer->history, &consumer->trouble);
 	}
 	if (result != FARLOG_OK)
 		return result;
 	if (!consumer->is_place && consumer->is_next)
-		result = store_reader_seek_lsn(consumer->history, consumer->next_lsn, &consumer->trouble); /* overtaken before it had read anything */
+		/* overtaken before it had read anything */
+		result = store_reader_seek_lsn(consumer->history, consumer->next_lsn, &consumer->trouble);
 	else
 		result = store_reader_seek(consumer->history, place, &consumer->trouble);
 	if (result != FARLOG_OK)
@@ -105,17 +108,19 @@ int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_
 	return result;
 }
 
-/* is_ring_of -- of a stream with several rings another one may be the first by now than when the store began it: all of them have its salt, and a stream that is created anew has
- * another one. */
-static bool is_ring_of(const struct store_segment *segment, const struct farlog_consumer *consumer, const struct farlog_ring_status *status)
+/* is_ring_of -- of a stream with several rings another one may be the first by now than when the store began it: all of
+ * them have its salt, and a stream that is created anew has another one. */
+static bool is_ring_of(const struct store_segment *segment, const struct farlog_consumer *consumer,
+	const struct farlog_ring_status *status)
 {
 	return segment->salt == status->salt &&
-		(farlog_reader_members(consumer->reader, NULL, 0) > 1 || memcmp(segment->ring_uuid, status->ring_uuid, sizeof(status->ring_uuid)) == 0);
+		(farlog_reader_members(consumer->reader, NULL, 0) > 1 ||
+			memcmp(segment->ring_uuid, status->ring_uuid, sizeof(status->ring_uuid)) == 0);
 }
 
 /* generation_of -- which generation of the stream the ring is, and up to where that was read. */
-static uint64_t generation_of(const struct farlog_consumer *consumer, const struct store_reader *history, const struct farlog_ring_status *status,
-	uint64_t *next_lsn)
+static uint64_t generation_of(const struct farlog_consumer *consumer, const struct store_reader *history,
+	const struct farlog_ring_status *status, uint64_t *next_lsn)
 {
 	const struct store_segment *newest = store_reader_newest(history);
 
@@ -152,7 +157,8 @@ int consumer_find_place(struct farlog_consumer *consumer, const struct farlog_ri
 	return FARLOG_OK;
 }
 
-/* The ring is read from its head on, and not from the store's end: after a power cut the log may have gone back behind it. */
+/* The ring is read from its head on, and not from the store's end: after a power cut the log may have gone back behind
+ * it. */
 int consumer_join(struct farlog_consumer *consumer)
 {
 	struct farlog_ring_status status;
@@ -169,7 +175,8 @@ int consumer_join(struct farlog_consumer *consumer)
 			return FARLOG_OK;
 		}
 		return error_set(&consumer->trouble, FARLOG_NOT_FOUND, 0,
-			"ring \"%s\" was drained up to lsn %lu, store \"%s\" has stream \"%s\" only up to lsn %lu: it is drained into another store, or that one is damaged or lags",
+			"ring \"%s\" was drained up to lsn %lu, store \"%s\" has stream \"%s\" only up to lsn %lu: it is drained "
+			"into another store, or that one is damaged or lags",
 			consumer->ring_uri, status.head_lsn, consumer->store_dir, consumer->stream, next_lsn);
 	}
 	if (generation != consumer->place.generation) {
@@ -183,16 +190,20 @@ int consumer_join(struct farlog_consumer *consumer)
 }
 
 /* give_notice -- the gap from where it stands to to_lsn, where seq is to_seq. */
-static int give_notice(struct farlog_consumer *consumer, uint32_t kind, uint64_t to_lsn, uint64_t to_seq, struct farlog_consumed *item)
+static int give_notice(
+	struct farlog_consumer *consumer, uint32_t kind, uint64_t to_lsn, uint64_t to_seq, struct farlog_consumed *item)
 {
 	memset(item, 0, sizeof(*item));
-	item->notice = (struct farlog_notice){.kind = kind, .from_lsn = consumer->next_lsn, .to_lsn = to_lsn,
+	item->notice = (struct farlog_notice){.kind = kind,
+		.from_lsn = consumer->next_lsn,
+		.to_lsn = to_lsn,
 		.record_count = consumer->is_seq && to_seq > consumer->next_seq ? to_seq - consumer->next_seq : 0};
 	consumer->stats.notice_count++;
 	return FARLOG_OVERRUN;
 }
 
-/* overrun -- what was drained before it was read comes from the store; without one the ring's head is next, and tell_lost says what is missing. */
+/* overrun -- what was drained before it was read comes from the store; without one the ring's head is next, and
+ * tell_lost says what is missing. */
 static int overrun(struct farlog_consumer *consumer, struct farlog_consumed *item)
 {
 	struct farlog_ring_status status;
@@ -204,7 +215,8 @@ static int overrun(struct farlog_consumer *consumer, struct farlog_consumed *ite
 	leave_ring(consumer);
 	if (consumer->store_dir == NULL)
 		return consumer_open_ring(consumer, false, &status);
-	return give_notice(consumer, FARLOG_NOTICE_CAUGHT, status.head_lsn, status.head_seq, item); /* the next call opens the store */
+	/* the next call opens the store */
+	return give_notice(consumer, FARLOG_NOTICE_CAUGHT, status.head_lsn, status.head_seq, item);
 }
 
 static int grow(struct farlog_consumer *consumer, size_t need)
@@ -212,14 +224,17 @@ static int grow(struct farlog_consumer *consumer, size_t need)
 	uint8_t *grown = realloc(consumer->buf, need);
 
 	if (grown == NULL)
-		return error_set(&consumer->trouble, FARLOG_NO_MEMORY, 0, "ring \"%s\": no memory for a record of %zu bytes", consumer->ring_uri, need);
+		return error_set(&consumer->trouble, FARLOG_NO_MEMORY, 0, "ring \"%s\": no memory for a record of %zu bytes",
+			consumer->ring_uri, need);
 	consumer->buf = grown;
 	consumer->buf_len = need;
 	return FARLOG_OK;
 }
 
-/* tell_lost -- OVERRUN: records are missing below the place where the ring is read, only at the head of one that was opened again without a store. Otherwise OK. */
-static int tell_lost(struct farlog_consumer *consumer, uint64_t first_lsn, uint64_t first_seq, struct farlog_consumed *item)
+/* tell_lost -- OVERRUN: records are missing below the place where the ring is read, only at the head of one that was
+ * opened again without a store. Otherwise OK. */
+static int tell_lost(
+	struct farlog_consumer *consumer, uint64_t first_lsn, uint64_t first_seq, struct farlog_consumed *item)
 {
 	if (!consumer->is_next || first_lsn <= consumer->next_lsn)
 		return FARLOG_OK;
@@ -248,20 +263,24 @@ static int read_ring(struct farlog_consumer *consumer, struct farlog_consumed *i
 	if (result == FARLOG_NOT_YET) /* what is missing is told also when nothing follows */
 		return tell_lost(consumer, batch.first_lsn, batch.next_seq, item) == FARLOG_OK ? result : FARLOG_OVERRUN;
 	if (result != FARLOG_OK)
-		return error_set(&consumer->trouble, result, 0, "read ring \"%s\" at lsn %lu: %s", consumer->ring_uri, batch.first_lsn, farlog_result_text(result));
+		return error_set(&consumer->trouble, result, 0, "read ring \"%s\" at lsn %lu: %s", consumer->ring_uri,
+			batch.first_lsn, farlog_result_text(result));
 	consumer->at = 0;
 	consumer->len = batch.len;
 	memcpy(&first, consumer->buf, sizeof(first));
 	return tell_lost(consumer, batch.first_lsn, first.seq, item);
 }
 
-bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_header *header, uint64_t generation, struct farlog_consumed *item)
+bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_header *header, uint64_t generation,
+	struct farlog_consumed *item)
 {
-	if (!consumer->is_place || generation != consumer->place.generation || consumer->place.lsn == 0 || header->lsn >= consumer->next_lsn || header->epoch <= consumer->place.epoch ||
+	if (!consumer->is_place || generation != consumer->place.generation || consumer->place.lsn == 0 ||
+		header->lsn >= consumer->next_lsn || header->epoch <= consumer->place.epoch ||
 		header->epoch == consumer->told_epoch)
 		return false;
 	may_fail(give_notice(consumer, FARLOG_NOTICE_REWOUND, 0, 0, item)); /* always OVERRUN, as the caller says */
-	item->notice = (struct farlog_notice){.kind = FARLOG_NOTICE_REWOUND, .epoch = header->epoch, .from_lsn = header->lsn, .to_lsn = consumer->next_lsn};
+	item->notice = (struct farlog_notice){
+		.kind = FARLOG_NOTICE_REWOUND, .epoch = header->epoch, .from_lsn = header->lsn, .to_lsn = consumer->next_lsn};
 	consumer->told_epoch = header->epoch;
 	return true;
 }
@@ -277,7 +296,7 @@ static int from_batch(struct farlog_consumer *consumer, struct farlog_consumed *
 
 		memcpy(&header, raw, sizeof(header));
 		extent = header.flags & RECORD_FLAG_PAD ? (uint64_t)header.payload_len + RECORD_PAD_STORED_LEN :
-			record_extent(consumer->align, header.key_len, header.payload_len);
+												  record_extent(consumer->align, header.key_len, header.payload_len);
 		stored_len = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : extent;
 		place.epoch = header.epoch;
 		place.lsn = header.lsn;

@@ -1,4 +1,5 @@
-/* history/consume_open.c -- opening a consumer: its configuration copied, its name taken, the place found where it begins. */
+/* history/consume_open.c -- opening a consumer: its configuration copied, its name taken, the place found where it
+ * begins. */
 #include "history/consumer.h"
 
 #include <stdlib.h>
@@ -15,16 +16,21 @@ static int check(const struct farlog_consumer_config *config, struct farlog_erro
 	if (config->ring_uri == NULL && config->store_dir == NULL)
 		return error_set(error, FARLOG_INVALID, 0, "consumer: expected ring_uri, store_dir or both");
 	if (config->ring_uri == NULL && (config->stream == NULL || config->start == FARLOG_CONSUME_END))
-		return error_set(error, FARLOG_INVALID, 0, "consumer of store \"%s\" without a ring: expected the stream's name, and a start other than FARLOG_CONSUME_END",
+		return error_set(error, FARLOG_INVALID, 0,
+			"consumer of store \"%s\" without a ring: expected the stream's name, and a start other than "
+			"FARLOG_CONSUME_END",
 			config->store_dir);
 	if (config->start > FARLOG_CONSUME_PLACE)
-		return error_set(error, FARLOG_INVALID, 0, "consumer: start %u, expected 0 to %d of enum farlog_consumer_start", config->start, FARLOG_CONSUME_PLACE);
+		return error_set(error, FARLOG_INVALID, 0, "consumer: start %u, expected 0 to %d of enum farlog_consumer_start",
+			config->start, FARLOG_CONSUME_PLACE);
 	if (config->start == FARLOG_CONSUME_PLACE && config->place.generation == 0)
 		return error_set(error, FARLOG_INVALID, 0, "consumer: place of generation 0, expected 1 or more");
 	if ((config->class_count > 0 && config->classes == NULL) || (config->key_count > 0 && config->keys == NULL))
-		return error_set(error, FARLOG_INVALID, 0, "consumer: %u classes and %u keys, and NULL where they are", config->class_count, config->key_count);
+		return error_set(error, FARLOG_INVALID, 0, "consumer: %u classes and %u keys, and NULL where they are",
+			config->class_count, config->key_count);
 	if (config->stream != NULL && (config->stream[0] == '\0' || strlen(config->stream) > FARLOG_STREAM_NAME_LEN))
-		return error_set(error, FARLOG_INVALID, 0, "consumer: stream name \"%.80s\": expected 1 to %d bytes", config->stream, FARLOG_STREAM_NAME_LEN);
+		return error_set(error, FARLOG_INVALID, 0, "consumer: stream name \"%.80s\": expected 1 to %d bytes",
+			config->stream, FARLOG_STREAM_NAME_LEN);
 	return FARLOG_OK;
 }
 
@@ -55,7 +61,8 @@ static char *copy_text(const char *text)
 }
 
 /* copy_token -- as many as the ring has members. */
-static int copy_token(struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
+static int copy_token(
+	struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
 {
 	size_t count = 1;
 	int result = FARLOG_OK;
@@ -78,16 +85,20 @@ static int copy_token(struct farlog_consumer *consumer, const struct farlog_cons
 	return FARLOG_OK;
 }
 
-static int copy_config(struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
+static int copy_config(
+	struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
 {
-	consumer->buf_len = config->buffer_bytes == 0 ? BUFFER_LEN_DEFAULT : config->buffer_bytes < BUFFER_LEN_MIN ? BUFFER_LEN_MIN : config->buffer_bytes;
+	consumer->buf_len = config->buffer_bytes == 0 ? BUFFER_LEN_DEFAULT :
+		config->buffer_bytes < BUFFER_LEN_MIN     ? BUFFER_LEN_MIN :
+													config->buffer_bytes;
 	consumer->buf = malloc(consumer->buf_len);
 	consumer->ring_uri = copy_text(config->ring_uri);
 	consumer->store_dir = copy_text(config->store_dir);
 	consumer->is_control = config->is_control != 0;
 	if (config->class_count > 0)
 		consumer->classes = calloc(CONSUMER_CLASS_COUNT / 8, 1);
-	if (consumer->buf == NULL || (config->ring_uri != NULL && consumer->ring_uri == NULL) || (config->store_dir != NULL && consumer->store_dir == NULL) ||
+	if (consumer->buf == NULL || (config->ring_uri != NULL && consumer->ring_uri == NULL) ||
+		(config->store_dir != NULL && consumer->store_dir == NULL) ||
 		(config->class_count > 0 && consumer->classes == NULL) || !copy_keys(consumer, config))
 		return error_set(error, FARLOG_NO_MEMORY, 0, "consumer: out of memory");
 	for (uint32_t i = 0; i < config->class_count; i++)
@@ -96,7 +107,8 @@ static int copy_config(struct farlog_consumer *consumer, const struct farlog_con
 }
 
 /* find_stream -- its name: as given, as in farlog://, or as the ring bears it. */
-static int find_stream(struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
+static int find_stream(
+	struct farlog_consumer *consumer, const struct farlog_consumer_config *config, struct farlog_error *error)
 {
 	struct farlog_ring_status status;
 	struct stream_uri place;
@@ -117,7 +129,8 @@ static int find_stream(struct farlog_consumer *consumer, const struct farlog_con
 		stream = status.stream_name;
 	}
 	if (result == FARLOG_OK && stream[0] == '\0' && (consumer->store_dir != NULL || config->name != NULL))
-		result = error_set(error, FARLOG_INVALID, 0, "ring \"%s\" bears no stream's name: give it in the configuration", config->ring_uri);
+		result = error_set(error, FARLOG_INVALID, 0, "ring \"%s\" bears no stream's name: give it in the configuration",
+			config->ring_uri);
 	if (result == FARLOG_OK)
 		memcpy(consumer->stream, stream, strlen(stream) + 1);
 	return result;
@@ -161,7 +174,8 @@ static int stand(struct farlog_consumer *consumer, const struct farlog_consumer_
 	return result == FARLOG_OK ? consumer_find_place(consumer, &status, config->start == FARLOG_CONSUME_END) : result;
 }
 
-int farlog_consumer_open(const struct farlog_consumer_config *config, farlog_consumer **opened, struct farlog_error *error)
+int farlog_consumer_open(
+	const struct farlog_consumer_config *config, farlog_consumer **opened, struct farlog_error *error)
 {
 	struct farlog_consumer *consumer = calloc(1, sizeof(*consumer));
 	int result;
@@ -176,7 +190,8 @@ int farlog_consumer_open(const struct farlog_consumer_config *config, farlog_con
 	if (result == FARLOG_OK)
 		result = find_stream(consumer, config, &consumer->trouble);
 	if (result == FARLOG_OK && config->name != NULL)
-		result = position_open(&consumer->position, config->state_dir, config->name, consumer->stream, &consumer->trouble);
+		result =
+			position_open(&consumer->position, config->state_dir, config->name, consumer->stream, &consumer->trouble);
 	if (result == FARLOG_OK && config->name != NULL)
 		memcpy(consumer->name, config->name, strlen(config->name) + 1);
 	if (result == FARLOG_OK)

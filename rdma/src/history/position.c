@@ -1,4 +1,5 @@
-/* history/position.c -- the file of a named consumer: one line of JSON, replaced by a rename; beside it a lock that one living process holds. */
+/* history/position.c -- the file of a named consumer: one line of JSON, replaced by a rename; beside it a lock that one
+ * living process holds. */
 #include "history/position.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static int make_directories(const char *directory)
 
 	if (snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
 		return ENAMETOOLONG;
-	for (char *at = path + 1; ; at++) {
+	for (char *at = path + 1;; at++) {
 		char end = *at;
 
 		if (end != '/' && end != '\0')
@@ -77,11 +78,14 @@ static int find_directory(const char *state_dir, char directory[PATH_MAX], struc
 	else if (home != NULL && home[0] != '\0')
 		len = snprintf(directory, PATH_MAX, "%s/.local/state/farlog", home);
 	else
-		return error_set(error, FARLOG_INVALID, 0, "directory of positions: neither XDG_STATE_HOME nor HOME is set; give state_dir");
+		return error_set(
+			error, FARLOG_INVALID, 0, "directory of positions: neither XDG_STATE_HOME nor HOME is set; give state_dir");
 	if (len <= 0 || len >= PATH_MAX)
-		return error_set(error, FARLOG_INVALID, 0, "directory of positions: expected a path of 1 to %d bytes", PATH_MAX - 1);
+		return error_set(
+			error, FARLOG_INVALID, 0, "directory of positions: expected a path of 1 to %d bytes", PATH_MAX - 1);
 	os_errno = make_directories(directory);
-	return os_errno == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, os_errno, "directory of positions \"%s\"", directory);
+	return os_errno == 0 ? FARLOG_OK :
+						   error_set(error, FARLOG_IO, os_errno, "directory of positions \"%s\"", directory);
 }
 
 /* lock -- one living process uses a name. The text only helps people; the lock is the flock. */
@@ -118,16 +122,22 @@ static int parse(struct position *position, const char *text, const char *name, 
 	struct farlog_place *place = &position->place;
 
 	if (strncmp(text, stream_field, strlen(stream_field)) != 0)
-		return error_set(error, FARLOG_INVALID, 0, "position \"%s\" cannot be read: expected \"farlog-position\" version 1; remove it to begin anew", position->path);
+		return error_set(error, FARLOG_INVALID, 0,
+			"position \"%s\" cannot be read: expected \"farlog-position\" version 1; remove it to begin anew",
+			position->path);
 	if (strncmp(text, expected, head_len) != 0)
-		return error_set(error, FARLOG_INVALID, 0, "consumer \"%s\" is of another stream than %s: give another name", name, position->stream_json);
-	if (sscanf(text + head_len, "%" SCNu64 ",\"epoch\":%" SCNu32 ",\"lsn\":%" SCNu64 ",\"next_lsn\":%" SCNu64, &place->generation, &place->epoch,
-			&place->lsn, &position->next_lsn) == 4) {
-		snprintf(expected + head_len, sizeof(expected) - head_len, BODY_FORMAT, place->generation, place->epoch, place->lsn, position->next_lsn);
+		return error_set(error, FARLOG_INVALID, 0, "consumer \"%s\" is of another stream than %s: give another name",
+			name, position->stream_json);
+	if (sscanf(text + head_len, "%" SCNu64 ",\"epoch\":%" SCNu32 ",\"lsn\":%" SCNu64 ",\"next_lsn\":%" SCNu64,
+			&place->generation, &place->epoch, &place->lsn, &position->next_lsn) == 4) {
+		snprintf(expected + head_len, sizeof(expected) - head_len, BODY_FORMAT, place->generation, place->epoch,
+			place->lsn, position->next_lsn);
 		position->is_there = strcmp(text, expected) == 0;
 	}
-	return position->is_there ? FARLOG_OK :
-		error_set(error, FARLOG_INVALID, 0, "position \"%s\" cannot be read: it is cut or was changed; remove it to begin anew", position->path);
+	return position->is_there ?
+		FARLOG_OK :
+		error_set(error, FARLOG_INVALID, 0,
+			"position \"%s\" cannot be read: it is cut or was changed; remove it to begin anew", position->path);
 }
 
 static int load(struct position *position, const char *name, struct farlog_error *error)
@@ -144,10 +154,12 @@ static int load(struct position *position, const char *name, struct farlog_error
 	got = read(fd, text, sizeof(text) - 1);
 	os_errno = errno;
 	close(fd);
-	return got < 0 ? error_set(error, FARLOG_IO, os_errno, "position \"%s\"", position->path) : parse(position, text, name, error);
+	return got < 0 ? error_set(error, FARLOG_IO, os_errno, "position \"%s\"", position->path) :
+					 parse(position, text, name, error);
 }
 
-int position_open(struct position *position, const char *state_dir, const char *name, const char *stream, struct farlog_error *error)
+int position_open(
+	struct position *position, const char *state_dir, const char *name, const char *stream, struct farlog_error *error)
 {
 	char directory[PATH_MAX];
 	int result;
@@ -155,10 +167,14 @@ int position_open(struct position *position, const char *state_dir, const char *
 	memset(position, 0, sizeof(*position));
 	position->lock_fd = -1;
 	if (!is_name(name))
-		return error_set(error, FARLOG_INVALID, 0, "name of a consumer \"%.80s\": expected 1 to %d letters, digits and dashes", name, FARLOG_CONSUMER_NAME_LEN - 1);
+		return error_set(error, FARLOG_INVALID, 0,
+			"name of a consumer \"%.80s\": expected 1 to %d letters, digits and dashes", name,
+			FARLOG_CONSUMER_NAME_LEN - 1);
 	encode(stream, position->stream_json);
 	result = find_directory(state_dir, directory, error);
-	if (result == FARLOG_OK && snprintf(position->path, sizeof(position->path), "%s/%s.json", directory, name) >= (int)sizeof(position->path) - 8)
+	if (result == FARLOG_OK &&
+		snprintf(position->path, sizeof(position->path), "%s/%s.json", directory, name) >=
+			(int)sizeof(position->path) - 8)
 		result = error_set(error, FARLOG_INVALID, 0, "directory of positions \"%.100s...\" is too long", directory);
 	if (result == FARLOG_OK)
 		result = lock(position, name, error);
@@ -204,16 +220,18 @@ static int sync_directory_of(const char *path)
 	return os_errno;
 }
 
-int position_keep(struct position *position, const struct farlog_place *place, uint64_t next_lsn, struct farlog_error *error)
+int position_keep(
+	struct position *position, const struct farlog_place *place, uint64_t next_lsn, struct farlog_error *error)
 {
 	char text[TEXT_LEN_MAX];
 	char path[PATH_MAX + 8];
 	int os_errno;
 
-	if (position->is_there && place->generation == position->place.generation && place->epoch == position->place.epoch &&
-		place->lsn == position->place.lsn && next_lsn == position->next_lsn)
+	if (position->is_there && place->generation == position->place.generation &&
+		place->epoch == position->place.epoch && place->lsn == position->place.lsn && next_lsn == position->next_lsn)
 		return FARLOG_OK;
-	snprintf(text, sizeof(text), HEAD_FORMAT BODY_FORMAT, position->stream_json, place->generation, place->epoch, place->lsn, next_lsn);
+	snprintf(text, sizeof(text), HEAD_FORMAT BODY_FORMAT, position->stream_json, place->generation, place->epoch,
+		place->lsn, next_lsn);
 	snprintf(path, sizeof(path), "%s.tmp", position->path);
 	os_errno = write_whole(path, text);
 	if (os_errno == 0 && rename(path, position->path) != 0)

@@ -86,8 +86,8 @@ static int load_segments(struct store_reader *reader, struct farlog_error *error
 
 		result = store_segment_look(&reader->dir, number, &segment, error);
 		if (result == FARLOG_OK)
-			return error_set(error, FARLOG_CORRUPT, 0, "stream \"%s\" in \"%s\": segment %lu is missing, %lu is there", reader->dir.stream,
-				reader->dir.path, number - 1, number);
+			return error_set(error, FARLOG_CORRUPT, 0, "stream \"%s\" in \"%s\": segment %lu is missing, %lu is there",
+				reader->dir.stream, reader->dir.path, number - 1, number);
 		if (result != FARLOG_NOT_FOUND)
 			return result;
 	}
@@ -103,13 +103,16 @@ static int walk_marks(struct store_reader *reader, size_t i, struct farlog_error
 	const char *why;
 	int result = store_scan_open(&scan, &reader->dir, &reader->segments[i], error);
 
-	while (result == FARLOG_OK && (result = store_scan_next(&scan, &record, &why, error)) == FARLOG_OK && store_chain_takes(&chain, &record.header)) {
-		struct store_mark mark = {.generation = reader->segments[i].generation, .start_lsn = record.header.lsn, .epoch = record.header.epoch};
+	while (result == FARLOG_OK && (result = store_scan_next(&scan, &record, &why, error)) == FARLOG_OK &&
+		store_chain_takes(&chain, &record.header)) {
+		struct store_mark mark = {
+			.generation = reader->segments[i].generation, .start_lsn = record.header.lsn, .epoch = record.header.epoch};
 
 		if (record.header.epoch > chain.cursor.epoch)
 			result = add_mark(reader, i, &mark);
 		chain.is_begun = true;
-		chain.cursor = (struct record_cursor){.lsn = record.header.lsn + record.extent, .epoch = record.header.epoch,
+		chain.cursor = (struct record_cursor){.lsn = record.header.lsn + record.extent,
+			.epoch = record.header.epoch,
 			.seq = record.header.seq + !(record.header.flags & RECORD_FLAG_PAD)};
 		store_scan_skip(&scan, &record);
 	}
@@ -135,12 +138,14 @@ static int load_marks(struct store_reader *reader, struct farlog_error *error)
 			result = add_mark(reader, i, &marks[j]);
 		free(marks);
 		if (result != FARLOG_OK)
-			return error_set(error, result, 0, "stream \"%s\": where epochs begin in segment %lu", reader->dir.stream, segment->number);
+			return error_set(error, result, 0, "stream \"%s\": where epochs begin in segment %lu", reader->dir.stream,
+				segment->number);
 	}
 	return FARLOG_OK;
 }
 
-int store_reader_open(const char *store_dir, const char *stream, struct store_reader **opened, struct farlog_error *error)
+int store_reader_open(
+	const char *store_dir, const char *stream, struct store_reader **opened, struct farlog_error *error)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
 	int result;
@@ -189,7 +194,8 @@ int store_reader_seek(struct store_reader *reader, const struct farlog_place *pl
 
 	for (size_t i = 0; i < reader->segment_count; i++) {
 		const struct store_segment *segment = &reader->segments[i];
-		struct farlog_place start = {.generation = segment->generation, .epoch = segment->prev_epoch,
+		struct farlog_place start = {.generation = segment->generation,
+			.epoch = segment->prev_epoch,
 			.lsn = segment->prev_epoch == 0 ? 0 : segment->prev_next_lsn};
 
 		if (!place_is_before(place, &start))
@@ -214,13 +220,15 @@ int store_reader_seek_lsn(struct store_reader *reader, uint64_t lsn, struct farl
 		reader->from_lsn.lsn = lsn;
 		return open_segment(reader, i - 1, error);
 	}
-	return error_set(error, FARLOG_NOT_FOUND, 0, "stream \"%s\" in \"%s\": nothing at lsn %lu: it begins later", reader->dir.stream, reader->dir.path, lsn);
+	return error_set(error, FARLOG_NOT_FOUND, 0, "stream \"%s\" in \"%s\": nothing at lsn %lu: it begins later",
+		reader->dir.stream, reader->dir.path, lsn);
 }
 
 /* learn_epoch -- one that began after the reader was opened. */
 static int learn_epoch(struct store_reader *reader, const struct record_header *header)
 {
-	struct store_mark mark = {.generation = reader->segments[reader->at].generation, .start_lsn = header->lsn, .epoch = header->epoch};
+	struct store_mark mark = {
+		.generation = reader->segments[reader->at].generation, .start_lsn = header->lsn, .epoch = header->epoch};
 
 	for (size_t i = 0; i < reader->mark_count; i++) {
 		if (reader->marks[i].generation == mark.generation && reader->marks[i].epoch >= mark.epoch)
@@ -264,7 +272,8 @@ static int decode(struct store_reader *reader, struct store_item *item, const ch
 		return error_set(error, result, 0, "stream \"%s\": no memory for its epochs", reader->dir.stream);
 	item->generation = segment->generation;
 	reader->chain.is_begun = true;
-	reader->chain.cursor = (struct record_cursor){.lsn = header->lsn + item->record.extent, .epoch = header->epoch,
+	reader->chain.cursor = (struct record_cursor){.lsn = header->lsn + item->record.extent,
+		.epoch = header->epoch,
 		.seq = header->seq + !(header->flags & RECORD_FLAG_PAD)};
 	reader->is_rechecked = false;
 	store_scan_skip(&reader->scan, &item->record);
@@ -278,7 +287,8 @@ static bool is_wanted(struct store_reader *reader, const struct store_item *item
 
 	if (reader->last.generation != 0 && !place_is_before(&reader->last, &place))
 		return false;
-	if (place_is_before(&place, &reader->from) || (item->generation == reader->from_lsn.generation && header->lsn < reader->from_lsn.lsn))
+	if (place_is_before(&place, &reader->from) ||
+		(item->generation == reader->from_lsn.generation && header->lsn < reader->from_lsn.lsn))
 		return false;
 	if (header->lsn >= cutoff_of(reader, item->generation, header->epoch))
 		return false;
@@ -288,13 +298,18 @@ static bool is_wanted(struct store_reader *reader, const struct store_item *item
 	return true;
 }
 
-static int damaged(const struct store_reader *reader, const char *why, const char *expected, uint64_t expected_value, struct farlog_error *error)
+static int damaged(const struct store_reader *reader, const char *why, const char *expected, uint64_t expected_value,
+	struct farlog_error *error)
 {
-	return error_set(error, FARLOG_CORRUPT, 0, "stream \"%s\", segment %lu in \"%s\": at offset %lu, behind lsn %lu, lies %s; expected records: %s %lu; see farlog verify",
-		reader->dir.stream, reader->segments[reader->at].number, reader->dir.path, reader->scan.off, reader->chain.cursor.lsn, why, expected, expected_value);
+	return error_set(error, FARLOG_CORRUPT, 0,
+		"stream \"%s\", segment %lu in \"%s\": at offset %lu, behind lsn %lu, lies %s; expected records: %s %lu; see "
+		"farlog verify",
+		reader->dir.stream, reader->segments[reader->at].number, reader->dir.path, reader->scan.off,
+		reader->chain.cursor.lsn, why, expected, expected_value);
 }
 
-/* check_end -- records reach as far as a manifest and the mark say. OK: they do, or it is to be read again, for it may have grown since it was read. */
+/* check_end -- records reach as far as a manifest and the mark say. OK: they do, or it is to be read again, for it may
+ * have grown since it was read. */
 static int check_end(struct store_reader *reader, const char *why, bool *is_again, struct farlog_error *error)
 {
 	struct store_segment now;
@@ -318,22 +333,24 @@ static int check_end(struct store_reader *reader, const char *why, bool *is_agai
 	return FARLOG_OK;
 }
 
-/* begin_anew -- whether the segment at whose start the reader waits has got another header: the batch that it was begun for did not come into it, and then the
- * stream got another ring. It is asked after the look for the next segment, which begins behind records of this one. */
+/* begin_anew -- whether the segment at whose start the reader waits has got another header: the batch that it was begun
+ * for did not come into it, and then the stream got another ring. It is asked after the look for the next segment,
+ * which begins behind records of this one. */
 static bool begin_anew(struct store_reader *reader)
 {
 	struct store_segment *segment = &reader->segments[reader->at];
 	struct store_segment now;
 
-	if (reader->scan.off != STORE_DATA_OFF || store_segment_look(&reader->dir, segment->number, &now, NULL) != FARLOG_OK ||
+	if (reader->scan.off != STORE_DATA_OFF ||
+		store_segment_look(&reader->dir, segment->number, &now, NULL) != FARLOG_OK ||
 		now.header_crc == segment->header_crc)
 		return false;
 	*segment = now;
 	return true;
 }
 
-/* go_over -- to the next segment, which must go on where this one ends. A chain that is ahead of its header has seen records that a failed sync took back; they
- * come again and are skipped. */
+/* go_over -- to the next segment, which must go on where this one ends. A chain that is ahead of its header has seen
+ * records that a failed sync took back; they come again and are skipped. */
 static int go_over(struct store_reader *reader, const char *why, bool *is_again, struct farlog_error *error)
 {
 	const struct store_segment *segment = &reader->segments[reader->at];
@@ -342,12 +359,14 @@ static int go_over(struct store_reader *reader, const char *why, bool *is_again,
 
 	if (next->generation != segment->generation)
 		result = check_end(reader, why, is_again, error);
-	else if (!reader->chain.is_begun || next->prev_epoch > reader->chain.cursor.epoch || next->prev_next_lsn > reader->chain.cursor.lsn)
+	else if (!reader->chain.is_begun || next->prev_epoch > reader->chain.cursor.epoch ||
+		next->prev_next_lsn > reader->chain.cursor.lsn)
 		result = damaged(reader, why, "the next segment begins behind lsn", next->prev_next_lsn, error);
 	return result != FARLOG_OK || *is_again ? result : open_segment(reader, reader->at + 1, error);
 }
 
-/* at_end -- where the segment holds no further record. OK: there is something to read; NOT_YET: the stream's present end. */
+/* at_end -- where the segment holds no further record. OK: there is something to read; NOT_YET: the stream's present
+ * end. */
 static int at_end(struct store_reader *reader, const char *why, struct farlog_error *error)
 {
 	bool is_last = reader->at == reader->segment_count - 1;

@@ -10,11 +10,13 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 
-/* How much is read at a time: a little at first, then twice as much each time. A longer record makes the buffer grow to its length. */
+/* How much is read at a time: a little at first, then twice as much each time. A longer record makes the buffer grow to
+ * its length. */
 #define CHUNK_FIRST_LEN (16u << 10)
 #define CHUNK_LEN_MAX (256u << 10)
 
-int store_scan_open(struct store_scan *scan, const struct store_dir *dir, const struct store_segment *segment, struct farlog_error *error)
+int store_scan_open(struct store_scan *scan, const struct store_dir *dir, const struct store_segment *segment,
+	struct farlog_error *error)
 {
 	char path[PATH_MAX + 32];
 
@@ -61,7 +63,8 @@ static int fill(struct store_scan *scan, size_t need, struct farlog_error *error
 		uint8_t *grown = realloc(scan->buf, want);
 
 		if (grown == NULL)
-			return error_set(error, FARLOG_NO_MEMORY, 0, "read segment %lu: no memory for %zu bytes", scan->segment->number, want);
+			return error_set(
+				error, FARLOG_NO_MEMORY, 0, "read segment %lu: no memory for %zu bytes", scan->segment->number, want);
 		scan->buf = grown;
 		scan->buf_len = want;
 	}
@@ -73,7 +76,8 @@ static int fill(struct store_scan *scan, size_t need, struct farlog_error *error
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return error_set(error, FARLOG_IO, errno, "read segment %lu at offset %lu", scan->segment->number, scan->off);
+			return error_set(
+				error, FARLOG_IO, errno, "read segment %lu at offset %lu", scan->segment->number, scan->off);
 		if (got == 0)
 			break;
 		scan->len += (size_t)got;
@@ -92,10 +96,10 @@ static const char *measure(const struct store_segment *segment, struct store_rec
 	if (header->version != RECORD_VERSION || header->header_words != RECORD_HEADER_LEN / 8)
 		return "a record of a version that is not known";
 	record->extent = is_pad ? (uint64_t)header->payload_len + RECORD_PAD_STORED_LEN :
-		record_extent(segment->align, header->key_len, header->payload_len);
+							  record_extent(segment->align, header->key_len, header->payload_len);
 	record->stored_len = is_pad ? RECORD_PAD_STORED_LEN : record->extent;
-	if ((segment->record_len_max != 0 && record->extent > segment->record_len_max) || (is_pad && header->key_len != 0) ||
-		record->extent % segment->align != 0)
+	if ((segment->record_len_max != 0 && record->extent > segment->record_len_max) ||
+		(is_pad && header->key_len != 0) || record->extent % segment->align != 0)
 		return "a record of a length that its ring does not take";
 	return NULL;
 }
@@ -103,13 +107,15 @@ static const char *measure(const struct store_segment *segment, struct store_rec
 /* prove -- NULL: the record proves itself. */
 static const char *prove(const struct store_segment *segment, const struct store_record *record)
 {
-	uint64_t body_len = record->header.flags & RECORD_FLAG_PAD ? 0 : (uint64_t)record->header.key_len + record->header.payload_len;
+	uint64_t body_len =
+		record->header.flags & RECORD_FLAG_PAD ? 0 : (uint64_t)record->header.key_len + record->header.payload_len;
 	uint64_t trailer;
 
 	memcpy(&trailer, record->raw + record->stored_len - RECORD_TRAILER_LEN, sizeof(trailer));
 	if (trailer != (record->header.lsn ^ segment->salt))
 		return "a record whose trailer does not match";
-	if (crc32c_record((uint32_t)segment->salt, record->raw, record->raw + RECORD_HEADER_LEN, body_len) != record->header.crc32c)
+	if (crc32c_record((uint32_t)segment->salt, record->raw, record->raw + RECORD_HEADER_LEN, body_len) !=
+		record->header.crc32c)
 		return "a record whose CRC does not match";
 	return NULL;
 }

@@ -1,4 +1,5 @@
-/* history/store_scan.h -- whole, checked records one after the other from a segment's file. It knows nothing of their order. */
+/* history/store_scan.h -- whole, checked records one after the other from a segment's file. It knows nothing of their
+ * order. */
 #ifndef FARLOG_STORE_SCAN_H
 #define FARLOG_STORE_SCAN_H
 
@@ -23,12 +24,15 @@ struct store_record {
 };
 
 /* store_scan_open -- a segment's file, at its first record. The buffer is kept from one to the next. OK, IO. */
-int store_scan_open(struct store_scan *scan, const struct store_dir *dir, const struct store_segment *segment, struct farlog_error *error) FARLOG_MUST_CHECK;
+int store_scan_open(struct store_scan *scan, const struct store_dir *dir, const struct store_segment *segment,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 void store_scan_close(struct store_scan *scan);
 void store_scan_free(struct store_scan *scan);
 
-/* store_scan_next -- the record at off, without moving. OK; NOT_YET: there is none, *why says what it is; IO, NO_MEMORY. */
-int store_scan_next(struct store_scan *scan, struct store_record *record, const char **why, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* store_scan_next -- the record at off, without moving. OK; NOT_YET: there is none, *why says what it is; IO,
+ * NO_MEMORY. */
+int store_scan_next(struct store_scan *scan, struct store_record *record, const char **why,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* store_scan_skip -- move over a record that next gave. */
 static inline void store_scan_skip(struct store_scan *scan, const struct store_record *record)

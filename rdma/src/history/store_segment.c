@@ -48,8 +48,8 @@ static void escape(const char *stream, char *to)
 
 	for (size_t i = 0; stream[i] != '\0'; i++) {
 		uint8_t c = (uint8_t)stream[i];
-		bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-			(c == '.' && i > 0 && stream[i + 1] != '\0');
+		bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+			c == '-' || (c == '.' && i > 0 && stream[i + 1] != '\0');
 
 		if (is_plain) {
 			*to++ = (char)c;
@@ -69,17 +69,20 @@ int store_dir_open(struct store_dir *dir, const char *store_dir, const char *str
 	size_t len = strlen(stream);
 
 	if (len == 0 || len > FARLOG_STREAM_NAME_LEN)
-		return error_set(error, FARLOG_INVALID, 0, "stream name \"%s\": expected 1 to %d bytes", stream, FARLOG_STREAM_NAME_LEN);
+		return error_set(
+			error, FARLOG_INVALID, 0, "stream name \"%s\": expected 1 to %d bytes", stream, FARLOG_STREAM_NAME_LEN);
 	escape(stream, escaped);
 	memcpy(dir->stream, stream, len + 1);
 	if (snprintf(identity, sizeof(identity), "%s/store.json", store_dir) >= (int)sizeof(identity) ||
 		snprintf(dir->path, sizeof(dir->path), "%s/streams/%s", store_dir, escaped) >= (int)sizeof(dir->path))
-		return error_set(error, FARLOG_INVALID, 0, "store \"%.100s...\": path is longer than %d bytes", store_dir, PATH_MAX);
+		return error_set(
+			error, FARLOG_INVALID, 0, "store \"%.100s...\": path is longer than %d bytes", store_dir, PATH_MAX);
 	if (access(identity, R_OK) != 0)
 		return error_set(error, errno == ENOENT || errno == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, errno,
 			"store \"%s\": expected a directory with a store.json", store_dir);
 	if (access(dir->path, R_OK | X_OK) != 0)
-		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "store \"%s\": stream \"%s\"", store_dir, stream);
+		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "store \"%s\": stream \"%s\"",
+			store_dir, stream);
 	return FARLOG_OK;
 }
 
@@ -127,8 +130,8 @@ static void take_marks(const uint8_t *raw, struct store_segment *segment)
 	for (unsigned i = 0; i < 2; i++) {
 		const uint8_t *mark = raw + offs[i];
 
-		if (half_at(mark, MARK_CRC_OFF) == crc32c_update((uint32_t)segment->salt, mark, MARK_CRC_OFF) && word_at(mark, 8) > 0 &&
-			word_at(mark, 0) > segment->synced_off)
+		if (half_at(mark, MARK_CRC_OFF) == crc32c_update((uint32_t)segment->salt, mark, MARK_CRC_OFF) &&
+			word_at(mark, 8) > 0 && word_at(mark, 0) > segment->synced_off)
 			segment->synced_off = word_at(mark, 0);
 	}
 }
@@ -142,7 +145,8 @@ static bool is_zero(const uint8_t *raw, size_t len)
 	return true;
 }
 
-int store_segment_look(const struct store_dir *dir, uint64_t number, struct store_segment *segment, struct farlog_error *error)
+int store_segment_look(
+	const struct store_dir *dir, uint64_t number, struct store_segment *segment, struct farlog_error *error)
 {
 	char path[PATH_MAX + 32];
 	uint8_t raw[FRONT_LEN] = {0};
@@ -222,7 +226,8 @@ int store_segment_used(const struct store_dir *dir, uint64_t number, uint64_t *u
 	found = strstr((const char *)raw, field);
 	if (found != NULL)
 		*used_bytes = strtoull(found + strlen(field), &end, 10);
-	result = found != NULL && (*end == ',' || *end == '}') && *used_bytes >= STORE_DATA_OFF ? FARLOG_OK : FARLOG_CORRUPT;
+	result =
+		found != NULL && (*end == ',' || *end == '}') && *used_bytes >= STORE_DATA_OFF ? FARLOG_OK : FARLOG_CORRUPT;
 	free(raw);
 	if (result != FARLOG_OK)
 		error_set(error, result, 0, "manifest \"%s\" names no used_bytes", path);
@@ -239,11 +244,13 @@ static bool is_index_of(const uint8_t *raw, size_t len, const struct store_segme
 		return false;
 	entries = half_at(raw, 12);
 	marks = half_at(raw, 48);
-	return memcmp(raw + 16, segment->ring_uuid, 16) == 0 && word_at(raw, 32) == segment->number && word_at(raw, 40) == used_bytes &&
+	return memcmp(raw + 16, segment->ring_uuid, 16) == 0 && word_at(raw, 32) == segment->number &&
+		word_at(raw, 40) == used_bytes &&
 		len - 4 == INDEX_HEADER_LEN + entries * INDEX_ENTRY_LEN + marks * INDEX_MARK_LEN;
 }
 
-int store_segment_marks(const struct store_dir *dir, const struct store_segment *segment, struct store_mark **marks, size_t *count)
+int store_segment_marks(
+	const struct store_dir *dir, const struct store_segment *segment, struct store_mark **marks, size_t *count)
 {
 	char path[PATH_MAX + 32];
 	uint64_t used_bytes;
@@ -266,7 +273,8 @@ int store_segment_marks(const struct store_dir *dir, const struct store_segment 
 		goto err_free;
 	off = INDEX_HEADER_LEN + (size_t)half_at(raw, 12) * INDEX_ENTRY_LEN;
 	for (size_t i = 0; i < *count; i++, off += INDEX_MARK_LEN)
-		(*marks)[i] = (struct store_mark){.generation = segment->generation, .epoch = half_at(raw, off), .start_lsn = word_at(raw, off + 8)};
+		(*marks)[i] = (struct store_mark){
+			.generation = segment->generation, .epoch = half_at(raw, off), .start_lsn = word_at(raw, off + 8)};
 	result = FARLOG_OK;
 err_free:
 	free(raw);
@@ -281,7 +289,8 @@ bool store_chain_takes(const struct store_chain *chain, const struct record_head
 		return false;
 	if (!chain->is_begun)
 		return true;
-	if (header->epoch < at->epoch || (header->epoch > at->epoch && (header->flags & (RECORD_FLAG_EPOCH | RECORD_FLAG_PAD)) == 0))
+	if (header->epoch < at->epoch ||
+		(header->epoch > at->epoch && (header->flags & (RECORD_FLAG_EPOCH | RECORD_FLAG_PAD)) == 0))
 		return false;
 	if (header->lsn == at->lsn && header->seq == at->seq)
 		return true;

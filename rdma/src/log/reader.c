@@ -1,9 +1,9 @@
 /* log/reader.c -- reading a ring from outside, and releasing what the store has.
  *
  * The reader copies first and checks the copy, because the writer may be in the middle of the bytes. What the writer's
- * tail hint covers is copied in large pieces; beyond it record by record, or from afar in pieces that grow while they are full, and those are
- * copied twice with a pause between, so that a half-landed record must keep a colliding CRC for 10 us to be believed (research on live
- * readers at the tip: 2^-32 a record is not enough at a billion polls a day). */
+ * tail hint covers is copied in large pieces; beyond it record by record, or from afar in pieces that grow while they
+ * are full, and those are copied twice with a pause between, so that a half-landed record must keep a colliding CRC for
+ * 10 us to be believed (research on live readers at the tip: 2^-32 a record is not enough at a billion polls a day). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #define TIP_PAUSE_NS 10000u
 #define TIP_LEN_LAST (1u << 20)
-#define AGAIN_LEN (1u << 20)     /* of a READ of the second look */
+#define AGAIN_LEN (1u << 20)       /* of a READ of the second look */
 #define AHEAD_PIECE_LEN (1u << 19) /* of what has been read ahead: checked while it is in the cache */
 
 /* One pass over the ring into the caller's buffer. */
@@ -28,10 +28,10 @@ struct pass {
 	uint64_t tentative_ts_ns; /* last_ts_ns before them */
 	uint64_t record_count;
 	uint64_t last_ts_ns;
-	uint64_t need; /* bytes the next record takes when it did not fit */
+	uint64_t need;      /* bytes the next record takes when it did not fit */
 	uint64_t again_lsn; /* of a far ring: what the second look has loaded; none before it */
 	uint64_t again_len;
-	int result;    /* of reading from afar */
+	int result; /* of reading from afar */
 };
 
 static uint64_t data_off(const struct farlog_reader *reader, uint64_t lsn)
@@ -41,22 +41,22 @@ static uint64_t data_off(const struct farlog_reader *reader, uint64_t lsn)
 
 static uint32_t load_mark(const uint8_t *mark)
 {
-	return __atomic_load_n((const uint32_t *)mark, __ATOMIC_RELAXED); /* a hint to look closer: any recent value will do */
+	/* a hint to look closer: any recent value will do */
+	return __atomic_load_n((const uint32_t *)mark, __ATOMIC_RELAXED);
 }
 
-/* is_epoch_known -- neither superblock has changed. Their checksums tell; the generation would not do: a power cut may undo one that
- * was visible, and the next writer gives its number to another epoch. */
+/* is_epoch_known -- neither superblock has changed. Their checksums tell; the generation would not do: a power cut may
+ * undo one that was visible, and the next writer gives its number to another epoch. */
 static bool is_epoch_known(const struct farlog_reader *reader)
 {
 	const uint8_t *base = reader->region->base + offsetof(struct superblock, crc32c);
 
-	return reader->has_marks &&
-		load_mark(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_marks[0] &&
+	return reader->has_marks && load_mark(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_marks[0] &&
 		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_marks[1];
 }
 
-/* reader_refresh -- a new writer may have come. Then the log may have gone back behind our position, unless that writer is the next one
- * and found all that we have read. */
+/* reader_refresh -- a new writer may have come. Then the log may have gone back behind our position, unless that writer
+ * is the next one and found all that we have read. */
 void reader_refresh(struct farlog_reader *reader)
 {
 	struct superblock seen;
@@ -69,7 +69,8 @@ void reader_refresh(struct farlog_reader *reader)
 		return; /* half written: look again at the next poll */
 	if (seen.crc32c == reader->superblock.crc32c)
 		return;
-	if (reader->is_member || seen.generation != reader->superblock.generation + 1 || seen.epoch_start_lsn < reader->cursor.lsn)
+	if (reader->is_member || seen.generation != reader->superblock.generation + 1 ||
+		seen.epoch_start_lsn < reader->cursor.lsn)
 		reader->is_resync_needed = true;
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
@@ -77,8 +78,9 @@ void reader_refresh(struct farlog_reader *reader)
 		reader->region->ops->expect(reader->region, reader->cursor.lsn, NULL, 0);
 }
 
-/* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log to come has is given out: one in which our
- * position is none, or is not that of the same record, has not the stream's log. */
+/* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log
+ * to come has is given out: one in which our position is none, or is not that of the same record, has not the stream's
+ * log. */
 static int walk_back(struct farlog_reader *reader, struct walk *walk, struct record_cursor *at)
 {
 	const struct record_cursor *cursor = &reader->cursor;
@@ -97,21 +99,25 @@ static int walk_back(struct farlog_reader *reader, struct walk *walk, struct rec
 		}
 		record_advance(at, &found);
 	}
-	return reader->is_member && (at->lsn != cursor->lsn || at->seq != cursor->seq || at->epoch != cursor->epoch) ? FARLOG_NOT_YET : FARLOG_OK;
+	return reader->is_member && (at->lsn != cursor->lsn || at->seq != cursor->seq || at->epoch != cursor->epoch) ?
+		FARLOG_NOT_YET :
+		FARLOG_OK;
 }
 
-/* is_vouched_for -- a writer told this very member that it has all up to our position, and tells that only of what was acknowledged. */
+/* is_vouched_for -- a writer told this very member that it has all up to our position, and tells that only of what was
+ * acknowledged. */
 static bool is_vouched_for(const struct farlog_reader *reader)
 {
 	uint64_t durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
 
-	return reader->is_member && durable_lsn >= reader->cursor.lsn && durable_lsn <= region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF) &&
+	return reader->is_member && durable_lsn >= reader->cursor.lsn &&
+		durable_lsn <= region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF) &&
 		durable_lsn - reader->cursor.lsn <= reader->identity.capacity;
 }
 
-/* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone records that
- * were visible but not acknowledged, and a newer epoch then begins below our position. OK, NOT_YET, or OVERRUN: the head has passed
- * us, so that nothing is left to tell by. */
+/* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone
+ * records that were visible but not acknowledged, and a newer epoch then begins below our position. OK, NOT_YET, or
+ * OVERRUN: the head has passed us, so that nothing is left to tell by. */
 static int resync(struct farlog_reader *reader)
 {
 	struct record_cursor *cursor = &reader->cursor;
@@ -128,8 +134,10 @@ static int resync(struct farlog_reader *reader)
 	if (head.head_lsn > cursor->lsn || head.last_epoch > cursor->epoch || /* the newer epoch began below the head */
 		(head.head_lsn == cursor->lsn && (head.head_seq != cursor->seq || head.last_epoch != cursor->epoch)))
 		return FARLOG_OVERRUN;
-	at = (struct record_cursor){
-		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = reader->superblock.writer_epoch};
+	at = (struct record_cursor){.lsn = head.head_lsn,
+		.seq = head.head_seq,
+		.epoch = head.last_epoch,
+		.epoch_max = reader->superblock.writer_epoch};
 	result = is_vouched_for(reader) ? FARLOG_OK : walk_back(reader, &walk, &at);
 	walk_end(&walk);
 	if (result == FARLOG_OK)
@@ -147,13 +155,15 @@ int reader_follow_log(struct farlog_reader *reader)
 static uint64_t hint_at(const struct farlog_reader *reader, uint64_t off)
 {
 	uint64_t lsn = region_load_word(reader->region, off);
-	bool can_be = lsn % reader->identity.align == 0 && (lsn <= reader->cursor.lsn || lsn - reader->cursor.lsn <= reader->identity.capacity);
+	bool can_be = lsn % reader->identity.align == 0 &&
+		(lsn <= reader->cursor.lsn || lsn - reader->cursor.lsn <= reader->identity.capacity);
 
 	return can_be ? lsn : 0;
 }
 
-/* piece_len -- how much to copy at once: all that the hint covers, unless it was said of this place before and nothing was there; beyond it one record, whose length is not known before its header, or of a far ring,
- * where a READ costs more than its bytes, as much as was full the last time and more. */
+/* piece_len -- how much to copy at once: all that the hint covers, unless it was said of this place before and nothing
+ * was there; beyond it one record, whose length is not known before its header, or of a far ring, where a READ costs
+ * more than its bytes, as much as was full the last time and more. */
 static uint64_t piece_len(const struct farlog_reader *reader, const struct pass *pass, uint64_t hint_lsn)
 {
 	uint64_t lsn = reader->cursor.lsn;
@@ -180,7 +190,8 @@ static void accept(struct farlog_reader *reader, struct pass *pass, const struct
 	pass->last_ts_ns = found->ts_ns;
 }
 
-/* keep -- the record at `at` of what was read becomes the next of the batch, in which the bytes that a PAD skips are left out. */
+/* keep -- the record at `at` of what was read becomes the next of the batch, in which the bytes that a PAD skips are
+ * left out. */
 static void keep(struct pass *pass, const uint8_t *at, const struct record_found *found)
 {
 	uint8_t *place = pass->buf + pass->used;
@@ -215,7 +226,9 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		}
 		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN)
 			return verdict == RECORD_CUT && walked > 0;
-		if (reader->region->is_far && walked > 0) /* from there on in the next piece, unless the buffer has no room for the record: that would be a READ for nothing */
+		/* from there on in the next piece, unless the buffer has no room for the record: that would be a READ for
+		 * nothing */
+		if (reader->region->is_far && walked > 0)
 			return found.stored_len <= pass->buf_len - pass->used;
 		pass->need = found.stored_len;
 		if (pass->need > pass->buf_len - pass->used)
@@ -224,7 +237,8 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		start = pass->buf + pass->used;
 		len = pass->need;
 		pass->result = ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
-		if (pass->result != FARLOG_OK || record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
+		if (pass->result != FARLOG_OK ||
+			record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
 			return false;
 		accept(reader, pass, &found);
 		return true;
@@ -232,7 +246,8 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 	return true;
 }
 
-/* adapt_tip -- a READ beyond the hint that was mostly full asks for a longer next one, one that was mostly empty for a shorter. */
+/* adapt_tip -- a READ beyond the hint that was mostly full asks for a longer next one, one that was mostly empty for a
+ * shorter. */
 static void adapt_tip(struct farlog_reader *reader, uint64_t asked_len, uint64_t found_len)
 {
 	if (found_len > asked_len / 2 && reader->tip_len < TIP_LEN_LAST)
@@ -250,7 +265,8 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 	pass->tentative_ts_ns = pass->last_ts_ns;
 }
 
-/* load_again -- a far ring's bytes from lsn on, for the second look. On blocks in one READ for many commits, with what their PADs skip, which is less than an LBA. */
+/* load_again -- a far ring's bytes from lsn on, for the second look. On blocks in one READ for many commits, with what
+ * their PADs skip, which is less than an LBA. */
 static int load_again(struct farlog_reader *reader, struct pass *pass, uint64_t lsn, uint64_t run_len)
 {
 	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
@@ -290,8 +306,10 @@ static int check_same(struct farlog_reader *reader, struct pass *pass, uint64_t 
 	return FARLOG_OK;
 }
 
-/* run_len -- of the bytes at `at`, how many lie side by side in the ring too: up to a PAD, which is stored without what it skips. */
-static size_t run_len(const struct farlog_reader *reader, const struct pass *pass, size_t at, uint64_t lsn, uint64_t *ring_len)
+/* run_len -- of the bytes at `at`, how many lie side by side in the ring too: up to a PAD, which is stored without what
+ * it skips. */
+static size_t run_len(
+	const struct farlog_reader *reader, const struct pass *pass, size_t at, uint64_t lsn, uint64_t *ring_len)
 {
 	size_t len = 0;
 
@@ -340,8 +358,8 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 	}
 }
 
-/* is_overtaken -- the writer may have the bytes at lsn. After a power cut the credit may be older than the head slot, which a writer goes by
- * when it opens. */
+/* is_overtaken -- the writer may have the bytes at lsn. After a power cut the credit may be older than the head slot,
+ * which a writer goes by when it opens. */
 static bool is_overtaken(const struct farlog_reader *reader, uint64_t lsn)
 {
 	struct head_slot head;
@@ -350,8 +368,9 @@ static bool is_overtaken(const struct farlog_reader *reader, uint64_t lsn)
 		(head_load(reader->region, &reader->superblock, &head) && head.head_lsn > lsn);
 }
 
-/* accuse -- the record at our position is unreadable although it was acknowledged. Of a ring far away what was looked at first, its header, may have
- * been overtaken before the record was looked at: by a drain and a writer, or in the time that a connection took to come back. */
+/* accuse -- the record at our position is unreadable although it was acknowledged. Of a ring far away what was looked
+ * at first, its header, may have been overtaken before the record was looked at: by a drain and a writer, or in the
+ * time that a connection took to come back. */
 static int accuse(struct farlog_reader *reader)
 {
 	uint32_t known = reader->superblock.crc32c;
@@ -368,9 +387,10 @@ static int accuse(struct farlog_reader *reader)
 	return reader->superblock.crc32c != known ? FARLOG_NOT_YET : FARLOG_CORRUPT;
 }
 
-/* nothing_read -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is not missing. */
-static int nothing_read(struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn,
-	struct farlog_batch *batch)
+/* nothing_read -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is not
+ * missing. */
+static int nothing_read(
+	struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn, struct farlog_batch *batch)
 {
 	uint64_t lsn = reader->cursor.lsn;
 
@@ -399,13 +419,15 @@ static void fill_batch(struct farlog_reader *reader, const struct pass *pass, st
 	reader->is_rewound = false;
 }
 
-/* is_header_spared -- may a drain take a batch of a far ring without a READ of the header before it? What was durable stays in the log, whoever opens the ring
- * next, and is this drain's until it releases it: while a whole batch lies below, a look at the header would change nothing of what is read. Beyond, the log may
- * have gone back, and the next look must tell that before the batch before is released. */
+/* is_header_spared -- may a drain take a batch of a far ring without a READ of the header before it? What was durable
+ * stays in the log, whoever opens the ring next, and is this drain's until it releases it: while a whole batch lies
+ * below, a look at the header would change nothing of what is read. Beyond, the log may have gone back, and the next
+ * look must tell that before the batch before is released. */
 static bool is_header_spared(const struct farlog_reader *reader, size_t buf_len)
 {
-	return reader->is_drain && reader->region->is_far && reader->sure_lsn > reader->cursor.lsn && reader->sure_lsn - reader->cursor.lsn >= buf_len &&
-		!reader->is_resync_needed && !reader->is_release_open && reader->comeback_count == reader->region->comeback_count;
+	return reader->is_drain && reader->region->is_far && reader->sure_lsn > reader->cursor.lsn &&
+		reader->sure_lsn - reader->cursor.lsn >= buf_len && !reader->is_resync_needed && !reader->is_release_open &&
+		reader->comeback_count == reader->region->comeback_count;
 }
 
 /* reader_look -- fetch it, and take from it what a batch depends on. */
@@ -415,7 +437,8 @@ int reader_look(struct farlog_reader *reader)
 	uint64_t durable_lsn;
 
 	reader->sure_lsn = 0;
-	if (result == FARLOG_OK && reader->is_drain && !reader->is_release_open && reader->comeback_count != reader->region->comeback_count)
+	if (result == FARLOG_OK && reader->is_drain && !reader->is_release_open &&
+		reader->comeback_count != reader->region->comeback_count)
 		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
 	if (result != FARLOG_OK)
 		return result;
@@ -430,7 +453,8 @@ int reader_look(struct farlog_reader *reader)
 	return FARLOG_OK;
 }
 
-/* expect_next -- what is durable stays as it is until this drain releases it: it may be fetched ahead. Behind it a record may still be missing, or become another's. */
+/* expect_next -- what is durable stays as it is until this drain releases it: it may be fetched ahead. Behind it a
+ * record may still be missing, or become another's. */
 static void expect_next(struct farlog_reader *reader)
 {
 	uint64_t lsn = reader->cursor.lsn;
@@ -485,7 +509,8 @@ int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, st
 		is_more = read_piece(reader, &pass, len);
 		if (is_tentative || reader->barren_lsn == reader->cursor.lsn)
 			adapt_tip(reader, len, reader->cursor.lsn - before_lsn);
-		else if (len >= RECORD_PAD_STORED_LEN && reader->cursor.lsn == before_lsn && pass.need == 0 && pass.result == FARLOG_OK)
+		else if (len >= RECORD_PAD_STORED_LEN && reader->cursor.lsn == before_lsn && pass.need == 0 &&
+			pass.result == FARLOG_OK)
 			reader->barren_lsn = reader->cursor.lsn;
 		if (!is_more)
 			break;

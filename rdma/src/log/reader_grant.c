@@ -1,4 +1,5 @@
-/* log/reader_grant.c -- a reader's newer tokens. Whoever holds the reader says them at any time; whoever connects again takes one when the target has refused the one before. */
+/* log/reader_grant.c -- a reader's newer tokens. Whoever holds the reader says them at any time; whoever connects again
+ * takes one when the target has refused the one before. */
 #include "log/reader_grant.h"
 
 #include <pthread.h>

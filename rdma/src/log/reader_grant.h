@@ -1,4 +1,5 @@
-/* log/reader_grant.h -- the tokens that a reader was given since it was opened, for the connections that it makes again. */
+/* log/reader_grant.h -- the tokens that a reader was given since it was opened, for the connections that it makes
+ * again. */
 #ifndef FARLOG_READER_GRANTS_H
 #define FARLOG_READER_GRANTS_H
 

@@ -24,7 +24,8 @@ static int walk_on(struct farlog_reader *reader, const struct farlog_reader_conf
 		enum record_verdict verdict;
 
 		result = walk_check(&walk, &reader->cursor, &verdict, &found);
-		if (result != FARLOG_OK || verdict != RECORD_VALID || !reader_is_of_log(reader, reader->cursor.lsn, found.epoch))
+		if (result != FARLOG_OK || verdict != RECORD_VALID ||
+			!reader_is_of_log(reader, reader->cursor.lsn, found.epoch))
 			break;
 		record_advance(&reader->cursor, &found);
 	}
@@ -47,17 +48,19 @@ int reader_seek(struct farlog_reader *reader, const char *uri, const struct farl
 	if (result != FARLOG_OK)
 		return region_refuse(reader->region, result, "read records from the head on of ring", uri, error);
 	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu", uri,
-			config->lsn, reader->cursor.lsn);
+		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu",
+			uri, config->lsn, reader->cursor.lsn);
 	return FARLOG_OK;
 }
 
-/* settle_header -- a head that a dead drain stored may still lie in a cache: it is made durable before anything is built on it. */
+/* settle_header -- a head that a dead drain stored may still lie in a cache: it is made durable before anything is
+ * built on it. */
 static int settle_header(struct region *region)
 {
 	struct region_span header = {0, LAYOUT_DATA_OFF};
 
-	return MUTANT(SETTLED_BY_PERSIST) ? region_persist_wait(region, &header, 1) : region->ops->flush(region, header.off, header.len);
+	return MUTANT(SETTLED_BY_PERSIST) ? region_persist_wait(region, &header, 1) :
+										region->ops->flush(region, header.off, header.len);
 }
 
 static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
@@ -94,7 +97,9 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	if (reader->is_drain)
 		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
 	head_start(&reader->superblock, &head); /* below it another member's drain may have given the space away */
-	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,
+	reader->cursor = (struct record_cursor){.lsn = head.head_lsn,
+		.seq = head.head_seq,
+		.epoch = head.last_epoch,
 		.epoch_max = reader->superblock.writer_epoch};
 	return reader_seek(reader, uri, config, error);
 }
@@ -110,14 +115,22 @@ static struct region_waits ring_waits(const struct farlog_reader *reader)
 }
 
 static const struct reader_ops ring_ops = {
-	.read = reader_read_ring, .release = reader_release_ring, .suspect = reader_suspect_ring, .status = reader_status_ring,
-	.reads = ring_reads, .waits = ring_waits, .close = reader_close_ring,
+	.read = reader_read_ring,
+	.release = reader_release_ring,
+	.suspect = reader_suspect_ring,
+	.status = reader_status_ring,
+	.reads = ring_reads,
+	.waits = ring_waits,
+	.close = reader_close_ring,
 };
 
-int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
+int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal,
+	farlog_reader **opened, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
-		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER, .token = config->grant_token, .renewal = renewal};
+		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER,
+		.token = config->grant_token,
+		.renewal = renewal};
 	struct farlog_reader *reader = calloc(1, sizeof(*reader));
 	int result;
 
@@ -146,13 +159,16 @@ void reader_close_ring(struct farlog_reader *reader)
 	free(reader);
 }
 
-int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
+int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal,
+	farlog_reader **opened, struct farlog_error *error)
 {
-	return member_uri_is(uri) ? log_openers.reader_of_members(uri, config, renewal, opened, error) : reader_open_ring(uri, config, renewal, opened, error);
+	return member_uri_is(uri) ? log_openers.reader_of_members(uri, config, renewal, opened, error) :
+								reader_open_ring(uri, config, renewal, opened, error);
 }
 
 /* open_granted -- by a token of the caller's own, in whose place he may give another one later. */
-static int open_granted(const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
+static int open_granted(
+	const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
 {
 	struct reader_grants *grants = reader_grants_new();
 	struct region_renewal *renewal;
@@ -172,8 +188,8 @@ static int open_granted(const char *uri, const struct farlog_reader_config *conf
 	return FARLOG_OK;
 }
 
-int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
-	struct farlog_error *error)
+int farlog_reader_open(
+	const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened, struct farlog_error *error)
 {
 	static const struct farlog_reader_config defaults;
 	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;

@@ -17,7 +17,8 @@ static void forget(struct farlog_reader *reader, uint64_t lsn)
 	}
 }
 
-/* set_released -- the head slot is durable. Only now may the writer have the space: a crash cannot bring the old head back. */
+/* set_released -- the head slot is durable. Only now may the writer have the space: a crash cannot bring the old head
+ * back. */
 static void set_released(struct farlog_reader *reader, const struct head_slot *slot)
 {
 	reader->released = *slot;
@@ -37,7 +38,8 @@ int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, str
 	return FARLOG_OK;
 }
 
-/* end_lost -- the connection took the release with it: whatever of it has landed lies in the ring, and nothing more will come. */
+/* end_lost -- the connection took the release with it: whatever of it has landed lies in the ring, and nothing more
+ * will come. */
 static int end_lost(struct farlog_reader *reader, struct head_slot *head)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
@@ -49,8 +51,8 @@ static int end_lost(struct farlog_reader *reader, struct head_slot *head)
 	return result;
 }
 
-/* end_release -- of one that has failed. Its slot goes to its place and nowhere else until it is known what became of it: the other place holds the only
- * head of which it is known that it is whole. */
+/* end_release -- of one that has failed. Its slot goes to its place and nowhere else until it is known what became of
+ * it: the other place holds the only head of which it is known that it is whole. */
 static int end_release(struct farlog_reader *reader)
 {
 	struct head_slot head;
@@ -65,9 +67,9 @@ static int end_release(struct farlog_reader *reader)
 	return result;
 }
 
-/* look_again -- before a release after the connection came back. Another drain may have been in meanwhile; and the target's host may have lost records that were
- * read and never acknowledged, so that the next writer's begin below what is to be released: to release it would give those away. IO: that is to be seen
- * in a moment. */
+/* look_again -- before a release after the connection came back. Another drain may have been in meanwhile; and the
+ * target's host may have lost records that were read and never acknowledged, so that the next writer's begin below what
+ * is to be released: to release it would give those away. IO: that is to be seen in a moment. */
 static int look_again(struct farlog_reader *reader)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
@@ -120,7 +122,8 @@ int reader_release_ring(struct farlog_reader *reader, const struct head_slot *sl
 
 int reader_release_spill(struct farlog_reader *reader, const struct head_slot *slot)
 {
-	if (slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq || slot->last_epoch < reader->released.last_epoch)
+	if (slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq ||
+		slot->last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
 	return store_slot(reader, slot);
 }

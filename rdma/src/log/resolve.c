@@ -15,11 +15,13 @@ static void describe(const struct farlog_writer *writer, const struct record_hea
 
 static int read_header(const struct farlog_writer *writer, uint64_t lsn, struct record_header *header)
 {
-	return writer->region->ops->read(writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
+	return writer->region->ops->read(
+		writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
 }
 
-/* is_decided -- a far ring has been closed to this writer. What was under way then is in the log below its end, and made durable by who closed it,
- * or it never will be. Of several members that is so of what as many have as an acknowledgement needs, and of what none has; of the rest the next writer decides. */
+/* is_decided -- a far ring has been closed to this writer. What was under way then is in the log below its end, and
+ * made durable by who closed it, or it never will be. Of several members that is so of what as many have as an
+ * acknowledgement needs, and of what none has; of the rest the next writer decides. */
 static bool is_decided(struct farlog_writer *writer, const struct farlog_position *position, int *result)
 {
 	const struct region *region = writer->region;
@@ -92,10 +94,11 @@ static bool is_written_over(const struct farlog_writer *writer, const struct res
 	return sight->appended_lsn - head_lsn > writer->identity.capacity;
 }
 
-/* load_head -- where the chain of records begins of which the writer's memory still has all: the head may have gone on since it was fetched, and what lay there
- * been written over. False: that is not known, or the chain does not reach back to this position. */
-static bool load_head(const struct farlog_writer *writer, const struct resolve_sight *sight, struct deadline *deadline, uint64_t lsn,
-	struct head_slot *head)
+/* load_head -- where the chain of records begins of which the writer's memory still has all: the head may have gone on
+ * since it was fetched, and what lay there been written over. False: that is not known, or the chain does not reach
+ * back to this position. */
+static bool load_head(const struct farlog_writer *writer, const struct resolve_sight *sight, struct deadline *deadline,
+	uint64_t lsn, struct head_slot *head)
 {
 	struct region *region = writer->region;
 	bool is_known = head_load(region, &writer->superblock, head);
@@ -103,7 +106,8 @@ static bool load_head(const struct farlog_writer *writer, const struct resolve_s
 	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
 	if (region->is_block || (region->is_far && is_known && is_written_over(writer, sight, head->head_lsn))) {
 		region->until_ns = deadline->at_ns != 0 ? deadline->at_ns : clock_after_ns(deadline->duration_ns);
-		is_known = region_fetch(region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
+		is_known =
+			region_fetch(region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
 		region->until_ns = 0;
 	}
 	/* Of several members the later head may be at one that has gone since, or does not answer. */
@@ -111,8 +115,8 @@ static bool load_head(const struct farlog_writer *writer, const struct resolve_s
 	return is_known && head->head_lsn <= lsn && sight->credit_lsn <= lsn;
 }
 
-/* writer_resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a
- * header at the right place proves nothing. Of what is drained the ring no longer knows. */
+/* writer_resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid
+ * records from the head on; a header at the right place proves nothing. Of what is drained the ring no longer knows. */
 int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_sight *sight, struct deadline *deadline,
 	struct farlog_position *position)
 {
@@ -130,8 +134,8 @@ int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_
 	for (;;) {
 		uint64_t off = walk.lsn % writer->identity.capacity;
 
-		if (walk.lsn > position->lsn || record_check(&writer->identity, &walk, data + off, writer->identity.capacity - off,
-				&found) != RECORD_VALID)
+		if (walk.lsn > position->lsn ||
+			record_check(&writer->identity, &walk, data + off, writer->identity.capacity - off, &found) != RECORD_VALID)
 			return FARLOG_NOT_FOUND;
 		if (walk.lsn == position->lsn)
 			break;

@@ -1,15 +1,16 @@
 /* log/shared.c -- one writer for many threads.
  *
- * A thread takes its place in the ring under a short spin lock, builds and writes its record beside the others, and seals it
- * (a fence covers only the stores of its own core). Then records are published in LSN order. Where a sealed record is
- * durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
+ * A thread takes its place in the ring under a short spin lock, builds and writes its record beside the others, and
+ * seals it (a fence covers only the stores of its own core). Then records are published in LSN order. Where a sealed
+ * record is durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
  *
- * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`; `published_lsn`, and where
- * sealed is durable the latencies, by the thread whose turn it is; the flush state by the holder of `flush`. `flush` may be
- * held across a flush, `reserve` never. All other counters are added to atomically.
+ * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`;
+ * `published_lsn`, and where sealed is durable the latencies, by the thread whose turn it is; the flush state by the
+ * holder of `flush`. `flush` may be held across a flush, `reserve` never. All other counters are added to atomically.
  *
- * A thread whose deadline comes before its turn leaves its turn: its record is whole, and whoever looks next when the turn comes
- * publishes it. Until then no further place is taken, so that there are never more turns left than there are threads. */
+ * A thread whose deadline comes before its turn leaves its turn: its record is whole, and whoever looks next when the
+ * turn comes publishes it. Until then no further place is taken, so that there are never more turns left than there are
+ * threads. */
 #include "farlog/heartbeat.h"
 #include "farlog/host.h"
 
@@ -33,8 +34,9 @@ static void nap(void)
 	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
 
-/* pause_turn -- the spins-th look at a word that another thread will change soon. Naps come late, because two threads that take
- * turns and both nap would find each other asleep at every record for as long as they run (measured: 62 us a record). */
+/* pause_turn -- the spins-th look at a word that another thread will change soon. Naps come late, because two threads
+ * that take turns and both nap would find each other asleep at every record for as long as they run (measured: 62 us a
+ * record). */
 static void pause_turn(unsigned spins)
 {
 	if (spins % SPIN_COUNT != 0)
@@ -62,8 +64,8 @@ static bool pause_until(unsigned spins, struct deadline *deadline)
 	return true;
 }
 
-/* shared_lock -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely. False: the
- * deadline has passed. */
+/* shared_lock -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely.
+ * False: the deadline has passed. */
 bool shared_lock(uint64_t *word, struct deadline *deadline)
 {
 	for (unsigned spins = 1;; spins++) {
@@ -103,7 +105,8 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	return result;
 }
 
-/* publish_turn -- the record at published_lsn, by who has its turn and so owns the histogram: no locked instruction for it. */
+/* publish_turn -- the record at published_lsn, by who has its turn and so owns the histogram: no locked instruction for
+ * it. */
 static inline void publish_turn(struct farlog_shared *shared, uint64_t end_lsn, uint64_t start_ticks)
 {
 	struct farlog_writer *writer = shared->writer;
@@ -119,8 +122,8 @@ static inline void publish_turn(struct farlog_shared *shared, uint64_t end_lsn, 
 	atomic_store_release(&shared->published_lsn, end_lsn);
 }
 
-/* shared_publish_left -- the turns that have come of those that were left. Of two threads that find the same one, one gets it, and until
- * it is published the position does not move. */
+/* shared_publish_left -- the turns that have come of those that were left. Of two threads that find the same one, one
+ * gets it, and until it is published the position does not move. */
 __attribute__((noinline)) void shared_publish_left(struct farlog_shared *shared)
 {
 	for (unsigned i = 0; i < LEFT_COUNT_MAX; i++) {
@@ -157,10 +160,12 @@ static void leave_turn(struct farlog_shared *shared, uint64_t start_lsn, uint64_
 	shared_publish_left(shared);
 }
 
-/* wait_for_others -- until nobody's turn is left behind: what would be published after it could be acknowledged to nobody. */
+/* wait_for_others -- until nobody's turn is left behind: what would be published after it could be acknowledged to
+ * nobody. */
 __attribute__((noinline)) static bool wait_for_others(struct farlog_shared *shared, struct deadline *deadline)
 {
-	for (unsigned spins = 1; atomic_load_acquire(&shared->left_count) != 0 && !atomic_load_relaxed(&shared->is_failed); spins++) {
+	for (unsigned spins = 1; atomic_load_acquire(&shared->left_count) != 0 && !atomic_load_relaxed(&shared->is_failed);
+		spins++) {
 		shared_publish_left(shared);
 		if (!pause_until(spins, deadline))
 			return false;
@@ -169,7 +174,8 @@ __attribute__((noinline)) static bool wait_for_others(struct farlog_shared *shar
 }
 
 /* take_place -- the caller holds `reserve`. */
-static int take_place(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t extent, struct reservation *reservation)
+static int take_place(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t extent,
+	struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
 	int result;
@@ -192,10 +198,11 @@ static int take_place(struct farlog_shared *shared, const struct farlog_entry *e
 	return FARLOG_OK;
 }
 
-/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. What a large record needs besides is
- * taken before: who has a place fills it, whatever its deadline. FULL also when the deadline came before the locks were free. */
-static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct deadline *deadline,
-	struct reservation *reservation)
+/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. What a large record
+ * needs besides is taken before: who has a place fills it, whatever its deadline. FULL also when the deadline came
+ * before the locks were free. */
+static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags,
+	struct deadline *deadline, struct reservation *reservation)
 {
 	uint64_t extent = 0;
 	int result = writer_check_entry(shared->writer, entry, &extent);
@@ -228,7 +235,8 @@ static void write_record(struct farlog_shared *shared, struct reservation *reser
 }
 
 /* publish -- in LSN order. UNKNOWN: the deadline came before the turn, which is left. */
-static int publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks, struct deadline *deadline)
+static int publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks,
+	struct deadline *deadline)
 {
 	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++) {
 		if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0))
@@ -242,8 +250,9 @@ static int publish(struct farlog_shared *shared, const struct reservation *reser
 	return FARLOG_OK;
 }
 
-/* end_commit -- on blocks: all that has a place, and a PAD up to the end of its last LBA. Whoever has a place and is not through with it is copying its record.
- * The caller holds `flush`. False: the deadline came first, and nothing is to be flushed. */
+/* end_commit -- on blocks: all that has a place, and a PAD up to the end of its last LBA. Whoever has a place and is
+ * not through with it is copying its record. The caller holds `flush`. False: the deadline came first, and nothing is
+ * to be flushed. */
 static bool end_commit(struct farlog_shared *shared, struct deadline *deadline, uint64_t *end_lsn)
 {
 	struct farlog_writer *writer = shared->writer;
@@ -369,7 +378,8 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	return FARLOG_OK;
 }
 
-/* tell_when_full -- no append may follow that would tell readers of the last records, and a drain releases what it was told of. */
+/* tell_when_full -- no append may follow that would tell readers of the last records, and a drain releases what it was
+ * told of. */
 static void tell_when_full(struct farlog_shared *shared)
 {
 	struct farlog_writer *writer = shared->writer;
@@ -384,7 +394,8 @@ static void tell_when_full(struct farlog_shared *shared)
 		end_lsn = writer->durable_lsn;
 	} else {
 		end_lsn = writer->ring.appended_lsn;
-		is_mine = atomic_load_acquire(&shared->published_lsn) == end_lsn; /* it is nobody's turn, and nobody takes a place */
+		/* it is nobody's turn, and nobody takes a place */
+		is_mine = atomic_load_acquire(&shared->published_lsn) == end_lsn;
 	}
 	if (is_mine && clock_ticks() - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, clock_ticks(), end_lsn, end_lsn);
@@ -394,7 +405,8 @@ static void tell_when_full(struct farlog_shared *shared)
 		shared_wake_waiters(shared); /* who wanted to lead may be asleep */
 }
 
-static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
+static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
+	struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t start_ticks = clock_ticks();
@@ -433,7 +445,8 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	return FARLOG_OK;
 }
 
-int shared_submit(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct farlog_position *position)
+int shared_submit(
+	struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct farlog_position *position)
 {
 	struct deadline deadline = deadline_of(shared->writer, 0);
 	struct reservation reservation;
@@ -463,7 +476,8 @@ struct farlog_writer *shared_writer(const struct farlog_shared *shared)
 	return shared->writer;
 }
 
-static int append_any(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
+static int append_any(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
+	struct farlog_position *position)
 {
 	int result;
 
@@ -475,8 +489,8 @@ static int append_any(farlog_shared *shared, const struct farlog_entry *entry, u
 	return result;
 }
 
-int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
-	struct farlog_position *position)
+int farlog_shared_append(
+	farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns, struct farlog_position *position)
 {
 	return append_any(shared, entry, 0, deadline_ns, position);
 }

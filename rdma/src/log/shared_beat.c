@@ -17,7 +17,8 @@ struct shared_beat {
 	pthread_t thread;
 };
 
-/* pause_beat -- half of the time that may be idle: what nobody has moved since the last look has been idle for so long at least. False: it is over. */
+/* pause_beat -- half of the time that may be idle: what nobody has moved since the last look has been idle for so long
+ * at least. False: it is over. */
 static bool pause_beat(struct shared_beat *beat)
 {
 	struct timespec until;

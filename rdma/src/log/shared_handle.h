@@ -28,7 +28,7 @@ struct farlog_shared {
 	uint64_t left_count;
 	struct left_turn left[LEFT_COUNT_MAX];
 	struct shared_beat *beat; /* NULL = no heartbeats by themselves */
-	uint32_t wakeup; /* futex word: raised when durable_lsn moves or the region fails */
+	uint32_t wakeup;          /* futex word: raised when durable_lsn moves or the region fails */
 };
 
 /* shared_lock -- false: the deadline has passed. */
@@ -48,7 +48,8 @@ void shared_publish_left(struct farlog_shared *shared);
 static inline bool shared_enter(struct farlog_shared *shared)
 {
 	atomic_add(&shared->user_count, 1);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* close stores is_closing, then looks at user_count: one of us sees the other */
+	/* close stores is_closing, then looks at user_count: one of us sees the other */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!atomic_load_acquire(&shared->is_closing))
 		return true;
 	atomic_add(&shared->user_count, (uint64_t)-1);

@@ -24,8 +24,8 @@ static bool lock_until(uint64_t *word, uint64_t until_ns)
 	return true;
 }
 
-int farlog_shared_open(const char *uri, const struct farlog_writer_config *config, farlog_shared **opened,
-	struct farlog_error *error)
+int farlog_shared_open(
+	const char *uri, const struct farlog_writer_config *config, farlog_shared **opened, struct farlog_error *error)
 {
 	struct farlog_writer *writer;
 	struct farlog_shared *shared;
@@ -119,7 +119,8 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 	}
 	if (lsn < published_lsn && (result == FARLOG_OK || lsn < atomic_load_acquire(&shared->durable_lsn)))
 		result = lsn % writer->identity.align == 0 && lsn < writer->recovery.tail_lsn ?
-			resolve_inherited(shared, &deadline, position) : resolve_own(shared, &deadline, position);
+			resolve_inherited(shared, &deadline, position) :
+			resolve_own(shared, &deadline, position);
 	shared_unlock(&shared->flush);
 	shared_wake_waiters(shared);
 	shared_leave(shared);

@@ -12,9 +12,10 @@
 #include "base/uri.h"
 #include "region/region.h"
 
-#define LINE_COUNT_FIRST 63u      /* read before it is known how many there are: 4 KiB with the header */
-#define STALE_NS 200000000u       /* a target that keeps its page looks every millisecond */
-#define STALE_COUNT 3u            /* and of READs: a thread that comes back from a long pause may answer one before it looks */
+#define LINE_COUNT_FIRST 63u /* read before it is known how many there are: 4 KiB with the header */
+#define STALE_NS 200000000u  /* a target that keeps its page looks every millisecond */
+/* and of READs: a thread that comes back from a long pause may answer one before it looks */
+#define STALE_COUNT 3u
 
 struct farlog_tails {
 	struct region *region;
@@ -36,7 +37,8 @@ int farlog_tails_open(const char *uri, const uint8_t *grant_token, farlog_tails 
 	if (result != FARLOG_OK)
 		return result;
 	if (!uri_is_far(&parsed))
-		return error_set(error, FARLOG_INVALID, 0, "tails of \"%s\": expected a ring on another host, verbs://host:port/ring or ofi:...", uri);
+		return error_set(error, FARLOG_INVALID, 0,
+			"tails of \"%s\": expected a ring on another host, verbs://host:port/ring or ofi:...", uri);
 	tails = calloc(1, sizeof(*tails));
 	if (tails == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "tails of \"%s\": out of memory", uri);
@@ -67,7 +69,8 @@ static int check_header(struct farlog_tails *tails, struct tails_header *header)
 	uint64_t now_ns = clock_monotonic_ns();
 
 	memcpy(header, tails->bytes, sizeof(*header));
-	if (!is_whole(header) || header->magic != TAILS_MAGIC || header->version != TAILS_VERSION || header->line_count > TAILS_LINE_COUNT_MAX)
+	if (!is_whole(header) || header->magic != TAILS_MAGIC || header->version != TAILS_VERSION ||
+		header->line_count > TAILS_LINE_COUNT_MAX)
 		return FARLOG_NOT_YET;
 	if (header->turn != tails->turn || tails->turned_at_ns == 0) {
 		tails->turn = header->turn;
@@ -92,7 +95,8 @@ int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t roo
 {
 	uint32_t line_count = tails->line_count;
 	struct tails_header header;
-	int result = tails->region->ops->read(tails->region, TAILS_OFF, tails->bytes, (line_count + 1) * (size_t)LAYOUT_LINE_LEN);
+	int result =
+		tails->region->ops->read(tails->region, TAILS_OFF, tails->bytes, (line_count + 1) * (size_t)LAYOUT_LINE_LEN);
 
 	*count = 0;
 	if (result == FARLOG_OK)

@@ -1,7 +1,8 @@
 /* log/terms.c -- level, policy and deadline of a writer that runs. See log/terms.h.
  *
- * What a ring's flush gives does not depend on the level: a ring alone gives its contract's always, so that only the word changes. Of several members those count that give it. So a stronger
- * level is asked of them before the first record is placed that says it, and a weaker one allowed when all that was placed before is there. */
+ * What a ring's flush gives does not depend on the level: a ring alone gives its contract's always, so that only the
+ * word changes. Of several members those count that give it. So a stronger level is asked of them before the first
+ * record is placed that says it, and a weaker one allowed when all that was placed before is there. */
 #include "log/terms.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 #include "log/writer.h"
 
 /* stage_news, submit_news -- the ways of the next record. */
-static int stage_news(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+static int stage_news(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	writer_take_terms(writer);
 	return writer->terms.stage(writer, entry, ticks, position);
@@ -41,7 +43,8 @@ void writer_begin_terms(struct farlog_writer *writer)
 	writer->level_before = writer->level_least = writer->level;
 	terms->stage = writer->stage;
 	terms->submit = writer->submit;
-	terms->now = (struct farlog_writer_terms){.level = writer->level, .policy = writer->policy, .deadline_ns = writer->deadline_ns};
+	terms->now = (struct farlog_writer_terms){
+		.level = writer->level, .policy = writer->policy, .deadline_ns = writer->deadline_ns};
 }
 
 void writer_end_terms(struct farlog_writer *writer)
@@ -80,7 +83,8 @@ void writer_take_terms(struct farlog_writer *writer)
 
 	pthread_mutex_lock(&terms->mutex);
 	/* Two changes of the level at most lie among what is not acknowledged yet: another one waits. */
-	is_level_free = terms->next.level == writer->level || atomic_load_relaxed(&writer->counters->durable_lsn) >= writer->level_lsn;
+	is_level_free =
+		terms->next.level == writer->level || atomic_load_relaxed(&writer->counters->durable_lsn) >= writer->level_lsn;
 	if (terms->is_news && is_level_free) {
 		if (terms->next.level != writer->level)
 			change_level(writer, (uint8_t)terms->next.level);
@@ -99,14 +103,18 @@ static int check(struct farlog_writer *writer, const struct farlog_writer_terms 
 	const struct farlog_contract *contract = &writer->region->contract;
 
 	if (terms->level == 0 || terms->level > FARLOG_LEVEL_PERSISTENT || terms->policy > FARLOG_POLICY_REJECT)
-		return error_set(error, FARLOG_INVALID, 0, "level %u and policy %u of a writer: expected one of posted, visible and persistent, and a policy of those in farlog.h", terms->level,
-			terms->policy);
+		return error_set(error, FARLOG_INVALID, 0,
+			"level %u and policy %u of a writer: expected one of posted, visible and persistent, and a policy of those "
+			"in farlog.h",
+			terms->level, terms->policy);
 	if (writer->region->ops->check_level != NULL)
 		return writer->region->ops->check_level(writer->region, terms->level, error);
 	if (terms->level <= contract->level)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_LEVEL, 0, "asked for level %s, but the ring's region gives %s at most (%s, flush %s: %s)", farlog_level_name((int)terms->level),
-		farlog_level_name((int)contract->level), contract->kind_name, contract->flush_name, contract->probe);
+	return error_set(error, FARLOG_LEVEL, 0,
+		"asked for level %s, but the ring's region gives %s at most (%s, flush %s: %s)",
+		farlog_level_name((int)terms->level), farlog_level_name((int)contract->level), contract->kind_name,
+		contract->flush_name, contract->probe);
 }
 
 int farlog_writer_set_terms(farlog_writer *writer, const struct farlog_writer_terms *asked, struct farlog_error *error)
@@ -120,7 +128,9 @@ int farlog_writer_set_terms(farlog_writer *writer, const struct farlog_writer_te
 	terms->next = *asked;
 	if (asked->deadline_ns == 0)
 		terms->next.deadline_ns = writer->region->contract.deadline_default_ns;
-	set_ways(writer, terms->next.level != terms->now.level || terms->next.policy != terms->now.policy || terms->next.deadline_ns != terms->now.deadline_ns);
+	set_ways(writer,
+		terms->next.level != terms->now.level || terms->next.policy != terms->now.policy ||
+			terms->next.deadline_ns != terms->now.deadline_ns);
 	pthread_mutex_unlock(&terms->mutex);
 	return FARLOG_OK;
 }

@@ -38,14 +38,15 @@ bool deadline_pause(struct deadline *deadline, const struct farlog_writer *write
 	else if (writer->wait == FARLOG_WAIT_SPIN || deadline->pauses < SPIN_COUNT)
 		cpu_relax();
 	else if (deadline->pauses < SPIN_COUNT + YIELD_COUNT)
-		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL); /* gives the core away without the lottery of sched_yield */
+		/* gives the core away without the lottery of sched_yield */
+		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 	else
 		nanosleep(&nap, NULL);
 	return true;
 }
 
-unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
-	struct region_span spans[2])
+unsigned writer_spans(
+	const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn, struct region_span spans[2])
 {
 	uint64_t capacity = writer->identity.capacity;
 	uint64_t len = to_lsn - from_lsn;
@@ -121,7 +122,8 @@ static inline void reap(struct farlog_writer *writer)
 }
 
 /* persist -- all from from_lsn on. */
-static inline __attribute__((always_inline)) int persist(struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn)
+static inline __attribute__((always_inline)) int persist(
+	struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn)
 {
 	struct region_span spans[2];
 	unsigned span_count = writer_spans(writer, from_lsn, to_lsn, spans);
@@ -134,8 +136,9 @@ static inline __attribute__((always_inline)) int persist(struct farlog_writer *w
 	return FARLOG_OK;
 }
 
-/* pump_apart -- of a writer that has failed, or on blocks: there a commit is whole LBAs. After recovery the first one may begin in the middle
- * of one that holds records which were found: that one is written as it was with a PAD behind them, and alone, so that it is never torn. */
+/* pump_apart -- of a writer that has failed, or on blocks: there a commit is whole LBAs. After recovery the first one
+ * may begin in the middle of one that holds records which were found: that one is written as it was with a PAD behind
+ * them, and alone, so that it is never torn. */
 __attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
 {
 	uint64_t to_lsn;
@@ -178,7 +181,8 @@ int writer_pump(struct farlog_writer *writer)
 
 int writer_shut_out(struct farlog_writer *writer)
 {
-	if (!region_can_be_shut(writer->region) || !writer_is_fenced(writer) || atomic_load_acquire(&writer->region->is_fence_open))
+	if (!region_can_be_shut(writer->region) || !writer_is_fenced(writer) ||
+		atomic_load_acquire(&writer->region->is_fence_open))
 		return FARLOG_OK;
 	return writer->durable_lsn >= writer->region->fence_lsn ? FARLOG_FENCED : FARLOG_UNKNOWN;
 }
@@ -206,19 +210,21 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 	return FARLOG_OK;
 }
 
-/* deadline_of -- where nobody has named one, the region's default says how long the media may take. That of memory, 1 ms, is
- * less than a scheduler takes a thread off its core for, so a turn behind such a thread is given a second more. */
+/* deadline_of -- where nobody has named one, the region's default says how long the media may take. That of memory, 1
+ * ms, is less than a scheduler takes a thread off its core for, so a turn behind such a thread is given a second
+ * more. */
 struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
 {
 	uint64_t own_ns = atomic_load_relaxed(&writer->deadline_ns);
 	bool is_default = deadline_ns == 0 && own_ns == writer->region->contract.deadline_default_ns;
 
-	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : own_ns, .turn_ns = is_default ? TURN_DEFAULT_NS : 0};
+	return (struct deadline){
+		.duration_ns = deadline_ns != 0 ? deadline_ns : own_ns, .turn_ns = is_default ? TURN_DEFAULT_NS : 0};
 }
 
 /* wait_for_room -- and stage what found none. FULL: at the deadline, or the policy is not to wait. */
-__attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
-	struct deadline *deadline, struct farlog_position *position)
+__attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer, const struct farlog_entry *entry,
+	uint64_t flags, struct deadline *deadline, struct farlog_position *position)
 {
 	bool is_waiting = writer->policy == FARLOG_POLICY_BLOCK; /* for this append, whatever is taken in meanwhile */
 	uint64_t ticks = clock_ticks();
@@ -240,16 +246,18 @@ __attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer,
 }
 
 /* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
-static inline __attribute__((always_inline)) int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
-	uint64_t ticks, struct deadline *deadline, struct farlog_position *position)
+static inline __attribute__((always_inline)) int stage_with_room(struct farlog_writer *writer,
+	const struct farlog_entry *entry, uint64_t flags, uint64_t ticks, struct deadline *deadline,
+	struct farlog_position *position)
 {
 	int result = writer_stage(writer, entry, flags, ticks, position);
 
-	return __builtin_expect(result == FARLOG_FULL, 0) ? wait_for_room(writer, entry, flags, deadline, position) : result;
+	return __builtin_expect(result == FARLOG_FULL, 0) ? wait_for_room(writer, entry, flags, deadline, position) :
+														result;
 }
 
-static inline __attribute__((always_inline)) int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struct deadline *deadline,
-	struct farlog_position *position)
+static inline __attribute__((always_inline)) int acknowledge(
+	struct farlog_writer *writer, uint64_t start_ticks, struct deadline *deadline, struct farlog_position *position)
 {
 	uint64_t end_ticks;
 
@@ -269,8 +277,8 @@ static inline __attribute__((always_inline)) int acknowledge(struct farlog_write
 	return FARLOG_OK;
 }
 
-static inline __attribute__((always_inline)) int append(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
-	uint64_t deadline_ns, struct farlog_position *position)
+static inline __attribute__((always_inline)) int append(struct farlog_writer *writer, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
 {
 	uint64_t start_ticks = clock_ticks();
 	struct deadline deadline = deadline_of(writer, deadline_ns);
@@ -281,8 +289,8 @@ static inline __attribute__((always_inline)) int append(struct farlog_writer *wr
 	return acknowledge(writer, start_ticks, &deadline, position);
 }
 
-int farlog_append(farlog_writer *writer, const struct farlog_entry *entry, uint64_t deadline_ns,
-	struct farlog_position *position)
+int farlog_append(
+	farlog_writer *writer, const struct farlog_entry *entry, uint64_t deadline_ns, struct farlog_position *position)
 {
 	writer->has_claim = false;
 	return append(writer, entry, 0, deadline_ns, position);
@@ -360,7 +368,8 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 	if (*submitted > 0)
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
 	/* One that was refused has end_lsn 0: it is not below anything. */
-	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn; acknowledged++) {
+	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn;
+		acknowledged++) {
 		positions[acknowledged].level = writer_level_at(writer, positions[acknowledged].lsn);
 		positions[acknowledged].copies = writer_copies(writer);
 	}
@@ -368,7 +377,8 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 	return result != FARLOG_OK ? result : refused;
 }
 
-int farlog_claim(farlog_writer *writer, uint32_t len, uint16_t class_id, const void *key, uint16_t key_len, void **payload)
+int farlog_claim(
+	farlog_writer *writer, uint32_t len, uint16_t class_id, const void *key, uint16_t key_len, void **payload)
 {
 	uint64_t extent = record_extent(writer->identity.align, key_len, len);
 

@@ -13,7 +13,8 @@
 
 /* Who asks, while the writer runs, how its stream is declared by now. */
 struct writer_follower {
-	/* Ask no more, and be freed. is_ended: tell that the writer ends by itself, with nothing under way. Waits for no answer. */
+	/* Ask no more, and be freed. is_ended: tell that the writer ends by itself, with nothing under way. Waits for no
+	 * answer. */
 	void (*end)(struct writer_follower *follower, bool is_ended);
 };
 
@@ -26,19 +27,20 @@ struct farlog_writer {
 	uint64_t durable_lsn;
 	uint64_t persisting_lsn; /* durable_lsn once the persist under way is complete */
 	uint64_t persist_tag;
-	uint64_t last_lsn;       /* start of the newest record */
-	uint64_t hint_ticks;     /* when the hints were last stored */
+	uint64_t last_lsn;   /* start of the newest record */
+	uint64_t hint_ticks; /* when the hints were last stored */
 	uint64_t hint_interval_ticks;
-	uint64_t fenced_epoch;   /* 0 = not fenced */
+	uint64_t fenced_epoch; /* 0 = not fenced */
 	uint32_t epoch;
 	uint32_t pressure;
-	uint32_t plain_len_max;      /* a record of at most this many ring bytes may go the short way; 0: none */
-	uint64_t plain_limit_lsn;    /* if it ends before this: no PAD, no wrap, room, no pressure. A bound, which who goes the long way moves */
+	uint32_t plain_len_max; /* a record of at most this many ring bytes may go the short way; 0: none */
+	/* if it ends before this: no PAD, no wrap, room, no pressure. A bound, which who goes the long way moves */
+	uint64_t plain_limit_lsn;
 	const uint64_t *plain_fence; /* the word that the short way looks at */
-	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
-		FARLOG_MUST_CHECK;
-	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
-		FARLOG_MUST_CHECK;
+	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
+		struct farlog_position *position) FARLOG_MUST_CHECK;
+	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry,
+		struct farlog_position *position) FARLOG_MUST_CHECK;
 	bool is_persisting;
 	union {
 		struct {
@@ -50,23 +52,24 @@ struct farlog_writer {
 	uint8_t level;
 	uint8_t policy;
 	uint8_t wait;
-	uint8_t *staging;        /* key and payload of the standing claim, or of a large record, where they would lie in it */
+	/* key and payload of the standing claim, or of a large record, where they would lie in it */
+	uint8_t *staging;
 	struct farlog_counters *counters;
-	int counters_lock_fd;    /* of their file; -1: none */
-	char *counters_dir;      /* where they are; NULL: the default one */
+	int counters_lock_fd; /* of their file; -1: none */
+	char *counters_dir;   /* where they are; NULL: the default one */
 
 	uint64_t deadline_ns;
-	uint32_t claim_len;      /* of the standing claim */
+	uint32_t claim_len; /* of the standing claim */
 	uint16_t claim_class;
 	uint16_t claim_key_len;
 	bool has_claim;
 	bool has_clock;
 	bool has_terms;
-	uint8_t level_before;      /* of records from level_before_lsn up to level_lsn, from which on it is `level` */
-	uint8_t level_least;       /* that it ever had */
+	uint8_t level_before; /* of records from level_before_lsn up to level_lsn, from which on it is `level` */
+	uint8_t level_least;  /* that it ever had */
 	uint64_t level_lsn;
 	uint64_t level_before_lsn;
-	struct writer_terms terms; /* as others would have them */
+	struct writer_terms terms;        /* as others would have them */
 	struct writer_follower *follower; /* NULL: nobody */
 	struct superblock superblock;
 	struct farlog_recovery recovery;
@@ -86,7 +89,7 @@ struct writer_pad {
 /* A point in time that is computed only when somebody has to wait for it. */
 struct deadline {
 	uint64_t duration_ns;
-	uint64_t at_ns; /* 0 = not started */
+	uint64_t at_ns;   /* 0 = not started */
 	uint64_t turn_ns; /* other threads of a shared writer are waited for this much longer */
 	uint32_t pauses;
 };
@@ -100,21 +103,23 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 /* writer_take_credit -- learn from the drain how much room there is; urgently, where an append waits for it. */
 void writer_take_credit(struct farlog_writer *writer, bool is_urgent);
 
-/* writer_stage_generally -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE,
- * CLOSED, INVALID. */
-int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position) FARLOG_MUST_CHECK;
+/* writer_stage_generally -- place, build and write one record (flags: control records); nothing is durable yet. OK,
+ * FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
+int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	uint64_t ticks, struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* writer_stage -- the same, by the way that was chosen at opening. */
-FARLOG_MUST_CHECK static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position)
+FARLOG_MUST_CHECK static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t ticks, struct farlog_position *position)
 {
 	/* Whoever sets terms puts another way there. */
-	return flags == 0 ? __atomic_load_n(&writer->stage, __ATOMIC_RELAXED)(writer, entry, ticks, position) : writer_stage_generally(writer, entry, flags, ticks, position);
+	return flags == 0 ? __atomic_load_n(&writer->stage, __ATOMIC_RELAXED)(writer, entry, ticks, position) :
+						writer_stage_generally(writer, entry, flags, ticks, position);
 }
 
-/* Told by an opening writer what it has found, durable by now: the log ends before ring.next_seq, superblock.writer_epoch was its last epoch, `epoch` is going to
- * be the next. Nothing has been written yet, and nothing is unless the result is OK. */
+/* Told by an opening writer what it has found, durable by now: the log ends before ring.next_seq,
+ * superblock.writer_epoch was its last epoch, `epoch` is going to be the next. Nothing has been written yet, and
+ * nothing is unless the result is OK. */
 struct writer_watch {
 	/* NULL: nobody is told */
 	int (*recovered)(void *context, const struct farlog_writer *writer, struct farlog_error *error) FARLOG_MUST_CHECK;
@@ -126,12 +131,12 @@ struct writer_watch {
 };
 
 /* writer_open -- farlog_writer_open. watch: NULL = nobody. */
-int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
+	farlog_writer **writer, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* writer_open_ring -- the same for a URI that says where the ring is. */
-int writer_open_ring(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int writer_open_ring(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
+	farlog_writer **writer, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* writer_unfollow -- end its follower. Before it is closed; safe where it has none. */
 void writer_unfollow(struct farlog_writer *writer, bool is_ended);
@@ -139,8 +144,9 @@ void writer_unfollow(struct farlog_writer *writer, bool is_ended);
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline) FARLOG_MUST_CHECK;
 
-/* writer_shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
- * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
+/* writer_shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over.
+ * FENCED: it ended below all that is not yet durable, nothing of which was written, nor ever will be. UNKNOWN: some of
+ * it may have been. OK: it is open, or that is still to be told. */
 int writer_shut_out(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
 /* What resolving a position of an earlier epoch goes by. */
@@ -155,7 +161,8 @@ struct resolve_sight writer_sight(const struct farlog_writer *writer, uint64_t l
 
 /* writer_resolve -- farlog_resolve of position->lsn. writer_resolve_inherited -- of one below recovery.tail_lsn, after
  * writer_take_credit; other threads may append meanwhile. */
-int writer_resolve(struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position) FARLOG_MUST_CHECK;
+int writer_resolve(
+	struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position) FARLOG_MUST_CHECK;
 int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_sight *sight, struct deadline *deadline,
 	struct farlog_position *position) FARLOG_MUST_CHECK;
 
@@ -172,13 +179,14 @@ static inline uint8_t writer_copies(const struct farlog_writer *writer)
 bool writer_is_fenced(struct farlog_writer *writer);
 
 /* writer_check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes. */
-int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent) FARLOG_MUST_CHECK;
+int writer_check_entry(
+	const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent) FARLOG_MUST_CHECK;
 
 /* writer_find_room -- OK or FULL; takes newer credit when needed. */
 int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place) FARLOG_MUST_CHECK;
 
-/* writer_stage_many -- as many of `count` plain records, one behind the other, as can be taken the short way; all bear the time of `ticks`. May
- * be none: the next one must go by writer_stage. */
+/* writer_stage_many -- as many of `count` plain records, one behind the other, as can be taken the short way; all bear
+ * the time of `ticks`. May be none: the next one must go by writer_stage. */
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
 	struct farlog_position *positions);
 
@@ -191,21 +199,23 @@ int writer_refuse(struct farlog_writer *writer, int result, struct farlog_positi
 /* writer_account -- after ring_advance: counters and pressure. */
 void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes);
 
-/* writer_gather -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to writer_write. */
+/* writer_gather -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to
+ * writer_write. */
 void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
 	uint64_t flags, uint64_t ticks, struct gather *gather);
 
 #define WRITER_SMALL_LEN 4096u
 
-/* writer_write -- PAD if one is needed, then the record. One of more than WRITER_SMALL_LEN ring bytes passes through `staging`: then
- * only one thread at a time. */
+/* writer_write -- PAD if one is needed, then the record. One of more than WRITER_SMALL_LEN ring bytes passes through
+ * `staging`: then only one thread at a time. */
 void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather);
 
 /* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
-unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
-	struct region_span spans[2]);
+unsigned writer_spans(
+	const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn, struct region_span spans[2]);
 
-/* writer_take_pad -- the place of the PAD with which a commit that ends here would end, advanced over; its bytes are for writer_put_pad. False: it needs none. */
+/* writer_take_pad -- the place of the PAD with which a commit that ends here would end, advanced over; its bytes are
+ * for writer_put_pad. False: it needs none. */
 bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad);
 void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad);
 
@@ -219,7 +229,7 @@ void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended
  * does not. */
 void writer_follow_hint(struct farlog_writer *writer);
 
-void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
-	struct farlog_position *position);
+void writer_position(
+	const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq, struct farlog_position *position);
 
 #endif

@@ -18,7 +18,8 @@
 #define WARN_PERCENT 70u
 #define ALARM_PERCENT 85u
 #define HINT_INTERVAL_NS 100000u
-#define FAR_HINT_INTERVAL_NS 5000000u /* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
+/* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
+#define FAR_HINT_INTERVAL_NS 5000000u
 #define HEADER_LEN LAYOUT_DATA_OFF
 #define CLAIM_COUNT_MAX 8u
 #define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
@@ -28,13 +29,16 @@ static int check_level(const struct farlog_writer *writer, const char *uri, uint
 	const struct farlog_contract *contract = &writer->region->contract;
 
 	if (level > FARLOG_LEVEL_PERSISTENT)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": level %u is not one a ring can give; expected posted, visible "
-			"or persistent", uri, level);
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": level %u is not one a ring can give; expected posted, visible "
+			"or persistent",
+			uri, level);
 	if (level <= contract->level)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_LEVEL, 0,
-		"ring \"%s\": asked for level %s, but this region gives %s at most (%s, flush %s: %s)", uri, farlog_level_name((int)level),
-		farlog_level_name((int)contract->level), contract->kind_name, contract->flush_name, contract->probe);
+		"ring \"%s\": asked for level %s, but this region gives %s at most (%s, flush %s: %s)", uri,
+		farlog_level_name((int)level), farlog_level_name((int)contract->level), contract->kind_name,
+		contract->flush_name, contract->probe);
 }
 
 static int check_held(const struct farlog_writer *writer, const char *uri, int result, struct farlog_error *error)
@@ -43,17 +47,21 @@ static int check_held(const struct farlog_writer *writer, const char *uri, int r
 
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
-			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN, holder[0] != '\0' ? holder : "which has not yet opened its epoch");
+			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN,
+			holder[0] != '\0' ? holder : "which has not yet opened its epoch");
 	return region_refuse_lock(writer->region, result, uri, error);
 }
 
-static int check_uuid(const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
+static int check_uuid(
+	const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
 {
-	if (uuid == NULL || writer->region->are_members || memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
+	if (uuid == NULL || writer->region->are_members ||
+		memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NOT_A_RING, 0,
-		"region \"%s\" holds another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)", uri,
-		writer->superblock.ring_uuid[0], writer->superblock.ring_uuid[1], writer->superblock.ring_uuid[2],
+		"region \"%s\" holds another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected "
+		"%02x%02x%02x%02x)",
+		uri, writer->superblock.ring_uuid[0], writer->superblock.ring_uuid[1], writer->superblock.ring_uuid[2],
 		writer->superblock.ring_uuid[3], uuid[0], uuid[1], uuid[2], uuid[3]);
 }
 
@@ -63,8 +71,8 @@ static int refuse_io(const struct farlog_writer *writer, const char *what, const
 	return region_refuse(writer->region, FARLOG_IO, what, uri, error);
 }
 
-/* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It is
- * going to be built upon, so it is made durable first: otherwise a power cut could take a record from below an
+/* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It
+ * is going to be built upon, so it is made durable first: otherwise a power cut could take a record from below an
  * acknowledged one. */
 static int settle_media(struct farlog_writer *writer, const char *uri, struct farlog_error *error)
 {
@@ -76,9 +84,8 @@ static int settle_media(struct farlog_writer *writer, const char *uri, struct fa
 static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, struct farlog_error *error)
 {
 	struct region_span spans[2];
-	unsigned span_count = from_lsn == writer->ring.appended_lsn
-		? 0
-		: writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
+	unsigned span_count =
+		from_lsn == writer->ring.appended_lsn ? 0 : writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
 
 	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
 		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
@@ -112,14 +119,14 @@ static bool is_place(const struct farlog_writer *writer, const struct head_slot 
 }
 
 /* find_loss -- has the log once gone further than it does now, as far as what is on the media can say
- * (docs/explanation/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it. "" = what
- * lies behind the tail may never have been acknowledged. */
+ * (docs/explanation/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it.
+ * "" = what lies behind the tail may never have been acknowledged. */
 static void find_loss(const struct farlog_writer *writer, const struct head_slot *head, uint64_t tail_lsn,
 	const struct recover_orphans *orphans, uint64_t hint_lsn, char *why, size_t room)
 {
 	const struct superblock *superblock = &writer->superblock;
 	uint64_t start_lsn = superblock->epoch_start_lsn;
-	bool is_one = !writer->region->are_members; /* each member is judged for itself */
+	bool is_one = !writer->region->are_members;   /* each member is judged for itself */
 	bool was_member = superblock->floor_lsn != 0; /* which is sent several commits at once when it was behind */
 
 	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
@@ -142,15 +149,16 @@ static int check_loss(const struct farlog_writer *writer, const char *uri, uint6
 			"ring \"%s\" has lost nothing that is known of: its log ends at lsn %lu; open it as usual", uri, tail_lsn);
 	if (is_cutting && watch->cut_lsn != tail_lsn)
 		return error_set(error, FARLOG_INVALID, 0,
-			"ring \"%s\": asked to accept the loss from lsn %lu on, and the record at lsn %lu is the first that is unreadable",
+			"ring \"%s\": asked to accept the loss from lsn %lu on, and the record at lsn %lu is the first that is "
+			"unreadable",
 			uri, watch->cut_lsn, tail_lsn);
 	if (is_cutting || why[0] == '\0')
 		return FARLOG_OK;
 	return error_set(error, FARLOG_CORRUPT, 0,
 		"ring \"%s\": the record at lsn %lu is unreadable although %s; the media has lost bytes; run" REGION_DUMP
 		"; to go on without what lies from there on: farlog ring cut '%s' --at %lu",
-		uri, tail_lsn, why, REGION_DUMP_OF(writer->region, uri),
-		region_is_elsewhere(writer->region) ? "REGION" : uri, tail_lsn);
+		uri, tail_lsn, why, REGION_DUMP_OF(writer->region, uri), region_is_elsewhere(writer->region) ? "REGION" : uri,
+		tail_lsn);
 }
 
 /* recover -- find the tail; refuse when acknowledged bytes are gone. */
@@ -171,23 +179,25 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
 	if (!head_load(writer->region, &writer->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
-			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run" REGION_DUMP, uri,
-			REGION_DUMP_OF(writer->region, uri));
-	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be written, so it is
-	 * made durable now: after it was read, for a flush before would miss it. Should the drain have gone on meanwhile, then by way of a
-	 * higher head that it did flush. */
+			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run" REGION_DUMP,
+			uri, REGION_DUMP_OF(writer->region, uri));
+	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be
+	 * written, so it is made durable now: after it was read, for a flush before would miss it. Should the drain have
+	 * gone on meanwhile, then by way of a higher head that it did flush. */
 	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
 		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
 		return refuse_io(writer, "flush head of ring", uri, error);
 	head_start(&writer->superblock, &head);
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
-			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
+			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: "
+			"the one that opened it is "
 			"damaged; run" REGION_DUMP,
 			uri, head.last_epoch, writer->superblock.writer_epoch, REGION_DUMP_OF(writer->region, uri));
 	result = recover_scan(writer->region, &writer->superblock, &head, &scan);
 	if (result == FARLOG_OK)
-		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphans);
+		result =
+			recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphans);
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "read undrained records of ring", uri, error);
 	find_loss(writer, &head, scan.tail.lsn, &orphans, durable_hint_lsn, why, sizeof(why));
@@ -216,20 +226,23 @@ static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t 
 
 	if (granted != 0 && (granted <= last || granted < epoch_min))
 		return error_set(error, FARLOG_FENCED, 0,
-			"ring \"%s\": epoch %u was granted, but the ring has seen epoch %u and demands at least %lu; acquire a new grant", uri,
-			granted, last, epoch_min);
+			"ring \"%s\": epoch %u was granted, but the ring has seen epoch %u and demands at least %lu; acquire a new "
+			"grant",
+			uri, granted, last, epoch_min);
 	if (last == UINT32_MAX || epoch_min > UINT32_MAX)
-		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": epochs are used up (last %u, fence %lu)", uri, last, epoch_min);
+		return error_set(
+			error, FARLOG_CORRUPT, 0, "ring \"%s\": epochs are used up (last %u, fence %lu)", uri, last, epoch_min);
 	writer->epoch = granted != 0 ? granted : last + 1;
 	if (writer->epoch < epoch_min)
 		writer->epoch = (uint32_t)epoch_min;
 	return FARLOG_OK;
 }
 
-/* shut_others -- writers of other hosts, by the device and before anything is built on what they left: what they still had under way has landed then, or never
- * will. The fence word is for those that the device does not hold back, because it cannot or has forgotten. */
-static int shut_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config, enum region_claim_kind kind,
-	struct farlog_error *error)
+/* shut_others -- writers of other hosts, by the device and before anything is built on what they left: what they still
+ * had under way has landed then, or never will. The fence word is for those that the device does not hold back, because
+ * it cannot or has forgotten. */
+static int shut_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	enum region_claim_kind kind, struct farlog_error *error)
 {
 	struct region *region = writer->region;
 	struct region_claim claim = {.kind = kind, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
@@ -245,14 +258,17 @@ static int shut_others(struct farlog_writer *writer, const char *uri, const stru
 		if (result == FARLOG_OK && region_fetch(region, 0, HEADER_LEN) != FARLOG_OK)
 			result = refuse_io(writer, "read header of ring", uri, error);
 		if (result == FARLOG_OK)
-			result = superblock_load(region, uri, &writer->superblock, error); /* it may have opened an epoch in the last moment */
+			/* it may have opened an epoch in the last moment */
+			result = superblock_load(region, uri, &writer->superblock, error);
 		if (result != FARLOG_OK || writer->superblock.writer_epoch != last)
 			continue;
 		if (region_load_word(region, LAYOUT_FENCE_OFF) < writer->epoch)
 			region->ops->store_word(region, LAYOUT_FENCE_OFF, writer->epoch);
 		return FARLOG_OK;
 	}
-	return result != FARLOG_OK || !region->is_block ? result : error_set(error, FARLOG_HELD, 0, "ring \"%s\": others are opening it at the same time; try again", uri);
+	return result != FARLOG_OK || !region->is_block ?
+		result :
+		error_set(error, FARLOG_HELD, 0, "ring \"%s\": others are opening it at the same time; try again", uri);
 }
 
 static void write_identity(const struct farlog_writer_config *config, char id[FARLOG_WRITER_ID_LEN])
@@ -270,12 +286,14 @@ static void write_identity(const struct farlog_writer_config *config, char id[FA
 
 static int refuse_full(const struct farlog_writer *writer, const char *uri, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_FULL, 0, "ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri, ring_used(&writer->ring),
-		writer->identity.capacity);
+	return error_set(error, FARLOG_FULL, 0,
+		"ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri,
+		ring_used(&writer->ring), writer->identity.capacity);
 }
 
-/* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash could make forget. Where too few members for
- * their drain know the newest epoch, and the ring has no room, they are told this one all the same: then it can be drained, and the next opening finds room. */
+/* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash
+ * could make forget. Where too few members for their drain know the newest epoch, and the ring has no room, they are
+ * told this one all the same: then it can be drained, and the next opening finds room. */
 static int open_epoch(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
 	struct farlog_error *error)
 {
@@ -289,7 +307,8 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	bool is_full;
 	int result;
 
-	is_full = writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) != FARLOG_OK;
+	is_full = writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) !=
+		FARLOG_OK;
 	if (is_full && !writer->region->are_few_told)
 		return refuse_full(writer, uri, error);
 	clock_read(clock_ticks(), &now);
@@ -301,7 +320,8 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	memcpy(writer->superblock.writer_host, &writer->region->host, sizeof(writer->superblock.writer_host));
 	result = superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED));
 	if (result == FARLOG_FENCED)
-		return error_set(error, result, 0, "ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
+		return error_set(error, result, 0,
+			"ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "persist superblock of ring", uri, error);
 	/* Takes back the announcement of this opening: one that stays only makes the next opener wait. */
@@ -320,11 +340,14 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	return FARLOG_OK;
 }
 
-/* keep_room -- a drain of several members moves heads over what as many as are needed have who know the newest epoch. When too few are left of those, only the next
- * writer's epoch makes them enough again: a full ring has room for that, or neither the drain nor a writer could ever go on. With what fills the ring's end, and on blocks the LBA, before and behind it. */
+/* keep_room -- a drain of several members moves heads over what as many as are needed have who know the newest epoch.
+ * When too few are left of those, only the next writer's epoch makes them enough again: a full ring has room for that,
+ * or neither the drain nor a writer could ever go on. With what fills the ring's end, and on blocks the LBA, before and
+ * behind it. */
 static void keep_room(struct farlog_writer *writer)
 {
-	uint64_t len = 2 * (record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
+	uint64_t len = 2 *
+		(record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
 
 	if (writer->region->are_members && !MUTANT(NO_ROOM_FOR_EPOCH))
 		writer->ring.kept_bytes = len < writer->identity.capacity / 4 ? len : writer->identity.capacity / 4;
@@ -346,8 +369,8 @@ static void publish_constants(struct farlog_writer *writer)
 	atomic_store_relaxed(&counters->credit_lsn, writer->ring.credit_lsn);
 }
 
-static int take_resources(struct farlog_writer *writer, const struct farlog_writer_config *config,
-	struct farlog_error *error)
+static int take_resources(
+	struct farlog_writer *writer, const struct farlog_writer_config *config, struct farlog_error *error)
 {
 	int failure = clock_start();
 	int result;
@@ -364,7 +387,8 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 	writer->counters_dir = config->counters_dir != NULL ? strdup(config->counters_dir) : NULL;
 	if (config->counters_dir != NULL && writer->counters_dir == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "keep the counters' directory");
-	result = stats_open(writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, &writer->counters_lock_fd, error);
+	result = stats_open(
+		writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, &writer->counters_lock_fd, error);
 	if (result == FARLOG_OK && writer->region->are_members)
 		writer->region->member_counters = stats_members(writer->counters, writer->region->member_count);
 	return result;
@@ -376,18 +400,18 @@ static int check_config(const char *uri, const struct farlog_writer_config *conf
 	uint32_t alarm_percent = config->alarm_percent ? config->alarm_percent : ALARM_PERCENT;
 
 	if (config->policy > FARLOG_POLICY_REJECT || config->wait > FARLOG_WAIT_SPIN)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": policy %u or wait %u is not one of those in farlog.h", uri,
-			config->policy, config->wait);
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": policy %u or wait %u is not one of those in farlog.h",
+			uri, config->policy, config->wait);
 	if (warn_percent > alarm_percent || alarm_percent > 100)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": warn %u%% and alarm %u%%: expected warn <= alarm <= 100", uri,
-			warn_percent, alarm_percent);
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": warn %u%% and alarm %u%%: expected warn <= alarm <= 100", uri, warn_percent, alarm_percent);
 	return FARLOG_OK;
 }
 
-/* open_steps -- in this order: who may (lock), what is there (superblock, after a flush), what is asked (level, epoch), where
- * the log ends (recover), and only then the first write. */
-static int open_steps(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
-	struct farlog_error *error)
+/* open_steps -- in this order: who may (lock), what is there (superblock, after a flush), what is asked (level, epoch),
+ * where the log ends (recover), and only then the first write. */
+static int open_steps(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	const struct writer_watch *watch, struct farlog_error *error)
 {
 	int locked;
 	int result = superblock_load(writer->region, uri, &writer->superblock, error);
@@ -400,11 +424,13 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	locked = region_lock(writer->region, REGION_ROLE_WRITER);
 	if (locked != FARLOG_OK)
 		return check_held(writer, uri, locked, error);
-	result = shut_others(writer, uri, config, MUTANT(RECOVERED_FIRST) ? REGION_CLAIM_BESIDE : REGION_CLAIM_ALONE, error);
+	result =
+		shut_others(writer, uri, config, MUTANT(RECOVERED_FIRST) ? REGION_CLAIM_BESIDE : REGION_CLAIM_ALONE, error);
 	if (result == FARLOG_OK)
 		result = settle_media(writer, uri, error);
 	if (result == FARLOG_OK)
-		result = superblock_load(writer->region, uri, &writer->superblock, error); /* the last holder may have raised it */
+		/* the last holder may have raised it */
+		result = superblock_load(writer->region, uri, &writer->superblock, error);
 	if (result == FARLOG_OK)
 		result = check_level(writer, uri, writer->level, error);
 	if (result != FARLOG_OK)
@@ -453,20 +479,25 @@ static void release(struct farlog_writer *writer)
 	free(writer);
 }
 
-int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch, farlog_writer **opened,
-	struct farlog_error *error)
+int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch,
+	farlog_writer **opened, struct farlog_error *error)
 {
 	static const struct farlog_writer_config defaults;
 	const struct farlog_writer_config *config = asked != NULL ? asked : &defaults;
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .token = config->grant_token, .epoch = config->epoch,
-		.level = config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT, .ring_uuid = config->ring_uuid};
+	struct region_ask ask = {.access = REGION_WRITE,
+		.role = REGION_ROLE_WRITER,
+		.token = config->grant_token,
+		.epoch = config->epoch,
+		.level = config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT,
+		.ring_uuid = config->ring_uuid};
 	struct farlog_writer *writer;
 	int result = check_config(uri, config, error);
 
 	*opened = NULL;
 	if (result != FARLOG_OK)
 		return result;
-	writer = aligned_alloc(LAYOUT_LINE_LEN, (sizeof(*writer) + LAYOUT_LINE_LEN - 1) / LAYOUT_LINE_LEN * LAYOUT_LINE_LEN);
+	writer =
+		aligned_alloc(LAYOUT_LINE_LEN, (sizeof(*writer) + LAYOUT_LINE_LEN - 1) / LAYOUT_LINE_LEN * LAYOUT_LINE_LEN);
 	if (writer == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open ring \"%s\": out of memory", uri);
 	memset(writer, 0, sizeof(*writer));
@@ -491,13 +522,15 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 	return FARLOG_OK;
 }
 
-int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error)
+int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
+	farlog_writer **writer, struct farlog_error *error)
 {
-	return stream_uri_is(uri) ? log_openers.writer_by_name(uri, config, watch, writer, error) : writer_open_ring(uri, config, watch, writer, error);
+	return stream_uri_is(uri) ? log_openers.writer_by_name(uri, config, watch, writer, error) :
+								writer_open_ring(uri, config, watch, writer, error);
 }
 
-int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error)
+int farlog_writer_open(
+	const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error)
 {
 	return writer_open(uri, config, NULL, writer, error);
 }

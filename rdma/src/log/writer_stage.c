@@ -1,4 +1,5 @@
-/* log/writer_stage.c -- a record's way into the ring, before any flush: may it be taken, where does it go, what is it, and its bytes.
+/* log/writer_stage.c -- a record's way into the ring, before any flush: may it be taken, where does it go, what is it,
+ * and its bytes.
  *
  * Nothing here waits and nothing is durable when it returns. */
 #include "base/err.h"
@@ -10,8 +11,8 @@
 
 bool writer_is_fenced(struct farlog_writer *writer)
 {
-	uint64_t epoch_min = writer->region->is_load_slow ? atomic_load_relaxed(&writer->region->fence_seen)
-													   : region_load_word(writer->region, LAYOUT_FENCE_OFF);
+	uint64_t epoch_min = writer->region->is_load_slow ? atomic_load_relaxed(&writer->region->fence_seen) :
+														region_load_word(writer->region, LAYOUT_FENCE_OFF);
 
 	if (__builtin_expect(epoch_min <= writer->epoch, 1))
 		return false;
@@ -29,8 +30,9 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 	return FARLOG_OK;
 }
 
-/* take_block_credit -- a drain may have read what a command is still writing. Until that is back its place is not used again: the command takes its bytes from
- * there. And an LBA of which the drain has read a part is written as a whole. */
+/* take_block_credit -- a drain may have read what a command is still writing. Until that is back its place is not used
+ * again: the command takes its bytes from there. And an LBA of which the drain has read a part is written as a
+ * whole. */
 static uint64_t take_block_credit(const struct farlog_writer *writer, uint64_t credit_lsn)
 {
 	uint64_t durable_lsn = atomic_load_relaxed(&writer->durable_lsn);
@@ -38,7 +40,8 @@ static uint64_t take_block_credit(const struct farlog_writer *writer, uint64_t c
 	return (credit_lsn > durable_lsn ? durable_lsn : credit_lsn) & ~((uint64_t)writer->identity.block_len - 1);
 }
 
-/* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
+/* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one
+ * (foreign bytes) is not believed. */
 void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 {
 	uint64_t credit_lsn;
@@ -71,17 +74,25 @@ int writer_refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	memset(position, 0, sizeof(*position));
 	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
 	switch (result) {
-	case FARLOG_FULL: atomic_bump(&counters->full_count, 1); break;
-	case FARLOG_FENCED: atomic_bump(&counters->fenced_count, 1); break;
-	case FARLOG_TOO_LARGE: atomic_bump(&counters->too_large_count, 1); break;
-	default: break;
+	case FARLOG_FULL:
+		atomic_bump(&counters->full_count, 1);
+		break;
+	case FARLOG_FENCED:
+		atomic_bump(&counters->fenced_count, 1);
+		break;
+	case FARLOG_TOO_LARGE:
+		atomic_bump(&counters->too_large_count, 1);
+		break;
+	default:
+		break;
 	}
 	return result;
 }
 
 /* gather_entry -- the record of `entry` for `place`. */
-static inline __attribute__((always_inline)) void gather_entry(const struct farlog_writer *writer, const struct ring_place *place,
-	const struct farlog_entry *entry, uint64_t flags, const struct clock_reading *now, struct gather *gather)
+static inline __attribute__((always_inline)) void gather_entry(const struct farlog_writer *writer,
+	const struct ring_place *place, const struct farlog_entry *entry, uint64_t flags, const struct clock_reading *now,
+	struct gather *gather)
 {
 	struct record_header header = {
 		.flags = (uint16_t)flags,
@@ -111,14 +122,18 @@ void writer_gather(const struct farlog_writer *writer, const struct ring_place *
 void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
 {
 	uint8_t bytes[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
-	uint64_t said_len = MUTANT(PAD_SHORT) && pad->len > LAYOUT_LINE_LEN && pad->off + pad->len < writer->identity.capacity ? pad->len - LAYOUT_LINE_LEN : pad->len;
+	uint64_t said_len =
+		MUTANT(PAD_SHORT) && pad->len > LAYOUT_LINE_LEN && pad->off + pad->len < writer->identity.capacity ?
+		pad->len - LAYOUT_LINE_LEN :
+		pad->len;
 
 	record_build_pad(&writer->identity, &pad->header, said_len, bytes);
 	writer->region->ops->write(writer->region, LAYOUT_DATA_OFF + pad->off, bytes, sizeof(bytes));
 }
 
 /* write_pad -- out of line: it happens once a lap. */
-__attribute__((noinline, cold)) static void write_pad(const struct farlog_writer *writer, uint64_t pad_len, const struct gather *next)
+__attribute__((noinline, cold)) static void write_pad(
+	const struct farlog_writer *writer, uint64_t pad_len, const struct gather *next)
 {
 	struct writer_pad pad = {.off = writer->identity.capacity - pad_len, .len = pad_len};
 
@@ -136,9 +151,14 @@ bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer
 		return false;
 	clock_read(ticks, &now);
 	pad->off = writer->ring.appended_off;
-	pad->header = (struct record_header){.lsn = writer->ring.appended_lsn, .epoch = writer->epoch, .seq = writer->ring.next_seq, .ts_ns = now.utc_ns,
-		.clock_err_ns = now.error_ns, .stream_id = writer->identity.stream_id};
-	ring_skip(&writer->ring, pad->len); /* there is room: the credit is where an LBA begins, and so where room ends is one, too */
+	pad->header = (struct record_header){.lsn = writer->ring.appended_lsn,
+		.epoch = writer->epoch,
+		.seq = writer->ring.next_seq,
+		.ts_ns = now.utc_ns,
+		.clock_err_ns = now.error_ns,
+		.stream_id = writer->identity.stream_id};
+	/* there is room: the credit is where an LBA begins, and so where room ends is one, too */
+	ring_skip(&writer->ring, pad->len);
 	writer_account(writer, 0, 0);
 	return true;
 }
@@ -151,7 +171,8 @@ void writer_end_commit(struct farlog_writer *writer)
 		writer_put_pad(writer, &pad);
 }
 
-__attribute__((noinline)) void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
+__attribute__((noinline)) void writer_write(
+	const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
 {
 	struct region *region = writer->region;
 	uint8_t small[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
@@ -179,7 +200,8 @@ __attribute__((noinline, cold)) static void mark_pressure(struct farlog_writer *
 	atomic_store_relaxed(&writer->counters->pressure, pressure);
 }
 
-static inline __attribute__((always_inline)) void account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
+static inline __attribute__((always_inline)) void account(
+	struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
 {
 	struct farlog_counters *counters = writer->counters;
 
@@ -195,8 +217,8 @@ void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_
 		mark_pressure(writer);
 }
 
-void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
-	struct farlog_position *position)
+void writer_position(
+	const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq, struct farlog_position *position)
 {
 	position->lsn = place->record_lsn;
 	position->seq = seq;
@@ -207,7 +229,8 @@ void writer_position(const struct farlog_writer *writer, const struct ring_place
 	position->end_lsn = place->end_lsn;
 }
 
-/* move_limit -- how far records may go the short way from here. It may lag behind the credit; it never passes what room and pressure allow. */
+/* move_limit -- how far records may go the short way from here. It may lag behind the credit; it never passes what room
+ * and pressure allow. */
 static void move_limit(struct farlog_writer *writer)
 {
 	const struct ring *ring = &writer->ring;
@@ -218,8 +241,8 @@ static void move_limit(struct farlog_writer *writer)
 	writer->plain_limit_lsn = limit_lsn < lap_end_lsn ? limit_lsn : lap_end_lsn;
 }
 
-int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position)
+int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	uint64_t ticks, struct farlog_position *position)
 {
 	struct ring_place place;
 	struct gather gather;
@@ -247,21 +270,25 @@ int writer_stage_generally(struct farlog_writer *writer, const struct farlog_ent
 
 #define IN_LINE static inline __attribute__((always_inline))
 
-/* find_plain_place -- of a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of it lives in registers.
- * False: it must go by writer_stage_generally, which knows why. */
-IN_LINE bool find_plain_place(const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
+/* find_plain_place -- of a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of
+ * it lives in registers. False: it must go by writer_stage_generally, which knows why. */
+IN_LINE bool find_plain_place(
+	const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
 {
 	uint64_t extent = record_extent(writer->identity.align, entry->key_len, entry->len);
 
 	*place = (struct ring_place){.record_lsn = writer->ring.appended_lsn, .record_off = writer->ring.appended_off};
 	place->end_lsn = place->record_lsn + extent;
-	return __builtin_expect(extent <= writer->plain_len_max && place->end_lsn < writer->plain_limit_lsn && entry->data != NULL &&
-		(entry->key_len == 0 || entry->key != NULL) && atomic_load_acquire(writer->plain_fence) <= writer->epoch, 1);
+	return __builtin_expect(extent <= writer->plain_len_max && place->end_lsn < writer->plain_limit_lsn &&
+			entry->data != NULL && (entry->key_len == 0 || entry->key != NULL) &&
+			atomic_load_acquire(writer->plain_fence) <= writer->epoch,
+		1);
 }
 
 /* take_plain_place -- all but the record's bytes, which are the caller's next step. */
-IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
-	const struct clock_reading *now, struct gather *gather, struct farlog_position *position)
+IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_entry *entry,
+	const struct ring_place *place, const struct clock_reading *now, struct gather *gather,
+	struct farlog_position *position)
 {
 	gather_entry(writer, place, entry, 0, now, gather);
 	writer_position(writer, place, writer->ring.next_seq, position);
@@ -272,7 +299,8 @@ IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_
 }
 
 /* stage_general -- the short way by the region's own way of taking bytes. */
-static int stage_general(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+static int stage_general(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	uint8_t scratch[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
 	struct ring_place place;
@@ -290,7 +318,8 @@ static int stage_general(struct farlog_writer *writer, const struct farlog_entry
 }
 
 /* stage_built -- the short way to where a record may be put together, where ring/stream.h has no way. */
-static int stage_built(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+static int stage_built(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	struct ring_place place;
 	struct clock_reading now;
@@ -305,7 +334,8 @@ static int stage_built(struct farlog_writer *writer, const struct farlog_entry *
 	return FARLOG_OK;
 }
 
-static int submit_general(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+static int submit_general(
+	struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
 	int result;
 
@@ -325,24 +355,27 @@ static void choose_general_way(struct farlog_writer *writer)
 
 	writer->stage = region->built != NULL ? stage_built : stage_general;
 	writer->submit = submit_general;
-	writer->plain_len_max = writer->identity.record_len_max < WRITER_SMALL_LEN ? writer->identity.record_len_max : WRITER_SMALL_LEN;
+	writer->plain_len_max =
+		writer->identity.record_len_max < WRITER_SMALL_LEN ? writer->identity.record_len_max : WRITER_SMALL_LEN;
 	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
-	writer->plain_fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->base + LAYOUT_FENCE_OFF);
+	writer->plain_fence =
+		region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->base + LAYOUT_FENCE_OFF);
 }
 
 #if defined(__x86_64__)
-__attribute__((noinline)) static int submit_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
-	struct farlog_position *position)
+__attribute__((noinline)) static int submit_generally(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	int result = writer_stage_generally(writer, entry, 0, ticks, position);
 
 	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
 }
 
-/* put_plainly -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over them: each store of ours, to the
- * stack too, leaves the core in order with theirs. */
-STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
-	const struct clock_reading *now, bool is_past_cache, struct farlog_position *position)
+/* put_plainly -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over them:
+ * each store of ours, to the stack too, leaves the core in order with theirs. */
+STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog_entry *entry,
+	const struct ring_place *place, const struct clock_reading *now, bool is_past_cache,
+	struct farlog_position *position)
 {
 	struct gather gather;
 
@@ -350,8 +383,8 @@ STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog
 	stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place->record_off, &gather, is_past_cache);
 }
 
-STREAM_INLINE bool stage_one(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, bool is_past_cache,
-	struct farlog_position *position)
+STREAM_INLINE bool stage_one(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
+	bool is_past_cache, struct farlog_position *position)
 {
 	uint64_t payload_bytes = (uint64_t)entry->len + entry->key_len;
 	struct ring_place place;
@@ -365,17 +398,19 @@ STREAM_INLINE bool stage_one(struct farlog_writer *writer, const struct farlog_e
 	return true;
 }
 
-STREAM_INLINE int submit_one(struct farlog_writer *writer, const struct farlog_entry *entry, bool is_past_cache, struct farlog_position *position)
+STREAM_INLINE int submit_one(struct farlog_writer *writer, const struct farlog_entry *entry, bool is_past_cache,
+	struct farlog_position *position)
 {
 	uint64_t ticks = clock_ticks();
 
 	if (__builtin_expect(writer->has_claim, 0))
 		writer->has_claim = false;
-	return stage_one(writer, entry, ticks, is_past_cache, position) ? FARLOG_OK : submit_generally(writer, entry, ticks, position);
+	return stage_one(writer, entry, ticks, is_past_cache, position) ? FARLOG_OK :
+																	  submit_generally(writer, entry, ticks, position);
 }
 
-STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
-	bool is_past_cache, struct farlog_position *positions)
+STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count,
+	uint64_t ticks, bool is_past_cache, struct farlog_position *positions)
 {
 	uint64_t payload_bytes = 0;
 	struct clock_reading now;
@@ -391,34 +426,40 @@ STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlo
 	return taken;
 }
 
-STREAM_TARGET static int submit_near(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+STREAM_TARGET static int submit_near(
+	struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
 	return submit_one(writer, entry, true, position);
 }
 
-STREAM_TARGET static int submit_far(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+STREAM_TARGET static int submit_far(
+	struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
 	return submit_one(writer, entry, false, position);
 }
 
-STREAM_TARGET static int stage_near(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+STREAM_TARGET static int stage_near(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK : writer_stage_generally(writer, entry, 0, ticks, position);
+	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK :
+															 writer_stage_generally(writer, entry, 0, ticks, position);
 }
 
-STREAM_TARGET static int stage_far(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+STREAM_TARGET static int stage_far(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK : writer_stage_generally(writer, entry, 0, ticks, position);
+	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK :
+															  writer_stage_generally(writer, entry, 0, ticks, position);
 }
 
-STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
-	struct farlog_position *positions)
+STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries,
+	size_t count, uint64_t ticks, struct farlog_position *positions)
 {
 	return stage_many(writer, entries, count, ticks, true, positions);
 }
 
-STREAM_TARGET static size_t stage_many_far(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
-	struct farlog_position *positions)
+STREAM_TARGET static size_t stage_many_far(struct farlog_writer *writer, const struct farlog_entry *entries,
+	size_t count, uint64_t ticks, struct farlog_position *positions)
 {
 	return stage_many(writer, entries, count, ticks, false, positions);
 }
@@ -428,7 +469,8 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 {
 	if (writer->region->streamed == NULL)
 		return 0;
-	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) : stage_many_near(writer, entries, count, ticks, positions);
+	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) :
+									stage_many_near(writer, entries, count, ticks, positions);
 }
 
 _Static_assert(STREAM_LEN_MAX == WRITER_SMALL_LEN, "the short ways take the same records");

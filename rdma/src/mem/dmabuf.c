@@ -32,8 +32,10 @@ struct feature_dma_buf {
 	} range;
 };
 
-_Static_assert(offsetof(struct feature_dma_buf, region_index) == sizeof(struct vfio_device_feature), "the feature's own data follow");
-_Static_assert(sizeof(struct feature_dma_buf) == 40, "struct vfio_device_feature_dma_buf with one range, behind its header");
+_Static_assert(offsetof(struct feature_dma_buf, region_index) == sizeof(struct vfio_device_feature),
+	"the feature's own data follow");
+_Static_assert(
+	sizeof(struct feature_dma_buf) == 40, "struct vfio_device_feature_dma_buf with one range, behind its header");
 
 static const struct dmabuf_roots roots_here = {"/sys", "/dev"};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +57,8 @@ __attribute__((format(printf, 2, 3))) static bool miss(char why[DMABUF_WHY_LEN],
 
 /* ---------------------------------------------------------------- looking */
 
-/* parse -- device and BAR of a path such as /sys/bus/pci/devices/0000:01:00.0/resource2; resource2_wc is the same BAR. */
+/* parse -- device and BAR of a path such as /sys/bus/pci/devices/0000:01:00.0/resource2; resource2_wc is the same
+ * BAR. */
 static bool parse(const char *path, struct dmabuf_bar *bar)
 {
 	char real[PATH_MAX];
@@ -64,13 +67,17 @@ static bool parse(const char *path, struct dmabuf_bar *bar)
 	char *before;
 	int end = 0;
 
-	if (realpath(path, real) == NULL || (slash = strrchr(real, '/')) == NULL || sscanf(slash, "/resource%1u", &bar->index) != 1 || bar->index > 5)
+	if (realpath(path, real) == NULL || (slash = strrchr(real, '/')) == NULL ||
+		sscanf(slash, "/resource%1u", &bar->index) != 1 || bar->index > 5)
 		return false;
 	real[slash - real] = '\0';
 	before = strrchr(real, '/');
-	if (before == NULL || sscanf(before, "/%4x:%2x:%2x.%1x%n", &numbers[0], &numbers[1], &numbers[2], &numbers[3], &end) != 4 || before[end] != '\0')
+	if (before == NULL ||
+		sscanf(before, "/%4x:%2x:%2x.%1x%n", &numbers[0], &numbers[1], &numbers[2], &numbers[3], &end) != 4 ||
+		before[end] != '\0')
 		return false;
-	snprintf(bar->device, sizeof(bar->device), "%04x:%02x:%02x.%x", numbers[0] & 0xFFFF, numbers[1] & 0xFF, numbers[2] & 0xFF, numbers[3] & 0xF);
+	snprintf(bar->device, sizeof(bar->device), "%04x:%02x:%02x.%x", numbers[0] & 0xFFFF, numbers[1] & 0xFF,
+		numbers[2] & 0xFF, numbers[3] & 0xF);
 	return true;
 }
 
@@ -140,13 +147,15 @@ static bool open_group(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 	if (dmabuf->group < 0)
 		return miss(why, "%s: %s", path, strerror(errno));
 	if (ioctl(dmabuf->group, VFIO_GROUP_GET_STATUS, &status) != 0 || !(status.flags & VFIO_GROUP_FLAGS_VIABLE))
-		return miss(why, "IOMMU group %u is not vfio's alone (expected vfio-pci, or no driver, for all devices in it)", dmabuf->bar.group);
+		return miss(why, "IOMMU group %u is not vfio's alone (expected vfio-pci, or no driver, for all devices in it)",
+			dmabuf->bar.group);
 	return true;
 }
 
 static bool open_device(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 {
-	struct vfio_device_feature probe = {.argsz = sizeof(probe), .flags = VFIO_DEVICE_FEATURE_PROBE | VFIO_DEVICE_FEATURE_GET | FEATURE_DMA_BUF};
+	struct vfio_device_feature probe = {
+		.argsz = sizeof(probe), .flags = VFIO_DEVICE_FEATURE_PROBE | VFIO_DEVICE_FEATURE_GET | FEATURE_DMA_BUF};
 
 	if (ioctl(dmabuf->group, VFIO_GROUP_SET_CONTAINER, &dmabuf->container) != 0 ||
 		ioctl(dmabuf->container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0)
@@ -155,22 +164,27 @@ static bool open_device(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 	if (dmabuf->device < 0)
 		return miss(why, "vfio does not open %s: %s", dmabuf->bar.device, strerror(errno));
 	if (ioctl(dmabuf->device, VFIO_DEVICE_FEATURE, &probe) != 0)
-		return miss(why, "vfio-pci here exports no dma-buf: %s (expected Linux 6.19, CONFIG_VFIO_PCI_DMABUF)", strerror(errno));
+		return miss(
+			why, "vfio-pci here exports no dma-buf: %s (expected Linux 6.19, CONFIG_VFIO_PCI_DMABUF)", strerror(errno));
 	return true;
 }
 
 static bool export_bar(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 {
 	struct vfio_region_info info = {.argsz = sizeof(info), .index = VFIO_PCI_BAR0_REGION_INDEX + dmabuf->bar.index};
-	struct feature_dma_buf feature = {.argsz = sizeof(feature), .flags = VFIO_DEVICE_FEATURE_GET | FEATURE_DMA_BUF, .region_index = info.index,
-		.open_flags = O_RDWR | O_CLOEXEC, .range_count = 1};
+	struct feature_dma_buf feature = {.argsz = sizeof(feature),
+		.flags = VFIO_DEVICE_FEATURE_GET | FEATURE_DMA_BUF,
+		.region_index = info.index,
+		.open_flags = O_RDWR | O_CLOEXEC,
+		.range_count = 1};
 
 	if (ioctl(dmabuf->device, VFIO_DEVICE_GET_REGION_INFO, &info) != 0)
 		return miss(why, "vfio does not know BAR %u of %s: %s", dmabuf->bar.index, dmabuf->bar.device, strerror(errno));
 	feature.range.length = info.size;
 	dmabuf->fd = ioctl(dmabuf->device, VFIO_DEVICE_FEATURE, &feature);
 	if (dmabuf->fd < 0)
-		return miss(why, "vfio-pci does not export BAR %u of %s: %s", dmabuf->bar.index, dmabuf->bar.device, strerror(errno));
+		return miss(
+			why, "vfio-pci does not export BAR %u of %s: %s", dmabuf->bar.index, dmabuf->bar.device, strerror(errno));
 	return true;
 }
 

@@ -1,7 +1,9 @@
-/* mem/dmabuf.h -- a PCI BAR as a dma-buf: what an RDMA device can write to where it cannot be given the BAR's mapping, which has no pages.
+/* mem/dmabuf.h -- a PCI BAR as a dma-buf: what an RDMA device can write to where it cannot be given the BAR's mapping,
+ * which has no pages.
  *
- * vfio-pci exports one (Linux 6.19 and later). NOT YET RUN ON HARDWARE: no machine here has an IOMMU, such a kernel, and an RDMA device that takes
- * dma-bufs. What each step asks for is tried one by one, and the text names all that were missing. */
+ * vfio-pci exports one (Linux 6.19 and later). NOT YET RUN ON HARDWARE: no machine here has an IOMMU, such a kernel,
+ * and an RDMA device that takes dma-bufs. What each step asks for is tried one by one, and the text names all that were
+ * missing. */
 #ifndef FARLOG_REGION_DMABUF_H
 #define FARLOG_REGION_DMABUF_H
 
@@ -36,13 +38,15 @@ struct region_dmabuf {
 	int fd;     /* the dma-buf, of all the BAR */
 };
 
-/* dmabuf_look -- is `path` (…/0000:01:00.0/resource2) a BAR that vfio-pci could export? False: `why` has each thing that is missing. */
+/* dmabuf_look -- is `path` (…/0000:01:00.0/resource2) a BAR that vfio-pci could export? False: `why` has each thing
+ * that is missing. */
 bool dmabuf_look(const struct dmabuf_roots *roots, const char *path, struct dmabuf_bar *bar, char why[DMABUF_WHY_LEN]);
 
-/* region_dmabuf_take -- that of the BAR which this region lies in, and *off: where in it. One for all its rings: vfio opens a device once. It stays
- * until as many have given it. NULL: `why` says what was missing. Opening the device for the first time resets it. */
-struct region_dmabuf *region_dmabuf_take(struct region *region, uint64_t *off, char why[DMABUF_WHY_LEN])
-	FARLOG_MUST_CHECK;
+/* region_dmabuf_take -- that of the BAR which this region lies in, and *off: where in it. One for all its rings: vfio
+ * opens a device once. It stays until as many have given it. NULL: `why` says what was missing. Opening the device for
+ * the first time resets it. */
+struct region_dmabuf *region_dmabuf_take(
+	struct region *region, uint64_t *off, char why[DMABUF_WHY_LEN]) FARLOG_MUST_CHECK;
 void region_dmabuf_give(struct region_dmabuf *dmabuf);
 
 #endif

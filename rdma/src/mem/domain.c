@@ -1,5 +1,5 @@
-/* mem/domain.c -- what the kernel says of the power-fail domain of memory: the attribute persistence_domain of the nvdimm region that a
- * device belongs to (drivers/nvdimm/region_devs.c of Linux). The attribute is not there
+/* mem/domain.c -- what the kernel says of the power-fail domain of memory: the attribute persistence_domain of the
+ * nvdimm region that a device belongs to (drivers/nvdimm/region_devs.c of Linux). The attribute is not there
  * where the firmware says nothing. */
 #include <limits.h>
 #include <stdio.h>
@@ -10,8 +10,9 @@
 
 #include "mem/mem.h"
 
-static const char *const names[] = {
-	[FARLOG_DOMAIN_UNKNOWN] = "", [FARLOG_DOMAIN_MEMORY_CONTROLLER] = "memory_controller", [FARLOG_DOMAIN_CPU_CACHE] = "cpu_cache"};
+static const char *const names[] = {[FARLOG_DOMAIN_UNKNOWN] = "",
+	[FARLOG_DOMAIN_MEMORY_CONTROLLER] = "memory_controller",
+	[FARLOG_DOMAIN_CPU_CACHE] = "cpu_cache"};
 
 const char *region_domain_name(enum farlog_persistence_domain domain)
 {
@@ -26,7 +27,8 @@ static enum farlog_persistence_domain read_domain(FILE *file)
 		return FARLOG_DOMAIN_UNKNOWN;
 	if (strcmp(word, names[FARLOG_DOMAIN_CPU_CACHE]) == 0)
 		return FARLOG_DOMAIN_CPU_CACHE;
-	return strcmp(word, names[FARLOG_DOMAIN_MEMORY_CONTROLLER]) == 0 ? FARLOG_DOMAIN_MEMORY_CONTROLLER : FARLOG_DOMAIN_UNKNOWN;
+	return strcmp(word, names[FARLOG_DOMAIN_MEMORY_CONTROLLER]) == 0 ? FARLOG_DOMAIN_MEMORY_CONTROLLER :
+																	   FARLOG_DOMAIN_UNKNOWN;
 }
 
 enum farlog_persistence_domain region_domain_above(const char *directory)
@@ -71,6 +73,7 @@ enum farlog_persistence_domain region_mem_domain(const char *path)
 		return FARLOG_DOMAIN_UNKNOWN;
 	is_device = S_ISCHR(info.st_mode);
 	device = is_device ? info.st_rdev : info.st_dev;
-	snprintf(directory, sizeof(directory), "/sys/dev/%s/%u:%u", is_device ? "char" : "block", major(device), minor(device));
+	snprintf(
+		directory, sizeof(directory), "/sys/dev/%s/%u:%u", is_device ? "char" : "block", major(device), minor(device));
 	return region_domain_above(directory);
 }

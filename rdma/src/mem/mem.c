@@ -38,7 +38,7 @@ struct msync_helper {
 	uint64_t failure; /* errno of an msync, 0 = none has failed */
 	uint64_t is_stopping;
 	uint32_t wakeup; /* futex word of the helper; raised by the writer */
-	uint32_t echo; /* futex word of the waiting writer; raised by the helper */
+	uint32_t echo;   /* futex word of the waiting writer; raised by the helper */
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
 };
@@ -49,7 +49,7 @@ struct region_mem {
 	uint64_t map_len;
 	uint8_t *bytes; /* what is shown of it: where a ring in a directory begins, else map */
 	int fd;
-	bool has_name; /* a directory has it; false: a descriptor alone */
+	bool has_name;           /* a directory has it; false: a descriptor alone */
 	struct name_watch watch; /* of a writer */
 	persist_copy_fn copy;
 	persist_gather_fn gather;
@@ -141,8 +141,9 @@ static int mem_persist(struct region *region, const struct region_span *spans, u
 	return FARLOG_OK;
 }
 
-/* read_back -- a read from the device pushes the posted writes before it (PCI Express Base Specification, transaction ordering: a read
- * completion may not pass a posted write). The word read is the one that the writer wants to know anyway. */
+/* read_back -- a read from the device pushes the posted writes before it (PCI Express Base Specification, transaction
+ * ordering: a read completion may not pass a posted write). The word read is the one that the writer wants to know
+ * anyway. */
 static void read_back(struct region *region)
 {
 	persist_fence_loads();
@@ -304,8 +305,8 @@ static uint64_t block_of(const struct region_mem *mem)
 	return (uint64_t)(mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
 }
 
-/* is_unlinked -- the file had a name when it was opened, and has none any more: who removed it held its locks and found nothing in it. 1, 0 or IO,
- * with errno. */
+/* is_unlinked -- the file had a name when it was opened, and has none any more: who removed it held its locks and found
+ * nothing in it. 1, 0 or IO, with errno. */
 static int is_unlinked(const struct region_mem *mem)
 {
 	struct stat now;
@@ -384,13 +385,25 @@ static int mem_unlink(const struct region *region, const char *path)
 	return unlink(path) == 0 && disk_sync_directory(path) == 0 ? FARLOG_OK : FARLOG_IO;
 }
 
-#define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
-	{                                                                                                 \
-		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
-		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word, .tell = mem_tell,           \
-		.populate = mem_populate, .forget = mem_forget, .narrow = mem_narrow,                         \
-		.lock = mem_lock, .unlock = mem_unlock, .is_locked = mem_is_locked, .unlink = mem_unlink, .close = mem_close                              \
-	}
+#define MEM_OPS(persist_op, poll_op, wait_op, flush_op) \
+	{.write = mem_write, \
+		.gather = mem_gather, \
+		.persist = persist_op, \
+		.poll = poll_op, \
+		.wait = wait_op, \
+		.flush = flush_op, \
+		.seal = mem_seal, \
+		.read = mem_read, \
+		.store_word = mem_store_word, \
+		.tell = mem_tell, \
+		.populate = mem_populate, \
+		.forget = mem_forget, \
+		.narrow = mem_narrow, \
+		.lock = mem_lock, \
+		.unlock = mem_unlock, \
+		.is_locked = mem_is_locked, \
+		.unlink = mem_unlink, \
+		.close = mem_close}
 
 static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);
 static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, NULL, mem_flush);
@@ -399,7 +412,8 @@ static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, ms
 /* refuse_missing -- the errno is told to programs alone: the text says it already. */
 static int refuse_missing(const char *text, const struct uri *uri, struct farlog_error *error)
 {
-	int result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no file %s; to make a ring there: farlog ring format '%s' --size 64MiB", text,
+	int result = error_set(error, FARLOG_NOT_FOUND, 0,
+		"region \"%s\": there is no file %s; to make a ring there: farlog ring format '%s' --size 64MiB", text,
 		uri->path, text);
 
 	if (error != NULL)
@@ -419,7 +433,8 @@ static int open_file(const char *text, const struct uri *uri, enum region_access
 	}
 	*fd = open(uri->path, (access == REGION_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (*fd < 0)
-		return errno == ENOENT ? refuse_missing(text, uri, error) : error_set(error, FARLOG_IO, errno, "open region \"%s\"", text);
+		return errno == ENOENT ? refuse_missing(text, uri, error) :
+								 error_set(error, FARLOG_IO, errno, "open region \"%s\"", text);
 	return FARLOG_OK;
 }
 
@@ -431,14 +446,17 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	uint64_t size = contract->size_bytes;
 
 	if (size == 0 && access != REGION_CREATE)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": it is empty, so that no ring is there; to make one: farlog ring format '%s' --size 64MiB",
+		return error_set(error, FARLOG_INVALID, 0,
+			"region \"%s\": it is empty, so that no ring is there; to make one: farlog ring format '%s' --size 64MiB",
 			text, text);
 	if (size % LAYOUT_BLOCK_LEN != 0 && access != REGION_CREATE)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": its %lu bytes are not a multiple of %u, so that it is no ring: expected a file that "
-			"farlog ring format made", text, size, LAYOUT_BLOCK_LEN);
+		return error_set(error, FARLOG_INVALID, 0,
+			"region \"%s\": its %lu bytes are not a multiple of %u, so that it is no ring: expected a file that "
+			"farlog ring format made",
+			text, size, LAYOUT_BLOCK_LEN);
 	if (size == 0 || size % LAYOUT_BLOCK_LEN != 0)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes", text,
-			size, LAYOUT_BLOCK_LEN);
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes",
+			text, size, LAYOUT_BLOCK_LEN);
 	if (contract->kind == FARLOG_REGION_DEVDAX)
 		size = size / DEVDAX_ALIGN * DEVDAX_ALIGN;
 	if (contract->kind == FARLOG_REGION_FSDAX)
@@ -466,8 +484,8 @@ static int start_helper(const char *text, struct region_mem *mem, struct farlog_
 	return FARLOG_OK;
 }
 
-int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract,
+	const struct region_ask *ask, struct region **region, struct farlog_error *error)
 {
 	struct region_mem *mem = calloc(1, sizeof(*mem));
 	bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
@@ -488,8 +506,8 @@ int region_mem_make(const char *text, int fd, const char *name, const struct far
 	mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
 	mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
 	mem->region.is_seal_durable = !is_msync;
-	result = unlinked < 0 ? error_set(error, unlinked, errno, "ask for the name of region \"%s\"", text)
-		: map_region(text, mem, ask->access, error);
+	result = unlinked < 0 ? error_set(error, unlinked, errno, "ask for the name of region \"%s\"", text) :
+							map_region(text, mem, ask->access, error);
 	if (result == FARLOG_OK && mem->has_name && ask->role == REGION_ROLE_WRITER && ask->access != REGION_READ)
 		name_watch_prepare(&mem->watch, mem->fd, name);
 	if (contract->flush_method == FARLOG_FLUSH_NT_STORE && stream_is_supported())
@@ -509,7 +527,8 @@ int region_mem_open(const char *text, const struct uri *uri, const struct region
 {
 	struct farlog_contract contract;
 	int fd = -1;
-	/* Once before, so that a refusal makes no file; once after, because only a file that is there can be tried for MAP_SYNC. */
+	/* Once before, so that a refusal makes no file; once after, because only a file that is there can be tried for
+	 * MAP_SYNC. */
 	int result = region_mem_probe(text, uri, &contract, error);
 
 	if (result == FARLOG_OK)

@@ -57,7 +57,8 @@ __attribute__((target("clflushopt"))) static void copy_clflushopt(void *dst, con
 		_mm_clflushopt(line + off);
 }
 
-/* stream_16 -- past the cache by the instruction itself: the compilers' intrinsic is advice to them, of which clang has made an ordinary store. */
+/* stream_16 -- past the cache by the instruction itself: the compilers' intrinsic is advice to them, of which clang has
+ * made an ordinary store. */
 static inline void stream_16(void *dst, __m128i value)
 {
 	__asm__ volatile("movntdq %1, %0" : "=m"(*(__m128i *)dst) : "x"(value));
@@ -96,8 +97,8 @@ __attribute__((target("clflushopt"))) static void gather_clflushopt(uint8_t *dst
 		_mm_clflushopt(dst + off);
 }
 
-/* stream_pair -- the two words come from registers: a 16-byte load over two fresh 8-byte stores would wait for the cache, and the
- * compiler must not make one of them. */
+/* stream_pair -- the two words come from registers: a 16-byte load over two fresh 8-byte stores would wait for the
+ * cache, and the compiler must not make one of them. */
 static inline void stream_pair(uint8_t *dst, uint64_t low, uint64_t high)
 {
 	__asm__("" : "+r"(low), "+r"(high));
@@ -106,7 +107,8 @@ static inline void stream_pair(uint8_t *dst, uint64_t low, uint64_t high)
 
 static void gather_nt(uint8_t *dst, struct gather *gather)
 {
-	uint64_t end = gather->len - GATHER_HEAD_LEN - GATHER_TAIL_LEN; /* of pieces and zeros, counted from the head's end */
+	/* of pieces and zeros, counted from the head's end */
+	uint64_t end = gather->len - GATHER_HEAD_LEN - GATHER_TAIL_LEN;
 	uint64_t first_len = gather->piece[0].len;
 	uint64_t body_len = first_len + gather->piece[1].len;
 	uint8_t *body = dst + GATHER_HEAD_LEN;
@@ -156,15 +158,21 @@ bool persist_is_supported(enum farlog_flush_method method)
 {
 	switch (method) {
 	case FARLOG_FLUSH_NONE:
-	case FARLOG_FLUSH_MSYNC: return true;
+	case FARLOG_FLUSH_MSYNC:
+		return true;
 #if defined(__x86_64__)
-	case FARLOG_FLUSH_NT_STORE: return true;
-	case FARLOG_FLUSH_CLWB: return has_leaf7(CPUID_7_EBX_CLWB);
-	case FARLOG_FLUSH_CLFLUSHOPT: return has_leaf7(CPUID_7_EBX_CLFLUSHOPT);
+	case FARLOG_FLUSH_NT_STORE:
+		return true;
+	case FARLOG_FLUSH_CLWB:
+		return has_leaf7(CPUID_7_EBX_CLWB);
+	case FARLOG_FLUSH_CLFLUSHOPT:
+		return has_leaf7(CPUID_7_EBX_CLFLUSHOPT);
 #elif defined(__aarch64__)
-	case FARLOG_FLUSH_CVAP: return true;
+	case FARLOG_FLUSH_CVAP:
+		return true;
 #endif
-	default: return false;
+	default:
+		return false;
 	}
 }
 
@@ -174,13 +182,18 @@ persist_copy_fn persist_copy(enum farlog_flush_method method)
 		return NULL;
 	switch (method) {
 #if defined(__x86_64__)
-	case FARLOG_FLUSH_NT_STORE: return copy_nt;
-	case FARLOG_FLUSH_CLWB: return copy_clwb;
-	case FARLOG_FLUSH_CLFLUSHOPT: return copy_clflushopt;
+	case FARLOG_FLUSH_NT_STORE:
+		return copy_nt;
+	case FARLOG_FLUSH_CLWB:
+		return copy_clwb;
+	case FARLOG_FLUSH_CLFLUSHOPT:
+		return copy_clflushopt;
 #elif defined(__aarch64__)
-	case FARLOG_FLUSH_CVAP: return copy_cvap;
+	case FARLOG_FLUSH_CVAP:
+		return copy_cvap;
 #endif
-	default: return copy_plain;
+	default:
+		return copy_plain;
 	}
 }
 
@@ -236,13 +249,18 @@ persist_gather_fn persist_gather(enum farlog_flush_method method)
 {
 	switch (method) {
 #if defined(__x86_64__)
-	case FARLOG_FLUSH_NT_STORE: return stream_is_supported() ? gather_stream : gather_nt;
-	case FARLOG_FLUSH_CLWB: return gather_clwb;
-	case FARLOG_FLUSH_CLFLUSHOPT: return gather_clflushopt;
+	case FARLOG_FLUSH_NT_STORE:
+		return stream_is_supported() ? gather_stream : gather_nt;
+	case FARLOG_FLUSH_CLWB:
+		return gather_clwb;
+	case FARLOG_FLUSH_CLFLUSHOPT:
+		return gather_clflushopt;
 #elif defined(__aarch64__)
-	case FARLOG_FLUSH_CVAP: return gather_cvap;
+	case FARLOG_FLUSH_CVAP:
+		return gather_cvap;
 #endif
-	default: return gather_copy;
+	default:
+		return gather_copy;
 	}
 }
 
@@ -250,8 +268,12 @@ static const struct {
 	const char *name;
 	enum farlog_flush_method method;
 } method_names[] = {
-	{"none", FARLOG_FLUSH_NONE}, {"clwb", FARLOG_FLUSH_CLWB}, {"clflushopt", FARLOG_FLUSH_CLFLUSHOPT},
-	{"nt", FARLOG_FLUSH_NT_STORE}, {"cvap", FARLOG_FLUSH_CVAP}, {"msync", FARLOG_FLUSH_MSYNC},
+	{"none", FARLOG_FLUSH_NONE},
+	{"clwb", FARLOG_FLUSH_CLWB},
+	{"clflushopt", FARLOG_FLUSH_CLFLUSHOPT},
+	{"nt", FARLOG_FLUSH_NT_STORE},
+	{"cvap", FARLOG_FLUSH_CVAP},
+	{"msync", FARLOG_FLUSH_MSYNC},
 	{"fault", FARLOG_FLUSH_FAULT},
 };
 
@@ -315,8 +337,8 @@ static void find_fastest(void)
 	static const enum farlog_flush_method candidates[MEASURE_CANDIDATES] = {
 		FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CVAP};
 	uint64_t best_ns = UINT64_MAX;
-	uint8_t *scratch = mmap(NULL, MEASURE_SCRATCH_LEN, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	uint8_t *scratch =
+		mmap(NULL, MEASURE_SCRATCH_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	uint8_t *next = scratch;
 
 	for (unsigned i = 0; i < MEASURE_CANDIDATES; i++) {

@@ -1,8 +1,8 @@
 /* mem/persist.h -- the processor's ways to make stores reach memory.
  *
- * A store lies in a cache until its line is written back; a fence then waits until the write-back is accepted by the memory
- * controller, which is inside the power-fail domain on machines with ADR (Intel 64 SDM vol. 1, 11.4.4 and vol. 2,
- * CLWB; Arm ARM, DC CVAP). */
+ * A store lies in a cache until its line is written back; a fence then waits until the write-back is accepted by the
+ * memory controller, which is inside the power-fail domain on machines with ADR (Intel 64 SDM vol. 1, 11.4.4 and vol.
+ * 2, CLWB; Arm ARM, DC CVAP). */
 #ifndef FARLOG_PERSIST_H
 #define FARLOG_PERSIST_H
 
@@ -30,19 +30,21 @@ persist_copy_fn persist_copy(enum farlog_flush_method method);
 /* persist_gather -- the gathering copy of a method that persist_copy gives one for. */
 persist_gather_fn persist_gather(enum farlog_flush_method method);
 
-/* persist_fastest -- which supported method is the fastest here for 256-byte records: measured once a process (about 2 ms) on
- * memory that is not in the cache, because the order differs by processor. */
+/* persist_fastest -- which supported method is the fastest here for 256-byte records: measured once a process (about 2
+ * ms) on memory that is not in the cache, because the order differs by processor. */
 enum farlog_flush_method persist_fastest(void);
 
 /* persist_method_named -- "clwb", "clflushopt", "nt", "cvap", "msync", "none" or "auto". False: no such name. */
 bool persist_method_named(const char *name, enum farlog_flush_method *method);
 const char *persist_method_name(enum farlog_flush_method method);
 
-/* persist_range -- write back whatever lines of a mapped range are in any cache, whoever stored them, and wait. Slow; for recovery. */
+/* persist_range -- write back whatever lines of a mapped range are in any cache, whoever stored them, and wait. Slow;
+ * for recovery. */
 void persist_range(const void *start, size_t len);
 
 #ifdef FARLOG_FAULT
-extern void (*persist_before_write_back)(const char *line, const char *end); /* of a test: the lines that persist_range is going to write back */
+/* of a test: the lines that persist_range is going to write back */
+extern void (*persist_before_write_back)(const char *line, const char *end);
 #endif
 
 /* persist_fence -- wait until this core's flushed lines and non-temporal stores are accepted. */
@@ -57,8 +59,9 @@ static inline void persist_fence(void)
 #endif
 }
 
-/* persist_fence_loads -- as persist_fence, and no load of this thread behind it is made before: sfence holds back no load, and what a write-combining buffer still has,
- * of a BAR that is mapped so (resource*_wc), would come to the device behind the read that is to push it. */
+/* persist_fence_loads -- as persist_fence, and no load of this thread behind it is made before: sfence holds back no
+ * load, and what a write-combining buffer still has, of a BAR that is mapped so (resource*_wc), would come to the
+ * device behind the read that is to push it. */
 static inline void persist_fence_loads(void)
 {
 #if defined(__x86_64__)

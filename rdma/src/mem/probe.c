@@ -19,8 +19,8 @@
 #include "mem/attest.h"
 #include "mem/persist.h"
 
-#define DEADLINE_MEMORY_NS 1000000u    /* 1 ms: design section 4 */
-#define DEADLINE_MSYNC_NS 1000000000u  /* a disk's flush takes milliseconds; 1 ms would make most outcomes unknown */
+#define DEADLINE_MEMORY_NS 1000000u   /* 1 ms: design section 4 */
+#define DEADLINE_MSYNC_NS 1000000000u /* a disk's flush takes milliseconds; 1 ms would make most outcomes unknown */
 #define SMB_MAGIC 0x517B
 #define CIFS_MAGIC 0xFF534D42
 
@@ -42,11 +42,14 @@ static const struct kind_facts kinds[] = {
 static enum farlog_flush_method default_flush(enum farlog_region_kind kind)
 {
 	switch (kind) {
-	case FARLOG_REGION_FILE: return FARLOG_FLUSH_MSYNC;
-	case FARLOG_REGION_TMPFS: return FARLOG_FLUSH_NONE;
+	case FARLOG_REGION_FILE:
+		return FARLOG_FLUSH_MSYNC;
+	case FARLOG_REGION_TMPFS:
+		return FARLOG_FLUSH_NONE;
 	case FARLOG_REGION_BAR: /* bursts over the bus; clwb does nothing to uncached memory */
 		return persist_is_supported(FARLOG_FLUSH_NT_STORE) ? FARLOG_FLUSH_NT_STORE : FARLOG_FLUSH_CVAP;
-	default: return persist_fastest();
+	default:
+		return persist_fastest();
 	}
 }
 
@@ -66,10 +69,10 @@ static void set_kind(struct farlog_contract *contract, enum farlog_region_kind k
 	contract->flush_method = default_flush(kind);
 }
 
-/* set_flush -- honour ?flush=. A method that does not reach the media lowers the level, openly: msync is the only one that
- * reaches the disk behind a page cache, and the only one that means nothing elsewhere. */
-static int set_flush(const char *text, const struct uri *uri, struct farlog_contract *contract,
-	struct farlog_error *error)
+/* set_flush -- honour ?flush=. A method that does not reach the media lowers the level, openly: msync is the only one
+ * that reaches the disk behind a page cache, and the only one that means nothing elsewhere. */
+static int set_flush(
+	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	enum farlog_flush_method method;
 	bool is_file = contract->kind == FARLOG_REGION_FILE;
@@ -107,8 +110,8 @@ static const char *domain_text(const struct uri *uri)
 
 /* set_level -- no more than visible of memory of which nobody knows that it outlives the power: see attest_level. The
  * operator's word counts only where what was found does not deny it. */
-static int set_level(const char *text, const struct uri *uri, struct farlog_contract *contract,
-	struct farlog_error *error)
+static int set_level(
+	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	struct attest_found found = {
 		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(uri->path)};
@@ -158,17 +161,18 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 		return error_set(error, FARLOG_IO, 0, "region \"%s\": %s holds no number", text, link);
 	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u", major(info->st_rdev), minor(info->st_rdev));
 	if (region_is_nvdimm(link)) {
-		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s", contract->size_bytes,
-			domain_text(uri));
+		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s",
+			contract->size_bytes, domain_text(uri));
 	} else {
 		contract->level = FARLOG_LEVEL_VISIBLE;
-		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes, of no NVDIMM: gone at a power cut, whatever is flushed",
-			contract->size_bytes);
+		snprintf(contract->probe, sizeof(contract->probe),
+			"DAX device, %lu bytes, of no NVDIMM: gone at a power cut, whatever is flushed", contract->size_bytes);
 	}
 	return FARLOG_OK;
 }
 
-/* is_map_sync -- also no when it cannot be tried: what is taken for a file in the page cache is flushed by msync, which reaches the media here, too. */
+/* is_map_sync -- also no when it cannot be tried: what is taken for a file in the page cache is flushed by msync, which
+ * reaches the media here, too. */
 static bool is_map_sync(const char *path, uint64_t size_bytes)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -194,8 +198,8 @@ static bool is_bar(const char *path, const struct statfs *fs)
 	return fs->f_type == SYSFS_MAGIC && slash != NULL && strncmp(slash + 1, "resource", 8) == 0;
 }
 
-static int probe_file(const char *text, const struct uri *uri, const struct statfs *fs, struct farlog_contract *contract,
-	struct farlog_error *error)
+static int probe_file(const char *text, const struct uri *uri, const struct statfs *fs,
+	struct farlog_contract *contract, struct farlog_error *error)
 {
 	switch ((unsigned long)fs->f_type) {
 	case TMPFS_MAGIC:
@@ -208,9 +212,10 @@ static int probe_file(const char *text, const struct uri *uri, const struct stat
 	case CIFS_MAGIC:
 	case SMB2_SUPER_MAGIC:
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
-			"region \"%s\": %s is on a network file system, whose mappings are not coherent; expected a local path", text,
-			uri->path);
-	default: break;
+			"region \"%s\": %s is on a network file system, whose mappings are not coherent; expected a local path",
+			text, uri->path);
+	default:
+		break;
 	}
 	if (is_bar(uri->path, fs)) {
 		set_kind(contract, FARLOG_REGION_BAR);
@@ -219,12 +224,13 @@ static int probe_file(const char *text, const struct uri *uri, const struct stat
 			uri->attest[0] != '\0' ? "is attested" : "nobody says (its operator may: ?attest=bar)");
 	} else if (is_map_sync(uri->path, contract->size_bytes)) {
 		set_kind(contract, FARLOG_REGION_FSDAX);
-		snprintf(contract->probe, sizeof(contract->probe), "file on a DAX file system (MAP_SYNC); persistence domain: %s",
-			domain_text(uri));
+		snprintf(contract->probe, sizeof(contract->probe),
+			"file on a DAX file system (MAP_SYNC); persistence domain: %s", domain_text(uri));
 	} else {
 		set_kind(contract, FARLOG_REGION_FILE);
 		snprintf(contract->probe, sizeof(contract->probe),
-			"file in the page cache (type 0x%lx): msync writes it back and flushes the disk", (unsigned long)fs->f_type);
+			"file in the page cache (type 0x%lx): msync writes it back and flushes the disk",
+			(unsigned long)fs->f_type);
 	}
 	return FARLOG_OK;
 }
@@ -237,8 +243,8 @@ static int finish(const char *text, const struct uri *uri, struct farlog_contrac
 	return result == FARLOG_OK ? set_flush(text, uri, contract, error) : result;
 }
 
-int region_mem_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
-	struct farlog_error *error)
+int region_mem_probe(
+	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	char directory[URI_PATH_LEN_MAX];
 	const char *asked = uri->path;
@@ -256,7 +262,9 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 		if (!S_ISREG(info.st_mode))
 			return error_set(error, FARLOG_INVALID, 0,
 				"region \"%s\": %s is %s; expected a file, a DAX device or a PCI resource file", text, uri->path,
-				S_ISDIR(info.st_mode) ? "a directory" : S_ISBLK(info.st_mode) ? "a block device" : "no memory");
+				S_ISDIR(info.st_mode)     ? "a directory" :
+					S_ISBLK(info.st_mode) ? "a block device" :
+											"no memory");
 		contract->size_bytes = (uint64_t)info.st_size;
 	} else if (errno == ENOENT || errno == ENOTDIR) {
 		strcpy(directory, uri->path);
@@ -266,10 +274,14 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 	}
 	failure = statfs(asked, &fs) != 0 ? errno : 0;
 	if (failure == ENOENT)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no directory %s; to make it and a ring there: mkdir -p '%s' && farlog ring format '%s' "
-			"--size 64MiB", text, asked, asked, text);
+		return error_set(error, FARLOG_NOT_FOUND, 0,
+			"region \"%s\": there is no directory %s; to make it and a ring there: mkdir -p '%s' && farlog ring format "
+			"'%s' "
+			"--size 64MiB",
+			text, asked, asked, text);
 	if (failure != 0)
-		return error_set(error, failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, asked);
+		return error_set(
+			error, failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, asked);
 	result = probe_file(text, uri, &fs, contract, error);
 	return result != FARLOG_OK ? result : finish(text, uri, contract, error);
 }

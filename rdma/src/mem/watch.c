@@ -12,7 +12,8 @@
 
 #define LOOK_INTERVAL_NS 100000000
 
-/* The thread that looks at the names on one file system: one that hangs there holds up nobody who is elsewhere, nor the clock. */
+/* The thread that looks at the names on one file system: one that hangs there holds up nobody who is elsewhere, nor the
+ * clock. */
 struct name_looker {
 	struct name_looker *next;
 	dev_t device;
@@ -24,7 +25,8 @@ struct name_looker {
 };
 
 static struct {
-	pthread_mutex_t mutex;  /* guards all of this, the lookers and the lists of watches; never held while a file system is asked */
+	/* guards all of this, the lookers and the lists of watches; never held while a file system is asked */
+	pthread_mutex_t mutex;
 	pthread_cond_t changed; /* on CLOCK_MONOTONIC: a looker is to end, or has looked at one */
 	struct name_looker *lookers;
 } room = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -37,7 +39,8 @@ static void hang(const struct name_watch *watch)
 {
 	const char *hung;
 
-	while ((hung = __atomic_load_n(&name_watch_hung_path, __ATOMIC_ACQUIRE)) != NULL && watch->path != NULL && strcmp(hung, watch->path) == 0)
+	while ((hung = __atomic_load_n(&name_watch_hung_path, __ATOMIC_ACQUIRE)) != NULL && watch->path != NULL &&
+		strcmp(hung, watch->path) == 0)
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
@@ -182,7 +185,8 @@ static struct name_looker *start_looker(dev_t device)
 	return looker;
 }
 
-/* take_out -- the watch, once nobody looks at it, and the looker that has no other one. NULL: that goes on, or the watch is its parent's. */
+/* take_out -- the watch, once nobody looks at it, and the looker that has no other one. NULL: that goes on, or the
+ * watch is its parent's. */
 static struct name_looker *take_out(struct name_watch *watch)
 {
 	struct name_looker *looker = find_looker(watch->opened.st_dev);

@@ -1,7 +1,7 @@
 /* members/join.c -- a thread for each member, which opens it, closes it when it failed, and opens it again.
  *
- * Who comes when the epoch is open joins: it is told the epoch, and sent what it lacks. Where threads would make a run unrepeatable (tests), members_tend does
- * their work. */
+ * Who comes when the epoch is open joins: it is told the epoch, and sent what it lacks. Where threads would make a run
+ * unrepeatable (tests), members_tend does their work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +28,11 @@ static unsigned number_of(const struct member *member)
 	return (unsigned)(member - member->whole->members) + 1;
 }
 
-#define REFUSE_OTHER(field, format)                                                                                                              \
-	if (own->field != first->field)                                                                                                          \
-	return error_set(error, FARLOG_NOT_A_RING, 0,                                                                                            \
-		"members \"%s\": member %u, \"%s\", has " #field " " format ", and the others have " format "; format the members of a stream alike", \
+#define REFUSE_OTHER(field, format) \
+	if (own->field != first->field) \
+	return error_set(error, FARLOG_NOT_A_RING, 0, \
+		"members \"%s\": member %u, \"%s\", has " #field " " format ", and the others have " format \
+		"; format the members of a stream alike", \
 		whole->text, number_of(member), member->uri, own->field, first->field)
 
 int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error)
@@ -43,18 +44,21 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 
 	if (memcmp(uuid, any, 16) != 0 && memcmp(uuid, own->ring_uuid, 16) != 0)
 		return error_set(error, FARLOG_NOT_A_RING, 0,
-			"members \"%s\": member %u, \"%s\", is another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)",
-			whole->text, number_of(member), member->uri, own->ring_uuid[0], own->ring_uuid[1], own->ring_uuid[2], own->ring_uuid[3], uuid[0], uuid[1],
-			uuid[2], uuid[3]);
+			"members \"%s\": member %u, \"%s\", is another ring than the one asked for (its uuid begins "
+			"%02x%02x%02x%02x, expected %02x%02x%02x%02x)",
+			whole->text, number_of(member), member->uri, own->ring_uuid[0], own->ring_uuid[1], own->ring_uuid[2],
+			own->ring_uuid[3], uuid[0], uuid[1], uuid[2], uuid[3]);
 	REFUSE_OTHER(salt, "%lx");
 	REFUSE_OTHER(stream_id, "%u");
 	REFUSE_OTHER(capacity, "%lu");
 	REFUSE_OTHER(align, "%u");
 	REFUSE_OTHER(record_len_max, "%u");
-	/* On blocks a commit ends with an LBA, by a PAD that a ring in memory does not know. Where every record does, there is none. */
+	/* On blocks a commit ends with an LBA, by a PAD that a ring in memory does not know. Where every record does, there
+	 * is none. */
 	if (own->block_len != first->block_len && (own->align < own->block_len || own->align < first->block_len))
 		return error_set(error, FARLOG_NOT_A_RING, 0,
-			"members \"%s\": member %u, \"%s\", has blocks of %u bytes, and others of %u (0: memory); that needs rings with an align of that many at least, and "
+			"members \"%s\": member %u, \"%s\", has blocks of %u bytes, and others of %u (0: memory); that needs rings "
+			"with an align of that many at least, and "
 			"this has %u",
 			whole->text, number_of(member), member->uri, own->block_len, first->block_len, own->align);
 	return FARLOG_OK;
@@ -69,7 +73,8 @@ int members_claim_ring(struct region_members *whole, struct member *member, stru
 		const struct member *other = &whole->members[i];
 
 		if (other != member && memcmp(other->known_uuid, member->superblock.ring_uuid, sizeof(other->known_uuid)) == 0)
-			result = error_set(error, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, number_of(other), other->uri, number_of(member), member->uri);
+			result = error_set(error, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, number_of(other), other->uri,
+				number_of(member), member->uri);
 	}
 	if (result == FARLOG_OK)
 		memcpy(member->known_uuid, member->superblock.ring_uuid, sizeof(member->known_uuid));
@@ -111,7 +116,12 @@ void members_drop(struct region_members *whole, struct member *member, const str
 static int open_ring(struct member *member)
 {
 	struct region_members *whole = member->whole;
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .is_unwanted = &member->is_unwanted, .client_id = member->client_id,
+	struct region_ask ask = {.access = REGION_WRITE,
+		.role = REGION_ROLE_WRITER,
+		.epoch = whole->epoch_asked,
+		.staging = &whole->staging,
+		.is_unwanted = &member->is_unwanted,
+		.client_id = member->client_id,
 		.token = member->ring.has_token ? member->ring.token : NULL};
 	int result = region_open(member->uri, &ask, &member->region, &member->error);
 
@@ -130,7 +140,10 @@ static int take_roles(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	struct region *region = member->region;
-	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .epoch = (uint32_t)whole->epoch, .ring_uuid = member->superblock.ring_uuid, .uri = member->uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_ALONE,
+		.epoch = (uint32_t)whole->epoch,
+		.ring_uuid = member->superblock.ring_uuid,
+		.uri = member->uri};
 	int result = region_lock(region, REGION_ROLE_WRITER);
 
 	if (result == FARLOG_HELD)
@@ -147,16 +160,21 @@ static bool is_own_epoch(const struct region_members *whole, const struct superb
 {
 	if (MUTANT(EPOCH_BY_NUMBER))
 		return superblock->writer_epoch == whole->epoch;
-	return superblock->writer_epoch == whole->epoch && superblock->epoch_opened_ns == whole->superblock.epoch_opened_ns &&
+	return superblock->writer_epoch == whole->epoch &&
+		superblock->epoch_opened_ns == whole->superblock.epoch_opened_ns &&
 		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
 }
 
-/* check_blank -- before anything of ours is in it. The ring that this one replaces, say, knows epochs, and would count without the records of after. */
+/* check_blank -- before anything of ours is in it. The ring that this one replaces, say, knows epochs, and would count
+ * without the records of after. */
 static int check_blank(struct member *member)
 {
 	if (member->superblock.writer_epoch == 0 || MUTANT(NEW_RING_USED))
 		atomic_store_release(&member->was_blank, 1);
-	return member->was_blank ? FARLOG_OK : error_set(&member->error, FARLOG_NOT_A_RING, 0, "it stands in the place of another ring, and is not new: it knows epoch %u", member->superblock.writer_epoch);
+	return member->was_blank ? FARLOG_OK :
+							   error_set(&member->error, FARLOG_NOT_A_RING, 0,
+								   "it stands in the place of another ring, and is not new: it knows epoch %u",
+								   member->superblock.writer_epoch);
 }
 
 /* check_successor -- has nobody come after us? */
@@ -165,14 +183,16 @@ static int check_successor(struct member *member)
 	const struct region_members *whole = member->whole;
 	bool is_told = member->superblock.writer_epoch >= whole->epoch && !is_own_epoch(whole, &member->superblock);
 
-	return is_told || member->fence > whole->epoch
-		? error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence)
-		: FARLOG_OK;
+	return is_told || member->fence > whole->epoch ?
+		error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu",
+			member->superblock.writer_epoch, member->fence) :
+		FARLOG_OK;
 }
 
-/* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it since. Another one is told when it has caught up:
- * until then it looks to everybody like what it is. One that knew it and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell
- * what the stream still has. */
+/* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it
+ * since. Another one is told when it has caught up: until then it looks to everybody like what it is. One that knew it
+ * and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell what the
+ * stream still has. */
 static int join(struct member *member)
 {
 	struct region_members *whole = member->whole;
@@ -196,7 +216,8 @@ static int join(struct member *member)
 		return FARLOG_OK;
 	}
 	if (member->is_of_epoch)
-		return error_set(&member->error, FARLOG_NOT_A_RING, 0, "it has lost the epoch that it knew: it is no longer the ring that it was");
+		return error_set(&member->error, FARLOG_NOT_A_RING, 0,
+			"it has lost the epoch that it knew: it is no longer the ring that it was");
 	member->done_lsn = 0;
 	return FARLOG_OK;
 }
@@ -255,7 +276,8 @@ void member_try(struct member *member)
 	}
 	pthread_mutex_lock(&whole->mutex);
 	member->has_tried = true;
-	if ((state == MEMBER_READY && whole->is_gathered) || member->is_replaced) { /* in the last moment: the opening has gone on; or it is another ring by now */
+	/* in the last moment: the opening has gone on; or it is another ring by now */
+	if ((state == MEMBER_READY && whole->is_gathered) || member->is_replaced) {
 		member_shut(member);
 		state = MEMBER_AWAY;
 	}
@@ -272,8 +294,9 @@ bool member_leave(struct member *member)
 		return false;
 	if (region->ops->cut != NULL && !MUTANT(REUSED_EARLY) && region->ops->cut(region) != FARLOG_OK)
 		return false;
-	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because a connection broke may have reached the target, and lands
-	 * whenever that likes: it must not find a place that has been written anew. */
+	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because
+	 * a connection broke may have reached the target, and lands whenever that likes: it must not find a place that has
+	 * been written anew. */
 	if (region->is_block && member->is_going && !MUTANT(REUSED_EARLY))
 		member->rests_until_ns = clock_monotonic_ns() + region->rest_ns;
 	member_shut(member);
@@ -333,7 +356,8 @@ static void *member_loop(void *context)
 	return NULL;
 }
 
-/* tick_loop -- an idle writer looks at nothing: what a slow member still lacks is sent all the same, and who has joined is taken in. */
+/* tick_loop -- an idle writer looks at nothing: what a slow member still lacks is sent all the same, and who has joined
+ * is taken in. */
 static void *tick_loop(void *context)
 {
 	struct region_members *whole = context;
@@ -361,7 +385,8 @@ int members_start_threads(struct region_members *whole, struct farlog_error *err
 		failure = pthread_create(&whole->members[i].thread, NULL, member_loop, &whole->members[i]);
 		whole->members[i].is_threaded = failure == 0;
 	}
-	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "start a thread for each member of \"%s\"", whole->text);
+	return failure == 0 ? FARLOG_OK :
+						  error_set(error, FARLOG_IO, failure, "start a thread for each member of \"%s\"", whole->text);
 }
 
 void members_tell_closing(struct region_members *whole)

@@ -1,4 +1,5 @@
-/* members/level.c -- the level that members have to give to count, changed while the writer runs. See members/members.h. */
+/* members/level.c -- the level that members have to give to count, changed while the writer runs. See
+ * members/members.h. */
 #include "base/err.h"
 #include "base/mutant.h"
 #include "members/members.h"
@@ -14,8 +15,9 @@ int members_check_level(struct region *region, uint32_t level, struct farlog_err
 	members_give(whole);
 	if (count >= whole->needed)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_LEVEL, 0, "members \"%s\": asked for level %s, but %u of %u members give it now, expected %u at least", whole->text, farlog_level_name((int)level), count,
-		whole->count, whole->needed);
+	return error_set(error, FARLOG_LEVEL, 0,
+		"members \"%s\": asked for level %s, but %u of %u members give it now, expected %u at least", whole->text,
+		farlog_level_name((int)level), count, whole->count, whole->needed);
 }
 
 void members_set_level(struct region *region, uint32_t level, uint64_t from_lsn)

@@ -1,8 +1,10 @@
-/* members/log.c -- which of the members' logs is the stream's, and how all come to hold it (docs/explanation/members.md).
+/* members/log.c -- which of the members' logs is the stream's, and how all come to hold it
+ * (docs/explanation/members.md).
  *
- * Each record that was acknowledged is on k members, so that among any n - k + 1 of them one has it; and a member counted only while its log had no hole. So
- * the log with the highest last epoch, and of those the longest, has all of them. It is copied to the others, durably, before they are told of the new epoch; and
- * that epoch is on k members before its first record is written, so that no two writers ever have the same. */
+ * Each record that was acknowledged is on k members, so that among any n - k + 1 of them one has it; and a member
+ * counted only while its log had no hole. So the log with the highest last epoch, and of those the longest, has all of
+ * them. It is copied to the others, durably, before they are told of the new epoch; and that epoch is on k members
+ * before its first record is written, so that no two writers ever have the same. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +70,8 @@ void members_show_header(struct region_members *whole)
 	if (newest == NULL)
 		return;
 	if (memcmp(whole->first_uuid, any, sizeof(any)) != 0)
-		memcpy(ring_uuid, whole->first_uuid, sizeof(ring_uuid)); /* the first member's, also while that is away: counters are looked for by it */
+		/* the first member's, also while that is away: counters are looked for by it */
+		memcpy(ring_uuid, whole->first_uuid, sizeof(ring_uuid));
 	if (!whole->is_opened) {
 		uint32_t block_len = whole->superblock.block_len;
 
@@ -99,8 +102,8 @@ int members_settle_one(struct member *member, struct farlog_error *error)
 	return result;
 }
 
-/* is_short_of -- was a member's log once durable up to there, and ends before? Foreign bytes are not believed: not a place
- * that cannot be in the ring. */
+/* is_short_of -- was a member's log once durable up to there, and ends before? Foreign bytes are not believed: not a
+ * place that cannot be in the ring. */
 static bool is_short_of(const struct region_members *whole, const struct member *member, uint64_t lsn)
 {
 	uint64_t start_lsn = whole->start.head_lsn;
@@ -109,9 +112,10 @@ static bool is_short_of(const struct region_members *whole, const struct member 
 	return is_place && member->scan.tail.lsn < lsn;
 }
 
-/* has_lost -- what it had. Its own hint says how far it once was durable, and below what was acknowledged. Where a power cut
- * took that word, its superblock says as much: a member is told of an epoch when it has, durably, all that lies below its
- * beginning. One that knows only an earlier epoch need not be asked that: who knows the newest has all that it had. */
+/* has_lost -- what it had. Its own hint says how far it once was durable, and below what was acknowledged. Where a
+ * power cut took that word, its superblock says as much: a member is told of an epoch when it has, durably, all that
+ * lies below its beginning. One that knows only an earlier epoch need not be asked that: who knows the newest has all
+ * that it had. */
 static bool has_lost(const struct region_members *whole, const struct member *member)
 {
 	uint64_t hint_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
@@ -122,8 +126,8 @@ static bool has_lost(const struct region_members *whole, const struct member *me
 	return is_newest && is_short_of(whole, member, member->superblock.epoch_start_lsn) && !MUTANT(LOST_START_TELLS);
 }
 
-/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of may
- * have had the only copy. Nor one that lost what it had. */
+/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of
+ * may have had the only copy. Nor one that lost what it had. */
 static void judge(struct region_members *whole, struct member *member)
 {
 	member->is_fresh = epoch_of(member) == 0 && whole->epoch_last != 0;
@@ -131,7 +135,8 @@ static void judge(struct region_members *whole, struct member *member)
 	member->is_sound = !member->is_fresh && !member->is_damaged;
 }
 
-/* is_better -- of logs that are equally good the one that was scanned last: of two far ones that one's records are in the copy already. */
+/* is_better -- of logs that are equally good the one that was scanned last: of two far ones that one's records are in
+ * the copy already. */
 static bool is_better(const struct member *member, const struct member *best)
 {
 	uint32_t epoch = member->scan.tail.epoch;
@@ -179,7 +184,8 @@ static void find_start(struct region_members *whole)
 		whole->start = highest->head;
 }
 
-/* find_best -- scan all; near ones last, because they leave in the copy what a far one brought there. *last_far: the one of which that is. */
+/* find_best -- scan all; near ones last, because they leave in the copy what a far one brought there. *last_far: the
+ * one of which that is. */
 static struct member *find_best(struct region_members *whole, struct member **last_far)
 {
 	struct member *best = NULL;
@@ -204,14 +210,16 @@ static struct member *find_best(struct region_members *whole, struct member **la
 	return best;
 }
 
-/* end_copy -- what a far member brought there beyond the best log, before it failed or was found unsound, is not part of the copy. */
+/* end_copy -- what a far member brought there beyond the best log, before it failed or was found unsound, is not part
+ * of the copy. */
 static void end_copy(struct region_members *whole, uint64_t tail_lsn)
 {
 	if (tail_lsn - whole->start.head_lsn < whole->capacity)
 		memset(whole->copy + LAYOUT_DATA_OFF + tail_lsn % whole->capacity, 0, RECORD_HEADER_LEN);
 }
 
-/* check_copy -- it is sent to all, and appended to: it is walked once more. The writer that walks it next must come to the same end. */
+/* check_copy -- it is sent to all, and appended to: it is walked once more. The writer that walks it next must come to
+ * the same end. */
 static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
 {
 	struct superblock superblock = whole->superblock;
@@ -220,12 +228,14 @@ static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct fa
 	superblock.writer_epoch = whole->epoch_last;
 	if (recover_scan(&whole->region, &superblock, &whole->start, &scan) == FARLOG_OK && scan.tail.lsn == tail_lsn)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": the longest log was read up to lsn %lu, and came up to lsn %lu; try again", whole->text, tail_lsn,
-		scan.tail.lsn);
+	return error_set(error, FARLOG_CORRUPT, 0,
+		"members \"%s\": the longest log was read up to lsn %lu, and came up to lsn %lu; try again", whole->text,
+		tail_lsn, scan.tail.lsn);
 }
 
 /* bring -- the best log into the copy. */
-static int bring(struct region_members *whole, struct member *best, const struct member *last_far, struct farlog_error *error)
+static int bring(
+	struct region_members *whole, struct member *best, const struct member *last_far, struct farlog_error *error)
 {
 	struct region_span spans[2];
 	unsigned span_count = members_spans(whole, whole->start.head_lsn, best->scan.tail.lsn, spans);
@@ -235,7 +245,8 @@ static int bring(struct region_members *whole, struct member *best, const struct
 		if (scan_member(whole, best, error) != FARLOG_OK)
 			return FARLOG_IO;
 		if (best->scan.tail.lsn != tail_lsn)
-			return error_set(error, FARLOG_CORRUPT, 0, "its log ended at lsn %lu and then at lsn %lu", tail_lsn, best->scan.tail.lsn);
+			return error_set(error, FARLOG_CORRUPT, 0, "its log ended at lsn %lu and then at lsn %lu", tail_lsn,
+				best->scan.tail.lsn);
 	}
 	for (unsigned i = 0; i < span_count && !best->region->is_far; i++)
 		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
@@ -243,7 +254,8 @@ static int bring(struct region_members *whole, struct member *best, const struct
 	return check_copy(whole, tail_lsn, error);
 }
 
-/* send_lacking -- from where its log parts from the best one. The LBA in which that is holds records of both: it goes by itself, so that it is never torn. */
+/* send_lacking -- from where its log parts from the best one. The LBA in which that is holds records of both: it goes
+ * by itself, so that it is never torn. */
 static int send_lacking(struct region_members *whole, struct member *member, uint64_t from_lsn, uint64_t to_lsn)
 {
 	uint64_t unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 1;
@@ -262,7 +274,8 @@ static int send_lacking(struct region_members *whole, struct member *member, uin
 }
 
 /* mend -- a member has, durably, what the best one has. */
-static int mend(struct region_members *whole, struct member *member, const struct member *best, struct farlog_error *error)
+static int mend(
+	struct region_members *whole, struct member *member, const struct member *best, struct farlog_error *error)
 {
 	uint64_t tail_lsn = best->scan.tail.lsn;
 	uint64_t from_lsn = member == best ? tail_lsn : recover_common_lsn(&member->scan, &best->scan);
@@ -280,8 +293,8 @@ static int mend(struct region_members *whole, struct member *member, const struc
 	return FARLOG_OK;
 }
 
-/* check_first -- where nobody who is reached knows an epoch, it is the stream's first only when all are reached: a ring may stand where another one was, and the
- * one that is away may know better. */
+/* check_first -- where nobody who is reached knows an epoch, it is the stream's first only when all are reached: a ring
+ * may stand where another one was, and the one that is away may know better. */
 static int check_first(struct region_members *whole, struct farlog_error *error)
 {
 	char text[440];
@@ -292,7 +305,9 @@ static int check_first(struct region_members *whole, struct farlog_error *error)
 	if (whole->epoch_last != 0 || open_count == whole->count || MUTANT(FIRST_ON_FEW))
 		return FARLOG_OK;
 	members_describe(whole, text, sizeof(text));
-	return error_set(error, FARLOG_IO, 0, "%u of %u members are reached, and all of these are new: the others may know records of the stream; expected all %u at its first opening%s",
+	return error_set(error, FARLOG_IO, 0,
+		"%u of %u members are reached, and all of these are new: the others may know records of the stream; expected "
+		"all %u at its first opening%s",
 		open_count, whole->count, whole->count, text);
 }
 
@@ -303,7 +318,8 @@ static void settle_all(struct region_members *whole)
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct farlog_error why = {0};
 
-		if (member_state(&whole->members[i]) == MEMBER_READY && members_settle_one(&whole->members[i], &why) != FARLOG_OK)
+		if (member_state(&whole->members[i]) == MEMBER_READY &&
+			members_settle_one(&whole->members[i], &why) != FARLOG_OK)
 			members_drop(whole, &whole->members[i], &why);
 	}
 }
@@ -313,7 +329,8 @@ static void mend_all(struct region_members *whole, const struct member *best)
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct farlog_error why = {0};
 
-		if (member_state(&whole->members[i]) == MEMBER_READY && mend(whole, &whole->members[i], best, &why) != FARLOG_OK)
+		if (member_state(&whole->members[i]) == MEMBER_READY &&
+			mend(whole, &whole->members[i], best, &why) != FARLOG_OK)
 			members_drop(whole, &whole->members[i], &why);
 	}
 }
@@ -334,7 +351,8 @@ static void show_log(struct region_members *whole, const struct member *best)
 	whole->asked_lsn = best->scan.tail.lsn;
 	whole->region.are_few_told = are_few_told(whole);
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_CREDIT_OFF), whole->start.head_lsn);
-	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0); /* they have been judged, each by its own */
+	/* they have been judged, each by its own */
+	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0);
 	put_header(whole, &whole->start);
 }
 
@@ -357,7 +375,8 @@ int members_recover(struct region *region, struct farlog_error *error)
 	if (result != FARLOG_OK)
 		return result;
 	if (whole->start.last_epoch > whole->epoch_last)
-		return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": records of epoch %u were drained, but no member knows an epoch above %u", whole->text,
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"members \"%s\": records of epoch %u were drained, but no member knows an epoch above %u", whole->text,
 			whole->start.last_epoch, whole->epoch_last);
 	result = bring(whole, best, last_far, error);
 	if (result != FARLOG_OK)
@@ -379,7 +398,8 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	int result;
 
 	superblock.writer_epoch = epoch->writer_epoch;
-	superblock.epoch_start_lsn = epoch->epoch_start_lsn > member->head.head_lsn ? epoch->epoch_start_lsn : member->head.head_lsn;
+	superblock.epoch_start_lsn =
+		epoch->epoch_start_lsn > member->head.head_lsn ? epoch->epoch_start_lsn : member->head.head_lsn;
 	superblock.epoch_start_seq = epoch->epoch_start_seq;
 	if (member->is_new && superblock.epoch_start_lsn < floor->head_lsn) { /* an epoch never begins below the head */
 		superblock.epoch_start_lsn = floor->head_lsn;
@@ -396,8 +416,8 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
 	if (result != FARLOG_OK)
 		return result;
-	/* It ends what an opening tells other hosts on the device, takes nothing, and cannot fail: who finds that still said
-	 * replaces it. */
+	/* It ends what an opening tells other hosts on the device, takes nothing, and cannot fail: who finds that still
+	 * said replaces it. */
 	may_fail(region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL));
 	member->superblock = superblock;
 	member->is_of_epoch = true;
@@ -409,7 +429,8 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	return FARLOG_OK;
 }
 
-/* propose_to -- the new epoch, to all that are open and know the log, or to those that are new. How many know it now. */
+/* propose_to -- the new epoch, to all that are open and know the log, or to those that are new. How many know it
+ * now. */
 static unsigned propose_to(struct region_members *whole, bool are_fresh, unsigned limit, bool *is_fenced)
 {
 	unsigned count = 0;
@@ -431,8 +452,9 @@ static unsigned propose_to(struct region_members *whole, bool are_fresh, unsigne
 	return count;
 }
 
-/* members_propose -- the new epoch, to all that are open. Those that are new come last, when so many others know it that the epoch before is over wherever its
- * writer might still write: also in the ring that one of them stands for. From then on they are asked like the others. */
+/* members_propose -- the new epoch, to all that are open. Those that are new come last, when so many others know it
+ * that the epoch before is over wherever its writer might still write: also in the ring that one of them stands for.
+ * From then on they are asked like the others. */
 int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
 {
 	struct region_members *whole = members_of(region);

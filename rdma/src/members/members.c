@@ -33,8 +33,8 @@ static void members_gather(struct region *region, uint64_t off, struct gather *g
 	gather_build(members_of(region)->copy + off, gather);
 }
 
-/* members_persist -- of records alone, one behind the other: the header is stored by other ways. What does not go on where the last one ended would be sent from another
- * place than it is in. */
+/* members_persist -- of records alone, one behind the other: the header is stored by other ways. What does not go on
+ * where the last one ended would be sent from another place than it is in. */
 static int members_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct region_members *whole = members_of(region);
@@ -101,8 +101,8 @@ static void members_look(struct region *region, bool is_urgent)
 	members_give(whole);
 }
 
-/* find_sleepers -- what to poll for, of those that have something under way. *is_spinning: one of them wants to be looked at without a pause, or has an answer. *is_blind:
- * one cannot be polled for. is_busy is taken. */
+/* find_sleepers -- what to poll for, of those that have something under way. *is_spinning: one of them wants to be
+ * looked at without a pause, or has an answer. *is_blind: one cannot be polled for. is_busy is taken. */
 static unsigned find_sleepers(struct region_members *whole, struct pollfd *fds, bool *is_spinning, bool *is_blind)
 {
 	unsigned count = 0;
@@ -152,7 +152,8 @@ static void members_wait(struct region *region, uint64_t timeout_ns)
 	uint64_t start_ns = clock_monotonic_ns();
 	uint64_t waited_ns = 0;
 
-	while (!region_is_done(region, whole->tag_asked) && waited_ns < timeout_ns && members_word(whole, LAYOUT_FENCE_OFF) <= whole->epoch) {
+	while (!region_is_done(region, whole->tag_asked) && waited_ns < timeout_ns &&
+		members_word(whole, LAYOUT_FENCE_OFF) <= whole->epoch) {
 		if (waited_ns < SPIN_NS)
 			cpu_relax();
 		else
@@ -173,12 +174,14 @@ static bool is_behind(const struct region_members *whole)
 	for (unsigned i = 0; i < whole->count; i++) {
 		const struct member *member = &whole->members[i];
 
-		is_any |= member_state(member) == MEMBER_IN && !member->is_late && member->fence <= whole->epoch && member->done_lsn < whole->asked_lsn;
+		is_any |= member_state(member) == MEMBER_IN && !member->is_late && member->fence <= whole->epoch &&
+			member->done_lsn < whole->asked_lsn;
 	}
 	return is_any;
 }
 
-/* members_finish -- an acknowledgement waits for k. Who was about to confirm the last records when the writer is closed would lack them until the next opening. */
+/* members_finish -- an acknowledgement waits for k. Who was about to confirm the last records when the writer is closed
+ * would lack them until the next opening. */
 static void members_finish(struct region *region, uint64_t timeout_ns)
 {
 	struct region_members *whole = members_of(region);
@@ -234,8 +237,8 @@ static void unpin(struct region_members *whole, unsigned i)
 	__atomic_sub_fetch(&whole->members[i].pin_count, 1, __ATOMIC_RELEASE);
 }
 
-/* members_fetch -- the header as the members that answer have it now; as none answers, what the last one said. What they
- * have of records came with members_recover. */
+/* members_fetch -- the header as the members that answer have it now; as none answers, what the last one said. What
+ * they have of records came with members_recover. */
 static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_members *whole = members_of(region);
@@ -248,7 +251,8 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	for (unsigned i = 0; i < whole->count; i++) {
 		if (!pin(whole, i))
 			continue;
-		result = region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF); /* one that cannot says what it said before */
+		/* one that cannot says what it said before */
+		result = region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF);
 		has_answer |= result == FARLOG_OK;
 		unpin(whole, i);
 	}
@@ -258,7 +262,8 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	return has_answer ? FARLOG_OK : result;
 }
 
-/* members_store_word -- hints for those who read a member alone: never more than it has. The fence is for members on blocks, which keep other hosts out by it. */
+/* members_store_word -- hints for those who read a member alone: never more than it has. The fence is for members on
+ * blocks, which keep other hosts out by it. */
 static void members_store_word(struct region *region, uint64_t off, uint64_t value)
 {
 	struct region_members *whole = members_of(region);
@@ -289,8 +294,9 @@ static void members_push(struct region *region)
 	members_give(whole);
 }
 
-/* members_populate -- those of this host, which make more ready than pages. The copy and those that are far are not in the way of an opening, which is waited for and touches
- * no more of the ring than what is undrained: a thread makes their pages when the epoch is open. */
+/* members_populate -- those of this host, which make more ready than pages. The copy and those that are far are not in
+ * the way of an opening, which is waited for and touches no more of the ring than what is undrained: a thread makes
+ * their pages when the epoch is open. */
 static void members_populate(struct region *region)
 {
 	struct region_members *whole = members_of(region);
@@ -323,7 +329,8 @@ static void *populate_loop(void *context)
 
 void members_start_populator(struct region_members *whole)
 {
-	whole->is_populating = pthread_create(&whole->populator, NULL, populate_loop, whole) == 0; /* else pages are made where they are touched */
+	/* else pages are made where they are touched */
+	whole->is_populating = pthread_create(&whole->populator, NULL, populate_loop, whole) == 0;
 }
 
 static void members_forget(struct region *region, uint64_t off, uint64_t len)
@@ -394,9 +401,28 @@ static int members_claim(struct region *region, const struct region_claim *claim
 }
 
 const struct region_ops members_ops = {
-	.write = members_put, .gather = members_gather, .persist = members_persist, .poll = members_poll, .wait = members_wait, .push = members_push,
-	.flush = members_flush, .seal = members_seal, .read = members_read, .fetch = members_fetch, .look = members_look, .store_word = members_store_word,
-	.propose = members_propose, .populate = members_populate, .forget = members_forget, .lock = members_lock, .unlock = members_unlock,
-	.is_locked = members_is_locked, .claim = members_claim, .recover = members_recover, .check_level = members_check_level, .set_level = members_set_level,
-	.finish = members_finish, .close = members_close,
+	.write = members_put,
+	.gather = members_gather,
+	.persist = members_persist,
+	.poll = members_poll,
+	.wait = members_wait,
+	.push = members_push,
+	.flush = members_flush,
+	.seal = members_seal,
+	.read = members_read,
+	.fetch = members_fetch,
+	.look = members_look,
+	.store_word = members_store_word,
+	.propose = members_propose,
+	.populate = members_populate,
+	.forget = members_forget,
+	.lock = members_lock,
+	.unlock = members_unlock,
+	.is_locked = members_is_locked,
+	.claim = members_claim,
+	.recover = members_recover,
+	.check_level = members_check_level,
+	.set_level = members_set_level,
+	.finish = members_finish,
+	.close = members_close,
 };

@@ -1,4 +1,5 @@
-/* members/open.c -- opening several rings as one: when enough are there and the rest has had a moment. See members/members.h. */
+/* members/open.c -- opening several rings as one: when enough are there and the rest has had a moment. See
+ * members/members.h. */
 #include <stdio.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "region/superblock.h"
 #include "ring/stream.h"
 
-#define MOMENT_NS 200000000u  /* for the rest, when enough are there */
+#define MOMENT_NS 200000000u /* for the rest, when enough are there */
 #define STEP_NS 10000000u
 
 /* ---------------------------------------------------------------- opening */
@@ -41,8 +42,10 @@ void members_describe(struct region_members *whole, char *text, size_t room)
 		if (member_is_open(member) && member->is_sound)
 			continue;
 		used += (size_t)snprintf(text + used, room - used, "; member %u, \"%.100s\": %.160s", i + 1, member->uri,
-			member->told.text[0] != '\0' ? member->told.text : member->is_fresh ? "it is new and does not know the log"
-				: member->is_damaged ? "it has lost records that it had" : "no answer yet");
+			member->told.text[0] != '\0' ? member->told.text :
+				member->is_fresh         ? "it is new and does not know the log" :
+				member->is_damaged       ? "it has lost records that it had" :
+										   "no answer yet");
 	}
 	pthread_mutex_unlock(&whole->mutex);
 }
@@ -61,17 +64,19 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 	for (unsigned i = 0; i < whole->count; i++) {
 		int own = whole->members[i].told.result;
 
-		if (!member_is_open(&whole->members[i]) && (own == FARLOG_HELD || own == FARLOG_FENCED || own == FARLOG_NOT_A_RING || own == FARLOG_INVALID))
+		if (!member_is_open(&whole->members[i]) &&
+			(own == FARLOG_HELD || own == FARLOG_FENCED || own == FARLOG_NOT_A_RING || own == FARLOG_INVALID))
 			result = own;
 	}
 	pthread_mutex_unlock(&whole->mutex);
 	members_describe(whole, text, sizeof(text));
-	return error_set(error, result, 0, "%u of %u members can be used to find the log; expected %u, and %u to go on with%s", sound_count, whole->count,
+	return error_set(error, result, 0,
+		"%u of %u members can be used to find the log; expected %u, and %u to go on with%s", sound_count, whole->count,
 		members_quorum(whole), whole->needed, text);
 }
 
-/* gather -- until all have tried, or enough are there and the rest had a moment. That is not enough where none that is there knows an epoch: the first opening needs
- * all of them, so that the slowest gets the time that it takes. */
+/* gather -- until all have tried, or enough are there and the rest had a moment. That is not enough where none that is
+ * there knows an epoch: the first opening needs all of them, so that the slowest gets the time that it takes. */
 static void gather(struct region_members *whole)
 {
 	uint64_t moment_ns = 0;
@@ -144,18 +149,23 @@ static void fill_contract(struct region_members *whole)
 		if (count >= whole->needed)
 			break;
 	}
-	*contract = (struct farlog_contract){.kind = FARLOG_REGION_MEMBERS, .level = level, .size_bytes = LAYOUT_DATA_OFF + whole->superblock.capacity,
-		.granularity = LAYOUT_LINE_LEN, .atomic_unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 8, .kind_name = "members"};
+	*contract = (struct farlog_contract){.kind = FARLOG_REGION_MEMBERS,
+		.level = level,
+		.size_bytes = LAYOUT_DATA_OFF + whole->superblock.capacity,
+		.granularity = LAYOUT_LINE_LEN,
+		.atomic_unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 8,
+		.kind_name = "members"};
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%u of %u", whole->needed, whole->count);
 	for (unsigned i = 0; i < whole->count; i++) {
 		const struct member *member = &whole->members[i];
 		const struct farlog_contract *own = member_is_open(member) ? &member->region->contract : NULL;
 
 		if (used < sizeof(contract->probe))
-			used += (size_t)snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%u: %s", i > 0 ? "; " : "", i + 1,
-				own == NULL ? "away" : own->kind_name);
+			used += (size_t)snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%u: %s",
+				i > 0 ? "; " : "", i + 1, own == NULL ? "away" : own->kind_name);
 		if (own != NULL && used < sizeof(contract->probe))
-			used += (size_t)snprintf(contract->probe + used, sizeof(contract->probe) - used, ", %s, %s", own->flush_name, farlog_level_name((int)own->level));
+			used += (size_t)snprintf(contract->probe + used, sizeof(contract->probe) - used, ", %s, %s",
+				own->flush_name, farlog_level_name((int)own->level));
 		if (own != NULL && own->granularity > contract->granularity)
 			contract->granularity = own->granularity;
 		if (own != NULL && own->deadline_default_ns > contract->deadline_default_ns)
@@ -172,7 +182,8 @@ static int make_copy(struct region_members *whole, struct farlog_error *error)
 	whole->copy_len = LAYOUT_DATA_OFF + whole->capacity;
 	whole->copy = staging_map(&whole->staging, whole->copy_len);
 	if (whole->copy == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, errno, "members \"%s\": no room for a copy of %lu bytes", whole->text, whole->copy_len);
+		return error_set(error, FARLOG_NO_MEMORY, errno, "members \"%s\": no room for a copy of %lu bytes", whole->text,
+			whole->copy_len);
 	region->base = whole->copy;
 	region->built = whole->copy;
 	if (stream_is_supported())
@@ -253,17 +264,23 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 	(void)uri; /* there are several */
 	if (whole == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open members \"%s\": out of memory", text);
-	whole->region = (struct region){.ops = &members_ops, .is_far = true, .are_members = true, .fence_lsn = UINT64_MAX, .tag_lost = UINT64_MAX,
+	whole->region = (struct region){.ops = &members_ops,
+		.is_far = true,
+		.are_members = true,
+		.fence_lsn = UINT64_MAX,
+		.tag_lost = UINT64_MAX,
 		.trouble = whole->trouble};
 	whole->level = ask->level;
 	whole->epoch_asked = ask->epoch;
 	init_changed(whole);
 	if ((size_t)snprintf(whole->text, sizeof(whole->text), "%s", text) >= sizeof(whole->text))
-		result = error_set(error, FARLOG_INVALID, 0, "uri \"%.60s...\" is longer than %zu bytes", text, sizeof(whole->text) - 1);
+		result = error_set(
+			error, FARLOG_INVALID, 0, "uri \"%.60s...\" is longer than %zu bytes", text, sizeof(whole->text) - 1);
 	else if (ask->role != REGION_ROLE_WRITER && member_uri_parse(text, &whole->uri, error) != FARLOG_OK)
 		result = FARLOG_INVALID;
 	else if (ask->role != REGION_ROLE_WRITER)
-		result = error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\" names members; only writers and readers take them together: name one of them", text);
+		result = error_set(error, FARLOG_UNSUPPORTED, 0,
+			"uri \"%s\" names members; only writers and readers take them together: name one of them", text);
 	else
 		result = take_uri(whole, error);
 	if (result == FARLOG_OK && staging_open(&whole->staging) != FARLOG_OK)
@@ -272,7 +289,8 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 		whole->has_staging = result == FARLOG_OK;
 	for (unsigned i = 0; i < MEMBER_COUNT_MAX; i++) {
 		whole->members[i].whole = whole;
-		(void)!getrandom(&whole->members[i].client_id, sizeof(whole->members[i].client_id), 0); /* 0: each connection draws its own */
+		/* 0: each connection draws its own */
+		(void)!getrandom(&whole->members[i].client_id, sizeof(whole->members[i].client_id), 0);
 	}
 	if (result == FARLOG_OK) {
 		keep_secrets(whole, ask);

@@ -1,4 +1,5 @@
-/* members/reader.c -- reading a stream from one of its members, and from another one when that fails, stands still, or was passed by. */
+/* members/reader.c -- reading a stream from one of its members, and from another one when that fails, stands still, or
+ * was passed by. */
 #include "members/reader.h"
 
 #include <stdio.h>
@@ -8,8 +9,8 @@
 #include "base/err.h"
 #include "base/mutant.h"
 
-#define LOOK_NS 20000000u  /* between two looks at the members that are not read from */
-#define AWAY_NS 100000000u /* before one that did not answer is asked again */
+#define LOOK_NS 20000000u     /* between two looks at the members that are not read from */
+#define AWAY_NS 100000000u    /* before one that did not answer is asked again */
 #define REOPEN_NS 2000000000u /* before it is opened anew */
 
 void reader_members_away(struct reader_member *member, int result)
@@ -17,13 +18,14 @@ void reader_members_away(struct reader_member *member, int result)
 	const char *trouble = member->reader->region->trouble;
 
 	if (!member->is_away)
-		error_set(&member->trouble, result, 0, "ring \"%s\" does not answer%s%s", member->uri, trouble != NULL && *trouble != '\0' ? ": " : "",
-			trouble != NULL ? trouble : "");
+		error_set(&member->trouble, result, 0, "ring \"%s\" does not answer%s%s", member->uri,
+			trouble != NULL && *trouble != '\0' ? ": " : "", trouble != NULL ? trouble : "");
 	if (!member->is_away)
 		member->reopen_at_ns = clock_after_ns(REOPEN_NS);
 	member->is_away = true;
 	member->look_at_ns = clock_after_ns(AWAY_NS);
-	/* A link may come back by itself, a device that was removed does not: while it is held, the kernel keeps its name, and its locks. */
+	/* A link may come back by itself, a device that was removed does not: while it is held, the kernel keeps its name,
+	 * and its locks. */
 	if (atomic_load_relaxed(&member->reader->region->is_removed)) {
 		member->look_at_ns = 0;
 		member->reopen_at_ns = 0;
@@ -45,7 +47,8 @@ static void note_epoch(struct reader_members *members, const struct reader_membe
 void reader_members_place(struct reader_members *members, struct reader_member *member)
 {
 	struct farlog_reader *reader = member->reader;
-	bool is_there = reader->cursor.lsn == members->cursor.lsn && reader->cursor.seq == members->cursor.seq && reader->cursor.epoch == members->cursor.epoch;
+	bool is_there = reader->cursor.lsn == members->cursor.lsn && reader->cursor.seq == members->cursor.seq &&
+		reader->cursor.epoch == members->cursor.epoch;
 
 	reader->floor = members->released;
 	if (is_there)
@@ -96,16 +99,19 @@ static bool look_around(struct reader_members *members)
 	for (unsigned i = 0; i < members->count; i++) {
 		struct reader_member *member = &members->member[i];
 
-		if (i != members->current || member->is_away || (!is_readable(members, member) && !MUTANT(READ_UNLOOKED))) /* what is read from is looked at by that */
+		/* what is read from is looked at by that */
+		if (i != members->current || member->is_away || (!is_readable(members, member) && !MUTANT(READ_UNLOOKED)))
 			look_at(members, member, now_ns);
 		if (members->is_drain && member->reader != NULL && !member->is_away)
-			may_fail(reader_members_raise(members, member)); /* one that was away when the head was moved last; what fails is tried again */
+			/* one that was away when the head was moved last; what fails is tried again */
+			may_fail(reader_members_raise(members, member));
 	}
 	return true;
 }
 
 /* read_from -- one member, as far as what it has is the stream's. */
-static int read_from(struct reader_members *members, struct reader_member *member, void *buf, size_t buf_len, struct farlog_batch *batch)
+static int read_from(
+	struct reader_members *members, struct reader_member *member, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	int result;
 
@@ -134,12 +140,13 @@ struct verdict {
 /* nothing_new -- and where it would be. */
 static int nothing_new(const struct reader_members *members, struct farlog_batch *batch)
 {
-	*batch = (struct farlog_batch){.first_lsn = members->cursor.lsn, .next_lsn = members->cursor.lsn, .next_seq = members->cursor.seq};
+	*batch = (struct farlog_batch){
+		.first_lsn = members->cursor.lsn, .next_lsn = members->cursor.lsn, .next_seq = members->cursor.seq};
 	return FARLOG_NOT_YET;
 }
 
-/* decide -- nobody has a batch. A record that one member cannot show although it was acknowledged is lost only when all have been asked; a reader that was overtaken
- * is late, whatever a member says that was not there. */
+/* decide -- nobody has a batch. A record that one member cannot show although it was acknowledged is lost only when all
+ * have been asked; a reader that was overtaken is late, whatever a member says that was not there. */
 static int decide(const struct reader_members *members, const struct verdict *verdict, struct farlog_batch *batch)
 {
 	if (verdict->is_overrun && !members->is_drain)
@@ -158,18 +165,29 @@ static bool count_in(struct verdict *verdict, struct reader_member *member, int 
 	case FARLOG_OK:
 	case FARLOG_HELD:
 	case FARLOG_TOO_LARGE:
-	case FARLOG_NO_MEMORY: return true;
-	case FARLOG_IO: return false;
-	case FARLOG_NOT_YET: verdict->is_not_yet = true; break;
-	case FARLOG_CORRUPT: verdict->is_corrupt = true; break;
-	case FARLOG_OVERRUN: verdict->is_overrun = true; break;
-	default: reader_members_reopen(member, result); return false; /* it will never be that ring again */
+	case FARLOG_NO_MEMORY:
+		return true;
+	case FARLOG_IO:
+		return false;
+	case FARLOG_NOT_YET:
+		verdict->is_not_yet = true;
+		break;
+	case FARLOG_CORRUPT:
+		verdict->is_corrupt = true;
+		break;
+	case FARLOG_OVERRUN:
+		verdict->is_overrun = true;
+		break;
+	default:
+		reader_members_reopen(member, result);
+		return false; /* it will never be that ring again */
 	}
 	verdict->answer_count++;
 	return false;
 }
 
-/* is_passed_by -- a drain before this one went further, as a member tells that was away when this one began: all below its head is in the store. */
+/* is_passed_by -- a drain before this one went further, as a member tells that was away when this one began: all below
+ * its head is in the store. */
 static bool is_passed_by(const struct reader_members *members)
 {
 	for (unsigned i = 0; i < members->count && members->is_drain && !MUTANT(HEAD_OF_LATE_UNSEEN); i++)
@@ -325,8 +343,13 @@ static void front_close(struct farlog_reader *front)
 }
 
 const struct reader_ops reader_members_ops = {
-	.read = front_read, .release = front_release, .suspect = front_suspect, .status = front_status,
-	.reads = front_reads, .waits = front_waits, .close = front_close,
+	.read = front_read,
+	.release = front_release,
+	.suspect = front_suspect,
+	.status = front_status,
+	.reads = front_reads,
+	.waits = front_waits,
+	.close = front_close,
 };
 
 unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member_status *statuses, unsigned room)

@@ -1,7 +1,8 @@
 /* members/reader.h -- a reader or drain of a stream with several members, as its files share it.
  *
- * It reads from one member and changes to another one at the same LSN. It gives out, and a drain moves heads over, only what every later writer finds: what K
- * members have, and behind it a record of the newest epoch (docs/adr/0019). So nothing that was given out is ever undone. */
+ * It reads from one member and changes to another one at the same LSN. It gives out, and a drain moves heads over, only
+ * what every later writer finds: what K members have, and behind it a record of the newest epoch (docs/adr/0019). So
+ * nothing that was given out is ever undone. */
 #ifndef FARLOG_READER_MEMBERS_H
 #define FARLOG_READER_MEMBERS_H
 
@@ -47,12 +48,12 @@ struct reader_members {
 	struct reader_member member[MEMBER_COUNT_MAX];
 
 	struct region_renewal *renewal; /* who has other grants; NULL: nobody */
-	unsigned current;           /* what is read from */
-	uint32_t epoch;             /* the newest that any member has */
+	unsigned current;               /* what is read from */
+	uint32_t epoch;                 /* the newest that any member has */
 	struct record_identity identity;
 	struct record_cursor cursor; /* where the next batch begins: every log to come has this position */
 	struct head_slot released;   /* the highest head: all below it is in the store */
-	uint64_t look_at_ns;          /* when all members are to be looked at again */
+	uint64_t look_at_ns;         /* when all members are to be looked at again */
 
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
@@ -61,9 +62,11 @@ struct reader_members {
 
 extern const struct reader_ops reader_members_ops;
 
-int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
+int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal,
+	farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
 void reader_members_close(struct reader_members *members);
-int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
+int reader_members_read(
+	struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 int reader_members_release(struct reader_members *members, const struct head_slot *slot) FARLOG_MUST_CHECK;
 int reader_members_suspect(struct reader_members *members, struct farlog_suspect *suspect) FARLOG_MUST_CHECK;
 int reader_members_status(struct reader_members *members, struct farlog_ring_status *status) FARLOG_MUST_CHECK;
@@ -82,9 +85,10 @@ void reader_members_away(struct reader_member *member, int result);
 /* reader_members_place -- let a member read from the stream's position on. */
 void reader_members_place(struct reader_members *members, struct reader_member *member);
 
-/* reader_members_hold_back -- of what a member has read, leave in the batch what every later writer finds, and its reader at the end of that. OK; NOT_YET: nothing of
- * it; IO. */
-int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch) FARLOG_MUST_CHECK;
+/* reader_members_hold_back -- of what a member has read, leave in the batch what every later writer finds, and its
+ * reader at the end of that. OK; NOT_YET: nothing of it; IO. */
+int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf,
+	struct farlog_batch *batch) FARLOG_MUST_CHECK;
 
 /* reader_members_raise -- to a member whose head lies below what was released. */
 int reader_members_raise(struct reader_members *members, struct reader_member *member) FARLOG_MUST_CHECK;

@@ -1,5 +1,5 @@
-/* members/reader_open.c -- opening the members of a stream for reading, each by a thread of its own: one that does not answer keeps nobody waiting, and is
- * tried again until it does. */
+/* members/reader_open.c -- opening the members of a stream for reading, each by a thread of its own: one that does not
+ * answer keeps nobody waiting, and is tried again until it does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define OPEN_GRACE_NS 300000000u     /* for the rest, when enough of them are open */
 #define OPEN_LONGEST_NS 10000000000u /* until there are enough */
 #define SEEK_LEN (1u << 20)
-#define AGAIN_NS 500000000u          /* between two attempts to open one */
+#define AGAIN_NS 500000000u /* between two attempts to open one */
 
 static void wait_ns(struct reader_members *members, uint64_t duration_ns)
 {
@@ -49,13 +49,16 @@ static void rest(struct reader_members *members)
 static bool attempt(struct reader_member *member)
 {
 	struct reader_members *members = member->members;
-	struct farlog_reader_config config = {.is_drain = members->is_drain, .ring_uuid = member->ring_uuid, .grant_token = member->token};
+	struct farlog_reader_config config = {
+		.is_drain = members->is_drain, .ring_uuid = member->ring_uuid, .grant_token = member->token};
 	struct farlog_error error = {0};
 	struct farlog_reader *reader;
 
-	if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK && region_is_elsewhere(reader->region))
+	if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK &&
+		region_is_elsewhere(reader->region))
 		reader->region->patience_ns = PATIENCE_NS;
-	if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL && member->ring_uuid != NULL)
+	if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL &&
+		member->ring_uuid != NULL)
 		(void)members->renewal->renew(members->renewal, member->ring_uuid, members->tokens[member - members->member]);
 	pthread_mutex_lock(&members->mutex);
 	member->opened = reader;
@@ -96,14 +99,18 @@ static const char *differs(const struct reader_members *members, const struct fa
 		return "it is of another stream";
 	if (all->capacity != one->capacity || all->align != one->align || all->record_len_max != one->record_len_max)
 		return "it has another size, align or record_len_max";
-	/* As the writer sees it (members_check_ring): where every record fills whole blocks, there is no PAD that a ring in memory does not know. */
+	/* As the writer sees it (members_check_ring): where every record fills whole blocks, there is no PAD that a ring in
+	 * memory does not know. */
 	if (all->block_len != one->block_len && (all->align < all->block_len || all->align < one->block_len))
-		return "its blocks are of another size, and its records fill no whole ones; format the rings with an align of the largest block at least";
+		return "its blocks are of another size, and its records fill no whole ones; format the rings with an align of "
+			   "the largest block at least";
 	return NULL;
 }
 
-/* twin_of -- another member that is the same ring by its uuid, or NULL: one of them is a copy, and what both have would be counted twice. */
-static const struct reader_member *twin_of(const struct reader_members *members, const struct reader_member *member, const struct farlog_reader *reader)
+/* twin_of -- another member that is the same ring by its uuid, or NULL: one of them is a copy, and what both have would
+ * be counted twice. */
+static const struct reader_member *twin_of(
+	const struct reader_members *members, const struct reader_member *member, const struct farlog_reader *reader)
 {
 	for (unsigned i = 0; i < members->count; i++) {
 		const struct reader_member *other = &members->member[i];
@@ -125,13 +132,15 @@ static void take(struct reader_members *members, struct reader_member *member, s
 	why = differs(members, reader);
 	if (why != NULL) {
 		reader_close_ring(reader);
-		error_set(&member->trouble, FARLOG_NOT_A_RING, 0, "ring \"%s\" is no member of this stream: %s", member->uri, why);
+		error_set(
+			&member->trouble, FARLOG_NOT_A_RING, 0, "ring \"%s\" is no member of this stream: %s", member->uri, why);
 		return;
 	}
 	member->is_copy = twin != NULL;
 	if (twin != NULL) {
 		reader_close_ring(reader);
-		error_set(&member->trouble, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, (unsigned)(twin - members->member) + 1, twin->uri, (unsigned)(member - members->member) + 1, member->uri);
+		error_set(&member->trouble, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, (unsigned)(twin - members->member) + 1,
+			twin->uri, (unsigned)(member - members->member) + 1, member->uri);
 		return;
 	}
 	memcpy(member->known_uuid, reader->superblock.ring_uuid, sizeof(member->known_uuid));
@@ -190,7 +199,8 @@ static bool is_enough(const struct reader_members *members)
 		open_count += opened != NULL;
 		known_count += opened != NULL && opened->superblock.writer_epoch != 0;
 	}
-	return open_count >= member_quorum(members->count, members->needed) && (known_count == 0 || known_count >= members->count - members->needed + 1);
+	return open_count >= member_quorum(members->count, members->needed) &&
+		(known_count == 0 || known_count >= members->count - members->needed + 1);
 }
 
 /* settle -- wait for the openers' first attempts: for all of them, but not for long when there are enough. */
@@ -224,19 +234,23 @@ static int refuse(const struct reader_members *members, unsigned open_count, str
 	for (unsigned i = 0; i < members->count; i++) {
 		const struct reader_member *member = &members->member[i];
 
-		if (member->reader == NULL && (worst == NULL || (member->trouble.result == FARLOG_HELD && worst->trouble.result != FARLOG_HELD)))
+		if (member->reader == NULL &&
+			(worst == NULL || (member->trouble.result == FARLOG_HELD && worst->trouble.result != FARLOG_HELD)))
 			worst = member;
 	}
 	return error_set(error, worst->trouble.result != FARLOG_OK ? worst->trouble.result : FARLOG_IO, 0,
-		"%u of the stream's %u members could be opened, expected %u at least; member %u: %.300s", open_count, members->count,
-		member_quorum(members->count, members->needed), (unsigned)(worst - members->member) + 1,
+		"%u of the stream's %u members could be opened, expected %u at least; member %u: %.300s", open_count,
+		members->count, member_quorum(members->count, members->needed), (unsigned)(worst - members->member) + 1,
 		worst->trouble.text[0] != '\0' ? worst->trouble.text : "it does not answer");
 }
 
-/* refuse_new -- a ring that never had an epoch, while others had, may stand where the one was that knew how far the stream is stored. */
+/* refuse_new -- a ring that never had an epoch, while others had, may stand where the one was that knew how far the
+ * stream is stored. */
 static int refuse_new(const struct reader_members *members, unsigned known_count, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_IO, 0, "%u of the stream's %u members could be opened that know its log, expected %u at least: others are new and were not written yet, or are away",
+	return error_set(error, FARLOG_IO, 0,
+		"%u of the stream's %u members could be opened that know its log, expected %u at least: others are new and "
+		"were not written yet, or are away",
 		known_count, members->count, members->count - members->needed + 1);
 }
 
@@ -251,8 +265,9 @@ static bool is_further(const struct reader_members *members, unsigned i)
 	return region_load_word(one->region, LAYOUT_TAIL_HINT_OFF) > region_load_word(other->region, LAYOUT_TAIL_HINT_OFF);
 }
 
-/* start -- where the stream is read from: the highest head, or the highest that a writer found when it opened its epoch. Every one of them is true, also that of a member which an epoch passed by: a drain moves heads
- * over what all later writers find, and no further. */
+/* start -- where the stream is read from: the highest head, or the highest that a writer found when it opened its
+ * epoch. Every one of them is true, also that of a member which an epoch passed by: a drain moves heads over what all
+ * later writers find, and no further. */
 static int start(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
 	unsigned open_count = 0;
@@ -277,13 +292,15 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 			members->released = head;
 	}
 	for (unsigned i = 0; i < members->count; i++)
-		if (members->member[i].reader != NULL && (members->member[members->current].reader == NULL || is_further(members, i)))
+		if (members->member[i].reader != NULL &&
+			(members->member[members->current].reader == NULL || is_further(members, i)))
 			members->current = i;
 	if (open_count < member_quorum(members->count, members->needed))
 		return refuse(members, open_count, error);
 	if (known_count < members->count - members->needed + 1 && !MUTANT(NEW_RING_KNOWS_HEAD))
 		return refuse_new(members, known_count, error);
-	members->cursor = (struct record_cursor){.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};
+	members->cursor = (struct record_cursor){
+		.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};
 	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL)
 			may_fail(reader_members_raise(members, &members->member[i])); /* it is tried again with the next release */
@@ -310,7 +327,8 @@ static int seek(struct reader_members *members, const struct farlog_reader_confi
 
 	if (config->start == FARLOG_START_TAIL) {
 		result = seek_tail(members);
-		return result == FARLOG_OK ? result : error_set(error, result, 0, "read ring \"%s\" from its head on", best->uri);
+		return result == FARLOG_OK ? result :
+									 error_set(error, result, 0, "read ring \"%s\" from its head on", best->uri);
 	}
 	reader_members_place(members, best);
 	result = reader_seek(best->reader, best->uri, config, error);
@@ -370,7 +388,8 @@ static int begin(struct reader_members *members, const struct farlog_reader_conf
 	return FARLOG_OK;
 }
 
-int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
+int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal,
+	farlog_reader **opened, struct farlog_error *error)
 {
 	struct reader_members *members = calloc(1, sizeof(*members));
 	int result = FARLOG_NO_MEMORY;

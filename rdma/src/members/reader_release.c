@@ -1,8 +1,10 @@
 /* members/reader_release.c -- what every later writer finds, and moving the heads over it.
  *
- * A record that K members have is not yet such: a writer in between may have put another one there on a member that was away, with a newer epoch, which goes before
- * a longer log. It is when K members have it and behind it a record of the newest epoch, or of that the beginning, or when the writer's last word on that very member covers it, which is told only of what was acknowledged, and
- * only to a member that has it. A head may lie nowhere else, since a later drain begins behind it. */
+ * A record that K members have is not yet such: a writer in between may have put another one there on a member that was
+ * away, with a newer epoch, which goes before a longer log. It is when K members have it and behind it a record of the
+ * newest epoch, or of that the beginning, or when the writer's last word on that very member covers it, which is told
+ * only of what was acknowledged, and only to a member that has it. A head may lie nowhere else, since a later drain
+ * begins behind it. */
 #include "members/reader.h"
 
 #include <string.h>
@@ -16,14 +18,17 @@ static void next_of(const struct farlog_reader *reader, const uint8_t *at, struc
 	struct record_header header;
 
 	memcpy(&header, at, sizeof(header));
-	*found = (struct record_found){.flags = header.flags, .epoch = header.epoch, .ts_ns = header.ts_ns, .crc32c = header.crc32c};
-	found->extent = header.flags & RECORD_FLAG_PAD ? header.payload_len + (uint64_t)RECORD_PAD_STORED_LEN
-												  : record_extent(reader->identity.align, header.key_len, header.payload_len);
+	*found = (struct record_found){
+		.flags = header.flags, .epoch = header.epoch, .ts_ns = header.ts_ns, .crc32c = header.crc32c};
+	found->extent = header.flags & RECORD_FLAG_PAD ?
+		header.payload_len + (uint64_t)RECORD_PAD_STORED_LEN :
+		record_extent(reader->identity.align, header.key_len, header.payload_len);
 	found->stored_len = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : found->extent;
 }
 
 /* cut -- the batch ends at the last record that ends at or below that LSN. */
-static void cut(struct farlog_reader *reader, struct record_cursor at, uint64_t sure_lsn, const uint8_t *buf, struct farlog_batch *batch)
+static void cut(struct farlog_reader *reader, struct record_cursor at, uint64_t sure_lsn, const uint8_t *buf,
+	struct farlog_batch *batch)
 {
 	struct farlog_batch part = {.first_lsn = at.lsn};
 	struct record_found found;
@@ -60,14 +65,18 @@ static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_
 	if (!member->reader->is_drain || !region_is_kept(region))
 		return FARLOG_OK;
 	result = region->ops->flush(region, LAYOUT_DATA_OFF + off, first_len);
-	return result == FARLOG_OK && first_len < len ? region->ops->flush(region, LAYOUT_DATA_OFF, len - first_len) : result;
+	return result == FARLOG_OK && first_len < len ? region->ops->flush(region, LAYOUT_DATA_OFF, len - first_len) :
+													result;
 }
 
 /* is_same -- another member has these very records. OK; NOT_YET: it has not; IO. */
-static int is_same(struct reader_member *member, struct record_cursor at, const uint8_t *buf, const struct farlog_batch *batch)
+static int is_same(
+	struct reader_member *member, struct record_cursor at, const uint8_t *buf, const struct farlog_batch *batch)
 {
 	struct farlog_reader *reader = member->reader;
-	struct walk walk = {.region = reader->region, .identity = &reader->identity, .piece_len = (batch->len + LAYOUT_LINE_LEN - 1) & ~(uint64_t)(LAYOUT_LINE_LEN - 1)};
+	struct walk walk = {.region = reader->region,
+		.identity = &reader->identity,
+		.piece_len = (batch->len + LAYOUT_LINE_LEN - 1) & ~(uint64_t)(LAYOUT_LINE_LEN - 1)};
 	uint64_t comeback_count = reader->region->comeback_count;
 	uint64_t from_lsn = at.lsn;
 	int result = FARLOG_OK;
@@ -80,7 +89,9 @@ static int is_same(struct reader_member *member, struct record_cursor at, const 
 
 		next_of(reader, buf + used, &wanted);
 		result = walk_check(&walk, &at, &verdict, &found);
-		if (result == FARLOG_OK && (verdict != RECORD_VALID || found.crc32c != wanted.crc32c || found.extent != wanted.extent || found.epoch != wanted.epoch))
+		if (result == FARLOG_OK &&
+			(verdict != RECORD_VALID || found.crc32c != wanted.crc32c || found.extent != wanted.extent ||
+				found.epoch != wanted.epoch))
 			result = FARLOG_NOT_YET;
 		if (result == FARLOG_OK)
 			record_advance(&at, &found);
@@ -93,8 +104,9 @@ static int is_same(struct reader_member *member, struct record_cursor at, const 
 	return result == FARLOG_OK && reader_is_back(reader, comeback_count) ? FARLOG_IO : result;
 }
 
-/* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, or as far as that begins, durably: the member was told of it when it had all that
- * lies below, and there is no EPOCH record where the ring was full. That is so until there is a newer one. */
+/* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, or as far as that
+ * begins, durably: the member was told of it when it had all that lies below, and there is no EPOCH record where the
+ * ring was full. That is so until there is a newer one. */
 static bool reaches_epoch(const struct reader_members *members, struct reader_member *member, struct record_cursor at)
 {
 	struct farlog_reader *reader = member->reader;
@@ -110,7 +122,8 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 		struct record_found found;
 		enum record_verdict verdict;
 
-		if (walk_check(&walk, &at, &verdict, &found) != FARLOG_OK || verdict != RECORD_VALID || !reader_is_of_log(reader, at.lsn, found.epoch))
+		if (walk_check(&walk, &at, &verdict, &found) != FARLOG_OK || verdict != RECORD_VALID ||
+			!reader_is_of_log(reader, at.lsn, found.epoch))
 			break;
 		record_advance(&at, &found);
 	}
@@ -123,11 +136,12 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 }
 
 /* do_enough_have -- as many members as are needed have the batch, and behind it a record of the newest epoch. */
-static bool do_enough_have(struct reader_members *members, struct reader_member *read, const struct record_cursor *from, const uint8_t *buf,
-	const struct farlog_batch *batch)
+static bool do_enough_have(struct reader_members *members, struct reader_member *read, const struct record_cursor *from,
+	const uint8_t *buf, const struct farlog_batch *batch)
 {
 	bool is_of_epoch = batch->last_epoch == members->epoch;
-	unsigned count = (is_of_epoch || reaches_epoch(members, read, *from)) && make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
+	unsigned count = (is_of_epoch || reaches_epoch(members, read, *from)) &&
+		make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
 
 	if (count == 0 || reader_is_back(read->reader, read->comeback_count)) /* nor was that one's batch */
 		return false;
@@ -135,7 +149,8 @@ static bool do_enough_have(struct reader_members *members, struct reader_member 
 		struct reader_member *member = &members->member[i];
 		int result;
 
-		if (member == read || member->reader == NULL || member->is_away || member->reader->superblock.writer_epoch != members->epoch)
+		if (member == read || member->reader == NULL || member->is_away ||
+			member->reader->superblock.writer_epoch != members->epoch)
 			continue;
 		result = is_same(member, *from, buf, batch);
 		count += result == FARLOG_OK && (is_of_epoch || reaches_epoch(members, member, *from));
@@ -145,7 +160,8 @@ static bool do_enough_have(struct reader_members *members, struct reader_member 
 	return count >= members->needed;
 }
 
-int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch)
+int reader_members_hold_back(
+	struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch)
 {
 	struct farlog_reader *reader = member->reader;
 	struct record_cursor from = members->cursor;
@@ -197,8 +213,9 @@ static int raise_all(struct reader_members *members)
 
 int reader_members_release(struct reader_members *members, const struct head_slot *slot)
 {
-	if (!members->is_drain || slot->head_lsn < members->released.head_lsn || slot->head_seq < members->released.head_seq ||
-		slot->last_epoch < members->released.last_epoch || slot->head_lsn > members->cursor.lsn)
+	if (!members->is_drain || slot->head_lsn < members->released.head_lsn ||
+		slot->head_seq < members->released.head_seq || slot->last_epoch < members->released.last_epoch ||
+		slot->head_lsn > members->cursor.lsn)
 		return FARLOG_INVALID;
 	reader_members_adopt(members);
 	members->released = *slot;

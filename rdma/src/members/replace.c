@@ -15,11 +15,15 @@ static int take_ring(const struct farlog_member_ring *given, struct member_ring 
 	static const uint8_t none[16];
 
 	memset(ring, 0, sizeof(*ring));
-	if (given->uri == NULL || given->uri[0] == '\0' || strlen(given->uri) >= sizeof(ring->uri) || strpbrk(given->uri, " \n\r") != NULL || member_uri_is(given->uri))
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%.60s\" of a ring in the place of another: expected that of one ring, of less than %zu bytes", given->uri != NULL ? given->uri : "",
-			sizeof(ring->uri));
+	if (given->uri == NULL || given->uri[0] == '\0' || strlen(given->uri) >= sizeof(ring->uri) ||
+		strpbrk(given->uri, " \n\r") != NULL || member_uri_is(given->uri))
+		return error_set(error, FARLOG_INVALID, 0,
+			"uri \"%.60s\" of a ring in the place of another: expected that of one ring, of less than %zu bytes",
+			given->uri != NULL ? given->uri : "", sizeof(ring->uri));
 	if (given->ring_uuid == NULL || memcmp(given->ring_uuid, none, sizeof(none)) == 0)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%.100s\" in the place of another, without a uuid: expected the one that it was bound by", given->uri);
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%.100s\" in the place of another, without a uuid: expected the one that it was bound by",
+			given->uri);
 	strcpy(ring->uri, given->uri);
 	memcpy(ring->uuid, given->ring_uuid, sizeof(ring->uuid));
 	ring->has_uuid = true;
@@ -29,13 +33,15 @@ static int take_ring(const struct farlog_member_ring *given, struct member_ring 
 	return FARLOG_OK;
 }
 
-int farlog_writer_replace_member(farlog_writer *writer, unsigned member, const struct farlog_member_ring *given, struct farlog_error *error)
+int farlog_writer_replace_member(
+	farlog_writer *writer, unsigned member, const struct farlog_member_ring *given, struct farlog_error *error)
 {
 	struct member_ring ring;
 	int result = take_ring(given, &ring, error);
 
 	if (result == FARLOG_OK && !writer->region->are_members)
-		result = error_set(error, FARLOG_UNSUPPORTED, 0, "ring \"%.100s\" in the place of another: the writer has one ring, which is never replaced", given->uri);
+		result = error_set(error, FARLOG_UNSUPPORTED, 0,
+			"ring \"%.100s\" in the place of another: the writer has one ring, which is never replaced", given->uri);
 	if (result == FARLOG_OK)
 		result = members_replace(members_of(writer->region), member, &ring, error);
 	if (result == FARLOG_OK && member == 0) /* by whose uuid the counters are looked for */
@@ -44,7 +50,8 @@ int farlog_writer_replace_member(farlog_writer *writer, unsigned member, const s
 	return result;
 }
 
-int farlog_shared_replace_member(farlog_shared *shared, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error)
+int farlog_shared_replace_member(
+	farlog_shared *shared, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error)
 {
 	return farlog_writer_replace_member(shared_writer(shared), member, ring, error);
 }

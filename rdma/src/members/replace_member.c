@@ -1,8 +1,10 @@
-/* members/replace_member.c -- a ring that takes the place of a member's while the writer runs (docs/explanation/members.md, R6). See members/members.h.
+/* members/replace_member.c -- a ring that takes the place of a member's while the writer runs
+ * (docs/explanation/members.md, R6). See members/members.h.
  *
- * The former ring is given up first: it is evicted, and when its connection is down its thread goes on as that of the new one. That comes in as one that was away does, but
- * nobody has known it: it is sent what lies behind a head that is above all that was ever written over, which its superblock says; and it is told the epoch only when none
- * below that can be opened any more, wherever the former ring is. */
+ * The former ring is given up first: it is evicted, and when its connection is down its thread goes on as that of the
+ * new one. That comes in as one that was away does, but nobody has known it: it is sent what lies behind a head that is
+ * above all that was ever written over, which its superblock says; and it is told the epoch only when none below that
+ * can be opened any more, wherever the former ring is. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -25,22 +27,28 @@ static void give_up(struct region_members *whole, struct member *member)
 
 	members_take(whole);
 	state = member_state(member);
-	if ((state == MEMBER_IN || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced) && !MUTANT(OLD_RING_COUNTED))
+	if ((state == MEMBER_IN || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced) &&
+		!MUTANT(OLD_RING_COUNTED))
 		members_evict(whole, member);
 	members_give(whole);
 }
 
-int members_replace(struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error)
+int members_replace(
+	struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error)
 {
 	struct member *member = &whole->members[index < whole->count ? index : 0];
 	const struct member_ring *present;
 	bool is_news;
 
 	if (index >= whole->count || !whole->is_opened)
-		return error_set(error, FARLOG_INVALID, 0, "members \"%s\": member %u is replaced: expected one of %u, of a stream that is open", whole->text, index + 1, whole->count);
+		return error_set(error, FARLOG_INVALID, 0,
+			"members \"%s\": member %u is replaced: expected one of %u, of a stream that is open", whole->text,
+			index + 1, whole->count);
 	pthread_mutex_lock(&whole->mutex);
 	present = member->is_replaced ? &member->next : &member->ring;
-	is_news = !is_same_uuid(present, ring) || (member_state(member) == MEMBER_AWAY && (strcmp(present->uri, ring->uri) != 0 || memcmp(present->token, ring->token, sizeof(ring->token)) != 0));
+	is_news = !is_same_uuid(present, ring) ||
+		(member_state(member) == MEMBER_AWAY &&
+			(strcmp(present->uri, ring->uri) != 0 || memcmp(present->token, ring->token, sizeof(ring->token)) != 0));
 	if (is_news) {
 		member->next = *ring;
 		member->replaced_ns = clock_monotonic_ns();
@@ -54,7 +62,8 @@ int members_replace(struct region_members *whole, unsigned index, const struct m
 	return FARLOG_OK;
 }
 
-/* forget -- all that was known of the former ring. Its records, whatever it has of them, are of no log that is ever asked for any more. */
+/* forget -- all that was known of the former ring. Its records, whatever it has of them, are of no log that is ever
+ * asked for any more. */
 static void forget(struct member *member)
 {
 	member->is_new = true;
@@ -86,8 +95,8 @@ bool member_adopt(struct member *member)
 	return true;
 }
 
-/* What was written over may have been released by the former ring's head. So the highest head of the others is asked for, and waited for: it is a place where a record begins, so
- * that what continues it is in the copy. */
+/* What was written over may have been released by the former ring's head. So the highest head of the others is asked
+ * for, and waited for: it is a place where a record begins, so that what continues it is in the copy. */
 bool member_find_floor(struct region_members *whole, struct member *member)
 {
 	struct record_header header;
@@ -128,7 +137,8 @@ unsigned members_view(struct region_members *whole, struct farlog_writer_member 
 	for (unsigned i = 0; i < count; i++) {
 		const struct member *member = &whole->members[i];
 		const struct member_ring *ring = member->is_replaced ? &member->next : &member->ring;
-		bool is_useless = (member->is_new || member->is_replaced) && !atomic_load_acquire(&member->was_blank) && clock_monotonic_ns() - member->replaced_ns > UNREACHED_NS;
+		bool is_useless = (member->is_new || member->is_replaced) && !atomic_load_acquire(&member->was_blank) &&
+			clock_monotonic_ns() - member->replaced_ns > UNREACHED_NS;
 
 		if (ring->has_uuid && !is_useless)
 			memcpy(members[i].ring_uuid, ring->uuid, sizeof(ring->uuid));
@@ -136,7 +146,9 @@ unsigned members_view(struct region_members *whole, struct farlog_writer_member 
 	pthread_mutex_unlock(&whole->mutex);
 	members_take(whole);
 	for (unsigned i = 0; i < count; i++)
-		members[i].state = atomic_load_acquire(&whole->members[i].is_replaced) ? FARLOG_MEMBER_AWAY : members_tell_state(whole, &whole->members[i]);
+		members[i].state = atomic_load_acquire(&whole->members[i].is_replaced) ?
+			FARLOG_MEMBER_AWAY :
+			members_tell_state(whole, &whole->members[i]);
 	members_give(whole);
 	return whole->count;
 }

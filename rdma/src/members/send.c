@@ -1,7 +1,9 @@
-/* members/send.c -- what each member is sent, and what of it is acknowledged. The caller has taken is_busy. See members/members.h.
+/* members/send.c -- what each member is sent, and what of it is acknowledged. The caller has taken is_busy. See
+ * members/members.h.
  *
- * A member's log has no hole: what is sent to it begins where the last that it confirmed ended. So a member counts as soon as it has confirmed all that
- * was asked for, and one that was away or slow is sent what it lacks from the copy, piece by piece, by the same way. */
+ * A member's log has no hole: what is sent to it begins where the last that it confirmed ended. So a member counts as
+ * soon as it has confirmed all that was asked for, and one that was away or slow is sent what it lacks from the copy,
+ * piece by piece, by the same way. */
 #include "members/members.h"
 
 #include "base/clock.h"
@@ -10,12 +12,13 @@
 #define PIECE_NEAR_LEN (256u << 10) /* is copied while the writer waits */
 #define PIECE_FAR_LEN (1u << 20)
 #define PIECES_A_TURN 2u
-#define LOOKS_A_CLOCK 64u /* fruitless looks between two at the clock */
-#define HINT_NS 10000000u /* how long one that has caught up keeps a hint of before */
+#define LOOKS_A_CLOCK 64u  /* fruitless looks between two at the clock */
+#define HINT_NS 10000000u  /* how long one that has caught up keeps a hint of before */
 #define CUT_NS 1000000000u /* what is under way for so long keeps its place in the copy no longer */
 
 /* nth_highest -- of one number of each member, the first being the highest. */
-static uint64_t nth_highest(const struct region_members *whole, unsigned nth, uint64_t (*number)(const struct member *member))
+static uint64_t nth_highest(
+	const struct region_members *whole, unsigned nth, uint64_t (*number)(const struct member *member))
 {
 	uint64_t sorted[MEMBER_COUNT_MAX] = {0};
 
@@ -45,7 +48,8 @@ uint64_t members_fence(const struct region_members *whole, unsigned nth)
 	return nth_highest(whole, nth, fence_of);
 }
 
-unsigned members_spans(const struct region_members *whole, uint64_t from_lsn, uint64_t to_lsn, struct region_span spans[2])
+unsigned members_spans(
+	const struct region_members *whole, uint64_t from_lsn, uint64_t to_lsn, struct region_span spans[2])
 {
 	uint64_t off = from_lsn % whole->capacity;
 	uint64_t len = to_lsn - from_lsn;
@@ -58,7 +62,8 @@ unsigned members_spans(const struct region_members *whole, uint64_t from_lsn, ui
 	return 2;
 }
 
-void members_write(struct region_members *whole, struct member *member, const struct region_span *spans, unsigned span_count)
+void members_write(
+	struct region_members *whole, struct member *member, const struct region_span *spans, unsigned span_count)
 {
 	/* A far one, and one on blocks, sends from the copy. */
 	for (unsigned i = 0; i < span_count && !member->region->is_far; i++)
@@ -81,7 +86,8 @@ void members_evict(struct region_members *whole, struct member *member)
 	pthread_mutex_unlock(&whole->mutex);
 }
 
-/* take_in -- one that has joined. What it has not confirmed in this epoch it is sent from where undrained records begin. */
+/* take_in -- one that has joined. What it has not confirmed in this epoch it is sent from where undrained records
+ * begin. */
 static void take_in(struct region_members *whole, struct member *member)
 {
 	uint64_t from_lsn = MUTANT(JOINER_COUNTED) ? whole->asked_lsn : nth_highest(whole, whole->needed, credit_of);
@@ -115,7 +121,8 @@ static void let_tell(struct region_members *whole, struct member *member)
 static void look_at_fence(struct member *member)
 {
 	const struct region *region = member->region;
-	uint64_t fence = region->is_load_slow ? atomic_load_relaxed(&region->fence_seen) : region_load_word(region, LAYOUT_FENCE_OFF);
+	uint64_t fence =
+		region->is_load_slow ? atomic_load_relaxed(&region->fence_seen) : region_load_word(region, LAYOUT_FENCE_OFF);
 
 	if (fence > member->fence)
 		member->fence = fence;
@@ -138,7 +145,8 @@ static void send(struct region_members *whole, struct member *member)
 	member->going_from_lsn = member->done_lsn;
 	member->going_lsn = whole->asked_lsn;
 	if (member->going_lsn - member->done_lsn > piece_len)
-		member->going_lsn = (member->done_lsn + piece_len) & ~((uint64_t)LAYOUT_BLOCK_LEN - 1); /* an LBA is sent once */
+		/* an LBA is sent once */
+		member->going_lsn = (member->done_lsn + piece_len) & ~((uint64_t)LAYOUT_BLOCK_LEN - 1);
 	span_count = members_spans(whole, member->going_from_lsn, member->going_lsn, spans);
 	members_write(whole, member, spans, span_count);
 	member->going_tag = ++member->region->tag;
@@ -178,7 +186,8 @@ static void look_at(struct region_members *whole, struct member *member)
 	}
 }
 
-/* watch -- how long something is under way. Late, it is not waited for to be called that; later, it is given up, and what it was sent is sent again. */
+/* watch -- how long something is under way. Late, it is not waited for to be called that; later, it is given up, and
+ * what it was sent is sent again. */
 static void watch(struct member *member, uint64_t now_ns)
 {
 	struct region *region;
@@ -196,7 +205,8 @@ static void watch(struct member *member, uint64_t now_ns)
 		return;
 	member->is_cut = region->ops->cut(region) == FARLOG_OK;
 	if (!member->is_cut)
-		member->started_ns = now_ns; /* a link that is back before we look again has sent it once more, and gets the time for an answer */
+		/* a link that is back before we look again has sent it once more, and gets the time for an answer */
+		member->started_ns = now_ns;
 }
 
 void members_hint(const struct region_members *whole, struct member *member, uint64_t off)
@@ -209,11 +219,13 @@ void members_hint(const struct region_members *whole, struct member *member, uin
 	member->region->ops->store_word(member->region, off, lsn);
 }
 
-/* hint_again -- one that lacked something when all were told how far the log goes, and has it now: when nothing more is appended, as in a ring that is full, nobody is
- * told again, and who reads this member alone would not find what it has. */
+/* hint_again -- one that lacked something when all were told how far the log goes, and has it now: when nothing more is
+ * appended, as in a ring that is full, nobody is told again, and who reads this member alone would not find what it
+ * has. */
 static void hint_again(const struct region_members *whole, struct member *member, uint64_t now_ns)
 {
-	if (member_state(member) != MEMBER_IN || member->done_lsn < whole->asked_lsn || members_word(whole, LAYOUT_DURABLE_HINT_OFF) <= member->hinted_lsn)
+	if (member_state(member) != MEMBER_IN || member->done_lsn < whole->asked_lsn ||
+		members_word(whole, LAYOUT_DURABLE_HINT_OFF) <= member->hinted_lsn)
 		return;
 	if (now_ns - member->hinted_ns < HINT_NS)
 		return;
@@ -274,7 +286,8 @@ static uint64_t kept_of(const struct member *member)
 {
 	const struct region *region = member_state(member) == MEMBER_IN ? member->region : NULL;
 
-	if (region == NULL || !is_fenced(member->whole, member) || !member->is_of_epoch || is_weak(member->whole, member) || !region_can_be_shut(region))
+	if (region == NULL || !is_fenced(member->whole, member) || !member->is_of_epoch || is_weak(member->whole, member) ||
+		!region_can_be_shut(region))
 		return 0;
 	if (atomic_load_acquire(&region->is_fence_open) || !region->is_fence_exact || region->fence_lsn == UINT64_MAX)
 		return 0;
@@ -300,12 +313,14 @@ static void find_end(struct region_members *whole)
 			continue;
 		}
 		is_open |= !is_fenced(whole, member) || atomic_load_acquire(&child->is_fence_open);
-		is_known &= child->fence_lsn != UINT64_MAX && child->fence_lsn >= member->done_lsn; /* who finds it shorter than it is has not looked at all of it */
+		/* who finds it shorter than it is has not looked at all of it */
+		is_known &= child->fence_lsn != UINT64_MAX && child->fence_lsn >= member->done_lsn;
 		if (child->fence_lsn > end_lsn)
 			end_lsn = child->fence_lsn;
 	}
 	region->fence_lsn = is_known && !is_open ? end_lsn : UINT64_MAX;
-	atomic_store_release(&region->kept_lsn, nth_highest(whole, MUTANT(KEPT_BY_ONE) ? 1 : whole->needed, kept_of)); /* as if it had been acknowledged: every later writer finds it */
+	/* as if it had been acknowledged: every later writer finds it */
+	atomic_store_release(&region->kept_lsn, nth_highest(whole, MUTANT(KEPT_BY_ONE) ? 1 : whole->needed, kept_of));
 	atomic_store_release(&region->is_fence_open, is_open);
 }
 
@@ -325,12 +340,16 @@ static void take_fence(struct region_members *whole)
 enum farlog_member_state members_tell_state(const struct region_members *whole, const struct member *member)
 {
 	switch (member_state(member)) {
-	case MEMBER_IN: break;
+	case MEMBER_IN:
+		break;
 	case MEMBER_JOINED:
-	case MEMBER_TOLD: return FARLOG_MEMBER_STALE;
+	case MEMBER_TOLD:
+		return FARLOG_MEMBER_STALE;
 	case MEMBER_FENCED:
-	case MEMBER_OTHER: return FARLOG_MEMBER_OUT;
-	default: return FARLOG_MEMBER_AWAY;
+	case MEMBER_OTHER:
+		return FARLOG_MEMBER_OUT;
+	default:
+		return FARLOG_MEMBER_AWAY;
 	}
 	if (is_fenced(whole, member))
 		return FARLOG_MEMBER_OUT;
@@ -364,7 +383,8 @@ void members_tell_counters(struct region_members *whole)
 
 /* ---------------------------------------------------------------- a turn */
 
-/* All that wait for something are sent to before any answer is looked for: a look costs a system call, and the answers come side by side. */
+/* All that wait for something are sent to before any answer is looked for: a look costs a system call, and the answers
+ * come side by side. */
 void members_turn(struct region_members *whole, bool is_clock_due)
 {
 	uint64_t now_ns = 0;
@@ -382,7 +402,8 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 			take_in(whole, member);
 		if (MUTANT(NEW_RING_EARLY) && member_state(member) == MEMBER_IN && member->is_new && !member->is_of_epoch)
 			let_tell(whole, member);
-		if (member_state(member) == MEMBER_IN && !member->is_going && member->done_lsn < whole->asked_lsn && !is_fenced(whole, member))
+		if (member_state(member) == MEMBER_IN && !member->is_going && member->done_lsn < whole->asked_lsn &&
+			!is_fenced(whole, member))
 			send(whole, member);
 	}
 	for (unsigned i = 0; i < whole->count; i++) {
@@ -401,7 +422,8 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 		members_tell_counters(whole);
 }
 
-/* free_limit -- the first place in the copy that a member may still be sent from; UINT64_MAX: none is. Where room is wanted, one that is late gives it up. */
+/* free_limit -- the first place in the copy that a member may still be sent from; UINT64_MAX: none is. Where room is
+ * wanted, one that is late gives it up. */
 static uint64_t free_limit(struct region_members *whole, bool is_urgent)
 {
 	uint64_t limit_lsn = UINT64_MAX;

@@ -17,7 +17,8 @@ const struct region_kind region_kinds[] = {
 	{.scheme = NULL},
 };
 
-int (*const region_open_device)(const char *path, bool is_writing, int *fd, struct farlog_error *error) = agent_device_open;
+int (*const region_open_device)(
+	const char *path, bool is_writing, int *fd, struct farlog_error *error) = agent_device_open;
 
 const struct log_openers log_openers = {
 	.writer_by_name = agent_writer_open,

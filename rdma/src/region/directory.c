@@ -1,4 +1,5 @@
-/* region/directory.c -- loading, checking and storing the directory of a region with many rings. See region/directory.h. */
+/* region/directory.c -- loading, checking and storing the directory of a region with many rings. See
+ * region/directory.h. */
 #include "region/directory.h"
 
 #include <errno.h>
@@ -31,9 +32,11 @@ static bool load_copy(const uint8_t *base, unsigned copy, struct directory *dire
 	struct directory_header *header = &directory->header;
 
 	memcpy(header, base + copy_offs[copy], sizeof(*header));
-	if (header->magic != DIRECTORY_MAGIC || header->version != DIRECTORY_VERSION || header->entry_count > DIRECTORY_RING_COUNT_MAX)
+	if (header->magic != DIRECTORY_MAGIC || header->version != DIRECTORY_VERSION ||
+		header->entry_count > DIRECTORY_RING_COUNT_MAX)
 		return false;
-	memcpy(directory->entries, base + copy_offs[copy] + sizeof(*header), header->entry_count * sizeof(directory->entries[0]));
+	memcpy(directory->entries, base + copy_offs[copy] + sizeof(*header),
+		header->entry_count * sizeof(directory->entries[0]));
 	directory->copy = copy;
 	return checksum(directory) == header->crc32c;
 }
@@ -55,8 +58,9 @@ static const uint8_t *bytes_of(const struct region *region)
 	return region->is_block ? region->directory_copy : region->directory != NULL ? region->directory : region->base;
 }
 
-/* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole before the second is begun,
- * so that both are found broken only when the step from one to the other came between. OK; NOT_FOUND: neither is whole; NO_MEMORY, IO. */
+/* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole
+ * before the second is begun, so that both are found broken only when the step from one to the other came between. OK;
+ * NOT_FOUND: neither is whole; NO_MEMORY, IO. */
 static int load_beside(struct region *region, struct directory *directory)
 {
 	for (unsigned i = 0; i < 3; i++) {
@@ -92,26 +96,30 @@ static int refuse(const struct region *region, const char *uri, struct farlog_er
 			continue;
 		has_magic = true;
 		if (header.version != DIRECTORY_VERSION)
-			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": directory format version %u; this build reads version %u", uri,
-				header.version, DIRECTORY_VERSION);
+			return error_set(error, FARLOG_UNSUPPORTED, 0,
+				"region \"%s\": directory format version %u; this build reads version %u", uri, header.version,
+				DIRECTORY_VERSION);
 	}
 	if (has_magic)
 		return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\": both copies of its directory fail their check", uri);
 	if (is_blank(region))
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\" is blank: it has no directory of rings", uri);
 	return error_set(error, FARLOG_NOT_A_RING, 0,
-		"region \"%s\" is not blank and has no directory of rings; a directory is made only where the first %u bytes are zero", uri,
-		LAYOUT_DATA_OFF);
+		"region \"%s\" is not blank and has no directory of rings; a directory is made only where the first %u bytes "
+		"are zero",
+		uri, LAYOUT_DATA_OFF);
 }
 
 static int damaged(const char *uri, const struct directory_entry *entry, const char *what, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\": its directory is damaged: ring \"%.*s\" (offset %lu, %lu bytes) %s", uri,
+	return error_set(error, FARLOG_CORRUPT, 0,
+		"region \"%s\": its directory is damaged: ring \"%.*s\" (offset %lu, %lu bytes) %s", uri,
 		FARLOG_STREAM_NAME_LEN - 1, entry->name, entry->off, entry->len, what);
 }
 
 /* check_entries -- a sound checksum says who wrote them, not that they fit this region. */
-static int check_entries(const struct region *region, const char *uri, const struct directory *directory, struct farlog_error *error)
+static int check_entries(
+	const struct region *region, const char *uri, const struct directory *directory, struct farlog_error *error)
 {
 	uint64_t region_len = directory_region_len(region);
 	uint8_t is_slot_taken[DIRECTORY_RING_COUNT_MAX] = {0};
@@ -122,7 +130,8 @@ static int check_entries(const struct region *region, const char *uri, const str
 
 		if (entry->name[0] == '\0' || memchr(entry->name, '\0', sizeof(entry->name)) == NULL)
 			return damaged(uri, entry, "has no name", error);
-		if (entry->off % LAYOUT_BLOCK_LEN != 0 || entry->len % LAYOUT_BLOCK_LEN != 0 || entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->extra_len)
+		if (entry->off % LAYOUT_BLOCK_LEN != 0 || entry->len % LAYOUT_BLOCK_LEN != 0 ||
+			entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->extra_len)
 			return damaged(uri, entry, "does not lie on blocks of 4096 bytes", error);
 		if (entry->off < end)
 			return damaged(uri, entry, "overlaps what lies before it", error);
@@ -145,10 +154,12 @@ int directory_load(struct region *region, const char *uri, struct directory *dir
 
 	if (superblock_load(region, uri, &superblock, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
-			"region \"%s\" holds one ring (stream \"%.*s\"), which takes all of it, and no directory; open it without ring=", uri,
-			FARLOG_STREAM_NAME_LEN, superblock.stream_name);
+			"region \"%s\" holds one ring (stream \"%.*s\"), which takes all of it, and no directory; open it without "
+			"ring=",
+			uri, FARLOG_STREAM_NAME_LEN, superblock.stream_name);
 	if (directory_region_len(region) < least)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": %lu bytes are too few for a directory and a ring; expected at least %lu", uri,
+		return error_set(error, FARLOG_INVALID, 0,
+			"region \"%s\": %lu bytes are too few for a directory and a ring; expected at least %lu", uri,
 			directory_region_len(region), least);
 	result = load_beside(region, directory);
 	if (result == FARLOG_NOT_FOUND)
@@ -176,8 +187,8 @@ static int put(struct region *region, uint64_t off, const void *src, size_t len)
 	return region_persist_wait(region, &span, 1);
 }
 
-/* store_copy -- its magic goes last, behind a flush and in a line, or of blocks an LBA, that is never torn: a copy with a magic has been whole, and one that is not is
- * damage and no broken beginning. */
+/* store_copy -- its magic goes last, behind a flush and in a line, or of blocks an LBA, that is never torn: a copy with
+ * a magic has been whole, and one that is not is damage and no broken beginning. */
 static int store_copy(struct region *region, unsigned copy, struct directory *directory)
 {
 	size_t line_len = region->is_block ? region->contract.atomic_unit : LAYOUT_LINE_LEN;
@@ -211,7 +222,8 @@ int directory_show(struct region *region, const struct directory_entry *entry)
 	return result;
 }
 
-int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error)
+int directory_open(
+	struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error)
 {
 	struct directory *directory = malloc(sizeof(*directory));
 	int result;
@@ -224,12 +236,15 @@ int directory_open(struct region *region, const char *uri, const char *name, boo
 	if (result == FARLOG_EXISTS || result == FARLOG_INVALID)
 		result = FARLOG_NOT_A_RING; /* but a blank region stays NOT_FOUND: any ring can be made in it */
 	else if (result == FARLOG_OK && found < 0)
-		result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", uri,
+		result = error_set(error, FARLOG_NOT_FOUND, 0,
+			"region \"%s\": none of the %u rings in its directory has the name \"%s\"", uri,
 			directory->header.entry_count, name);
 	else if (result == FARLOG_OK && is_writable && region->ops->flush(region, 0, DIRECTORY_TAILS_OFF) != FARLOG_OK)
 		result = region_refuse(region, FARLOG_IO, "flush directory of region", uri, error);
 	else if (result == FARLOG_OK && (result = directory_show(region, &directory->entries[found])) != FARLOG_OK)
-		result = error_set(error, result, 0, "ring \"%s\": %s", uri, result == FARLOG_NO_MEMORY ? "a writer keeps a copy of all of it, and there is no room for one" : region->trouble);
+		result = error_set(error, result, 0, "ring \"%s\": %s", uri,
+			result == FARLOG_NO_MEMORY ? "a writer keeps a copy of all of it, and there is no room for one" :
+										 region->trouble);
 	if (error != NULL && result != FARLOG_OK)
 		error->result = result;
 	free(directory);
@@ -248,7 +263,8 @@ int directory_has(struct region *region)
 		result = 0;
 	else
 		for (uint32_t i = 0; result == FARLOG_OK && i < directory->header.entry_count; i++)
-			if (directory->entries[i].off == region->directory_off && directory->entries[i].generation == region->directory_generation)
+			if (directory->entries[i].off == region->directory_off &&
+				directory->entries[i].generation == region->directory_generation)
 				result = 1;
 	free(directory);
 	return result;

@@ -1,7 +1,8 @@
 /* region/directory.h -- many rings in one region: which lies where (docs/reference/format.md section 3).
  *
- * Two copies of the directory are kept, and both are written at every change, one after the other: a crash in the middle leaves the old or
- * the new one, and damage to either copy loses nothing. Whoever changes it holds REGION_ROLE_FORMAT of the whole region. */
+ * Two copies of the directory are kept, and both are written at every change, one after the other: a crash in the
+ * middle leaves the old or the new one, and damage to either copy loses nothing. Whoever changes it holds
+ * REGION_ROLE_FORMAT of the whole region. */
 #ifndef FARLOG_DIRECTORY_H
 #define FARLOG_DIRECTORY_H
 
@@ -58,9 +59,11 @@ _Static_assert(sizeof(struct directory_entry) == 128, "directory_entry is two li
 _Static_assert(offsetof(struct directory_entry, name) == 64, "directory_entry.name");
 _Static_assert(offsetof(struct directory, copy) == DIRECTORY_COPY_LEN, "a copy is full");
 
-/* directory_load -- the newest whole copy, its entries checked, of a region that shows all of its bytes, or that has been narrowed. NOT_FOUND: the region is blank;
- * EXISTS: it is a ring; NOT_A_RING: foreign bytes; CORRUPT, UNSUPPORTED, INVALID (too small), IO. */
-int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* directory_load -- the newest whole copy, its entries checked, of a region that shows all of its bytes, or that has
+ * been narrowed. NOT_FOUND: the region is blank; EXISTS: it is a ring; NOT_A_RING: foreign bytes; CORRUPT, UNSUPPORTED,
+ * INVALID (too small), IO. */
+int directory_load(
+	struct region *region, const char *uri, struct directory *directory, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* directory_find -- index of the entry of that name, -1 = none. */
 int directory_find(const struct directory *directory, const char *name) FARLOG_MUST_CHECK;
@@ -71,14 +74,17 @@ int directory_store(struct region *region, struct directory *directory) FARLOG_M
 /* directory_show -- make the region that ring. As region_ops.narrow. */
 int directory_show(struct region *region, const struct directory_entry *entry) FARLOG_MUST_CHECK;
 
-/* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made durable first, when the ring
- * is going to be written to. NOT_FOUND (also: the region is blank), NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
-int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made
+ * durable first, when the ring is going to be written to. NOT_FOUND (also: the region is blank), NOT_A_RING, CORRUPT,
+ * UNSUPPORTED, NO_MEMORY, IO. */
+int directory_open(struct region *region, const char *uri, const char *name, bool is_writable,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* directory_has -- is the ring that the region shows still in its directory? 1, 0, NO_MEMORY or IO. */
 int directory_has(struct region *region) FARLOG_MUST_CHECK;
 
 /* directory_format -- farlog_ring_format of uri->ring. */
-int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error) FARLOG_MUST_CHECK;
+int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -18,7 +18,8 @@
 void (*disk_room_before_allocate)(void);
 #endif
 
-/* tells_free -- how much of the file system anybody may take, and what of it has to stay. False: it does not tell, as hugetlbfs without a limit. */
+/* tells_free -- how much of the file system anybody may take, and what of it has to stay. False: it does not tell, as
+ * hugetlbfs without a limit. */
 static bool tells_free(int fd, uint64_t *free_bytes, uint64_t *reserve_bytes)
 {
 	struct statvfs disk;
@@ -38,9 +39,13 @@ int disk_allocate(const char *text, const char *path, int fd, uint64_t size_byte
 	uint64_t reserve_bytes;
 	int failure;
 
-	if (tells_free(fd, &free_bytes, &reserve_bytes) && (free_bytes < reserve_bytes || size_bytes > free_bytes - reserve_bytes)) {
-		error_set(error, FARLOG_IO, 0, "allocate %lu bytes for region \"%s\": the disk of %s has %lu bytes free, of which %lu stay for others: no space left; "
-			"free some of it, take a smaller size or another disk", size_bytes, text, path, free_bytes, reserve_bytes);
+	if (tells_free(fd, &free_bytes, &reserve_bytes) &&
+		(free_bytes < reserve_bytes || size_bytes > free_bytes - reserve_bytes)) {
+		error_set(error, FARLOG_IO, 0,
+			"allocate %lu bytes for region \"%s\": the disk of %s has %lu bytes free, of which %lu stay for others: no "
+			"space left; "
+			"free some of it, take a smaller size or another disk",
+			size_bytes, text, path, free_bytes, reserve_bytes);
 		if (error != NULL)
 			error->os_errno = ENOSPC; /* for programs: the text says it already */
 		return FARLOG_IO;
@@ -94,7 +99,8 @@ static int wait_for_turn(int fd)
 }
 
 /* make -- in turn. What is not empty any more, or is not there, is left alone. */
-static int make(const char *text, const char *path, int fd, uint64_t size_bytes, bool is_made, struct farlog_error *error)
+static int make(
+	const char *text, const char *path, int fd, uint64_t size_bytes, bool is_made, struct farlog_error *error)
 {
 	int result;
 

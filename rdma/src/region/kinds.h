@@ -1,4 +1,5 @@
-/* region/kinds.h -- what this process can open as a region. The room `open`, which knows all kinds, fills it in: no other room has to. */
+/* region/kinds.h -- what this process can open as a region. The room `open`, which knows all kinds, fills it in: no
+ * other room has to. */
 #ifndef FARLOG_REGION_KINDS_H
 #define FARLOG_REGION_KINDS_H
 
@@ -17,12 +18,13 @@ struct region_kind {
 
 extern const struct region_kind region_kinds[]; /* the last one has no scheme */
 
-/* region_kinds_more -- further ones, for programs that are linked to media of their own, such as tests: set before the first region is opened, and not
- * changed. NULL: none. */
+/* region_kinds_more -- further ones, for programs that are linked to media of their own, such as tests: set before the
+ * first region is opened, and not changed. NULL: none. */
 extern const struct region_kind *region_kinds_more;
 
-/* region_open_device -- who opens a block device, with O_DIRECT, that the kernel does not let this process open: the host agent, which looks who asks.
- * *fd is the caller's; nobody else has it. */
-extern int (*const region_open_device)(const char *path, bool is_writing, int *fd, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* region_open_device -- who opens a block device, with O_DIRECT, that the kernel does not let this process open: the
+ * host agent, which looks who asks. *fd is the caller's; nobody else has it. */
+extern int (*const region_open_device)(
+	const char *path, bool is_writing, int *fd, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -13,7 +13,10 @@
 
 static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., members:K URI URI..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
+	return error_set(error, FARLOG_INVALID, 0,
+		"uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., members:K URI URI..., "
+		"verbs://host:port/ring or ofi:provider://host:port/ring",
+		text, uri->scheme);
 }
 
 const struct region_kind *region_kinds_more;
@@ -70,14 +73,22 @@ int region_open(const char *text, const struct region_ask *asked, struct region 
 const char *region_kind_name(uint32_t kind)
 {
 	switch (kind) {
-	case FARLOG_REGION_FILE: return "file";
-	case FARLOG_REGION_TMPFS: return "tmpfs";
-	case FARLOG_REGION_FSDAX: return "fsdax";
-	case FARLOG_REGION_DEVDAX: return "devdax";
-	case FARLOG_REGION_BAR: return "bar";
-	case FARLOG_REGION_FAULT: return "fault";
-	case FARLOG_REGION_MEMBERS: return "members";
-	default: return "?";
+	case FARLOG_REGION_FILE:
+		return "file";
+	case FARLOG_REGION_TMPFS:
+		return "tmpfs";
+	case FARLOG_REGION_FSDAX:
+		return "fsdax";
+	case FARLOG_REGION_DEVDAX:
+		return "devdax";
+	case FARLOG_REGION_BAR:
+		return "bar";
+	case FARLOG_REGION_FAULT:
+		return "fault";
+	case FARLOG_REGION_MEMBERS:
+		return "members";
+	default:
+		return "?";
 	}
 }
 
@@ -96,7 +107,8 @@ int region_lock(struct region *region, enum region_role role)
 	return has == 0 ? FARLOG_NOT_FOUND : has;
 }
 
-int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
+int region_refuse(
+	const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
 {
 	if (result == FARLOG_NO_MEMORY)
 		return error_set(error, result, ENOMEM, "%s \"%s\"", what, uri);
@@ -126,7 +138,9 @@ int farlog_region_probe(const char *text, struct farlog_contract *contract, stru
 		return kind->probe(text, &uri, contract, error);
 	if (uri_is_far(&uri))
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
-			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its target", text);
+			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its "
+			"target",
+			text);
 	return unknown_scheme(text, &uri, error);
 }
 

@@ -1,9 +1,10 @@
-/* region/region.h -- the seam to media: a byte range with a persistence contract. Knows bytes and durability, not records.
+/* region/region.h -- the seam to media: a byte range with a persistence contract. Knows bytes and durability, not
+ * records.
  *
  * The product and the crash tests come in by this same seam. Rules of the seam:
  *   write    queues whole lines (64-byte aligned, multiple of 64). Nothing is durable yet.
- *   persist  starts making the given spans durable: every byte written to them, by this handle, before the call. At most one is under
- *            way. When it is complete, tag_done is its tag: at once, or after a poll.
+ *   persist  starts making the given spans durable: every byte written to them, by this handle, before the call. At
+ *            most one is under way. When it is complete, tag_done is its tag: at once, or after a poll.
  *   flush    makes whatever is there durable, whoever stored it: what a dead process wrote may lie in a cache and must
  *            not be built upon before this. Blocks; for opening and recovery.
  *   seal     orders this thread's writes before anything another thread does after it has seen them published; only
@@ -32,8 +33,8 @@ enum region_role {
 	REGION_ROLE_WRITER = 0,
 	REGION_ROLE_DRAIN = 1,
 	REGION_ROLE_FORMAT = 2,
-	REGION_ROLE_READER = 3, /* has no lock */
-	REGION_ROLE_TAILS = 4,  /* of a far client alone: a reader of the target's page of tails, in place of a ring */
+	REGION_ROLE_READER = 3,  /* has no lock */
+	REGION_ROLE_TAILS = 4,   /* of a far client alone: a reader of the target's page of tails, in place of a ring */
 	REGION_ROLE_OPENING = 5, /* of a device with many rings: a lock for all of them, held while one is opened */
 };
 
@@ -41,9 +42,11 @@ enum region_claim_kind {
 	REGION_CLAIM_ALONE = 0,   /* a writer: those on other hosts are shut out */
 	REGION_CLAIM_BESIDE = 1,  /* a drain, a fence: let in beside the writer */
 	REGION_CLAIM_IF_FREE = 2, /* who formats: HELD where a writer on another host may live */
-	REGION_CLAIM_FORMER = 3,  /* of a ring in a directory: nothing; HELD where its last writer may live on another host */
-	REGION_CLAIM_DONE = 4,    /* a writer: its epoch is in the superblock, durably */
-	REGION_CLAIM_OUT = 5,     /* the target: the last writer, of this epoch, is on a host that reaches the device no more */
+	/* of a ring in a directory: nothing; HELD where its last writer may live on another host */
+	REGION_CLAIM_FORMER = 3,
+	REGION_CLAIM_DONE = 4, /* a writer: its epoch is in the superblock, durably */
+	/* the target: the last writer, of this epoch, is on a host that reaches the device no more */
+	REGION_CLAIM_OUT = 5,
 };
 
 /* What whoever is going to write asks of a device that several hosts reach. */
@@ -59,9 +62,12 @@ struct region_ops {
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* As write, of a record that lies in several places; seals it on the way. */
 	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
-	/* 0: started or already complete; tag_done tells. Negative: enum farlog_result. Never blocks longer than a fence. */
-	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag) FARLOG_MUST_CHECK;
-	/* Look what has come back. 0: tag_done is the last completed; negative: the persist under way failed and tag_done stays. */
+	/* 0: started or already complete; tag_done tells. Negative: enum farlog_result. Never blocks longer than a
+	 * fence. */
+	int (*persist)(
+		struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag) FARLOG_MUST_CHECK;
+	/* Look what has come back. 0: tag_done is the last completed; negative: the persist under way failed and tag_done
+	 * stays. */
 	int (*poll)(struct region *region) FARLOG_MUST_CHECK;
 	/* Block until poll's answer may have changed, at most timeout_ns. NULL: spinning on poll is the way. */
 	void (*wait)(struct region *region, uint64_t timeout_ns);
@@ -71,65 +77,79 @@ struct region_ops {
 	void (*seal)(struct region *region);
 	/* OK or IO; only a far region can fail. Blocks for the network there. */
 	int (*read)(struct region *region, uint64_t off, void *dst, size_t len) FARLOG_MUST_CHECK;
-	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the region itself. OK or IO.
-	 * Blocks for the network. */
+	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the
+	 * region itself. OK or IO. Blocks for the network. */
 	int (*fetch)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
-	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they are: they may be fetched now. Takes the place of what
-	 * was expected before; with none, nothing that was fetched is used. `at` counts the bytes of the log before the first: it goes on over the laps of a ring. Of a drain. Blocks no longer than a system call. NULL: nothing to fetch. */
+	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they
+	 * are: they may be fetched now. Takes the place of what was expected before; with none, nothing that was fetched is
+	 * used. `at` counts the bytes of the log before the first: it goes on over the laps of a ring. Of a drain. Blocks
+	 * no longer than a system call. NULL: nothing to fetch. */
 	void (*expect)(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
-	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks a little. NULL: poll does,
-	 * or they are seen as they are stored. */
+	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks
+	 * a little. NULL: poll does, or they are seen as they are stored. */
 	void (*look)(struct region *region, bool is_urgent);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
 	/* Of a writer: store both hints, by another thread than its own, and where that waits for nothing durably.
 	 * False: not now, ask again. Never blocks. NULL: the region sees to it itself, or nobody does. */
 	bool (*tell)(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
-	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it first. NULL: write and persist do.
-	 * OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may follow the one that is there. Blocks for the network. */
+	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it
+	 * first. NULL: write and persist do. OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may
+	 * follow the one that is there. Blocks for the network. */
 	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 	/* All of it zero, and durable, header first. OK or IO. NULL: it is written like anything else. */
 	int (*zero)(struct region *region) FARLOG_MUST_CHECK;
-	/* What is there that is not farlog's, as text for people; "" = nothing. OK, UNSUPPORTED (text says what is missing), IO. NULL: it cannot be. */
+	/* What is there that is not farlog's, as text for people; "" = nothing. OK, UNSUPPORTED (text says what is
+	 * missing), IO. NULL: it cannot be. */
 	int (*name_foreign)(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
 	/* Map every page now, so that no append meets a page fault. Best effort. */
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
-	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very first byte, with extra_len; multiples of
-	 * a block; before anything else is asked of it. OK; of blocks also NO_MEMORY, IO. NULL: it is one ring. */
+	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very
+	 * first byte, with extra_len; multiples of a block; before anything else is asked of it. OK; of blocks also
+	 * NO_MEMORY, IO. NULL: it is one ring. */
 	int (*narrow)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
-	/* Of blocks: bring the directory, DIRECTORY_TAILS_OFF bytes, into what directory_copy shows. OK or IO. Blocks. NULL: it is seen as it is stored. */
+	/* Of blocks: bring the directory, DIRECTORY_TAILS_OFF bytes, into what directory_copy shows. OK or IO. Blocks.
+	 * NULL: it is seen as it is stored. */
 	int (*fetch_directory)(struct region *region) FARLOG_MUST_CHECK;
 	/* Of blocks: store whole LBAs of the directory, durably. OK or IO. Blocks. NULL: write and persist do. */
 	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
-	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken by region_lock. */
+	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken
+	 * by region_lock. */
 	int (*lock)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
 	void (*unlock)(struct region *region, enum region_role role);
 	int (*is_locked)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
-	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it has nothing of the kind; HELD, IO.
-	 * Behind the role's lock. Blocks. NULL: nobody comes from elsewhere. */
+	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it
+	 * has nothing of the kind; HELD, IO. Behind the role's lock. Blocks. NULL: nobody comes from elsewhere. */
 	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
-	/* Of several members: find the longest of their logs, bring it into base, and have all of them hold it, durably. Before a writer's epoch is opened, behind the
-	 * locks. OK, CORRUPT, HELD, IO. Blocks for all of that. NULL: it is one ring, whose log lies in base or is fetched. */
+	/* Of several members: find the longest of their logs, bring it into base, and have all of them hold it, durably.
+	 * Before a writer's epoch is opened, behind the locks. OK, CORRUPT, HELD, IO. Blocks for all of that. NULL: it is
+	 * one ring, whose log lies in base or is fetched. */
 	int (*recover)(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
-	/* Of several members: can as many as are needed give this level now? OK or LEVEL. Any thread. NULL: the contract says what the ring gives. */
+	/* Of several members: can as many as are needed give this level now? OK or LEVEL. Any thread. NULL: the contract
+	 * says what the ring gives. */
 	int (*check_level)(struct region *region, uint32_t level, struct farlog_error *error) FARLOG_MUST_CHECK;
-	/* Of several members: the level of what lies from from_lsn on, none of which has been persisted yet. The writer's thread. NULL: it makes no difference. */
+	/* Of several members: the level of what lies from from_lsn on, none of which has been persisted yet. The writer's
+	 * thread. NULL: it makes no difference. */
 	void (*set_level)(struct region *region, uint32_t level, uint64_t from_lsn);
-	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more, nor lands behind what is sent
-	 * later. NOT_YET: it still may. Never blocks. NULL: nothing of the kind outlasts a call. */
+	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more,
+	 * nor lands behind what is sent later. NOT_YET: it still may. Never blocks. NULL: nothing of the kind outlasts a
+	 * call. */
 	int (*cut)(struct region *region) FARLOG_MUST_CHECK;
-	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile. NULL: it cannot be told. */
+	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile.
+	 * NULL: it cannot be told. */
 	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
-	/* Before an orderly close, behind a persist that is complete: let copies that were not waited for have it as well, at most timeout_ns. NULL: there are none. */
+	/* Before an orderly close, behind a persist that is complete: let copies that were not waited for have it as well,
+	 * at most timeout_ns. NULL: there are none. */
 	void (*finish)(struct region *region, uint64_t timeout_ns);
-	/* Remove the file of the whole region, durably: a name that a power cut brings back would be a ring of a stream that is no more. OK; INVALID: it is a
-	 * device; IO with errno. NULL: it has no file. */
+	/* Remove the file of the whole region, durably: a name that a power cut brings back would be a ring of a stream
+	 * that is no more. OK; INVALID: it is a device; IO with errno. NULL: it has no file. */
 	int (*unlink)(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 	void (*close)(struct region *region);
 };
 
-/* Sleeps for a persist that is under way. Each ends by an event, or expires: all the time that the caller gave went by. */
+/* Sleeps for a persist that is under way. Each ends by an event, or expires: all the time that the caller gave went
+ * by. */
 struct region_waits {
 	uint64_t count;
 	uint64_t expired_count;
@@ -138,41 +158,65 @@ struct region_waits {
 struct region {
 	const struct region_ops *ops;
 	struct farlog_contract contract;
-	uint64_t tag;        /* of the last persist that was started; each takes the next */
-	uint64_t tag_done;   /* of the last that is known to be complete; stored by persist and poll, with is_far by whichever thread polls */
+	uint64_t tag; /* of the last persist that was started; each takes the next */
+	/* of the last that is known to be complete; stored by persist and poll, with is_far by whichever thread polls */
+	uint64_t tag_done;
 	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
-	const uint8_t *base; /* where the bytes can be loaded directly; of a far drain or reader the header alone */
-	uint8_t *streamed;   /* where the append path may put a record by ring/stream.h itself instead of `gather`, past the cache unless is_far; NULL: nowhere */
-	uint8_t *built;      /* where it may put a record together in place of calling `gather`: nobody looks there before it is sent. NULL: nowhere */
+	const uint8_t *base;  /* where the bytes can be loaded directly; of a far drain or reader the header alone */
+	/* where the append path may put a record by ring/stream.h itself instead of `gather`, past the cache unless is_far;
+	 * NULL: nowhere */
+	uint8_t *streamed;
+	/* where it may put a record together in place of calling `gather`: nobody looks there before it is sent. NULL:
+	 * nowhere */
+	uint8_t *built;
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
-	bool is_far;          /* base is a copy; the words in it that others store come by poll */
-	uint64_t rest_ns;     /* with is_block: how long a target may go on with what a broken connection brought it. 0: what was answered is over */
-	bool is_block;        /* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
-	uint64_t is_removed;  /* with is_block: the device is gone for good, and one that comes under its name has to be opened. Atomic */
-	bool is_claimed;      /* with is_block: the device itself shuts a writer out, and what came after it says where its log ended */
-	bool is_shut;         /* and has: nothing that is written here lands any more */
-	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
-	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
-	uint64_t kept_lsn;    /* with are_members, fenced: below it lies, durable on as many as an acknowledgement needs, all that the writer put there. Atomic */
-	uint64_t is_fence_open; /* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
-	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
+	bool is_far;         /* base is a copy; the words in it that others store come by poll */
+	/* with is_block: how long a target may go on with what a broken connection brought it. 0: what was answered is
+	 * over */
+	uint64_t rest_ns;
+	/* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
+	bool is_block;
+	/* with is_block: the device is gone for good, and one that comes under its name has to be opened. Atomic */
+	uint64_t is_removed;
+	/* with is_block: the device itself shuts a writer out, and what came after it says where its log ended */
+	bool is_claimed;
+	bool is_shut; /* and has: nothing that is written here lands any more */
+	/* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
+	uint64_t fence_lsn;
+	bool is_fence_exact; /* and below it lies, durable, all that the writer put there */
+	/* with are_members, fenced: below it lies, durable on as many as an acknowledgement needs, all that the writer put
+	 * there. Atomic */
+	uint64_t kept_lsn;
+	/* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
+	uint64_t is_fence_open;
+	/* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
+	const uint8_t *directory;
 	const uint8_t *directory_copy; /* with is_block: the directory, as fetch_directory brought it */
-	uint64_t extra_len;       /* what a ring takes of the media beyond size_bytes */
-	uint32_t closed_epoch;    /* of such a device: this epoch's writer has been closed, as the header had it when it was loaded last */
-	uint64_t host;            /* of a device that several hosts reach and that does not fence them: this one, as superblock.writer_host; 0 = no such device */
-	uint64_t directory_off;   /* where in it this ring lies */
+	uint64_t extra_len;            /* what a ring takes of the media beyond size_bytes */
+	/* of such a device: this epoch's writer has been closed, as the header had it when it was loaded last */
+	uint32_t closed_epoch;
+	/* of a device that several hosts reach and that does not fence them: this one, as superblock.writer_host; 0 = no
+	 * such device */
+	uint64_t host;
+	uint64_t directory_off;        /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
-	uint64_t read_count;  /* with is_far: READs posted */
-	struct region_waits waits; /* with is_far: for persists. Stored by who has the link */
-	uint64_t comeback_count; /* with is_far: connections after the first one */
-	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
-	bool are_members;     /* several rings that hold the same */
-	bool are_few_told;    /* with are_members, recovered: fewer know the newest epoch than an acknowledgement needs, so that no drain goes on by them */
-	bool is_member;       /* of several, which are all to be sent to before any answer is looked for: persist leaves the first look to poll */
+	uint64_t read_count;           /* with is_far: READs posted */
+	struct region_waits waits;     /* with is_far: for persists. Stored by who has the link */
+	uint64_t comeback_count;       /* with is_far: connections after the first one */
+	/* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may
+	 * have come */
+	uint64_t tag_lost;
+	bool are_members; /* several rings that hold the same */
+	/* with are_members, recovered: fewer know the newest epoch than an acknowledgement needs, so that no drain goes on
+	 * by them */
+	bool are_few_told;
+	/* of several, which are all to be sent to before any answer is looked for: persist leaves the first look to poll */
+	bool is_member;
 	unsigned member_count;
 	struct farlog_member_counters *member_counters; /* one for each: where to tell how they are. NULL: nobody asks */
-	uint64_t more_copies; /* with are_members: how many members beyond the first have the last persist that was completed */
+	/* with are_members: how many members beyond the first have the last persist that was completed */
+	uint64_t more_copies;
 	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 	uint64_t until_ns;    /* the deadline of who fetches, which may come before patience ends; 0 = none */
@@ -186,7 +230,8 @@ enum region_access {
 
 /* Who has another grant for a ring whose target does not take the one that was given. */
 struct region_renewal {
-	/* renew -- true: `token`, which was refused, is another one now. False: there is none, or none yet: ask again with the next refusal. Any thread; waits for nothing. */
+	/* renew -- true: `token`, which was refused, is another one now. False: there is none, or none yet: ask again with
+	 * the next refusal. Any thread; waits for nothing. */
 	bool (*renew)(struct region_renewal *renewal, const uint8_t *ring_uuid, uint8_t *token);
 	/* By who owns it, when no region may ask any more. Waits for no answer. */
 	void (*free)(struct region_renewal *renewal);
@@ -196,38 +241,45 @@ struct region_renewal {
 struct region_ask {
 	enum region_access access;
 	enum region_role role;
-	bool is_whole;        /* all of the region, although the URI names a ring in it */
-	bool has_directory;   /* set by region_open: the region is going to be narrowed to a ring in it, or is_whole */
-	uint64_t size_bytes;  /* only for REGION_CREATE */
-	const uint8_t *token; /* of the grant, FARLOG_TOKEN_LEN bytes; NULL = none */
-	uint32_t epoch;       /* of the grant; 0 = none */
-	uint32_t level;       /* enum farlog_level, of members: who gives less does not count. 0 = any */
+	bool is_whole;            /* all of the region, although the URI names a ring in it */
+	bool has_directory;       /* set by region_open: the region is going to be narrowed to a ring in it, or is_whole */
+	uint64_t size_bytes;      /* only for REGION_CREATE */
+	const uint8_t *token;     /* of the grant, FARLOG_TOKEN_LEN bytes; NULL = none */
+	uint32_t epoch;           /* of the grant; 0 = none */
+	uint32_t level;           /* enum farlog_level, of members: who gives less does not count. 0 = any */
 	const uint8_t *ring_uuid; /* of members: 16 bytes for each; NULL = whatever is there */
 	uint64_t client_id;       /* by which a target knows one that comes again; 0 = none yet */
-	const uint64_t *is_unwanted; /* stored by another thread when nobody waits for the region any more: opening it, and what blocks for the network, end soon. NULL: never */
-	struct region_renewal *renewal; /* of a reader on another host; outlives the region. NULL: the token is all that there is */
-	struct staging *staging;  /* of a writer: where its copy of the records is to be; NULL = in memory of its own */
+	/* stored by another thread when nobody waits for the region any more: opening it, and what blocks for the network,
+	 * end soon. NULL: never */
+	const uint64_t *is_unwanted;
+	/* of a reader on another host; outlives the region. NULL: the token is all that there is */
+	struct region_renewal *renewal;
+	struct staging *staging; /* of a writer: where its copy of the records is to be; NULL = in memory of its own */
 };
 
 /* region_open -- open by URI. The errors' texts name the URI. */
-int region_open(const char *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
+int region_open(const char *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count) FARLOG_MUST_CHECK;
 
-/* region_settle -- wait again for a persist that was started, but did not complete within the patience of a far region: it still may. */
+/* region_settle -- wait again for a persist that was started, but did not complete within the patience of a far region:
+ * it still may. */
 int region_settle(struct region *region) FARLOG_MUST_CHECK;
 
-/* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened; NO_MEMORY. */
+/* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was
+ * opened; NO_MEMORY. */
 int region_lock(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
 
-/* region_refuse -- what of a region failed with this result, and why: in the words of its device or target, else by errno. Returns the result. */
-int region_refuse(const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
-	FARLOG_MUST_CHECK;
+/* region_refuse -- what of a region failed with this result, and why: in the words of its device or target, else by
+ * errno. Returns the result. */
+int region_refuse(const struct region *region, int result, const char *what, const char *uri,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_refuse_lock -- as region_lock said, and not HELD, whose text is the caller's. */
-int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error)
-	FARLOG_MUST_CHECK;
+int region_refuse_lock(
+	const struct region *region, int result, const char *uri, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_kind_name -- of enum farlog_region_kind, as contracts tell it. */
 const char *region_kind_name(uint32_t kind);
@@ -253,7 +305,7 @@ static inline bool region_is_kept(const struct region *region)
 
 	return region->contract.level >= FARLOG_LEVEL_PERSISTENT ||
 		((kind == FARLOG_REGION_DEVDAX || kind == FARLOG_REGION_FSDAX || kind == FARLOG_REGION_BAR) &&
-		 method >= FARLOG_FLUSH_CLWB && method <= FARLOG_FLUSH_CVAP);
+			method >= FARLOG_FLUSH_CLWB && method <= FARLOG_FLUSH_CVAP);
 }
 
 /* region_push -- nobody is going to wait for the persist that was started last. */
@@ -269,14 +321,16 @@ static inline bool region_is_elsewhere(const struct region *region)
 	return region->is_far && !region->is_block;
 }
 
-/* region_can_be_shut -- by another one than its writer, and tells then where that one's log ended: by the target that has it, or by the device. */
+/* region_can_be_shut -- by another one than its writer, and tells then where that one's log ended: by the target that
+ * has it, or by the device. */
 static inline bool region_can_be_shut(const struct region *region)
 {
 	return region_is_elsewhere(region) || region->is_claimed;
 }
 
 /* region_claim -- where a device has to be asked. */
-FARLOG_MUST_CHECK static inline int region_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
+FARLOG_MUST_CHECK static inline int region_claim(
+	struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
 	return region->ops->claim == NULL ? FARLOG_OK : region->ops->claim(region, claim, error);
 }
@@ -288,6 +342,7 @@ static inline uint64_t region_load_word(const struct region *region, uint64_t of
 
 /* How to look at a ring, behind "run" in an error's text: what shows it takes a path of the host that has it. */
 #define REGION_DUMP "%s: farlog dump '%s'"
-#define REGION_DUMP_OF(region, uri) region_is_elsewhere(region) ? " on the target's host" : "", region_is_elsewhere(region) ? "REGION" : (uri)
+#define REGION_DUMP_OF(region, uri) \
+	region_is_elsewhere(region) ? " on the target's host" : "", region_is_elsewhere(region) ? "REGION" : (uri)
 
 #endif

@@ -39,7 +39,9 @@ int role_lock_is_taken(int fd, uint64_t block, enum region_role role)
 int role_lock_has_parts(int fd, uint64_t region_len)
 {
 	uint64_t block_count = region_len / LAYOUT_BLOCK_LEN;
-	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = role_lock_place(block_count, REGION_ROLE_WRITER),
+	struct flock parts = {.l_type = F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = role_lock_place(block_count, REGION_ROLE_WRITER),
 		.l_len = ROLE_LOCKS_LEN * (off_t)block_count};
 
 	if (fcntl(fd, F_OFD_GETLK, &parts) != 0)

@@ -39,7 +39,8 @@ uint8_t *staging_map(struct staging *staging, uint64_t copy_len)
 	copy = mmap(NULL, copy_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (copy == MAP_FAILED)
 		return NULL;
-	if (mmap(copy + LAYOUT_DATA_OFF, shared_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, staging->fd, 0) == MAP_FAILED) {
+	if (mmap(copy + LAYOUT_DATA_OFF, shared_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, staging->fd, 0) ==
+		MAP_FAILED) {
 		munmap(copy, copy_len);
 		return NULL;
 	}

@@ -29,13 +29,16 @@ static uint32_t newest_version(const struct superblock *superblock)
 	return superblock->block_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
 }
 
-/* has_known_version -- who packs records must not meet one that takes each PAD for the ring's end, nor the other way round. */
+/* has_known_version -- who packs records must not meet one that takes each PAD for the ring's end, nor the other way
+ * round. */
 static bool has_known_version(const struct superblock *superblock)
 {
 	if (superblock->block_len == 0)
 		return superblock->version == LAYOUT_VERSION;
-	return is_power_of_two(superblock->block_len) && superblock->block_len <= LAYOUT_BLOCK_LEN && superblock->record_len_max >= superblock->block_len &&
-		(superblock->version == LAYOUT_VERSION_PACKED || (superblock->version == LAYOUT_VERSION && superblock->align >= superblock->block_len));
+	return is_power_of_two(superblock->block_len) && superblock->block_len <= LAYOUT_BLOCK_LEN &&
+		superblock->record_len_max >= superblock->block_len &&
+		(superblock->version == LAYOUT_VERSION_PACKED ||
+			(superblock->version == LAYOUT_VERSION && superblock->align >= superblock->block_len));
 }
 
 /* superblock_is_usable -- a sound checksum says who wrote it, not that this program can work with it. */
@@ -51,46 +54,58 @@ static bool superblock_is_usable(const struct superblock *superblock, uint64_t r
 /* refuse_other_kind -- what lies where is not the same in memory and on blocks. */
 static int refuse_other_kind(const char *uri, const struct superblock *superblock, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" holds a ring that was made %s; open it by an %s URI", uri,
-		superblock->block_len != 0 ? "on blocks" : "in memory", superblock->block_len != 0 ? "nvme:" : "mem:");
+	return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" holds a ring that was made %s; open it by an %s URI",
+		uri, superblock->block_len != 0 ? "on blocks" : "in memory", superblock->block_len != 0 ? "nvme:" : "mem:");
 }
 
-static int refuse(const struct region *region, const char *uri, const struct superblock seen[2], struct farlog_error *error)
+static int refuse(
+	const struct region *region, const char *uri, const struct superblock seen[2], struct farlog_error *error)
 {
 	bool is_blank = seen[0].magic == 0 && seen[1].magic == 0;
 
 	if (seen[0].magic == DIRECTORY_MAGIC)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds a directory of many rings; expected the name of one: %s%cring=NAME", uri,
-			uri, strchr(uri, '?') != NULL ? '&' : '?');
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"region \"%s\" holds a directory of many rings; expected the name of one: %s%cring=NAME", uri, uri,
+			strchr(uri, '?') != NULL ? '&' : '?');
 	for (int i = 0; i < 2; i++) {
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
-		if (seen[i].version != LAYOUT_VERSION && seen[i].version != newest_version(&seen[i]) && seen[i].version != 0) /* 0 is what a broken format leaves */
-			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u%s",
-				uri, seen[i].version, newest_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
+		/* 0 is what a broken format leaves */
+		if (seen[i].version != LAYOUT_VERSION && seen[i].version != newest_version(&seen[i]) && seen[i].version != 0)
+			return error_set(error, FARLOG_UNSUPPORTED, 0,
+				"region \"%s\": ring format version %u; this build reads version %u%s", uri, seen[i].version,
+				newest_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
 		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != region->is_block)
 			return refuse_other_kind(uri, &seen[i], error);
 		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
-			return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\" has %lu bytes, but its ring says that it needs %lu: the end of it is not here; "
-				"restore the whole region", uri, region->contract.size_bytes, seen[i].capacity + LAYOUT_DATA_OFF);
+			return error_set(error, FARLOG_CORRUPT, 0,
+				"region \"%s\" has %lu bytes, but its ring says that it needs %lu: the end of it is not here; "
+				"restore the whole region",
+				uri, region->contract.size_bytes, seen[i].capacity + LAYOUT_DATA_OFF);
 		return error_set(error, FARLOG_CORRUPT, 0,
-			"region \"%s\": both superblocks fail their check although one has the magic; run" REGION_DUMP, uri, REGION_DUMP_OF(region, uri));
+			"region \"%s\": both superblocks fail their check although one has the magic; run" REGION_DUMP, uri,
+			REGION_DUMP_OF(region, uri));
 	}
 	return error_set(error, FARLOG_NOT_A_RING, 0,
 		"region \"%s\" (%lu bytes) is %s; to make an empty ring of it, destroying what it holds: "
 		"farlog ring format%s '%s'",
-		uri, region->contract.size_bytes, region->is_block ? "a device without a ring" : is_blank ? "blank, not a ring" : "foreign data, not a ring", is_blank ? "" : " --force", uri);
+		uri, region->contract.size_bytes,
+		region->is_block ? "a device without a ring" :
+			is_blank     ? "blank, not a ring" :
+						   "foreign data, not a ring",
+		is_blank ? "" : " --force", uri);
 }
 
-int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
-	struct farlog_error *error)
+int superblock_load(
+	const struct region *region, const char *uri, struct superblock *superblock, struct farlog_error *error)
 {
 	struct superblock seen[2];
 	const struct superblock *best = NULL;
 
 	if (region->contract.size_bytes < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\": %lu bytes are too few for a ring; expected at least %u",
-			uri, region->contract.size_bytes, LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN);
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"region \"%s\": %lu bytes are too few for a ring; expected at least %u", uri, region->contract.size_bytes,
+			LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN);
 	for (int i = 0; i < 2; i++) {
 		memcpy(&seen[i], region->base + superblock_offs[i], sizeof(seen[i]));
 		if (!superblock_is_sound(&seen[i]) || !superblock_is_usable(&seen[i], region->contract.size_bytes))
@@ -103,8 +118,10 @@ int superblock_load(const struct region *region, const char *uri, struct superbl
 	if ((best->block_len != 0) != region->is_block)
 		return refuse_other_kind(uri, best, error);
 	if (region->is_block && best->block_len != region->contract.atomic_unit)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": its ring was made for LBAs of %u bytes, and the device now has LBAs of %u; "
-			"format the namespace back, or make a new ring", uri, best->block_len, region->contract.atomic_unit);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"region \"%s\": its ring was made for LBAs of %u bytes, and the device now has LBAs of %u; "
+			"format the namespace back, or make a new ring",
+			uri, best->block_len, region->contract.atomic_unit);
 	*superblock = *best;
 	return FARLOG_OK;
 }
@@ -150,19 +167,22 @@ int superblock_store(struct region *region, struct superblock *superblock, bool 
 	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
 }
 
-/* head_is_sound -- records begin on the grid of `align` only: a walk from elsewhere would read past the end of the ring. */
+/* head_is_sound -- records begin on the grid of `align` only: a walk from elsewhere would read past the end of the
+ * ring. */
 static bool head_is_sound(const struct superblock *superblock, const struct head_slot *slot)
 {
 	return slot->crc32c != 0 && slot->head_lsn % superblock->align == 0 &&
 		crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN) == slot->crc32c;
 }
 
-/* is_newer_head -- heads only rise. At the same head a spill's slot is stored again when what is to be carried gets another place. */
+/* is_newer_head -- heads only rise. At the same head a spill's slot is stored again when what is to be carried gets
+ * another place. */
 static bool is_newer_head(const struct head_slot *slot, const struct head_slot *than)
 {
 	if (slot->head_lsn != than->head_lsn)
 		return slot->head_lsn > than->head_lsn;
-	return slot->far_epoch != than->far_epoch ? slot->far_epoch > than->far_epoch : (int32_t)(slot->far_seq - than->far_seq) > 0;
+	return slot->far_epoch != than->far_epoch ? slot->far_epoch > than->far_epoch :
+												(int32_t)(slot->far_seq - than->far_seq) > 0;
 }
 
 /* best_head -- index of the valid slot with the higher head, -1 = none. A slot seen half written fails its check, and
@@ -202,8 +222,9 @@ void head_start(const struct superblock *superblock, struct head_slot *slot)
 	slot->last_epoch = superblock->floor_epoch;
 }
 
-/* clear_torn -- what a power cut left of a slot that was being stored goes first, and durably. A later store to it may be torn, too, and put back by
- * the words that both have in common just what the first one lacked: a head of which nobody knows any more, above records that came after it. */
+/* clear_torn -- what a power cut left of a slot that was being stored goes first, and durably. A later store to it may
+ * be torn, too, and put back by the words that both have in common just what the first one lacked: a head of which
+ * nobody knows any more, above records that came after it. */
 static int clear_torn(struct region *region, const struct superblock *superblock, uint64_t off)
 {
 	static const struct head_slot nothing __attribute__((aligned(LAYOUT_LINE_LEN)));

@@ -6,8 +6,8 @@
 #include "ring/layout.h"
 #include "ring/record.h"
 
-/* superblock_load -- the valid one with the higher generation. NOT_A_RING (blank or foreign), CORRUPT; texts name the URI and, for a blank
- * region, the command that would format it. */
+/* superblock_load -- the valid one with the higher generation. NOT_A_RING (blank or foreign), CORRUPT; texts name the
+ * URI and, for a blank region, the command that would format it. */
 int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
@@ -27,11 +27,13 @@ bool head_load(const struct region *region, const struct superblock *superblock,
 void superblock_seal(struct superblock *superblock);
 void head_seal(const struct superblock *superblock, struct head_slot *slot);
 
-/* head_start -- where recovery of one of several members begins: at its head, or at the floor that its last writer was given, whichever is higher. */
+/* head_start -- where recovery of one of several members begins: at its head, or at the floor that its last writer was
+ * given, whichever is higher. */
 void head_start(const struct superblock *superblock, struct head_slot *slot);
 
 /* head_store -- write a slot to the place that does not hold the present head, persist it. */
-int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot) FARLOG_MUST_CHECK;
+int head_store(
+	struct region *region, const struct superblock *superblock, const struct head_slot *slot) FARLOG_MUST_CHECK;
 
 /* superblock_describe -- what it says of its ring, into a status; the rest of the status stays as it is. */
 void superblock_describe(const struct superblock *superblock, struct farlog_ring_status *status);

@@ -1,9 +1,9 @@
 /* ring/gather.h -- a record whose bytes lie in several places, and becomes whole lines of a region in one pass.
  *
- * It is never put together in memory before it is copied to the region: small stores that are loaded again as wide words
- * wait until the stores have left the core, and those wait behind the non-temporal stores of the record before (measured: a
- * third of an append's time). The CRC is made on the way, over bytes that nobody else can change any more: a record with a
- * wrong CRC would hide all that follow it. */
+ * It is never put together in memory before it is copied to the region: small stores that are loaded again as wide
+ * words wait until the stores have left the core, and those wait behind the non-temporal stores of the record before
+ * (measured: a third of an append's time). The CRC is made on the way, over bytes that nobody else can change any more:
+ * a record with a wrong CRC would hide all that follow it. */
 #ifndef FARLOG_GATHER_H
 #define FARLOG_GATHER_H
 
@@ -30,8 +30,10 @@ struct gather {
 	struct gather_piece piece[2];
 	uint64_t tail;
 	uint64_t len;
-	uint32_t salt;    /* what the CRC begins with */
-	uint8_t *scratch; /* 64-byte aligned, for head and pieces in whole lines: ours alone. The pieces may already lie in their places there */
+	uint32_t salt; /* what the CRC begins with */
+	/* 64-byte aligned, for head and pieces in whole lines: ours alone. The pieces may already lie in their places
+	 * there */
+	uint8_t *scratch;
 };
 
 static inline uint64_t gather_load_word(const uint8_t *src)
@@ -42,7 +44,8 @@ static inline uint64_t gather_load_word(const uint8_t *src)
 	return word;
 }
 
-/* gather_word -- 8 bytes from `pos` on, counted from the end of the head; beyond the pieces there are zeros. Built by shifting, not in memory. */
+/* gather_word -- 8 bytes from `pos` on, counted from the end of the head; beyond the pieces there are zeros. Built by
+ * shifting, not in memory. */
 static inline uint64_t gather_word(const struct gather *gather, uint64_t pos)
 {
 	uint64_t first_len = gather->piece[0].len;
@@ -99,7 +102,8 @@ static inline void gather_close(uint8_t *dst, const struct gather *gather)
 	uint8_t *behind = dst + GATHER_HEAD_LEN + gather->piece[0].len + gather->piece[1].len;
 
 #pragma GCC unroll 7
-	for (unsigned i = 0; i < GATHER_HEAD_COUNT; i++) /* word by word, so that a compiler may keep the head in registers */
+	/* word by word, so that a compiler may keep the head in registers */
+	for (unsigned i = 0; i < GATHER_HEAD_COUNT; i++)
 		memcpy(dst + 8 * i, &gather->head[i], 8);
 	if (behind != dst + gather->len - GATHER_TAIL_LEN)
 		memset(behind, 0, (size_t)(dst + gather->len - GATHER_TAIL_LEN - behind));
@@ -121,8 +125,8 @@ static inline void gather_copy(uint8_t *dst, struct gather *gather)
 	gather_close(dst, gather);
 }
 
-/* gather_build -- gather_copy to where nobody else looks before it is whole: dst serves as scratch, and the CRC is made of what lies there, so that the head
- * need not lie anywhere else. */
+/* gather_build -- gather_copy to where nobody else looks before it is whole: dst serves as scratch, and the CRC is made
+ * of what lies there, so that the head need not lie anywhere else. */
 static inline void gather_build(uint8_t *dst, struct gather *gather)
 {
 	uint32_t crc;

@@ -11,7 +11,8 @@
 #error "the format on media is little endian; this machine is not, and conversions are not written"
 #endif
 
-/* In this order so that what a far drain may write is one piece, as is what a far writer may write: keys are given by piece. */
+/* In this order so that what a far drain may write is one piece, as is what a far writer may write: keys are given by
+ * piece. */
 #define LAYOUT_SUPERBLOCK_A_OFF 0x0000u
 #define LAYOUT_SUPERBLOCK_B_OFF 0x1000u
 #define LAYOUT_FENCE_OFF 0x2000u
@@ -49,10 +50,14 @@ struct superblock {
 	uint8_t reserved_a[20];
 	char stream_name[FARLOG_STREAM_NAME_LEN];
 	char writer_id[FARLOG_WRITER_ID_LEN];
-	uint64_t floor_lsn; /* of one of several members: where the undrained records began when the epoch was opened; other members may know more than its head */
+	/* of one of several members: where the undrained records began when the epoch was opened; other members may know
+	 * more than its head */
+	uint64_t floor_lsn;
 	uint64_t floor_seq;
 	uint32_t floor_epoch; /* of the record before, as head_slot.last_epoch */
-	uint8_t writer_host[8]; /* of a device that several hosts reach and that does not fence them: where the epoch was opened; 0 = no such device */
+	/* of a device that several hosts reach and that does not fence them: where the epoch was opened; 0 = no such
+	 * device */
+	uint8_t writer_host[8];
 	uint8_t reserved_b[160];
 	uint32_t crc32c;
 };
@@ -61,8 +66,9 @@ struct head_slot {
 	uint64_t head_lsn;
 	uint64_t head_seq;
 	uint32_t last_epoch;
-	uint32_t far_epoch; /* of a spill (route_carry.h): what lies from head_lsn on was or will be appended elsewhere in this epoch, */
-	uint32_t far_seq;   /* the first of it with a seq of which these are the lower 32 bits. Both 0: no spill */
+	/* of a spill (route_carry.h): what lies from head_lsn on was or will be appended elsewhere in this epoch, */
+	uint32_t far_epoch;
+	uint32_t far_seq; /* the first of it with a seq of which these are the lower 32 bits. Both 0: no spill */
 	uint32_t crc32c;
 	uint8_t reserved_c[32];
 };

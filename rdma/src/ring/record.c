@@ -10,7 +10,8 @@ _Static_assert(RECORD_CRC_OFF == CRC32C_HEAD_LEN, "a record's head lies before i
 
 static uint32_t record_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
 {
-	return crc32c_record((uint32_t)identity->salt, record, record + RECORD_HEADER_LEN, MUTANT(CRC_HEADER_ONLY) ? 0 : body_len);
+	return crc32c_record(
+		(uint32_t)identity->salt, record, record + RECORD_HEADER_LEN, MUTANT(CRC_HEADER_ONLY) ? 0 : body_len);
 }
 
 static uint64_t get_word(const uint8_t *src)
@@ -22,8 +23,8 @@ static uint64_t get_word(const uint8_t *src)
 }
 
 /* A PAD is stored as a record without a body, but its payload_len tells how much of the ring it skips. */
-void record_build_pad(const struct record_identity *identity, const struct record_header *header, uint64_t extent,
-	uint8_t *dst)
+void record_build_pad(
+	const struct record_identity *identity, const struct record_header *header, uint64_t extent, uint8_t *dst)
 {
 	struct record_header pad = *header;
 	struct gather gather;
@@ -52,8 +53,7 @@ static int epoch_fits(const struct record_cursor *cursor, const struct record_he
 static int header_fits(const struct record_cursor *cursor, const struct record_header *header)
 {
 	return header->magic == RECORD_MAGIC && header->version == RECORD_VERSION &&
-		header->header_words == RECORD_HEADER_LEN / 8 &&
-		(header->lsn == cursor->lsn || MUTANT(NO_LSN_CHECK)) &&
+		header->header_words == RECORD_HEADER_LEN / 8 && (header->lsn == cursor->lsn || MUTANT(NO_LSN_CHECK)) &&
 		(header->seq == cursor->seq || MUTANT(NO_LSN_CHECK)) && epoch_fits(cursor, header);
 }
 

@@ -1,4 +1,5 @@
-/* ring/record.h -- the record: its bytes, its making and its check (docs/reference/format.md section 2). No input or output. */
+/* ring/record.h -- the record: its bytes, its making and its check (docs/reference/format.md section 2). No input or
+ * output. */
 #ifndef FARLOG_RECORD_H
 #define FARLOG_RECORD_H
 
@@ -87,32 +88,35 @@ static inline uint64_t record_extent(uint32_t align, uint32_t key_len, uint32_t 
 	return (len + align - 1) & ~(uint64_t)(align - 1);
 }
 
-/* record_pad_len -- on blocks, from lsn to the end of the LBA that it lies in; 0: it is where one begins, or the ring is in memory. */
+/* record_pad_len -- on blocks, from lsn to the end of the LBA that it lies in; 0: it is where one begins, or the ring
+ * is in memory. */
 static inline uint64_t record_pad_len(const struct record_identity *identity, uint64_t lsn)
 {
 	return identity->block_len == 0 ? 0 : -lsn & (identity->block_len - 1);
 }
 
 /* record_pad_fits -- a PAD ends with the ring, left_in_ring from it, or with the LBA that it lies in. */
-static inline bool record_pad_fits(const struct record_identity *identity, uint64_t lsn, uint64_t extent, uint64_t left_in_ring)
+static inline bool record_pad_fits(
+	const struct record_identity *identity, uint64_t lsn, uint64_t extent, uint64_t left_in_ring)
 {
 	return extent == left_in_ring || extent == record_pad_len(identity, lsn);
 }
 
-/* record_gather -- the whole record as pieces: header, key, payload, zero fill, trailer; its CRC is made when it is copied. `header`
- * gives all fields but magic, version, header_words and crc; `extent` is its record_extent; key and payload must outlive the use of *gather; `scratch` is for who
- * copies to give. The header is made of whole words: what is stored in 8 bytes and loaded in 8 bytes goes straight
- * from the processor's store buffer to the load. */
+/* record_gather -- the whole record as pieces: header, key, payload, zero fill, trailer; its CRC is made when it is
+ * copied. `header` gives all fields but magic, version, header_words and crc; `extent` is its record_extent; key and
+ * payload must outlive the use of *gather; `scratch` is for who copies to give. The header is made of whole words: what
+ * is stored in 8 bytes and loaded in 8 bytes goes straight from the processor's store buffer to the load. */
 static inline void record_gather(const struct record_identity *identity, const struct record_header *header,
 	const void *key, const void *payload, uint64_t extent, struct gather *gather)
 {
-	gather->head[0] = (uint64_t)RECORD_MAGIC | (uint64_t)RECORD_VERSION << 32 | (uint64_t)(RECORD_HEADER_LEN / 8) << 40 |
-		(uint64_t)header->flags << 48;
+	gather->head[0] = (uint64_t)RECORD_MAGIC | (uint64_t)RECORD_VERSION << 32 |
+		(uint64_t)(RECORD_HEADER_LEN / 8) << 40 | (uint64_t)header->flags << 48;
 	gather->head[1] = header->lsn;
 	gather->head[2] = (uint64_t)header->epoch | (uint64_t)header->payload_len << 32;
 	gather->head[3] = header->seq;
 	gather->head[4] = header->ts_ns;
-	gather->head[5] = (uint64_t)header->clock_err_ns | (uint64_t)header->class_id << 32 | (uint64_t)header->key_len << 48;
+	gather->head[5] =
+		(uint64_t)header->clock_err_ns | (uint64_t)header->class_id << 32 | (uint64_t)header->key_len << 48;
 	gather->head[6] = header->stream_id;
 	gather->piece[0] = (struct gather_piece){key, header->key_len};
 	gather->piece[1] = (struct gather_piece){payload, header->payload_len};
@@ -121,20 +125,21 @@ static inline void record_gather(const struct record_identity *identity, const s
 	gather->salt = (uint32_t)identity->salt;
 }
 
-/* record_build -- the whole record at dst. ASSUMPTIONS: dst holds record_extent bytes and is ours alone; key and payload may
- * already lie in their places. */
+/* record_build -- the whole record at dst. ASSUMPTIONS: dst holds record_extent bytes and is ours alone; key and
+ * payload may already lie in their places. */
 static inline void record_build(const struct record_identity *identity, const struct record_header *header,
 	const void *key, const void *payload, uint8_t *dst)
 {
 	struct gather gather;
 
-	record_gather(identity, header, key, payload, record_extent(identity->align, header->key_len, header->payload_len), &gather);
+	record_gather(
+		identity, header, key, payload, record_extent(identity->align, header->key_len, header->payload_len), &gather);
 	gather_build(dst, &gather);
 }
 
 /* record_build_pad -- write the 64 bytes of a PAD that skips `extent` bytes of the ring. */
-void record_build_pad(const struct record_identity *identity, const struct record_header *header, uint64_t extent,
-	uint8_t *dst);
+void record_build_pad(
+	const struct record_identity *identity, const struct record_header *header, uint64_t extent, uint8_t *dst);
 
 enum record_verdict {
 	RECORD_VALID = 0,
@@ -151,8 +156,8 @@ struct record_found {
 	uint32_t crc32c; /* of all of it */
 };
 
-/* record_check -- is there a valid record of `cursor` at src, of which `available` bytes may be read? Bounds are checked before
- * use; src may hold anything. */
+/* record_check -- is there a valid record of `cursor` at src, of which `available` bytes may be read? Bounds are
+ * checked before use; src may hold anything. */
 enum record_verdict record_check(const struct record_identity *identity, const struct record_cursor *cursor,
 	const uint8_t *src, uint64_t available, struct record_found *found);
 

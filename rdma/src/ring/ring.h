@@ -1,8 +1,8 @@
 /* ring/ring.h -- the arithmetic of the circular buffer. No memory, no input or output.
  *
- * Positions never wrap; offset = lsn mod capacity. head <= appended, appended - head <= capacity. A record never crosses the end:
- * a PAD fills what is left. On blocks a PAD also fills the last LBA of a commit, and credit_lsn is the head rounded down to an LBA: an LBA is written as a
- * whole. */
+ * Positions never wrap; offset = lsn mod capacity. head <= appended, appended - head <= capacity. A record never
+ * crosses the end: a PAD fills what is left. On blocks a PAD also fills the last LBA of a commit, and credit_lsn is the
+ * head rounded down to an LBA: an LBA is written as a whole. */
 #ifndef FARLOG_RING_H
 #define FARLOG_RING_H
 
@@ -15,14 +15,14 @@ struct ring {
 	uint64_t appended_off; /* appended_lsn mod capacity, kept so that the append path divides nothing */
 	uint64_t credit_lsn;   /* the head, as far as the writer knows */
 	uint64_t next_seq;
-	uint64_t kept_bytes;   /* of several members: what appends leave free, for the EPOCH record of the next writer */
-	uint64_t warn_bytes;   /* in use: from here pressure is 1 */
-	uint64_t alarm_bytes;  /* and from here 2 */
+	uint64_t kept_bytes;  /* of several members: what appends leave free, for the EPOCH record of the next writer */
+	uint64_t warn_bytes;  /* in use: from here pressure is 1 */
+	uint64_t alarm_bytes; /* and from here 2 */
 };
 
 /* Where one record would go. */
 struct ring_place {
-	uint64_t pad_len;    /* 0, or the bytes left before the end, which a PAD fills first */
+	uint64_t pad_len; /* 0, or the bytes left before the end, which a PAD fills first */
 	uint64_t record_lsn;
 	uint64_t record_off;
 	uint64_t end_lsn;

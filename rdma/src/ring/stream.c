@@ -33,9 +33,10 @@ __attribute__((constructor(101))) static void stream_init(void)
 
 bool stream_is_supported(void)
 {
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-		__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2") &&
-		__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq") &&
+		__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("bmi") &&
+		__builtin_cpu_supports("bmi2");
 }
 #else
 bool stream_is_supported(void)

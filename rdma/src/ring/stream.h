@@ -1,13 +1,16 @@
-/* ring/stream.h -- a record from where it lies to the region through 64-byte registers (x86-64 with AVX-512 and VPCLMULQDQ).
+/* ring/stream.h -- a record from where it lies to the region through 64-byte registers (x86-64 with AVX-512 and
+ * VPCLMULQDQ).
  *
- * Every byte is loaded once, and what was loaded is both streamed to the region and folded into the CRC: an application may change
- * its bytes meanwhile, and a record whose CRC is of other bytes than it holds would hide all behind it. Nothing is stored on the
- * way: ordinary stores leave the core in order with the streaming ones, and a record's few dozen of them cost more than its CRC.
+ * Every byte is loaded once, and what was loaded is both streamed to the region and folded into the CRC: an application
+ * may change its bytes meanwhile, and a record whose CRC is of other bytes than it holds would hide all behind it.
+ * Nothing is stored on the way: ordinary stores leave the core in order with the streaming ones, and a record's few
+ * dozen of them cost more than its CRC.
  *
- * The CRC: a line is a polynomial, and one line is moved over the next by a carry-less multiplication with a power of x modulo the
- * CRC's polynomial (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009). Zeros
- * behind the last byte are undone by a negative power. The head, which is known last because of its timestamp, is taken in by the
- * crc32 instruction and moved over all of the body at once: few steps lie between the timestamp and the last line. */
+ * The CRC: a line is a polynomial, and one line is moved over the next by a carry-less multiplication with a power of x
+ * modulo the CRC's polynomial (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction", Intel, 2009). Zeros behind the last byte are undone by a negative power. The head, which is known last
+ * because of its timestamp, is taken in by the crc32 instruction and moved over all of the body at once: few steps lie
+ * between the timestamp and the last line. */
 #ifndef FARLOG_STREAM_H
 #define FARLOG_STREAM_H
 
@@ -24,9 +27,11 @@
 #define STREAM_LINE_LEN 64u
 #define STREAM_LEN_MAX 4096u /* of a record; a longer one goes another way */
 
-/* Powers of x modulo the polynomial, bit-reflected, each less the 33 that a product and its reduction by the instruction add. */
+/* Powers of x modulo the polynomial, bit-reflected, each less the 33 that a product and its reduction by the
+ * instruction add. */
 struct stream_powers {
-	uint64_t line[8] __attribute__((aligned(64)));  /* over the next line, for the low and the high half of each 16 bytes */
+	/* over the next line, for the low and the high half of each 16 bytes */
+	uint64_t line[8] __attribute__((aligned(64)));
 	uint64_t lanes[8] __attribute__((aligned(64))); /* the first three 16 bytes of a line over those behind them */
 	uint32_t back[STREAM_LINE_LEN];                 /* back over zeros: negative ones */
 	uint32_t bodies[STREAM_LEN_MAX];                /* over a body of so many bytes */
@@ -37,7 +42,8 @@ extern struct stream_powers stream_powers;
 /* stream_is_supported -- by this processor and system. */
 bool stream_is_supported(void);
 
-/* stream_once -- what was loaded, kept in a register. Without it the compiler may load the same bytes again for the second use, and does. */
+/* stream_once -- what was loaded, kept in a register. Without it the compiler may load the same bytes again for the
+ * second use, and does. */
 STREAM_INLINE __m512i stream_once(__m512i loaded)
 {
 	__asm__("" : "+v"(loaded));
@@ -56,8 +62,8 @@ STREAM_INLINE __mmask64 stream_mask(uint64_t len)
 	return _bzhi_u64(UINT64_MAX, (unsigned)len);
 }
 
-/* stream_seam -- the line of the pieces from pos on in which the second one begins, or any before; zeros behind them. What a mask leaves
- * out is not touched. */
+/* stream_seam -- the line of the pieces from pos on in which the second one begins, or any before; zeros behind them.
+ * What a mask leaves out is not touched. */
 STREAM_INLINE __m512i stream_seam(const struct gather *gather, uint64_t pos)
 {
 	uint64_t in_first = gather->piece[0].len - pos;
@@ -88,7 +94,8 @@ STREAM_INLINE uint64_t stream_first(const struct gather *gather)
 /* stream_fold -- what was folded so far, moved by `powers`, and the next bytes. */
 STREAM_INLINE __m512i stream_fold(__m512i sum, __m512i powers, __m512i next)
 {
-	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(sum, powers, 0x00), _mm512_clmulepi64_epi128(sum, powers, 0x11), next, 0x96);
+	return _mm512_ternarylogic_epi64(
+		_mm512_clmulepi64_epi128(sum, powers, 0x00), _mm512_clmulepi64_epi128(sum, powers, 0x11), next, 0x96);
 }
 
 /* stream_move -- a CRC, moved by a power. */
@@ -113,7 +120,8 @@ STREAM_INLINE uint32_t stream_head_crc(const struct gather *gather)
 	return _mm_crc32_u32((uint32_t)crc, (uint32_t)gather->head[6]);
 }
 
-/* stream_body_crc -- with nothing before it, from the fold of its lines, the last of which has zero_len zeros at its end. */
+/* stream_body_crc -- with nothing before it, from the fold of its lines, the last of which has zero_len zeros at its
+ * end. */
 STREAM_INLINE uint32_t stream_body_crc(__m512i sum, uint64_t zero_len)
 {
 	__m512i moved = stream_fold(sum, _mm512_load_si512(stream_powers.lanes), _mm512_maskz_mov_epi64(0xC0, sum));
@@ -124,8 +132,8 @@ STREAM_INLINE uint32_t stream_body_crc(__m512i sum, uint64_t zero_len)
 	return stream_move(_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(all, 1)), stream_powers.back[zero_len]);
 }
 
-/* stream_store -- past the cache by the instruction itself: to a compiler the intrinsic is advice, and clang makes an ordinary store of it here,
- * which a fence does not make durable. */
+/* stream_store -- past the cache by the instruction itself: to a compiler the intrinsic is advice, and clang makes an
+ * ordinary store of it here, which a fence does not make durable. */
 STREAM_INLINE void stream_store(uint8_t *dst, __m512i line, bool is_past_cache)
 {
 	if (is_past_cache)
@@ -137,18 +145,20 @@ STREAM_INLINE void stream_store(uint8_t *dst, __m512i line, bool is_past_cache)
 /* stream_head -- the first line: the head, its CRC still zero, and a word behind it. */
 STREAM_INLINE __m512i stream_head(const struct gather *gather, uint64_t behind)
 {
-	return _mm512_set_epi64((long long)behind, (long long)gather->head[6], (long long)gather->head[5], (long long)gather->head[4],
-		(long long)gather->head[3], (long long)gather->head[2], (long long)gather->head[1], (long long)gather->head[0]);
+	return _mm512_set_epi64((long long)behind, (long long)gather->head[6], (long long)gather->head[5],
+		(long long)gather->head[4], (long long)gather->head[3], (long long)gather->head[2], (long long)gather->head[1],
+		(long long)gather->head[0]);
 }
 
-/* stream_record -- all of it, sealed. Past the cache it is durable after the next persist_fence of this thread, else it lies where ordinary
- * stores do. dst 64-byte aligned, gather->len at most
+/* stream_record -- all of it, sealed. Past the cache it is durable after the next persist_fence of this thread, else it
+ * lies where ordinary stores do. dst 64-byte aligned, gather->len at most
  * STREAM_LEN_MAX; gather->scratch is not used. */
 STREAM_INLINE void stream_record(uint8_t *dst, const struct gather *gather, bool is_past_cache)
 {
 	uint64_t body_len = gather->piece[0].len + gather->piece[1].len;
 	uint64_t body_end = GATHER_HEAD_LEN + body_len; /* counted as dst is */
-	const uint8_t *second = (const uint8_t *)((uintptr_t)gather->piece[1].start - gather->piece[0].len - GATHER_HEAD_LEN);
+	const uint8_t *second =
+		(const uint8_t *)((uintptr_t)gather->piece[1].start - gather->piece[0].len - GATHER_HEAD_LEN);
 	uint64_t last = gather->len - STREAM_LINE_LEN;
 	uint64_t first_word = stream_word_once(stream_first(gather));
 	uint32_t crc = stream_move(stream_head_crc(gather), stream_powers.bodies[body_len]);

@@ -1,8 +1,10 @@
-/* ring/tails_page.h -- the page of tails: what a target last saw of each ring of a tenant, for a drain that has many there (docs/reference/format.md section 7).
+/* ring/tails_page.h -- the page of tails: what a target last saw of each ring of a tenant, for a drain that has many
+ * there (docs/reference/format.md section 7).
  *
- * A page is a region of the target's memory, never of media, in the shape of a ring's: its lines lie where a ring's records would, so that a client comes
- * to it by the same links. The first line is of the page itself. The target stores a line word by word while clients READ it: only a line whose
- * checksum holds is believed, and even then it is a hint. */
+ * A page is a region of the target's memory, never of media, in the shape of a ring's: its lines lie where a ring's
+ * records would, so that a client comes to it by the same links. The first line is of the page itself. The target
+ * stores a line word by word while clients READ it: only a line whose checksum holds is believed, and even then it is a
+ * hint. */
 #ifndef FARLOG_TAILS_PAGE_H
 #define FARLOG_TAILS_PAGE_H
 
@@ -18,7 +20,8 @@ struct tails_header {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t line_count; /* behind this one, up to the last that is of a ring */
-	uint64_t turn;       /* +1 whenever all lines have been looked at: a page whose turn stands still is not kept any more */
+	/* +1 whenever all lines have been looked at: a page whose turn stands still is not kept any more */
+	uint64_t turn;
 	uint8_t reserved[36];
 	uint32_t crc32c;
 };
@@ -31,7 +34,8 @@ struct tails_line {
 	uint64_t head_lsn;    /* the credit word */
 	uint64_t sequence;    /* +1 per change of the line, from 1 */
 	uint32_t writer_epoch;
-	uint32_t mark;        /* of the superblocks: another one means that a writer has come, and the log may have gone back */
+	/* of the superblocks: another one means that a writer has come, and the log may have gone back */
+	uint32_t mark;
 	uint32_t reserved;
 	uint32_t crc32c;
 };

@@ -1,4 +1,5 @@
-/* route/ask.c -- which legs take a record, by which way, and whether they can: asked of all of them before it is written to any. */
+/* route/ask.c -- which legs take a record, by which way, and whether they can: asked of all of them before it is
+ * written to any. */
 #include "route/step.h"
 
 #include <time.h>
@@ -22,7 +23,8 @@ uint64_t route_until(struct route_step *step, unsigned i)
 
 		until_ns = duration_ns > UINT64_MAX - step->group_ns ? UINT64_MAX : step->group_ns + duration_ns;
 	}
-	if (step->deadline_ns != 0 && step->deadline_ns < UINT64_MAX - step->start_ns && step->start_ns + step->deadline_ns < until_ns)
+	if (step->deadline_ns != 0 && step->deadline_ns < UINT64_MAX - step->start_ns &&
+		step->start_ns + step->deadline_ns < until_ns)
 		until_ns = step->start_ns + step->deadline_ns;
 	return until_ns;
 }
@@ -38,7 +40,8 @@ bool route_select(struct route_step *step)
 	position->required = 0;
 	position->optional = 0;
 	position->dropped = 0;
-	ROUTE_EACH(i, mask) {
+	ROUTE_EACH(i, mask)
+	{
 		if (criticality < route->legs[i].criticality_min)
 			continue;
 		*(route->legs[i].is_required ? &position->required : &position->optional) |= 1u << i;
@@ -64,10 +67,12 @@ int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *en
 /* does_reject -- nobody waits for room. */
 static bool does_reject(const struct route_leg *leg)
 {
-	return leg->place.uri != NULL ? leg->place.config.policy == FARLOG_POLICY_REJECT : leg->far->policy == FARLOG_POLICY_REJECT;
+	return leg->place.uri != NULL ? leg->place.config.policy == FARLOG_POLICY_REJECT :
+									leg->far->policy == FARLOG_POLICY_REJECT;
 }
 
-/* ask_leg -- and by which way. A ring that has no room is waited for until the leg's deadline, then the spill takes the record. */
+/* ask_leg -- and by which way. A ring that has no room is waited for until the leg's deadline, then the spill takes the
+ * record. */
 static int ask_leg(struct route_step *step, unsigned i, bool is_late)
 {
 	struct route_leg *leg = &step->route->legs[i];
@@ -90,31 +95,43 @@ static int ask_leg(struct route_step *step, unsigned i, bool is_late)
 		run->way = ROUTE_WAY_TURN;
 		return route_ask_buffer(leg, entry, 0);
 	}
-	return result == FARLOG_OK && run->is_begun && !MUTANT(SPILL_RUN_UNASKED) && route_ask_buffer(leg, entry, run->spill_bytes) != FARLOG_OK ? ROUTE_GROUP_ENDS : result;
+	return result == FARLOG_OK && run->is_begun && !MUTANT(SPILL_RUN_UNASKED) &&
+			route_ask_buffer(leg, entry, run->spill_bytes) != FARLOG_OK ?
+		ROUTE_GROUP_ENDS :
+		result;
 }
 
 /* rank -- of several answers the highest counts. */
 static int rank(int result)
 {
 	switch (result) {
-	case FARLOG_OK: return 0;
-	case FARLOG_FULL: return 1;
-	case ROUTE_GROUP_ENDS: return 2;
-	case FARLOG_INVALID: return 3;
-	case FARLOG_TOO_LARGE: return 4;
-	case FARLOG_FENCED: return 5;
-	default: return 6;
+	case FARLOG_OK:
+		return 0;
+	case FARLOG_FULL:
+		return 1;
+	case ROUTE_GROUP_ENDS:
+		return 2;
+	case FARLOG_INVALID:
+		return 3;
+	case FARLOG_TOO_LARGE:
+		return 4;
+	case FARLOG_FENCED:
+		return 5;
+	default:
+		return 6;
 	}
 }
 
-/* ask_all -- the worst of the required legs' answers; each one's own is in the position. *is_hopeful: waiting may help. */
+/* ask_all -- the worst of the required legs' answers; each one's own is in the position. *is_hopeful: waiting may
+ * help. */
 static int ask_all(struct route_step *step, bool *is_hopeful)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 	int worst = FARLOG_OK;
 
 	*is_hopeful = true;
-	ROUTE_EACH(i, position->required) {
+	ROUTE_EACH(i, position->required)
+	{
 		struct route_leg *leg = &step->route->legs[i];
 		bool is_late = step->start_ns != 0 && clock_monotonic_ns() >= route_until(step, i);
 		int result = ask_leg(step, i, is_late);
@@ -132,7 +149,8 @@ static void count_refusal(struct route_step *step)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 
-	ROUTE_EACH(i, position->required) {
+	ROUTE_EACH(i, position->required)
+	{
 		struct route_leg *leg = &step->route->legs[i];
 		struct farlog_route_result *said = &position->legs[i];
 
@@ -149,8 +167,8 @@ static void count_refusal(struct route_step *step)
 static void pump(struct route_step *step)
 {
 	ROUTE_EACH(i, step->positions[step->end].required)
-		if (step->runs[i].way == ROUTE_WAY_DIRECT && writer_pump(step->route->legs[i].far) == FARLOG_OK)
-			region_push(step->route->legs[i].far->region);
+	if (step->runs[i].way == ROUTE_WAY_DIRECT && writer_pump(step->route->legs[i].far) == FARLOG_OK)
+		region_push(step->route->legs[i].far->region);
 }
 
 int route_find_room(struct route_step *step)

@@ -1,4 +1,5 @@
-/* route/await.c -- waiting for what a group has written to its required legs, all together, and what becomes of those that do not answer in time. */
+/* route/await.c -- waiting for what a group has written to its required legs, all together, and what becomes of those
+ * that do not answer in time. */
 #include "route/step.h"
 
 #include <poll.h>
@@ -35,7 +36,8 @@ static void sleep_for(struct route_step *step, uint32_t pending, uint64_t left_n
 	bool is_blind = false;
 	uint64_t nap_ns;
 
-	ROUTE_EACH(i, pending) {
+	ROUTE_EACH(i, pending)
+	{
 		struct region *region = step->route->legs[i].far->region;
 		int found[SLEEPER_COUNT];
 		unsigned found_count = region->ops->sleepers != NULL ? region->ops->sleepers(region, found, SLEEPER_COUNT) : 0;
@@ -80,11 +82,12 @@ static bool has_posted(const struct route_step *step, size_t index, unsigned i)
 {
 	const struct farlog_route_position *position = &step->positions[index];
 
-	return (position->required >> i & 1) != 0 && position->legs[i].result == FARLOG_OK && position->legs[i].position.end_lsn != 0;
+	return (position->required >> i & 1) != 0 && position->legs[i].result == FARLOG_OK &&
+		position->legs[i].position.end_lsn != 0;
 }
 
-/* spill_run -- a leg that did not answer in time: its spill takes, in their order, the records from `from` on that are not known to be in the leg's ring, which may have them as well.
- * Those that find no place there stay unknown. */
+/* spill_run -- a leg that did not answer in time: its spill takes, in their order, the records from `from` on that are
+ * not known to be in the leg's ring, which may have them as well. Those that find no place there stay unknown. */
 static void spill_run(struct route_step *step, unsigned i, size_t from)
 {
 	struct route_leg *leg = &step->route->legs[i];
@@ -104,7 +107,8 @@ static void spill_run(struct route_step *step, unsigned i, size_t from)
 		route_give_turn(leg);
 }
 
-/* end_direct -- each record of the group: the leg's ring has it; or `result`, from the first one on that it is not known to have. */
+/* end_direct -- each record of the group: the leg's ring has it; or `result`, from the first one on that it is not
+ * known to have. */
 static void end_direct(struct route_step *step, unsigned i, int result)
 {
 	struct route_leg *leg = &step->route->legs[i];
@@ -146,7 +150,8 @@ static void end_spilled(struct route_step *step, unsigned i)
 	struct farlog_writer *writer = shared_writer(leg->buffer);
 	uint64_t durable_lsn = UINT64_MAX;
 
-	if (!MUTANT(SPILL_UNFLUSHED) && shared_settle(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
+	if (!MUTANT(SPILL_UNFLUSHED) &&
+		shared_settle(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
 		durable_lsn = shared_durable_lsn(leg->buffer);
 	for (size_t index = step->first; index < step->end; index++) {
 		struct farlog_route_result *said = &step->positions[index].legs[i];
@@ -198,7 +203,8 @@ void route_await(struct route_step *step)
 		uint64_t first_until_ns = UINT64_MAX;
 		uint64_t now_ns = 0;
 
-		ROUTE_EACH(i, pending) {
+		ROUTE_EACH(i, pending)
+		{
 			uint64_t until_ns;
 			int result = look(step, i);
 

@@ -45,7 +45,8 @@ static int beat_leg(struct route_step *step, unsigned i)
 		return FARLOG_OK;
 	}
 	result = beat_direct(step, i);
-	return leg->has_spill && (result == FARLOG_CLOSED || result == FARLOG_FULL) ? FARLOG_OK : result; /* the next record goes to the spill */
+	/* the next record goes to the spill */
+	return leg->has_spill && (result == FARLOG_CLOSED || result == FARLOG_FULL) ? FARLOG_OK : result;
 }
 
 static int worse(int one, int other)
@@ -60,7 +61,8 @@ static int worse(int one, int other)
 
 int farlog_route_heartbeat(farlog_route *route, uint64_t deadline_ns)
 {
-	struct route_step step = {.route = route, .start_ticks = clock_ticks(), .start_ns = clock_monotonic_ns(), .deadline_ns = deadline_ns};
+	struct route_step step = {
+		.route = route, .start_ticks = clock_ticks(), .start_ns = clock_monotonic_ns(), .deadline_ns = deadline_ns};
 	int result = FARLOG_OK;
 
 	if (route->is_closed)

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 
-#define SLICE_NS 5000000u        /* of one step, waiting for the ring's media */
+#define SLICE_NS 5000000u /* of one step, waiting for the ring's media */
 #define NAP_NS 50000
 #define RETRY_FIRST_NS 20000000u
 #define RETRY_LAST_NS 1000000000u
@@ -21,8 +21,8 @@ unsigned route_failing_reads;
 /* What of a batch has been appended to the leg's ring: the head that may be released once it is durable there. */
 struct load {
 	struct head_slot slot;
-	uint64_t far_seq;   /* of the next one */
-	uint64_t count;     /* of records that were appended now */
+	uint64_t far_seq; /* of the next one */
+	uint64_t count;   /* of records that were appended now */
 };
 
 static void nap(long ns)
@@ -35,7 +35,9 @@ static void rewind_reader(struct route_leg *leg)
 {
 	struct farlog_reader *reader = leg->reader;
 
-	reader->cursor = (struct record_cursor){.lsn = reader->released.head_lsn, .seq = reader->released.head_seq, .epoch = reader->released.last_epoch,
+	reader->cursor = (struct record_cursor){.lsn = reader->released.head_lsn,
+		.seq = reader->released.head_seq,
+		.epoch = reader->released.last_epoch,
 		.epoch_max = reader->superblock.writer_epoch};
 	reader->barren_lsn = UINT64_MAX;
 	leg->next_far_seq = leg->head_far_seq;
@@ -56,17 +58,22 @@ static int release(struct route_leg *leg, struct head_slot *slot, uint32_t far_e
 }
 
 /* next_record -- of a batch. False: there is no more. */
-static bool next_record(const struct route_leg *leg, const struct farlog_batch *batch, size_t *at, struct record_header *header,
-	struct farlog_entry *entry)
+static bool next_record(const struct route_leg *leg, const struct farlog_batch *batch, size_t *at,
+	struct record_header *header, struct farlog_entry *entry)
 {
 	const uint8_t *bytes = leg->batch + *at;
 
 	if (*at >= batch->len)
 		return false;
 	memcpy(header, bytes, sizeof(*header));
-	*entry = (struct farlog_entry){.data = bytes + RECORD_HEADER_LEN + header->key_len, .len = header->payload_len, .class_id = header->class_id,
-		.key_len = header->key_len, .key = bytes + RECORD_HEADER_LEN};
-	*at += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(leg->reader->identity.align, header->key_len, header->payload_len);
+	*entry = (struct farlog_entry){.data = bytes + RECORD_HEADER_LEN + header->key_len,
+		.len = header->payload_len,
+		.class_id = header->class_id,
+		.key_len = header->key_len,
+		.key = bytes + RECORD_HEADER_LEN};
+	*at += header->flags & RECORD_FLAG_PAD ?
+		RECORD_PAD_STORED_LEN :
+		record_extent(leg->reader->identity.align, header->key_len, header->payload_len);
 	return true;
 }
 
@@ -135,7 +142,8 @@ static int count_carriable(struct route_leg *leg, uint64_t *count)
 	return result == FARLOG_NOT_YET ? FARLOG_OK : result;
 }
 
-/* count_memory -- of the records from the head on: those that the leg's ring was sent, whatever has become of them, and those that it was not. */
+/* count_memory -- of the records from the head on: those that the leg's ring was sent, whatever has become of them, and
+ * those that it was not. */
 static void count_memory(struct route_leg *leg, uint64_t *sent, uint64_t *unsent)
 {
 	struct farlog_batch batch;
@@ -166,7 +174,8 @@ void route_drop_memory(struct route_leg *leg)
 
 	if (leg->carried_lsn == shared_published_lsn(leg->buffer))
 		return;
-	may_fail(shared_settle(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS))); /* else its reader may not see the last ones */
+	/* else its reader may not see the last ones */
+	may_fail(shared_settle(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS)));
 	count_memory(leg, &sent, &unsent);
 	atomic_add(&leg->counters.unknown_count, sent);
 	atomic_add(&leg->counters.dropped_count, unsent);
@@ -194,7 +203,8 @@ int route_begin_buffer(struct route_leg *leg)
 	return FARLOG_OK;
 }
 
-/* settle_head -- the leg's ring has been recovered and its next epoch is not there yet: what of the buffer it has is known now, and never as surely again. */
+/* settle_head -- the leg's ring has been recovered and its next epoch is not there yet: what of the buffer it has is
+ * known now, and never as surely again. */
 static int settle_head(void *context, const struct farlog_writer *far, struct farlog_error *error)
 {
 	struct route_leg *leg = context;
@@ -213,8 +223,9 @@ static int settle_head(void *context, const struct farlog_writer *far, struct fa
 	if (result == FARLOG_OK && !MUTANT(SPILL_HEAD_LATE)) /* the EPOCH record comes first */
 		result = release(leg, &slot, far->epoch, far->ring.next_seq + 1);
 	rewind_reader(leg);
-	return result == FARLOG_OK ? result
-		: error_set(error, FARLOG_IO, 0, "leg \"%s\": its spill cannot be read, or its head not be stored", leg->name);
+	return result == FARLOG_OK ?
+		result :
+		error_set(error, FARLOG_IO, 0, "leg \"%s\": its spill cannot be read, or its head not be stored", leg->name);
 }
 
 static void set_away(struct route_leg *leg, int result, const char *text)
@@ -223,7 +234,9 @@ static void set_away(struct route_leg *leg, int result, const char *text)
 
 	route_say(leg, text);
 	atomic_store_release(&leg->state, is_final ? FARLOG_LEG_FENCED : FARLOG_LEG_AWAY);
-	leg->retry_ns = leg->retry_ns == 0 ? RETRY_FIRST_NS : leg->retry_ns * 2 < RETRY_LAST_NS ? leg->retry_ns * 2 : RETRY_LAST_NS;
+	leg->retry_ns = leg->retry_ns == 0    ? RETRY_FIRST_NS :
+		leg->retry_ns * 2 < RETRY_LAST_NS ? leg->retry_ns * 2 :
+											RETRY_LAST_NS;
 	leg->retry_at_ns = clock_after_ns(leg->retry_ns);
 }
 
@@ -276,7 +289,8 @@ static void lose_far(struct route_leg *leg, int result)
 	struct region *region = far->region;
 	char text[200];
 
-	snprintf(text, sizeof(text), "its ring: %s%s%.120s", farlog_result_text(result), region->is_far && region->trouble != NULL ? ": " : "",
+	snprintf(text, sizeof(text), "its ring: %s%s%.120s", farlog_result_text(result),
+		region->is_far && region->trouble != NULL ? ": " : "",
 		region->is_far && region->trouble != NULL ? region->trouble : "");
 	if (result == FARLOG_FENCED)
 		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&far->fenced_epoch));
@@ -330,7 +344,8 @@ static int send(struct route_leg *leg, const struct farlog_batch *batch, struct 
 	return FARLOG_OK;
 }
 
-/* settle_far -- until all that was appended to the ring is durable there, for SLICE_NS. OK, NOT_YET; FENCED, UNKNOWN: it has failed. */
+/* settle_far -- until all that was appended to the ring is durable there, for SLICE_NS. OK, NOT_YET; FENCED, UNKNOWN:
+ * it has failed. */
 static int settle_far(struct route_leg *leg)
 {
 	struct farlog_writer *far = leg->far;
@@ -399,8 +414,9 @@ static int carry_batch(struct route_leg *leg, const struct farlog_batch *batch)
 	return result == FARLOG_OK ? sent : result;
 }
 
-/* beat -- a heartbeat, when one is due and nothing waits before it. It takes a seq in the leg's ring, so that what is put into the buffer from now on stands one further there: that is stored
- * before the heartbeat can be seen. OK, NOT_YET: it is not durable yet; else the ring has failed. */
+/* beat -- a heartbeat, when one is due and nothing waits before it. It takes a seq in the leg's ring, so that what is
+ * put into the buffer from now on stands one further there: that is stored before the heartbeat can be seen. OK,
+ * NOT_YET: it is not durable yet; else the ring has failed. */
 static int beat(struct route_leg *leg)
 {
 	struct farlog_entry nothing = {0};
@@ -415,7 +431,8 @@ static int beat(struct route_leg *leg)
 	if (!atomic_load_acquire(&leg->is_beat_due) || shared_published_lsn(leg->buffer) != leg->carried_lsn)
 		return FARLOG_OK;
 	atomic_store_relaxed(&leg->is_beat_due, 0);
-	if (writer_check_entry(leg->far, &nothing, &extent) != FARLOG_OK || writer_find_room(leg->far, extent, &place) != FARLOG_OK)
+	if (writer_check_entry(leg->far, &nothing, &extent) != FARLOG_OK ||
+		writer_find_room(leg->far, extent, &place) != FARLOG_OK)
 		return FARLOG_OK; /* another one comes */
 	if (!MUTANT(BEAT_UNSAID) && release(leg, &slot, leg->far->epoch, far_seq) != FARLOG_OK)
 		return FARLOG_OK;
@@ -424,7 +441,8 @@ static int beat(struct route_leg *leg)
 	return result == FARLOG_OK ? settle_far(leg) : result;
 }
 
-/* offer_turn -- of a required leg: nothing is left to carry. What is put into the spill after this look is seen by the appender before it takes the turn, or by us. */
+/* offer_turn -- of a required leg: nothing is left to carry. What is put into the spill after this look is seen by the
+ * appender before it takes the turn, or by us. */
 static void offer_turn(struct route_leg *leg)
 {
 	if (leg->is_required && shared_published_lsn(leg->buffer) == leg->carried_lsn)

@@ -1,4 +1,5 @@
-/* route/leg.c -- the appending thread's side of a leg: into its buffer, and the turn between straight on and by way of it. */
+/* route/leg.c -- the appending thread's side of a leg: into its buffer, and the turn between straight on and by way of
+ * it. */
 #include "route/route.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes)
 {
 	struct farlog_writer *writer = shared_writer(leg->buffer);
-	uint64_t kept = writer->identity.capacity / 16 < ROUTE_KEPT_LEN_MAX ? writer->identity.capacity / 16 : ROUTE_KEPT_LEN_MAX;
+	uint64_t kept =
+		writer->identity.capacity / 16 < ROUTE_KEPT_LEN_MAX ? writer->identity.capacity / 16 : ROUTE_KEPT_LEN_MAX;
 	struct ring_place place;
 	uint64_t extent;
 	int result = writer_check_entry(writer, entry, &extent);
@@ -78,15 +80,20 @@ static void drop(struct route_leg *leg, const struct clock_reading *now)
 bool route_tell_gap(struct route_leg *leg)
 {
 	const struct route_gap *open = &leg->gap;
-	struct farlog_gap gap = {.reason = FARLOG_GAP_FULL, .count = open->count, .from_number = open->from_number,
-		.to_number = open->from_number + open->count - 1, .from_ts_ns = open->from_ts_ns, .to_ts_ns = open->to_ts_ns,
+	struct farlog_gap gap = {.reason = FARLOG_GAP_FULL,
+		.count = open->count,
+		.from_number = open->from_number,
+		.to_number = open->from_number + open->count - 1,
+		.from_ts_ns = open->from_ts_ns,
+		.to_ts_ns = open->to_ts_ns,
 		.dropped_count = atomic_load_relaxed(&leg->counters.dropped_count)};
 	struct farlog_entry entry = {.data = &gap, .len = sizeof(gap)};
 	struct farlog_position position;
 
 	if (open->count == 0)
 		return true;
-	if (route_ask_buffer(leg, &entry, 0) != FARLOG_OK || shared_submit(leg->buffer, &entry, RECORD_FLAG_GAP, &position) != FARLOG_OK)
+	if (route_ask_buffer(leg, &entry, 0) != FARLOG_OK ||
+		shared_submit(leg->buffer, &entry, RECORD_FLAG_GAP, &position) != FARLOG_OK)
 		return false;
 	leg->gap = (struct route_gap){0};
 	atomic_add(&leg->counters.gap_count, 1);

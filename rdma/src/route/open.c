@@ -19,7 +19,8 @@
 
 static int refuse(const char *route, const struct farlog_route_leg *leg, const char *why, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": %s", route, leg->name != NULL ? leg->name : "", why);
+	return error_set(
+		error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": %s", route, leg->name != NULL ? leg->name : "", why);
 }
 
 static int check_classes(const char *route, const struct farlog_route_leg *leg, struct farlog_error *error)
@@ -28,7 +29,8 @@ static int check_classes(const char *route, const struct farlog_route_leg *leg, 
 		return refuse(route, leg, "class_count without classes", error);
 	for (uint32_t i = 0; i < leg->class_count; i++)
 		if (leg->classes[i].first > leg->classes[i].last)
-			return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": classes %u to %u; expected the lower one first", route, leg->name,
+			return error_set(error, FARLOG_INVALID, 0,
+				"route \"%s\": leg \"%s\": classes %u to %u; expected the lower one first", route, leg->name,
 				leg->classes[i].first, leg->classes[i].last);
 	return FARLOG_OK;
 }
@@ -38,21 +40,25 @@ static int check_leg(const char *route, const struct farlog_route_leg *leg, stru
 	bool has_spill = leg->policy == FARLOG_ROUTE_SPILL;
 
 	if (leg->name == NULL || leg->name[0] == '\0' || strlen(leg->name) >= FARLOG_ROUTE_NAME_LEN)
-		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": a leg's name is \"%s\"; expected 1 to %d bytes", route, leg->name != NULL ? leg->name : "",
-			FARLOG_ROUTE_NAME_LEN - 1);
+		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": a leg's name is \"%s\"; expected 1 to %d bytes",
+			route, leg->name != NULL ? leg->name : "", FARLOG_ROUTE_NAME_LEN - 1);
 	if ((leg->uri == NULL) == (leg->writer == NULL))
 		return refuse(route, leg, "expected either a uri or an open writer", error);
 	if (leg->policy > FARLOG_ROUTE_DROP)
-		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": policy %u; expected fail, spill or drop", route, leg->name, leg->policy);
+		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": policy %u; expected fail, spill or drop",
+			route, leg->name, leg->policy);
 	if (leg->is_required && leg->policy == FARLOG_ROUTE_DROP)
 		return refuse(route, leg, "it is required, and drops: expected policy fail or spill", error);
 	if (has_spill != (leg->spill_uri != NULL))
-		return refuse(route, leg, has_spill ? "policy spill without the uri of a spill" : "a spill is for policy spill", error);
+		return refuse(
+			route, leg, has_spill ? "policy spill without the uri of a spill" : "a spill is for policy spill", error);
 	if (has_spill && strncmp(leg->spill_uri, "mem:", 4) != 0 && strncmp(leg->spill_uri, "fault:", 6) != 0)
-		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": spill \"%s\"; expected a ring in memory or a file of this host: mem:/path", route,
-			leg->name, leg->spill_uri);
+		return error_set(error, FARLOG_INVALID, 0,
+			"route \"%s\": leg \"%s\": spill \"%s\"; expected a ring in memory or a file of this host: mem:/path",
+			route, leg->name, leg->spill_uri);
 	if (leg->writer != NULL && (!leg->is_required || has_spill))
-		return refuse(route, leg, "an open writer is for a required leg that fails: others open their ring again, by its uri", error);
+		return refuse(route, leg,
+			"an open writer is for a required leg that fails: others open their ring again, by its uri", error);
 	return check_classes(route, leg, error);
 }
 
@@ -61,7 +67,8 @@ static int check_config(const struct farlog_route_config *config, const char *na
 	int result = FARLOG_OK;
 
 	if (config->leg_count == 0 || config->leg_count > FARLOG_ROUTE_LEG_COUNT_MAX || config->legs == NULL)
-		return error_set(error, FARLOG_INVALID, 0, "route \"%s\" has %u legs; expected 1 to %d", name, config->leg_count, FARLOG_ROUTE_LEG_COUNT_MAX);
+		return error_set(error, FARLOG_INVALID, 0, "route \"%s\" has %u legs; expected 1 to %d", name,
+			config->leg_count, FARLOG_ROUTE_LEG_COUNT_MAX);
 	for (uint32_t i = 0; i < config->leg_count && result == FARLOG_OK; i++) {
 		result = check_leg(name, &config->legs[i], error);
 		for (uint32_t j = 0; j < i && result == FARLOG_OK; j++)
@@ -108,14 +115,19 @@ static int copy_place(struct route_leg *leg, const struct farlog_route_leg *aske
 /* make_spill -- where there is none yet. */
 static int make_spill(const struct farlog_route_leg *asked, struct farlog_error *error)
 {
-	struct farlog_ring_config config = {.size_bytes = asked->buffer_bytes != 0 ? asked->buffer_bytes : SPILL_BYTES, .stream_name = asked->name};
+	struct farlog_ring_config config = {
+		.size_bytes = asked->buffer_bytes != 0 ? asked->buffer_bytes : SPILL_BYTES, .stream_name = asked->name};
 
 	return farlog_ring_format(asked->spill_uri, &config, error);
 }
 
-static int open_spill(struct route_leg *leg, const struct farlog_route_leg *asked, const char *route, struct farlog_error *error)
+static int open_spill(
+	struct route_leg *leg, const struct farlog_route_leg *asked, const char *route, struct farlog_error *error)
 {
-	struct farlog_writer_config config = {.level = asked->spill_level, .policy = FARLOG_POLICY_REJECT, .writer_name = route, .counters_dir = asked->config.counters_dir};
+	struct farlog_writer_config config = {.level = asked->spill_level,
+		.policy = FARLOG_POLICY_REJECT,
+		.writer_name = route,
+		.counters_dir = asked->config.counters_dir};
 	struct farlog_ring_status status;
 	int result = farlog_shared_open(asked->spill_uri, &config, &leg->buffer, error);
 
@@ -128,20 +140,26 @@ static int open_spill(struct route_leg *leg, const struct farlog_route_leg *aske
 		return result;
 	farlog_shared_ring(leg->buffer, &status);
 	if (strncmp(status.stream_name, asked->name, sizeof(status.stream_name)) != 0)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "route \"%s\": leg \"%s\": spill \"%s\" is that of \"%.63s\"; expected one of its own", route, asked->name,
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"route \"%s\": leg \"%s\": spill \"%s\" is that of \"%.63s\"; expected one of its own", route, asked->name,
 			asked->spill_uri, status.stream_name);
-	if (asked->is_required && shared_writer(leg->buffer)->level < (asked->config.level != 0 ? asked->config.level : FARLOG_LEVEL_PERSISTENT))
-		return error_set(error, FARLOG_LEVEL, 0, "route \"%s\": leg \"%s\": its spill gives level %s, the leg asks for %s", route, asked->name,
-			farlog_level_name(shared_writer(leg->buffer)->level), farlog_level_name((int)(asked->config.level != 0 ? asked->config.level : FARLOG_LEVEL_PERSISTENT)));
+	if (asked->is_required &&
+		shared_writer(leg->buffer)->level < (asked->config.level != 0 ? asked->config.level : FARLOG_LEVEL_PERSISTENT))
+		return error_set(error, FARLOG_LEVEL, 0,
+			"route \"%s\": leg \"%s\": its spill gives level %s, the leg asks for %s", route, asked->name,
+			farlog_level_name(shared_writer(leg->buffer)->level),
+			farlog_level_name((int)(asked->config.level != 0 ? asked->config.level : FARLOG_LEVEL_PERSISTENT)));
 	return FARLOG_OK;
 }
 
 /* open_memory -- a ring that nobody else sees, and that goes with this process. */
-static int open_memory(struct route_leg *leg, const struct farlog_route_leg *asked, char uri[64], struct farlog_error *error)
+static int open_memory(
+	struct route_leg *leg, const struct farlog_route_leg *asked, char uri[64], struct farlog_error *error)
 {
 	uint64_t size_bytes = asked->buffer_bytes != 0 ? asked->buffer_bytes : MEMORY_BYTES;
 	struct farlog_ring_config ring = {.size_bytes = size_bytes, .stream_name = asked->name};
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
 	int result;
 
 	leg->memory_fd = memfd_create("farlog-route", MFD_CLOEXEC);
@@ -152,7 +170,8 @@ static int open_memory(struct route_leg *leg, const struct farlog_route_leg *ask
 	return result != FARLOG_OK ? result : farlog_shared_open(uri, &config, &leg->buffer, error);
 }
 
-int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *asked, const char *route, struct farlog_error *error)
+int route_open_buffer(
+	struct route_leg *leg, const struct farlog_route_leg *asked, const char *route, struct farlog_error *error)
 {
 	struct farlog_reader_config reading = {.start = FARLOG_START_HEAD, .is_drain = 1};
 	char memory_uri[64];
@@ -168,12 +187,14 @@ int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *aske
 	if (leg->batch == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "leg \"%s\": out of memory", asked->name);
 	if (route_begin_buffer(leg) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "route \"%s\": leg \"%s\": its spill's head cannot be stored", route, asked->name);
+		return error_set(
+			error, FARLOG_IO, 0, "route \"%s\": leg \"%s\": its spill's head cannot be stored", route, asked->name);
 	return FARLOG_OK;
 }
 
 /* open_leg -- all of it but the ring of one that has a carrier. */
-static int open_leg(struct farlog_route *route, struct route_leg *leg, const struct farlog_route_leg *asked, struct farlog_error *error)
+static int open_leg(
+	struct farlog_route *route, struct route_leg *leg, const struct farlog_route_leg *asked, struct farlog_error *error)
 {
 	int result;
 
@@ -190,7 +211,8 @@ static int open_leg(struct farlog_route *route, struct route_leg *leg, const str
 		return result;
 	if (leg->is_required && !leg->has_spill) {
 		leg->state = FARLOG_LEG_DIRECT;
-		result = asked->writer != NULL ? FARLOG_OK : farlog_writer_open(leg->place.uri, &leg->place.config, &leg->far, error);
+		result = asked->writer != NULL ? FARLOG_OK :
+										 farlog_writer_open(leg->place.uri, &leg->place.config, &leg->far, error);
 		if (leg->far != NULL)
 			leg->deadline_ns = leg->far->deadline_ns;
 		return result;
@@ -225,7 +247,8 @@ static void first_try(struct farlog_route *route)
 			continue;
 		while (!atomic_load_acquire(&leg->is_tried))
 			nanosleep(&(struct timespec){0, FIRST_TRY_NAP_NS}, NULL);
-		while (atomic_load_acquire(&leg->state) == FARLOG_LEG_CARRYING && atomic_load_acquire(&leg->turn) == ROUTE_TURN_CARRIER &&
+		while (atomic_load_acquire(&leg->state) == FARLOG_LEG_CARRYING &&
+			atomic_load_acquire(&leg->turn) == ROUTE_TURN_CARRIER &&
 			shared_published_lsn(leg->buffer) - atomic_load_acquire(&leg->carried_lsn) < RECORD_PAD_STORED_LEN * 4)
 			nanosleep(&(struct timespec){0, FIRST_TRY_NAP_NS}, NULL);
 	}
@@ -238,7 +261,8 @@ static int start_carriers(struct farlog_route *route, struct farlog_error *error
 		int failure = leg->buffer != NULL ? pthread_create(&leg->thread, NULL, route_carrier, leg) : 0;
 
 		if (failure != 0)
-			return error_set(error, FARLOG_IO, failure, "route \"%s\": leg \"%s\": start its thread", route->name, leg->name);
+			return error_set(
+				error, FARLOG_IO, failure, "route \"%s\": leg \"%s\": start its thread", route->name, leg->name);
 		leg->has_thread = leg->buffer != NULL;
 	}
 	if (route->is_threaded)
@@ -248,7 +272,8 @@ static int start_carriers(struct farlog_route *route, struct farlog_error *error
 
 static bool is_left_behind(const struct route_leg *leg)
 {
-	return leg->has_lost || (leg->buffer != NULL && (leg->gap.count != 0 || leg->carried_lsn != shared_published_lsn(leg->buffer)));
+	return leg->has_lost ||
+		(leg->buffer != NULL && (leg->gap.count != 0 || leg->carried_lsn != shared_published_lsn(leg->buffer)));
 }
 
 static int close_leg(struct route_leg *leg)
@@ -308,7 +333,8 @@ static int close_all(struct farlog_route *route)
 	return result;
 }
 
-int route_open(const struct farlog_route_config *config, bool is_threaded, farlog_route **opened, struct farlog_error *error)
+int route_open(
+	const struct farlog_route_config *config, bool is_threaded, farlog_route **opened, struct farlog_error *error)
 {
 	const char *name = config->name != NULL ? config->name : "";
 	int result = check_config(config, name, error);

@@ -1,8 +1,8 @@
 /* route/route.c -- appending to the legs that class and criticality select.
  *
- * First every required leg is asked whether it can take the record, and nothing is written anywhere before all can: a refusal means nowhere. Then it is
- * written to all of them, their flushes started, the optional legs served, and all required ones waited for together. A batch does so with one group of
- * records after the other. */
+ * First every required leg is asked whether it can take the record, and nothing is written anywhere before all can: a
+ * refusal means nowhere. Then it is written to all of them, their flushes started, the optional legs served, and all
+ * required ones waited for together. A batch does so with one group of records after the other. */
 #include "route/route.h"
 
 #include <string.h>
@@ -28,7 +28,8 @@ static int post_to(struct route_step *step, unsigned i)
 			run->end_lsn = said->position.end_lsn;
 		return result;
 	}
-	result = route_put_into_spill(step, i, step->end, run->way == ROUTE_WAY_TURN, run->way == ROUTE_WAY_TURN ? leg->far->ring.next_seq : 0);
+	result = route_put_into_spill(
+		step, i, step->end, run->way == ROUTE_WAY_TURN, run->way == ROUTE_WAY_TURN ? leg->far->ring.next_seq : 0);
 	if (result == FARLOG_OK && run->way == ROUTE_WAY_TURN) {
 		route_give_turn(leg);
 		run->way = ROUTE_WAY_SPILL;
@@ -59,14 +60,16 @@ void route_start_flush(struct route_step *step, unsigned i)
 		region_push(far->region);
 }
 
-/* post -- write the record at `end` to all required legs; with the last one of the call each leg's flush starts at once. Not OK: the very first leg refused, nothing was written. */
+/* post -- write the record at `end` to all required legs; with the last one of the call each leg's flush starts at
+ * once. Not OK: the very first leg refused, nothing was written. */
 static int post(struct route_step *step)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 	bool is_last = step->end + 1 == step->count;
 	bool is_written = false;
 
-	ROUTE_EACH(i, position->required) {
+	ROUTE_EACH(i, position->required)
+	{
 		int result = post_to(step, i);
 
 		position->legs[i].result = result == FARLOG_IO ? FARLOG_CLOSED : result;
@@ -81,7 +84,7 @@ static int post(struct route_step *step)
 			route_start_flush(step, i);
 	}
 	ROUTE_EACH(i, position->required)
-		atomic_add(&step->route->legs[i].counters.offered_count, 1);
+	atomic_add(&step->route->legs[i].counters.offered_count, 1);
 	return FARLOG_OK;
 }
 
@@ -89,13 +92,15 @@ static void offer_optional(struct route_step *step)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 
-	ROUTE_EACH(i, position->optional) {
+	ROUTE_EACH(i, position->optional)
+	{
 		struct route_leg *leg = &step->route->legs[i];
 
 		if (route_offer(leg, &step->entries[step->end], &position->legs[i]) != FARLOG_OK)
 			position->dropped |= 1u << i;
 		for (uint64_t late_ns = clock_after_ns(500000000); MUTANT(OPTIONAL_AWAITED) && clock_monotonic_ns() < late_ns;)
-			if (atomic_load_acquire(&leg->carried_lsn) >= shared_published_lsn(leg->buffer) || nanosleep(&(struct timespec){0, NAP_NS}, NULL) != 0)
+			if (atomic_load_acquire(&leg->carried_lsn) >= shared_published_lsn(leg->buffer) ||
+				nanosleep(&(struct timespec){0, NAP_NS}, NULL) != 0)
 				break;
 	}
 }
@@ -105,7 +110,8 @@ static int fill_group(struct route_step *step)
 {
 	int result = FARLOG_OK;
 
-	while (step->end < step->count && step->end - step->first < ROUTE_GROUP_COUNT && result == FARLOG_OK && !step->is_torn) {
+	while (step->end < step->count && step->end - step->first < ROUTE_GROUP_COUNT && result == FARLOG_OK &&
+		!step->is_torn) {
 		if (route_select(step)) {
 			result = route_find_room(step);
 			if (result == FARLOG_OK)
@@ -123,7 +129,8 @@ static int conclude(struct farlog_route_position *position)
 {
 	uint32_t level = FARLOG_LEVEL_ARCHIVED;
 
-	ROUTE_EACH(i, position->required) {
+	ROUTE_EACH(i, position->required)
+	{
 		const struct farlog_route_result *said = &position->legs[i];
 
 		if (said->result != FARLOG_OK)
@@ -157,10 +164,15 @@ static int run_group(struct route_step *step, size_t *done)
 	return result != FARLOG_OK ? result : refused;
 }
 
-int farlog_route_append(farlog_route *route, const struct farlog_entry *entry, uint32_t criticality, uint64_t deadline_ns,
-	struct farlog_route_position *position)
+int farlog_route_append(farlog_route *route, const struct farlog_entry *entry, uint32_t criticality,
+	uint64_t deadline_ns, struct farlog_route_position *position)
 {
-	struct route_step step = {.route = route, .entries = entry, .criticalities = &criticality, .positions = position, .count = 1, .start_ticks = clock_ticks(),
+	struct route_step step = {.route = route,
+		.entries = entry,
+		.criticalities = &criticality,
+		.positions = position,
+		.count = 1,
+		.start_ticks = clock_ticks(),
 		.deadline_ns = deadline_ns};
 	size_t done = 0;
 
@@ -169,11 +181,17 @@ int farlog_route_append(farlog_route *route, const struct farlog_entry *entry, u
 	return route->is_closed ? FARLOG_CLOSED : run_group(&step, &done);
 }
 
-int farlog_route_append_batch(farlog_route *route, const struct farlog_entry *entries, const uint32_t *criticalities, size_t count, uint64_t deadline_ns,
-	struct farlog_route_position *positions, size_t *done, size_t *submitted)
+int farlog_route_append_batch(farlog_route *route, const struct farlog_entry *entries, const uint32_t *criticalities,
+	size_t count, uint64_t deadline_ns, struct farlog_route_position *positions, size_t *done, size_t *submitted)
 {
-	struct route_step step = {.route = route, .entries = entries, .criticalities = criticalities, .positions = positions, .count = count, .start_ticks = clock_ticks(),
-		.start_ns = clock_monotonic_ns(), .deadline_ns = deadline_ns};
+	struct route_step step = {.route = route,
+		.entries = entries,
+		.criticalities = criticalities,
+		.positions = positions,
+		.count = count,
+		.start_ticks = clock_ticks(),
+		.start_ns = clock_monotonic_ns(),
+		.deadline_ns = deadline_ns};
 	int result = route->is_closed ? FARLOG_CLOSED : FARLOG_OK;
 
 	*done = 0;
@@ -207,7 +225,8 @@ int farlog_route_resolve(farlog_route *route, struct farlog_route_position *posi
 
 	if (route->is_closed)
 		return FARLOG_CLOSED;
-	ROUTE_EACH(i, position->required) {
+	ROUTE_EACH(i, position->required)
+	{
 		struct farlog_route_result *said = &position->legs[i];
 
 		if (said->result == FARLOG_UNKNOWN)
@@ -225,7 +244,8 @@ int farlog_route_resolve(farlog_route *route, struct farlog_route_position *posi
 
 static bool is_behind(struct route_leg *leg)
 {
-	return leg->buffer != NULL && (!route_tell_gap(leg) || atomic_load_acquire(&leg->carried_lsn) != shared_published_lsn(leg->buffer));
+	return leg->buffer != NULL &&
+		(!route_tell_gap(leg) || atomic_load_acquire(&leg->carried_lsn) != shared_published_lsn(leg->buffer));
 }
 
 int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns)
@@ -235,7 +255,8 @@ int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns)
 
 	for (unsigned i = 0; i < route->leg_count; i++)
 		while (!route->is_ended && is_behind(&route->legs[i])) {
-			if (atomic_load_acquire(&route->legs[i].state) == FARLOG_LEG_FENCED) { /* nothing more is carried, however long it is waited for */
+			/* nothing more is carried, however long it is waited for */
+			if (atomic_load_acquire(&route->legs[i].state) == FARLOG_LEG_FENCED) {
 				result = FARLOG_UNKNOWN;
 				break;
 			}

@@ -1,7 +1,9 @@
-/* route/step.h -- the inside of one call that appends to a route: its records are written in groups, and each group is waited for as a whole.
+/* route/step.h -- the inside of one call that appends to a route: its records are written in groups, and each group is
+ * waited for as a whole.
  *
- * Within a group all records of a leg go one way, straight on or by the spill: so a leg that answers late leaves one run of records behind, which goes to the spill in their order,
- * before any record that comes later. For that the spill has to have room for the whole run before the second record of it is written. */
+ * Within a group all records of a leg go one way, straight on or by the spill: so a leg that answers late leaves one
+ * run of records behind, which goes to the spill in their order, before any record that comes later. For that the spill
+ * has to have room for the whole run before the second record of it is written. */
 #ifndef FARLOG_ROUTE_STEP_H
 #define FARLOG_ROUTE_STEP_H
 
@@ -32,8 +34,8 @@ struct route_step {
 	const uint32_t *criticalities; /* NULL = 0 of each */
 	struct farlog_route_position *positions;
 	size_t count;
-	size_t first;         /* the group is [first, end) */
-	size_t end;           /* and the one that is asked about */
+	size_t first; /* the group is [first, end) */
+	size_t end;   /* and the one that is asked about */
 	uint64_t start_ticks;
 	uint64_t start_ns;    /* of the call. 0 = not looked at yet */
 	uint64_t group_ns;    /* of the group. 0 = not looked at yet */
@@ -48,12 +50,14 @@ uint64_t route_until(struct route_step *step, unsigned leg);
 /* route_select -- the legs that take the record at `end`. False: none does. */
 bool route_select(struct route_step *step);
 
-/* route_find_room -- until all required legs can take the record at `end`, or one refuses it, which is counted. ROUTE_GROUP_ENDS: it begins the next group. */
+/* route_find_room -- until all required legs can take the record at `end`, or one refuses it, which is counted.
+ * ROUTE_GROUP_ENDS: it begins the next group. */
 int route_find_room(struct route_step *step) FARLOG_MUST_CHECK;
 
-/* route_put_into_spill -- the record `index`; with is_first its place in the leg's ring, from which on that may have what is in the spill, is said there before. The turn is given away
- * by the caller. OK; IO: nothing was put there. */
-int route_put_into_spill(struct route_step *step, unsigned leg, size_t index, bool is_first, uint64_t far_seq) FARLOG_MUST_CHECK;
+/* route_put_into_spill -- the record `index`; with is_first its place in the leg's ring, from which on that may have
+ * what is in the spill, is said there before. The turn is given away by the caller. OK; IO: nothing was put there. */
+int route_put_into_spill(
+	struct route_step *step, unsigned leg, size_t index, bool is_first, uint64_t far_seq) FARLOG_MUST_CHECK;
 
 /* route_start_flush -- of what a leg was given straight on. */
 void route_start_flush(struct route_step *step, unsigned leg);

@@ -1,7 +1,7 @@
 // Package core compiles one room of the C core, recovery: where a log ends, for pkg/farlog.
 //
-// It imports the rooms whose headers it includes, and each room embeds its own: so Go compiles this one again when one of
-// them changes.
+// It imports the rooms whose headers it includes, and each room embeds its own: so Go compiles this one again when one
+// of them changes.
 package core
 
 /*

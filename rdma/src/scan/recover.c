@@ -8,7 +8,8 @@
 
 #define FETCH_LEN (1u << 20)
 
-/* show -- bring the ring's bytes up to that LSN into what base shows; those below shown_lsn are there. A near region shows all. */
+/* show -- bring the ring's bytes up to that LSN into what base shows; those below shown_lsn are there. A near region
+ * shows all. */
 static int show(struct region *region, uint64_t capacity, struct recover_scan *scan, uint64_t to_lsn)
 {
 	int result = FARLOG_OK;
@@ -24,9 +25,10 @@ static int show(struct region *region, uint64_t capacity, struct recover_scan *s
 	return result;
 }
 
-/* check_far -- record_check where the bytes come in pieces, the last of a lap up to the ring's end: what ends with a piece is no end of the log. */
-static int check_far(struct region *region, const struct record_identity *identity, uint64_t end_lsn, struct recover_scan *scan,
-	enum record_verdict *verdict, struct record_found *found)
+/* check_far -- record_check where the bytes come in pieces, the last of a lap up to the ring's end: what ends with a
+ * piece is no end of the log. */
+static int check_far(struct region *region, const struct record_identity *identity, uint64_t end_lsn,
+	struct recover_scan *scan, enum record_verdict *verdict, struct record_found *found)
 {
 	uint64_t off = scan->tail.lsn % identity->capacity;
 
@@ -35,7 +37,8 @@ static int check_far(struct region *region, const struct record_identity *identi
 		uint64_t to_lsn = scan->shown_lsn + (FETCH_LEN < left_in_lap ? FETCH_LEN : left_in_lap);
 		int result;
 
-		*verdict = record_check(identity, &scan->tail, region->base + LAYOUT_DATA_OFF + off, scan->shown_lsn - scan->tail.lsn, found);
+		*verdict = record_check(
+			identity, &scan->tail, region->base + LAYOUT_DATA_OFF + off, scan->shown_lsn - scan->tail.lsn, found);
 		if (*verdict != RECORD_CUT || scan->shown_lsn == end_lsn || (MUTANT(PIECE_IS_ALL) && scan->record_count > 0))
 			return FARLOG_OK;
 		result = show(region, identity->capacity, scan, to_lsn < end_lsn ? to_lsn : end_lsn);
@@ -61,8 +64,8 @@ static uint64_t turn_lsn(const struct recover_scan *scan, unsigned turn)
 	return turn < scan->turn_count ? scan->turns[turn].lsn : end_lsn;
 }
 
-/* is_same_turn -- the epoch alone does not tell: where a power cut took the first record of an epoch and left a PAD behind
- * it, what lies there of an earlier epoch may make the log go on to that PAD, and the epoch begin with it. */
+/* is_same_turn -- the epoch alone does not tell: where a power cut took the first record of an epoch and left a PAD
+ * behind it, what lies there of an earlier epoch may make the log go on to that PAD, and the epoch begin with it. */
 static bool is_same_turn(const struct recover_turn *one, const struct recover_turn *other)
 {
 	return one->epoch == other->epoch && (one->lsn == other->lsn || MUTANT(TURNS_BY_EPOCH));
@@ -81,8 +84,9 @@ uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover
 	return one_lsn < other_lsn ? one_lsn : other_lsn;
 }
 
-/* is_cut -- a record in whose place a later epoch began. Of several members one that that epoch's writer did not have may hold more of the one before, and a drain may have
- * seen the log go on without it. Those who go by no order of epochs do not look at this either. */
+/* is_cut -- a record in whose place a later epoch began. Of several members one that that epoch's writer did not have
+ * may hold more of the one before, and a drain may have seen the log go on without it. Those who go by no order of
+ * epochs do not look at this either. */
 static bool is_cut(const struct superblock *superblock, uint64_t lsn, uint32_t epoch)
 {
 	if (MUTANT(NOT_CUT) || MUTANT(EPOCH_ORDER_UNCHECKED) || MUTANT(LONGEST_LOG))
@@ -90,7 +94,8 @@ static bool is_cut(const struct superblock *superblock, uint64_t lsn, uint32_t e
 	return lsn >= superblock->epoch_start_lsn && epoch < superblock->writer_epoch;
 }
 
-int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan)
+int recover_scan(
+	struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan)
 {
 	struct record_identity identity = superblock_identity(superblock);
 	const uint8_t *data = region->base + LAYOUT_DATA_OFF;
@@ -128,7 +133,8 @@ int recover_scan(struct region *region, const struct superblock *superblock, con
 	return result;
 }
 
-uint64_t recover_acknowledged_lsn(const struct region *region, const struct superblock *superblock, const struct head_slot *head)
+uint64_t recover_acknowledged_lsn(
+	const struct region *region, const struct superblock *superblock, const struct head_slot *head)
 {
 	uint64_t lsn = region_load_word(region, LAYOUT_DURABLE_HINT_OFF);
 
@@ -144,8 +150,8 @@ static bool ends_commit(const struct record_identity *identity, uint64_t lsn, co
 		end_lsn % identity->capacity != 0;
 }
 
-int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
-	struct recover_orphans *orphans)
+int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan,
+	uint64_t head_lsn, uint64_t window, struct recover_orphans *orphans)
 {
 	const struct record_cursor *tail = &scan->tail;
 	struct record_identity identity = superblock_identity(superblock);

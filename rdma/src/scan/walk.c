@@ -26,7 +26,8 @@ static int load_piece(struct walk *walk, uint64_t lsn, uint64_t len)
 	return result;
 }
 
-int walk_check(struct walk *walk, const struct record_cursor *cursor, enum record_verdict *verdict, struct record_found *found)
+int walk_check(
+	struct walk *walk, const struct record_cursor *cursor, enum record_verdict *verdict, struct record_found *found)
 {
 	uint64_t off = cursor->lsn % walk->identity->capacity;
 	uint64_t left = walk->identity->capacity - off;

@@ -15,8 +15,10 @@ struct walk {
 	uint64_t len;
 };
 
-/* walk_check -- record_check of the record at the cursor: *verdict. OK, IO or NO_MEMORY; then the verdict is not known. */
-int walk_check(struct walk *walk, const struct record_cursor *cursor, enum record_verdict *verdict, struct record_found *found) FARLOG_MUST_CHECK;
+/* walk_check -- record_check of the record at the cursor: *verdict. OK, IO or NO_MEMORY; then the verdict is not
+ * known. */
+int walk_check(struct walk *walk, const struct record_cursor *cursor, enum record_verdict *verdict,
+	struct record_found *found) FARLOG_MUST_CHECK;
 
 /* walk_end -- free what was copied. */
 void walk_end(struct walk *walk);

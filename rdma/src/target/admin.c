@@ -54,7 +54,8 @@ int farlog_target_open(const char *text, farlog_target **opened, struct farlog_e
 	if (result != FARLOG_OK)
 		return result;
 	if (!uri_is_far(&uri) || uri.ring[0] != '\0')
-		return error_set(error, FARLOG_INVALID, 0, "target \"%s\": expected verbs://host:port or ofi:provider://host:port, without a ring", text);
+		return error_set(error, FARLOG_INVALID, 0,
+			"target \"%s\": expected verbs://host:port or ofi:provider://host:port, without a ring", text);
 	target = calloc(1, sizeof(*target));
 	if (target == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open target \"%s\": out of memory", text);
@@ -120,7 +121,8 @@ void target_free_ring(struct farlog_target *target, struct target_ring *ring)
 	free(ring);
 }
 
-/* open_ring -- its region, and that a ring is in it. What a dead writer left in caches is made durable before anybody may build on it. */
+/* open_ring -- its region, and that a ring is in it. What a dead writer left in caches is made durable before anybody
+ * may build on it. */
 static int open_ring(struct target_ring *ring, const char *region_uri, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_READER};
@@ -130,11 +132,13 @@ static int open_ring(struct target_ring *ring, const char *region_uri, struct fa
 	if (result != FARLOG_OK)
 		return result;
 	if (ring->region->is_block)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "ring \"%s\": region \"%s\" is a block device, whose bytes no network card can reach; a target serves mem: "
-			"regions, and a block device by NVMe over Fabrics", ring->name, region_uri);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"ring \"%s\": region \"%s\" is a block device, whose bytes no network card can reach; a target serves mem: "
+			"regions, and a block device by NVMe over Fabrics",
+			ring->name, region_uri);
 	if (ring->region->is_far)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": region \"%s\" is on another host; a target serves its own", ring->name,
-			region_uri);
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": region \"%s\" is on another host; a target serves its own", ring->name, region_uri);
 	result = superblock_load(ring->region, region_uri, &superblock, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -144,15 +148,18 @@ static int open_ring(struct target_ring *ring, const char *region_uri, struct fa
 	return FARLOG_OK;
 }
 
-int farlog_target_serve(farlog_target *target, const char *name, const char *region_uri, const char *tenant, struct farlog_error *error)
+int farlog_target_serve(
+	farlog_target *target, const char *name, const char *region_uri, const char *tenant, struct farlog_error *error)
 {
 	struct target_ring *ring = calloc(1, sizeof(*ring));
 	int result = FARLOG_OK;
 
 	if (ring == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "serve ring \"%s\": out of memory", name);
-	if (name[0] == '\0' || strlen(name) >= sizeof(ring->name) || (tenant != NULL && strlen(tenant) >= sizeof(ring->tenant)))
-		result = error_set(error, FARLOG_INVALID, 0, "serve ring \"%s\" of tenant \"%s\": expected a name of 1 to %zu characters", name,
+	if (name[0] == '\0' || strlen(name) >= sizeof(ring->name) ||
+		(tenant != NULL && strlen(tenant) >= sizeof(ring->tenant)))
+		result = error_set(error, FARLOG_INVALID, 0,
+			"serve ring \"%s\" of tenant \"%s\": expected a name of 1 to %zu characters", name,
 			tenant != NULL ? tenant : "", sizeof(ring->name) - 1);
 	if (result == FARLOG_OK) {
 		strcpy(ring->name, name);
@@ -190,24 +197,26 @@ static int check_grant(const struct target_ring *ring, const struct farlog_grant
 	uint64_t epoch_min = region_load_word(ring->region, LAYOUT_FENCE_OFF);
 
 	if (grant->role != FARLOG_GRANT_WRITER && grant->role != FARLOG_GRANT_DRAIN && grant->role != FARLOG_GRANT_READER)
-		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": role %u is not one of those in farlog.h", ring->name, grant->role);
+		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": role %u is not one of those in farlog.h",
+			ring->name, grant->role);
 	if (memcmp(grant->token, zeros, sizeof(zeros)) == 0)
-		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": its token is all zero; expected a random one", ring->name);
+		return error_set(
+			error, FARLOG_INVALID, 0, "grant on ring \"%s\": its token is all zero; expected a random one", ring->name);
 	if (grant->role == FARLOG_GRANT_WRITER && (grant->epoch == 0 || grant->epoch < epoch_min))
-		return error_set(error, FARLOG_FENCED, 0, "grant on ring \"%s\": epoch %u is below the ring's floor %lu", ring->name, grant->epoch,
-			epoch_min > 0 ? epoch_min : 1);
+		return error_set(error, FARLOG_FENCED, 0, "grant on ring \"%s\": epoch %u is below the ring's floor %lu",
+			ring->name, grant->epoch, epoch_min > 0 ? epoch_min : 1);
 	return FARLOG_OK;
 }
 
-/* is_remembered -- a grant below the floor opens nothing, but it is kept as drop_grants keeps those that were fenced here: after a restart this is how
- * the target learns whom it fenced before. */
+/* is_remembered -- a grant below the floor opens nothing, but it is kept as drop_grants keeps those that were fenced
+ * here: after a restart this is how the target learns whom it fenced before. */
 static bool is_remembered(const struct target_ring *ring, uint32_t epoch)
 {
 	return epoch != 0 && epoch + (uint64_t)GRANTS_KEPT >= region_load_word(ring->region, LAYOUT_FENCE_OFF);
 }
 
-/* drop_grants -- of writers far below an epoch. The others stay, so that a writer which comes back from a long sleep is told that it has been
- * fenced, and by which epoch. */
+/* drop_grants -- of writers far below an epoch. The others stay, so that a writer which comes back from a long sleep is
+ * told that it has been fenced, and by which epoch. */
 static void drop_grants(struct target_ring *ring, uint32_t epoch_min)
 {
 	struct target_grant **link = &ring->grants;
@@ -218,7 +227,8 @@ static void drop_grants(struct target_ring *ring, uint32_t epoch_min)
 
 		for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
 			is_used |= conn->grant == grant;
-		if (is_used || grant->grant.role != FARLOG_GRANT_WRITER || grant->grant.epoch + (uint64_t)GRANTS_KEPT >= epoch_min) {
+		if (is_used || grant->grant.role != FARLOG_GRANT_WRITER ||
+			grant->grant.epoch + (uint64_t)GRANTS_KEPT >= epoch_min) {
 			link = &grant->next;
 			continue;
 		}
@@ -227,17 +237,21 @@ static void drop_grants(struct target_ring *ring, uint32_t epoch_min)
 	}
 }
 
-static int check_networks(const char *name, const struct farlog_network *networks, size_t count, struct farlog_error *error)
+static int check_networks(
+	const char *name, const struct farlog_network *networks, size_t count, struct farlog_error *error)
 {
 	if (count > FARLOG_NETWORKS_MAX)
-		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": %zu networks; expected at most %u", name, count, FARLOG_NETWORKS_MAX);
+		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": %zu networks; expected at most %u", name,
+			count, FARLOG_NETWORKS_MAX);
 	for (size_t i = 0; i < count; i++)
 		if (networks[i].bit_count > 128)
-			return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": a network of %u bits; expected at most 128", name, networks[i].bit_count);
+			return error_set(error, FARLOG_INVALID, 0,
+				"grant on ring \"%s\": a network of %u bits; expected at most 128", name, networks[i].bit_count);
 	return FARLOG_OK;
 }
 
-static struct target_grant *make_grant(const struct farlog_grant *asked, const struct farlog_network *networks, size_t count)
+static struct target_grant *make_grant(
+	const struct farlog_grant *asked, const struct farlog_network *networks, size_t count)
 {
 	struct target_grant *grant = calloc(1, sizeof(*grant));
 
@@ -261,8 +275,9 @@ static struct target_grant *find_grant(struct target_ring *ring, const struct fa
 {
 	struct target_grant *grant = ring->grants;
 
-	while (grant != NULL && (memcmp(grant->grant.token, asked->token, sizeof(asked->token)) != 0 || grant->grant.role != asked->role ||
-		grant->grant.epoch != asked->epoch))
+	while (grant != NULL &&
+		(memcmp(grant->grant.token, asked->token, sizeof(asked->token)) != 0 || grant->grant.role != asked->role ||
+			grant->grant.epoch != asked->epoch))
 		grant = grant->next;
 	return grant;
 }
@@ -278,13 +293,14 @@ static void swap_networks(struct target_grant *a, struct target_grant *b)
 	b->network_count = count;
 }
 
-int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *asked, struct farlog_error *error)
+int farlog_target_grant(
+	farlog_target *target, const char *name, const struct farlog_grant *asked, struct farlog_error *error)
 {
 	return farlog_target_grant_from(target, name, asked, NULL, 0, error);
 }
 
-int farlog_target_grant_from(farlog_target *target, const char *name, const struct farlog_grant *asked, const struct farlog_network *networks, size_t count,
-	struct farlog_error *error)
+int farlog_target_grant_from(farlog_target *target, const char *name, const struct farlog_grant *asked,
+	const struct farlog_network *networks, size_t count, struct farlog_error *error)
 {
 	struct target_grant *grant;
 	struct target_grant *known;
@@ -324,7 +340,8 @@ static struct target_conn *next_writer(struct target_ring *ring, uint32_t epoch_
 	return conn;
 }
 
-/* hold_ring -- a ring of a directory must not be removed, and its space become another's, while its fence word is being stored. */
+/* hold_ring -- a ring of a directory must not be removed, and its space become another's, while its fence word is being
+ * stored. */
 static int hold_ring(struct target_ring *ring, struct farlog_error *error)
 {
 	int result = ring->region->directory != NULL ? region_lock(ring->region, REGION_ROLE_FORMAT) : FARLOG_OK;
@@ -334,11 +351,14 @@ static int hold_ring(struct target_ring *ring, struct farlog_error *error)
 	if (result != FARLOG_HELD && result != FARLOG_NOT_FOUND)
 		return region_refuse_lock(ring->region, result, ring->name, error);
 	return error_set(error, result, 0, "fence ring \"%s\": %s", ring->name,
-		result == FARLOG_NOT_FOUND ? "it has been removed from its region" : "another process is fencing or formatting it; try again");
+		result == FARLOG_NOT_FOUND ? "it has been removed from its region" :
+									 "another process is fencing or formatting it; try again");
 }
 
-/* persist_floor -- after the last write of the old epoch: what it stored is made durable and counted as the log's end, then the floor. */
-static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t *tail_lsn, uint32_t *tail_epoch, struct farlog_error *error)
+/* persist_floor -- after the last write of the old epoch: what it stored is made durable and counted as the log's end,
+ * then the floor. */
+static int persist_floor(
+	struct target_ring *ring, uint32_t epoch_min, uint64_t *tail_lsn, uint32_t *tail_epoch, struct farlog_error *error)
 {
 	struct region *region = ring->region;
 	struct superblock superblock;
@@ -352,7 +372,8 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 	if (result != FARLOG_OK)
 		return result;
 	if (memcmp(superblock.ring_uuid, ring->ring_uuid, sizeof(ring->ring_uuid)) != 0)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
 	head_start(&superblock, &head);
@@ -391,12 +412,14 @@ static int end_writers(struct farlog_target *target, const char *name, uint32_t 
 		(*ring)->counters.fenced_count += !conn->is_revoked;
 		result = target_shut_out(target, conn, &failure);
 		if (result != FARLOG_OK)
-			return error_set(error, result, 0, "fence ring \"%s\": not confirmed, a writer below epoch %u may still write: %s", name, epoch_min,
+			return error_set(error, result, 0,
+				"fence ring \"%s\": not confirmed, a writer below epoch %u may still write: %s", name, epoch_min,
 				failure.text);
 	}
 }
 
-int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_min, uint64_t *tail_lsn, struct farlog_error *error)
+int farlog_target_fence(
+	farlog_target *target, const char *name, uint32_t epoch_min, uint64_t *tail_lsn, struct farlog_error *error)
 {
 	struct target_ring *ring;
 	uint64_t tail = UINT64_MAX;
@@ -408,7 +431,8 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 	if (result == FARLOG_OK) {
 		ring->pin_count++; /* farlog_target_forget waits */
 		pthread_mutex_unlock(&target->mutex);
-		target_worker_settle(ring); /* nothing that was asked for by those who are out goes on behind the confirmation */
+		/* nothing that was asked for by those who are out goes on behind the confirmation */
+		target_worker_settle(ring);
 		result = hold_ring(ring, error);
 		if (result == FARLOG_OK) {
 			result = persist_floor(ring, epoch_min, &tail, &tail_epoch, error);
@@ -430,7 +454,8 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 	return result;
 }
 
-/* empty_ring -- OK: no connection is left. Else one of them could not be revoked; never while the target closes. The mutex is held. */
+/* empty_ring -- OK: no connection is left. Else one of them could not be revoked; never while the target closes. The
+ * mutex is held. */
 static int empty_ring(struct farlog_target *target, struct target_ring *ring, struct farlog_error *error)
 {
 	while (ring->conns != NULL || ring->pin_count > 0) {
@@ -482,7 +507,8 @@ int farlog_target_forget(farlog_target *target, const char *name, struct farlog_
 	if (ring == NULL)
 		return no_ring(name, error);
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "forget ring \"%s\": a client may still write to it: %s", name, failure.text);
+		return error_set(
+			error, result, 0, "forget ring \"%s\": a client may still write to it: %s", name, failure.text);
 	target_free_ring(target, ring);
 	return FARLOG_OK;
 }

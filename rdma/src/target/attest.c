@@ -1,4 +1,5 @@
-/* target/attest.c -- the attestations that a target keeps, and what they add to the rings that it serves. See target/attest.h. */
+/* target/attest.c -- the attestations that a target keeps, and what they add to the rings that it serves. See
+ * target/attest.h. */
 #include "target/attest.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ struct target_attested {
 
 static struct attest_found look_at(const struct farlog_contract *contract, const char *path)
 {
-	return (struct attest_found){.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(path)};
+	return (struct attest_found){
+		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(path)};
 }
 
 static const struct target_attested *find_attested(const struct farlog_target *target, const char *path)
@@ -33,7 +35,8 @@ static const struct target_attested *find_attested(const struct farlog_target *t
 	return one;
 }
 
-static int keep(struct farlog_target *target, const struct uri *uri, const struct farlog_attestation *attestation, struct farlog_error *error)
+static int keep(struct farlog_target *target, const struct uri *uri, const struct farlog_attestation *attestation,
+	struct farlog_error *error)
 {
 	struct target_attested *one = calloc(1, sizeof(*one));
 
@@ -61,21 +64,27 @@ static int keep(struct farlog_target *target, const struct uri *uri, const struc
 	return FARLOG_OK;
 }
 
-/* look_at_provider -- *is_ours: the attestation is of the provider by which this target listens. OK; INVALID: that one itself denies it. */
-static int look_at_provider(const struct farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation, bool *is_ours,
-	struct farlog_error *error)
+/* look_at_provider -- *is_ours: the attestation is of the provider by which this target listens. OK; INVALID: that one
+ * itself denies it. */
+static int look_at_provider(const struct farlog_target *target, const char *region_uri,
+	const struct farlog_attestation *attestation, bool *is_ours, struct farlog_error *error)
 {
 	bool is_committing = false;
-	const char *provider = target->transport->provider == NULL ? "" : target->transport->provider(target->listener, &is_committing);
+	const char *provider =
+		target->transport->provider == NULL ? "" : target->transport->provider(target->listener, &is_committing);
 
 	*is_ours = attestation->commit_provider != NULL && strcmp(attestation->commit_provider, provider) == 0;
 	if (!*is_ours || is_committing)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_INVALID, 0, "region \"%s\": commit_flushes \"%s\": the provider does not say that it can (no FI_RMA_PMEM: libfabric found no flush "
-		"instructions), and answers without a flush; expected no such key", region_uri, provider);
+	return error_set(error, FARLOG_INVALID, 0,
+		"region \"%s\": commit_flushes \"%s\": the provider does not say that it can (no FI_RMA_PMEM: libfabric found "
+		"no flush "
+		"instructions), and answers without a flush; expected no such key",
+		region_uri, provider);
 }
 
-int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation, struct farlog_error *error)
+int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation,
+	struct farlog_error *error)
 {
 	struct farlog_contract contract;
 	struct attest_found found;
@@ -86,7 +95,8 @@ int farlog_target_attest(farlog_target *target, const char *region_uri, const st
 	if (result != FARLOG_OK)
 		return result;
 	if (strcmp(uri.scheme, "mem") != 0)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": expected mem:/path: a host attests its own memory", region_uri);
+		return error_set(
+			error, FARLOG_INVALID, 0, "region \"%s\": expected mem:/path: a host attests its own memory", region_uri);
 	result = look_at_provider(target, region_uri, attestation, &is_ours, error);
 	if (result == FARLOG_OK)
 		result = region_mem_probe(region_uri, &uri, &contract, error);
@@ -116,8 +126,8 @@ static int apply(struct farlog_target *target, struct target_ring *ring, const c
 }
 
 /* set_level -- other hosts are promised what a writer on this one would be by the same word: one probe for both. */
-static int set_level(struct target_ring *ring, const char *region_uri, const struct uri *uri,
-	struct farlog_error *error)
+static int set_level(
+	struct target_ring *ring, const char *region_uri, const struct uri *uri, struct farlog_error *error)
 {
 	struct farlog_contract contract = ring->region->contract;
 	struct attest_found found = look_at(&contract, uri->path);
@@ -133,7 +143,8 @@ static int set_level(struct target_ring *ring, const char *region_uri, const str
 	return FARLOG_OK;
 }
 
-int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error)
+int target_apply_attestation(
+	struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error)
 {
 	const struct target_attested *one;
 	struct uri uri;

@@ -1,6 +1,8 @@
-/* target/epoch.c -- a far writer opens its epoch: the superblock that says so is the target's to store, and a writer has no key to where it lies.
+/* target/epoch.c -- a far writer opens its epoch: the superblock that says so is the target's to store, and a writer
+ * has no key to where it lies.
  *
- * What a writer proposes is the superblock that is there with another epoch, and with where and by whom it was opened; nothing else of it is taken. */
+ * What a writer proposes is the superblock that is there with another epoch, and with where and by whom it was opened;
+ * nothing else of it is taken. */
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -30,19 +32,21 @@ static bool is_place(const struct target_ring *ring, const struct superblock *ne
 	if (!head_load(ring->region, next, &head))
 		return false;
 	head_start(next, &head);
-	return lsn % next->align == 0 && head.head_lsn % next->align == 0 && lsn >= head.head_lsn && lsn - head.head_lsn < next->capacity;
+	return lsn % next->align == 0 && head.head_lsn % next->align == 0 && lsn >= head.head_lsn &&
+		lsn - head.head_lsn < next->capacity;
 }
 
 /* is_floor -- it never goes back: this ring's writer may have been given room by it. */
 static bool is_floor(const struct superblock *present, const struct superblock *next)
 {
-	return next->floor_lsn > present->floor_lsn || (next->floor_lsn == present->floor_lsn && next->floor_seq == present->floor_seq &&
-		next->floor_epoch == present->floor_epoch);
+	return next->floor_lsn > present->floor_lsn ||
+		(next->floor_lsn == present->floor_lsn && next->floor_seq == present->floor_seq &&
+			next->floor_epoch == present->floor_epoch);
 }
 
 /* make_next -- what may follow the superblock that is there, if the proposal is that. */
-static bool make_next(const struct target_ring *ring, const struct superblock *present, const struct superblock *proposal, uint32_t epoch,
-	struct superblock *next)
+static bool make_next(const struct target_ring *ring, const struct superblock *present,
+	const struct superblock *proposal, uint32_t epoch, struct superblock *next)
 {
 	*next = *present;
 	next->generation++;
@@ -55,11 +59,12 @@ static bool make_next(const struct target_ring *ring, const struct superblock *p
 	next->floor_epoch = proposal->floor_epoch;
 	memcpy(next->writer_id, proposal->writer_id, sizeof(next->writer_id));
 	next->crc32c = crc32c_update(0, next, offsetof(struct superblock, crc32c));
-	return memcmp(next, proposal, sizeof(*next)) == 0 && epoch > present->writer_epoch && is_place(ring, next) && is_floor(present, next) &&
-		is_text(next->writer_id, sizeof(next->writer_id));
+	return memcmp(next, proposal, sizeof(*next)) == 0 && epoch > present->writer_epoch && is_place(ring, next) &&
+		is_floor(present, next) && is_text(next->writer_id, sizeof(next->writer_id));
 }
 
-/* store_proposal -- the mutex is held, so that a fence comes before all of it or after. *off is where the superblock lies, to be flushed. */
+/* store_proposal -- the mutex is held, so that a fence comes before all of it or after. *off is where the superblock
+ * lies, to be flushed. */
 static int store_proposal(const struct target_conn *conn, uint64_t *off)
 {
 	const struct target_ring *ring = conn->ring;
@@ -72,9 +77,11 @@ static int store_proposal(const struct target_conn *conn, uint64_t *off)
 	if (conn->role != REGION_ROLE_WRITER || conn->grant == NULL)
 		return FARLOG_INVALID;
 	epoch = conn->grant->grant.epoch;
-	if (conn->is_revoked || epoch < ring->epoch_admitted_min || epoch < region_load_word(ring->region, LAYOUT_FENCE_OFF))
+	if (conn->is_revoked || epoch < ring->epoch_admitted_min ||
+		epoch < region_load_word(ring->region, LAYOUT_FENCE_OFF))
 		return FARLOG_FENCED;
-	if (superblock_load(ring->region, ring->name, &present, NULL) != FARLOG_OK || memcmp(present.ring_uuid, ring->ring_uuid, sizeof(present.ring_uuid)) != 0)
+	if (superblock_load(ring->region, ring->name, &present, NULL) != FARLOG_OK ||
+		memcmp(present.ring_uuid, ring->ring_uuid, sizeof(present.ring_uuid)) != 0)
 		return FARLOG_NOT_A_RING;
 	*off = present.generation % 2 == 0 ? LAYOUT_SUPERBLOCK_A_OFF : LAYOUT_SUPERBLOCK_B_OFF;
 	if (present.writer_epoch == epoch && memcmp(&present, &proposal, sizeof(present)) == 0)
@@ -86,7 +93,8 @@ static int store_proposal(const struct target_conn *conn, uint64_t *off)
 	return superblock_store(ring->region, &next, false);
 }
 
-int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request, struct far_request *flush)
+int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
+	struct far_request *flush)
 {
 	uint64_t off = 0;
 	int result;
@@ -94,6 +102,7 @@ int target_take_epoch(struct farlog_target *target, struct target_conn *conn, co
 	pthread_mutex_lock(&target->mutex);
 	result = store_proposal(conn, &off);
 	pthread_mutex_unlock(&target->mutex);
-	*flush = (struct far_request){.operation = FAR_FLUSH, .tag = request->tag, .span_count = 1, .spans = {{off, sizeof(struct superblock)}}};
+	*flush = (struct far_request){
+		.operation = FAR_FLUSH, .tag = request->tag, .span_count = 1, .spans = {{off, sizeof(struct superblock)}}};
 	return result;
 }

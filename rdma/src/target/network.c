@@ -1,5 +1,6 @@
-/* target/network.c -- from where a grant's client may come. A token is a secret that crosses the network in the clear; the address that it is brought from is what a
- * target can know of the host behind a connection, since whoever has another one gets no answer to a handshake that he begins from it. */
+/* target/network.c -- from where a grant's client may come. A token is a secret that crosses the network in the clear;
+ * the address that it is brought from is what a target can know of the host behind a connection, since whoever has
+ * another one gets no answer to a handshake that he begins from it. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -28,7 +29,8 @@ static bool is_in(const struct farlog_network *network, const uint8_t *address)
 	uint32_t rest = network->bit_count % 8;
 	uint8_t mask = (uint8_t)(0xFFu << (8 - rest));
 
-	return memcmp(network->address, address, whole) == 0 && (rest == 0 || ((network->address[whole] ^ address[whole]) & mask) == 0);
+	return memcmp(network->address, address, whole) == 0 &&
+		(rest == 0 || ((network->address[whole] ^ address[whole]) & mask) == 0);
 }
 
 bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer)

@@ -1,9 +1,10 @@
-/* target/ofi.c -- the target's end of connections by libfabric: one thread that makes progress, lets in and revokes; who comes is heard by another
- * (target/ofi_acceptor.c).
+/* target/ofi.c -- the target's end of connections by libfabric: one thread that makes progress, lets in and revokes;
+ * who comes is heard by another (target/ofi_acceptor.c).
  *
- * The provider makes progress only inside this thread's calls (manual progress): bytes of a client land in a ring only while it is at
- * work here. A revocation therefore is an order to this thread: it closes the memory region, so that the key opens nothing, and the
- * endpoint, so that nothing arrives, and only then is the order done. Each tenant has a domain: a key of one opens nothing of another's. */
+ * The provider makes progress only inside this thread's calls (manual progress): bytes of a client land in a ring only
+ * while it is at work here. A revocation therefore is an order to this thread: it closes the memory region, so that the
+ * key opens nothing, and the endpoint, so that nothing arrives, and only then is the order done. Each tenant has a
+ * domain: a key of one opens nothing of another's. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "base/err.h"
 #include "target/ofi.h"
 
-#define ENTRY_COUNT 16u  /* completions read at a time */
+#define ENTRY_COUNT 16u /* completions read at a time */
 #define TICK_NS 200000u
 #define SPIN_FIRST_NS 50000u /* after something happened: the next append is near */
 #define SPIN_LAST_NS 1000000u
@@ -36,7 +37,8 @@ static bool take_failure(struct ofi_domain *domain)
 		return false;
 	/* Only receives have a context; a write of a word that failed shows as the end of its connection. */
 	if (entry.op_context != NULL && !((struct ofi_slot *)entry.op_context)->owner->is_closed)
-		may_fail(ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED, NULL)); /* cancelled: by the end of the connection */
+		/* cancelled: by the end of the connection */
+		may_fail(ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED, NULL));
 	return true;
 }
 
@@ -51,8 +53,8 @@ static bool take_completions(struct ofi_domain *domain)
 	return count > 0 || (count == -FI_EAVAIL && take_failure(domain));
 }
 
-/* bury -- let go of connections that ended; the queues have just been seen empty. One may have ended since, here or by an event, and its receives
- * come back as cancelled: it goes the next time. */
+/* bury -- let go of connections that ended; the queues have just been seen empty. One may have ended since, here or by
+ * an event, and its receives come back as cancelled: it goes the next time. */
 static void bury(struct ofi_listener *listener)
 {
 	struct ofi_conn **link = &listener->conns;
@@ -80,12 +82,14 @@ uint64_t ofi_idle_ns;
 #define OR_IDLE(usual_ns) (usual_ns)
 #endif
 
-/* doze -- true: bytes have come, or wakeup_fd was signalled. *is_signalled: wakeup_fd was: a worker may have an answer to send. */
+/* doze -- true: bytes have come, or wakeup_fd was signalled. *is_signalled: wakeup_fd was: a worker may have an answer
+ * to send. */
 static bool doze(struct ofi_listener *listener, bool *is_signalled)
 {
 	const struct timespec timeout = {(time_t)(OR_IDLE(DOZE_NS) / 1000000000u), (long)(OR_IDLE(DOZE_NS) % 1000000000u)};
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
-	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
+	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {
+		{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
 	struct fid *fids[DOMAIN_COUNT_MAX + 1] = {&listener->eq->fid};
 	eventfd_t rings;
 
@@ -119,8 +123,8 @@ static bool turn(struct ofi_listener *listener, bool is_event_due)
 	return is_busy || !is_drained;
 }
 
-/* next_spin_ns -- writes leave no completion here: only how a doze ends tells whether they come. Where one is ended soon, appends are dense, and
- * the thread spins for longer before the next. */
+/* next_spin_ns -- writes leave no completion here: only how a doze ends tells whether they come. Where one is ended
+ * soon, appends are dense, and the thread spins for longer before the next. */
 static uint64_t next_spin_ns(uint64_t spin_ns, bool is_woken, uint64_t dozed_ns)
 {
 	if (!is_woken)
@@ -164,8 +168,8 @@ static void *serve_loop(void *context)
 
 /* ---------------------------------------------------------------- the listener */
 
-/* reject_pending -- connection requests left as the listener closes. A request belongs to whoever reads it, and the provider frees none that nobody has. It
- * takes a turn to accept a socket and another to read what it asks for. */
+/* reject_pending -- connection requests left as the listener closes. A request belongs to whoever reads it, and the
+ * provider frees none that nobody has. It takes a turn to accept a socket and another to read what it asks for. */
 static void reject_pending(struct ofi_listener *listener)
 {
 	for (unsigned count = 0, fruitless = 0; count < LAST_COUNT && fruitless < LAST_POLLS; count++)
@@ -231,12 +235,13 @@ static int start_listening(struct ofi_listener *listener, const struct uri *uri)
 		failure = ofi_acceptor_open(&listener->acceptor, &port);
 	if (failure != 0)
 		return failure;
-	snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u",
-		uri->provider, uri->host, port);
+	snprintf(listener->target->uri, sizeof(listener->target->uri),
+		strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u", uri->provider, uri->host, port);
 	return 0;
 }
 
-static int ofi_open(struct farlog_target *target, const char *text, const struct uri *uri, void **context, struct farlog_error *error)
+static int ofi_open(
+	struct farlog_target *target, const char *text, const struct uri *uri, void **context, struct farlog_error *error)
 {
 	struct ofi_listener *listener = calloc(1, sizeof(*listener));
 	int result;
@@ -256,7 +261,8 @@ static int ofi_open(struct farlog_target *target, const char *text, const struct
 	if (result == FARLOG_OK)
 		result = ofi_info(listener->lib, text, uri, FI_SOURCE, &listener->info, error);
 	if (result == FARLOG_OK) {
-		failure = listener->wakeup_fd < 0 || listener->acceptor.wakeup_fd < 0 ? -FI_EMFILE : start_listening(listener, uri);
+		failure =
+			listener->wakeup_fd < 0 || listener->acceptor.wakeup_fd < 0 ? -FI_EMFILE : start_listening(listener, uri);
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, 0, "listen at \"%s\": %s", text, listener->lib->strerror(-failure));
 	}
@@ -311,7 +317,8 @@ static int ofi_expose(void *context, struct target_ring *ring, void **key, struc
 	}
 	pthread_mutex_unlock(&listener->lock);
 	if (failure != 0)
-		return error_set(error, FARLOG_IO, 0, "serve ring \"%s\": a protection domain for tenant \"%s\" (at most %u tenants): %s", ring->name,
+		return error_set(error, FARLOG_IO, 0,
+			"serve ring \"%s\": a protection domain for tenant \"%s\" (at most %u tenants): %s", ring->name,
 			ring->tenant, DOMAIN_COUNT_MAX, listener->lib->strerror(-failure));
 	*key = domain;
 	return FARLOG_OK;

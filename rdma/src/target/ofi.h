@@ -1,4 +1,5 @@
-/* target/ofi.h -- what the parts of the target's end by libfabric share: the thread that makes progress, its connections, and the acceptor. */
+/* target/ofi.h -- what the parts of the target's end by libfabric share: the thread that makes progress, its
+ * connections, and the acceptor. */
 #ifndef FARLOG_TARGET_OFI_H
 #define FARLOG_TARGET_OFI_H
 
@@ -6,8 +7,8 @@
 #include "wire/lib_ofi.h"
 #include "wire/piece.h"
 
-#define SLOT_COUNT 8u       /* requests that a client may have on its way */
-#define WORD_COUNT 8u       /* words for a client that has no room for them yet */
+#define SLOT_COUNT 8u /* requests that a client may have on its way */
+#define WORD_COUNT 8u /* words for a client that has no room for them yet */
 #define CM_DATA_LEN_MAX 256u
 #define DOMAIN_COUNT_MAX 64u
 
@@ -25,15 +26,15 @@ struct ofi_conn {
 	struct ofi_domain *domain;
 	struct fid_ep *ep;
 	struct fid_mr *keys[FAR_PIECE_COUNT]; /* of its pieces of the ring; NULL: it has none */
-	struct fid_mr *slot_mr; /* only where the provider wants local memory registered */
+	struct fid_mr *slot_mr;               /* only where the provider wants local memory registered */
 	uint64_t header_addr;
 	uint64_t header_key;
 	bool has_header;
-	bool is_closed; /* nothing is taken from it any more; the thread's */
-	bool is_dead;   /* nor does anything of it reach the ring: key and endpoint are closed; the thread's */
-	bool is_shut;   /* so, for those that revoke: under the lock */
+	bool is_closed;  /* nothing is taken from it any more; the thread's */
+	bool is_dead;    /* nor does anything of it reach the ring: key and endpoint are closed; the thread's */
+	bool is_shut;    /* so, for those that revoke: under the lock */
 	bool is_settled; /* closed before the queue was last seen empty: no completion names its slots any more */
-	bool is_left;   /* target/target.c has let go of it, or never had it */
+	bool is_left;    /* target/target.c has let go of it, or never had it */
 	unsigned word_count;
 	struct {
 		uint64_t off;
@@ -94,7 +95,8 @@ struct ofi_listener {
 	bool is_spinning;
 	bool is_running;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of orders, of connection requests, and of who adds a domain; never held across a call to target/target.c */
+	/* of orders, of connection requests, and of who adds a domain; never held across a call to target/target.c */
+	pthread_mutex_t lock;
 	pthread_cond_t done;
 	struct order *orders;
 	uint64_t order_count; /* looked at without the lock */
@@ -105,8 +107,8 @@ struct ofi_listener {
 	unsigned turns;
 };
 
-/* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; target/target.c hears of it from ofi_conn_leave. Else the provider did not close one of them,
- * which is tried again the next time. */
+/* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; target/target.c hears of it from
+ * ofi_conn_leave. Else the provider did not close one of them, which is tried again the next time. */
 int ofi_conn_end(struct ofi_conn *conn, bool is_broken, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ofi_conn_leave -- after the end, and when no completion names the connection any more: then it may be freed. */
@@ -121,7 +123,8 @@ void ofi_conn_send_words(struct ofi_conn *conn);
 #ifdef FARLOG_FAULT
 /* 1: keys are not closed, 2: nor are endpoints, as if the provider had refused it. */
 extern uint64_t ofi_end_fails;
-/* How long the listener's thread sleeps, and lets pass between two ticks, when nothing wakes it; 0: as long as usual. */
+/* How long the listener's thread sleeps, and lets pass between two ticks, when nothing wakes it; 0: as long as
+ * usual. */
 extern uint64_t ofi_idle_ns;
 #endif
 
@@ -134,8 +137,8 @@ bool ofi_take_events(struct ofi_listener *listener);
 /* ofi_accept_request -- accept or reject the oldest connection request, by the progress thread. True: there was one. */
 bool ofi_accept_request(struct ofi_listener *listener);
 
-/* ofi_acceptor_open -- listen at the listener's address, *port is the one that it got; 0 or -FI_E... ofi_acceptor_start -- its thread; 0 or errno.
- * ofi_acceptor_stop -- end that, where it runs. is_stopping is set already. */
+/* ofi_acceptor_open -- listen at the listener's address, *port is the one that it got; 0 or -FI_E... ofi_acceptor_start
+ * -- its thread; 0 or errno. ofi_acceptor_stop -- end that, where it runs. is_stopping is set already. */
 int ofi_acceptor_open(struct ofi_acceptor *acceptor, uint16_t *port) FARLOG_MUST_CHECK;
 int ofi_acceptor_start(struct ofi_acceptor *acceptor) FARLOG_MUST_CHECK;
 void ofi_acceptor_stop(struct ofi_acceptor *acceptor);
@@ -143,7 +146,8 @@ void ofi_acceptor_stop(struct ofi_acceptor *acceptor);
 /* ofi_acceptor_poll -- by the acceptor's thread, or when that has ended. True: something happened. */
 bool ofi_acceptor_poll(struct ofi_acceptor *acceptor);
 
-/* ofi_acceptor_pop_request -- the oldest connection request, to be freed; its info is the caller's. NULL: there is none. */
+/* ofi_acceptor_pop_request -- the oldest connection request, to be freed; its info is the caller's. NULL: there is
+ * none. */
 struct ofi_conn_request *ofi_acceptor_pop_request(struct ofi_acceptor *acceptor) FARLOG_MUST_CHECK;
 
 #endif

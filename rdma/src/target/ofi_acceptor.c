@@ -19,12 +19,12 @@
 #include "target/ofi.h"
 
 #define HANDSHAKE_US 10000 /* the request is one segment: where its beginning is, the rest is too */
-#define REQUESTS_MAX 64u /* more than that wait in the socket */
-#define REST_MS 1       /* while so many wait */
+#define REQUESTS_MAX 64u   /* more than that wait in the socket */
+#define REST_MS 1          /* while so many wait */
 #define WAIT_MS 100
 
-/* limit_handshakes -- what the listening socket is told, those that it accepts inherit; once connected they do not block, and the limit means
- * nothing any more. */
+/* limit_handshakes -- what the listening socket is told, those that it accepts inherit; once connected they do not
+ * block, and the limit means nothing any more. */
 static void limit_handshakes(uint16_t port)
 {
 	struct timeval limit = {0, HANDSHAKE_US};

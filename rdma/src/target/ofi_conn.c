@@ -1,7 +1,8 @@
 /* target/ofi_conn.c -- connections by libfabric at the target: admission, requests, words for the client, and the end.
  *
- * The end of a connection, whoever brings it about: ofi_conn_end, then ofi_conn_leave, when all completions that name it have been taken. A
- * revocation that comes after that returns at once: target_leave waits for it, and the thread waits there. */
+ * The end of a connection, whoever brings it about: ofi_conn_end, then ofi_conn_leave, when all completions that name
+ * it have been taken. A revocation that comes after that returns at once: target_leave waits for it, and the thread
+ * waits there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,8 @@ static int close_conn(struct ofi_conn *conn, struct farlog_error *error)
 	conn->is_closed = true;
 	conn->is_dead = key == 0 && endpoint == 0;
 	if (!conn->is_dead)
-		return error_set(error, FARLOG_IO, 0, "libfabric did not close the %s: %s", key != 0 ? "memory region" : "endpoint",
-			conn->listener->lib->strerror(key != 0 ? -key : -endpoint));
+		return error_set(error, FARLOG_IO, 0, "libfabric did not close the %s: %s",
+			key != 0 ? "memory region" : "endpoint", conn->listener->lib->strerror(key != 0 ? -key : -endpoint));
 	OFI_CLOSE(conn->slot_mr);
 	return FARLOG_OK;
 }
@@ -176,8 +177,9 @@ static int post_slot(struct ofi_slot *slot)
 	return (int)fi_recv(conn->ep, &slot->message, sizeof(slot->message), desc, 0, slot);
 }
 
-/* take_leave -- the endpoint's end is the client's answer, so the role is free before it. Nothing lands between the two, not even the rest of a write
- * that has begun: bytes come in only while this thread makes progress, which it does not here, and requests that have come already are looked at by it, later. */
+/* take_leave -- the endpoint's end is the client's answer, so the role is free before it. Nothing lands between the
+ * two, not even the rest of a write that has begun: bytes come in only while this thread makes progress, which it does
+ * not here, and requests that have come already are looked at by it, later. */
 static void take_leave(struct ofi_conn *conn)
 {
 	if (close_keys(conn) == 0)
@@ -193,7 +195,8 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 	if (conn->is_closed)
 		return;
 	/* What is refused keeps its operation, which target_serve does not know. */
-	if (len >= sizeof(request) && request.operation == FAR_PERSIST && target_put(&conn->conn, &slot->message, len - sizeof(request)))
+	if (len >= sizeof(request) && request.operation == FAR_PERSIST &&
+		target_put(&conn->conn, &slot->message, len - sizeof(request)))
 		request.operation = FAR_FLUSH;
 	else if (len > sizeof(request) && request.operation != FAR_PERSIST)
 		len = 0;
@@ -214,7 +217,8 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 
 static int refuse(struct far_refusal *refusal, int result, const char *text)
 {
-	*refusal = (struct far_refusal){.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
+	*refusal = (struct far_refusal){
+		.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
 	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
 	return result;
 }
@@ -250,7 +254,8 @@ static int make_keys(struct ofi_conn *conn, struct fi_info *info)
 		uint64_t access = (rights & FAR_MAY_READ ? FI_REMOTE_READ : 0) | (rights & FAR_MAY_WRITE ? FI_REMOTE_WRITE : 0);
 
 		if (rights != 0)
-			failure = ofi_register(conn->domain->domain, info, ring->bytes + span.off, span.len, access, &conn->keys[piece]);
+			failure =
+				ofi_register(conn->domain->domain, info, ring->bytes + span.off, span.len, access, &conn->keys[piece]);
 	}
 	return failure;
 }
@@ -278,9 +283,11 @@ static int make_endpoint(struct ofi_conn *conn, struct fi_info *info)
 	return failure;
 }
 
-/* What makes bytes visible to this processor is enough where the ring gives no more. For the power-safe levels FI_COMMIT_COMPLETE is offered
- * by attestation alone: whether a provider's commit reaches the memory is not a thing that it tells. */
-static uint32_t methods_of(const struct ofi_listener *listener, const struct target_ring *ring, const struct far_welcome *welcome)
+/* What makes bytes visible to this processor is enough where the ring gives no more. For the power-safe levels
+ * FI_COMMIT_COMPLETE is offered by attestation alone: whether a provider's commit reaches the memory is not a thing
+ * that it tells. */
+static uint32_t methods_of(
+	const struct ofi_listener *listener, const struct target_ring *ring, const struct far_welcome *welcome)
 {
 	uint32_t methods = 1u << FARLOG_FLUSH_TARGET_CPU;
 
@@ -292,8 +299,8 @@ static uint32_t methods_of(const struct ofi_listener *listener, const struct tar
 }
 
 /* admit -- OK: the connection belongs to its ring, and *welcome is complete. */
-static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_hello *hello, struct far_welcome *welcome,
-	struct far_refusal *refusal)
+static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_hello *hello,
+	struct far_welcome *welcome, struct far_refusal *refusal)
 {
 	struct ofi_listener *listener = conn->listener;
 	char text[sizeof(refusal->text)];
@@ -308,7 +315,8 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 	failure = make_endpoint(conn, info);
 	if (failure != 0) {
 		may_fail(close_conn(conn, NULL)); /* what is not closed stays listed until the listener ends */
-		snprintf(text, sizeof(text), "no endpoint for ring \"%.40s\": %s", conn->conn.ring->name, listener->lib->strerror(-failure));
+		snprintf(text, sizeof(text), "no endpoint for ring \"%.40s\": %s", conn->conn.ring->name,
+			listener->lib->strerror(-failure));
 		return refuse(refusal, FARLOG_IO, text);
 	}
 	welcome->data_addr = ofi_address(info, conn->conn.ring->bytes);

@@ -1,4 +1,5 @@
-/* target/refusals.c -- what a target refused last: who asked, for which ring, and why not. Its daemon writes it down. */
+/* target/refusals.c -- what a target refused last: who asked, for which ring, and why not. Its daemon writes it
+ * down. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,8 @@ static void write_peer(const struct sockaddr *peer, char *text, size_t room)
 
 	if (peer != NULL && peer->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host)) != NULL)
 		snprintf(text, room, "%s:%u", host, ntohs(in->sin_port));
-	else if (peer != NULL && peer->sa_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host)) != NULL)
+	else if (peer != NULL && peer->sa_family == AF_INET6 &&
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host)) != NULL)
 		snprintf(text, room, "[%s]:%u", host, ntohs(in6->sin6_port));
 	else
 		snprintf(text, room, "unknown");
@@ -34,7 +36,8 @@ static void write_ring(const struct farlog_target *target, const struct far_hell
 		snprintf(text, room, "not served here (name's CRC32C %08x)", hello->ring_hash);
 }
 
-void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal)
+void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
+	const struct far_refusal *refusal)
 {
 	struct target_refusals *refusals = &target->refusals;
 	struct farlog_target_refusal *last;
@@ -45,8 +48,8 @@ void target_refused(struct farlog_target *target, const struct sockaddr *peer, c
 	is_unauthenticated = is_unauthenticated || target_find_grant(target, hello->token, &ring) == NULL;
 	last = &refusals->last[refusals->count++ % FARLOG_TARGET_REFUSALS_KEPT];
 	refusals->unauthenticated_count += is_unauthenticated;
-	*last = (struct farlog_target_refusal){.sequence = refusals->count, .result = refusal->result,
-		.is_unauthenticated = is_unauthenticated};
+	*last = (struct farlog_target_refusal){
+		.sequence = refusals->count, .result = refusal->result, .is_unauthenticated = is_unauthenticated};
 	write_peer(peer, last->peer, sizeof(last->peer));
 	write_ring(target, hello, last->ring, sizeof(last->ring));
 	snprintf(last->text, sizeof(last->text), "%.*s", (int)sizeof(refusal->text), refusal->text);

@@ -1,7 +1,8 @@
 /* target/tails.c -- a target keeps, for each tenant, a page of what it sees of the tenant's rings (ring/tails_page.h).
  *
- * The page is a ring that none of the tables of rings has: it has a key of its own in the tenant's protection domain, and connections, which come in by
- * any drain's or reader's grant on a ring of that tenant and may only read. Lines are kept while somebody is connected. */
+ * The page is a ring that none of the tables of rings has: it has a key of its own in the tenant's protection domain,
+ * and connections, which come in by any drain's or reader's grant on a ring of that tenant and may only read. Lines are
+ * kept while somebody is connected. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,8 +52,13 @@ static struct region *make_region(void)
 	memset(bytes, 0, TAILS_REGION_LEN);
 	region->ops = &page_ops;
 	region->base = bytes;
-	region->contract = (struct farlog_contract){.kind = FARLOG_REGION_TMPFS, .level = FARLOG_LEVEL_VISIBLE, .granularity = LAYOUT_LINE_LEN,
-		.atomic_unit = 8, .size_bytes = TAILS_REGION_LEN, .kind_name = "tails", .probe = "memory of the target's process"};
+	region->contract = (struct farlog_contract){.kind = FARLOG_REGION_TMPFS,
+		.level = FARLOG_LEVEL_VISIBLE,
+		.granularity = LAYOUT_LINE_LEN,
+		.atomic_unit = 8,
+		.size_bytes = TAILS_REGION_LEN,
+		.kind_name = "tails",
+		.probe = "memory of the target's process"};
 	return region;
 }
 
@@ -163,7 +169,7 @@ void target_tails_part(struct farlog_target *target, struct target_ring *ring)
 			conn->grant = NULL; /* which is going to be freed */
 		if (is_its && !conn->is_revoked) {
 			may_fail(target_shut_out(target, conn, NULL)); /* at worst it reads the page of its own tenant */
-			conn = page->conns; /* the lock was let go */
+			conn = page->conns;                            /* the lock was let go */
 		} else {
 			conn = conn->next;
 		}
@@ -186,7 +192,8 @@ static void store_line(void *at, void *line)
 		atomic_store_relaxed((uint64_t *)at + i, words[i]);
 }
 
-/* extent_at -- of what looks like a record at lsn; 0 = nothing does. Its header and its trailer have come; whether the rest has, the reader finds out. */
+/* extent_at -- of what looks like a record at lsn; 0 = nothing does. Its header and its trailer have come; whether the
+ * rest has, the reader finds out. */
 static uint64_t extent_at(const struct target_ring *ring, uint64_t lsn)
 {
 	const struct record_identity *identity = &ring->seen.identity;
@@ -210,7 +217,8 @@ static uint64_t extent_at(const struct target_ring *ring, uint64_t lsn)
 	return trailer == (lsn ^ identity->salt) ? extent : 0;
 }
 
-/* look_at_superblocks -- a writer has come, perhaps: the tail is looked for from the head on again. False: they are being written, or not a ring's. */
+/* look_at_superblocks -- a writer has come, perhaps: the tail is looked for from the head on again. False: they are
+ * being written, or not a ring's. */
 static bool look_at_superblocks(struct target_ring *ring, uint32_t mark)
 {
 	struct superblock superblock;
@@ -224,7 +232,8 @@ static bool look_at_superblocks(struct target_ring *ring, uint32_t mark)
 	return true;
 }
 
-/* credit, hint -- words of the drain's and of the writer's, who may have stored anything there: what cannot be is not believed, and is what is known already. */
+/* credit, hint -- words of the drain's and of the writer's, who may have stored anything there: what cannot be is not
+ * believed, and is what is known already. */
 static uint64_t credit(const struct target_ring *ring)
 {
 	uint64_t lsn = region_load_word(ring->region, LAYOUT_CREDIT_OFF);
@@ -236,7 +245,9 @@ static uint64_t hint(const struct target_ring *ring, uint64_t off, uint64_t know
 {
 	uint64_t lsn = region_load_word(ring->region, off);
 
-	return lsn % ring->seen.identity.align == 0 && lsn - ring->seen.line.head_lsn <= ring->seen.identity.capacity ? lsn : known_lsn;
+	return lsn % ring->seen.identity.align == 0 && lsn - ring->seen.line.head_lsn <= ring->seen.identity.capacity ?
+		lsn :
+		known_lsn;
 }
 
 static void look_at_ring(struct target_ring *ring)
@@ -275,7 +286,8 @@ static void look_at_ring(struct target_ring *ring)
 
 static void end_turn(struct target_ring *page, uint64_t turn)
 {
-	struct tails_header header = {.magic = TAILS_MAGIC, .version = TAILS_VERSION, .line_count = page->line, .turn = turn};
+	struct tails_header header = {
+		.magic = TAILS_MAGIC, .version = TAILS_VERSION, .line_count = page->line, .turn = turn};
 
 	store_line(page->bytes + TAILS_OFF, &header);
 }

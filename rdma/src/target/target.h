@@ -1,9 +1,11 @@
 /* target/target.h -- who may write into which ring of this host, and the seam to what carries the connections.
  *
- * target/target.c holds rings, grants and connections, and decides; target/verbs.c and target/ofi.c listen, move bytes and revoke. A ring is a
- * region_mem region of this process; remote clients reach its bytes without our help, so that all control lies in who has a key to it.
+ * target/target.c holds rings, grants and connections, and decides; target/verbs.c and target/ofi.c listen, move bytes
+ * and revoke. A ring is a region_mem region of this process; remote clients reach its bytes without our help, so that
+ * all control lies in who has a key to it.
  *
- * Order of a fence: revoke (nothing of the old writer can land any more), read back, persist the epoch floor, scan the tail, confirm. */
+ * Order of a fence: revoke (nothing of the old writer can land any more), read back, persist the epoch floor, scan the
+ * tail, confirm. */
 #ifndef FARLOG_TARGET_H
 #define FARLOG_TARGET_H
 
@@ -26,14 +28,17 @@ struct farlog_target;
 
 /* The transport's side of a connection. */
 struct target_conn_ops {
-	/* OK: nothing that the peer has posted or will post reaches the ring: the key it has is invalid and its queue pair or endpoint is gone. The
-	 * transport calls target_leave afterwards, as at every end of a connection. Else what the device or provider did not do is in the text; the peer
-	 * may still write, the connection stays, and revoke may be called again. With no lock of target/target.c held: by the transport's own thread (from
-	 * target_admit), which does it there and then, or by any other, which waits until the transport's thread has tried. */
+	/* OK: nothing that the peer has posted or will post reaches the ring: the key it has is invalid and its queue pair
+	 * or endpoint is gone. The transport calls target_leave afterwards, as at every end of a connection. Else what the
+	 * device or provider did not do is in the text; the peer may still write, the connection stays, and revoke may be
+	 * called again. With no lock of target/target.c held: by the transport's own thread (from target_admit), which does
+	 * it there and then, or by any other, which waits until the transport's thread has tried. */
 	int (*revoke)(struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
-	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's thread. */
+	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's
+	 * thread. */
 	void (*write_word)(struct target_conn *conn, uint64_t off, uint64_t value);
-	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold what target/target.c holds; never blocks. */
+	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold what
+	 * target/target.c holds; never blocks. */
 	void (*wake)(struct target_conn *conn);
 };
 
@@ -56,8 +61,9 @@ struct target_grant {
 	struct target_grant *next;
 	struct farlog_grant grant;
 	uint64_t client_id; /* who came with it last; 0 = nobody yet */
-	uint64_t *superseded; /* drains and readers whose place another took by the same token: SUPERSEDED_KEPT places; NULL = nobody yet */
-	uint64_t superseded_count; /* that there ever were */
+	/* drains and readers whose place another took by the same token: SUPERSEDED_KEPT places; NULL = nobody yet */
+	uint64_t *superseded;
+	uint64_t superseded_count;       /* that there ever were */
 	struct farlog_network *networks; /* from where its client may come; NULL = from anywhere */
 	size_t network_count;
 };
@@ -65,13 +71,16 @@ struct target_grant {
 /* One listening transport of a target; each has a thread. */
 struct target_transport {
 	const char *scheme;
-	/* Listen at uri->host:port, write the port that it got into target->uri, and start the thread. OK, UNSUPPORTED, IO (port in use ...). */
-	int (*open)(struct farlog_target *target, const char *text, const struct uri *uri, void **listener, struct farlog_error *error)
-		FARLOG_MUST_CHECK;
-	/* Register the bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own. Before any admission. */
+	/* Listen at uri->host:port, write the port that it got into target->uri, and start the thread. OK, UNSUPPORTED, IO
+	 * (port in use ...). */
+	int (*open)(struct farlog_target *target, const char *text, const struct uri *uri, void **listener,
+		struct farlog_error *error) FARLOG_MUST_CHECK;
+	/* Register the bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own. Before
+	 * any admission. */
 	int (*expose)(void *listener, struct target_ring *ring, void **key, struct farlog_error *error) FARLOG_MUST_CHECK;
 	void (*withdraw)(void *listener, struct target_ring *ring, void *key);
-	/* Of libfabric: by which provider it listens, and whether that says that its commit flushes. NULL: it is not libfabric's. */
+	/* Of libfabric: by which provider it listens, and whether that says that its commit flushes. NULL: it is not
+	 * libfabric's. */
 	const char *(*provider)(const void *listener, bool *is_committing);
 	/* Stop the thread; all connections are revoked already. */
 	void (*close)(void *listener);
@@ -88,27 +97,28 @@ struct target_ring {
 	struct target_conn *conns;
 	struct target_grant *grants;
 	uint32_t hash; /* CRC32C of the name */
-	uint32_t epoch_admitted_min; /* of a fence under way, or of the newest writer: what is in the region follows when it is persistent */
-	unsigned pin_count;          /* fences under way */
-	bool is_locked[2]; /* by us for a far client, by role: writer, drain */
+	/* of a fence under way, or of the newest writer: what is in the region follows when it is persistent */
+	uint32_t epoch_admitted_min;
+	unsigned pin_count; /* fences under way */
+	bool is_locked[2];  /* by us for a far client, by role: writer, drain */
 	uint8_t ring_uuid[16];
-	/* Of the last fence, where there was one: it shut out the epochs below tail_epoch_min, and the log, whose newest epoch was tail_epoch, ended
-	 * at tail_lsn. */
+	/* Of the last fence, where there was one: it shut out the epochs below tail_epoch_min, and the log, whose newest
+	 * epoch was tail_epoch, ended at tail_lsn. */
 	uint64_t tail_lsn;
 	uint32_t tail_epoch_min;
 	uint32_t tail_epoch;
 	char name[FARLOG_STREAM_NAME_LEN];
 	char tenant[FARLOG_STREAM_NAME_LEN];
-	uint32_t attested_methods; /* offered beyond those of the contract */
-	bool is_commit_flush;      /* attested: of the provider by which this target listens, FI_COMMIT_COMPLETE */
-	bool is_any_read_flush;    /* attested: a READ of any of its bytes, and so of the credit word */
-	uint8_t level;             /* that is promised: the contract's, or less */
+	uint32_t attested_methods;      /* offered beyond those of the contract */
+	bool is_commit_flush;           /* attested: of the provider by which this target listens, FI_COMMIT_COMPLETE */
+	bool is_any_read_flush;         /* attested: a READ of any of its bytes, and so of the credit word */
+	uint8_t level;                  /* that is promised: the contract's, or less */
 	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */
 	struct farlog_target_counters counters;
 	uint64_t test_delay_ns;       /* its worker sleeps so long before each flush: for tests. 0 = it does not */
 	struct target_worker *worker; /* that flushes what takes long; NULL: nothing has yet */
-	struct target_ring *page; /* of tails, of its tenant; NULL = it has no line there */
-	uint32_t line;            /* its own; of a page: the last that was ever taken */
+	struct target_ring *page;     /* of tails, of its tenant; NULL = it has no line there */
+	uint32_t line;                /* its own; of a page: the last that was ever taken */
 	struct {
 		struct record_identity identity;
 		struct tails_line line; /* as it was stored last */
@@ -135,66 +145,79 @@ struct farlog_target {
 	uint64_t looked_at_ns;
 	struct target_attested *attested;
 	struct target_refusals refusals;
-	uint64_t test_delay_ns;       /* of rings that are served from now on: those of this name, "" = all. 0 = of none */
+	uint64_t test_delay_ns; /* of rings that are served from now on: those of this name, "" = all. 0 = of none */
 	char test_ring[FARLOG_STREAM_NAME_LEN];
-	uint64_t is_closing;          /* what could not be revoked is let go: it ends with the transport's hold on the device */
+	/* what could not be revoked is let go: it ends with the transport's hold on the device */
+	uint64_t is_closing;
 	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
 };
 
 /* target_methods -- bit n: enum farlog_flush_method n gives the contract's level to a far writer. */
 uint32_t target_methods(const struct farlog_contract *contract);
 
-/* target_apply_attestation -- what is attested of this region's path, to a ring in it that is about to be served. OK; INVALID: it contradicts what
- * the region is now. */
-int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* target_apply_attestation -- what is attested of this region's path, to a ring in it that is about to be served. OK;
+ * INVALID: it contradicts what the region is now. */
+int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* target_shut_out -- revoke a connection in which nobody else's revoke is under way (pin_count is 0). OK: nothing of it reaches the ring any more. The mutex
- * is held, and let go meanwhile: what was looked up before may have gone. */
-int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* target_shut_out -- revoke a connection in which nobody else's revoke is under way (pin_count is 0). OK: nothing of it
+ * reaches the ring any more. The mutex is held, and let go meanwhile: what was looked up before may have gone. */
+int target_shut_out(
+	struct farlog_target *target, struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* target_admit -- may this hello, from this address (NULL: not known), in? On OK the connection belongs to its ring (older connections of the same client are revoked
- * first, so it may block) and *welcome is filled but for data_addr and keys, which are the transport's, as is clearing those
- * of flush_methods that it cannot do. Otherwise *refusal is filled. By the transport's thread. */
-int target_admit(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer, struct target_conn *conn,
-	struct far_welcome *welcome, struct far_refusal *refusal) FARLOG_MUST_CHECK;
+/* target_admit -- may this hello, from this address (NULL: not known), in? On OK the connection belongs to its ring
+ * (older connections of the same client are revoked first, so it may block) and *welcome is filled but for data_addr
+ * and keys, which are the transport's, as is clearing those of flush_methods that it cannot do. Otherwise *refusal is
+ * filled. By the transport's thread. */
+int target_admit(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer,
+	struct target_conn *conn, struct far_welcome *welcome, struct far_refusal *refusal) FARLOG_MUST_CHECK;
 
 /* target_may_come_from -- this grant's client may have this address. */
 bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer);
 
-/* target_find_grant -- by token alone: a wrong one must not learn which rings there are. NULL; or the grant, and its ring. The mutex is held. */
-struct target_grant *target_find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring)
-	FARLOG_MUST_CHECK;
+/* target_find_grant -- by token alone: a wrong one must not learn which rings there are. NULL; or the grant, and its
+ * ring. The mutex is held. */
+struct target_grant *target_find_grant(
+	struct farlog_target *target, const uint8_t *token, struct target_ring **ring) FARLOG_MUST_CHECK;
 
-/* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known. By the transport's thread. */
-void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal);
+/* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known.
+ * By the transport's thread. */
+void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
+	const struct far_refusal *refusal);
 
-/* target_serve -- carry out a request; the answer goes back by write_word at far_answer_off of its tag. What the role may not ask for is refused. */
+/* target_serve -- carry out a request; the answer goes back by write_word at far_answer_off of its tag. What the role
+ * may not ask for is refused. */
 void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request);
 
-/* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there. OK: *flush makes it durable, and its
- * result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the transport's thread. */
-int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request, struct far_request *flush) FARLOG_MUST_CHECK;
+/* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there.
+ * OK: *flush makes it durable, and its result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the
+ * transport's thread. */
+int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
+	struct far_request *flush) FARLOG_MUST_CHECK;
 
-/* target_put -- store what a FAR_PERSIST carries; it is to be served as FAR_FLUSH then. False: it is not a writer's, or not of whole words of the ring's data, and
- * nothing is stored. By the transport's thread, and only while nobody has been told that the connection is over: what is stored here passes no key. */
+/* target_put -- store what a FAR_PERSIST carries; it is to be served as FAR_FLUSH then. False: it is not a writer's, or
+ * not of whole words of the ring's data, and nothing is stored. By the transport's thread, and only while nobody has
+ * been told that the connection is over: what is stored here passes no key. */
 bool target_put(const struct target_conn *conn, const struct far_message *message, size_t carried_len);
 
-/* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's worker where it has one. */
+/* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's
+ * worker where it has one. */
 uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request);
 
 /* target_is_disk -- every flush of this ring waits for one. */
 bool target_is_disk(const struct target_ring *ring);
 
-/* target_worker_start, target_worker_stop -- of a ring that is served: a thread for flushes that take long, where there is none yet. OK, NO_MEMORY, IO. stop waits
- * for what it was given, and holds no lock of target/target.c. */
+/* target_worker_start, target_worker_stop -- of a ring that is served: a thread for flushes that take long, where there
+ * is none yet. OK, NO_MEMORY, IO. stop waits for what it was given, and holds no lock of target/target.c. */
 int target_worker_start(struct target_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 void target_worker_stop(struct target_ring *ring);
 
-#define WORKER_JOB_COUNT 64u        /* that it can remember, of all its ring's connections together */
-#define WORKER_JOB_COUNT_OF_ONE 8u  /* and of each: a client of ours has two at most */
+#define WORKER_JOB_COUNT 64u       /* that it can remember, of all its ring's connections together */
+#define WORKER_JOB_COUNT_OF_ONE 8u /* and of each: a client of ours has two at most */
 
-/* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more than it can remember.
- * target_worker_answer -- send what is done. target_worker_part -- the connection ends: nobody is told of its jobs, and those that have not begun are left out. By the transport's thread. */
+/* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more
+ * than it can remember. target_worker_answer -- send what is done. target_worker_part -- the connection ends: nobody is
+ * told of its jobs, and those that have not begun are left out. By the transport's thread. */
 bool target_worker_take(struct target_conn *conn, const struct far_request *request);
 void target_worker_answer(struct target_ring *ring);
 void target_worker_part(struct target_conn *conn);
@@ -202,26 +225,29 @@ void target_worker_part(struct target_conn *conn);
 /* target_worker_settle -- wait until all is done that it has been given. By another thread than the transport's. */
 void target_worker_settle(struct target_ring *ring);
 
-/* target_leave -- the connection is gone, whoever ended it, and nothing of it can land any more; gives its role's lock back. Waits for threads
- * that are in its revoke, which must be able to return. After it conn may be freed. */
+/* target_leave -- the connection is gone, whoever ended it, and nothing of it can land any more; gives its role's lock
+ * back. Waits for threads that are in its revoke, which must be able to return. After it conn may be freed. */
 void target_leave(struct farlog_target *target, struct target_conn *conn);
 
 /* target_free_ring -- one that is in no list and has no connections. */
 void target_free_ring(struct farlog_target *target, struct target_ring *ring);
 
-/* target_tails_open -- make the page of a tenant, where there is none. OK, NO_MEMORY, or as expose. The mutex is not held. */
+/* target_tails_open -- make the page of a tenant, where there is none. OK, NO_MEMORY, or as expose. The mutex is not
+ * held. */
 int target_tails_open(struct farlog_target *target, const char *tenant, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* target_tails_join, target_tails_part -- give a ring a line in its tenant's page, and take it back, and the page from those who came to it by the ring's
- * grants. The mutex is held; part lets it go meanwhile. */
+/* target_tails_join, target_tails_part -- give a ring a line in its tenant's page, and take it back, and the page from
+ * those who came to it by the ring's grants. The mutex is held; part lets it go meanwhile. */
 void target_tails_join(struct farlog_target *target, struct target_ring *ring);
 void target_tails_part(struct farlog_target *target, struct target_ring *ring);
 
-/* target_tails_look -- bring this page up to date; NULL: all that somebody is connected to. target_tails_tick -- so, when it is due. The mutex is held. */
+/* target_tails_look -- bring this page up to date; NULL: all that somebody is connected to. target_tails_tick -- so,
+ * when it is due. The mutex is held. */
 void target_tails_look(struct farlog_target *target, struct target_ring *only);
 void target_tails_tick(struct farlog_target *target, uint64_t now_ns);
 
-/* target_tick -- what is due: credits to writers, pages of tails. By the transport's thread, at least every millisecond while it has connections. */
+/* target_tick -- what is due: credits to writers, pages of tails. By the transport's thread, at least every millisecond
+ * while it has connections. */
 void target_tick(struct farlog_target *target);
 
 #endif

@@ -1,4 +1,5 @@
-/* target/verbs.c -- the target's listener for verbs: one thread that lets clients in, serves their requests and ends their connections. */
+/* target/verbs.c -- the target's listener for verbs: one thread that lets clients in, serves their requests and ends
+ * their connections. */
 #include "target/verbs.h"
 
 #include <arpa/inet.h>
@@ -20,11 +21,11 @@
 
 #define BACKLOG 64
 #define TICK_NS 200000u
-#define SPIN_NS 50000u      /* after something happened: the next request is near */
-#define DOZE_NS 1000000u    /* credits are due that often while there are connections */
-#define SLEEP_NS 999000000u /* without connections only events matter */
+#define SPIN_NS 50000u                                    /* after something happened: the next request is near */
+#define DOZE_NS 1000000u                                  /* credits are due that often while there are connections */
+#define SLEEP_NS 999000000u                               /* without connections only events matter */
 #define TURNS_OF_ONE_THAT_GOES (VERBS_RECV_COUNT / 8 + 1) /* more than its queue can hold: it may be sending on */
-#define LOOK_EVERY 64u      /* turns between two looks at events, while there is no sleep between */
+#define LOOK_EVERY 64u /* turns between two looks at events, while there is no sleep between */
 
 /* ---------------------------------------------------------------- events */
 
@@ -42,8 +43,10 @@ static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event 
 		return;
 	switch (type) {
 	case RDMA_CM_EVENT_DISCONNECTED:
-		/* Why it goes may lie in its queue still: what the device refused is counted, also of a client that is gone at once. */
-		for (unsigned turn = 0; turn < TURNS_OF_ONE_THAT_GOES && !verbs_conn_is_down(conn) && verbs_conn_turn(conn); turn++)
+		/* Why it goes may lie in its queue still: what the device refused is counted, also of a client that is gone at
+		 * once. */
+		for (unsigned turn = 0; turn < TURNS_OF_ONE_THAT_GOES && !verbs_conn_is_down(conn) && verbs_conn_turn(conn);
+			turn++)
 			;
 		conn->is_goodbye = !verbs_conn_is_down(conn);
 		verbs_conn_end(conn, false);
@@ -51,8 +54,11 @@ static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event 
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-	case RDMA_CM_EVENT_DEVICE_REMOVAL: verbs_conn_end(conn, true); break;
-	default: break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		verbs_conn_end(conn, true);
+		break;
+	default:
+		break;
 	}
 }
 
@@ -68,9 +74,11 @@ static bool take_cm_events(struct verbs_listener *listener)
 	return is_busy;
 }
 
-static void take_device_event(struct verbs_listener *listener, struct verbs_host *host, const struct verbs_device_event *event)
+static void take_device_event(
+	struct verbs_listener *listener, struct verbs_host *host, const struct verbs_device_event *event)
 {
-	if (!verbs_is_fatal(event->type) || event->type == IBV_EVENT_PORT_ERR) /* a port may come back before the retries end */
+	/* a port may come back before the retries end */
+	if (!verbs_is_fatal(event->type) || event->type == IBV_EVENT_PORT_ERR)
 		return;
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next) {
 		if (verbs_conn_is_down(conn) || conn->host != host)
@@ -159,11 +167,12 @@ static bool take_all(struct verbs_listener *listener)
 	return is_busy;
 }
 
-/* doze -- until an event, or until credits are due. Completion events are asked for first, and then looked for once more: what came before
- * the asking makes none. True: wakeup_fd was signalled: a worker may have an answer to send. */
+/* doze -- until an event, or until credits are due. Completion events are asked for first, and then looked for once
+ * more: what came before the asking makes none. True: wakeup_fd was signalled: a worker may have an answer to send. */
 static bool doze(struct verbs_listener *listener)
 {
-	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
+	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {
+		{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
 	struct timespec timeout = {0, listener->conns != NULL ? DOZE_NS : SLEEP_NS};
 	nfds_t count = 2;
 	eventfd_t rings;
@@ -248,7 +257,8 @@ static void verbs_listener_close(void *context)
 	free(listener);
 }
 
-static int bind_address(struct verbs_listener *listener, const char *text, const struct uri *uri, struct farlog_error *error)
+static int bind_address(
+	struct verbs_listener *listener, const char *text, const struct uri *uri, struct farlog_error *error)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
 	struct addrinfo *found;
@@ -256,7 +266,8 @@ static int bind_address(struct verbs_listener *listener, const char *text, const
 	int failure = getaddrinfo(uri->host, uri->port, &hints, &found);
 
 	if (failure != 0)
-		return error_set(error, FARLOG_INVALID, 0, "listen at \"%s\": host \"%s\" is not known: %s", text, uri->host, gai_strerror(failure));
+		return error_set(error, FARLOG_INVALID, 0, "listen at \"%s\": host \"%s\" is not known: %s", text, uri->host,
+			gai_strerror(failure));
 	picked = verbs_address_pick(found);
 	if (listener->lib->create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP) != 0)
 		failure = errno;
@@ -266,13 +277,15 @@ static int bind_address(struct verbs_listener *listener, const char *text, const
 		failure = errno;
 	freeaddrinfo(found);
 	if (failure == ENODEV || failure == EADDRNOTAVAIL)
-		return error_set(error, FARLOG_UNSUPPORTED, failure, "listen at \"%s\": no RDMA device here has this address; expected one in \"rdma link\"", text);
+		return error_set(error, FARLOG_UNSUPPORTED, failure,
+			"listen at \"%s\": no RDMA device here has this address; expected one in \"rdma link\"", text);
 	if (failure == 0 && listener->lib->listen(listener->id, BACKLOG) != 0)
 		failure = errno;
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "listen at \"%s\"", text);
-	snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "verbs://[%s]:%u" : "verbs://%s:%u",
-		uri->host, ntohs(listener->lib->get_src_port(listener->id)));
+	snprintf(listener->target->uri, sizeof(listener->target->uri),
+		strchr(uri->host, ':') != NULL ? "verbs://[%s]:%u" : "verbs://%s:%u", uri->host,
+		ntohs(listener->lib->get_src_port(listener->id)));
 	return FARLOG_OK;
 }
 
@@ -299,16 +312,20 @@ static int find_hosts(struct verbs_listener *listener, const char *text, struct 
 	if (listener->id->verbs != NULL)
 		return add_host(listener, listener->id->verbs->device, error);
 	devices = listener->lib->get_device_list(NULL);
-	for (int i = 0; devices != NULL && devices[i] != NULL && result == FARLOG_OK && listener->host_count < VERBS_DEVICE_COUNT_MAX; i++)
+	for (int i = 0;
+		devices != NULL && devices[i] != NULL && result == FARLOG_OK && listener->host_count < VERBS_DEVICE_COUNT_MAX;
+		i++)
 		result = add_host(listener, devices[i], error);
 	if (devices != NULL)
 		listener->lib->free_device_list(devices);
 	if (result == FARLOG_OK && listener->host_count == 0)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "listen at \"%s\": this machine has no RDMA device; expected one in \"rdma link\"", text);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"listen at \"%s\": this machine has no RDMA device; expected one in \"rdma link\"", text);
 	return result;
 }
 
-static int verbs_listener_open(struct farlog_target *target, const char *text, const struct uri *uri, void **context, struct farlog_error *error)
+static int verbs_listener_open(
+	struct farlog_target *target, const char *text, const struct uri *uri, void **context, struct farlog_error *error)
 {
 	struct verbs_listener *listener = calloc(1, sizeof(*listener));
 	int result;

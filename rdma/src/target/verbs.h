@@ -1,7 +1,7 @@
 /* target/verbs.h -- the target's end of connections by verbs: what its files share.
  *
- * target/verbs.c listens and has the thread; target/verbs_conn.c is a connection and its end, target/verbs_key.c its keys; target/verbs_ring.c registers
- * rings. All that is not said to be under the lock is the thread's. */
+ * target/verbs.c listens and has the thread; target/verbs_conn.c is a connection and its end, target/verbs_key.c its
+ * keys; target/verbs_ring.c registers rings. All that is not said to be under the lock is the thread's. */
 #ifndef FARLOG_TARGET_VERBS_H
 #define FARLOG_TARGET_VERBS_H
 
@@ -31,10 +31,11 @@ struct verbs_exposure {
 	uint64_t dmabuf_off;          /* of the ring in it */
 	struct verbs_on_device {
 		struct verbs_domain *domain; /* NULL: not on this device */
-		bool is_dmabuf; /* it is of the dma-buf, not of the mapping */
+		bool is_dmabuf;              /* it is of the dma-buf, not of the mapping */
 		struct verbs_registration {
 			struct ibv_mr *mr;
-			unsigned access; /* what a client's key may have: the flushes with which it could be registered, WRITE, READ */
+			/* what a client's key may have: the flushes with which it could be registered, WRITE, READ */
+			unsigned access;
 		} pieces[FAR_PIECE_COUNT];
 	} on[VERBS_DEVICE_COUNT_MAX];
 };
@@ -64,7 +65,7 @@ struct verbs_listener {
 	pthread_mutex_t lock; /* never held across a call to target/target.c or a wait for the device */
 	pthread_cond_t moved; /* a connection is dead, or an order has been tried */
 	struct verbs_domain *domains;
-	uint16_t tos; /* as struct uri has it */
+	uint16_t tos;  /* as struct uri has it */
 	int wakeup_fd; /* eventfd: there are orders, or it is time to stop */
 	uint64_t has_orders;
 	uint64_t is_stopping;
@@ -95,9 +96,9 @@ struct verbs_conn {
 		uint64_t off;
 		uint64_t value;
 	} words[VERBS_WORDS_MAX];
-	bool is_ordered; /* under the lock: another thread revokes it */
-	bool is_down;    /* it has been ended: nothing more is taken from it */
-	bool is_dead;    /* under the lock: nothing of it reaches the ring any more */
+	bool is_ordered;               /* under the lock: another thread revokes it */
+	bool is_down;                  /* it has been ended: nothing more is taken from it */
+	bool is_dead;                  /* under the lock: nothing of it reaches the ring any more */
 	struct farlog_error end_error; /* under the lock: or else what the device did not do */
 };
 
@@ -106,46 +107,52 @@ int verbs_expose(void *listener, struct target_ring *ring, void **key, struct fa
 void verbs_withdraw(void *listener, struct target_ring *ring, void *key);
 
 /* verbs_expose_mr -- register a piece of a ring that is exposed, once more, for these rights. NULL: errno. */
-struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access)
-	FARLOG_MUST_CHECK;
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device,
+	enum far_piece piece, unsigned access) FARLOG_MUST_CHECK;
 
-/* verbs_keys_make -- by windows where the queue pair has them, else by registrations. 0; else the queue pair is useless, and what was made is to be freed. */
+/* verbs_keys_make -- by windows where the queue pair has them, else by registrations. 0; else the queue pair is
+ * useless, and what was made is to be freed. */
 int verbs_keys_make(struct verbs_conn *conn) FARLOG_MUST_CHECK;
 
-/* verbs_keys_tell -- for the client; 0 = it has none to this piece. verbs_keys_access -- what that key allows, IBV_ACCESS_...; 0 = it gets none. */
+/* verbs_keys_tell -- for the client; 0 = it has none to this piece. verbs_keys_access -- what that key allows,
+ * IBV_ACCESS_...; 0 = it gets none. */
 uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece);
 unsigned verbs_keys_access(const struct verbs_conn *conn, enum far_piece piece);
 
-/* verbs_keys_invalidate -- nothing that comes by these keys begins any more. A queue pair that is in error already cannot do it; there the device refuses all
- * that comes for it, and the keys are good for no other. verbs_keys_are_invalid -- it has done it, for all of them. */
+/* verbs_keys_invalidate -- nothing that comes by these keys begins any more. A queue pair that is in error already
+ * cannot do it; there the device refuses all that comes for it, and the keys are good for no other.
+ * verbs_keys_are_invalid -- it has done it, for all of them. */
 void verbs_keys_invalidate(struct verbs_conn *conn);
 bool verbs_keys_are_invalid(const struct verbs_conn *conn);
 
-/* verbs_keys_free -- what of them can be freed. 0; or an errno and *what the device did not do: then one may still open its piece. A window that is left opens
- * to whoever is given its queue pair's number next; a registration is good for every queue pair of the tenant. */
+/* verbs_keys_free -- what of them can be freed. 0; or an errno and *what the device did not do: then one may still open
+ * its piece. A window that is left opens to whoever is given its queue pair's number next; a registration is good for
+ * every queue pair of the tenant. */
 int verbs_keys_free(struct verbs_conn *conn, const char **what) FARLOG_MUST_CHECK;
 
-/* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list either way. */
+/* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list
+ * either way. */
 void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event);
 
 /* verbs_conn_turn -- take what has come. True: something had. */
 bool verbs_conn_turn(struct verbs_conn *conn);
 
-/* verbs_conn_ask_alive -- write a word to a client to whom nothing was written for a second: when its host is gone, the retries of that write run
- * out and the connection ends, which frees its role. */
+/* verbs_conn_ask_alive -- write a word to a client to whom nothing was written for a second: when its host is gone, the
+ * retries of that write run out and the connection ends, which frees its role. */
 void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns);
 
 /* verbs_conn_arm -- have the next completion make an event; look once more after this. */
 void verbs_conn_arm(struct verbs_conn *conn);
 
-/* verbs_conn_end -- for good. is_broken: by an error, not by a goodbye. Of one that is down it tries again what the device did not do, and is harmless when it is
- * dead. */
+/* verbs_conn_end -- for good. is_broken: by an error, not by a goodbye. Of one that is down it tries again what the
+ * device did not do, and is harmless when it is dead. */
 void verbs_conn_end(struct verbs_conn *conn, bool is_broken);
 
 /* verbs_conn_obey -- verbs_conn_end for those who wait in revoke. */
 void verbs_conn_obey(struct verbs_conn *conn);
 
-/* verbs_conn_bury -- true: it is down and unlinked from target/target.c, and may be forgotten. While its key may live it is kept, but not by a target that closes. */
+/* verbs_conn_bury -- true: it is down and unlinked from target/target.c, and may be forgotten. While its key may live
+ * it is kept, but not by a target that closes. */
 bool verbs_conn_bury(struct verbs_conn *conn);
 
 /* verbs_conn_deny -- count, once, that the device refused what the peer did. */
@@ -158,12 +165,14 @@ static inline bool verbs_conn_is_down(const struct verbs_conn *conn)
 }
 
 #ifdef FARLOG_FAULT
-/* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets there. */
+/* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets
+ * there. */
 extern uint64_t verbs_revocation_pause_ns;
 /* Bit n: that step of a connection's end is left out, as if the device had refused it. */
 enum verbs_end_step { VERBS_END_INVALIDATE, VERBS_END_STOP, VERBS_END_WINDOW, VERBS_END_QUEUE, VERBS_END_REGISTRATION };
 extern uint64_t verbs_end_fails;
-/* How long the end of a key by a request is waited for: a test in which nothing else ends it gives a slow machine more. */
+/* How long the end of a key by a request is waited for: a test in which nothing else ends it gives a slow machine
+ * more. */
 extern uint64_t verbs_invalidate_ns;
 bool verbs_end_has_failed(enum verbs_end_step step);
 /* So many of the next binds count as not done in time, when they have just been posted. */

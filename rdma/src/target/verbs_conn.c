@@ -1,9 +1,10 @@
 /* target/verbs_conn.c -- a connection at its target: the keys that it gets, the requests that it brings, its end.
  *
- * A client's keys are those of memory windows, bound to this ring and to this queue pair for this connection. Its end, whoever brings it about: the
- * windows are invalidated by requests on our own queue pair, whose completions say that no write by those keys begins any more; then
- * the queue pair goes to the error state and is destroyed, so that nothing is left that could be answered. Where the device does neither, the
- * connection stays, with its role, and is ended again by whoever asks next: a fence is confirmed only by what the device did. */
+ * A client's keys are those of memory windows, bound to this ring and to this queue pair for this connection. Its end,
+ * whoever brings it about: the windows are invalidated by requests on our own queue pair, whose completions say that no
+ * write by those keys begins any more; then the queue pair goes to the error state and is destroyed, so that nothing is
+ * left that could be answered. Where the device does neither, the connection stays, with its role, and is ended again
+ * by whoever asks next: a fence is confirmed only by what the device did. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 
 static int refuse(struct far_refusal *refusal, int result, const char *text)
 {
-	*refusal = (struct far_refusal){.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
+	*refusal = (struct far_refusal){
+		.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
 	snprintf(refusal->text, sizeof(refusal->text), "%.*s", (int)sizeof(refusal->text) - 1, text);
 	return result;
 }
@@ -49,8 +51,8 @@ static int stop_queue(struct verbs_conn *conn)
 	return verbs_end_has_failed(VERBS_END_STOP) ? EIO : verbs_queue_stop(&conn->queue);
 }
 
-/* free_all -- what of it can be freed. OK: nothing comes in by its keys any more, because their windows are invalid, or because there are none and its queue
- * pair takes nothing. */
+/* free_all -- what of it can be freed. OK: nothing comes in by its keys any more, because their windows are invalid, or
+ * because there are none and its queue pair takes nothing. */
 static int free_all(struct verbs_conn *conn, struct farlog_error *error)
 {
 	int stopping = stop_queue(conn);
@@ -62,13 +64,15 @@ static int free_all(struct verbs_conn *conn, struct farlog_error *error)
 	if (keys != 0)
 		return error_set(error, FARLOG_IO, keys, "RDMA device %s %s", name, what);
 	if (stopping != 0 && conn->queue.qp != NULL && !verbs_keys_are_invalid(conn))
-		return error_set(error, FARLOG_IO, closing, "RDMA device %s neither stopped the queue pair (modify_qp: %s) nor destroyed it (destroy_qp)", name,
+		return error_set(error, FARLOG_IO, closing,
+			"RDMA device %s neither stopped the queue pair (modify_qp: %s) nor destroyed it (destroy_qp)", name,
 			strerror(stopping));
 	return FARLOG_OK;
 }
 
-/* count_denied -- a receive that has come back although nobody stopped the queue pair yet: the device did, because of what the peer sent. It is looked for before we
- * stop it ourselves, and so a writer is counted whose key has just ended under it. */
+/* count_denied -- a receive that has come back although nobody stopped the queue pair yet: the device did, because of
+ * what the peer sent. It is looked for before we stop it ourselves, and so a writer is counted whose key has just ended
+ * under it. */
 static void count_denied(struct verbs_conn *conn)
 {
 	struct ibv_wc wc;
@@ -177,7 +181,8 @@ static bool send_word(struct verbs_conn *conn, uint64_t off, uint64_t value)
 	if (conn->wants_events && queue->has_immediate && (off == FAR_FLUSHED_OFF || off == FAR_ANSWER_OFF))
 		verbs_post_announced(queue, slot, conn->header_key, conn->header_addr + off);
 	else
-		verbs_post_write(queue, 0, slot, queue->scratch_mr->lkey, sizeof(value), conn->header_key, conn->header_addr + off);
+		verbs_post_write(
+			queue, 0, slot, queue->scratch_mr->lkey, sizeof(value), conn->header_key, conn->header_addr + off);
 	return verbs_ring(queue) == 0;
 }
 
@@ -258,8 +263,8 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 	}
 }
 
-/* take_failure -- the first tells the cause. Receives that come back although nobody stopped the queue pair mean that the device did, because of
- * what the peer sent. */
+/* take_failure -- the first tells the cause. Receives that come back although nobody stopped the queue pair mean that
+ * the device did, because of what the peer sent. */
 static void take_failure(struct verbs_conn *conn, const struct ibv_wc *wc)
 {
 	if ((wc->wr_id & VERBS_KIND_MASK) == VERBS_RECV)
@@ -312,23 +317,31 @@ static const struct verbs_on_device *exposure_of(const struct verbs_conn *conn)
 /* make_queue -- in the ring's domain, with receives posted, ready. 0 or errno. */
 static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct farlog_error *error)
 {
-	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted, .is_immediate_wanted = true, .tos = conn->listener->tos,
-		.channel = conn->host->completions, .context = conn};
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN,
+		.recv_len = VERBS_RECV_COUNT,
+		.is_window_wanted = is_window_wanted,
+		.is_immediate_wanted = true,
+		.tos = conn->listener->tos,
+		.channel = conn->host->completions,
+		.context = conn};
 	int failure;
 
 	if (verbs_queue_open(&conn->host->device, exposure_of(conn)->domain->pd, &ask, &conn->queue, error) != FARLOG_OK)
 		return error->os_errno != 0 ? error->os_errno : EIO;
-	failure = verbs_queue_init(&conn->queue, conn->id, verbs_keys_access(conn, FAR_PIECE_WRITER) | verbs_keys_access(conn, FAR_PIECE_DRAIN));
+	failure = verbs_queue_init(
+		&conn->queue, conn->id, verbs_keys_access(conn, FAR_PIECE_WRITER) | verbs_keys_access(conn, FAR_PIECE_DRAIN));
 	for (uint32_t i = 0; i < VERBS_RECV_COUNT && failure == 0; i++)
 		failure = verbs_queue_receive(&conn->queue, i);
 	return failure == 0 ? verbs_queue_ready(&conn->queue, conn->id) : failure;
 }
 
-/* make_keys -- by windows; where the device has none, or does not bind them in time, by registrations for this connection alone. Whoever has the key of
- * a registration may use it from any queue pair of the tenant: it is counted, and the next connection tries windows again. 0 or errno. */
+/* make_keys -- by windows; where the device has none, or does not bind them in time, by registrations for this
+ * connection alone. Whoever has the key of a registration may use it from any queue pair of the tenant: it is counted,
+ * and the next connection tries windows again. 0 or errno. */
 static int make_keys(struct verbs_conn *conn, struct farlog_error *error)
 {
-	bool is_window_wanted = conn->host->device.has_window && (exposure_of(conn)->pieces[FAR_PIECE_WRITER].access & IBV_ACCESS_MW_BIND);
+	bool is_window_wanted =
+		conn->host->device.has_window && (exposure_of(conn)->pieces[FAR_PIECE_WRITER].access & IBV_ACCESS_MW_BIND);
 	int failure = make_queue(conn, is_window_wanted, error);
 
 	if (failure == 0 && conn->queue.has_window) {
@@ -348,7 +361,8 @@ static int make_keys(struct verbs_conn *conn, struct farlog_error *error)
 static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 {
 	unsigned registered = exposure_of(conn)->pieces[FAR_PIECE_WRITER].access;
-	unsigned needed = welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_ACCESS_FLUSH_PERSISTENT : VERBS_ACCESS_FLUSH_GLOBAL;
+	unsigned needed =
+		welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_ACCESS_FLUSH_PERSISTENT : VERBS_ACCESS_FLUSH_GLOBAL;
 	size_t used = strlen(welcome->probe);
 
 	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes;
@@ -357,25 +371,31 @@ static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 	/* A drain stores the credit itself: a READ into its copy of that word would put an older one there. */
 	if (conn->conn.ring->is_any_read_flush && conn->conn.role == REGION_ROLE_WRITER)
 		welcome->flush_addr = welcome->data_addr + LAYOUT_CREDIT_OFF;
-	welcome->flush_methods &= 1u << FARLOG_FLUSH_RDMA_FLUSH | 1u << FARLOG_FLUSH_RDMA_READ | 1u << FARLOG_FLUSH_TARGET_CPU;
+	welcome->flush_methods &=
+		1u << FARLOG_FLUSH_RDMA_FLUSH | 1u << FARLOG_FLUSH_RDMA_READ | 1u << FARLOG_FLUSH_TARGET_CPU;
 	if (!(registered & needed))
 		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH);
-	snprintf(welcome->probe + used, sizeof(welcome->probe) - used, "; key: %s", conn->queue.has_window ? "memory window" : "registration");
+	snprintf(welcome->probe + used, sizeof(welcome->probe) - used, "; key: %s",
+		conn->queue.has_window ? "memory window" : "registration");
 }
 
 /* let_in -- OK: accepted. */
-static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_welcome *welcome, struct far_refusal *refusal)
+static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_welcome *welcome,
+	struct far_refusal *refusal)
 {
 	const struct verbs_device *device = &conn->host->device;
-	struct rdma_conn_param param = {.private_data = welcome, .private_data_len = sizeof(*welcome), .rnr_retry_count = VERBS_RNR_RETRY_COUNT};
+	struct rdma_conn_param param = {
+		.private_data = welcome, .private_data_len = sizeof(*welcome), .rnr_retry_count = VERBS_RNR_RETRY_COUNT};
 	struct farlog_error error = {0};
 	char text[sizeof(refusal->text)];
 	int failure = make_keys(conn, &error);
 
 	if (failure == 0) {
 		fill_welcome(conn, welcome);
-		param.responder_resources = asked->responder_resources < device->read_depth_in ? asked->responder_resources : device->read_depth_in;
-		param.initiator_depth = asked->initiator_depth < device->read_depth_out ? asked->initiator_depth : device->read_depth_out;
+		param.responder_resources =
+			asked->responder_resources < device->read_depth_in ? asked->responder_resources : device->read_depth_in;
+		param.initiator_depth =
+			asked->initiator_depth < device->read_depth_out ? asked->initiator_depth : device->read_depth_out;
 		param.qp_num = conn->queue.qp->qp_num;
 		failure = conn->listener->lib->accept(conn->id, &param) == 0 ? 0 : errno;
 	}
@@ -386,7 +406,8 @@ static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, 
 	return refuse(refusal, FARLOG_IO, text);
 }
 
-static int take(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_hello *hello, struct far_refusal *refusal)
+static int take(
+	struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_hello *hello, struct far_refusal *refusal)
 {
 	struct far_welcome welcome = {0};
 	int result;
@@ -396,8 +417,10 @@ static int take(struct verbs_conn *conn, const struct rdma_conn_param *asked, st
 	memcpy(hello, asked->private_data, sizeof(*hello));
 	conn->host = host_of(conn->listener, conn->id);
 	if (conn->host == NULL)
-		return refuse(refusal, FARLOG_IO, "the connection came by an RDMA device that was added after the target was started");
-	result = target_admit(conn->listener->target, hello, &conn->id->route.addr.dst_addr, &conn->conn, &welcome, refusal);
+		return refuse(
+			refusal, FARLOG_IO, "the connection came by an RDMA device that was added after the target was started");
+	result =
+		target_admit(conn->listener->target, hello, &conn->id->route.addr.dst_addr, &conn->conn, &welcome, refusal);
 	if (result != FARLOG_OK)
 		return result;
 	conn->is_admitted = true;

@@ -1,16 +1,18 @@
 /* target/verbs_key.c -- the keys of a connection: what they open, and their end.
  *
- * A client has a key to each piece of the ring that its role may reach (wire/piece.h): that of a memory window, bound to this queue pair for this
- * connection. The pieces are registered one by one, because a device may look whether what comes by a window lies in the registration behind it, and not
- * whether it lies in the window: SoftRoCE does (Linux 6.12). */
+ * A client has a key to each piece of the ring that its role may reach (wire/piece.h): that of a memory window, bound
+ * to this queue pair for this connection. The pieces are registered one by one, because a device may look whether what
+ * comes by a window lies in the registration behind it, and not whether it lies in the window: SoftRoCE does (Linux
+ * 6.12). */
 #include <errno.h>
 
 #include "base/atomics.h"
 #include "base/clock.h"
 #include "target/verbs.h"
 
-#define BIND_NS 500000000u      /* our own device has no peer to wait for, but all clients wait for this thread */
-#define INVALIDATE_NS 5000000u  /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
+#define BIND_NS 500000000u /* our own device has no peer to wait for, but all clients wait for this thread */
+/* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
+#define INVALIDATE_NS 5000000u
 
 #ifdef FARLOG_FAULT
 uint64_t verbs_binds_late;
@@ -55,19 +57,23 @@ unsigned verbs_keys_access(const struct verbs_conn *conn, enum far_piece piece)
 {
 	unsigned rights = far_piece_rights(piece, conn->conn.role);
 	unsigned flushes = rights & FAR_MAY_WRITE ? VERBS_ACCESS_FLUSH_GLOBAL | VERBS_ACCESS_FLUSH_PERSISTENT : 0;
-	unsigned wanted = (rights & FAR_MAY_READ ? IBV_ACCESS_REMOTE_READ : 0) | (rights & FAR_MAY_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) | flushes;
+	unsigned wanted = (rights & FAR_MAY_READ ? IBV_ACCESS_REMOTE_READ : 0) |
+		(rights & FAR_MAY_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) | flushes;
 
 	return wanted & registration_of(conn, piece)->access;
 }
 
-/* bind_window -- 0, or what is wrong: then the queue pair is useless, and a bind that is only late may still come on it. */
+/* bind_window -- 0, or what is wrong: then the queue pair is useless, and a bind that is only late may still come on
+ * it. */
 static int bind_window(struct verbs_conn *conn, enum far_piece piece)
 {
 	struct verbs_queue *queue = &conn->queue;
 	struct verbs_key *own = &conn->keys[piece];
 	struct region_span span = far_piece_span(piece, conn->conn.ring->region->contract.size_bytes);
-	struct ibv_mw_bind_info info = {.mr = registration_of(conn, piece)->mr, .addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes + span.off,
-		.length = span.len, .mw_access_flags = verbs_keys_access(conn, piece)};
+	struct ibv_mw_bind_info info = {.mr = registration_of(conn, piece)->mr,
+		.addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes + span.off,
+		.length = span.len,
+		.mw_access_flags = verbs_keys_access(conn, piece)};
 	uint32_t key;
 	int failure;
 
@@ -105,7 +111,8 @@ int verbs_keys_make(struct verbs_conn *conn)
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT && failure == 0; piece++) {
 		if (verbs_keys_access(conn, (enum far_piece)piece) == 0)
 			continue;
-		failure = conn->queue.has_window ? bind_window(conn, (enum far_piece)piece) : register_own(conn, (enum far_piece)piece);
+		failure = conn->queue.has_window ? bind_window(conn, (enum far_piece)piece) :
+										   register_own(conn, (enum far_piece)piece);
 	}
 	return failure;
 }
@@ -136,7 +143,8 @@ void verbs_keys_invalidate(struct verbs_conn *conn)
 		verbs_begin(queue);
 		verbs_next(queue, VERBS_INVALIDATE | VERBS_SIGNALLED);
 		ibv_wr_local_inv(queue->qpx, own->window->rkey);
-		own->is_invalidated = verbs_ring(queue) == 0 && verbs_queue_await(queue, queue->posted, until_ns, NULL, NULL) == IBV_WC_SUCCESS;
+		own->is_invalidated =
+			verbs_ring(queue) == 0 && verbs_queue_await(queue, queue->posted, until_ns, NULL, NULL) == IBV_WC_SUCCESS;
 	}
 }
 

@@ -1,4 +1,5 @@
-/* target/verbs_ring.c -- registering rings: a protection domain for each tenant, and in it a memory region for each piece of the ring. */
+/* target/verbs_ring.c -- registering rings: a protection domain for each tenant, and in it a memory region for each
+ * piece of the ring. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,12 @@ static void give_domain(struct verbs_listener *listener, struct verbs_domain *do
 	free(domain);
 }
 
-/* register_best -- with the strongest flush that device and memory allow, and no right to WRITE or READ from afar: keys of registrations can be guessed,
- * and this one lives as long as the ring is served. A client's own key, window or registration, has those. The kernel refuses FLUSH_PERSISTENT for what is not persistent memory: that
- * refusal is the proof that the flag is worth something where it is granted. */
-static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, struct region_span span,
-	struct verbs_registration *made, struct farlog_error *error)
+/* register_best -- with the strongest flush that device and memory allow, and no right to WRITE or READ from afar: keys
+ * of registrations can be guessed, and this one lives as long as the ring is served. A client's own key, window or
+ * registration, has those. The kernel refuses FLUSH_PERSISTENT for what is not persistent memory: that refusal is the
+ * proof that the flag is worth something where it is granted. */
+static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring,
+	struct region_span span, struct verbs_registration *made, struct farlog_error *error)
 {
 	const struct verbs_device *device = &host->device;
 	unsigned plain = IBV_ACCESS_LOCAL_WRITE | (device->has_window ? IBV_ACCESS_MW_BIND : 0);
@@ -71,13 +73,14 @@ static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const
 		if (failure != EINVAL && failure != EOPNOTSUPP)
 			break;
 	}
-	return verbs_refuse_registration(device, failure, ring->region->contract.size_bytes, (int)ring->region->contract.kind, ring->name, error);
+	return verbs_refuse_registration(
+		device, failure, ring->region->contract.size_bytes, (int)ring->region->contract.kind, ring->name, error);
 }
 
-/* register_dmabuf -- of a BAR. Such a registration takes neither FLUSH nor windows (ibv_reg_dmabuf_mr(3)): a READ flushes a BAR, and each connection has one
- * of its own. */
-static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, struct verbs_exposure *exposure,
-	unsigned index, enum far_piece piece, char why[DMABUF_WHY_LEN])
+/* register_dmabuf -- of a BAR. Such a registration takes neither FLUSH nor windows (ibv_reg_dmabuf_mr(3)): a READ
+ * flushes a BAR, and each connection has one of its own. */
+static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring,
+	struct verbs_exposure *exposure, unsigned index, enum far_piece piece, char why[DMABUF_WHY_LEN])
 {
 	struct region_span span = far_piece_span(piece, ring->region->contract.size_bytes);
 	struct verbs_registration *made = &exposure->on[index].pieces[piece];
@@ -94,8 +97,8 @@ static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, con
 }
 
 /* register_piece -- of its mapping, or where that cannot be and it is a BAR, of its dma-buf. */
-static int register_piece(const struct verbs_listener *listener, const struct target_ring *ring, struct verbs_exposure *exposure, unsigned index,
-	enum far_piece piece, struct farlog_error *error)
+static int register_piece(const struct verbs_listener *listener, const struct target_ring *ring,
+	struct verbs_exposure *exposure, unsigned index, enum far_piece piece, struct farlog_error *error)
 {
 	const struct verbs_host *host = &listener->hosts[index];
 	struct ibv_pd *pd = exposure->on[index].domain->pd;
@@ -108,11 +111,13 @@ static int register_piece(const struct verbs_listener *listener, const struct ta
 	if (register_dmabuf(host, pd, ring, exposure, index, piece, why) == FARLOG_OK)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_UNSUPPORTED, 0,
-		"serve ring \"%.40s\" by RDMA device %.20s: a PCI BAR mapped through sysfs has no pages that a device could write to, and as a dma-buf: %s", ring->name,
-		host->device.name, why);
+		"serve ring \"%.40s\" by RDMA device %.20s: a PCI BAR mapped through sysfs has no pages that a device could "
+		"write to, and as a dma-buf: %s",
+		ring->name, host->device.name, why);
 }
 
-struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access)
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device,
+	enum far_piece piece, unsigned access)
 {
 	const struct verbs_exposure *exposure = ring->key;
 	struct ibv_pd *pd = exposure->on[device].domain->pd;
@@ -121,11 +126,12 @@ struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const stru
 
 	if (!exposure->on[device].is_dmabuf)
 		return listener->lib->reg_mr(pd, start, span.len, (int)access);
-	return listener->lib->reg_dmabuf_mr(pd, exposure->dmabuf_off + span.off, span.len, (uint64_t)(uintptr_t)start, exposure->dmabuf->fd, (int)access);
+	return listener->lib->reg_dmabuf_mr(
+		pd, exposure->dmabuf_off + span.off, span.len, (uint64_t)(uintptr_t)start, exposure->dmabuf->fd, (int)access);
 }
 
-static int register_ring(const struct verbs_listener *listener, const struct target_ring *ring, struct verbs_exposure *exposure, unsigned index,
-	struct farlog_error *error)
+static int register_ring(const struct verbs_listener *listener, const struct target_ring *ring,
+	struct verbs_exposure *exposure, unsigned index, struct farlog_error *error)
 {
 	int result = FARLOG_OK;
 
@@ -150,8 +156,9 @@ int verbs_expose(void *context, struct target_ring *ring, void **key, struct far
 		pthread_mutex_unlock(&listener->lock);
 		exposure->on[i].domain = domain;
 		if (domain == NULL)
-			result = error_set(error, FARLOG_IO, errno, "serve ring \"%s\": a protection domain for tenant \"%s\" on RDMA device %s", ring->name,
-				ring->tenant, listener->hosts[i].device.name);
+			result = error_set(error, FARLOG_IO, errno,
+				"serve ring \"%s\": a protection domain for tenant \"%s\" on RDMA device %s", ring->name, ring->tenant,
+				listener->hosts[i].device.name);
 		else
 			result = register_ring(listener, ring, exposure, i, error);
 	}

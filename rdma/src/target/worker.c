@@ -1,9 +1,9 @@
-/* target/worker.c -- a thread of a ring for flushes that take long: those of a disk, and those of much memory. What clients ask for waits there, and not the
- * connections of other rings, for which the transport has one thread.
+/* target/worker.c -- a thread of a ring for flushes that take long: those of a disk, and those of much memory. What
+ * clients ask for waits there, and not the connections of other rings, for which the transport has one thread.
  *
- * Jobs are done in the order in which they were asked for. An answer is made when its flush has returned, and sent by the transport's thread. A
- * connection that ends leaves its jobs behind: one that is under way is done, and nobody is told; the others are left out. A fence waits, and so does the end of the
- * ring. */
+ * Jobs are done in the order in which they were asked for. An answer is made when its flush has returned, and sent by
+ * the transport's thread. A connection that ends leaves its jobs behind: one that is under way is done, and nobody is
+ * told; the others are left out. A fence waits, and so does the end of the ring. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -60,7 +60,9 @@ static void *work_loop(void *context)
 		}
 		pthread_mutex_unlock(&worker->lock);
 		if (worker->ring->test_delay_ns > 0)
-			nanosleep(&(struct timespec){(time_t)(worker->ring->test_delay_ns / 1000000000u), (long)(worker->ring->test_delay_ns % 1000000000u)}, NULL);
+			nanosleep(&(struct timespec){(time_t)(worker->ring->test_delay_ns / 1000000000u),
+						  (long)(worker->ring->test_delay_ns % 1000000000u)},
+				NULL);
 		answer = target_flush_spans(worker->ring, &job->request);
 		pthread_mutex_lock(&worker->lock);
 		job->answer = answer;
@@ -147,7 +149,8 @@ void target_worker_answer(struct target_ring *ring)
 		const struct job *job = &worker->jobs[worker->sent % WORKER_JOB_COUNT];
 
 		if (job->conn != NULL)
-			job->conn->ops->write_word(job->conn, far_answer_off(job->request.tag), far_answer(job->request.tag, job->answer));
+			job->conn->ops->write_word(
+				job->conn, far_answer_off(job->request.tag), far_answer(job->request.tag, job->answer));
 	}
 	pthread_mutex_unlock(&worker->lock);
 }
@@ -167,7 +170,8 @@ void target_worker_part(struct target_conn *conn)
 
 void target_worker_settle(struct target_ring *ring)
 {
-	struct target_worker *worker = __atomic_load_n(&ring->worker, __ATOMIC_ACQUIRE); /* the transport's thread may just have started it */
+	/* the transport's thread may just have started it */
+	struct target_worker *worker = __atomic_load_n(&ring->worker, __ATOMIC_ACQUIRE);
 	uint64_t asked;
 
 	if (worker == NULL)

@@ -1,7 +1,8 @@
-// Package core compiles one room of the C core, libfabric, rdma-core and the messages of client and target, for pkg/farlog.
+// Package core compiles one room of the C core, libfabric, rdma-core and the messages of client and target, for
+// pkg/farlog.
 //
-// It imports the rooms whose headers it includes, and each room embeds its own: so Go compiles this one again when one of
-// them changes.
+// It imports the rooms whose headers it includes, and each room embeds its own: so Go compiles this one again when one
+// of them changes.
 package core
 
 /*

@@ -35,9 +35,9 @@ static void load_library(void)
 		strncpy(missing, why != NULL ? why : "not found", sizeof(missing) - 1);
 		return;
 	}
-#define LIB_OFI_LOAD(name, type, parameters)                                                          \
-	*(void **)&loaded.name = dlsym(handle, "fi_" #name);                                              \
-	if (loaded.name == NULL)                                                                          \
+#define LIB_OFI_LOAD(name, type, parameters) \
+	*(void **)&loaded.name = dlsym(handle, "fi_" #name); \
+	if (loaded.name == NULL) \
 		strcpy(missing, SONAME " has no fi_" #name);
 	LIB_OFI_TABLE(LIB_OFI_LOAD)
 #undef LIB_OFI_LOAD
@@ -48,8 +48,8 @@ static void load_library(void)
 		loaded.freeinfo(hints);
 }
 
-/* Libraries that come along (libpsm2, libinfinipath) take SIGSEGV, SIGINT, SIGTERM and others for themselves when they are loaded. What a
- * signal does is the program's to say, and where it is a virtual machine its life. */
+/* Libraries that come along (libpsm2, libinfinipath) take SIGSEGV, SIGINT, SIGTERM and others for themselves when they
+ * are loaded. What a signal does is the program's to say, and where it is a virtual machine its life. */
 static void load(void)
 {
 	struct sigaction before[SIGNAL_COUNT];
@@ -61,7 +61,8 @@ static void load(void)
 	for (int number = 1; number < SIGNAL_COUNT; number++) {
 		struct sigaction after;
 
-		if (before[number].sa_handler != SIG_ERR && sigaction(number, NULL, &after) == 0 && after.sa_handler != before[number].sa_handler)
+		if (before[number].sa_handler != SIG_ERR && sigaction(number, NULL, &after) == 0 &&
+			after.sa_handler != before[number].sa_handler)
 			(void)sigaction(number, &before[number], NULL);
 	}
 }
@@ -72,7 +73,8 @@ int lib_ofi_load(const struct lib_ofi **lib, struct farlog_error *error)
 
 	pthread_once(&once, load);
 	if (missing[0] != '\0')
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "ofi: regions need the library " SONAME " (Debian package " PACKAGE "): %s", missing);
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"ofi: regions need the library " SONAME " (Debian package " PACKAGE "): %s", missing);
 	*lib = &loaded;
 	return FARLOG_OK;
 }
@@ -92,7 +94,8 @@ static struct fi_info *make_hints(const struct lib_ofi *lib, const char *provide
 	hints->rx_attr->msg_order = FI_ORDER_SAW | FI_ORDER_WAW | FI_ORDER_SAS;
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL; /* the thread that polls moves the bytes: no other touches the copy */
+	/* the thread that polls moves the bytes: no other touches the copy */
+	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->fabric_attr->prov_name = strdup(provider); /* freed by freeinfo */
 	if (hints->fabric_attr->prov_name == NULL) {
@@ -139,16 +142,19 @@ int ofi_info(const struct lib_ofi *lib, const char *text, const struct uri *uri,
 	if (lib->getinfo(API_VERSION, NULL, NULL, 0, hints, &any) == 0) {
 		lib->freeinfo(any);
 		lib->freeinfo(hints);
-		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" has no address that provider \"%s\" can reach: %s", text,
-			uri->host, uri->provider, lib->strerror(-failure));
+		return error_set(error, FARLOG_NOT_FOUND, 0,
+			"uri \"%s\": host \"%s\" has no address that provider \"%s\" can reach: %s", text, uri->host, uri->provider,
+			lib->strerror(-failure));
 	}
 	lib->freeinfo(hints);
 	return error_set(error, FARLOG_UNSUPPORTED, 0,
-		"uri \"%s\": libfabric %u.%u here has no provider \"%s\" with connected endpoints and ordered remote writes; expected for example tcp: %s",
+		"uri \"%s\": libfabric %u.%u here has no provider \"%s\" with connected endpoints and ordered remote writes; "
+		"expected for example tcp: %s",
 		text, FI_MAJOR(lib->version()), FI_MINOR(lib->version()), uri->provider, lib->strerror(-failure));
 }
 
-int ofi_register(struct fid_domain *domain, const struct fi_info *info, void *start, uint64_t len, uint64_t access, struct fid_mr **mr)
+int ofi_register(struct fid_domain *domain, const struct fi_info *info, void *start, uint64_t len, uint64_t access,
+	struct fid_mr **mr)
 {
 	uint64_t key = 0;
 	int failure = -FI_ENOKEY;

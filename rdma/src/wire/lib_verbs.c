@@ -57,7 +57,9 @@ int lib_verbs_load(const struct lib_verbs **lib, struct farlog_error *error)
 	pthread_once(&once, load);
 	if (missing[0] != '\0')
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
-			"verbs: regions need " IBVERBS_SONAME " and " RDMACM_SONAME " (Debian packages librdmacm1 and ibverbs-providers): %s", missing);
+			"verbs: regions need " IBVERBS_SONAME " and " RDMACM_SONAME
+			" (Debian packages librdmacm1 and ibverbs-providers): %s",
+			missing);
 	*lib = &loaded;
 	return FARLOG_OK;
 }

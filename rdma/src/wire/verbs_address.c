@@ -1,4 +1,5 @@
-/* wire/verbs_address.c -- see wire/verbs_address.h. The kernel tells of GIDs in sysfs, where every version of the libraries finds them. */
+/* wire/verbs_address.c -- see wire/verbs_address.h. The kernel tells of GIDs in sysfs, where every version of the
+ * libraries finds them. */
 #include "wire/verbs_address.h"
 
 #include <stdio.h>
@@ -54,7 +55,9 @@ enum verbs_gid_kind verbs_gid_kind(const struct verbs_gid *gid)
 		return VERBS_GID_NOT_ROCE;
 	if (!read_of_port(gid, "gid_attrs/types", gid->index, line))
 		return VERBS_GID_UNKNOWN;
-	return strcmp(line, "RoCE v2") == 0 ? VERBS_GID_ROCE_V2 : strcmp(line, "IB/RoCE v1") == 0 ? VERBS_GID_ROCE_V1 : VERBS_GID_UNKNOWN;
+	return strcmp(line, "RoCE v2") == 0 ? VERBS_GID_ROCE_V2 :
+		strcmp(line, "IB/RoCE v1") == 0 ? VERBS_GID_ROCE_V1 :
+										  VERBS_GID_UNKNOWN;
 }
 
 int verbs_gid_other(const struct verbs_gid *gid)
@@ -65,7 +68,8 @@ int verbs_gid_other(const struct verbs_gid *gid)
 
 	if (!read_of_port(gid, "gids", gid->index, wanted))
 		return -1;
-	for (other.index = 0; other.index < INDEX_COUNT_MAX && read_of_port(&other, "gids", other.index, line); other.index++)
+	for (other.index = 0; other.index < INDEX_COUNT_MAX && read_of_port(&other, "gids", other.index, line);
+		other.index++)
 		if (strcmp(line, wanted) == 0 && verbs_gid_kind(&other) == VERBS_GID_ROCE_V2)
 			return (int)other.index;
 	return -1;
@@ -83,7 +87,8 @@ int verbs_gid_check(const struct verbs_gid *gid, const char *uri, const char **c
 	if (other < 0)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_UNSUPPORTED, 0,
-		"uri \"%.100s\": port %u of RDMA device %s takes GID %u, RoCE v1, and has GID %d, RoCE v2, for the same address; expected \"RoCE v2\" in "
+		"uri \"%.100s\": port %u of RDMA device %s takes GID %u, RoCE v1, and has GID %d, RoCE v2, for the same "
+		"address; expected \"RoCE v2\" in "
 		"/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode",
 		uri, gid->port, gid->device, gid->index, other, gid->device, gid->port);
 }

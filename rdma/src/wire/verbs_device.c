@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define READ_DEPTH_MAX 16u            /* what the present NICs give; more would be memory for nothing */
-#define MESSAGE_LEN_MAX (8u << 20)    /* longer ones delay what is behind them */
+#define READ_DEPTH_MAX 16u         /* what the present NICs give; more would be memory for nothing */
+#define MESSAGE_LEN_MAX (8u << 20) /* longer ones delay what is behind them */
 #define MESSAGE_LEN_MIN (64u << 10)
 
 static bool set_nonblocking(int fd)
@@ -46,7 +46,8 @@ int verbs_device_use_port(struct verbs_device *device, uint8_t port_num, struct 
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "query port %u of RDMA device %s", port_num, device->name);
 	device->port_num = port_num;
-	device->message_len_max = port.max_msg_sz == 0 || port.max_msg_sz > MESSAGE_LEN_MAX ? MESSAGE_LEN_MAX : port.max_msg_sz;
+	device->message_len_max =
+		port.max_msg_sz == 0 || port.max_msg_sz > MESSAGE_LEN_MAX ? MESSAGE_LEN_MAX : port.max_msg_sz;
 	if (device->message_len_max < MESSAGE_LEN_MIN)
 		device->message_len_max = MESSAGE_LEN_MIN;
 	return FARLOG_OK;
@@ -57,7 +58,8 @@ static uint8_t read_depth(int of_device)
 	return (uint8_t)(of_device < 1 ? 1 : (unsigned)of_device > READ_DEPTH_MAX ? READ_DEPTH_MAX : (unsigned)of_device);
 }
 
-int verbs_device_open(const struct lib_verbs *lib, struct ibv_device *like, struct verbs_device *device, struct farlog_error *error)
+int verbs_device_open(
+	const struct lib_verbs *lib, struct ibv_device *like, struct verbs_device *device, struct farlog_error *error)
 {
 	struct ibv_device_attr_ex attr;
 
@@ -78,7 +80,8 @@ int verbs_device_open(const struct lib_verbs *lib, struct ibv_device *like, stru
 	device->has_flush_global = attr.device_cap_flags_ex & VERBS_DEVICE_FLUSH_GLOBAL;
 	device->has_flush_persistent = attr.device_cap_flags_ex & VERBS_DEVICE_FLUSH_PERSISTENT;
 	device->has_window =
-		attr.orig_attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B) && attr.orig_attr.max_mw > 0;
+		attr.orig_attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
+		attr.orig_attr.max_mw > 0;
 	return FARLOG_OK;
 }
 
@@ -91,7 +94,8 @@ void verbs_device_close(struct verbs_device *device)
 
 bool verbs_device_is(const struct verbs_device *device, const struct ibv_device *other)
 {
-	return device->context != NULL && strcmp(device->name, device->lib->get_device_name((struct ibv_device *)other)) == 0;
+	return device->context != NULL &&
+		strcmp(device->name, device->lib->get_device_name((struct ibv_device *)other)) == 0;
 }
 
 static bool is_of_queue_pair(enum ibv_event_type type)
@@ -104,8 +108,10 @@ static bool is_of_queue_pair(enum ibv_event_type type)
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_PATH_MIG:
 	case IBV_EVENT_PATH_MIG_ERR:
-	case IBV_EVENT_QP_LAST_WQE_REACHED: return true;
-	default: return false;
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return true;
+	default:
+		return false;
 	}
 }
 
@@ -117,8 +123,10 @@ bool verbs_is_fatal(enum ibv_event_type type)
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_PORT_ERR:
-	case IBV_EVENT_DEVICE_FATAL: return true;
-	default: return false;
+	case IBV_EVENT_DEVICE_FATAL:
+		return true;
+	default:
+		return false;
 	}
 }
 
@@ -150,13 +158,16 @@ bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *
 static const char *advice(int failure, int kind)
 {
 	if (kind == FARLOG_REGION_BAR)
-		return "a PCI BAR mapped through sysfs has no pages that a device could write to: use a device DAX or tmpfs region here, or what it takes for a "
+		return "a PCI BAR mapped through sysfs has no pages that a device could write to: use a device DAX or tmpfs "
+			   "region here, or what it takes for a "
 			   "dma-buf (docs/how-to/use-a-pci-bar.md)";
 	if (kind == FARLOG_REGION_FSDAX || failure == EOPNOTSUPP)
-		return "a file on a DAX file system cannot be pinned for a device: make the namespace device DAX (ndctl create-namespace --mode=devdax) and name "
+		return "a file on a DAX file system cannot be pinned for a device: make the namespace device DAX (ndctl "
+			   "create-namespace --mode=devdax) and name "
 			   "/dev/daxX.Y";
 	if (kind == FARLOG_REGION_FILE)
-		return "a file on a disk cannot be pinned for a device's writes: use device DAX (persistent) or tmpfs (visible), or reach it by ofi:tcp";
+		return "a file on a disk cannot be pinned for a device's writes: use device DAX (persistent) or tmpfs "
+			   "(visible), or reach it by ofi:tcp";
 	return "expected memory that a device may write to: device DAX or tmpfs";
 }
 
@@ -167,18 +178,19 @@ int verbs_refuse_registration(const struct verbs_device *device, int failure, ui
 	char bound[40] = "unlimited";
 
 	if (failure != ENOMEM)
-		return error_set(error, FARLOG_UNSUPPORTED, failure, "register %lu bytes of %s with RDMA device %s (%s)", len, what, device->name,
-			advice(failure, kind));
+		return error_set(error, FARLOG_UNSUPPORTED, failure, "register %lu bytes of %s with RDMA device %s (%s)", len,
+			what, device->name, advice(failure, kind));
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
 		snprintf(bound, sizeof(bound), "%lu bytes", (unsigned long)limit.rlim_cur);
 	return error_set(error, FARLOG_NO_MEMORY, failure,
-		"register %lu bytes of %s with RDMA device %s: RLIMIT_MEMLOCK is %s; expected at least that much (ulimit -l unlimited, systemd: "
+		"register %lu bytes of %s with RDMA device %s: RLIMIT_MEMLOCK is %s; expected at least that much (ulimit -l "
+		"unlimited, systemd: "
 		"LimitMEMLOCK=infinity, containers: --ulimit memlock=-1)",
 		len, what, device->name, bound);
 }
 
-int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, int fd, uint64_t off, uint64_t len, uint64_t iova, unsigned access,
-	struct ibv_mr **mr, char *why, size_t room)
+int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, int fd, uint64_t off, uint64_t len,
+	uint64_t iova, unsigned access, struct ibv_mr **mr, char *why, size_t room)
 {
 	size_t used = strlen(why);
 
@@ -190,8 +202,8 @@ int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, 
 	return *mr != NULL ? FARLOG_OK : FARLOG_UNSUPPORTED;
 }
 
-int verbs_register(const struct verbs_device *device, struct ibv_pd *pd, void *start, uint64_t len, unsigned access, int kind, const char *what,
-	struct ibv_mr **mr, struct farlog_error *error)
+int verbs_register(const struct verbs_device *device, struct ibv_pd *pd, void *start, uint64_t len, unsigned access,
+	int kind, const char *what, struct ibv_mr **mr, struct farlog_error *error)
 {
 	*mr = device->lib->reg_mr(pd, start, len, (int)access);
 	if (*mr != NULL)
@@ -199,14 +211,17 @@ int verbs_register(const struct verbs_device *device, struct ibv_pd *pd, void *s
 	return verbs_refuse_registration(device, errno, len, kind, what, error);
 }
 
-int verbs_channel_open(const struct lib_verbs *lib, const char *text, struct rdma_event_channel **channel, struct farlog_error *error)
+int verbs_channel_open(
+	const struct lib_verbs *lib, const char *text, struct rdma_event_channel **channel, struct farlog_error *error)
 {
 	int failure;
 
 	*channel = lib->create_event_channel();
 	if (*channel == NULL)
 		return error_set(error, FARLOG_UNSUPPORTED, errno,
-			"uri \"%s\": this machine has no RDMA connection manager; expected /dev/infiniband/rdma_cm (modprobe rdma_ucm) and an RDMA device", text);
+			"uri \"%s\": this machine has no RDMA connection manager; expected /dev/infiniband/rdma_cm (modprobe "
+			"rdma_ucm) and an RDMA device",
+			text);
 	if (set_nonblocking((*channel)->fd))
 		return FARLOG_OK;
 	failure = errno;

@@ -10,10 +10,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define INLINE_WANTED 220u  /* with a WRITE's header one burst of four 64-byte blocks on mlx5 */
-#define INLINE_MODEST 64u   /* words and requests */
-#define ACK_TIMEOUT 13      /* 4.096 us * 2^13 = 34 ms before a try is repeated; the region's own deadline comes first */
-#define RNR_TIMER 8         /* 160 us before a peer without a receive is tried again */
+#define INLINE_WANTED 220u /* with a WRITE's header one burst of four 64-byte blocks on mlx5 */
+#define INLINE_MODEST 64u  /* words and requests */
+/* 4.096 us * 2^13 = 34 ms before a try is repeated; the region's own deadline comes first */
+#define ACK_TIMEOUT 13
+#define RNR_TIMER 8 /* 160 us before a peer without a receive is tried again */
 #define PAGE_LEN 4096u
 #define AWAIT_SPIN_NS 100000u
 #define AWAIT_NAP_NS 50000
@@ -36,18 +37,28 @@ static int make_scratch(struct verbs_queue *queue, struct ibv_pd *pd, uint32_t s
 	madvise(scratch, len, MADV_DONTFORK); /* a child's copy-on-write would move registered pages */
 	queue->scratch = scratch;
 	queue->scratch_len = len;
-	return verbs_register(queue->device, pd, scratch, len, IBV_ACCESS_LOCAL_WRITE, 0, "a queue pair's buffer", &queue->scratch_mr, error);
+	return verbs_register(
+		queue->device, pd, scratch, len, IBV_ACCESS_LOCAL_WRITE, 0, "a queue pair's buffer", &queue->scratch_mr, error);
 }
 
-/* create -- with these operations. False: library, provider or device do not have one of them, or not so many inline bytes. */
-static bool create(struct verbs_queue *queue, struct ibv_pd *pd, const struct verbs_queue_ask *ask, uint64_t operations, uint32_t inline_wanted)
+/* create -- with these operations. False: library, provider or device do not have one of them, or not so many inline
+ * bytes. */
+static bool create(struct verbs_queue *queue, struct ibv_pd *pd, const struct verbs_queue_ask *ask, uint64_t operations,
+	uint32_t inline_wanted)
 {
 	struct verbs_context *extended = verbs_get_ctx_op(queue->device->context, create_qp_ex);
-	struct ibv_qp_init_attr_ex attr = {
-		.qp_context = ask->context, .send_cq = queue->cq, .recv_cq = queue->cq, .qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = queue->send_len, .max_recv_wr = ask->recv_len > 0 ? ask->recv_len : 1, .max_send_sge = 1, .max_recv_sge = 1,
+	struct ibv_qp_init_attr_ex attr = {.qp_context = ask->context,
+		.send_cq = queue->cq,
+		.recv_cq = queue->cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = queue->send_len,
+			.max_recv_wr = ask->recv_len > 0 ? ask->recv_len : 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
 			.max_inline_data = inline_wanted},
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = pd, .send_ops_flags = operations};
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pd,
+		.send_ops_flags = operations};
 
 	if (extended == NULL) {
 		errno = EOPNOTSUPP;
@@ -71,7 +82,8 @@ static bool create_best(struct verbs_queue *queue, struct ibv_pd *pd, const stru
 	uint64_t window = ask->is_window_wanted ? IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV : 0;
 	uint64_t flush = ask->is_flush_wanted ? VERBS_QP_EX_WITH_FLUSH : 0;
 	uint64_t immediate = ask->is_immediate_wanted ? IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM : 0;
-	const uint64_t extras[] = {window | flush | immediate, window | flush, immediate, 0}; /* iWARP has no immediate data */
+	/* iWARP has no immediate data */
+	const uint64_t extras[] = {window | flush | immediate, window | flush, immediate, 0};
 
 	for (unsigned i = 0; i < sizeof(inlines) / sizeof(inlines[0]); i++)
 		for (unsigned j = 0; j < sizeof(extras) / sizeof(extras[0]); j++)
@@ -80,20 +92,23 @@ static bool create_best(struct verbs_queue *queue, struct ibv_pd *pd, const stru
 	return false;
 }
 
-int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const struct verbs_queue_ask *ask, struct verbs_queue *queue,
-	struct farlog_error *error)
+int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const struct verbs_queue_ask *ask,
+	struct verbs_queue *queue, struct farlog_error *error)
 {
 	int result;
 
-	*queue = (struct verbs_queue){.lib = device->lib, .device = device, .send_len = ask->send_len, .read_depth = 1, .tos = ask->tos};
+	*queue = (struct verbs_queue){
+		.lib = device->lib, .device = device, .send_len = ask->send_len, .read_depth = 1, .tos = ask->tos};
 	if (queue->send_len > device->queue_len_max)
 		queue->send_len = device->queue_len_max;
 	/* When it fails, every request on it completes, signalled or not. */
-	queue->cq = device->lib->create_cq(device->context, (int)(queue->send_len + ask->recv_len + 16), ask->context, ask->channel, 0);
+	queue->cq = device->lib->create_cq(
+		device->context, (int)(queue->send_len + ask->recv_len + 16), ask->context, ask->channel, 0);
 	if (queue->cq == NULL)
 		return error_set(error, FARLOG_IO, errno, "create a completion queue on RDMA device %s", device->name);
 	if (!create_best(queue, pd, ask)) {
-		result = error_set(error, errno == ENOMEM ? FARLOG_NO_MEMORY : FARLOG_IO, errno, "create a queue pair on RDMA device %s", device->name);
+		result = error_set(error, errno == ENOMEM ? FARLOG_NO_MEMORY : FARLOG_IO, errno,
+			"create a queue pair on RDMA device %s", device->name);
 		may_fail(verbs_queue_close(queue)); /* the cause is said already */
 		return result;
 	}
@@ -189,15 +204,17 @@ int verbs_queue_close(struct verbs_queue *queue)
 
 int verbs_queue_receive(struct verbs_queue *queue, uint32_t index)
 {
-	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)verbs_receive_slot(queue, index), .length = VERBS_SLOT_LEN, .lkey = queue->scratch_mr->lkey};
+	struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)verbs_receive_slot(queue, index),
+		.length = VERBS_SLOT_LEN,
+		.lkey = queue->scratch_mr->lkey};
 	struct ibv_recv_wr receive = {.wr_id = (uint64_t)index << 8 | VERBS_RECV, .sg_list = &sge, .num_sge = 1};
 	struct ibv_recv_wr *bad;
 
 	return ibv_post_recv(queue->qp, &receive, &bad);
 }
 
-int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until_ns, void (*received)(void *context, uint32_t index, uint32_t len),
-	void *context)
+int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until_ns,
+	void (*received)(void *context, uint32_t index, uint32_t len), void *context)
 {
 	uint64_t spin_until_ns = clock_after_ns(AWAIT_SPIN_NS);
 
@@ -210,7 +227,8 @@ int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until
 			if (now_ns >= until_ns)
 				return -1;
 			if (now_ns >= spin_until_ns)
-				nanosleep(&(struct timespec){0, AWAIT_NAP_NS}, NULL); /* a device in software needs the processor that we are on */
+				/* a device in software needs the processor that we are on */
+				nanosleep(&(struct timespec){0, AWAIT_NAP_NS}, NULL);
 			else
 				cpu_relax();
 			continue;

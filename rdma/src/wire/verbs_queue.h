@@ -1,9 +1,9 @@
 /* wire/verbs_queue.h -- a reliable queue pair with its own completion queue, and the account of its slots.
  *
- * Work requests are posted between verbs_begin and verbs_ring, under one doorbell. Most are not signalled: a completion tells that all before it
- * are done too, and gives their slots back. Each carries its number, how many READs and FLUSHes came before, and its kind in wr_id,
- * because the opcode of a failed completion is not defined. A queue pair that has failed fails all that is on it: only the first failure
- * tells the cause. */
+ * Work requests are posted between verbs_begin and verbs_ring, under one doorbell. Most are not signalled: a completion
+ * tells that all before it are done too, and gives their slots back. Each carries its number, how many READs and
+ * FLUSHes came before, and its kind in wr_id, because the opcode of a failed completion is not defined. A queue pair
+ * that has failed fails all that is on it: only the first failure tells the cause. */
 #ifndef FARLOG_VERBS_QUEUE_H
 #define FARLOG_VERBS_QUEUE_H
 
@@ -71,9 +71,9 @@ struct verbs_queue {
 	bool has_immediate;
 	uint32_t send_len;
 	uint32_t inline_max;
-	uint32_t read_depth; /* READs and FLUSHes that may be under way */
-	uint8_t port_num;    /* once it is ready: by which port, */
-	uint8_t gid_index;   /* and by which of its GIDs, */
+	uint32_t read_depth;   /* READs and FLUSHes that may be under way */
+	uint8_t port_num;      /* once it is ready: by which port, */
+	uint8_t gid_index;     /* and by which of its GIDs, */
 	uint8_t traffic_class; /* of RoCE packets: the DSCP is its upper six bits */
 	uint16_t tos;          /* that was asked for */
 	uint16_t path_mtu;     /* bytes of a packet's payload; 0 = not known */
@@ -90,31 +90,34 @@ struct verbs_queue {
 #endif
 };
 
-/* verbs_queue_open -- create it. FLUSH and windows are left away where library, provider or device refuse them. OK or IO, NO_MEMORY. */
-int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const struct verbs_queue_ask *ask, struct verbs_queue *queue,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+/* verbs_queue_open -- create it. FLUSH and windows are left away where library, provider or device refuse them. OK or
+ * IO, NO_MEMORY. */
+int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const struct verbs_queue_ask *ask,
+	struct verbs_queue *queue, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* verbs_queue_init, verbs_queue_ready -- take it up by what the connection manager found out: addresses, path MTU. `access` is what the peer may do. 0 or
- * errno. */
+/* verbs_queue_init, verbs_queue_ready -- take it up by what the connection manager found out: addresses, path MTU.
+ * `access` is what the peer may do. 0 or errno. */
 int verbs_queue_init(struct verbs_queue *queue, struct rdma_cm_id *id, unsigned access) FARLOG_MUST_CHECK;
 int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id) FARLOG_MUST_CHECK;
 
-/* verbs_set_tos -- of an identifier, before it resolves or listens: the connection manager's own packets have it, too. 0 or errno. */
+/* verbs_set_tos -- of an identifier, before it resolves or listens: the connection manager's own packets have it, too.
+ * 0 or errno. */
 int verbs_set_tos(const struct lib_verbs *lib, struct rdma_cm_id *id, uint16_t tos) FARLOG_MUST_CHECK;
 
 /* verbs_queue_stop -- 0: from here on the device drops what comes in for it, and sends nothing of it. Else errno. */
 int verbs_queue_stop(struct verbs_queue *queue) FARLOG_MUST_CHECK;
 
-/* verbs_queue_close -- 0: nothing of it touches memory any more. Else errno: what is left of it can be closed again. Harmless when it is not open. */
+/* verbs_queue_close -- 0: nothing of it touches memory any more. Else errno: what is left of it can be closed again.
+ * Harmless when it is not open. */
 int verbs_queue_close(struct verbs_queue *queue) FARLOG_MUST_CHECK;
 
 /* verbs_queue_receive -- post the receive slot `index`. 0 or errno. */
 int verbs_queue_receive(struct verbs_queue *queue, uint32_t index) FARLOG_MUST_CHECK;
 
-/* verbs_queue_await -- poll until the request with this number is done, for cold calls. IBV_WC_SUCCESS, or what it or one before it failed with;
- * -1 at until_ns. Receives that complete meanwhile go to `received`, if given, by index. */
-int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until_ns, void (*received)(void *context, uint32_t index, uint32_t len),
-	void *context) FARLOG_MUST_CHECK;
+/* verbs_queue_await -- poll until the request with this number is done, for cold calls. IBV_WC_SUCCESS, or what it or
+ * one before it failed with; -1 at until_ns. Receives that complete meanwhile go to `received`, if given, by index. */
+int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until_ns,
+	void (*received)(void *context, uint32_t index, uint32_t len), void *context) FARLOG_MUST_CHECK;
 
 /* verbs_kind_name -- "WRITE" and so on, for texts. */
 const char *verbs_kind_name(unsigned kind);
@@ -124,7 +127,8 @@ static inline uint32_t verbs_room(const struct verbs_queue *queue)
 	return queue->send_len - (uint32_t)(queue->posted - queue->retired);
 }
 
-/* verbs_has_read_room -- may another READ or FLUSH be posted? One more than that would stall all behind it, silently. */
+/* verbs_has_read_room -- may another READ or FLUSH be posted? One more than that would stall all behind it,
+ * silently. */
 static inline bool verbs_has_read_room(const struct verbs_queue *queue)
 {
 	return (uint16_t)(queue->reads_posted - queue->reads_retired) < queue->read_depth;
@@ -182,7 +186,8 @@ static inline void verbs_set_bytes(struct verbs_queue *queue, void *bytes, uint3
 		ibv_wr_set_sge(queue->qpx, lkey, (uint64_t)(uintptr_t)bytes, len);
 }
 
-static inline void verbs_post_write(struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
+static inline void verbs_post_write(
+	struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_WRITE | marks);
 	VERBS_COUNT(queue, write_count, 1);
@@ -208,7 +213,8 @@ static inline void verbs_post_announced(struct verbs_queue *queue, void *word, u
 	verbs_set_bytes(queue, word, queue->scratch_mr->lkey, sizeof(uint64_t));
 }
 
-static inline void verbs_post_read(struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
+static inline void verbs_post_read(
+	struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_READ | marks);
 	VERBS_COUNT(queue, read_count, 1);
@@ -216,7 +222,8 @@ static inline void verbs_post_read(struct verbs_queue *queue, unsigned marks, vo
 	ibv_wr_set_sge(queue->qpx, lkey, (uint64_t)(uintptr_t)bytes, len);
 }
 
-static inline void verbs_post_flush(struct verbs_queue *queue, unsigned marks, uint8_t placement, uint64_t len, uint32_t rkey, uint64_t addr)
+static inline void verbs_post_flush(
+	struct verbs_queue *queue, unsigned marks, uint8_t placement, uint64_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_FLUSH | marks);
 	VERBS_COUNT(queue, flush_count, 1);

@@ -13,8 +13,8 @@
 #include "blocks/nvme.h"
 
 #define FLYING_COUNT_MAX 256u
-#define LBA_COUNT_MAX 64u      /* of a write */
-#define PIECE_LBA_COUNT 4u     /* of a piece of a commit */
+#define LBA_COUNT_MAX 64u  /* of a write */
+#define PIECE_LBA_COUNT 4u /* of a piece of a commit */
 #define GARBLED_OF_256 24u
 
 struct blocks;
@@ -115,13 +115,15 @@ static void land(struct blocks *blocks, struct flying *flying, unsigned i)
 	if (flying->landed >> i & 1)
 		return;
 	flying->landed |= 1ull << i;
-	medium_land(&blocks->medium, flying->command.off / blocks->medium.lba_len + i, flying->command.bytes + (size_t)i * blocks->medium.lba_len, flying);
+	medium_land(&blocks->medium, flying->command.off / blocks->medium.lba_len + i,
+		flying->command.bytes + (size_t)i * blocks->medium.lba_len, flying);
 }
 
 /* is_refused -- does its host have no right to it any more? */
 static bool is_refused(const struct blocks *blocks, const struct flying *flying)
 {
-	return flying->verdict >= 0 && flying->command.verb != BLOCK_READ && !fault_host_may_write(&blocks->hosts, flying->owner->host);
+	return flying->verdict >= 0 && flying->command.verb != BLOCK_READ &&
+		!fault_host_may_write(&blocks->hosts, flying->owner->host);
 }
 
 /* retire -- a command has come to its end: a flush takes what it has landed. */
@@ -155,8 +157,10 @@ static void fault_put(struct block_device *device, enum block_queue queue, const
 	unsigned i = 0;
 
 	pthread_mutex_lock(&mutex);
-	if (command->off % blocks->medium.lba_len != 0 || command->len % blocks->medium.lba_len != 0 || command->off + command->len > blocks->medium.size_bytes ||
-		(uintptr_t)command->bytes % blocks->medium.lba_len != 0 || (command->verb != BLOCK_READ && command->len > LBA_COUNT_MAX * blocks->medium.lba_len))
+	if (command->off % blocks->medium.lba_len != 0 || command->len % blocks->medium.lba_len != 0 ||
+		command->off + command->len > blocks->medium.size_bytes ||
+		(uintptr_t)command->bytes % blocks->medium.lba_len != 0 ||
+		(command->verb != BLOCK_READ && command->len > LBA_COUNT_MAX * blocks->medium.lba_len))
 		abort(); /* no device would take it */
 	while (i < FLYING_COUNT_MAX && blocks->flying[i].owner != NULL)
 		i++;
@@ -224,7 +228,8 @@ static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead,
 	return true;
 }
 
-static unsigned fault_take(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
+static unsigned fault_take(
+	struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
 {
 	struct block_fault *fault = fault_of(device);
 	struct blocks *blocks = fault->blocks;
@@ -308,7 +313,8 @@ static int fault_has_parts(struct block_device *device)
 	return has_parts;
 }
 
-/* end_preempted -- what a host that is shut out had under way: it is done, or was done and its answer lost on the way, or has yet to be refused. */
+/* end_preempted -- what a host that is shut out had under way: it is done, or was done and its answer lost on the way,
+ * or has yet to be refused. */
 static void end_preempted(struct blocks *blocks, int host)
 {
 	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
@@ -324,7 +330,8 @@ static void end_preempted(struct blocks *blocks, int host)
 	}
 }
 
-static int fault_reserve(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
+static int fault_reserve(
+	struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
 {
 	struct block_fault *fault = fault_of(device);
 	struct blocks *blocks = fault->blocks;
@@ -349,7 +356,8 @@ static void end_flying(struct blocks *blocks, const struct block_fault *owner)
 
 		if (flying->owner == NULL || (owner != NULL && flying->owner != owner))
 			continue;
-		if (flying->is_sent && is_write(flying) && blocks->failure == 0 && flying->verdict <= 0 && !is_refused(blocks, flying))
+		if (flying->is_sent && is_write(flying) && blocks->failure == 0 && flying->verdict <= 0 &&
+			!is_refused(blocks, flying))
 			complete(blocks, flying);
 		retire(blocks, flying);
 	}
@@ -372,8 +380,17 @@ static void fault_close(struct block_device *device)
 }
 
 static const struct block_ops fault_ops = {
-	.put = fault_put, .send = fault_send, .wait = fault_wait, .take = fault_take, .zero = fault_zero,
-	.lock = fault_lock, .unlock = fault_unlock, .is_locked = fault_is_locked, .has_parts = fault_has_parts, .reserve = fault_reserve, .close = fault_close,
+	.put = fault_put,
+	.send = fault_send,
+	.wait = fault_wait,
+	.take = fault_take,
+	.zero = fault_zero,
+	.lock = fault_lock,
+	.unlock = fault_unlock,
+	.is_locked = fault_is_locked,
+	.has_parts = fault_has_parts,
+	.reserve = fault_reserve,
+	.close = fault_close,
 };
 
 static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
@@ -393,25 +410,40 @@ static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
 	return blocks;
 }
 
-int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
 {
 	struct block_fault *fault = calloc(1, sizeof(*fault));
-	struct farlog_contract contract = {.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FUA, .level = FARLOG_LEVEL_PERSISTENT,
-		.deadline_default_ns = 30000000000u, .kind_name = "fault", .flush_name = "fua", .probe = "adversarial blocks of the tests"}; /* a machine that stands still is no dead device */
+	struct farlog_contract contract = {.kind = FARLOG_REGION_FAULT,
+		.flush_method = FARLOG_FLUSH_FUA,
+		.level = FARLOG_LEVEL_PERSISTENT,
+		/* a machine that stands still is no dead device */
+		.deadline_default_ns = 30000000000u,
+		.kind_name = "fault",
+		.flush_name = "fua",
+		.probe = "adversarial blocks of the tests"};
 	struct blocks *blocks;
 
 	pthread_mutex_lock(&mutex);
 	blocks = find(uri->path);
-	if (blocks == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 && ask->size_bytes % LAYOUT_BLOCK_LEN == 0)
+	if (blocks == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 &&
+		ask->size_bytes % LAYOUT_BLOCK_LEN == 0)
 		blocks = make_blocks(uri, ask->size_bytes + NVME_EXTRA_LEN);
 	pthread_mutex_unlock(&mutex);
 	if (blocks == NULL || fault == NULL) {
 		free(fault);
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial blocks", text);
 	}
-	*fault = (struct block_fault){.blocks = blocks, .generation = blocks->generation, .host = fault_hosts_next,
-		.device = {.ops = &fault_ops, .size_bytes = blocks->medium.size_bytes, .lba_len = blocks->medium.lba_len,
-			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len, .is_clockless = true, .rest_ns = fault_hosts_next_rest_ns, .is_former_gone = uri->former[0] != '\0'}};
+	*fault = (struct block_fault){.blocks = blocks,
+		.generation = blocks->generation,
+		.host = fault_hosts_next,
+		.device = {.ops = &fault_ops,
+			.size_bytes = blocks->medium.size_bytes,
+			.lba_len = blocks->medium.lba_len,
+			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len,
+			.is_clockless = true,
+			.rest_ns = fault_hosts_next_rest_ns,
+			.is_former_gone = uri->former[0] != '\0'}};
 	contract.granularity = blocks->medium.lba_len;
 	contract.atomic_unit = blocks->medium.lba_len;
 	contract.size_bytes = blocks->medium.size_bytes - NVME_EXTRA_LEN;
@@ -436,7 +468,8 @@ void farlog_block_wipe(const char *name, uint64_t off, uint64_t len)
 
 static bool is_landing(const struct blocks *blocks, const struct flying *flying)
 {
-	return flying->owner != NULL && flying->is_sent && is_write(flying) && flying->verdict <= 0 && !is_refused(blocks, flying);
+	return flying->owner != NULL && flying->is_sent && is_write(flying) && flying->verdict <= 0 &&
+		!is_refused(blocks, flying);
 }
 
 static void lose(struct blocks *blocks)
@@ -457,7 +490,8 @@ static void lose(struct blocks *blocks)
 
 		for (unsigned lba = 0; is_landing(blocks, flying) && lba < lba_count(blocks, flying); lba++)
 			if (lba_count(blocks, flying) > 1 && medium_draw(&blocks->medium) % 256 < GARBLED_OF_256)
-				medium_garble(&blocks->medium, first + lba, flying->command.bytes + (size_t)lba * blocks->medium.lba_len);
+				medium_garble(
+					&blocks->medium, first + lba, flying->command.bytes + (size_t)lba * blocks->medium.lba_len);
 		flying->owner = NULL;
 	}
 	memcpy(blocks->medium.visible, blocks->medium.durable, blocks->medium.size_bytes);
@@ -523,7 +557,8 @@ void farlog_block_restart(const char *name)
 	for (unsigned i = 0; blocks != NULL && i < FLYING_COUNT_MAX; i++) {
 		blocks->flying[i].owner = (struct block_fault *)owners[i];
 		blocks->flying[i].is_sent |= owners[i] != NULL;
-		blocks->flying[i].verdict = blocks->flying[i].command.verb == BLOCK_READ && blocks->flying[i].landed != 0 ? 0 : EIO;
+		blocks->flying[i].verdict =
+			blocks->flying[i].command.verb == BLOCK_READ && blocks->flying[i].landed != 0 ? 0 : EIO;
 	}
 	leave();
 }

@@ -1,7 +1,7 @@
 //go:build farlog_fault
 
-// Package adversary compiles adversarial memory, files and block devices for crash tests in Go. They come in by the seam of
-// regions, as fault:, file-fault: and block-fault:.
+// Package adversary compiles adversarial memory, files and block devices for crash tests in Go. They come in by the
+// seam of regions, as fault:, file-fault: and block-fault:.
 package adversary
 
 /*

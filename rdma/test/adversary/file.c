@@ -164,7 +164,8 @@ static int sync_pages(void *start, size_t len, int flags)
 
 	pthread_mutex_lock(&mutex);
 	handle = handles;
-	while (handle != NULL && ((const uint8_t *)start < handle->map || (const uint8_t *)start >= handle->map + handle->file->size_bytes))
+	while (handle != NULL &&
+		((const uint8_t *)start < handle->map || (const uint8_t *)start >= handle->map + handle->file->size_bytes))
 		handle = handle->next;
 	if (handle == NULL || flags != MS_SYNC || (uintptr_t)start % PAGE_LEN != 0) {
 		result = handle == NULL ? msync(start, len, flags) : -1;
@@ -320,10 +321,18 @@ static struct file *make_file(const struct uri *uri, uint64_t size_bytes)
 }
 
 /* open_real -- mem/mem.c's own region, of a descriptor of its own. */
-static int open_real(const char *text, const struct file *file, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+static int open_real(const char *text, const struct file *file, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
 {
-	struct farlog_contract contract = {.kind = FARLOG_REGION_FILE, .flush_method = FARLOG_FLUSH_MSYNC, .level = FARLOG_LEVEL_PERSISTENT, .granularity = PAGE_LEN,
-		.atomic_unit = 8, .size_bytes = file->size_bytes, .deadline_default_ns = 30000000000u, .kind_name = "file", .flush_name = "msync",
+	struct farlog_contract contract = {.kind = FARLOG_REGION_FILE,
+		.flush_method = FARLOG_FLUSH_MSYNC,
+		.level = FARLOG_LEVEL_PERSISTENT,
+		.granularity = PAGE_LEN,
+		.atomic_unit = 8,
+		.size_bytes = file->size_bytes,
+		.deadline_default_ns = 30000000000u,
+		.kind_name = "file",
+		.flush_name = "msync",
 		.probe = "adversarial page cache of the tests"};
 	char path[64];
 	int fd;
@@ -343,7 +352,8 @@ static void adopt(struct region *region, struct file *file)
 	if (handle == NULL)
 		abort();
 	pthread_mutex_lock(&mutex);
-	*handle = (struct handle){.next = handles, .region = region, .file = file, .map = region->base, .generation = file->generation};
+	*handle = (struct handle){
+		.next = handles, .region = region, .file = file, .map = region->base, .generation = file->generation};
 	handles = handle;
 	if (real == NULL) {
 		real = region->ops;
@@ -361,7 +371,8 @@ static void adopt(struct region *region, struct file *file)
 	pthread_mutex_unlock(&mutex);
 }
 
-int region_fault_file_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+int region_fault_file_open(const char *text, const struct uri *uri, const struct region_ask *ask,
+	struct region **region, struct farlog_error *error)
 {
 	struct file *file;
 	int result;

@@ -46,7 +46,9 @@ void fault_hosts_forget(struct fault_hosts *hosts)
 
 static void look(const struct fault_hosts *hosts, int host, struct reserve_view *view)
 {
-	*view = (struct reserve_view){.is_here = hosts->has_reservations, .is_registered = hosts->keys[host] != 0, .type = hosts->holder != 0 ? 3 : 0};
+	*view = (struct reserve_view){.is_here = hosts->has_reservations,
+		.is_registered = hosts->keys[host] != 0,
+		.type = hosts->holder != 0 ? 3 : 0};
 	if (hosts->holder != 0) {
 		view->holder_key = hosts->keys[hosts->holder - 1];
 		view->is_holder_us = hosts->holder - 1 == host;
@@ -71,8 +73,8 @@ static int preempt(struct fault_hosts *hosts, int host, uint64_t key, uint64_t o
 	return FARLOG_OK;
 }
 
-int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view,
-	int *preempted)
+int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other,
+	struct reserve_view *view, int *preempted)
 {
 	*preempted = -1;
 	if (failing_reservation > 0 && --failing_reservation == 0)
@@ -80,7 +82,9 @@ int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb v
 	if (!hosts->has_reservations && verb != RESERVE_LOOK)
 		return FARLOG_UNSUPPORTED;
 	switch (verb) {
-	case RESERVE_LOOK: look(hosts, host, view); return FARLOG_OK;
+	case RESERVE_LOOK:
+		look(hosts, host, view);
+		return FARLOG_OK;
 	case RESERVE_REGISTER:
 		if (hosts->keys[host] != 0 && hosts->keys[host] != key)
 			return FARLOG_HELD;
@@ -96,7 +100,8 @@ int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb v
 			return FARLOG_HELD;
 		hosts->holder = host + 1;
 		return FARLOG_OK;
-	default: return preempt(hosts, host, key, other, preempted);
+	default:
+		return preempt(hosts, host, key, other, preempted);
 	}
 }
 
@@ -105,7 +110,8 @@ bool fault_locks_is_taken(const struct fault_locks *locks, int host, uint64_t ri
 	bool is_taken = false;
 
 	for (unsigned i = 0; i < FAULT_LOCK_COUNT; i++)
-		is_taken |= locks->taken[i].holder != NULL && locks->taken[i].host == host && locks->taken[i].ring_off == ring_off && locks->taken[i].role == role;
+		is_taken |= locks->taken[i].holder != NULL && locks->taken[i].host == host &&
+			locks->taken[i].ring_off == ring_off && locks->taken[i].role == role;
 	return is_taken;
 }
 

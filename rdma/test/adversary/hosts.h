@@ -1,5 +1,5 @@
-/* adversary/hosts.h -- the hosts of adversarial blocks: who is registered, and who holds the reservation, as a target keeps it (built only with
- * FARLOG_FAULT). */
+/* adversary/hosts.h -- the hosts of adversarial blocks: who is registered, and who holds the reservation, as a target
+ * keeps it (built only with FARLOG_FAULT). */
 #ifndef FARLOG_BLOCK_FAULT_HOSTS_H
 #define FARLOG_BLOCK_FAULT_HOSTS_H
 
@@ -25,10 +25,11 @@ struct fault_locks {
 	} taken[FAULT_LOCK_COUNT];
 };
 
-/* fault_locks_take -- OK or HELD. fault_locks_is_taken -- by anybody of that host. fault_locks_has_parts -- is a ring of a directory in use there?
- * fault_locks_give -- one role,
+/* fault_locks_take -- OK or HELD. fault_locks_is_taken -- by anybody of that host. fault_locks_has_parts -- is a ring
+ * of a directory in use there? fault_locks_give -- one role,
  * or with REGION_ROLE_READER whatever the holder has. */
-int fault_locks_take(struct fault_locks *locks, const void *holder, int host, uint64_t ring_off, enum region_role role) FARLOG_MUST_CHECK;
+int fault_locks_take(struct fault_locks *locks, const void *holder, int host, uint64_t ring_off,
+	enum region_role role) FARLOG_MUST_CHECK;
 bool fault_locks_is_taken(const struct fault_locks *locks, int host, uint64_t ring_off, enum region_role role);
 bool fault_locks_has_parts(const struct fault_locks *locks, int host);
 void fault_locks_give(struct fault_locks *locks, const void *holder, enum region_role role);
@@ -46,7 +47,7 @@ static inline bool fault_host_may_write(const struct fault_hosts *hosts, int hos
 }
 
 /* fault_hosts_reserve -- block_ops.reserve, of that host. *preempted: the host that was shut out by it, -1 = none. */
-int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view,
-	int *preempted) FARLOG_MUST_CHECK;
+int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other,
+	struct reserve_view *view, int *preempted) FARLOG_MUST_CHECK;
 
 #endif

@@ -127,8 +127,12 @@ void medium_garble(struct block_medium *medium, uint64_t lba, const uint8_t *wan
 	uint8_t *bytes = medium->durable + lba * medium->lba_len;
 
 	switch (medium_draw(medium) % 3) {
-	case 0: memcpy(bytes, wanted, medium->lba_len / 2); break;
-	case 1: memset(bytes, 0, medium->lba_len); break;
+	case 0:
+		memcpy(bytes, wanted, medium->lba_len / 2);
+		break;
+	case 1:
+		memset(bytes, 0, medium->lba_len);
+		break;
 	default:
 		for (uint32_t i = 0; i < medium->lba_len; i += 8) {
 			uint64_t noise = medium_draw(medium);

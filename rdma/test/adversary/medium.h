@@ -29,17 +29,20 @@ void medium_free(struct block_medium *medium);
 
 uint64_t medium_draw(struct block_medium *medium);
 
-/* medium_land -- an LBA of a command is visible now, and in the cache. medium_come_back -- the command has come back: a flush takes what it landed. */
+/* medium_land -- an LBA of a command is visible now, and in the cache. medium_come_back -- the command has come back: a
+ * flush takes what it landed. */
 void medium_land(struct block_medium *medium, uint64_t lba, const uint8_t *bytes, const void *command);
 void medium_come_back(struct block_medium *medium, const void *command);
 
 /* medium_settle -- what lies in the cache of LBAs from..to is durable now. */
 void medium_settle(struct block_medium *medium, uint64_t from, uint64_t to);
 
-/* medium_flush -- what lies in the cache of commands that have come back is durable now, with what it was landed upon; of the others, any. */
+/* medium_flush -- what lies in the cache of commands that have come back is durable now, with what it was landed upon;
+ * of the others, any. */
 void medium_flush(struct block_medium *medium);
 
-/* medium_lose -- the power cut: of what lies in the cache, for each LBA a prefix, each landing kept with this chance of 256. */
+/* medium_lose -- the power cut: of what lies in the cache, for each LBA a prefix, each landing kept with this chance of
+ * 256. */
 void medium_lose(struct block_medium *medium, uint64_t keep_of_256);
 
 /* medium_wipe -- bytes that are zero, and durable. */

@@ -42,7 +42,8 @@ static struct region_fault *fault_of(struct region *region)
 static bool is_gone(const struct region_fault *fault)
 {
 	const struct fault_memory *memory = fault->memory;
-	bool is_ended = fault->is_drain ? fault->drain_generation != memory->drain_generation : fault->generation != memory->generation;
+	bool is_ended =
+		fault->is_drain ? fault->drain_generation != memory->drain_generation : fault->generation != memory->generation;
 
 	return memory->is_dead || memory->is_away || is_ended;
 }
@@ -70,8 +71,8 @@ static void finish(struct fault_memory *memory)
 		memory->call(memory->call_context);
 }
 
-/* let_come_first -- a lock is no operation: what is to happen before this lock happens now. The mutex is held, and let go
- * meanwhile. */
+/* let_come_first -- a lock is no operation: what is to happen before this lock happens now. The mutex is held, and let
+ * go meanwhile. */
 static void let_come_first(struct fault_memory *memory)
 {
 	if (memory->lock_call_in == UINT64_MAX || memory->lock_call_in-- != 0)
@@ -113,7 +114,8 @@ static void store(struct region *region, uint64_t off, const void *src, uint64_t
 		if (fault->memory->is_remote && off >= LAYOUT_DATA_OFF)
 			fault_queue(fault, fault->off + off, src, 8 * word_count);
 		else
-			fault_put_words(fault->memory, is_word ? FAULT_NO_WRITER : fault->number, fault->off + off, src, word_count);
+			fault_put_words(
+				fault->memory, is_word ? FAULT_NO_WRITER : fault->number, fault->off + off, src, word_count);
 	}
 	finish(fault->memory);
 }
@@ -147,14 +149,17 @@ static bool is_covered(const struct region_span *spans, unsigned span_count, uin
 	return false;
 }
 
-static bool is_taken(const struct pending_store *store, const struct region_span *spans, unsigned span_count, uint64_t writer, uint64_t order)
+static bool is_taken(const struct pending_store *store, const struct region_span *spans, unsigned span_count,
+	uint64_t writer, uint64_t order)
 {
-	return (writer == FAULT_ANY_WRITER || store->writer == writer) && store->order < order && is_covered(spans, span_count, store->word);
+	return (writer == FAULT_ANY_WRITER || store->writer == writer) && store->order < order &&
+		is_covered(spans, span_count, store->word);
 }
 
-/* make_durable -- the writer's stores to the spans that came before `order` reach the media, and with them go those that they have overwritten; all others stay
- * pending. */
-static void make_durable(struct fault_memory *memory, const struct region_span *spans, unsigned span_count, uint64_t writer, uint64_t order)
+/* make_durable -- the writer's stores to the spans that came before `order` reach the media, and with them go those
+ * that they have overwritten; all others stay pending. */
+static void make_durable(
+	struct fault_memory *memory, const struct region_span *spans, unsigned span_count, uint64_t writer, uint64_t order)
 {
 	uint64_t first = memory->pending_count;
 
@@ -254,7 +259,8 @@ static int fault_fetch(struct region *region, uint64_t off, uint64_t len)
 	(void)off;
 	(void)len;
 	pthread_mutex_lock(&fault_mutex);
-	result = fault_of(region)->is_drain && is_gone(fault_of(region)) ? FARLOG_IO : FARLOG_OK; /* others read what is visible, as of memory of their own host */
+	/* others read what is visible, as of memory of their own host */
+	result = fault_of(region)->is_drain && is_gone(fault_of(region)) ? FARLOG_IO : FARLOG_OK;
 	pthread_mutex_unlock(&fault_mutex);
 	return result;
 }
@@ -359,9 +365,23 @@ static void fault_close(struct region *region)
 }
 
 static const struct region_ops fault_ops = {
-	.write = fault_write, .gather = fault_gather, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
-	.read = fault_read, .fetch = fault_fetch, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .narrow = fault_narrow, .lock = fault_lock,
-	.unlock = fault_unlock, .is_locked = fault_is_locked, .cut = fault_cut, .close = fault_close,
+	.write = fault_write,
+	.gather = fault_gather,
+	.persist = fault_persist,
+	.poll = fault_poll,
+	.flush = fault_flush,
+	.seal = fault_seal,
+	.read = fault_read,
+	.fetch = fault_fetch,
+	.store_word = fault_store_word,
+	.populate = fault_populate,
+	.forget = fault_forget,
+	.narrow = fault_narrow,
+	.lock = fault_lock,
+	.unlock = fault_unlock,
+	.is_locked = fault_is_locked,
+	.cut = fault_cut,
+	.close = fault_close,
 };
 
 static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_bytes)
@@ -410,10 +430,16 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	fault->region.ops = &fault_ops;
 	fault->region.base = (const uint8_t *)memory->visible;
 	fault->region.patience_ns = memory->is_remote && !fault->is_drain ? REMOTE_PATIENCE_NS : 0;
-	fault->region.contract = (struct farlog_contract){
-		.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FAULT, .level = FARLOG_LEVEL_PERSISTENT, .granularity = 64,
-		.atomic_unit = 8, .size_bytes = memory->size_bytes, .deadline_default_ns = 1000000000u,
-		.kind_name = "fault", .flush_name = "fault", .probe = "adversarial memory of the tests"};
+	fault->region.contract = (struct farlog_contract){.kind = FARLOG_REGION_FAULT,
+		.flush_method = FARLOG_FLUSH_FAULT,
+		.level = FARLOG_LEVEL_PERSISTENT,
+		.granularity = 64,
+		.atomic_unit = 8,
+		.size_bytes = memory->size_bytes,
+		.deadline_default_ns = 1000000000u,
+		.kind_name = "fault",
+		.flush_name = "fault",
+		.probe = "adversarial memory of the tests"};
 	*region = &fault->region;
 	return FARLOG_OK;
 }
@@ -513,8 +539,8 @@ static void revive(struct fault_memory *memory)
 	memset(memory->locks, 0, sizeof(memory->locks));
 }
 
-/* lose -- keep, of the stores to each word, a prefix of random length. How much survives in all differs from crash to crash, from
- * nearly nothing to nearly everything. */
+/* lose -- keep, of the stores to each word, a prefix of random length. How much survives in all differs from crash to
+ * crash, from nearly nothing to nearly everything. */
 static void lose(struct fault_memory *memory)
 {
 	uint64_t keep_of_256 = fault_draw(memory) % 257;

@@ -11,8 +11,9 @@
 #define FAULT_NO_WRITER 0u
 #define FAULT_ANY_WRITER UINT64_MAX
 
-/* A store that no flush has covered yet. `order` counts stores, so that a flush takes only those before it. A persist takes what its own handle wrote, as a fence
- * of a processor does, and no word that was stored alone: that lies in a cache which nobody wrote back. */
+/* A store that no flush has covered yet. `order` counts stores, so that a flush takes only those before it. A persist
+ * takes what its own handle wrote, as a fence of a processor does, and no word that was stored alone: that lies in a
+ * cache which nobody wrote back. */
 struct pending_store {
 	uint64_t word;
 	uint64_t value;
@@ -49,10 +50,10 @@ struct fault_memory {
 	uint64_t pending_room;
 	uint64_t order;
 	uint64_t handle_count;
-	uint64_t generation; /* handles of older ones are dead */
+	uint64_t generation;       /* handles of older ones are dead */
 	uint64_t drain_generation; /* and drains' handles of older ones of this */
 	uint64_t armed;
-	uint64_t call_in; /* operations until `call`; UINT64_MAX = none */
+	uint64_t call_in;      /* operations until `call`; UINT64_MAX = none */
 	uint64_t lock_call_in; /* locks until `lock_call`; UINT64_MAX = none */
 	void (*lock_call)(void *context);
 	void *lock_call_context;
@@ -60,11 +61,11 @@ struct fault_memory {
 	void *call_context;
 	uint64_t random;
 	bool is_dead;
-	bool is_exposed; /* a device stores into `visible` */
-	bool is_away;    /* nobody reaches it */
-	bool is_remote;  /* records come across a network: they land when their persist is complete, or much later */
+	bool is_exposed;   /* a device stores into `visible` */
+	bool is_away;      /* nobody reaches it */
+	bool is_remote;    /* records come across a network: they land when their persist is complete, or much later */
 	unsigned slowness; /* of 256: how often a poll finds a persist not complete */
-	uint64_t torn_generation; /* of older handles nothing is on its way any more */
+	uint64_t torn_generation;    /* of older handles nothing is on its way any more */
 	struct fault_parcel *ghosts; /* of handles that have died */
 	struct fault_lock locks[FAULT_LOCK_COUNT_MAX];
 };
@@ -72,7 +73,7 @@ struct fault_memory {
 struct region_fault {
 	struct region region;
 	struct fault_memory *memory;
-	uint64_t off; /* of what is shown of the memory */
+	uint64_t off;    /* of what is shown of the memory */
 	uint64_t number; /* from 1: whose stores these are */
 	uint64_t generation;
 	uint64_t drain_generation;
@@ -88,12 +89,14 @@ extern pthread_mutex_t fault_mutex;
 
 struct fault_memory *fault_find(const char *name) FARLOG_MUST_CHECK;
 
-/* fault_draw -- of the memory's own random numbers. fault_put_words -- stores, visible at once, durable by a flush, by `writer`'s persist or by luck. */
+/* fault_draw -- of the memory's own random numbers. fault_put_words -- stores, visible at once, durable by a flush, by
+ * `writer`'s persist or by luck. */
 uint64_t fault_draw(struct fault_memory *memory);
 void fault_put_words(struct fault_memory *memory, uint64_t writer, uint64_t off, const void *src, uint64_t word_count);
 
-/* fault_queue -- a write to memory across a network: it lands when its persist is complete. fault_land -- now. fault_leave_behind -- the handle dies: what it
- * sent lands later, or never. fault_haunt -- at every operation: perhaps now. The mutex is held. */
+/* fault_queue -- a write to memory across a network: it lands when its persist is complete. fault_land -- now.
+ * fault_leave_behind -- the handle dies: what it sent lands later, or never. fault_haunt -- at every operation: perhaps
+ * now. The mutex is held. */
 void fault_queue(struct region_fault *fault, uint64_t off, const void *src, uint64_t len);
 void fault_land(struct region_fault *fault);
 void fault_leave_behind(struct region_fault *fault);

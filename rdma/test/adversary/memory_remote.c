@@ -1,4 +1,5 @@
-/* adversary/memory_remote.c -- adversarial memory across a network: records that land late, hosts that are away, media that are slow. See adversary/memory.h. */
+/* adversary/memory_remote.c -- adversarial memory across a network: records that land late, hosts that are away, media
+ * that are slow. See adversary/memory.h. */
 #include "adversary/memory_inside.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static void land_first(struct fault_memory *memory, struct fault_parcel **chain)
 {
 	struct fault_parcel *parcel = *chain;
 
-	fault_put_words(memory, FAULT_NO_WRITER, parcel->off, parcel->bytes, parcel->len / 8); /* a flush by its host takes them */
+	/* a flush by its host takes them */
+	fault_put_words(memory, FAULT_NO_WRITER, parcel->off, parcel->bytes, parcel->len / 8);
 	*chain = parcel->next;
 	free(parcel);
 }

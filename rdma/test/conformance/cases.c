@@ -20,10 +20,15 @@ unsigned failed;
 
 static uint8_t buffer[SIZE];
 
-static int try_writer(const struct place *place, const struct farlog_grant *grant, uint32_t asked, farlog_writer **writer, struct farlog_error *error)
+static int try_writer(const struct place *place, const struct farlog_grant *grant, uint32_t asked,
+	farlog_writer **writer, struct farlog_error *error)
 {
-	struct farlog_writer_config config = {.level = asked, .policy = FARLOG_POLICY_REJECT, .counters_dir = "", .deadline_ns = WAIT_NS,
-		.epoch = grant->epoch, .grant_token = entry_token(place, grant)};
+	struct farlog_writer_config config = {.level = asked,
+		.policy = FARLOG_POLICY_REJECT,
+		.counters_dir = "",
+		.deadline_ns = WAIT_NS,
+		.epoch = grant->epoch,
+		.grant_token = entry_token(place, grant)};
 
 	return farlog_writer_open(place->uri, &config, writer, error);
 }
@@ -40,7 +45,8 @@ farlog_writer *open_writer(const struct place *place, const struct farlog_grant 
 	return writer;
 }
 
-static int try_drain(const struct place *place, const struct farlog_grant *grant, farlog_reader **drain, struct farlog_error *error)
+static int try_drain(
+	const struct place *place, const struct farlog_grant *grant, farlog_reader **drain, struct farlog_error *error)
 {
 	struct farlog_reader_config config = {.is_drain = 1, .grant_token = entry_token(place, grant)};
 
@@ -87,7 +93,9 @@ static bool has_own_size(void)
 
 static bool format(const char *options)
 {
-	struct farlog_ring_config config = {.size_bytes = has_own_size() ? 0 : SIZE, .record_len_max = RECORD_LEN_MAX, .is_forced = 1,
+	struct farlog_ring_config config = {.size_bytes = has_own_size() ? 0 : SIZE,
+		.record_len_max = RECORD_LEN_MAX,
+		.is_forced = 1,
 		.stream_name = "conformance"};
 	struct farlog_error error = {0};
 	int result = farlog_ring_format(here.region_uri, &config, &error);
@@ -116,7 +124,8 @@ static void find_contract(struct farlog_contract *contract)
 	if (writer == NULL)
 		return;
 	*contract = *farlog_writer_contract(writer);
-	CHECK(contract->level == own.level && strcmp(contract->kind_name, own.kind_name) == 0 && contract->granularity == own.granularity);
+	CHECK(contract->level == own.level && strcmp(contract->kind_name, own.kind_name) == 0 &&
+		contract->granularity == own.granularity);
 	CHECK(strstr(here.uri, contract->flush_name) != NULL); /* each method is asked for by its name */
 	CHECK(farlog_writer_close(writer) == FARLOG_OK);
 }
@@ -157,7 +166,8 @@ static uint64_t drain_laps(farlog_writer *writer, farlog_reader *drain)
 	return drained;
 }
 
-/* Records of every length come back as they went in, in order, over several laps but of a device, which is larger than what is written here. */
+/* Records of every length come back as they went in, in order, over several laps but of a device, which is larger than
+ * what is written here. */
 void check_laps(void)
 {
 	farlog_writer *writer = next_writer();
@@ -169,7 +179,10 @@ void check_laps(void)
 
 	for (unsigned i = 0; writer != NULL && drain != NULL && appended < 600 && clock_monotonic_ns() < until_ns; i++) {
 		static uint8_t payload[RECORD_LEN_MAX];
-		struct farlog_entry entry = {.data = payload, .len = i * 37 % (RECORD_LEN_MAX - 128), .class_id = (uint16_t)i, .key = "key",
+		struct farlog_entry entry = {.data = payload,
+			.len = i * 37 % (RECORD_LEN_MAX - 128),
+			.class_id = (uint16_t)i,
+			.key = "key",
 			.key_len = i % 4};
 		struct farlog_position position;
 		int result;
@@ -198,7 +211,8 @@ static void check_own_host_waits(void)
 	farlog_reader *other = NULL;
 
 	CHECK(farlog_writer_open(here.region_uri, &config, &second, NULL) == FARLOG_HELD);
-	CHECK(farlog_reader_open(here.region_uri, &(struct farlog_reader_config){.is_drain = 1}, &other, NULL) == FARLOG_HELD);
+	CHECK(farlog_reader_open(here.region_uri, &(struct farlog_reader_config){.is_drain = 1}, &other, NULL) ==
+		FARLOG_HELD);
 }
 
 static void check_order_of_locks(void)
@@ -227,8 +241,11 @@ struct farlog_entry killed_entry(uint64_t seq)
 	static uint8_t places[KILLED_BATCH_COUNT][RECORD_LEN_MAX];
 	uint8_t *bytes = places[seq % KILLED_BATCH_COUNT];
 	uint64_t mixed = seq * 0x9E3779B97F4A7C15ull >> 32;
-	struct farlog_entry entry = {.data = bytes + 71, .len = (uint32_t)(mixed % (mixed % 16 == 0 ? 6000 : 500)),
-		.class_id = (uint16_t)seq, .key = bytes, .key_len = (uint16_t)(seq % 71)};
+	struct farlog_entry entry = {.data = bytes + 71,
+		.len = (uint32_t)(mixed % (mixed % 16 == 0 ? 6000 : 500)),
+		.class_id = (uint16_t)seq,
+		.key = bytes,
+		.key_len = (uint16_t)(seq % 71)};
 
 	for (uint32_t i = 0; i < 71 + entry.len; i++)
 		bytes[i] = (uint8_t)(seq + i * 7);
@@ -353,16 +370,18 @@ static bool kill_writer(pid_t pid, const struct told *told, uint64_t count, farl
 	uint32_t align = align_of(drain);
 	int status = 0;
 
-	while (atomic_load_acquire(&told->count) < count && clock_monotonic_ns() < until_ns && waitpid(pid, &status, WNOHANG) == 0) {
-		/* So that the ring does not stay full. Not all that is there: a writer may be faster than its drain for ever. */
+	while (atomic_load_acquire(&told->count) < count && clock_monotonic_ns() < until_ns &&
+		waitpid(pid, &status, WNOHANG) == 0) {
+		/* So that the ring does not stay full. Not all that is there: a writer may be faster than its drain for
+		 * ever. */
 		(void)drain_batch(drain, align, next_seq);
 		sched_yield();
 	}
 	kill(pid, SIGKILL);
 	if (told->count >= count && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status))
 		return true;
-	fprintf(stderr, "conformance: %s: writer %d acknowledged %lu of %lu records, status %#x\n", here.uri, (int)pid, (unsigned long)told->count,
-		(unsigned long)count, (unsigned)status);
+	fprintf(stderr, "conformance: %s: writer %d acknowledged %lu of %lu records, status %#x\n", here.uri, (int)pid,
+		(unsigned long)told->count, (unsigned long)count, (unsigned)status);
 	return false;
 }
 
@@ -389,7 +408,8 @@ static void kill_once(struct told *told, int shared, uint64_t count_max, uint64_
 
 static void check_kill(void)
 {
-	bool is_disk = strstr(here.uri, "flush=msync") != NULL || strstr(here.region_uri, "flush=msync") != NULL || strncmp(here.uri, "nvme:", 5) == 0;
+	bool is_disk = strstr(here.uri, "flush=msync") != NULL || strstr(here.region_uri, "flush=msync") != NULL ||
+		strncmp(here.uri, "nvme:", 5) == 0;
 	uint64_t count_max = is_disk ? 40 : is_far(&here) ? 300 : 2000;
 	unsigned round_count = is_disk || is_far(&here) ? 5 : 15;
 	uint64_t next_seq = 0;
@@ -423,7 +443,8 @@ static void look(struct farlog_ring_status *status)
 		return;
 	CHECK(farlog_reader_status(reader, &seen) == FARLOG_OK);
 	CHECK(memcmp(seen.ring_uuid, status->ring_uuid, sizeof(seen.ring_uuid)) == 0 && seen.salt == status->salt);
-	CHECK(seen.writer_epoch == status->writer_epoch && seen.epoch_min == status->epoch_min && seen.head_lsn == status->head_lsn);
+	CHECK(seen.writer_epoch == status->writer_epoch && seen.epoch_min == status->epoch_min &&
+		seen.head_lsn == status->head_lsn);
 	CHECK(seen.is_writer_held == status->is_writer_held && seen.is_drain_held == status->is_drain_held);
 	farlog_reader_close(reader);
 }
@@ -433,7 +454,8 @@ static void check_refused_far(const struct farlog_ring_status *status)
 {
 	struct farlog_error errors[2] = {0};
 
-	CHECK(farlog_ring_format(here.uri, &(struct farlog_ring_config){.size_bytes = SIZE, .is_forced = 1}, &errors[0]) == FARLOG_UNSUPPORTED);
+	CHECK(farlog_ring_format(here.uri, &(struct farlog_ring_config){.size_bytes = SIZE, .is_forced = 1}, &errors[0]) ==
+		FARLOG_UNSUPPORTED);
 	CHECK(farlog_ring_fence(here.uri, status->writer_epoch + 6, &errors[1]) == FARLOG_UNSUPPORTED);
 	CHECK(strstr(errors[0].text, "is on another host") != NULL && strstr(errors[1].text, "is on another host") != NULL);
 	printf("conformance: %s: formatting and fencing: refused by name: its own host does that\n", here.uri);
@@ -483,5 +505,6 @@ void run_cases(const char *options)
 		check_status();
 		check_fenced_epoch();
 	}
-	printf("conformance: %s (level %s): %s\n", here.uri, farlog_level_name((int)level), failed == before ? "conforms" : "DOES NOT CONFORM");
+	printf("conformance: %s (level %s): %s\n", here.uri, farlog_level_name((int)level),
+		failed == before ? "conforms" : "DOES NOT CONFORM");
 }

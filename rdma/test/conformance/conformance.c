@@ -1,13 +1,17 @@
-/* conformance.c -- one program, every kind of region: what a ring promises is the same, whatever lies below it, and however far away.
+/* conformance.c -- one program, every kind of region: what a ring promises is the same, whatever lies below it, and
+ * however far away.
  *
  * usage: conformance            every kind that can exist on this machine
- *        conformance KIND       tmpfs, packed, file, fault, nvme, devdax, fsdax or bar; exit 77 and what is missing when there is none
- *        conformance ofi        a target's rings, over libfabric's tcp provider: tmpfs (also without records in requests), packed and file
+ *        conformance KIND       tmpfs, packed, file, fault, nvme, devdax, fsdax or bar; exit 77 and what is missing
+ *                               when there is none
+ *        conformance ofi        a target's rings, over libfabric's tcp provider: tmpfs (also without records in
+ *                               requests), packed and file
  *        conformance verbs      over an RDMA device: tmpfs, packed, and devdax where there is one
  *
- * Kinds that need hardware take a path from FARLOG_TEST_BLOCK, FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR, and the device's address from
- * FARLOG_TEST_VERBS. What lies at a path is destroyed. Each kind is run with every flush method that this processor has, or that the
- * target gives. SEED=n repeats after how many records writers are killed. */
+ * Kinds that need hardware take a path from FARLOG_TEST_BLOCK, FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and
+ * FARLOG_TEST_BAR, and the device's address from FARLOG_TEST_VERBS. What lies at a path is destroyed. Each kind is run
+ * with every flush method that this processor has, or that the target gives. SEED=n repeats after how many records
+ * writers are killed. */
 #include "conformance.h"
 
 #include <stdlib.h>
@@ -75,7 +79,8 @@ static int run_file(void)
 	const char *directory = getenv("FARLOG_TEST_DIR");
 	char path[300];
 
-	snprintf(path, sizeof(path), "%s/farlog-conformance-%ld", directory != NULL ? directory : "/var/tmp", (long)getpid());
+	snprintf(
+		path, sizeof(path), "%s/farlog-conformance-%ld", directory != NULL ? directory : "/var/tmp", (long)getpid());
 	run_methods(path, methods);
 	unlink(path);
 	return 0;
@@ -89,7 +94,8 @@ static int run_fault(void)
 	return 0;
 }
 
-/* run_blocks -- by each way of making a write durable that is to be had there; FARLOG_TEST_FLUSH: by that one, where a command takes long. */
+/* run_blocks -- by each way of making a write durable that is to be had there; FARLOG_TEST_FLUSH: by that one, where a
+ * command takes long. */
 static void run_blocks(const char *path)
 {
 	static const char *const methods[] = {"auto", "dsync", "write", NULL};
@@ -118,7 +124,8 @@ static int run_nvme_loop(void)
 	FILE *losetup;
 
 	block_file(path);
-	snprintf(command, sizeof(command), "truncate -s %u '%s' && losetup --find --show '%s' 2>&1", SIZE + (20u << 10), path, path);
+	snprintf(command, sizeof(command), "truncate -s %u '%s' && losetup --find --show '%s' 2>&1", SIZE + (20u << 10),
+		path, path);
 	losetup = popen(command, "r");
 	if (losetup == NULL || fgets(device, sizeof(device), losetup) == NULL || strncmp(device, "/dev/", 5) != 0) {
 		printf("conformance: nvme-loop: skipped: losetup cannot make a device here: %s\n", device);
@@ -140,7 +147,8 @@ static int run_nvme_device(void)
 	const char *path = getenv("FARLOG_TEST_BLOCK");
 
 	if (path == NULL)
-		return missing("nvme-device", "FARLOG_TEST_BLOCK", "a block device such as /dev/nvme2n1, whose contents may go");
+		return missing(
+			"nvme-device", "FARLOG_TEST_BLOCK", "a block device such as /dev/nvme2n1, whose contents may go");
 	run_blocks(path);
 	return 0;
 }
@@ -188,13 +196,14 @@ static int run_devdax(void)
 
 static int run_bar(void)
 {
-	return run_device("bar", "FARLOG_TEST_BAR", "?attest=bar",
-		"a PCI resource file of a memory device, whose contents may go");
+	return run_device(
+		"bar", "FARLOG_TEST_BAR", "?attest=bar", "a PCI resource file of a memory device, whose contents may go");
 }
 
 /* ---------------------------------------------------------------- rings of a target */
 
-/* How its clients come to a far ring: by each of these options, of which the first few must be there, and the others depend on library and device. */
+/* How its clients come to a far ring: by each of these options, of which the first few must be there, and the others
+ * depend on library and device. */
 struct transport {
 	char listen_uri[128];
 	const char *const *options;
@@ -226,7 +235,8 @@ static bool is_offered(const char *options)
 
 static void run_far_options(const char *path)
 {
-	struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = RECORD_LEN_MAX, .is_forced = 1, .stream_name = "conformance"};
+	struct farlog_ring_config config = {
+		.size_bytes = SIZE, .record_len_max = RECORD_LEN_MAX, .is_forced = 1, .stream_name = "conformance"};
 	struct farlog_error error = {0};
 
 	here = (struct place){.name = "ring"};
@@ -269,7 +279,8 @@ static int run_ofi(const char *kind, const char *directory, const char *const *o
 
 static int run_ofi_tmpfs(void)
 {
-	static const char *const options[] = {"flush=target-cpu", "flush=ofi-delivery", "flush=target-cpu&wait=spin", "flush=ofi-commit", NULL};
+	static const char *const options[] = {
+		"flush=target-cpu", "flush=ofi-delivery", "flush=target-cpu&wait=spin", "flush=ofi-commit", NULL};
 
 	return run_ofi("ofi-tmpfs", "/dev/shm", options, 3);
 }
@@ -304,7 +315,8 @@ static int run_ofi_file(void)
 
 static bool find_device(void)
 {
-	static const char *const options[] = {"flush=rdma-read", "flush=target-cpu", "flush=target-cpu&wait=block", "flush=rdma-flush", NULL};
+	static const char *const options[] = {
+		"flush=rdma-read", "flush=target-cpu", "flush=target-cpu&wait=block", "flush=rdma-flush", NULL};
 	const char *address = getenv("FARLOG_TEST_VERBS");
 
 	transport = (struct transport){.options = options, .sure_count = 3};
@@ -315,7 +327,8 @@ static bool find_device(void)
 
 static int run_verbs(const char *kind, const char *directory)
 {
-	return find_device() ? run_far(kind, directory) : missing(kind, "FARLOG_TEST_VERBS", "the address of an RDMA device here (SoftRoCE will do)");
+	return find_device() ? run_far(kind, directory) :
+						   missing(kind, "FARLOG_TEST_VERBS", "the address of an RDMA device here (SoftRoCE will do)");
 }
 
 static int run_verbs_tmpfs(void)
@@ -360,16 +373,19 @@ static int run_verbs_devdax(void)
 	const char *device = getenv("FARLOG_TEST_DEVDAX");
 
 	if (!find_device() || device == NULL)
-		return missing("verbs-devdax", "FARLOG_TEST_VERBS and FARLOG_TEST_DEVDAX", "an RDMA device's address and a DAX device whose contents may go");
+		return missing("verbs-devdax", "FARLOG_TEST_VERBS and FARLOG_TEST_DEVDAX",
+			"an RDMA device's address and a DAX device whose contents may go");
 	return run_attested(device, entry_attest);
 }
 
 static const struct {
 	const char *kind;
 	int (*run)(void);
-} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"nvme-loop", run_nvme_loop}, {"nvme-file", run_nvme_file}, {"nvme-device", run_nvme_device}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
-	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"ofi-devdax", run_ofi_devdax}, {"verbs-tmpfs", run_verbs_tmpfs},
-	{"verbs-packed", run_verbs_packed}, {"verbs-devdax", run_verbs_devdax}};
+} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault},
+	{"nvme-loop", run_nvme_loop}, {"nvme-file", run_nvme_file}, {"nvme-device", run_nvme_device}, {"fsdax", run_fsdax},
+	{"devdax", run_devdax}, {"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes},
+	{"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"ofi-devdax", run_ofi_devdax},
+	{"verbs-tmpfs", run_verbs_tmpfs}, {"verbs-packed", run_verbs_packed}, {"verbs-devdax", run_verbs_devdax}};
 
 /* is_asked -- "ofi" asks for all of that transport. */
 static bool is_asked(const char *kind, const char *asked)

@@ -1,4 +1,5 @@
-/* conformance.h -- what the parts of the conformance suite share: the ring under test, how one gets into it, and the cases. */
+/* conformance.h -- what the parts of the conformance suite share: the ring under test, how one gets into it, and the
+ * cases. */
 #ifndef FARLOG_TEST_CONFORMANCE_H
 #define FARLOG_TEST_CONFORMANCE_H
 
@@ -27,12 +28,12 @@ extern struct place here; /* the ring under test */
 extern uint32_t level;    /* that it gives */
 extern unsigned failed;
 
-#define CHECK(claim)                                                                                  \
-	do {                                                                                              \
-		if (!(claim)) {                                                                               \
-			printf("conformance: %s: %s:%d: %s\n", here.uri, __FILE__, __LINE__, #claim);             \
-			failed++;                                                                                 \
-		}                                                                                             \
+#define CHECK(claim) \
+	do { \
+		if (!(claim)) { \
+			printf("conformance: %s: %s:%d: %s\n", here.uri, __FILE__, __LINE__, #claim); \
+			failed++; \
+		} \
 	} while (0)
 
 static inline bool is_far(const struct place *place)
@@ -50,8 +51,8 @@ bool entry_attest(const char *region_uri);
 /* entry_attest_commit -- that the tcp provider of libfabric flushes there before it says so. */
 bool entry_attest_commit(const char *region_uri);
 
-/* entry_serve -- the ring at place->region_uri, by the target, as place->name; place->uri is made of that and the options. One that it served by that
- * name before is forgotten first. */
+/* entry_serve -- the ring at place->region_uri, by the target, as place->name; place->uri is made of that and the
+ * options. One that it served by that name before is forgotten first. */
 bool entry_serve(struct place *place, const char *options);
 
 /* entry_grant -- a writer's is of the first epoch that the ring takes. Near: all zero. */
@@ -69,9 +70,10 @@ static inline const uint8_t *entry_token(const struct place *place, const struct
 	return is_far(place) ? grant->token : NULL;
 }
 
-/* entry_spawn -- this program again, in a process of its own that dies with this one: "PART URI LEVEL EPOCH TOKEN DRAIN-TOKEN", and the bytes of `shared`,
- * which is an anonymous file, in its place. entry_part runs it there. */
-pid_t entry_spawn(const char *part, const struct place *place, const struct farlog_grant *writer, const struct farlog_grant *drain, int shared);
+/* entry_spawn -- this program again, in a process of its own that dies with this one: "PART URI LEVEL EPOCH TOKEN
+ * DRAIN-TOKEN", and the bytes of `shared`, which is an anonymous file, in its place. entry_part runs it there. */
+pid_t entry_spawn(const char *part, const struct place *place, const struct farlog_grant *writer,
+	const struct farlog_grant *drain, int shared);
 int entry_part(char **argv);
 
 /* entry_share -- memory that a process which is spawned sees, too. */
@@ -86,7 +88,8 @@ void check_laps(void);
 farlog_writer *open_writer(const struct place *place, const struct farlog_grant *grant, uint32_t asked);
 farlog_reader *open_drain(const struct place *place, const struct farlog_grant *grant);
 
-/* killed_entry -- what the record of this sequence number holds: of any length, some of more than a page. The bytes last for a batch. */
+/* killed_entry -- what the record of this sequence number holds: of any length, some of more than a page. The bytes
+ * last for a batch. */
 struct farlog_entry killed_entry(uint64_t seq);
 /* drain_killed -- all there is now: each is what its number says, none is missing, none is there twice. */
 void drain_killed(farlog_reader *drain, uint64_t *next_seq);
@@ -95,10 +98,11 @@ int append_for_ever(const struct place *place, const struct farlog_grant *grant,
 
 /* ---------------------------------------------------------------- packed.c */
 
-/* run_packed -- run_all on a ring in a region of /dev/shm while another one of that region is in use, by the target or here: no byte outside of the two
- * changes. */
+/* run_packed -- run_all on a ring in a region of /dev/shm while another one of that region is in use, by the target or
+ * here: no byte outside of the two changes. */
 void run_packed(const char *kind, bool is_by_target, void (*run_all)(const char *region_path));
 /* use_neighbour -- the other ring's process. */
-int use_neighbour(const struct place *place, const struct farlog_grant *writer, const struct farlog_grant *drain, void *shared);
+int use_neighbour(
+	const struct place *place, const struct farlog_grant *writer, const struct farlog_grant *drain, void *shared);
 
 #endif

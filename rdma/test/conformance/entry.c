@@ -1,4 +1,5 @@
-/* entry.c -- who is let in: near, whoever opens the ring; far, who has a grant of its target, which is in this process. */
+/* entry.c -- who is let in: near, whoever opens the ring; far, who has a grant of its target, which is in this
+ * process. */
 #include "conformance.h"
 #include "base/err.h"
 
@@ -37,7 +38,8 @@ static bool report(int result, const struct farlog_error *error)
 
 bool entry_attest(const char *region_uri)
 {
-	static const struct farlog_attestation said = {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "conformance", .date = "2026-11-21"};
+	static const struct farlog_attestation said = {
+		.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "conformance", .date = "2026-11-21"};
 	struct farlog_error error = {0};
 
 	return report(farlog_target_attest(target, region_uri, &said, &error), &error);
@@ -55,7 +57,8 @@ bool entry_serve(struct place *place, const char *options)
 {
 	struct farlog_error error = {0};
 
-	snprintf(place->uri, sizeof(place->uri), "%s/%s%s%s", farlog_target_uri(target), place->name, options[0] != '\0' ? "?" : "", options);
+	snprintf(place->uri, sizeof(place->uri), "%s/%s%s%s", farlog_target_uri(target), place->name,
+		options[0] != '\0' ? "?" : "", options);
 	may_fail(farlog_target_forget(target, place->name, NULL)); /* it need not have been there */
 	return report(farlog_target_serve(target, place->name, place->region_uri, "tenant", &error), &error);
 }
@@ -87,7 +90,8 @@ struct farlog_grant entry_take_over(const struct place *place)
 
 int entry_fence(const struct place *place, uint32_t epoch_min, struct farlog_error *error)
 {
-	return is_far(place) ? farlog_target_fence(target, place->name, epoch_min, NULL, error) : farlog_ring_fence(place->uri, epoch_min, error);
+	return is_far(place) ? farlog_target_fence(target, place->name, epoch_min, NULL, error) :
+						   farlog_ring_fence(place->uri, epoch_min, error);
 }
 
 /* ---------------------------------------------------------------- other processes */
@@ -117,7 +121,8 @@ static void read_token(const char *text, struct farlog_grant *grant)
 		grant->token[i] = (uint8_t)strtoul((char[]){text[2 * i], text[2 * i + 1], '\0'}, NULL, 16);
 }
 
-pid_t entry_spawn(const char *part, const struct place *place, const struct farlog_grant *writer, const struct farlog_grant *drain, int shared)
+pid_t entry_spawn(const char *part, const struct place *place, const struct farlog_grant *writer,
+	const struct farlog_grant *drain, int shared)
 {
 	char level_text[16];
 	char epoch[16];
@@ -137,7 +142,8 @@ pid_t entry_spawn(const char *part, const struct place *place, const struct farl
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || dup2(shared, SHARED_FD) != SHARED_FD || close_range(SHARED_FD + 1, ~0u, 0) != 0)
 		_exit(126);
-	execl("/proc/self/exe", "conformance", part, place->uri, place->name, level_text, epoch, tokens[0], tokens[1], (char *)NULL);
+	execl("/proc/self/exe", "conformance", part, place->uri, place->name, level_text, epoch, tokens[0], tokens[1],
+		(char *)NULL);
 	_exit(127);
 }
 
@@ -154,5 +160,6 @@ int entry_part(char **argv)
 	level = (uint32_t)strtoul(argv[3], NULL, 10);
 	read_token(argv[5], &writer);
 	read_token(argv[6], &drain);
-	return strcmp(argv[0], "append") == 0 ? append_for_ever(&here, &writer, shared) : use_neighbour(&here, &writer, &drain, shared);
+	return strcmp(argv[0], "append") == 0 ? append_for_ever(&here, &writer, shared) :
+											use_neighbour(&here, &writer, &drain, shared);
 }

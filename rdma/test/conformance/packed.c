@@ -20,8 +20,10 @@ struct neighbour {
 	uint64_t is_stopping;
 };
 
-/* use_neighbour -- append and drain in a ring of the same region until told to stop: every record is the one that was appended. */
-int use_neighbour(const struct place *place, const struct farlog_grant *writer_grant, const struct farlog_grant *drain_grant, void *shared)
+/* use_neighbour -- append and drain in a ring of the same region until told to stop: every record is the one that was
+ * appended. */
+int use_neighbour(const struct place *place, const struct farlog_grant *writer_grant,
+	const struct farlog_grant *drain_grant, void *shared)
 {
 	struct neighbour *neighbour = shared;
 	farlog_writer *writer = open_writer(place, writer_grant, FARLOG_LEVEL_VISIBLE);
@@ -55,7 +57,8 @@ int use_neighbour(const struct place *place, const struct farlog_grant *writer_g
 static void make_packed(const char *path, struct place places[3])
 {
 	static const char *const names[] = {"still", "ring", "busy"};
-	struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = RECORD_LEN_MAX, .stream_name = "conformance"};
+	struct farlog_ring_config config = {
+		.size_bytes = SIZE, .record_len_max = RECORD_LEN_MAX, .stream_name = "conformance"};
 	char uri[URI_LEN];
 	FILE *file;
 

@@ -1,4 +1,5 @@
-// allocations.cpp -- operator new that counts. A file of its own: where the compiler sees both ends it takes them apart.
+// allocations.cpp -- operator new that counts. A file of its own: where the compiler sees both ends it takes them
+// apart.
 #include "allocations.hpp"
 
 #include <cstdlib>
@@ -16,5 +17,11 @@ void *operator new(std::size_t size)
 	return memory;
 }
 
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void *memory) noexcept
+{
+	std::free(memory);
+}
+void operator delete(void *memory, std::size_t) noexcept
+{
+	std::free(memory);
+}

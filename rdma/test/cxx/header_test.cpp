@@ -1,4 +1,5 @@
-// header_test.cpp -- the C++ layer compiles without exceptions, does what the C calls do, and allocates nothing while it appends.
+// header_test.cpp -- the C++ layer compiles without exceptions, does what the C calls do, and allocates nothing while
+// it appends.
 #include <farlog/consume.hpp>
 #include <farlog/farlog.hpp>
 
@@ -16,10 +17,12 @@
 
 using farlog::result;
 static_assert(!std::is_copy_constructible_v<farlog::writer> && std::is_nothrow_move_constructible_v<farlog::writer>);
-static_assert(!std::is_copy_constructible_v<farlog::shared_writer> && std::is_nothrow_move_constructible_v<farlog::shared_writer>);
+static_assert(!std::is_copy_constructible_v<farlog::shared_writer> &&
+	std::is_nothrow_move_constructible_v<farlog::shared_writer>);
 static_assert(!std::is_copy_constructible_v<farlog::reader> && std::is_nothrow_move_constructible_v<farlog::reader>);
 static_assert(!std::is_copy_constructible_v<farlog::claim> && std::is_nothrow_move_constructible_v<farlog::claim>);
-static_assert(noexcept(std::declval<farlog::writer &>().append("x")) && noexcept(std::declval<farlog::shared_writer &>().append("x")) &&
+static_assert(noexcept(std::declval<farlog::writer &>().append("x")) &&
+	noexcept(std::declval<farlog::shared_writer &>().append("x")) &&
 	noexcept(std::declval<farlog::claim &>().commit()));
 
 static void append_and_read(const char *uri)
@@ -35,8 +38,10 @@ static void append_and_read(const char *uri)
 	check(static_cast<bool>(writer->append(numbers)), "append__vector");
 	const auto submitted = writer->submit("literal");
 	check(submitted && writer->wait(submitted.position.end_lsn) == result::ok, "submit__wait");
-	check(writer->append(farlog::bytes(order.data(), std::size_t{1} << 33)).result == result::too_large, "append__longer_than_any_record");
-	check(writer->append("x", farlog::bytes(order.data(), 70000)).result == result::too_large, "append__key_longer_than_any");
+	check(writer->append(farlog::bytes(order.data(), std::size_t{1} << 33)).result == result::too_large,
+		"append__longer_than_any_record");
+	check(writer->append("x", farlog::bytes(order.data(), 70000)).result == result::too_large,
+		"append__key_longer_than_any");
 	check(writer->resolve(first.position.lsn).position.seq == 1, "resolve__own");
 	auto second = farlog::writer::open(uri, visible());
 	check(!second && second.error().code() == result::held && !second.error().what().empty(), "writer__held");
@@ -50,14 +55,17 @@ static void append_and_read(const char *uri)
 	std::vector<farlog::record> records;
 	for (const farlog::record &record : batch)
 		records.push_back(record);
-	check(records.size() == 4 && records[0].is_control() && records[1].payload.text() == order && records[1].key.text() == "ORD-1" &&
-		records[1].class_id == 3 && records[1].lsn == first.position.lsn && records[2].payload.size() == 12 &&
-		records[3].payload.text() == "literal" && records[3].key.empty() && records[3].seq == 3, "batch__records");
+	check(records.size() == 4 && records[0].is_control() && records[1].payload.text() == order &&
+			records[1].key.text() == "ORD-1" && records[1].class_id == 3 && records[1].lsn == first.position.lsn &&
+			records[2].payload.size() == 12 && records[3].payload.text() == "literal" && records[3].key.empty() &&
+			records[3].seq == 3,
+		"batch__records");
 	check(drain->release(batch) == result::ok && writer->cursors().head_lsn == batch.next_lsn, "reader__release");
 	check(drain->read(buffer, batch) == result::not_yet && batch.begin() == batch.end(), "reader__nothing_new");
 	farlog::writer moved = *std::move(writer);
 	check(writer->append("x").result == result::closed && !*writer, "writer__moved_from_is_closed");
-	check(moved.recovery().epoch == 1 && moved.close() == result::ok && !moved && moved.close() == result::closed, "writer__closed_twice");
+	check(moved.recovery().epoch == 1 && moved.close() == result::ok && !moved && moved.close() == result::closed,
+		"writer__closed_twice");
 }
 
 static void claim_and_commit(const char *uri)
@@ -83,7 +91,8 @@ static void claim_and_commit(const char *uri)
 	std::array<farlog::position, 3> positions;
 	const auto group = writer->append_batch(entries, positions);
 	check(group && group.done == 3 && positions[2].seq == positions[0].seq + 2, "append_batch__acknowledged");
-	check(writer->append_batch(entries, farlog::span<farlog::position>(positions.data(), 2)).result == result::invalid, "append_batch__no_room");
+	check(writer->append_batch(entries, farlog::span<farlog::position>(positions.data(), 2)).result == result::invalid,
+		"append_batch__no_room");
 	check(static_cast<bool>(writer->heartbeat()), "heartbeat");
 
 	auto reader = farlog::reader::open(uri);
@@ -111,11 +120,14 @@ static void consume(const char *uri)
 	config.class_count = 1;
 	auto consumer = farlog::consumer::open(config);
 	check(consumer && consumer->next(item) == result::not_yet && consumer->trouble().empty(), "consumer__nothing_yet");
-	check(writer->append("one", "K", 7) && writer->append("other", {}, 8) && writer->append("two", {}, 7), "consumer__appended");
+	check(writer->append("one", "K", 7) && writer->append("other", {}, 8) && writer->append("two", {}, 7),
+		"consumer__appended");
 	while (consumer->next(item, std::chrono::milliseconds(1)) == result::ok)
 		texts += std::string(item.payload_bytes().text()) + "/" + std::string(item.key_bytes().text()) + ",";
 	check(texts == "one/K,two/,", "consumer__records_of_its_class");
-	check(consumer->stats().record_count == 2 && consumer->stats().skipped_count == 1 && consumer->commit() == result::ok, "consumer__stats");
+	check(
+		consumer->stats().record_count == 2 && consumer->stats().skipped_count == 1 && consumer->commit() == result::ok,
+		"consumer__stats");
 	farlog::consumer moved = *std::move(consumer);
 	moved.close();
 	check(!moved && moved.next(item) == result::closed && moved.commit() == result::closed, "consumer__closed");
@@ -183,7 +195,8 @@ static void allocate_nothing(const char *uri)
 	auto writer = farlog::writer::open(uri, visible());
 	auto drain = farlog::reader::open(uri);
 	const std::string order(192, 'o');
-	std::array<farlog::entry, 4> entries{farlog::entry(order), farlog::entry(order), farlog::entry(order), farlog::entry(order)};
+	std::array<farlog::entry, 4> entries{
+		farlog::entry(order), farlog::entry(order), farlog::entry(order), farlog::entry(order)};
 	std::array<farlog::position, 4> positions;
 	std::array<std::byte, 16384> buffer;
 	farlog::batch batch;
@@ -218,7 +231,8 @@ int main()
 	config.size_bytes = 1 << 20;
 	check(static_cast<bool>(farlog::ring::format(uri.c_str(), config)), "format__new");
 	const auto again = farlog::ring::format(uri.c_str(), config);
-	check(!again && again.error().code() == result::exists && again.error().what().find(uri) != std::string_view::npos, "format__exists");
+	check(!again && again.error().code() == result::exists && again.error().what().find(uri) != std::string_view::npos,
+		"format__exists");
 	append_and_read(uri.c_str());
 	claim_and_commit(uri.c_str());
 	append_from_threads(uri.c_str());

@@ -65,7 +65,8 @@ public:
 		while (reader_.read(farlog::span<std::byte>(buffer_.data(), buffer_.size()), batch) == farlog::result::ok) {
 			for (const farlog::record &record : batch)
 				if (!record.is_control())
-					events.push_back({record.class_id, std::string(record.key.text()), std::string(record.payload.text())});
+					events.push_back(
+						{record.class_id, std::string(record.key.text()), std::string(record.payload.text())});
 			if (reader_.release(batch) != farlog::result::ok)
 				check(false, "drain__release");
 		}

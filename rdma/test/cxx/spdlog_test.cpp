@@ -1,4 +1,5 @@
-// spdlog_test.cpp -- the spdlog sink on real rings, read back. usage: spdlog_test [rounds of SIGKILL]; SEED=n repeats their moments.
+// spdlog_test.cpp -- the spdlog sink on real rings, read back. usage: spdlog_test [rounds of SIGKILL]; SEED=n repeats
+// their moments.
 #include <farlog/spdlog_sink.hpp>
 
 #include <spdlog/async.h>
@@ -42,7 +43,8 @@ static std::shared_ptr<spdlog_sink_mt> sink_on(const memory_ring &ring, spdlog_o
 	return std::make_shared<spdlog_sink_mt>(ring.uri(), std::move(options), visible());
 }
 
-// What a logging call that returned has left behind when its process was killed: for each thread the last event that returned.
+// What a logging call that returned has left behind when its process was killed: for each thread the last event that
+// returned.
 constexpr int kill_threads = 3;
 struct progress {
 	std::atomic<int> returned[kill_threads];
@@ -50,7 +52,8 @@ struct progress {
 
 [[noreturn]] static void log_until_killed(const std::string &uri, int round, progress *seen)
 {
-	auto log = logger_on(std::make_shared<spdlog_sink_mt>(uri, with(spdlog_policy::block(20s, spdlog_policy::action::raise)), visible()));
+	auto log = logger_on(std::make_shared<spdlog_sink_mt>(
+		uri, with(spdlog_policy::block(20s, spdlog_policy::action::raise)), visible()));
 	std::vector<std::thread> threads;
 
 	for (int t = 0; t < kill_threads; t++)
@@ -71,12 +74,15 @@ static bool is_whole(const std::vector<event> &events, int round, const progress
 
 	for (const event &one : events) {
 		int of_round, thread, number;
-		if (std::sscanf(one.text.c_str(), "%d %d %d", &of_round, &thread, &number) != 3 || of_round != round || number != ++last[thread])
+		if (std::sscanf(one.text.c_str(), "%d %d %d", &of_round, &thread, &number) != 3 || of_round != round ||
+			number != ++last[thread])
 			return std::printf("cxx: round %d: \"%s\" is out of order\n", round, one.text.c_str()), false;
 	}
 	for (int t = 0; t < kill_threads; t++)
 		if (last[t] < seen.returned[t] || last[t] > seen.returned[t] + 1)
-			return std::printf("cxx: round %d: thread %d logged %d, the ring has %d\n", round, t, seen.returned[t].load(), last[t]), false;
+			return std::printf("cxx: round %d: thread %d logged %d, the ring has %d\n", round, t,
+					   seen.returned[t].load(), last[t]),
+				   false;
 	return true;
 }
 
@@ -87,7 +93,8 @@ static void kill_at_random(int rounds)
 	std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
 	const memory_ring ring("kill");
 	drainer drain(ring.uri());
-	auto *seen = static_cast<progress *>(mmap(nullptr, sizeof(progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	auto *seen = static_cast<progress *>(
+		mmap(nullptr, sizeof(progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 	std::size_t count = 0;
 	bool is_right = true;
 
@@ -136,8 +143,11 @@ static void format_as_told()
 	log->info("");
 	log->flush();
 	const auto events = drain.take();
-	check(events.size() == 4 && events[0].text == "trace|test|ORD-1 new" && events[0].key == "ORD-1" && events[0].class_id == 1, "spdlog__pattern");
-	check(events[1].text == "critical|test|ORD-2 rejected" && events[1].key == "ORD-2" && events[1].class_id == 77, "spdlog__class");
+	check(events.size() == 4 && events[0].text == "trace|test|ORD-1 new" && events[0].key == "ORD-1" &&
+			events[0].class_id == 1,
+		"spdlog__pattern");
+	check(events[1].text == "critical|test|ORD-2 rejected" && events[1].key == "ORD-2" && events[1].class_id == 77,
+		"spdlog__class");
 	check(events[2].text == "ORD-3 次の注文 \xF0\x9F\x9C\x9A!" && events[2].class_id == 4, "spdlog__wide_characters");
 	check(events[3].text == "!" && events[3].key.empty(), "spdlog__empty");
 }
@@ -202,7 +212,8 @@ static void log_from_threads()
 	for (const event &one : events) {
 		unsigned thread = 0;
 		int number = 0;
-		is_in_order = std::sscanf(one.text.c_str(), "%u %d", &thread, &number) == 2 && number == ++last[thread] && is_in_order;
+		is_in_order =
+			std::sscanf(one.text.c_str(), "%u %d", &thread, &number) == 2 && number == ++last[thread] && is_in_order;
 	}
 	check(events.size() == 5000 && is_in_order, "spdlog__ten_threads");
 }
@@ -212,7 +223,8 @@ static void log_asynchronously()
 	const memory_ring ring("async", 4 << 20);
 	drainer drain(ring.uri());
 	auto pool = std::make_shared<spdlog::details::thread_pool>(128, 1);
-	auto log = std::make_shared<spdlog::async_logger>("async", sink_on(ring), pool, spdlog::async_overflow_policy::block);
+	auto log =
+		std::make_shared<spdlog::async_logger>("async", sink_on(ring), pool, spdlog::async_overflow_policy::block);
 	bool is_in_order = true;
 
 	log->set_pattern("%v");
@@ -246,7 +258,9 @@ static void fail_when_full()
 	int called = 0;
 	std::string heard;
 	auto options = with(spdlog_policy::fail());
-	options.on_failure = [&called](farlog::result result, const farlog::position &) { called += result == farlog::result::full; };
+	options.on_failure = [&called](farlog::result result, const farlog::position &) {
+		called += result == farlog::result::full;
+	};
 	auto sink = sink_on(ring, options);
 	auto log = logger_on(sink);
 
@@ -293,7 +307,8 @@ static void block_until_room()
 {
 	const memory_ring ring("room");
 	drainer drain(ring.uri());
-	auto writer = std::make_shared<farlog::shared_writer>(farlog::shared_writer::open(ring.uri().c_str(), visible()).value());
+	auto writer =
+		std::make_shared<farlog::shared_writer>(farlog::shared_writer::open(ring.uri().c_str(), visible()).value());
 	auto failing = std::make_shared<spdlog_sink_mt>(writer, with(spdlog_policy::fail()));
 	auto blocking = std::make_shared<spdlog_sink_mt>(writer, with(spdlog_policy::block(10min)));
 	auto filler = logger_on(failing);
@@ -309,7 +324,8 @@ static void block_until_room()
 	later.join();
 	for (event &rest : drain.take()) // what the first take met the writer in the middle of
 		events.push_back(std::move(rest));
-	check(!events.empty() && events.back().text.front() == 'l' && blocking->failed_total() == 0, "spdlog__block_until_room");
+	check(!events.empty() && events.back().text.front() == 'l' && blocking->failed_total() == 0,
+		"spdlog__block_until_room");
 }
 
 // The application's own writer rejects at once; the sink waits on its behalf.
@@ -318,7 +334,8 @@ static void block_on_a_rejecting_writer()
 	const memory_ring ring("reject");
 	auto options = visible();
 	options.policy = farlog::policy::reject;
-	auto writer = std::make_shared<farlog::shared_writer>(farlog::shared_writer::open(ring.uri().c_str(), options).value());
+	auto writer =
+		std::make_shared<farlog::shared_writer>(farlog::shared_writer::open(ring.uri().c_str(), options).value());
 	auto sink = std::make_shared<spdlog_sink_mt>(writer, with(spdlog_policy::block(60ms)));
 	auto log = logger_on(sink);
 
@@ -344,8 +361,9 @@ static void drop_when_full()
 	drain.take();
 	log->info("room");
 	const auto events = drain.take();
-	check(events.size() == 2 && events[0].class_id == 0xFFFF && events[0].text == "farlog.gap dropped=5" && events[1].text == "room" &&
-		sink->dropped_count() == 0 && sink->dropped_total() == 5, "spdlog__gap_record");
+	check(events.size() == 2 && events[0].class_id == 0xFFFF && events[0].text == "farlog.gap dropped=5" &&
+			events[1].text == "room" && sink->dropped_count() == 0 && sink->dropped_total() == 5,
+		"spdlog__gap_record");
 	log->info(std::string(1 << 19, 'x')); // larger than any record of this ring
 	log->flush();
 	const auto gap = drain.take();
@@ -408,7 +426,9 @@ static void refuse_recursion()
 	log->set_error_handler([&heard](const std::string &text) { heard = text; });
 	log->info("outer");
 	const auto events = drain.take();
-	check(events.size() == 1 && events[0].text == "outer" && heard.find("logged into a farlog sink") != std::string::npos, "spdlog__recursion");
+	check(
+		events.size() == 1 && events[0].text == "outer" && heard.find("logged into a farlog sink") != std::string::npos,
+		"spdlog__recursion");
 }
 
 static void open_and_drop()
@@ -428,7 +448,8 @@ static void open_and_drop()
 	spdlog::drop("dropped");
 	log.reset();
 	check(drain.take().size() == 1 && sink_on(ring) != nullptr, "spdlog__drop_gives_the_ring_back");
-	auto writer = std::make_shared<farlog::shared_writer>(farlog::shared_writer::open(ring.uri().c_str(), visible()).value());
+	auto writer =
+		std::make_shared<farlog::shared_writer>(farlog::shared_writer::open(ring.uri().c_str(), visible()).value());
 	auto late = logger_on(std::make_shared<spdlog_sink_mt>(writer, with(spdlog_policy::raise())));
 	farlog::result result = farlog::result::ok;
 	(void)writer->close();

@@ -2,11 +2,13 @@
  *
  * usage: far-crash [--mutants]        SEED=n reproduces the choices, not the threads' timing   CRASHES=n (500)
  *
- * The real client and the real target, over libfabric's tcp provider on the loopback, in one process. The ring lies in a memory that keeps
- * every store pending until the target has flushed it, and that loses any subset of the pending words at a power cut. The writer goes
- * on by itself when the target is back; now and then another one takes its ring over, undrained records and all, and goes on behind them. The power is cut as well
- * between a fence that the target has confirmed and the opening that rests on it: the epoch floor and all that lies below the log's end are still there.
- * Then: every acknowledged record is in the ring or was drained, once, in order and with its own bytes. With --mutants the protocol is broken, one way at a time, and this must be found. */
+ * The real client and the real target, over libfabric's tcp provider on the loopback, in one process. The ring lies in
+ * a memory that keeps every store pending until the target has flushed it, and that loses any subset of the pending
+ * words at a power cut. The writer goes on by itself when the target is back; now and then another one takes its ring
+ * over, undrained records and all, and goes on behind them. The power is cut as well between a fence that the target
+ * has confirmed and the opening that rests on it: the epoch floor and all that lies below the log's end are still
+ * there. Then: every acknowledged record is in the ring or was drained, once, in order and with its own bytes. With
+ * --mutants the protocol is broken, one way at a time, and this must be found. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@
 #define PAYLOAD_MAX 900u
 #define RECORDS_MAX 200000u
 #define CRASHES_A_LIFE 50u
-#define TAKEOVER_EVERY 5u  /* turns of the writer */
+#define TAKEOVER_EVERY 5u /* turns of the writer */
 #define TRIES_MAX 100u
 #define MUTANT_CRASHES_MAX 4000u
 #define FENCE_ROUNDS 40u
@@ -41,8 +43,8 @@ static struct {
 	bool is_over;
 	unsigned crashes;
 	unsigned crashes_wanted;
-	const char *broken;    /* what a fence had confirmed; NULL = nothing */
-	uint32_t epoch;        /* of the writer that is let in */
+	const char *broken; /* what a fence had confirmed; NULL = nothing */
+	uint32_t epoch;     /* of the writer that is let in */
 	unsigned takeovers;
 	pthread_mutex_t power; /* held by who cuts it, and by who must not be cut off */
 } world = {.power = PTHREAD_MUTEX_INITIALIZER};
@@ -128,7 +130,8 @@ static const char *violation(const char *what, uint64_t number)
 	return text;
 }
 
-/* check_payload -- a record may be read again at its place when the power cut has taken back a release, as a store knows it by (epoch, lsn). */
+/* check_payload -- a record may be read again at its place when the power cut has taken back a release, as a store
+ * knows it by (epoch, lsn). */
 static const char *check_payload(const uint8_t *payload, uint32_t len, uint64_t lsn)
 {
 	uint64_t number;
@@ -145,7 +148,8 @@ static const char *check_payload(const uint8_t *payload, uint32_t len, uint64_t 
 	return NULL;
 }
 
-/* drain -- all there is, by a reader on the target's host. A release that fails met a power cut. The header's fields: docs/reference/format.md section 2. */
+/* drain -- all there is, by a reader on the target's host. A release that fails met a power cut. The header's fields:
+ * docs/reference/format.md section 2. */
 static const char *drain(farlog_reader *reader)
 {
 	static uint8_t buf[SIZE];
@@ -205,7 +209,8 @@ static const char *append_one(farlog_writer *writer, uint64_t *number, bool *is_
 	struct farlog_position position = {0};
 	struct farlog_entry entry = entry_of(*number, payload);
 	bool is_single = draw(&world.random) % 2 == 0;
-	int result = is_single ? farlog_append(writer, &entry, 20000000, &position) : farlog_submit(writer, &entry, &position);
+	int result =
+		is_single ? farlog_append(writer, &entry, 20000000, &position) : farlog_submit(writer, &entry, &position);
 
 	*is_full = result == FARLOG_FULL;
 	if (*is_full)
@@ -231,7 +236,8 @@ static const char *append_some(farlog_writer *writer, uint64_t *number)
 	return found == NULL && is_full ? drain_some() : found;
 }
 
-/* make_room -- for the record that opens an epoch: power cuts may have undone every release since the ring was last full. */
+/* make_room -- for the record that opens an epoch: power cuts may have undone every release since the ring was last
+ * full. */
 static void make_room(void)
 {
 	const char *found;
@@ -243,7 +249,8 @@ static void make_room(void)
 		die(found, NULL);
 }
 
-/* cut_behind_fence -- the power, before anybody has opened the epoch that the fence was for. NULL: what was confirmed is there. */
+/* cut_behind_fence -- the power, before anybody has opened the epoch that the fence was for. NULL: what was confirmed
+ * is there. */
 static const char *cut_behind_fence(uint64_t tail_lsn)
 {
 	struct farlog_grant late = {.role = FARLOG_GRANT_WRITER, .epoch = world.epoch - 1, .token = "fenced token"};
@@ -256,17 +263,20 @@ static const char *cut_behind_fence(uint64_t tail_lsn)
 		die("inspect behind a fence", &error);
 	if (status.appended_lsn < tail_lsn)
 		return violation("lies below the end that a fence had confirmed, and the log ends there", status.lag_records);
-	return farlog_target_grant(world.target, RING, &late, &error) == FARLOG_FENCED ? NULL : "an epoch below a confirmed fence is let in again";
+	return farlog_target_grant(world.target, RING, &late, &error) == FARLOG_FENCED ?
+		NULL :
+		"an epoch below a confirmed fence is let in again";
 }
 
-/* open_writer -- the next epoch's, where the last one's is shut out. A power cut in the middle may have used its epoch up: then the one after it.
- * NULL: the ring is refused, as one that has lost bytes. */
+/* open_writer -- the next epoch's, where the last one's is shut out. A power cut in the middle may have used its epoch
+ * up: then the one after it. NULL: the ring is refused, as one that has lost bytes. */
 static farlog_writer *open_writer(void)
 {
 	struct farlog_error error = {0};
 	farlog_writer *writer = NULL;
 
-	for (unsigned i = 0; i < TRIES_MAX && writer == NULL && error.result != FARLOG_CORRUPT && world.broken == NULL; i++) {
+	for (unsigned i = 0; i < TRIES_MAX && writer == NULL && error.result != FARLOG_CORRUPT && world.broken == NULL;
+		i++) {
 		struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 		struct farlog_grant grant;
 		char uri[96];
@@ -294,8 +304,8 @@ static farlog_writer *open_writer(void)
 	return writer;
 }
 
-/* take_over -- by a writer that knows of the log what is in the ring. It goes on behind the last record that recovery kept: all that were
- * acknowledged lie before it. */
+/* take_over -- by a writer that knows of the log what is in the ring. It goes on behind the last record that recovery
+ * kept: all that were acknowledged lie before it. */
 static const char *take_over(farlog_writer **writer, uint64_t *number)
 {
 	farlog_writer *next = open_writer();
@@ -396,8 +406,9 @@ static bool play(uint64_t seed, unsigned crashes_wanted, unsigned *crashes, unsi
 	return true;
 }
 
-/* fence_round -- a writer is fenced whose last records were stored and not flushed, and the power is cut before the next one opens. Its stores are a near writer's: those of a far one
- * lie in the ring in the same way, but when they do is the network's to choose. */
+/* fence_round -- a writer is fenced whose last records were stored and not flushed, and the power is cut before the
+ * next one opens. Its stores are a near writer's: those of a far one lie in the ring in the same way, but when they do
+ * is the network's to choose. */
 static const char *fence_round(uint64_t seed)
 {
 	static uint8_t payload[PAYLOAD_MAX];
@@ -419,7 +430,8 @@ static const char *fence_round(uint64_t seed)
 	world.epoch = 3;
 	if (farlog_target_fence(world.target, RING, world.epoch, &tail_lsn, &error) != FARLOG_OK)
 		die("fence", &error);
-	found = tail_lsn < position.end_lsn ? "a fence has not counted what was stored before it" : cut_behind_fence(tail_lsn);
+	found =
+		tail_lsn < position.end_lsn ? "a fence has not counted what was stored before it" : cut_behind_fence(tail_lsn);
 	power_off();
 	farlog_writer_close(writer);
 	return found;
@@ -445,8 +457,10 @@ static int run_mutants(uint64_t seed)
 		const char *name;
 		int mutant;
 		bool is_of_fence;
-	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY, false}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN, false},
-		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL, false}, {"carried and not put in its place", MUTANT_NOT_PUT, false},
+	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY, false},
+		{"not sent again over the next link", MUTANT_NOT_SENT_AGAIN, false},
+		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL, false},
+		{"carried and not put in its place", MUTANT_NOT_PUT, false},
 		{"fence without a flush of the ring", MUTANT_FENCED_NOT_FLUSHED, true},
 		{"fence without a flush of the floor", MUTANT_FLOOR_NOT_FLUSHED, true}};
 	unsigned caught = 0;
@@ -459,7 +473,8 @@ static int run_mutants(uint64_t seed)
 		bool is_caught;
 
 		farlog_fault_set_mutant(mutants[i].mutant);
-		is_caught = mutants[i].is_of_fence ? !play_fences(seed, FENCE_ROUNDS) : !play(seed, MUTANT_CRASHES_MAX, &crashes, &takeovers, &records);
+		is_caught = mutants[i].is_of_fence ? !play_fences(seed, FENCE_ROUNDS) :
+											 !play(seed, MUTANT_CRASHES_MAX, &crashes, &takeovers, &records);
 		farlog_fault_set_mutant(MUTANT_NONE);
 		printf("far-mutants: %s: %s after %u crashes\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", crashes);
 		caught += is_caught;

@@ -1,5 +1,6 @@
-/* far_carried.c -- bytes that come with the request to flush them: what a client of ours sends so, and what a target makes of those who ask for more than
- * their key would let in. No key is between such bytes and the ring, so every bound is tried. */
+/* far_carried.c -- bytes that come with the request to flush them: what a client of ours sends so, and what a target
+ * makes of those who ask for more than their key would let in. No key is between such bytes and the ring, so every
+ * bound is tried. */
 #include <string.h>
 
 #include "far_links.h"
@@ -26,8 +27,14 @@ static uint32_t answer_to(struct far_link *link, struct far_request request, siz
 	return link_answer(link, tag);
 }
 
-#define ONE(at, count) {.operation = FAR_PERSIST, .span_count = 1, .spans = {{at, count}}}
-#define TWO(at, count, next_at, next_count) {.operation = FAR_PERSIST, .span_count = 2, .spans = {{at, count}, {next_at, next_count}}}
+#define ONE(at, count) \
+	{ \
+		.operation = FAR_PERSIST, .span_count = 1, .spans = {{at, count}} \
+	}
+#define TWO(at, count, next_at, next_count) \
+	{ \
+		.operation = FAR_PERSIST, .span_count = 2, .spans = {{at, count}, {next_at, next_count}} \
+	}
 
 static const struct {
 	const char *what;
@@ -59,19 +66,21 @@ static unsigned bad_count(struct bed *bed)
 {
 	unsigned bad = 0;
 
-	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %*u %*u %*u %*u %*u %*u %u", &bad) == 1);
+	CHECK(host_ask(&bed->host, "counters ring") &&
+		sscanf(bed->host.reply, "OK %*u %*u %*u %*u %*u %*u %*u %u", &bad) == 1);
 	return bad;
 }
 
 static uint64_t words_changed(const struct bed *bed)
 {
-	return (word_at_target(bed, SPAN_OFF) == MARK) + (word_at_target(bed, SPAN_OFF + 8) == MARK) + (word_at_target(bed, LAYOUT_SUPERBLOCK_A_OFF) == MARK) +
-		(word_at_target(bed, LAYOUT_CREDIT_OFF) == MARK) + (word_at_target(bed, LAYOUT_FENCE_OFF) == MARK) +
-		(word_at_target(bed, LAYOUT_DATA_OFF - 64) == MARK) + (word_at_target(bed, LAYOUT_DATA_OFF) == MARK) +
-		(word_at_target(bed, RING_BYTES - 32) == MARK);
+	return (word_at_target(bed, SPAN_OFF) == MARK) + (word_at_target(bed, SPAN_OFF + 8) == MARK) +
+		(word_at_target(bed, LAYOUT_SUPERBLOCK_A_OFF) == MARK) + (word_at_target(bed, LAYOUT_CREDIT_OFF) == MARK) +
+		(word_at_target(bed, LAYOUT_FENCE_OFF) == MARK) + (word_at_target(bed, LAYOUT_DATA_OFF - 64) == MARK) +
+		(word_at_target(bed, LAYOUT_DATA_OFF) == MARK) + (word_at_target(bed, RING_BYTES - 32) == MARK);
 }
 
-/* Whoever names what is not his is answered INVALID and counted, and not a word of it is stored; what is right is, and both ends of a ring at once. */
+/* Whoever names what is not his is answered INVALID and counted, and not a word of it is stored; what is right is, and
+ * both ends of a ring at once. */
 static void bounds(struct bed *bed)
 {
 	const struct far_request good = TWO(RING_BYTES - 64, 64, LAYOUT_DATA_OFF, 128);
@@ -93,7 +102,8 @@ static void bounds(struct bed *bed)
 	CHECK(word_at_target(bed, LAYOUT_DATA_OFF) == MARK && word_at_target(bed, LAYOUT_DATA_OFF + 120) == MARK);
 	CHECK(word_at_target(bed, LAYOUT_DATA_OFF + 128) == 0 && word_at_target(bed, RING_BYTES - 72) == 0);
 	CHECK(answer_to(writer.link, (struct far_request)ONE(SPAN_OFF, FAR_CARRIED_LEN_MAX), FAR_CARRIED_LEN_MAX) == 0);
-	CHECK(word_at_target(bed, SPAN_OFF + FAR_CARRIED_LEN_MAX - 8) == MARK && word_at_target(bed, SPAN_OFF + FAR_CARRIED_LEN_MAX) == 0);
+	CHECK(word_at_target(bed, SPAN_OFF + FAR_CARRIED_LEN_MAX - 8) == MARK &&
+		word_at_target(bed, SPAN_OFF + FAR_CARRIED_LEN_MAX) == 0);
 	link_free(&writer);
 	await_no_writer(bed);
 }
@@ -154,7 +164,8 @@ static void after_leaving(struct bed *bed)
 	link_free(&made);
 }
 
-/* persisted_by -- what of a link of ours went with its request, by the request that it keeps in its copy: FAR_PERSIST, or 0 = nothing. */
+/* persisted_by -- what of a link of ours went with its request, by the request that it keeps in its copy: FAR_PERSIST,
+ * or 0 = nothing. */
 static uint32_t persisted_by(struct far_link *link, uint64_t off, uint64_t len)
 {
 	struct far_request *kept = (struct far_request *)(link->copy + FAR_REQUEST_OFF);
@@ -165,7 +176,8 @@ static uint32_t persisted_by(struct far_link *link, uint64_t off, uint64_t len)
 	return kept->operation;
 }
 
-/* A few records go with their request; much, and what is no record, by a write before it, and everything to a target that does not say that it takes them. */
+/* A few records go with their request; much, and what is no record, by a write before it, and everything to a target
+ * that does not say that it takes them. */
 static void sent_by_a_link(struct bed *bed)
 {
 	struct far_link_bed writer;
@@ -175,13 +187,15 @@ static void sent_by_a_link(struct bed *bed)
 	writer.link->method = FARLOG_FLUSH_TARGET_CPU;
 	for (uint64_t off = LAYOUT_DATA_OFF; off < LAYOUT_DATA_OFF + 32768; off += 8)
 		*(uint64_t *)(writer.link->copy + off) = off;
-	CHECK(persisted_by(writer.link, SPAN_OFF, 64) == FAR_PERSIST && word_at_target(bed, SPAN_OFF + 56) == SPAN_OFF + 56);
+	CHECK(
+		persisted_by(writer.link, SPAN_OFF, 64) == FAR_PERSIST && word_at_target(bed, SPAN_OFF + 56) == SPAN_OFF + 56);
 	CHECK(persisted_by(writer.link, SPAN_OFF, FAR_CARRIED_LEN_MAX) == FAR_PERSIST);
 	CHECK(persisted_by(writer.link, SPAN_OFF, FAR_CARRIED_LEN_MAX + 64) == 0);
 	CHECK(word_at_target(bed, SPAN_OFF + FAR_CARRIED_LEN_MAX + 56) == SPAN_OFF + FAR_CARRIED_LEN_MAX + 56);
 	CHECK(persisted_by(writer.link, LAYOUT_TAIL_HINT_OFF, 64) == 0);
 	writer.link->welcome.flush_methods &= ~FAR_CARRIES;
-	CHECK(persisted_by(writer.link, SPAN_OFF + 16384, 64) == 0 && word_at_target(bed, SPAN_OFF + 16384) == SPAN_OFF + 16384);
+	CHECK(persisted_by(writer.link, SPAN_OFF + 16384, 64) == 0 &&
+		word_at_target(bed, SPAN_OFF + 16384) == SPAN_OFF + 16384);
 	link_free(&writer);
 	await_no_writer(bed);
 }
@@ -190,12 +204,14 @@ void test_carried(void)
 {
 	struct bed bed;
 
-	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") && CHECK_ASK(&bed.host, "grant ring 1 0 d") &&
-		CHECK_ASK(&bed.host, "grant ring 3 0 r") && CHECK_ASK(&bed.host, "grant ring 3 0 s")) {
+	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") &&
+		CHECK_ASK(&bed.host, "grant ring 1 0 d") && CHECK_ASK(&bed.host, "grant ring 3 0 r") &&
+		CHECK_ASK(&bed.host, "grant ring 3 0 s")) {
 		bounds(&bed);
 		roles(&bed);
 		ended(&bed, "bytes behind another request", (struct far_request){.operation = FAR_LOCKED}, 8);
-		ended(&bed, "more than a message", (struct far_request)ONE(SPAN_OFF, FAR_CARRIED_LEN_MAX + 8), FAR_CARRIED_LEN_MAX + 8);
+		ended(&bed, "more than a message", (struct far_request)ONE(SPAN_OFF, FAR_CARRIED_LEN_MAX + 8),
+			FAR_CARRIED_LEN_MAX + 8);
 		after_leaving(&bed);
 		sent_by_a_link(&bed);
 	}

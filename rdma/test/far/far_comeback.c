@@ -304,8 +304,8 @@ static uint64_t release_behind_another(int mutant, int expected, uint64_t *end_l
 	struct stream stream;
 	uint64_t head_lsn = 0;
 
-	snprintf(now_testing, sizeof(now_testing), "comeback: behind another drain%s",
-		mutant != MUTANT_NONE ? ", mutant" : "");
+	snprintf(
+		now_testing, sizeof(now_testing), "comeback: behind another drain%s", mutant != MUTANT_NONE ? ", mutant" : "");
 	if (make(&stream, COUNT) && open_members(&stream, false)) {
 		struct region *region = stream.drain->members->member[1].reader->region;
 		uint64_t comeback_count = region->comeback_count;
@@ -371,8 +371,7 @@ static uint64_t release_what_was_lost(int mutant, uint64_t *begun_lsn)
 		result = release(stream.drain, &batch);
 		head_lsn = head_of(&stream.beds[0]);
 		CHECK((result == FARLOG_OK) == (mutant != MUTANT_NONE));
-		CHECK(
-			mutant != MUTANT_NONE || (read_batch(stream.drain, &batch) && batch.is_rewound && batch.last_epoch == 2));
+		CHECK(mutant != MUTANT_NONE || (read_batch(stream.drain, &batch) && batch.is_rewound && batch.last_epoch == 2));
 	}
 	*begun_lsn = stream.begun_lsn;
 	unmake(&stream);

@@ -1,11 +1,13 @@
 /* far_commit.c -- what FI_COMMIT_COMPLETE does at the target: proved by the processor, not read in a source.
  *
- * libfabric's code is searched for the instruction that writes a cache line back on this processor (clwb, else clflushopt, else clflush). A
- * hardware breakpoint on each counts its executions by the target's threads, and notes the address that the instruction is about to write
- * back. A write that asks for FI_COMMIT_COMPLETE must have every line of it, and nothing else of the ring, written back before it completes;
- * one that asks for FI_DELIVERY_COMPLETE none. Without libfabric's flush, or with one that comes to other lines, this fails.
+ * libfabric's code is searched for the instruction that writes a cache line back on this processor (clwb, else
+ * clflushopt, else clflush). A hardware breakpoint on each counts its executions by the target's threads, and notes the
+ * address that the instruction is about to write back. A write that asks for FI_COMMIT_COMPLETE must have every line of
+ * it, and nothing else of the ring, written back before it completes; one that asks for FI_DELIVERY_COMPLETE none.
+ * Without libfabric's flush, or with one that comes to other lines, this fails.
  *
- * Whether the method is offered for more than the level visible is the operator's word: there the ring is told to be persistent memory, which it is not. */
+ * Whether the method is offered for more than the level visible is the operator's word: there the ring is told to be
+ * persistent memory, which it is not. */
 #include "far_test.h"
 
 #if defined(__x86_64__)
@@ -37,7 +39,7 @@
 
 struct place {
 	uintptr_t at;
-	uint64_t reg;        /* enum perf_event_x86_regs: what the address is taken from */
+	uint64_t reg;         /* enum perf_event_x86_regs: what the address is taken from */
 	int64_t displacement; /* and this added to it */
 };
 
@@ -52,10 +54,11 @@ static unsigned place_count;
 static struct event events[EVENT_COUNT_MAX];
 static unsigned event_count;
 
-static const uint64_t regs[8] = {PERF_REG_X86_AX, PERF_REG_X86_CX, PERF_REG_X86_DX, PERF_REG_X86_BX, PERF_REG_X86_SP, PERF_REG_X86_BP,
-	PERF_REG_X86_SI, PERF_REG_X86_DI};
+static const uint64_t regs[8] = {PERF_REG_X86_AX, PERF_REG_X86_CX, PERF_REG_X86_DX, PERF_REG_X86_BX, PERF_REG_X86_SP,
+	PERF_REG_X86_BP, PERF_REG_X86_SI, PERF_REG_X86_DI};
 
-/* How the instruction is encoded: an optional prefix 66, then 0F AE and this in the middle three bits of the third byte. */
+/* How the instruction is encoded: an optional prefix 66, then 0F AE and this in the middle three bits of the third
+ * byte. */
 static bool has_prefix;
 static unsigned operation;
 static const char *name;
@@ -76,7 +79,8 @@ static void take_place(const uint8_t *code, bool is_prefixed)
 	unsigned mode = code[2] >> 6;
 	unsigned base = code[2] & 7;
 
-	if (is_prefixed != has_prefix || (code[2] >> 3 & 7) != operation || mode > 1 || base == 4 || (mode == 0 && base == 5))
+	if (is_prefixed != has_prefix || (code[2] >> 3 & 7) != operation || mode > 1 || base == 4 ||
+		(mode == 0 && base == 5))
 		return;
 	if (place_count < PLACE_COUNT_MAX)
 		places[place_count] = (struct place){(uintptr_t)code - has_prefix, regs[base], mode == 1 ? (int8_t)code[3] : 0};
@@ -104,9 +108,17 @@ static int search(struct dl_phdr_info *info, size_t size, void *context)
 /* watch -- one place in one thread. 0 or errno. */
 static int watch(pid_t thread, const struct place *place)
 {
-	struct perf_event_attr attr = {.type = PERF_TYPE_BREAKPOINT, .size = sizeof(attr), .bp_type = HW_BREAKPOINT_X, .bp_addr = place->at,
-		.bp_len = sizeof(long), .sample_period = 1, .sample_type = PERF_SAMPLE_REGS_USER, .sample_regs_user = 1ull << place->reg,
-		.exclude_kernel = 1, .exclude_hv = 1, .wakeup_events = 1};
+	struct perf_event_attr attr = {.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attr),
+		.bp_type = HW_BREAKPOINT_X,
+		.bp_addr = place->at,
+		.bp_len = sizeof(long),
+		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_REGS_USER,
+		.sample_regs_user = 1ull << place->reg,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+		.wakeup_events = 1};
 	struct event *event = &events[event_count];
 
 	if (event_count == EVENT_COUNT_MAX)
@@ -139,7 +151,8 @@ static int watch_threads(void)
 	return failure;
 }
 
-/* take_samples -- the addresses that were to be written back since the last time. How many; those beyond the array are counted only. */
+/* take_samples -- the addresses that were to be written back since the last time. How many; those beyond the array are
+ * counted only. */
 static unsigned take_samples(uint64_t *addresses)
 {
 	unsigned count = 0;
@@ -232,8 +245,8 @@ static void expect_lines(struct far_link *link, uint64_t base, struct region_spa
 
 static void watch_writes(const char *path, struct far_link *link)
 {
-	static const struct region_span spans[] = {{LAYOUT_DATA_OFF, 64}, {LAYOUT_DATA_OFF + 4096, 256}, {LAYOUT_DATA_OFF + 8192 + 24, 200},
-		{LAYOUT_DATA_OFF + 16384, 16384}};
+	static const struct region_span spans[] = {{LAYOUT_DATA_OFF, 64}, {LAYOUT_DATA_OFF + 4096, 256},
+		{LAYOUT_DATA_OFF + 8192 + 24, 200}, {LAYOUT_DATA_OFF + 16384, 16384}};
 	uint64_t base = mapped_at(path);
 	int failure;
 
@@ -255,9 +268,11 @@ static void watch_writes(const char *path, struct far_link *link)
 }
 
 /* open_persistent -- a writer of epoch 2 that wants more than visible. NULL, and why. */
-static farlog_writer *open_persistent(const char *ring_uri, const uint8_t *token, const char *flush, struct farlog_error *error)
+static farlog_writer *open_persistent(
+	const char *ring_uri, const uint8_t *token, const char *flush, struct farlog_error *error)
 {
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_PERSISTENT, .epoch = 2, .counters_dir = "", .grant_token = token, .deadline_ns = LONG_NS};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_PERSISTENT, .epoch = 2, .counters_dir = "", .grant_token = token, .deadline_ns = LONG_NS};
 	farlog_writer *writer = NULL;
 	char uri[192];
 
@@ -277,13 +292,15 @@ static void await_no_writer_here(farlog_target *target)
 	CHECK(counters.writer_count == 0);
 }
 
-static bool refused_level(farlog_target *target, const char *ring_uri, const uint8_t *token, const char *flush, struct farlog_error *error)
+static bool refused_level(
+	farlog_target *target, const char *ring_uri, const uint8_t *token, const char *flush, struct farlog_error *error)
 {
 	await_no_writer_here(target);
 	return open_persistent(ring_uri, token, flush, error) == NULL && error->result == FARLOG_LEVEL;
 }
 
-/* by_attestation -- of memory that is persistent as its flush reaches it: never without the operator's word, nor against the provider's. */
+/* by_attestation -- of memory that is persistent as its flush reaches it: never without the operator's word, nor
+ * against the provider's. */
 static void by_attestation(farlog_target *target, const char *ring_uri, const uint8_t *token)
 {
 	struct target_ring *ring = target->rings;
@@ -313,8 +330,12 @@ static void by_attestation(farlog_target *target, const char *ring_uri, const ui
 void test_commit(void)
 {
 	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .is_forced = 1};
-	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = REGION_ROLE_WRITER, .epoch = 2,
-		.ring_hash = crc32c_update(0, "ring", 4), .client_id = 1};
+	struct far_hello hello = {.magic = FAR_HELLO_MAGIC,
+		.version = FAR_VERSION,
+		.role = REGION_ROLE_WRITER,
+		.epoch = 2,
+		.ring_hash = crc32c_update(0, "ring", 4),
+		.client_id = 1};
 	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2};
 	struct far_refusal refusal;
 	struct farlog_error error = {0};
@@ -329,7 +350,8 @@ void test_commit(void)
 	snprintf(region_uri, sizeof(region_uri), "mem:%s", path);
 	host_token('c', grant.token);
 	host_token('c', hello.token);
-	if (!CHECK_OK(farlog_ring_format(region_uri, &config, &error)) || !CHECK_OK(farlog_target_open("ofi:tcp://127.0.0.1:0", &target, &error)) ||
+	if (!CHECK_OK(farlog_ring_format(region_uri, &config, &error)) ||
+		!CHECK_OK(farlog_target_open("ofi:tcp://127.0.0.1:0", &target, &error)) ||
 		!CHECK_OK(farlog_target_serve(target, "ring", region_uri, NULL, &error)) ||
 		!CHECK_OK(farlog_target_grant(target, "ring", &grant, &error)))
 		goto done;

@@ -13,11 +13,11 @@
 #include "far_test.h"
 
 #define ROUNDS 3u
-#define SAMPLES 600u    /* of either kind in a round */
-#define PACE_NS 1000000 /* between two appends */
+#define SAMPLES 600u      /* of either kind in a round */
+#define PACE_NS 1000000   /* between two appends */
 #define CALL_NS 50000000u /* between two handshakes: 20 a second */
 #define CALLS_MAX 600u
-#define SHORT 63u /* a multiple of it makes the shortest payload: nobody drains the ring */
+#define SHORT 63u          /* a multiple of it makes the shortest payload: nobody drains the ring */
 #define NOISE_NS 10000000u /* what a busy machine adds by itself to one append in a hundred */
 #define RATIO 3u
 
@@ -32,10 +32,12 @@ struct callers {
 static int call(unsigned port)
 {
 	static const uint8_t head[32] = {3, 0, 0, 40};
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || write(fd, head, sizeof(head)) != sizeof(head)) {
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+		write(fd, head, sizeof(head)) != sizeof(head)) {
 		close(fd);
 		return -1;
 	}
@@ -118,7 +120,8 @@ void test_handshake(void)
 	struct bed bed;
 	farlog_writer *writer = NULL;
 
-	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") && CHECK_ASK(&bed.host, "grant ring 3 0 r"))
+	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") &&
+		CHECK_ASK(&bed.host, "grant ring 3 0 r"))
 		writer = open_far_writer(&bed, "", 2, 'a', &error);
 	CHECK_OK(error.result);
 	if (writer != NULL) {

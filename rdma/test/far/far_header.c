@@ -6,7 +6,8 @@
 #include "base/crc32c.h"
 #include "far_links.h"
 
-/* reaches_not -- by this piece's key the role does not write there: the target ends the connection, and nothing has changed. */
+/* reaches_not -- by this piece's key the role does not write there: the target ends the connection, and nothing has
+ * changed. */
 static void reaches_not(struct bed *bed, char letter, uint8_t role, uint32_t epoch, enum far_piece piece, uint64_t off)
 {
 	uint64_t before = word_at_target(bed, off);
@@ -22,12 +23,14 @@ static void reaches_not(struct bed *bed, char letter, uint8_t role, uint32_t epo
 	link_free(&made);
 }
 
-/* What is not a role's to write it has no key to: a writer forges neither fence nor heads nor superblocks, a drain neither the fence nor records. */
+/* What is not a role's to write it has no key to: a writer forges neither fence nor heads nor superblocks, a drain
+ * neither the fence nor records. */
 static void header(struct bed *bed)
 {
-	static const uint64_t not_writers[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF, LAYOUT_HEAD_A_OFF, LAYOUT_HEAD_B_OFF,
-		LAYOUT_CREDIT_OFF};
-	static const uint64_t not_drains[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF, LAYOUT_TAIL_HINT_OFF, TRIED_OFF};
+	static const uint64_t not_writers[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF,
+		LAYOUT_HEAD_A_OFF, LAYOUT_HEAD_B_OFF, LAYOUT_CREDIT_OFF};
+	static const uint64_t not_drains[] = {
+		LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF, LAYOUT_TAIL_HINT_OFF, TRIED_OFF};
 
 	snprintf(now_testing, sizeof(now_testing), "hostile: header");
 	for (unsigned i = 0; i < sizeof(not_writers) / sizeof(not_writers[0]); i++)
@@ -48,11 +51,11 @@ static uint32_t propose(struct far_link *link, struct superblock proposal)
 	return link_ask(link, (struct far_request){.operation = FAR_EPOCH, .tag = ++tag});
 }
 
-#define REFUSED(link, field, value)                                                                   \
-	do {                                                                                              \
-		struct superblock wrong = next;                                                               \
-		wrong.field = value;                                                                          \
-		CHECK(propose(link, wrong) == (uint32_t)-FARLOG_INVALID);                                     \
+#define REFUSED(link, field, value) \
+	do { \
+		struct superblock wrong = next; \
+		wrong.field = value; \
+		CHECK(propose(link, wrong) == (uint32_t)-FARLOG_INVALID); \
 	} while (0)
 
 static void present_superblock(const struct bed *bed, struct superblock *superblock)
@@ -78,7 +81,8 @@ static void epochs(struct bed *bed)
 	snprintf(now_testing, sizeof(now_testing), "hostile: epochs");
 	await_no_writer(bed);
 	link_connect(&made, bed->uri, "ring", 'd', REGION_ROLE_WRITER, 4);
-	CHECK(link_ask(made.link, (struct far_request){.operation = FAR_EPOCH, .tag = 99}) == (uint32_t)-FARLOG_INVALID); /* nothing has been proposed */
+	/* nothing has been proposed */
+	CHECK(link_ask(made.link, (struct far_request){.operation = FAR_EPOCH, .tag = 99}) == (uint32_t)-FARLOG_INVALID);
 	present_superblock(bed, &present);
 	next = present;
 	next.generation++;
@@ -101,9 +105,11 @@ static void epochs(struct bed *bed)
 	REFUSED(made.link, reserved_b[7], 1);
 	present_superblock(bed, &after);
 	CHECK(memcmp(&after, &present, sizeof(after)) == 0);
-	CHECK(propose(made.link, next) == 0 && propose(made.link, next) == 0); /* the second time as if the first answer had been lost */
+	/* the second time as if the first answer had been lost */
+	CHECK(propose(made.link, next) == 0 && propose(made.link, next) == 0);
 	present_superblock(bed, &after);
-	CHECK(after.writer_epoch == 4 && after.generation == present.generation + 1 && strcmp(after.writer_id, "host=hostile") == 0);
+	CHECK(after.writer_epoch == 4 && after.generation == present.generation + 1 &&
+		strcmp(after.writer_id, "host=hostile") == 0);
 	next = after; /* an epoch is opened once: not again, by a superblock that would follow */
 	next.generation++;
 	snprintf(next.writer_id, sizeof(next.writer_id), "host=second");
@@ -120,8 +126,8 @@ void test_header(void)
 {
 	struct bed bed;
 
-	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 4 d") && CHECK_ASK(&bed.host, "grant ring 1 0 e") &&
-		CHECK_ASK(&bed.host, "grant ring 3 0 r")) {
+	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 4 d") &&
+		CHECK_ASK(&bed.host, "grant ring 1 0 e") && CHECK_ASK(&bed.host, "grant ring 3 0 r")) {
 		header(&bed);
 		epochs(&bed);
 	}

@@ -1,5 +1,5 @@
-/* far_hostile.c -- those who mean no good or are something else: at the target's port, at the port that a client was told, and with keys and
- * requests that they should not have. */
+/* far_hostile.c -- those who mean no good or are something else: at the target's port, at the port that a client was
+ * told, and with keys and requests that they should not have. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +26,8 @@ static unsigned port_of(const char *uri)
 
 static int connect_unauthenticated(unsigned port, const void *bytes, size_t len)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || (len > 0 && write(fd, bytes, len) < 0)) {
@@ -36,8 +37,8 @@ static int connect_unauthenticated(unsigned port, const void *bytes, size_t len)
 	return fd;
 }
 
-/* Clients of other protocols at the target's port, among them one that stops in the middle of each kind of handshake that there might be: whoever is
- * connected goes on, and others still get in. */
+/* Clients of other protocols at the target's port, among them one that stops in the middle of each kind of handshake
+ * that there might be: whoever is connected goes on, and others still get in. */
 static void clients_of_other_protocols(struct bed *bed)
 {
 	static const char request[] = "GET / HTTP/1.0\r\n\r\n";
@@ -80,8 +81,8 @@ static void clients_of_other_protocols(struct bed *bed)
 
 /* ---------------------------------------------------------------- keys and requests */
 
-/* A key opens what it was made for, as long as its connection lives: a reader's does not write, one of a connection that has ended opens
- * nothing, one of another tenant opens nothing, and none reaches beyond the ring. */
+/* A key opens what it was made for, as long as its connection lives: a reader's does not write, one of a connection
+ * that has ended opens nothing, one of another tenant opens nothing, and none reaches beyond the ring. */
 static void keys(struct bed *bed)
 {
 	struct far_link_bed writer;
@@ -128,8 +129,8 @@ static void keys(struct bed *bed)
 	link_free(&writer);
 }
 
-/* Whose role has been given back writes no more: neither where it has not noticed the end of its connection, nor by its key on another one. What it had
- * under way before it asked to leave is there. */
+/* Whose role has been given back writes no more: neither where it has not noticed the end of its connection, nor by its
+ * key on another one. What it had under way before it asked to leave is there. */
 static void left(struct bed *bed)
 {
 	struct far_request leave = {.operation = FAR_LEAVE, .tag = 1};
@@ -174,12 +175,17 @@ static void requests(struct bed *bed)
 	snprintf(now_testing, sizeof(now_testing), "hostile: requests");
 	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
 	CHECK(link_ask(reader.link, (struct far_request){.operation = 77, .tag = 1}) == (uint32_t)-FARLOG_INVALID);
-	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 2, .span_count = 99}) == (uint32_t)-FARLOG_INVALID);
-	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 3, .span_count = 1, .spans = {{RING_BYTES, 1}}}) ==
+	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 2, .span_count = 99}) ==
 		(uint32_t)-FARLOG_INVALID);
-	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 4, .span_count = 1, .spans = {{page, UINT64_MAX - page + 2}}}) ==
+	CHECK(link_ask(reader.link,
+			  (struct far_request){.operation = FAR_FLUSH, .tag = 3, .span_count = 1, .spans = {{RING_BYTES, 1}}}) ==
 		(uint32_t)-FARLOG_INVALID);
-	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 5, .span_count = 1, .spans = {{page, page}}}) ==
+	CHECK(link_ask(reader.link,
+			  (struct far_request){
+				  .operation = FAR_FLUSH, .tag = 4, .span_count = 1, .spans = {{page, UINT64_MAX - page + 2}}}) ==
+		(uint32_t)-FARLOG_INVALID);
+	CHECK(link_ask(reader.link,
+			  (struct far_request){.operation = FAR_FLUSH, .tag = 5, .span_count = 1, .spans = {{page, page}}}) ==
 		(uint32_t)-FARLOG_INVALID); /* a reader has nothing to make durable */
 	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_LOCKED, .tag = 6}) == 0);
 	link_free(&reader);
@@ -190,7 +196,8 @@ static void hellos(struct bed *bed)
 	struct far_link_bed made;
 
 	snprintf(now_testing, sizeof(now_testing), "hostile: hellos");
-	CHECK(link_try(&made, bed->uri, "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION + 1, LONG_NS) == FARLOG_UNSUPPORTED);
+	CHECK(
+		link_try(&made, bed->uri, "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION + 1, LONG_NS) == FARLOG_UNSUPPORTED);
 	CHECK(made.refusal.magic == FAR_REFUSAL_MAGIC && strstr(made.refusal.text, "version") != NULL);
 	CHECK(strstr(made.error.text, bed->uri) != NULL);
 	link_free(&made);
@@ -221,16 +228,19 @@ static void short_hello(struct bed *bed)
 
 	snprintf(now_testing, sizeof(now_testing), "hostile: short hello");
 	CHECK(lib_ofi_load(&lib, NULL) == FARLOG_OK && uri_parse(bed->uri, &uri, NULL) == FARLOG_OK);
-	CHECK(ofi_info(lib, bed->uri, &uri, 0, &info, NULL) == FARLOG_OK && lib->fabric(info->fabric_attr, &fabric, NULL) == 0);
+	CHECK(ofi_info(lib, bed->uri, &uri, 0, &info, NULL) == FARLOG_OK &&
+		lib->fabric(info->fabric_attr, &fabric, NULL) == 0);
 	CHECK(fi_eq_open(fabric, &eq_attr, &eq, NULL) == 0 && fi_domain(fabric, info, &domain, NULL) == 0);
 	CHECK(fi_cq_open(domain, &cq_attr, &cq, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
-	CHECK(fi_ep_bind(ep, &eq->fid, 0) == 0 && fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV) == 0 && fi_enable(ep) == 0);
+	CHECK(
+		fi_ep_bind(ep, &eq->fid, 0) == 0 && fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV) == 0 && fi_enable(ep) == 0);
 	CHECK(fi_connect(ep, info->dest_addr, &hello, 12) == 0);
 	len = fi_eq_sread(eq, &kind, &event, sizeof(event), (int)(IN_TIME_NS / 1000000u), 0);
 	CHECK(len == -FI_EAVAIL && fi_eq_readerr(eq, &failure, 0) > 0);
 	if (failure.err_data != &refusal && failure.err_data_size == sizeof(refusal))
 		memcpy(&refusal, failure.err_data, sizeof(refusal));
-	CHECK(refusal.magic == FAR_REFUSAL_MAGIC && refusal.result == FARLOG_INVALID && strstr(refusal.text, "12 bytes") != NULL);
+	CHECK(refusal.magic == FAR_REFUSAL_MAGIC && refusal.result == FARLOG_INVALID &&
+		strstr(refusal.text, "12 bytes") != NULL);
 	fi_close(&ep->fid);
 	fi_close(&cq->fid);
 	fi_close(&domain->fid);
@@ -239,7 +249,8 @@ static void short_hello(struct bed *bed)
 	lib->freeinfo(info);
 }
 
-/* ---------------------------------------------------------------- what a client may find at the port that it was told */
+/* ---------------------------------------------------------------- what a client may find at the port that it was
+ * told */
 
 struct other_server {
 	int listener;
@@ -304,13 +315,17 @@ static void servers_of_other_protocols(void)
 	client_meets("zeros", zeros, sizeof(zeros));
 	client_meets("half a handshake", half, sizeof(half));
 	snprintf(now_testing, sizeof(now_testing), "hostile: client meets nobody");
-	CHECK(link_try(&made, "ofi:tcp://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_NOT_FOUND);
-	CHECK(strstr(made.error.text, "ofi:tcp://127.0.0.1:1/ring") != NULL && strstr(made.error.text, "no farlog target answers") != NULL);
+	CHECK(link_try(&made, "ofi:tcp://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) ==
+		FARLOG_NOT_FOUND);
+	CHECK(strstr(made.error.text, "ofi:tcp://127.0.0.1:1/ring") != NULL &&
+		strstr(made.error.text, "no farlog target answers") != NULL);
 	link_free(&made);
-	CHECK(link_try(&made, "ofi:nosuch://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_UNSUPPORTED);
+	CHECK(link_try(&made, "ofi:nosuch://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION,
+			  TIMEOUT_NS) == FARLOG_UNSUPPORTED);
 	CHECK(strstr(made.error.text, "nosuch") != NULL);
 	link_free(&made);
-	CHECK(link_try(&made, "ofi:tcp://no.such.host.invalid:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_NOT_FOUND);
+	CHECK(link_try(&made, "ofi:tcp://no.such.host.invalid:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION,
+			  TIMEOUT_NS) == FARLOG_NOT_FOUND);
 	CHECK(strstr(made.error.text, "no.such.host.invalid") != NULL);
 	link_free(&made);
 }
@@ -342,17 +357,18 @@ static void missing_library(void)
 	snprintf(command, sizeof(command), "LD_LIBRARY_PATH=%s '%s' open ofi:tcp://127.0.0.1:0", directory, self);
 	out = popen(command, "r");
 	CHECK(out != NULL && fgets(text, sizeof(text), out) != NULL);
-	CHECK(strncmp(text, "UNSUPPORTED", 11) == 0 && strstr(text, "libfabric.so.1") != NULL && strstr(text, "libfabric1") != NULL);
+	CHECK(strncmp(text, "UNSUPPORTED", 11) == 0 && strstr(text, "libfabric.so.1") != NULL &&
+		strstr(text, "libfabric1") != NULL);
 	if (out != NULL)
 		pclose(out);
 	unlink(path);
 	rmdir(directory);
 }
 
-/* who_was_refused -- a client comes to a ring by a token, in a version, and is not let in: the target knows who it was, and counts it, as unauthenticated or at
- * its ring. */
-static void who_was_refused(struct bed *bed, const char *ring, char letter, uint16_t version, bool is_unauthenticated,
-	const char *expected)
+/* who_was_refused -- a client comes to a ring by a token, in a version, and is not let in: the target knows who it was,
+ * and counts it, as unauthenticated or at its ring. */
+static void who_was_refused(
+	struct bed *bed, const char *ring, char letter, uint16_t version, bool is_unauthenticated, const char *expected)
 {
 	unsigned unauthenticated[2] = {0, 0};
 	unsigned refused[2] = {0, 0};
@@ -361,7 +377,8 @@ static void who_was_refused(struct bed *bed, const char *ring, char letter, uint
 
 	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &unauthenticated[0], &all[0]) == 2);
 	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %u", &refused[0]) == 1);
-	CHECK(link_try(&made, bed->uri, ring, letter, REGION_ROLE_READER, 0, version, LONG_NS) != FARLOG_OK && made.refusal.magic == FAR_REFUSAL_MAGIC);
+	CHECK(link_try(&made, bed->uri, ring, letter, REGION_ROLE_READER, 0, version, LONG_NS) != FARLOG_OK &&
+		made.refusal.magic == FAR_REFUSAL_MAGIC);
 	link_free(&made);
 	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %u", &refused[1]) == 1);
 	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &unauthenticated[1], &all[1]) == 2);
@@ -380,8 +397,10 @@ static void refusals(struct bed *bed)
 	who_was_refused(bed, "ring", 'x', FAR_VERSION, true, "ring=ring result=INVALID no grant with this token");
 	who_was_refused(bed, "elsewhere", 'x', FAR_VERSION, true, "ring=not served here (name's CRC32C ");
 	who_was_refused(bed, "ring", 'r', FAR_VERSION + 1, true, "ring= result=UNSUPPORTED client speaks version 3");
-	who_was_refused(bed, "elsewhere", 'r', FAR_VERSION, false, "result=NOT_A_RING the grant with this token is for another ring");
-	who_was_refused(bed, "ring", 'a', FAR_VERSION, false, "ring=ring result=INVALID the grant with this token is for another role");
+	who_was_refused(
+		bed, "elsewhere", 'r', FAR_VERSION, false, "result=NOT_A_RING the grant with this token is for another ring");
+	who_was_refused(
+		bed, "ring", 'a', FAR_VERSION, false, "ring=ring result=INVALID the grant with this token is for another role");
 }
 
 void test_hostile(void)
@@ -392,12 +411,13 @@ void test_hostile(void)
 	char other_uri[192];
 
 	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") &&
-		CHECK_ASK(&bed.host, "grant ring 0 3 b") && CHECK_ASK(&bed.host, "grant ring 0 4 d") && CHECK_ASK(&bed.host, "grant ring 3 0 r") &&
-		CHECK_ASK(&bed.host, "grant ring 3 0 s")) {
+		CHECK_ASK(&bed.host, "grant ring 0 3 b") && CHECK_ASK(&bed.host, "grant ring 0 4 d") &&
+		CHECK_ASK(&bed.host, "grant ring 3 0 r") && CHECK_ASK(&bed.host, "grant ring 3 0 s")) {
 		snprintf(other_path, sizeof(other_path), "%s.other", bed.path);
 		snprintf(other_uri, sizeof(other_uri), "mem:%s", other_path);
 		CHECK(farlog_ring_format(other_uri, &config, NULL) == FARLOG_OK);
-		CHECK(host_ask(&bed.host, "serve other %s other-tenant", other_uri) && host_ask(&bed.host, "grant other 3 0 o"));
+		CHECK(
+			host_ask(&bed.host, "serve other %s other-tenant", other_uri) && host_ask(&bed.host, "grant other 3 0 o"));
 		clients_of_other_protocols(&bed);
 		keys(&bed);
 		left(&bed);

@@ -1,4 +1,5 @@
-/* far_leave.c -- closing: the role is free when close returns, whatever was under way; and close returns, whatever has become of the target. */
+/* far_leave.c -- closing: the role is free when close returns, whatever was under way; and close returns, whatever has
+ * become of the target. */
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
@@ -8,9 +9,9 @@
 #include "log/writer.h"
 
 #define ROUND_COUNT 4u
-#define GRANT_COUNT 50u             /* of writers in advance: nothing lies between a close and the opening behind it */
-#define LIMIT_NS 500000000u         /* far_link.c's for a target that does not answer */
-#define SLACK_NS 1500000000u        /* for a busy machine; what a close must not wait for takes longer */
+#define GRANT_COUNT 50u      /* of writers in advance: nothing lies between a close and the opening behind it */
+#define LIMIT_NS 500000000u  /* far_link.c's for a target that does not answer */
+#define SLACK_NS 1500000000u /* for a busy machine; what a close must not wait for takes longer */
 #define KILL_AFTER_NS 100000000
 
 /* close_in -- how long a close took. */
@@ -31,7 +32,8 @@ static bool grant_writers(struct bed *bed, unsigned first_epoch)
 	return true;
 }
 
-/* writers_in_turn -- one after the other; every other one leaves while what it submitted is under way. What was acknowledged is there in the end. */
+/* writers_in_turn -- one after the other; every other one leaves while what it submitted is under way. What was
+ * acknowledged is there in the end. */
 static void writers_in_turn(struct bed *bed)
 {
 	struct farlog_position position = {0};
@@ -58,7 +60,8 @@ static void writers_in_turn(struct bed *bed)
 		farlog_writer_close(writer);
 	}
 	if (held_count > 0)
-		printf("far: %s: %u of %u openings right after a close found the ring held\n", now_testing, held_count, ROUND_COUNT * GRANT_COUNT);
+		printf("far: %s: %u of %u openings right after a close found the ring held\n", now_testing, held_count,
+			ROUND_COUNT * GRANT_COUNT);
 	CHECK(held_count == 0);
 }
 
@@ -87,7 +90,8 @@ static void in_turn(void)
 		struct bed bed;
 
 		snprintf(now_testing, sizeof(now_testing), "leave: in turn, wait %s", is_blocking ? "block" : "spin");
-		if (bed_make(&bed, "/dev/shm", is_blocking ? "ofi:tcp://127.0.0.1:0?wait=block" : "ofi:tcp://127.0.0.1:0?wait=spin")) {
+		if (bed_make(&bed, "/dev/shm",
+				is_blocking ? "ofi:tcp://127.0.0.1:0?wait=block" : "ofi:tcp://127.0.0.1:0?wait=spin")) {
 			writers_in_turn(&bed);
 			drains_in_turn(&bed);
 		}

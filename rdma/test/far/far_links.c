@@ -10,18 +10,23 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 
-int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch,
-	uint16_t version, uint64_t timeout_ns)
+int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role,
+	uint32_t epoch, uint16_t version, uint64_t timeout_ns)
 {
-	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = version, .role = role, .epoch = epoch,
-		.ring_hash = crc32c_update(0, name, strlen(name)), .client_id = (uint64_t)letter << 32 | role};
+	struct far_hello hello = {.magic = FAR_HELLO_MAGIC,
+		.version = version,
+		.role = role,
+		.epoch = epoch,
+		.ring_hash = crc32c_update(0, name, strlen(name)),
+		.client_id = (uint64_t)letter << 32 | role};
 	struct uri uri;
 	uint64_t start_ns;
 	int result;
 
 	memset(made, 0, sizeof(*made));
 	host_token(letter, hello.token);
-	if (uri_parse(ring_uri, &uri, &made->error) != FARLOG_OK || far_ofi.open(ring_uri, &uri, &made->link, &made->error) != FARLOG_OK) {
+	if (uri_parse(ring_uri, &uri, &made->error) != FARLOG_OK ||
+		far_ofi.open(ring_uri, &uri, &made->link, &made->error) != FARLOG_OK) {
 		CHECK(!"a link can be opened");
 		exit(1);
 	}
@@ -32,9 +37,11 @@ int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, 
 	return result;
 }
 
-void link_connect(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch)
+void link_connect(
+	struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch)
 {
-	if (!check_ok(link_try(made, ring_uri, name, letter, role, epoch, FAR_VERSION, LONG_NS), "connect", made->error.text, __LINE__))
+	if (!check_ok(link_try(made, ring_uri, name, letter, role, epoch, FAR_VERSION, LONG_NS), "connect",
+			made->error.text, __LINE__))
 		exit(1);
 }
 
@@ -56,7 +63,9 @@ int link_settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag)
 	while (clock_monotonic_ns() < until_ns) {
 		int result = link->ops->poll(link);
 
-		if (result != FARLOG_OK || ((persist_tag == 0 || link->done.persist_tag == persist_tag) && (read_tag == 0 || link->done.read_tag == read_tag)))
+		if (result != FARLOG_OK ||
+			((persist_tag == 0 || link->done.persist_tag == persist_tag) &&
+				(read_tag == 0 || link->done.read_tag == read_tag)))
 			return result;
 	}
 	return FARLOG_NOT_YET;
@@ -84,7 +93,8 @@ int link_persist(struct far_link *link, struct region_span span)
 int try_write_by(struct far_link *link, enum far_piece piece, uint64_t off, uint64_t value)
 {
 	struct far_welcome told = link->welcome;
-	uint64_t start = told.data_addr != 0 ? told.data_addr : -far_piece_span(piece, RING_BYTES).off; /* where the ring begins, by this key */
+	/* where the ring begins, by this key */
+	uint64_t start = told.data_addr != 0 ? told.data_addr : -far_piece_span(piece, RING_BYTES).off;
 	int result;
 
 	*(uint64_t *)(link->copy + TRIED_OFF) = value;

@@ -1,4 +1,5 @@
-/* far_links.h -- links by libfabric without a region above them: what a client of ours would not do, a test does by them. */
+/* far_links.h -- links by libfabric without a region above them: what a client of ours would not do, a test does by
+ * them. */
 #ifndef FARLOG_TEST_FAR_LINKS_H
 #define FARLOG_TEST_FAR_LINKS_H
 
@@ -17,16 +18,18 @@ struct far_link_bed {
 };
 
 /* link_try -- as a handle of its own. The result; there is a link in any case. */
-int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch, uint16_t version,
-	uint64_t timeout_ns);
+int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role,
+	uint32_t epoch, uint16_t version, uint64_t timeout_ns);
 /* link_connect -- to a target that is there: must succeed. */
-void link_connect(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch);
+void link_connect(
+	struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch);
 void link_free(struct far_link_bed *made);
 
 /* link_persist -- these bytes of the copy, and wait for it: OK, or IO when the link is broken. */
 int link_persist(struct far_link *link, struct region_span span);
 
-/* try_write_by, try_write, try_read -- 64 bytes, by whatever key the link's welcome names by now for that piece, or for the records. */
+/* try_write_by, try_write, try_read -- 64 bytes, by whatever key the link's welcome names by now for that piece, or for
+ * the records. */
 int try_write_by(struct far_link *link, enum far_piece piece, uint64_t off, uint64_t value);
 int try_write(struct far_link *link, uint64_t off, uint64_t value);
 int try_read(struct far_link *link);

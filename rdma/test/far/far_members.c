@@ -1,4 +1,5 @@
-/* far_members.c -- a stream with three rings at a target of this process: one of them slow, and all of them fenced while no next writer comes. */
+/* far_members.c -- a stream with three rings at a target of this process: one of them slow, and all of them fenced
+ * while no next writer comes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static bool serve_one(struct stream *stream, unsigned i)
 
 	snprintf(stream->paths[i], sizeof(stream->paths[i]), "/dev/shm/farlog-far-%ld-%s", (long)getpid(), names[i]);
 	snprintf(uri, sizeof(uri), "mem:%s?flush=auto", stream->paths[i]);
-	return CHECK_OK(farlog_ring_format(uri, &config, &error)) && CHECK_OK(farlog_target_serve(stream->target, names[i], uri, NULL, &error)) &&
+	return CHECK_OK(farlog_ring_format(uri, &config, &error)) &&
+		CHECK_OK(farlog_target_serve(stream->target, names[i], uri, NULL, &error)) &&
 		CHECK_OK(farlog_target_grant(stream->target, names[i], &grant, &error));
 }
 
@@ -42,7 +44,11 @@ static bool serve_one(struct stream *stream, unsigned i)
 static bool make_stream(struct stream *stream, const char *address, const char *const options[COUNT])
 {
 	uint8_t tokens[COUNT * FARLOG_TOKEN_LEN] = {0};
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = EPOCH, .counters_dir = "", .grant_token = tokens, .deadline_ns = LONG_NS};
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE,
+		.epoch = EPOCH,
+		.counters_dir = "",
+		.grant_token = tokens,
+		.deadline_ns = LONG_NS};
 	struct farlog_error error = {0};
 	char uri[512];
 	int used = snprintf(uri, sizeof(uri), "members:2");
@@ -54,7 +60,8 @@ static bool make_stream(struct stream *stream, const char *address, const char *
 		tokens[FARLOG_TOKEN_LEN * i] = (uint8_t)i;
 		tokens[FARLOG_TOKEN_LEN * i + 1] = 1;
 		is_there = serve_one(stream, i);
-		used += snprintf(uri + used, sizeof(uri) - (size_t)used, " %s/%s%s", farlog_target_uri(stream->target), names[i], options[i]);
+		used += snprintf(uri + used, sizeof(uri) - (size_t)used, " %s/%s%s", farlog_target_uri(stream->target),
+			names[i], options[i]);
 	}
 	return is_there && CHECK_OK(farlog_writer_open(uri, &config, &stream->writer, &error));
 }
@@ -82,7 +89,8 @@ static void wait_until_in(struct stream *stream, unsigned i, enum farlog_member_
 	CHECK(is_in(stream, i, state));
 }
 
-/* A member that takes longer than its deadline is waited for by nobody, is counted, and catches up; by links that spin, which have nothing to sleep on. */
+/* A member that takes longer than its deadline is waited for by nobody, is counted, and catches up; by links that spin,
+ * which have nothing to sleep on. */
 void test_slow_member(void)
 {
 	struct farlog_position position = {0};
@@ -124,7 +132,8 @@ static void fence_all(struct stream *stream)
 		CHECK_OK(farlog_target_fence(stream->target, names[i], EPOCH + 1, NULL, &error));
 }
 
-/* What has come to all members, and was fenced before any of them could say so: it is in every log to come, and that is known before the next writer. */
+/* What has come to all members, and was fenced before any of them could say so: it is in every log to come, and that is
+ * known before the next writer. */
 void test_fenced_under_way(void)
 {
 	static const uint8_t data[100];
@@ -144,7 +153,8 @@ void test_fenced_under_way(void)
 		fence_all(&stream);
 		start_ns = clock_monotonic_ns();
 		waited = farlog_wait(stream.writer, position.end_lsn, LONG_NS);
-		CHECK(waited == FARLOG_UNKNOWN || waited == FARLOG_OK); /* OK: this machine was so slow that the delay was over before the fence */
+		/* OK: this machine was so slow that the delay was over before the fence */
+		CHECK(waited == FARLOG_UNKNOWN || waited == FARLOG_OK);
 		CHECK(farlog_resolve(stream.writer, position.lsn, LONG_NS, &found) == FARLOG_OK);
 		CHECK(found.seq == position.seq && found.end_lsn == position.end_lsn);
 		CHECK(clock_monotonic_ns() - start_ns < LONG_NS / 2);

@@ -1,5 +1,6 @@
-/* far_route.c -- a route over libfabric, whose optional legs' targets are stopped and killed while required appends go on: those must not wait for them, what was
- * spilled is carried when the target is back, what was dropped is counted in a GAP. */
+/* far_route.c -- a route over libfabric, whose optional legs' targets are stopped and killed while required appends go
+ * on: those must not wait for them, what was spilled is carried when the target is back, what was dropped is counted in
+ * a GAP. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@
 
 #define BLOCK_COUNT 8u
 #define BLOCK_LEN 100u
-#define TIMES_WORSE 5u /* of the p99s, in blocks that take turns: what waits for a stopped target takes thousands of times as long */
+/* of the p99s, in blocks that take turns: what waits for a stopped target takes thousands of times as long */
+#define TIMES_WORSE 5u
 
 enum { ORDERS, AUDIT, METRICS, BED_COUNT };
 
@@ -40,10 +42,17 @@ static bool open_route(struct far_route *far)
 	snprintf(far->spill_path, sizeof(far->spill_path), "/dev/shm/farlog-far-route-%ld.spill", (long)getpid());
 	snprintf(far->spill_uri, sizeof(far->spill_uri), "mem:%s", far->spill_path);
 	for (unsigned i = 0; i < BED_COUNT; i++) {
-		if (!bed_make(&far->beds[i], "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&far->beds[i].host, "grant ring 0 2 a"))
+		if (!bed_make(&far->beds[i], "/dev/shm", "ofi:tcp://127.0.0.1:0") ||
+			!CHECK_ASK(&far->beds[i].host, "grant ring 0 2 a"))
 			return false;
-		legs[i] = (struct farlog_route_leg){.name = names[i], .uri = far->beds[i].uri, .is_required = i == ORDERS,
-			.config = {.level = far->beds[i].level, .epoch = 2, .counters_dir = "", .grant_token = token, .deadline_ns = LONG_NS}};
+		legs[i] = (struct farlog_route_leg){.name = names[i],
+			.uri = far->beds[i].uri,
+			.is_required = i == ORDERS,
+			.config = {.level = far->beds[i].level,
+				.epoch = 2,
+				.counters_dir = "",
+				.grant_token = token,
+				.deadline_ns = LONG_NS}};
 	}
 	legs[AUDIT].policy = FARLOG_ROUTE_SPILL;
 	legs[AUDIT].spill_uri = far->spill_uri;
@@ -99,7 +108,8 @@ static void signal_optional(struct far_route *far, int signal_number)
 	kill(far->beds[METRICS].host.pid, signal_number);
 }
 
-/* measure -- how many times longer the required append takes, at its p99, while the optional legs' targets are stopped. */
+/* measure -- how many times longer the required append takes, at its p99, while the optional legs' targets are
+ * stopped. */
 static double measure(struct far_route *far, unsigned block_count, unsigned block_len)
 {
 	static uint64_t running[BLOCK_COUNT * BLOCK_LEN], stopped[BLOCK_COUNT * BLOCK_LEN];
@@ -143,7 +153,8 @@ static void check_metrics(const struct far_route *far, uint64_t dropped)
 				next += gap.count;
 			} else if (header.flags == 0)
 				CHECK(number == next++);
-			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												   record_extent(64, header.key_len, header.payload_len);
 		}
 	farlog_reader_close(reader);
 	CHECK(next == far->number);
@@ -160,7 +171,8 @@ static void expect_all(const char *uri, uint64_t count)
 	farlog_reader_close(reader);
 }
 
-/* come_back -- the audit's target was killed, the other one stands still: records wait here, and there is less room for the other one's. */
+/* come_back -- the audit's target was killed, the other one stands still: records wait here, and there is less room for
+ * the other one's. */
 static void come_back(struct far_route *far)
 {
 	struct farlog_leg_stats stats;
@@ -169,7 +181,8 @@ static void come_back(struct far_route *far)
 	host_kill(&far->beds[AUDIT].host);
 	for (unsigned i = 0; i < 500; i++)
 		(void)append_next(far);
-	CHECK(farlog_route_stats(far->route, AUDIT, &stats) == FARLOG_OK && stats.behind_bytes > 0 && stats.dropped_count == 0);
+	CHECK(farlog_route_stats(far->route, AUDIT, &stats) == FARLOG_OK && stats.behind_bytes > 0 &&
+		stats.dropped_count == 0);
 	CHECK(farlog_route_stats(far->route, METRICS, &stats) == FARLOG_OK && stats.dropped_count > 0);
 	kill(far->beds[METRICS].host.pid, SIGCONT);
 	if (!bed_again(&far->beds[AUDIT]) || !CHECK_ASK(&far->beds[AUDIT].host, "grant ring 0 2 a"))

@@ -1,6 +1,7 @@
-/* far_silent.c -- a stream with three members, each at a target in a process of its own, of which some fall silent: stopped, or behind a wire that holds what it carries. The one
- * that is silent is demoted by its own deadline, and counted; appends go on by the others; what it was sent keeps its place until nothing of it can land any more; and with too few no
- * append says more than it knows. */
+/* far_silent.c -- a stream with three members, each at a target in a process of its own, of which some fall silent:
+ * stopped, or behind a wire that holds what it carries. The one that is silent is demoted by its own deadline, and
+ * counted; appends go on by the others; what it was sent keeps its place until nothing of it can land any more; and
+ * with too few no append says more than it knows. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -63,7 +64,11 @@ static bool name_members(struct silent *silent, bool has_wire, char *uri, size_t
 static farlog_writer *open_members(const char *uri, uint32_t epoch, char letter)
 {
 	uint8_t tokens[COUNT * FARLOG_TOKEN_LEN];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = epoch, .counters_dir = "", .grant_token = tokens, .deadline_ns = LONG_NS};
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE,
+		.epoch = epoch,
+		.counters_dir = "",
+		.grant_token = tokens,
+		.deadline_ns = LONG_NS};
 	struct farlog_error error = {0};
 	farlog_writer *writer = NULL;
 
@@ -90,7 +95,8 @@ static bool make(struct silent *silent, bool has_wire, char *uri, size_t room)
 
 	memset(silent, 0, sizeof(*silent));
 	for (unsigned i = 0; i < COUNT; i++)
-		if (!bed_make(&silent->beds[i], "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&silent->beds[i].host, "grant ring 0 2 a") ||
+		if (!bed_make(&silent->beds[i], "/dev/shm", "ofi:tcp://127.0.0.1:0") ||
+			!CHECK_ASK(&silent->beds[i].host, "grant ring 0 2 a") ||
 			!CHECK_ASK(&silent->beds[i].host, "grant ring 1 0 d"))
 			return false;
 	if (!name_members(silent, has_wire, uri, room))
@@ -139,7 +145,9 @@ static void await_whole(const struct silent *silent)
 {
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
-	while ((!is_silent_in(silent, FARLOG_MEMBER_UP) || atomic_load_relaxed(&counters_of(silent)->confirmed_lsn) < silent->last.end_lsn) && clock_monotonic_ns() < until_ns)
+	while ((!is_silent_in(silent, FARLOG_MEMBER_UP) ||
+			   atomic_load_relaxed(&counters_of(silent)->confirmed_lsn) < silent->last.end_lsn) &&
+		clock_monotonic_ns() < until_ns)
 		usleep(1000);
 	CHECK(is_silent_in(silent, FARLOG_MEMBER_UP));
 	CHECK(atomic_load_relaxed(&counters_of(silent)->confirmed_lsn) == silent->last.end_lsn);
@@ -198,7 +206,8 @@ static void drain(struct silent *silent)
 
 	for (unsigned i = 0; i < DRAIN_COUNT; i++)
 		while (farlog_reader_read(silent->drains[i], buffer, sizeof(buffer), &batch) == FARLOG_OK)
-			CHECK(farlog_reader_release(silent->drains[i], batch.next_lsn, batch.next_seq, batch.last_epoch) == FARLOG_OK);
+			CHECK(farlog_reader_release(silent->drains[i], batch.next_lsn, batch.next_seq, batch.last_epoch) ==
+				FARLOG_OK);
 }
 
 /* go_on -- appends, none of which waits for who is silent, until the ring has come so far. */
@@ -239,7 +248,8 @@ static void thaw(const struct silent *silent, unsigned i)
 	kill(silent->beds[i].host.pid, SIGCONT);
 }
 
-/* fall_silent -- one record more, which the silent one is sent and does not confirm: that is found out when its own deadline is over, and waited for by nobody. */
+/* fall_silent -- one record more, which the silent one is sent and does not confirm: that is found out when its own
+ * deadline is over, and waited for by nobody. */
 static struct farlog_position fall_silent(struct silent *silent)
 {
 	uint64_t deadline_ns = whole_of(silent)->members[SILENT].deadline_ns;
@@ -283,7 +293,8 @@ static void shut_gate(const struct silent *silent)
 	link->ops = &gate.ops;
 }
 
-/* come_to_the_place -- of a record that is still being sent to the silent one: all is drained but that, and it is not written over. */
+/* come_to_the_place -- of a record that is still being sent to the silent one: all is drained but that, and it is not
+ * written over. */
 static void come_to_the_place(struct silent *silent, const struct farlog_position *ghost)
 {
 	const struct record_header *header = (const void *)(whole_of(silent)->copy + slot_of(silent, ghost->lsn));
@@ -292,7 +303,8 @@ static void come_to_the_place(struct silent *silent, const struct farlog_positio
 	struct farlog_position position;
 	int result = FARLOG_OK;
 
-	while ((result != FARLOG_FULL || credit_of(silent) < ghost->lsn) && silent->last.end_lsn <= end_lsn && clock_monotonic_ns() < until_ns) {
+	while ((result != FARLOG_FULL || credit_of(silent) < ghost->lsn) && silent->last.end_lsn <= end_lsn &&
+		clock_monotonic_ns() < until_ns) {
 		result = append(silent, SHORT_NS, &position);
 		drain(silent);
 	}
@@ -310,7 +322,8 @@ static void await_refusals(struct silent *silent)
 	unsigned refused = 0;
 
 	while (refused < 3 && clock_monotonic_ns() < until_ns)
-		CHECK(host_ask(&silent->beds[SILENT].host, "counters ring") && sscanf(silent->beds[SILENT].host.reply, "OK %u %u", &admitted, &refused) == 2);
+		CHECK(host_ask(&silent->beds[SILENT].host, "counters ring") &&
+			sscanf(silent->beds[SILENT].host.reply, "OK %u %u", &admitted, &refused) == 2);
 	CHECK(refused >= 3 && admitted == 1);
 }
 
@@ -319,14 +332,16 @@ static bool await_landing(const struct silent *silent, const struct farlog_posit
 {
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
-	while (lsn_at_target(silent, ghost->lsn) != ghost->lsn && !wire_is_shut(&silent->wire) && clock_monotonic_ns() < until_ns)
+	while (lsn_at_target(silent, ghost->lsn) != ghost->lsn && !wire_is_shut(&silent->wire) &&
+		clock_monotonic_ns() < until_ns)
 		usleep(1000);
 	CHECK(clock_monotonic_ns() < until_ns);
 	return lsn_at_target(silent, ghost->lsn) == ghost->lsn;
 }
 
-/* What a silent member was sent keeps its place in the writer's copy until the connection is down, and the target lets this writer in anew only when nothing of the former connection can land
- * there any more: until then it does land, and the member is none. */
+/* What a silent member was sent keeps its place in the writer's copy until the connection is down, and the target lets
+ * this writer in anew only when nothing of the former connection can land there any more: until then it does land, and
+ * the member is none. */
 static void unconfirmed(void)
 {
 	struct farlog_position ghost;
@@ -358,8 +373,8 @@ static void unconfirmed(void)
 	atomic_store_relaxed(&ofi_carries_nothing, 0);
 }
 
-/* A member is back by a new connection, and has newer records where the wire still holds an old one: what it lets go then does not land. is_mutant: of a target that
- * lets a writer in anew beside its former connection. */
+/* A member is back by a new connection, and has newer records where the wire still holds an old one: what it lets go
+ * then does not land. is_mutant: of a target that lets a writer in anew beside its former connection. */
 static void let_go_late(bool is_mutant)
 {
 	struct farlog_position ghost;
@@ -367,7 +382,8 @@ static void let_go_late(bool is_mutant)
 	char uri[512];
 
 	snprintf(now_testing, sizeof(now_testing), "silent: let go late%s", is_mutant ? ", mutant" : "");
-	if (make(&silent, true, uri, sizeof(uri)) && CHECK_ASK(&silent.beds[SILENT].host, "mutant %d", is_mutant ? MUTANT_FORMER_LET_LAND : 0)) {
+	if (make(&silent, true, uri, sizeof(uri)) &&
+		CHECK_ASK(&silent.beds[SILENT].host, "mutant %d", is_mutant ? MUTANT_FORMER_LET_LAND : 0)) {
 		go_on(&silent, 20 * PAYLOAD_LEN);
 		await_whole(&silent);
 		wire_hold(&silent.wire);
@@ -382,8 +398,9 @@ static void let_go_late(bool is_mutant)
 	unmake(&silent);
 }
 
-/* What a wire keeps is given up, and sent once more by another connection, while nothing is appended: by the looks of an idle writer alone, which are further apart than a connection takes. It is
- * not given up again before it was answered. */
+/* What a wire keeps is given up, and sent once more by another connection, while nothing is appended: by the looks of
+ * an idle writer alone, which are further apart than a connection takes. It is not given up again before it was
+ * answered. */
 static void given_up_while_idle(void)
 {
 	uint64_t comeback_count;
@@ -406,7 +423,8 @@ static void given_up_while_idle(void)
 
 /* ---------------------------------------------------------------- stopped */
 
-/* A target stands, with a record on its way to it, for longer than it takes to write over that. It thaws, and has what all have. */
+/* A target stands, with a record on its way to it, for longer than it takes to write over that. It thaws, and has what
+ * all have. */
 static void thawed_late(void)
 {
 	struct farlog_position ghost;
@@ -437,7 +455,8 @@ static void expect_unknown(struct silent *silent, struct farlog_position *positi
 	CHECK(clock_monotonic_ns() - start_ns >= SHORT_NS && clock_monotonic_ns() - start_ns < LONG_NS / 2);
 }
 
-/* One of three is left, where two are needed: UNKNOWN, and FULL when there is no room, each by its deadline. When one more is back all that was unknown is there. */
+/* One of three is left, where two are needed: UNKNOWN, and FULL when there is no room, each by its deadline. When one
+ * more is back all that was unknown is there. */
 static void too_few(void)
 {
 	struct farlog_position unknown[2] = {0};
@@ -461,12 +480,14 @@ static void too_few(void)
 		CHECK(result == FARLOG_FULL && unknown[1].lsn > unknown[0].lsn);
 		thaw(&silent, 1);
 		for (unsigned i = 0; i < 2; i++)
-			CHECK(farlog_resolve(silent.writer, unknown[i].lsn, LONG_NS, &position) == FARLOG_OK && position.end_lsn == unknown[i].end_lsn);
+			CHECK(farlog_resolve(silent.writer, unknown[i].lsn, LONG_NS, &position) == FARLOG_OK &&
+				position.end_lsn == unknown[i].end_lsn);
 	}
 	unmake(&silent);
 }
 
-/* And when the writer is shut out while it is unknown: what was acknowledged is in the next one's log, and what was not is there as the former one is told. */
+/* And when the writer is shut out while it is unknown: what was acknowledged is in the next one's log, and what was not
+ * is there as the former one is told. */
 static void taken_over(void)
 {
 	struct farlog_position unknown = {0};
@@ -484,12 +505,16 @@ static void taken_over(void)
 		expect_unknown(&silent, &unknown);
 		for (unsigned i = 0; i < COUNT; i++) {
 			thaw(&silent, i);
-			CHECK(CHECK_ASK(&silent.beds[i].host, "fence ring 3") && CHECK_ASK(&silent.beds[i].host, "grant ring 0 3 b"));
+			CHECK(
+				CHECK_ASK(&silent.beds[i].host, "fence ring 3") && CHECK_ASK(&silent.beds[i].host, "grant ring 0 3 b"));
 		}
-		told = farlog_resolve(silent.writer, unknown.lsn, SHORT_NS, &position); /* UNKNOWN: too few have it, and not none: the next one decides */
+		/* UNKNOWN: too few have it, and not none: the next one decides */
+		told = farlog_resolve(silent.writer, unknown.lsn, SHORT_NS, &position);
 		next = open_members(uri, 3, 'b');
 		CHECK(next != NULL && farlog_writer_recovery(next)->tail_lsn >= silent.last.end_lsn);
-		CHECK(told == FARLOG_UNKNOWN || (next != NULL && told == (farlog_writer_recovery(next)->tail_lsn >= unknown.end_lsn ? FARLOG_OK : FARLOG_FENCED)));
+		CHECK(told == FARLOG_UNKNOWN ||
+			(next != NULL &&
+				told == (farlog_writer_recovery(next)->tail_lsn >= unknown.end_lsn ? FARLOG_OK : FARLOG_FENCED)));
 	}
 	(void)farlog_writer_close(next);
 	unmake(&silent);

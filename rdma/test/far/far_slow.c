@@ -1,5 +1,5 @@
-/* far_slow.c -- a ring on a slow disk beside another one, at one target: its flushes hold up nobody else, are answered when they have returned and not
- * before, and a fence or the ring's end waits for them.
+/* far_slow.c -- a ring on a slow disk beside another one, at one target: its flushes hold up nobody else, are answered
+ * when they have returned and not before, and a fence or the ring's end waits for them.
  *
  * The disk is real; what makes it slow is a gate before the flush of records, which the test opens. */
 #include <arpa/inet.h>
@@ -76,8 +76,10 @@ struct pair {
 
 static farlog_writer *let_in(struct pair *pair, const char *name, uint32_t level, uint32_t epoch)
 {
-	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = epoch, .token = {(uint8_t)name[0], (uint8_t)epoch}};
-	struct farlog_writer_config config = {.level = level, .epoch = epoch, .counters_dir = "", .grant_token = grant.token, .deadline_ns = LONG_NS};
+	struct farlog_grant grant = {
+		.role = FARLOG_GRANT_WRITER, .epoch = epoch, .token = {(uint8_t)name[0], (uint8_t)epoch}};
+	struct farlog_writer_config config = {
+		.level = level, .epoch = epoch, .counters_dir = "", .grant_token = grant.token, .deadline_ns = LONG_NS};
 	struct farlog_error error = {0};
 	farlog_writer *writer = NULL;
 	char uri[128];
@@ -90,7 +92,8 @@ static farlog_writer *let_in(struct pair *pair, const char *name, uint32_t level
 
 static void serve(struct pair *pair, unsigned i, const char *name, const char *directory, uint64_t size)
 {
-	struct farlog_ring_config config = {.size_bytes = size, .record_len_max = 8192, .is_forced = 1, .stream_name = name};
+	struct farlog_ring_config config = {
+		.size_bytes = size, .record_len_max = 8192, .is_forced = 1, .stream_name = name};
 	struct farlog_error error = {0};
 	char uri[128];
 
@@ -242,7 +245,8 @@ static void await_no_slow_writer(struct pair *pair)
 	CHECK(counters.writer_count == 0);
 }
 
-/* The fence takes the writer out at once, and is confirmed when the flush that was under way is over. What the writer then hears is not OK. */
+/* The fence takes the writer out at once, and is confirmed when the flush that was under way is over. What the writer
+ * then hears is not OK. */
 static void fenced_while_it_flushes(void)
 {
 	struct farlog_position position;
@@ -310,7 +314,8 @@ static void cut_connections(const struct pair *pair)
 		struct sockaddr_in peer;
 		socklen_t len = sizeof(peer);
 
-		if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.sin_family == AF_INET && ntohs(peer.sin_port) == port)
+		if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.sin_family == AF_INET &&
+			ntohs(peer.sin_port) == port)
 			count += shutdown(fd, SHUT_RDWR) == 0;
 	}
 	CHECK(count >= 2); /* both writers' */
@@ -326,8 +331,9 @@ static void await_admitted(struct pair *pair, uint64_t count)
 	CHECK(counters.admitted_count >= count);
 }
 
-/* The connection goes between a request and its answer: the writer comes back and sends the same again, is answered once that has been flushed, and its
- * record is there once. So with its bytes in the request, and with a write before it. */
+/* The connection goes between a request and its answer: the writer comes back and sends the same again, is answered
+ * once that has been flushed, and its record is there once. So with its bytes in the request, and with a write before
+ * it. */
 static void cut_while_it_flushes(bool carries)
 {
 	struct farlog_reader_config config = {0};
@@ -362,12 +368,14 @@ static void cut_while_it_flushes(bool carries)
 
 static void ask_for_flush(struct far_link *link, uint32_t tag, uint64_t len)
 {
-	struct far_request request = {.operation = FAR_FLUSH, .tag = tag, .span_count = 1, .spans = {{LAYOUT_DATA_OFF, len}}};
+	struct far_request request = {
+		.operation = FAR_FLUSH, .tag = tag, .span_count = 1, .spans = {{LAYOUT_DATA_OFF, len}}};
 
 	CHECK(link->ops->send(link, &request) == FARLOG_OK);
 }
 
-/* More than a ring's thread remembers of one client: who asks for one flush too many is told at once, those before are done, and there is room again. */
+/* More than a ring's thread remembers of one client: who asks for one flush too many is told at once, those before are
+ * done, and there is room again. */
 static void more_than_it_remembers(void)
 {
 	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 5};

@@ -46,7 +46,8 @@ static void let_in(struct stub *stub, struct fi_info *info)
 	}
 	stub->conn_count++;
 	conn->info = info;
-	CHECK(fi_domain(stub->fabric, info, &conn->domain, NULL) == 0 && fi_cq_open(conn->domain, &cq_attr, &conn->cq, NULL) == 0);
+	CHECK(fi_domain(stub->fabric, info, &conn->domain, NULL) == 0 &&
+		fi_cq_open(conn->domain, &cq_attr, &conn->cq, NULL) == 0);
 	CHECK(fi_endpoint(conn->domain, info, &conn->ep, NULL) == 0 && fi_ep_bind(conn->ep, &stub->eq->fid, 0) == 0);
 	CHECK(fi_ep_bind(conn->ep, &conn->cq->fid, FI_TRANSMIT | FI_RECV) == 0 && fi_enable(conn->ep) == 0);
 	CHECK(fi_accept(conn->ep, stub->welcome, stub->welcome_len) == 0);
@@ -85,8 +86,10 @@ static bool stub_open(struct stub *stub, const void *welcome, size_t welcome_len
 	stub->welcome_len = welcome_len;
 	CHECK(lib_ofi_load(&stub->lib, NULL) == FARLOG_OK && uri_parse(STUB_URI, &uri, NULL) == FARLOG_OK);
 	CHECK(ofi_info(stub->lib, STUB_URI, &uri, FI_SOURCE, &stub->info, NULL) == FARLOG_OK);
-	CHECK(stub->lib->fabric(stub->info->fabric_attr, &stub->fabric, NULL) == 0 && fi_eq_open(stub->fabric, &eq_attr, &stub->eq, NULL) == 0);
-	CHECK(fi_passive_ep(stub->fabric, stub->info, &stub->pep, NULL) == 0 && fi_pep_bind(stub->pep, &stub->eq->fid, 0) == 0);
+	CHECK(stub->lib->fabric(stub->info->fabric_attr, &stub->fabric, NULL) == 0 &&
+		fi_eq_open(stub->fabric, &eq_attr, &stub->eq, NULL) == 0);
+	CHECK(fi_passive_ep(stub->fabric, stub->info, &stub->pep, NULL) == 0 &&
+		fi_pep_bind(stub->pep, &stub->eq->fid, 0) == 0);
 	if (fi_listen(stub->pep) != 0 || fi_getname(&stub->pep->fid, &address, &address_len) != 0) {
 		CHECK(!"it listens");
 		return false;

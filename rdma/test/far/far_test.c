@@ -1,10 +1,11 @@
-/* far_test.c -- rings on another host, by libfabric's tcp provider over loopback: what is appended is there, what is fenced stays out, and what
- * breaks in between is repaired or told.
+/* far_test.c -- rings on another host, by libfabric's tcp provider over loopback: what is appended is there, what is
+ * fenced stays out, and what breaks in between is repaired or told.
  *
  * usage: far_test [CASE]
  *
- * The target is another process, so that it can be killed; its rings are on tmpfs and in a file (msync). Each flush method is run where the
- * target offers it. There are no sleeps that hope: every wait is for a thing that is checked, with a limit that is far beyond it. */
+ * The target is another process, so that it can be killed; its rings are on tmpfs and in a file (msync). Each flush
+ * method is run where the target offers it. There are no sleeps that hope: every wait is for a thing that is checked,
+ * with a limit that is far beyond it. */
 #include "far_test.h"
 
 #include <malloc.h>
@@ -37,12 +38,15 @@ bool check_ok(int result, const char *call, const char *text, int line)
 
 static bool serve(struct bed *bed)
 {
-	return CHECK_ASK(&bed->host, "serve ring %s?flush=%s tenant", bed->local_uri, strncmp(bed->path, "/dev/shm", 8) == 0 ? "clwb" : "auto");
+	return CHECK_ASK(&bed->host, "serve ring %s?flush=%s tenant", bed->local_uri,
+		strncmp(bed->path, "/dev/shm", 8) == 0 ? "clwb" : "auto");
 }
 
 bool bed_make(struct bed *bed, const char *directory, const char *listen_uri)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .salt = 7, .stream_name = "far"}; /* alike: several may be members of a stream */
+	/* alike: several may be members of a stream */
+	struct farlog_ring_config config = {
+		.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .salt = 7, .stream_name = "far"};
 	static unsigned made_count; /* a case may have several */
 	struct farlog_error error = {0};
 
@@ -71,11 +75,16 @@ void bed_free(struct bed *bed)
 	unlink(bed->path);
 }
 
-farlog_writer *open_far_writer(const struct bed *bed, const char *options, uint32_t epoch, char token_letter, struct farlog_error *error)
+farlog_writer *open_far_writer(
+	const struct bed *bed, const char *options, uint32_t epoch, char token_letter, struct farlog_error *error)
 {
 	uint8_t token[FARLOG_TOKEN_LEN];
-	struct farlog_writer_config config = {.level = bed->level, .policy = FARLOG_POLICY_REJECT, .epoch = epoch, .counters_dir = "",
-		.grant_token = token, .deadline_ns = LONG_NS};
+	struct farlog_writer_config config = {.level = bed->level,
+		.policy = FARLOG_POLICY_REJECT,
+		.epoch = epoch,
+		.counters_dir = "",
+		.grant_token = token,
+		.deadline_ns = LONG_NS};
 	farlog_writer *writer = NULL;
 	char uri[256];
 
@@ -126,7 +135,8 @@ static bool take_batch(const uint8_t *buffer, const struct farlog_batch *batch, 
 	while (off < batch->len) {
 		const struct record_header *header = (const void *)(buffer + off);
 
-		off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header->key_len, header->payload_len);
+		off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												 record_extent(64, header->key_len, header->payload_len);
 		if (header->flags & (RECORD_FLAG_PAD | RECORD_FLAG_EPOCH))
 			continue;
 		if (!is_number((const uint8_t *)header, first + *seen)) {
@@ -151,7 +161,8 @@ bool expect_numbers(farlog_reader *reader, uint64_t first, uint64_t count)
 
 		if (result == FARLOG_NOT_YET)
 			continue;
-		if (!check_ok(result, "farlog_reader_read", farlog_result_text(result), __LINE__) || !take_batch(buffer, &batch, first, &seen))
+		if (!check_ok(result, "farlog_reader_read", farlog_result_text(result), __LINE__) ||
+			!take_batch(buffer, &batch, first, &seen))
 			return false;
 	}
 	CHECK(seen == count);
@@ -172,10 +183,14 @@ static farlog_reader *open_reader(const char *uri, bool is_drain, char token_let
 
 /* ---------------------------------------------------------------- cases */
 
-static const char *const kinds[][4] = { /* directory, flush, wait of both ends, the method that must come of it */
-	{"/dev/shm", "auto", "spin", "ofi-commit"}, {"/dev/shm", "ofi-commit", "block", "ofi-commit"},
-	{"/dev/shm", "target-cpu", "spin", "target-cpu"}, {"/dev/shm", "target-cpu", "block", "target-cpu"},
-	{"/dev/shm", "ofi-delivery", "block", "ofi-delivery"}, {"/var/tmp", "auto", "block", "target-cpu"},
+static const char *const kinds[][4] = {
+	/* directory, flush, wait of both ends, the method that must come of it */
+	{"/dev/shm", "auto", "spin", "ofi-commit"},
+	{"/dev/shm", "ofi-commit", "block", "ofi-commit"},
+	{"/dev/shm", "target-cpu", "spin", "target-cpu"},
+	{"/dev/shm", "target-cpu", "block", "target-cpu"},
+	{"/dev/shm", "ofi-delivery", "block", "ofi-delivery"},
+	{"/var/tmp", "auto", "block", "target-cpu"},
 };
 
 static void append_and_read(struct bed *bed, const char *options, const char *method)
@@ -231,7 +246,8 @@ static void test_level(void)
 	bed_free(&bed);
 	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a")) {
 		uint8_t token[FARLOG_TOKEN_LEN];
-		struct farlog_writer_config config = {.level = FARLOG_LEVEL_PERSISTENT, .epoch = 2, .counters_dir = "", .grant_token = token};
+		struct farlog_writer_config config = {
+			.level = FARLOG_LEVEL_PERSISTENT, .epoch = 2, .counters_dir = "", .grant_token = token};
 		farlog_writer *writer;
 
 		host_token('a', token);
@@ -270,7 +286,8 @@ static void test_fence(void)
 	for (uint64_t i = 20; i < 40 && new != NULL; i++)
 		CHECK(append_number(new, i, LONG_NS, &position) == FARLOG_OK);
 	CHECK(append_number(old, 99, LONG_NS, &position) == FARLOG_FENCED);
-	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result != FARLOG_OK); /* HELD: the token is the old handle's */
+	/* HELD: the token is the old handle's */
+	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result != FARLOG_OK);
 	reader = open_reader(bed.local_uri, false, 'a');
 	if (reader != NULL)
 		expect_numbers(reader, 0, 40);
@@ -327,7 +344,8 @@ static bool drain_numbers(farlog_reader *drain, uint64_t first, uint64_t count)
 
 		if (result == FARLOG_NOT_YET)
 			continue;
-		if (!check_ok(result, "read by the drain", farlog_result_text(result), __LINE__) || !take_batch(buffer, &batch, first, &seen))
+		if (!check_ok(result, "read by the drain", farlog_result_text(result), __LINE__) ||
+			!take_batch(buffer, &batch, first, &seen))
 			return false;
 		result = farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch);
 		if (!check_ok(result, "release by the drain", farlog_result_text(result), __LINE__))
@@ -337,7 +355,8 @@ static bool drain_numbers(farlog_reader *drain, uint64_t first, uint64_t count)
 	return seen == count;
 }
 
-/* fill_room -- append until the ring is full, or `count_max` were appended. A credit is on its way after a release: FULL may pass. */
+/* fill_room -- append until the ring is full, or `count_max` were appended. A credit is on its way after a release:
+ * FULL may pass. */
 static uint64_t fill_room(farlog_writer *writer, uint64_t number, uint64_t count_max)
 {
 	struct farlog_position position;
@@ -356,7 +375,8 @@ static uint64_t fill_room(farlog_writer *writer, uint64_t number, uint64_t count
 	return count;
 }
 
-/* Writer and drain are both far: the drain's credit goes through the target to the writer, several times round the ring. */
+/* Writer and drain are both far: the drain's credit goes through the target to the writer, several times round the
+ * ring. */
 static void test_drain(void)
 {
 	struct bed bed;
@@ -393,9 +413,10 @@ static void refused(const struct bed *bed, uint32_t epoch, char letter, int resu
 	struct farlog_error error = {0};
 	farlog_writer *writer = open_far_writer(bed, "", epoch, letter, &error);
 
-	if (writer != NULL || error.result != result || strstr(error.text, text) == NULL || strstr(error.text, bed->uri) == NULL) {
-		printf("far: %s: expected %s \"...%s...\" and the URI, got %s \"%s\"\n", now_testing, farlog_result_name(result), text,
-			farlog_result_name(error.result), error.text);
+	if (writer != NULL || error.result != result || strstr(error.text, text) == NULL ||
+		strstr(error.text, bed->uri) == NULL) {
+		printf("far: %s: expected %s \"...%s...\" and the URI, got %s \"%s\"\n", now_testing,
+			farlog_result_name(result), text, farlog_result_name(error.result), error.text);
 		failed++;
 	}
 	farlog_writer_close(writer);
@@ -450,7 +471,8 @@ static void test_killed_client(void)
 	int out[2];
 	FILE *acknowledged;
 
-	if (!bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed.host, "grant ring 0 2 a") || pipe(out) != 0)
+	if (!bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed.host, "grant ring 0 2 a") ||
+		pipe(out) != 0)
 		goto done;
 	pid = fork();
 	if (pid == 0) {
@@ -488,7 +510,8 @@ static int append_until_killed(const char *uri)
 	snprintf(bed.uri, sizeof(bed.uri), "%s", uri);
 	bed.level = FARLOG_LEVEL_VISIBLE;
 	writer = open_far_writer(&bed, "", 2, 'a', &error);
-	for (uint64_t number = 1; writer != NULL && append_number(writer, number, LONG_NS, &position) == FARLOG_OK; number++) {
+	for (uint64_t number = 1; writer != NULL && append_number(writer, number, LONG_NS, &position) == FARLOG_OK;
+		number++) {
 		printf("%lu\n", number);
 		fflush(stdout);
 	}
@@ -513,12 +536,14 @@ static void test_cycles(void)
 			heap[0] += mallinfo2().uordblks;
 		}
 	}
-	for (time_t until = time(NULL) + 20; time(NULL) < until && (files[1] == 0 || files[1] > files[0]);) { /* the last goodbye is on its way */
+	/* the last goodbye is on its way */
+	for (time_t until = time(NULL) + 20; time(NULL) < until && (files[1] == 0 || files[1] > files[0]);) {
 		CHECK(host_ask(&bed.host, "usage") && sscanf(bed.host.reply, "OK %u %zu", &files[1], &heap[1]) == 2);
 		files[1] += open_file_count();
 		heap[1] += mallinfo2().uordblks;
 	}
-	printf("far: %u connections: %u files and %zu bytes of heap before, %u and %zu after\n", CYCLE_COUNT, files[0], heap[0], files[1], heap[1]);
+	printf("far: %u connections: %u files and %zu bytes of heap before, %u and %zu after\n", CYCLE_COUNT, files[0],
+		heap[0], files[1], heap[1]);
 	CHECK(files[1] <= files[0] && heap[1] < heap[0] + (64u << 10));
 done:
 	bed_free(&bed);
@@ -542,15 +567,41 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
-	{"signals", test_signals}, {"append", test_append}, {"level", test_level}, {"fence", test_fence}, {"restart", test_restart},
-	{"drain", test_drain}, {"refusals", test_refusals}, {"killed_client", test_killed_client}, {"hostile", test_hostile}, {"header", test_header},
-	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
-	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"handshake", test_handshake}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
-	{"formatted_anew", test_formatted_anew}, {"slow_member", test_slow_member}, {"fenced_members", test_fenced_members},
-	{"fenced_under_way", test_fenced_under_way}, {"kept_by_one", test_kept_by_one},
-	{"comeback_members", test_comeback_members}, {"comeback_head", test_comeback_head}, {"comeback_ring", test_comeback_ring},
-	{"rails", test_rails}, {"silent", test_silent},
-	{"wakeup_late", test_wakeup_late}, {"wakeup_taken", test_wakeup_taken}, {"wakeup_sleepers", test_wakeup_sleepers},
+	{"signals", test_signals},
+	{"append", test_append},
+	{"level", test_level},
+	{"fence", test_fence},
+	{"restart", test_restart},
+	{"drain", test_drain},
+	{"refusals", test_refusals},
+	{"killed_client", test_killed_client},
+	{"hostile", test_hostile},
+	{"header", test_header},
+	{"cycles", test_cycles},
+	{"commit", test_commit},
+	{"zombie", test_zombie},
+	{"token", test_token},
+	{"leave", test_leave},
+	{"twins", test_twins},
+	{"slow", test_slow},
+	{"handshake", test_handshake},
+	{"carried", test_carried},
+	{"stub", test_stub},
+	{"route", test_route},
+	{"route_mutant", test_route_mutant},
+	{"formatted_anew", test_formatted_anew},
+	{"slow_member", test_slow_member},
+	{"fenced_members", test_fenced_members},
+	{"fenced_under_way", test_fenced_under_way},
+	{"kept_by_one", test_kept_by_one},
+	{"comeback_members", test_comeback_members},
+	{"comeback_head", test_comeback_head},
+	{"comeback_ring", test_comeback_ring},
+	{"rails", test_rails},
+	{"silent", test_silent},
+	{"wakeup_late", test_wakeup_late},
+	{"wakeup_taken", test_wakeup_taken},
+	{"wakeup_sleepers", test_wakeup_sleepers},
 	{"wakeup_worker", test_wakeup_worker},
 };
 

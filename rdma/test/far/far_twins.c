@@ -1,5 +1,5 @@
-/* far_twins.c -- two living drains with one token: the older one is told that its place is taken, once and for good, and nothing of it lands on what the
- * newer one has released. */
+/* far_twins.c -- two living drains with one token: the older one is told that its place is taken, once and for good,
+ * and nothing of it lands on what the newer one has released. */
 #include <pthread.h>
 
 #include "base/atomics.h"
@@ -31,8 +31,8 @@ static bool fill(struct bed *bed)
 	struct farlog_position position;
 	farlog_writer *writer;
 
-	if (!bed_make(bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed->host, "grant ring 0 2 a") || !CHECK_ASK(&bed->host, "grant ring 1 0 d") ||
-		!CHECK_ASK(&bed->host, "grant ring 3 0 r"))
+	if (!bed_make(bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed->host, "grant ring 0 2 a") ||
+		!CHECK_ASK(&bed->host, "grant ring 1 0 d") || !CHECK_ASK(&bed->host, "grant ring 3 0 r"))
 		return false;
 	writer = open_far_writer(bed, "", 2, 'a', &error);
 	if (!CHECK_OK(error.result))
@@ -82,10 +82,12 @@ static void older_one_is_told(uint32_t is_drain, char token_letter)
 	for (unsigned i = 0; i < 3; i++)
 		CHECK(await_verdict(twins[0], 0) == FARLOG_HELD);
 	CHECK(farlog_reader_status(twins[0], &status) == FARLOG_HELD);
-	CHECK(farlog_reader_read(twins[1], buffers[1], sizeof(buffers[1]), &batch[1]) == FARLOG_OK && batch[1].next_lsn == batch[0].next_lsn);
+	CHECK(farlog_reader_read(twins[1], buffers[1], sizeof(buffers[1]), &batch[1]) == FARLOG_OK &&
+		batch[1].next_lsn == batch[0].next_lsn);
 	if (is_drain) {
 		CHECK(farlog_reader_release(twins[1], batch[1].next_lsn, batch[1].next_seq, batch[1].last_epoch) == FARLOG_OK);
-		CHECK(farlog_reader_release(twins[0], batch[0].next_lsn, batch[0].next_seq, batch[0].last_epoch) == FARLOG_HELD);
+		CHECK(
+			farlog_reader_release(twins[0], batch[0].next_lsn, batch[0].next_seq, batch[0].last_epoch) == FARLOG_HELD);
 	}
 	CHECK(admissions(&bed) == admitted);
 done:
@@ -103,7 +105,8 @@ static int release_half(farlog_reader *drain, const struct farlog_batch *batch, 
 	return farlog_reader_release(drain, batch->first_lsn + extent, header->seq + 1, header->epoch);
 }
 
-/* A drain that has not looked for a while releases what another one has gone past. is_restarted: the target has forgotten who came before whom. */
+/* A drain that has not looked for a while releases what another one has gone past. is_restarted: the target has
+ * forgotten who came before whom. */
 static void release_below_head(bool is_restarted)
 {
 	struct farlog_ring_status status;
@@ -113,13 +116,15 @@ static void release_below_head(bool is_restarted)
 	struct bed bed;
 	int result;
 
-	snprintf(now_testing, sizeof(now_testing), "twins: a release below the head%s", is_restarted ? ", the target restarted" : "");
+	snprintf(now_testing, sizeof(now_testing), "twins: a release below the head%s",
+		is_restarted ? ", the target restarted" : "");
 	if (!fill(&bed))
 		goto done;
 	twins[0] = open_twin(&bed, 1, 'd');
 	CHECK(farlog_reader_read(twins[0], buffers[0], sizeof(buffers[0]), &batch[0]) == FARLOG_OK);
 	twins[1] = open_twin(&bed, 1, 'd');
-	CHECK(farlog_reader_read(twins[1], buffers[1], sizeof(buffers[1]), &batch[1]) == FARLOG_OK && batch[1].next_lsn == batch[0].next_lsn);
+	CHECK(farlog_reader_read(twins[1], buffers[1], sizeof(buffers[1]), &batch[1]) == FARLOG_OK &&
+		batch[1].next_lsn == batch[0].next_lsn);
 	CHECK(farlog_reader_release(twins[1], batch[1].next_lsn, batch[1].next_seq, batch[1].last_epoch) == FARLOG_OK);
 	if (is_restarted) {
 		farlog_reader_close(twins[1]);
@@ -157,7 +162,8 @@ static void *run_race(void *context)
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
 	race->result = FARLOG_NOT_YET;
-	while (drain != NULL && (race->result == FARLOG_NOT_YET || race->result == FARLOG_IO || race->result == FARLOG_OK) &&
+	while (drain != NULL &&
+		(race->result == FARLOG_NOT_YET || race->result == FARLOG_IO || race->result == FARLOG_OK) &&
 		atomic_load_acquire(race->done_lsn) == 0 && clock_monotonic_ns() < until_ns) {
 		struct farlog_batch batch;
 
@@ -190,8 +196,9 @@ static void at_once(void)
 	for (unsigned i = 0; i < TWIN_COUNT; i++)
 		CHECK(pthread_create(&threads[i], NULL, run_race, &races[i]) == 0);
 	/* The ring is empty, and one of them has been told. */
-	while (clock_monotonic_ns() < until_ns && (status.lag_records != 0 || status.head_lsn == 0 ||
-		(atomic_load_acquire(&races[0].is_told) == 0 && atomic_load_acquire(&races[1].is_told) == 0)))
+	while (clock_monotonic_ns() < until_ns &&
+		(status.lag_records != 0 || status.head_lsn == 0 ||
+			(atomic_load_acquire(&races[0].is_told) == 0 && atomic_load_acquire(&races[1].is_told) == 0)))
 		CHECK_OK(farlog_ring_inspect(bed.local_uri, &status, &error));
 	atomic_store_release(&done_lsn, status.head_lsn);
 	for (unsigned i = 0; i < TWIN_COUNT; i++)

@@ -57,8 +57,8 @@ static bool drain_one(farlog_reader *drain)
 	while (result == FARLOG_NOT_YET && clock_monotonic_ns() < until_ns)
 		result = farlog_reader_read(drain, buffer, sizeof(buffer), &batch);
 	return check_ok(result, "farlog_reader_read", farlog_result_text(result), __LINE__) &&
-		check_ok(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), "release", "",
-			__LINE__);
+		check_ok(
+			farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), "release", "", __LINE__);
 }
 
 /* The answer arrives between the last check of a wait and fi_trywait, each time: that call takes it from the socket, so
@@ -159,11 +159,14 @@ done:
 /* A target's thread that sleeps until something wakes it sends at once what a ring's worker has flushed. */
 void test_wakeup_worker(void)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1,
-		.stream_name = "worker"};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "worker"};
 	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2, .token = {7}};
-	struct farlog_writer_config wanted = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 2, .counters_dir = "",
-		.grant_token = grant.token, .deadline_ns = LONG_NS};
+	struct farlog_writer_config wanted = {.level = FARLOG_LEVEL_VISIBLE,
+		.epoch = 2,
+		.counters_dir = "",
+		.grant_token = grant.token,
+		.deadline_ns = LONG_NS};
 	struct farlog_error error = {0};
 	struct farlog_position position;
 	farlog_target *target = NULL;

@@ -1,7 +1,8 @@
-/* far_zombie.c -- writers that were fenced while they did not look: they learn it whatever has happened to the target meanwhile, and what they
- * are told of their records is what the log holds.
+/* far_zombie.c -- writers that were fenced while they did not look: they learn it whatever has happened to the target
+ * meanwhile, and what they are told of their records is what the log holds.
  *
- * A writer that makes no call does not notice that its connection has ended: it is the zombie, without a process that must be stopped. */
+ * A writer that makes no call does not notice that its connection has ended: it is the zombie, without a process that
+ * must be stopped. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,7 +28,8 @@ farlog_writer *open_with_records(struct bed *bed, uint64_t count, struct farlog_
 	return writer;
 }
 
-/* take_over -- as the control plane does it, at a target that has just been started, too: the fence, then who is let in and who was. */
+/* take_over -- as the control plane does it, at a target that has just been started, too: the fence, then who is let in
+ * and who was. */
 static bool take_over(struct bed *bed)
 {
 	if (!CHECK_ASK(&bed->host, "fence ring 5"))
@@ -45,7 +47,8 @@ static void is_told(farlog_writer *zombie, uint32_t epoch)
 		int result = append_number(zombie, 99, DEADLINE_NS, &position);
 
 		if (result != FARLOG_FENCED || position.epoch != epoch) {
-			printf("far: %s: the zombie's append gave %s, epoch %u\n", now_testing, farlog_result_name(result), position.epoch);
+			printf("far: %s: the zombie's append gave %s, epoch %u\n", now_testing, farlog_result_name(result),
+				position.epoch);
 			failed++;
 		}
 	}
@@ -127,8 +130,9 @@ static void land(const struct bed *bed, farlog_writer *writer, const struct farl
 	close(fd);
 }
 
-/* Of two records under way when the connection broke the first one landed. The next writer, on the target's own host, found it and went on behind it;
- * no fence was asked for since the zombie was let in, and the one before that knows nothing of its records. */
+/* Of two records under way when the connection broke the first one landed. The next writer, on the target's own host,
+ * found it and went on behind it; no fence was asked for since the zombie was let in, and the one before that knows
+ * nothing of its records. */
 static void resolved(void)
 {
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
@@ -175,11 +179,12 @@ done:
 	bed_free(&bed);
 }
 
-/* A ring that is formatted anew under its target is another one: who wrote to the one before does not come back to it, and nobody is let in until the
- * target has been told to serve it. */
+/* A ring that is formatted anew under its target is another one: who wrote to the one before does not come back to it,
+ * and nobody is let in until the target has been told to serve it. */
 void test_formatted_anew(void)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "far"};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "far"};
 	struct farlog_entry entry = {.data = "late", .len = 4};
 	struct farlog_position position;
 	struct farlog_error error = {0};
@@ -252,7 +257,8 @@ static void expired(void)
 	asking_more.level = FARLOG_LEVEL_PERSISTENT;
 	CHECK(open_far_writer(&asking_more, "", 2, 'a', &error) == NULL && error.result == FARLOG_LEVEL);
 	usleep(1600000); /* what is tested is that this passes */
-	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result == FARLOG_INVALID && strstr(error.text, "expired") != NULL);
+	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result == FARLOG_INVALID &&
+		strstr(error.text, "expired") != NULL);
 	if (!CHECK_ASK(&bed.host, "grant ring 0 3 b 1500"))
 		goto done;
 	writer = open_far_writer(&bed, "", 3, 'b', &error);
@@ -264,10 +270,12 @@ done:
 	bed_free(&bed);
 }
 
-/* A fence is confirmed only when the provider has closed key and endpoint; until then nobody else is let in, and nobody is told that the ring is gone. */
+/* A fence is confirmed only when the provider has closed key and endpoint; until then nobody else is let in, and nobody
+ * is told that the ring is gone. */
 static void unconfirmed(void)
 {
-	static const char *const texts[] = {"", "did not close the memory region", "did not close the endpoint", "did not close the memory region"};
+	static const char *const texts[] = {
+		"", "did not close the memory region", "did not close the endpoint", "did not close the memory region"};
 
 	for (unsigned fails = 1; fails <= 3; fails++) {
 		struct farlog_position position;
@@ -299,8 +307,8 @@ static void unconfirmed(void)
 	}
 }
 
-/* The zombie comes back between the order of a fence and its confirmation: that it is fenced it hears at once, where its log ended when that is known, and so what
- * became of what it had under way. */
+/* The zombie comes back between the order of a fence and its confirmation: that it is fenced it hears at once, where
+ * its log ended when that is known, and so what became of what it had under way. */
 static void told_before_confirmed(void)
 {
 	struct farlog_entry entry = {.data = "late", .len = 4};

@@ -39,7 +39,9 @@ static void take_client(struct wire *wire)
 
 	if (wire->pair_count == WIRE_PAIR_COUNT)
 		return;
-	*pair = (struct wire_pair){.client = accept(wire->listener, NULL, NULL), .target = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .bytes = malloc(WIRE_ROOM)};
+	*pair = (struct wire_pair){.client = accept(wire->listener, NULL, NULL),
+		.target = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+		.bytes = malloc(WIRE_ROOM)};
 	if (pair->client < 0 || pair->bytes == NULL || connect(pair->target, (struct sockaddr *)&to, sizeof(to)) != 0) {
 		close(pair->client);
 		close(pair->target);
@@ -119,8 +121,8 @@ bool wire_open(struct wire *wire, uint16_t to_port)
 	memset(wire, 0, sizeof(*wire));
 	wire->to_port = to_port;
 	wire->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (wire->listener < 0 || bind(wire->listener, (struct sockaddr *)&own, sizeof(own)) != 0 || listen(wire->listener, 16) != 0 ||
-		getsockname(wire->listener, (struct sockaddr *)&own, &len) != 0)
+	if (wire->listener < 0 || bind(wire->listener, (struct sockaddr *)&own, sizeof(own)) != 0 ||
+		listen(wire->listener, 16) != 0 || getsockname(wire->listener, (struct sockaddr *)&own, &len) != 0)
 		return false;
 	wire->port = ntohs(own.sin_port);
 	wire->is_running = pthread_create(&wire->thread, NULL, carry, wire) == 0;

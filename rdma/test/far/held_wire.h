@@ -1,5 +1,6 @@
-/* held_wire.h -- a wire to a target: what a client sends by it comes there, unless the wire is held. What it holds then is on its way, as with a target that stands or a switch that
- * keeps it, and comes when it is let go, whatever has become of the client's end meanwhile. */
+/* held_wire.h -- a wire to a target: what a client sends by it comes there, unless the wire is held. What it holds then
+ * is on its way, as with a target that stands or a switch that keeps it, and comes when it is let go, whatever has
+ * become of the client's end meanwhile. */
 #ifndef FARLOG_TEST_HELD_WIRE_H
 #define FARLOG_TEST_HELD_WIRE_H
 

@@ -39,7 +39,8 @@ bool host_start(struct host *host, const char *listen_uri)
 	close(replies[1]);
 	host->commands = fdopen(commands[1], "w");
 	host->replies = fdopen(replies[0], "r");
-	if (fgets(host->reply, sizeof(host->reply), host->replies) == NULL || sscanf(host->reply, "OK %127s", host->uri) != 1)
+	if (fgets(host->reply, sizeof(host->reply), host->replies) == NULL ||
+		sscanf(host->reply, "OK %127s", host->uri) != 1)
 		return false;
 	return true;
 }
@@ -109,8 +110,9 @@ static int count(farlog_target *target, const char *name)
 	struct farlog_error error = {.text = "counters"};
 	int result = farlog_target_counters_read(target, name, &counters);
 
-	reply(result, &error, "%lu %lu %lu %lu %lu %lu %lu %lu", counters.admitted_count, counters.refused_count, counters.fenced_count,
-		counters.writer_count, counters.drain_count, counters.flush_count, counters.request_count, counters.bad_request_count);
+	reply(result, &error, "%lu %lu %lu %lu %lu %lu %lu %lu", counters.admitted_count, counters.refused_count,
+		counters.fenced_count, counters.writer_count, counters.drain_count, counters.flush_count,
+		counters.request_count, counters.bad_request_count);
 	return result;
 }
 
@@ -128,14 +130,15 @@ static void tell_refusals(farlog_target *target)
 	struct farlog_target_refusal refusals[FARLOG_TARGET_REFUSALS_KEPT];
 	struct farlog_error error = {0};
 	uint64_t unauthenticated_count;
-	size_t count = farlog_target_refusals_read(target, 0, refusals, FARLOG_TARGET_REFUSALS_KEPT, &unauthenticated_count);
+	size_t count =
+		farlog_target_refusals_read(target, 0, refusals, FARLOG_TARGET_REFUSALS_KEPT, &unauthenticated_count);
 	const struct farlog_target_refusal *last = &refusals[count - 1];
 
 	if (count == 0)
 		reply(FARLOG_OK, &error, "0 0");
 	else
-		reply(FARLOG_OK, &error, "%lu %lu peer=%s ring=%s result=%s %s", unauthenticated_count, last->sequence, last->peer, last->ring,
-			farlog_result_name(last->result), last->text);
+		reply(FARLOG_OK, &error, "%lu %lu peer=%s ring=%s result=%s %s", unauthenticated_count, last->sequence,
+			last->peer, last->ring, farlog_result_name(last->result), last->text);
 }
 
 static void obey(farlog_target *target, const char *line)

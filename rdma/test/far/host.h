@@ -13,7 +13,7 @@ struct host {
 	pid_t pid;
 	FILE *commands;
 	FILE *replies;
-	char uri[128];                /* where it listens, with the port that it got */
+	char uri[128];              /* where it listens, with the port that it got */
 	char reply[HOST_REPLY_LEN]; /* to the last command */
 };
 
@@ -30,7 +30,8 @@ void host_kill(struct host *host);
  *   serve NAME REGION-URI TENANT         forget NAME
  *   grant NAME ROLE EPOCH TOKEN-LETTER [MILLISECONDS-UNTIL-IT-EXPIRES]   fence NAME EPOCH          OK tail_lsn
  *   counters NAME                        OK admitted refused fenced writers drains flushes requests bad
- *   refusals                             OK of-unauthenticated of-all peer=HOST:PORT ring=NAME result=NAME text, of the last one
+ *   refusals                             OK of-unauthenticated of-all peer=HOST:PORT ring=NAME result=NAME text, of the
+ *                                        last one
  *   fault N                              ofi_end_fails, target_ofi.h
  *   mutant N                             mutant.h
  *   usage                                OK open files, bytes of heap in use */

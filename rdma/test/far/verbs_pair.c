@@ -21,7 +21,8 @@ static const char *device;
 
 bool pair_use_device(void)
 {
-	static const struct farlog_attestation said = {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "verbs_test", .date = "2026-11-21"};
+	static const struct farlog_attestation said = {
+		.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "verbs_test", .date = "2026-11-21"};
 	struct farlog_error error = {0};
 	char uri[256];
 
@@ -51,7 +52,8 @@ void pair_far_uri(const char *name, const char *options, char *text, size_t room
 
 void pair_serve(const char *name, const char *tenant)
 {
-	struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = 65536, .is_forced = 1, .stream_name = name};
+	struct farlog_ring_config config = {
+		.size_bytes = SIZE, .record_len_max = 65536, .is_forced = 1, .stream_name = name};
 	char uri[256];
 
 	pair_region_uri(name, uri, sizeof(uri));
@@ -103,8 +105,12 @@ uint64_t pair_drain(farlog_reader *reader)
 
 struct far_hello pair_hello(const char *name, const struct farlog_grant *granted)
 {
-	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = (uint8_t)granted->role, .epoch = granted->epoch,
-		.ring_hash = crc32c_update(0, name, strlen(name)), .client_id = 7};
+	struct far_hello hello = {.magic = FAR_HELLO_MAGIC,
+		.version = FAR_VERSION,
+		.role = (uint8_t)granted->role,
+		.epoch = granted->epoch,
+		.ring_hash = crc32c_update(0, name, strlen(name)),
+		.client_id = 7};
 
 	memcpy(hello.token, granted->token, sizeof(hello.token));
 	return hello;

@@ -19,32 +19,34 @@ extern unsigned pair_passed;
 extern unsigned pair_failed;
 extern bool pair_has_flush; /* false: an older library, or a device without it */
 
-#define CHECK(claim)                                                                                  \
-	do {                                                                                              \
-		if (claim) {                                                                                  \
-			pair_passed++;                                                                            \
-		} else {                                                                                      \
-			printf("verbs: %s: %s:%d: %s\n", pair_condition, __FILE__, __LINE__, #claim);             \
-			pair_failed++;                                                                            \
-		}                                                                                             \
+#define CHECK(claim) \
+	do { \
+		if (claim) { \
+			pair_passed++; \
+		} else { \
+			printf("verbs: %s: %s:%d: %s\n", pair_condition, __FILE__, __LINE__, #claim); \
+			pair_failed++; \
+		} \
 	} while (0)
 
 /* CHECK_OK -- a call that fills `error`. */
-#define CHECK_OK(call)                                                                                \
-	do {                                                                                              \
-		struct farlog_error error = {0};                                                              \
-		int check_result = (call);                                                                    \
-		if (check_result != FARLOG_OK)                                                                \
+#define CHECK_OK(call) \
+	do { \
+		struct farlog_error error = {0}; \
+		int check_result = (call); \
+		if (check_result != FARLOG_OK) \
 			printf("verbs: %s: %s: %s\n", pair_condition, farlog_result_name(check_result), error.text); \
-		CHECK(check_result == FARLOG_OK);                                                             \
+		CHECK(check_result == FARLOG_OK); \
 	} while (0)
 
-/* pair_use_device -- rings lie on the DAX device of FARLOG_TEST_DEVDAX, if that is set, whose contents may go; pair_level is then persistent. Its READs
- * are attested to flush, so that all methods are there: no power is cut here. False: it was refused. */
+/* pair_use_device -- rings lie on the DAX device of FARLOG_TEST_DEVDAX, if that is set, whose contents may go;
+ * pair_level is then persistent. Its READs are attested to flush, so that all methods are there: no power is cut here.
+ * False: it was refused. */
 bool pair_use_device(void);
 extern uint32_t pair_level; /* what appends are asked for, and must reach */
 
-/* pair_serve -- format a ring in a file of pair_directory, or on the device, and let the target serve it. pair_region_uri and pair_far_uri are its names. */
+/* pair_serve -- format a ring in a file of pair_directory, or on the device, and let the target serve it.
+ * pair_region_uri and pair_far_uri are its names. */
 void pair_serve(const char *name, const char *tenant);
 void pair_region_uri(const char *name, char *text, size_t room);
 void pair_far_uri(const char *name, const char *options, char *text, size_t room);

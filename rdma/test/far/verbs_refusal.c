@@ -36,12 +36,13 @@ static void await_denied(const char *name, uint64_t before)
 	CHECK(pair_counters(name).denied_count == before + 1);
 }
 
-/* is_refusal -- told by the device, or by the target's goodbye: it hears of the refusal too, and that may be read before the completion. That the device refused is
- * counted there: await_denied. */
+/* is_refusal -- told by the device, or by the target's goodbye: it hears of the refusal too, and that may be read
+ * before the completion. That the device refused is counted there: await_denied. */
 static bool is_refusal(const struct far_link *link)
 {
-	bool is = strstr(link->broken, "remote access error") != NULL || strstr(link->broken, "remote invalid request") != NULL ||
-		 strstr(link->broken, "the target closed the connection") != NULL;
+	bool is = strstr(link->broken, "remote access error") != NULL ||
+		strstr(link->broken, "remote invalid request") != NULL ||
+		strstr(link->broken, "the target closed the connection") != NULL;
 
 	if (!is)
 		printf("verbs: %s: %s\n", pair_condition, link->broken);
@@ -94,8 +95,10 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 {
 	struct region_span span = {LINE, 64};
 	uint64_t denied_before = pair_counters("mine").denied_count;
-	struct farlog_grant mine = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
-	struct farlog_grant theirs = pair_grant(victim, FARLOG_GRANT_WRITER, (uint32_t)pair_counters(victim).admitted_count + 1);
+	struct farlog_grant mine =
+		pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct farlog_grant theirs =
+		pair_grant(victim, FARLOG_GRANT_WRITER, (uint32_t)pair_counters(victim).admitted_count + 1);
 	struct far_link *a = pair_open_to_write("mine", &mine);
 	struct far_link *b = pair_open_to_write(victim, &theirs);
 
@@ -113,7 +116,8 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	pair_close_link(b);
 }
 
-/* What is not a role's to write it has no key to: neither the one it has for its own piece nor the one to read the header by opens it. */
+/* What is not a role's to write it has no key to: neither the one it has for its own piece nor the one to read the
+ * header by opens it. */
 static void header_is_refused(uint32_t role, const uint64_t *offs, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
@@ -130,7 +134,8 @@ static void header_is_refused(uint32_t role, const uint64_t *offs, unsigned coun
 			link->welcome.keys[FAR_PIECE_DRAIN] = link->welcome.keys[FAR_PIECE_WRITER] = key;
 			CHECK(pair_persist(link, &span, 1, 1) == FARLOG_IO);
 			if (memcmp(before, pair_ring_bytes("mine") + span.off, sizeof(before)) != 0)
-				printf("verbs: %s: role %u wrote to %#lx by the key of piece %d\n", pair_condition, role, span.off, (int)piece);
+				printf("verbs: %s: role %u wrote to %#lx by the key of piece %d\n", pair_condition, role, span.off,
+					(int)piece);
 			CHECK(memcmp(before, pair_ring_bytes("mine") + span.off, sizeof(before)) == 0);
 			await_denied("mine", denied_before);
 			pair_close_link(link);
@@ -141,7 +146,8 @@ static void header_is_refused(uint32_t role, const uint64_t *offs, unsigned coun
 
 static void header_is_out_of_reach(void)
 {
-	static const uint64_t not_writers[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF, LAYOUT_HEAD_A_OFF, LAYOUT_CREDIT_OFF};
+	static const uint64_t not_writers[] = {
+		LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF, LAYOUT_HEAD_A_OFF, LAYOUT_CREDIT_OFF};
 	static const uint64_t not_drains[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_FENCE_OFF, LAYOUT_TAIL_HINT_OFF, LINE};
 
 	pair_condition = "header, by a writer";
@@ -189,7 +195,8 @@ static void writers_in_turn(const char *options)
 		memset((uint8_t *)(uintptr_t)pair_ring_bytes("mine") + LINE, 0, 64);
 	for (unsigned i = 0; i < 10; i++) { /* each registers a ring: slow in a guest that is emulated */
 		struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, epoch + i);
-		struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = epoch + i, .grant_token = granted.token, .counters_dir = ""};
+		struct farlog_writer_config config = {
+			.level = FARLOG_LEVEL_VISIBLE, .epoch = epoch + i, .grant_token = granted.token, .counters_dir = ""};
 		farlog_writer *writer = NULL;
 
 		CHECK_OK(farlog_writer_open(uri, &config, &writer, &error));
@@ -267,7 +274,8 @@ static void key_of_the_ring_opens_nothing(const char *what)
 			exposure = ring->key;
 	CHECK(exposure != NULL);
 	for (unsigned i = 0; i < 2; i++) {
-		struct farlog_grant granted = pair_grant("sister", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("sister").admitted_count + 1);
+		struct farlog_grant granted =
+			pair_grant("sister", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("sister").admitted_count + 1);
 		uint64_t denied_before = pair_counters("sister").denied_count;
 		struct far_link *link = pair_open_to_write("sister", &granted);
 		bool is_read = i == 1;
@@ -292,7 +300,8 @@ static void late_bind_costs_one_window(void)
 	pair_condition = "late bind";
 	atomic_store_relaxed(&verbs_binds_late, 1);
 	for (unsigned i = 0; i < 3; i++) {
-		struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+		struct farlog_grant granted =
+			pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
 		struct far_link *link = pair_open_to_write("mine", &granted);
 
 		CHECK(strstr(link->welcome.probe, i == 0 ? "key: registration" : "key: memory window") != NULL);
@@ -339,7 +348,10 @@ static void connection_is_cut(const char *options)
 	static uint32_t epoch = 200;
 	static uint8_t payload[4096];
 	struct farlog_grant granted = pair_grant("orders", FARLOG_GRANT_WRITER, ++epoch);
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE,
+		.epoch = granted.epoch,
+		.grant_token = granted.token,
+		.counters_dir = "",
 		.deadline_ns = WAIT_NS};
 	struct farlog_reader_config drain_config = {.is_drain = 1};
 	struct farlog_position position;
@@ -434,7 +446,8 @@ static void killed_client_leaves(void)
 int append_until_killed(const char *uri, const char *text)
 {
 	uint8_t token[FARLOG_TOKEN_LEN];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 500, .grant_token = token, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .epoch = 500, .grant_token = token, .counters_dir = ""};
 	struct farlog_entry entry = {.data = "x", .len = 1};
 	struct farlog_position position;
 	farlog_writer *writer;
@@ -460,7 +473,8 @@ static void refuse_hello(const struct far_hello *hello, const char *condition, i
 	pair_far_uri("mine", "", text, sizeof(text));
 	CHECK(uri_parse(text, &uri, &error) == FARLOG_OK && far_verbs.open(text, &uri, &link, &error) == FARLOG_OK);
 	CHECK(link->ops->connect(link, hello, &refusal, 5000000000u, &error) == result);
-	CHECK(refusal.magic == FAR_REFUSAL_MAGIC && refusal.version == FAR_VERSION && refusal.result == result && strstr(error.text, part) != NULL);
+	CHECK(refusal.magic == FAR_REFUSAL_MAGIC && refusal.version == FAR_VERSION && refusal.result == result &&
+		strstr(error.text, part) != NULL);
 	printf("verbs: %s: %s\n", condition, error.text);
 	CHECK(pair_counters("mine").admitted_count == admitted_before && pair_counters("mine").writer_count == 0);
 	link->ops->disconnect(link);
@@ -469,8 +483,11 @@ static void refuse_hello(const struct far_hello *hello, const char *condition, i
 
 static void hellos_are_refused(void)
 {
-	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
-	const struct farlog_network elsewhere = {.address = {[10] = 0xFF, [11] = 0xFF, [12] = 192, [14] = 2, [15] = 99}, .bit_count = 128}; /* nobody's, by RFC 5737 */
+	struct farlog_grant granted =
+		pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	/* nobody's, by RFC 5737 */
+	const struct farlog_network elsewhere = {
+		.address = {[10] = 0xFF, [11] = 0xFF, [12] = 192, [14] = 2, [15] = 99}, .bit_count = 128};
 	struct far_hello hello = pair_hello("mine", &granted);
 
 	hello.version++;

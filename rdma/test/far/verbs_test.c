@@ -1,9 +1,11 @@
-/* verbs_test.c -- what verbs regions promise beyond what every far region does: how many work requests, doorbells and completions an append costs,
- * that the device itself refuses a writer whose key has ended and a key that is another's, and texts that say what to do.
+/* verbs_test.c -- what verbs regions promise beyond what every far region does: how many work requests, doorbells and
+ * completions an append costs, that the device itself refuses a writer whose key has ended and a key that is another's,
+ * and texts that say what to do.
  *
  * usage: verbs_test ADDRESS     of an RDMA device here (SoftRoCE will do); exit 77 when there is none
  *
- * Rings are on tmpfs, or on the DAX device of FARLOG_TEST_DEVDAX, where appends must reach the level persistent. What lies there is destroyed.
+ * Rings are on tmpfs, or on the DAX device of FARLOG_TEST_DEVDAX, where appends must reach the level persistent. What
+ * lies there is destroyed.
  *
  * Client and target are in one process: what is between them is the device. */
 #include <errno.h>
@@ -41,7 +43,10 @@ static void append_by(const char *options)
 	static uint8_t payload[65536];
 	static uint32_t epoch = 1;
 	struct farlog_grant granted = pair_grant("orders", FARLOG_GRANT_WRITER, ++epoch);
-	struct farlog_writer_config config = {.level = pair_level, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
+	struct farlog_writer_config config = {.level = pair_level,
+		.epoch = granted.epoch,
+		.grant_token = granted.token,
+		.counters_dir = "",
 		.deadline_ns = WAIT_NS};
 	struct farlog_reader_config drain_config = {.is_drain = 1};
 	struct farlog_position position;
@@ -92,14 +97,16 @@ static struct target_ring *ring_of(const char *name)
 	return ring;
 }
 
-/* append_while_held -- three times what the ring holds, drained after each append, by a target that writes no credit. How many records came in before
- * the writer found the ring full; all: *is_credited tells whether its head was the drain's after each. */
+/* append_while_held -- three times what the ring holds, drained after each append, by a target that writes no credit.
+ * How many records came in before the writer found the ring full; all: *is_credited tells whether its head was the
+ * drain's after each. */
 static unsigned append_while_held(const char *options, unsigned count, bool *is_credited)
 {
 	static uint32_t epoch = 0;
 	static const uint8_t payload[32768];
 	struct farlog_grant granted = pair_grant("credits", FARLOG_GRANT_WRITER, ++epoch);
-	struct farlog_writer_config config = {.level = pair_level, .epoch = epoch, .grant_token = granted.token, .counters_dir = "", .deadline_ns = WAIT_NS};
+	struct farlog_writer_config config = {
+		.level = pair_level, .epoch = epoch, .grant_token = granted.token, .counters_dir = "", .deadline_ns = WAIT_NS};
 	struct farlog_reader_config drain_config = {.is_drain = 1};
 	struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
 	struct farlog_position position;
@@ -134,8 +141,8 @@ static unsigned append_while_held(const char *options, unsigned count, bool *is_
 	return done;
 }
 
-/* Where any READ flushes, the READ is of the credit: with the target's own WRITEs of it held back the writer goes round the ring all the same, and
- * without the attestation it finds it full. */
+/* Where any READ flushes, the READ is of the credit: with the target's own WRITEs of it held back the writer goes round
+ * the ring all the same, and without the attestation it finds it full. */
 static void credit_comes_with_the_flush(void)
 {
 	const unsigned laps = 3 * SIZE / 32768;
@@ -162,8 +169,9 @@ static struct verbs_counts cost(struct far_link *link, const struct region_span 
 
 	CHECK(pair_persist(link, spans, count, tag) == FARLOG_OK);
 	after = *verbs_link_counts(link);
-	return (struct verbs_counts){after.write_count - before.write_count, after.inline_count - before.inline_count, after.read_count - before.read_count,
-		after.flush_count - before.flush_count, after.send_count - before.send_count, after.signalled_count - before.signalled_count,
+	return (struct verbs_counts){after.write_count - before.write_count, after.inline_count - before.inline_count,
+		after.read_count - before.read_count, after.flush_count - before.flush_count,
+		after.send_count - before.send_count, after.signalled_count - before.signalled_count,
 		after.doorbell_count - before.doorbell_count, after.completion_count - before.completion_count,
 		after.event_count - before.event_count};
 }
@@ -173,7 +181,8 @@ static void append_costs_one_doorbell(void)
 	const struct region_span small = {LINE, 192};
 	const struct region_span large = {LINE + 4096, 8192};
 	const struct region_span wrapped[] = {{SIZE - 4096, 4096}, {LINE, 4096}};
-	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_RDMA_FLUSH, FARLOG_FLUSH_RDMA_READ, FARLOG_FLUSH_TARGET_CPU};
+	static const enum farlog_flush_method methods[] = {
+		FARLOG_FLUSH_RDMA_FLUSH, FARLOG_FLUSH_RDMA_READ, FARLOG_FLUSH_TARGET_CPU};
 
 	for (unsigned i = 0; i < 3; i++) {
 		struct farlog_grant granted = pair_grant("costs", FARLOG_GRANT_WRITER, i + 1);
@@ -210,7 +219,8 @@ static void append_costs_one_doorbell(void)
 	}
 }
 
-/* A persist of more pieces than the send queue has slots goes on as slots come back, and so do words that nobody waits for. */
+/* A persist of more pieces than the send queue has slots goes on as slots come back, and so do words that nobody waits
+ * for. */
 static void more_than_the_queue_holds(void)
 {
 	const struct region_span all = {LINE, SIZE - LINE};
@@ -246,7 +256,8 @@ static void more_than_the_queue_holds(void)
 
 static void expect_text(const char *uri, const uint8_t *token, int result, const char *part)
 {
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 1000, .grant_token = token, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .epoch = 1000, .grant_token = token, .counters_dir = ""};
 	struct farlog_error error = {0};
 	farlog_writer *writer = NULL;
 	int got = farlog_writer_open(uri, &config, &writer, &error);
@@ -305,14 +316,19 @@ static void memlock_is_named(void)
 
 /* ---------------------------------------------------------------- */
 
-/* The connection manager takes port and GID by the address that was dialled, which is IPv4 here; SoftRoCE has version 2 alone. */
+/* The connection manager takes port and GID by the address that was dialled, which is IPv4 here; SoftRoCE has version 2
+ * alone. */
 static void way_is_that_of_the_address(void)
 {
 	static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF};
-	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct farlog_grant granted =
+		pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
 	struct verbs_link *link = (struct verbs_link *)pair_open_to_write("mine", &granted);
 	const struct verbs_conn *conn = ((struct verbs_listener *)pair_target->listener)->conns;
-	struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT, .device = link->device.name, .port = link->queue.port_num, .index = link->queue.gid_index};
+	struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT,
+		.device = link->device.name,
+		.port = link->queue.port_num,
+		.index = link->queue.gid_index};
 	const union ibv_gid *source = &link->id->route.addr.addr.ibaddr.sgid;
 
 	pair_condition = "port and GID";
@@ -362,7 +378,8 @@ static void dmabuf_is_registered_or_refused(void)
 		printf("verbs: dma-buf: a real one: skipped: %s\n", missing);
 	result = verbs_register_dmabuf(host, pd, fd, 0, len, 1 << 30, IBV_ACCESS_LOCAL_WRITE, &mr, why, sizeof(why));
 	printf("verbs: dma-buf: %s\n", result == FARLOG_OK ? "registered" : why);
-	CHECK(result == FARLOG_OK ? fd >= 0 && mr != NULL && why[0] == '\0' : mr == NULL && strstr(why, "takes no such dma-buf: ") != NULL);
+	CHECK(result == FARLOG_OK ? fd >= 0 && mr != NULL && why[0] == '\0' :
+								mr == NULL && strstr(why, "takes no such dma-buf: ") != NULL);
 	CHECK(fd < 0 || result == FARLOG_OK || strstr(why, strerror(EOPNOTSUPP)) != NULL);
 	if (mr != NULL)
 		host->lib->dereg_mr(mr);
@@ -389,7 +406,8 @@ static void bar_is_refused_with_what_is_missing(void)
 	CHECK(farlog_target_serve(pair_target, "bar", uri, NULL, &refusal) == FARLOG_UNSUPPORTED);
 	printf("verbs: BAR: %s\n", refusal.text);
 	CHECK(strstr(refusal.text, "has no pages that a device could write to, and as a dma-buf: ") != NULL);
-	CHECK(strstr(refusal.text, "(expected vfio-pci)") != NULL && strstr(refusal.text, "(expected the IOMMU on)") != NULL);
+	CHECK(
+		strstr(refusal.text, "(expected vfio-pci)") != NULL && strstr(refusal.text, "(expected the IOMMU on)") != NULL);
 }
 
 static int start(void)
@@ -411,8 +429,8 @@ static int start(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const options[] = {"flush=rdma-flush", "flush=rdma-read", "flush=target-cpu", "", "flush=rdma-flush&wait=block",
-		"flush=target-cpu&wait=block"};
+	static const char *const options[] = {"flush=rdma-flush", "flush=rdma-read", "flush=target-cpu", "",
+		"flush=rdma-flush&wait=block", "flush=target-cpu&wait=block"};
 	char command[64];
 	int code;
 

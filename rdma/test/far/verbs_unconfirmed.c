@@ -1,4 +1,5 @@
-/* verbs_unconfirmed.c -- a fence says OK only by what the device did: steps of the revocation are left out, as if the device had refused them. */
+/* verbs_unconfirmed.c -- a fence says OK only by what the device did: steps of the revocation are left out, as if the
+ * device had refused them. */
 #include <string.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ static const struct {
 	{"invalidated alone", BIT(STOP) | BIT(WINDOW) | BIT(QUEUE), true, NULL},
 	{"window stays", BIT(INVALIDATE) | BIT(WINDOW) | BIT(QUEUE), true, "LOCAL_INV) nor freed it (dealloc_mw)"},
 	{"queue pair stays", BIT(INVALIDATE) | BIT(STOP) | BIT(QUEUE), true, "nor destroyed it (destroy_qp)"},
-	{"nothing is done", BIT(INVALIDATE) | BIT(STOP) | BIT(WINDOW) | BIT(QUEUE), true, "LOCAL_INV) nor freed it (dealloc_mw)"},
+	{"nothing is done", BIT(INVALIDATE) | BIT(STOP) | BIT(WINDOW) | BIT(QUEUE), true,
+		"LOCAL_INV) nor freed it (dealloc_mw)"},
 	{"registration stays", BIT(REGISTRATION), false, "(dereg_mr)"},
 	{"registration and queue pair stay", BIT(REGISTRATION) | BIT(STOP) | BIT(QUEUE), false, "(dereg_mr)"},
 };
@@ -49,7 +51,8 @@ static bool has_landed(struct far_link *link, uint8_t value)
 /* is_let_in -- the next writer, by a link of its own. */
 static bool is_let_in(const struct farlog_grant *granted)
 {
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = granted->epoch, .grant_token = granted->token, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .epoch = granted->epoch, .grant_token = granted->token, .counters_dir = ""};
 	struct farlog_error error = {0};
 	farlog_writer *writer = NULL;
 	char uri[256];
@@ -76,7 +79,8 @@ static void fence_is_confirmed_or_not(size_t i)
 	listener->hosts[0].device.has_window = cases[i].has_window;
 	link = pair_open_to_write("unconfirmed", &granted);
 	listener->hosts[0].device.has_window = true;
-	CHECK(has_landed(link, 1) && pair_await(link, 1) == FARLOG_OK); /* its flush too: it would find its key ended, and break the queue pair */
+	/* its flush too: it would find its key ended, and break the queue pair */
+	CHECK(has_landed(link, 1) && pair_await(link, 1) == FARLOG_OK);
 	next = pair_grant("unconfirmed", FARLOG_GRANT_WRITER, next_epoch());
 	atomic_store_relaxed(&verbs_end_fails, cases[i].fails);
 	result = farlog_target_fence(pair_target, "unconfirmed", next.epoch, NULL, &error);
@@ -85,7 +89,8 @@ static void fence_is_confirmed_or_not(size_t i)
 		CHECK(result == FARLOG_OK);
 		CHECK(!has_landed(link, 2));
 	} else {
-		CHECK(result == FARLOG_IO && strstr(error.text, "not confirmed") != NULL && strstr(error.text, cases[i].text) != NULL);
+		CHECK(result == FARLOG_IO && strstr(error.text, "not confirmed") != NULL &&
+			strstr(error.text, cases[i].text) != NULL);
 		if (cases[i].fails == (BIT(INVALIDATE) | BIT(STOP) | BIT(WINDOW) | BIT(QUEUE)))
 			CHECK(has_landed(link, 2)); /* the refusal is right: the zombie still writes */
 		CHECK(!is_let_in(&next));

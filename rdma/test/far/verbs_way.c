@@ -35,11 +35,14 @@ static struct far_link *open_by(const char *options, const struct farlog_grant *
 	return link;
 }
 
-/* ends_have -- client and target by `options` and the target's own: these traffic classes, at the device, and `text` in the contract. */
-static void ends_have(const char *options, unsigned of_target, uint8_t client_class, uint8_t target_class, const char *text)
+/* ends_have -- client and target by `options` and the target's own: these traffic classes, at the device, and `text` in
+ * the contract. */
+static void ends_have(
+	const char *options, unsigned of_target, uint8_t client_class, uint8_t target_class, const char *text)
 {
 	struct verbs_listener *listener = pair_target->listener;
-	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct farlog_grant granted =
+		pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
 	struct region_span span = {LINE, 64};
 	struct farlog_contract contract;
 	struct ibv_qp_attr near;
@@ -56,7 +59,8 @@ static void ends_have(const char *options, unsigned of_target, uint8_t client_cl
 	CHECK(far.ah_attr.grh.traffic_class == target_class);
 	CHECK(pair_persist(link, &span, 1, 1) == FARLOG_OK);
 	far_fill_contract(link, &far_verbs, &contract);
-	printf("verbs: way %s: %u and %u, %s\n", options, near.ah_attr.grh.traffic_class, far.ah_attr.grh.traffic_class, contract.probe);
+	printf("verbs: way %s: %u and %u, %s\n", options, near.ah_attr.grh.traffic_class, far.ah_attr.grh.traffic_class,
+		contract.probe);
 	snprintf(mtu, sizeof(mtu), "path MTU %u", 128u << near.path_mtu);
 	CHECK(near.path_mtu == far.path_mtu && near.path_mtu >= IBV_MTU_256);
 	CHECK(strstr(contract.probe, mtu) != NULL);
@@ -81,11 +85,13 @@ static void listener_takes_it(const char *address)
 	CHECK(farlog_target_open(uri, &target, &error) == FARLOG_INVALID && strstr(error.text, "tos=\"256\"") != NULL);
 }
 
-/* answers_come -- `laps` flushes by the target's processor to a client that sleeps: each is answered, with or without an event at the client. */
+/* answers_come -- `laps` flushes by the target's processor to a client that sleeps: each is answered, with or without
+ * an event at the client. */
 static void answers_come(bool has_immediate, unsigned laps)
 {
 	struct verbs_listener *listener = pair_target->listener;
-	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct farlog_grant granted =
+		pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
 	struct region_span span = {LINE, 64};
 	struct far_link *link = open_by("wait=block", &granted);
 	uint64_t until_ns = clock_after_ns(WAIT_NS);

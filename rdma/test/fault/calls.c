@@ -19,8 +19,8 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-static atomic_uint counted;    /* calls since the sweep was armed */
-static atomic_uint failing;    /* which of them fails; 0 = none */
+static atomic_uint counted; /* calls since the sweep was armed */
+static atomic_uint failing; /* which of them fails; 0 = none */
 static enum calls_kind failing_kind;
 static _Thread_local bool is_mine; /* this thread's calls count */
 static _Atomic(const char *) failed_name;
@@ -60,7 +60,8 @@ int calls_errno(void)
 	return failed_errno;
 }
 
-/* fails -- count a call; the errno with which it fails, 0 = it is made. errors: by enum calls_kind, 0 = a call of this kind does not fail so. */
+/* fails -- count a call; the errno with which it fails, 0 = it is made. errors: by enum calls_kind, 0 = a call of this
+ * kind does not fail so. */
 static int fails(const char *name, const int errors[CALLS_KIND_COUNT])
 {
 	unsigned n;
@@ -83,17 +84,17 @@ static int fails(const char *name, const int errors[CALLS_KIND_COUNT])
 #define PLAIN ERRORS(EIO)
 
 /* CALL -- a function of the C library that returns -1 or NULL and sets errno. */
-#define CALL(result_type, failure, name, errors, parameters, arguments)                               \
-	result_type __real_##name parameters;                                                         \
-	result_type __wrap_##name parameters;                                                         \
-	result_type __wrap_##name parameters                                                          \
-	{                                                                                             \
-		int error = fails(#name, errors);                                                     \
-                                                                                                      \
-		if (error == 0)                                                                       \
-			return __real_##name arguments;                                               \
-		errno = error;                                                                        \
-		return failure;                                                                       \
+#define CALL(result_type, failure, name, errors, parameters, arguments) \
+	result_type __real_##name parameters; \
+	result_type __wrap_##name parameters; \
+	result_type __wrap_##name parameters \
+	{ \
+		int error = fails(#name, errors); \
+\
+		if (error == 0) \
+			return __real_##name arguments; \
+		errno = error; \
+		return failure; \
 	}
 
 CALL(ssize_t, -1, pread64, MEDIA, (int fd, void *buf, size_t len, off64_t off), (fd, buf, len, off))
@@ -106,7 +107,8 @@ CALL(int, -1, fdatasync, MEDIA, (int fd), (fd))
 CALL(int, -1, ftruncate64, SPACE, (int fd, off64_t len), (fd, len))
 CALL(int, -1, fstat64, PLAIN, (int fd, struct stat64 *out), (fd, out))
 CALL(int, -1, stat64, NAMES, (const char *path, struct stat64 *out), (path, out))
-CALL(int, -1, statx, NAMES, (int fd, const char *path, int flags, unsigned mask, struct statx *out), (fd, path, flags, mask, out))
+CALL(int, -1, statx, NAMES, (int fd, const char *path, int flags, unsigned mask, struct statx *out),
+	(fd, path, flags, mask, out))
 CALL(int, -1, statfs64, NAMES, (const char *path, struct statfs64 *out), (path, out))
 CALL(int, -1, access, NAMES, (const char *path, int mode), (path, mode))
 CALL(ssize_t, -1, readlink, NAMES, (const char *path, char *out, size_t len), (path, out, len))
@@ -117,14 +119,16 @@ CALL(int, -1, rename, NAMES, (const char *from, const char *to), (from, to))
 CALL(int, -1, link, NAMES, (const char *from, const char *to), (from, to))
 CALL(int, -1, flock, MEDIA, (int fd, int operation), (fd, operation))
 CALL(DIR *, NULL, opendir, NAMES, (const char *path), (path))
-CALL(struct dirent64 *, NULL, readdir64, PLAIN, (DIR *dir), (dir))
+CALL(struct dirent64 *, NULL, readdir64, PLAIN, (DIR * dir), (dir))
 CALL(FILE *, NULL, fopen64, NAMES, (const char *path, const char *mode), (path, mode))
-CALL(void *, MAP_FAILED, mmap64, MEMORY, (void *at, size_t len, int protection, int flags, int fd, off64_t off), (at, len, protection, flags, fd, off))
+CALL(void *, MAP_FAILED, mmap64, MEMORY, (void *at, size_t len, int protection, int flags, int fd, off64_t off),
+	(at, len, protection, flags, fd, off))
 CALL(int, -1, madvise, PLAIN, (void *start, size_t len, int advice), (start, len, advice))
 CALL(ssize_t, -1, getrandom, MEDIA, (void *buf, size_t len, unsigned flags), (buf, len, flags))
 CALL(int, -1, eventfd, MEMORY, (unsigned count, int flags), (count, flags))
-CALL(int, -1, poll, MEDIA, (struct pollfd *files, nfds_t count, int timeout), (files, count, timeout))
-CALL(int, -1, ppoll, MEDIA, (struct pollfd *files, nfds_t count, const struct timespec *timeout, const sigset_t *mask), (files, count, timeout, mask))
+CALL(int, -1, poll, MEDIA, (struct pollfd * files, nfds_t count, int timeout), (files, count, timeout))
+CALL(int, -1, ppoll, MEDIA, (struct pollfd * files, nfds_t count, const struct timespec *timeout, const sigset_t *mask),
+	(files, count, timeout, mask))
 CALL(void *, NULL, malloc, MEMORY, (size_t len), (len))
 CALL(void *, NULL, calloc, MEMORY, (size_t count, size_t len), (count, len))
 CALL(void *, NULL, realloc, MEMORY, (void *old, size_t len), (old, len))
@@ -140,22 +144,22 @@ int __wrap_posix_fallocate64(int fd, off64_t off, off64_t len)
 }
 
 /* VARIADIC -- one more word may come. */
-#define VARIADIC(name, errors, first_type, second_type)                                               \
-	int __real_##name(first_type first, second_type second, ...);                                 \
-	int __wrap_##name(first_type first, second_type second, ...);                                 \
-	int __wrap_##name(first_type first, second_type second, ...)                                  \
-	{                                                                                             \
-		int error = fails(#name, errors);                                                     \
-		va_list more;                                                                         \
-		void *third;                                                                          \
-                                                                                                      \
-		va_start(more, second);                                                               \
-		third = va_arg(more, void *);                                                         \
-		va_end(more);                                                                         \
-		if (error == 0)                                                                       \
-			return __real_##name(first, second, third);                                   \
-		errno = error;                                                                        \
-		return -1;                                                                            \
+#define VARIADIC(name, errors, first_type, second_type) \
+	int __real_##name(first_type first, second_type second, ...); \
+	int __wrap_##name(first_type first, second_type second, ...); \
+	int __wrap_##name(first_type first, second_type second, ...) \
+	{ \
+		int error = fails(#name, errors); \
+		va_list more; \
+		void *third; \
+\
+		va_start(more, second); \
+		third = va_arg(more, void *); \
+		va_end(more); \
+		if (error == 0) \
+			return __real_##name(first, second, third); \
+		errno = error; \
+		return -1; \
 	}
 
 VARIADIC(open64, NAMES, const char *, int)
@@ -196,10 +200,12 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 	return result;
 }
 
-/* Commands to a block device go by liburing, which is loaded. One that shall fail is sent to a file that is not open. */
+/* Commands to a block device go by liburing, which is loaded. One that shall fail is sent to a file that is not
+ * open. */
 static int (*real_submit)(struct io_uring *);
 static int (*real_submit_and_get_events)(struct io_uring *);
-static int (*real_submit_and_wait_timeout)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *, sigset_t *);
+static int (*real_submit_and_wait_timeout)(
+	struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *, sigset_t *);
 
 static void poison_last(struct io_uring *ring)
 {
@@ -231,8 +237,8 @@ static int submit_and_get_events(struct io_uring *ring)
 	return real_submit_and_get_events(ring);
 }
 
-static int submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **answer, unsigned count, struct __kernel_timespec *timeout,
-	sigset_t *signals)
+static int submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **answer, unsigned count,
+	struct __kernel_timespec *timeout, sigset_t *signals)
 {
 	int error = fails("io_uring_submit_and_wait_timeout", ERRORS(EIO, EINTR));
 

@@ -1,7 +1,8 @@
 /* calls.h -- the calls into kernel and libraries that a sweep makes fail, one at a time.
  *
- * The linker puts these functions in place of the calls (--wrap), so that the product's own code runs unchanged. Only calls of the thread that armed
- * the sweep, and of threads started since, are counted: the clock's sampler and others of before do not move the count. */
+ * The linker puts these functions in place of the calls (--wrap), so that the product's own code runs unchanged. Only
+ * calls of the thread that armed the sweep, and of threads started since, are counted: the clock's sampler and others
+ * of before do not move the count. */
 #ifndef FARLOG_TEST_CALLS_H
 #define FARLOG_TEST_CALLS_H
 
@@ -15,7 +16,8 @@ enum calls_kind {
 	CALLS_KIND_COUNT,
 };
 
-/* calls_arm -- the n-th call from now on fails (n = 1 is the next). calls_disarm -- none does; how many were counted. */
+/* calls_arm -- the n-th call from now on fails (n = 1 is the next). calls_disarm -- none does; how many were
+ * counted. */
 void calls_arm(enum calls_kind kind, unsigned n);
 unsigned calls_disarm(void);
 

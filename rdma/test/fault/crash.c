@@ -1,12 +1,14 @@
 /* crash.c -- the crash test: no acknowledged record is lost, none torn, doubled or invented, whatever a crash keeps.
  *
- * It drives the real writer, recovery, reader and drain order (store, sync, release) on adversarial memory, lets them die in the
- * middle of a random operation, of a power cut (an arbitrary subset of the unflushed words survives) or of a kill (everything stays
- * visible and unflushed, and a power cut may follow), and asks the oracle after every opening. With --mutants the protocol is
- * broken in one way at a time, and each of these faults must be found: otherwise the test proves nothing.
+ * It drives the real writer, recovery, reader and drain order (store, sync, release) on adversarial memory, lets them
+ * die in the middle of a random operation, of a power cut (an arbitrary subset of the unflushed words survives) or of a
+ * kill (everything stays visible and unflushed, and a power cut may follow), and asks the oracle after every opening.
+ * With --mutants the protocol is broken in one way at a time, and each of these faults must be found: otherwise the
+ * test proves nothing.
  *
- * With --blocks first, the ring lies on adversarial blocks instead, below a real nvme region: whole LBAs survive or do not. With --files first it lies in an adversarial page
- * cache, below a real mem region of a file: pages that msync was asked for survive, and any of the others.
+ * With --blocks first, the ring lies on adversarial blocks instead, below a real nvme region: whole LBAs survive or do
+ * not. With --files first it lies in an adversarial page cache, below a real mem region of a file: pages that msync was
+ * asked for survive, and any of the others.
  *
  * CRASHES=n  how many (default 100000)      SEED=n  reproduces a run      ROUND=n  only this round of it
  * MUTANT=n   break the protocol and report how it was found, as a failure         TRACE=1  prints every step
@@ -31,18 +33,29 @@ static const struct {
 	const char *name;
 	enum { ALL, WORDS, BLOCKS, PAGES } where; /* it is a fault */
 } mutants[MUTANT_COUNT] = {
-	{MUTANT_NO_LSN_CHECK, "no lsn check", ALL}, {MUTANT_CRC_HEADER_ONLY, "crc over the header only", ALL},
-	{MUTANT_FLUSH_LAST_ONLY, "flush of the last record only", ALL}, {MUTANT_CREDIT_BEFORE_HEAD, "credit before head persisted", ALL},
-	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", ALL}, {MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", ALL},
-	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", ALL}, {MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", ALL},
-	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS}, /* of blocks the header is read, as a whole, before any flush */
-	{MUTANT_FENCE_NOT_FLUSHED, "fence persisted, not flushed", WORDS}, {MUTANT_SETTLED_BY_PERSIST, "another drain's head persisted, not flushed", WORDS},
+	{MUTANT_NO_LSN_CHECK, "no lsn check", ALL},
+	{MUTANT_CRC_HEADER_ONLY, "crc over the header only", ALL},
+	{MUTANT_FLUSH_LAST_ONLY, "flush of the last record only", ALL},
+	{MUTANT_CREDIT_BEFORE_HEAD, "credit before head persisted", ALL},
+	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", ALL},
+	{MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", ALL},
+	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", ALL},
+	{MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", ALL},
+	/* of blocks the header is read, as a whole, before any flush */
+	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS},
+	{MUTANT_FENCE_NOT_FLUSHED, "fence persisted, not flushed", WORDS},
+	{MUTANT_SETTLED_BY_PERSIST, "another drain's head persisted, not flushed", WORDS},
 	{MUTANT_ACKED_OUT_OF_ORDER, "acknowledged when one of several commands is back", BLOCKS},
-	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS}, {MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
-	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS}, {MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
-	{MUTANT_PAD_SHORT, "a PAD that ends before its LBA", BLOCKS}, {MUTANT_PAD_NOT_SENT, "the LBA of the PAD not sent", BLOCKS},
-	{MUTANT_MSYNC_LAST_PAGE, "msync of the last page alone", PAGES}, {MUTANT_MSYNC_NOT_FIRST_PAGE, "msync of all but the first page", PAGES},
-	{MUTANT_MSYNC_NOT_LAST_PAGE, "msync of all but the last page", PAGES}, {MUTANT_MSYNC_NO_HEADER, "no msync of the header", PAGES},
+	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS},
+	{MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
+	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS},
+	{MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
+	{MUTANT_PAD_SHORT, "a PAD that ends before its LBA", BLOCKS},
+	{MUTANT_PAD_NOT_SENT, "the LBA of the PAD not sent", BLOCKS},
+	{MUTANT_MSYNC_LAST_PAGE, "msync of the last page alone", PAGES},
+	{MUTANT_MSYNC_NOT_FIRST_PAGE, "msync of all but the first page", PAGES},
+	{MUTANT_MSYNC_NOT_LAST_PAGE, "msync of all but the last page", PAGES},
+	{MUTANT_MSYNC_NO_HEADER, "no msync of the header", PAGES},
 	{MUTANT_MSYNC_ONE_SPAN, "msync of one of two spans", PAGES},
 	{MUTANT_AHEAD_OF_DURABLE, "read ahead of what is durable, and not again", BLOCKS},
 };
@@ -85,7 +98,8 @@ static void live_and_die(struct tally *tally)
 	}
 	world_bury(&world);
 	if (below(&world, 2))
-		oracle_cut_store(&world.oracle, (uint32_t)below(&world, world.oracle.entry_count - world.oracle.synced_count + 1));
+		oracle_cut_store(
+			&world.oracle, (uint32_t)below(&world, world.oracle.entry_count - world.oracle.synced_count + 1));
 }
 
 /* finish -- after the last crash everything is drained: what was acknowledged is in the store, once. */
@@ -105,8 +119,8 @@ static void finish(void)
 	oracle_sync(oracle);
 	for (uint32_t i = 0; i < oracle->record_count && !oracle_has_failed(oracle); i++)
 		if (oracle->records[i].is_acked && oracle->records[i].stored != ORACLE_SYNCED)
-			oracle_fail(oracle, "LOST: acknowledged (epoch %u, lsn %lu) is not in the store at the end", oracle->records[i].epoch,
-				oracle->records[i].lsn);
+			oracle_fail(oracle, "LOST: acknowledged (epoch %u, lsn %lu) is not in the store at the end",
+				oracle->records[i].epoch, oracle->records[i].lsn);
 }
 
 static void count(struct tally *tally)
@@ -118,7 +132,8 @@ static void count(struct tally *tally)
 		tally->acked += world.oracle.records[i].is_acked;
 }
 
-/* play -- rounds of one ring's life each, until enough crashes or the first failure. True: a failure, its text in world.oracle. */
+/* play -- rounds of one ring's life each, until enough crashes or the first failure. True: a failure, its text in
+ * world.oracle. */
 static bool play(uint64_t seed, uint64_t crash_count, int mutant, struct tally *tally, uint64_t *failed_round)
 {
 	uint64_t only = runs_number("ROUND", UINT64_MAX);
@@ -153,7 +168,8 @@ static int run_crashes(uint64_t seed, uint64_t crash_count, int mutant)
 	fflush(stdout);
 	has_failed = play(seed, crash_count, mutant, &tally, &round);
 	seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
-	printf("crash: %lu power cuts, %lu kills, %lu openings, %lu steps, %lu records, %lu acknowledged, %.1f s, %.0f crashes/s\n",
+	printf("crash: %lu power cuts, %lu kills, %lu openings, %lu steps, %lu records, %lu acknowledged, %.1f s, %.0f "
+		   "crashes/s\n",
 		tally.power_cuts, tally.kills, tally.opens, tally.steps, tally.records, tally.acked, seconds,
 		(double)(tally.power_cuts + tally.kills) / seconds);
 	if (has_failed)

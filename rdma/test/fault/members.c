@@ -1,12 +1,16 @@
-/* members.c -- writers that take a stream with several members from each other, on adversarial memories that come and go.
+/* members.c -- writers that take a stream with several members from each other, on adversarial memories that come and
+ * go.
  *
- * What is proved: whatever members are away, slow, cut off or without power, in the middle of an opening, an append or a takeover, and though a former writer goes
- * on trying, nothing acknowledged is lost or changed, no LSN and no epoch is given twice, a fenced writer gets no acknowledgement, what is acknowledged is durable on as many
- * members as is said, and no call takes longer than its deadline. How: one thread plays all hosts, and its own time; the ring, the members and the recovery are the real ones. Each opening is
- * compared with what was acknowledged before. A drain in a process of its own reads all members, keeps what it is given, and moves the heads (members_drain.c). At the end all members are there: the stream
- * must open, and all of it come to the store. In some runs a ring is put in the place of a member's for good, as the control plane does:
- * openings by later grants have the new one, a grant of before may still be opened, and the writer is told at some time, when no epoch after its own has been granted. One
- * of sixteen runs is of nothing else (members_replace.c), and one of 64 of a first opening that is cut short.
+ * What is proved: whatever members are away, slow, cut off or without power, in the middle of an opening, an append or
+ * a takeover, and though a former writer goes on trying, nothing acknowledged is lost or changed, no LSN and no epoch
+ * is given twice, a fenced writer gets no acknowledgement, what is acknowledged is durable on as many members as is
+ * said, and no call takes longer than its deadline. How: one thread plays all hosts, and its own time; the ring, the
+ * members and the recovery are the real ones. Each opening is compared with what was acknowledged before. A drain in a
+ * process of its own reads all members, keeps what it is given, and moves the heads (members_drain.c). At the end all
+ * members are there: the stream must open, and all of it come to the store. In some runs a ring is put in the place of
+ * a member's for good, as the control plane does: openings by later grants have the new one, a grant of before may
+ * still be opened, and the writer is told at some time, when no epoch after its own has been granted. One of sixteen
+ * runs is of nothing else (members_replace.c), and one of 64 of a first opening that is cut short.
  *
  * usage: members [--mutants]; SEED=n, RUNS=n (10000), RUN=n one of them, TRACE=1. */
 #include <stdlib.h>
@@ -21,8 +25,8 @@
 
 #define RUNS_DEFAULT 10000u
 #define RUNS_OF_A_MUTANT 10000u
-#define KEPT_LEN 256u        /* that appends leave free for an EPOCH record */
-#define RUNS_THAT_COUNT 256u /* fewer may have come to less by chance */
+#define KEPT_LEN 256u         /* that appends leave free for an EPOCH record */
+#define RUNS_THAT_COUNT 256u  /* fewer may have come to less by chance */
 #define REPLACEMENT_EVERY 16u /* runs, one is of nothing else */
 #define FIRST_CUT_EVERY 64u   /* runs, one is of nothing else */
 
@@ -31,14 +35,37 @@
 static void step(void)
 {
 	switch (below(16)) {
-	case 0: take_over(); break;
-	case 1: reopen(); break;
-	case 2: case 3: strike(&world); break;
-	case 4: world.is_swapping ? change() : strike_later(); break;
-	case 5: case 6: case 7: drain(); break;
-	case 8: case 9: tend(&world.now); tend(&world.former); break;
-	case 10: if (world.former.writer != NULL) append(&world.former); break;
-	default: if (world.now.writer != NULL) append(&world.now); break;
+	case 0:
+		take_over();
+		break;
+	case 1:
+		reopen();
+		break;
+	case 2:
+	case 3:
+		strike(&world);
+		break;
+	case 4:
+		world.is_swapping ? change() : strike_later();
+		break;
+	case 5:
+	case 6:
+	case 7:
+		drain();
+		break;
+	case 8:
+	case 9:
+		tend(&world.now);
+		tend(&world.former);
+		break;
+	case 10:
+		if (world.former.writer != NULL)
+			append(&world.former);
+		break;
+	default:
+		if (world.now.writer != NULL)
+			append(&world.now);
+		break;
 	}
 }
 
@@ -52,10 +79,23 @@ static void step_calmly(void)
 		farlog_fault_set_away(world.names[i], 1);
 		farlog_fault_set_away(world.names[i], 0);
 		break;
-	case 1: world.is_swapping ? change() : farlog_fault_set_slowness(world.names[i], 128 + (unsigned)below(128)); break;
-	case 2: case 3: case 4: drain(); break;
-	case 5: case 6: case 7: tend(&world.now); break;
-	default: if (world.now.writer != NULL) append(&world.now); break;
+	case 1:
+		world.is_swapping ? change() : farlog_fault_set_slowness(world.names[i], 128 + (unsigned)below(128));
+		break;
+	case 2:
+	case 3:
+	case 4:
+		drain();
+		break;
+	case 5:
+	case 6:
+	case 7:
+		tend(&world.now);
+		break;
+	default:
+		if (world.now.writer != NULL)
+			append(&world.now);
+		break;
 	}
 }
 
@@ -67,8 +107,10 @@ static void make_members(uint64_t seed)
 	} shapes[] = {{3, 2}, {3, 2}, {3, 2}, {2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 2}, {5, 3}};
 	unsigned shape = (unsigned)below(sizeof(shapes) / sizeof(shapes[0]));
 
-	world.config = (struct farlog_ring_config){
-		.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN * (1 + below(2)), .record_len_max = 1024, .is_forced = 1, .salt = seed | 1};
+	world.config = (struct farlog_ring_config){.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN * (1 + below(2)),
+		.record_len_max = 1024,
+		.is_forced = 1,
+		.salt = seed | 1};
 	world.count = shapes[shape].count;
 	world.needed = shapes[shape].needed;
 	for (unsigned i = 0; i < world.count; i++) {
@@ -126,8 +168,9 @@ static bool holds(unsigned i, const struct acked *acked)
 	return header.lsn == acked->lsn && header.epoch == acked->epoch && id == acked->id;
 }
 
-/* accept_loss -- with k = 1 nobody but an operator opens a stream of which a ring is new: it was put in the place of another one, or the first opening was cut short before all
- * knew its epoch. What is lost is what such a one's former ring alone had. */
+/* accept_loss -- with k = 1 nobody but an operator opens a stream of which a ring is new: it was put in the place of
+ * another one, or the first opening was cut short before all knew its epoch. What is lost is what such a one's former
+ * ring alone had. */
 static void accept_loss(unsigned new_ones)
 {
 	world.refusals++;
@@ -139,8 +182,8 @@ static void accept_loss(unsigned new_ones)
 			is_held = (new_ones & 1u << i) == 0 && holds(i, acked);
 		world.accepted += !is_held;
 		if (!is_held && (acked->holders & ~new_ones) != 0)
-			FAIL("LOST: lsn %lu of epoch %u was acknowledged, and not only on members that are new: on %x of these %x", acked->lsn, acked->epoch, acked->holders,
-				new_ones);
+			FAIL("LOST: lsn %lu of epoch %u was acknowledged, and not only on members that are new: on %x of these %x",
+				acked->lsn, acked->epoch, acked->holders, new_ones);
 	}
 }
 
@@ -157,13 +200,15 @@ static unsigned find_new(void)
 		new_ones |= 1u << i;
 		for (unsigned at = 0; at < world.acked_count && !was_put; at++)
 			if ((world.acked[at].holders & 1u << i) != 0)
-				FAIL("FORGOTTEN: member %u had lsn %lu of epoch %u, and knows no epoch", i + 1, world.acked[at].lsn, world.acked[at].epoch);
+				FAIL("FORGOTTEN: member %u had lsn %lu of epoch %u, and knows no epoch", i + 1, world.acked[at].lsn,
+					world.acked[at].epoch);
 	}
 	return new_ones;
 }
 
-/* is_first_cut -- the first opening ended before enough members knew its epoch, and none has come to its end since: who are blank cannot be told from rings that were
- * formatted anew, so that nobody but an operator opens the stream (docs/explanation/members.md). Where none knows an epoch, that is again a first opening, which nothing hinders. */
+/* is_first_cut -- the first opening ended before enough members knew its epoch, and none has come to its end since: who
+ * are blank cannot be told from rings that were formatted anew, so that nobody but an operator opens the stream
+ * (docs/explanation/members.md). Where none knows an epoch, that is again a first opening, which nothing hinders. */
 static bool is_first_cut(unsigned new_ones)
 {
 	unsigned new_count = (unsigned)__builtin_popcount(new_ones);
@@ -171,7 +216,8 @@ static bool is_first_cut(unsigned new_ones)
 	return world.epoch_count == 0 && world.acked_count == 0 && new_count < world.count && new_count >= world.needed;
 }
 
-/* last_append -- by the member's log, where the last record of an application ends above that LSN; 0: none does. *head_lsn: its head. */
+/* last_append -- by the member's log, where the last record of an application ends above that LSN; 0: none does.
+ * *head_lsn: its head. */
 static uint64_t last_append(unsigned i, uint64_t above_lsn, uint64_t *head_lsn)
 {
 	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
@@ -184,15 +230,18 @@ static uint64_t last_append(unsigned i, uint64_t above_lsn, uint64_t *head_lsn)
 	*head_lsn = 0;
 	if (region_open(world.uris[i], &ask, &region, NULL) != FARLOG_OK)
 		return 0;
-	if (superblock_load(region, world.uris[i], &superblock, NULL) == FARLOG_OK && head_load(region, &superblock, &head)) {
+	if (superblock_load(region, world.uris[i], &superblock, NULL) == FARLOG_OK &&
+		head_load(region, &superblock, &head)) {
 		struct record_identity identity = superblock_identity(&superblock);
 		struct record_cursor cursor;
 
 		head_start(&superblock, &head);
 		*head_lsn = head.head_lsn;
-		cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = UINT32_MAX};
+		cursor = (struct record_cursor){
+			.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = UINT32_MAX};
 		for (uint64_t off = cursor.lsn % identity.capacity; cursor.lsn - head.head_lsn < identity.capacity &&
-			record_check(&identity, &cursor, region->base + LAYOUT_DATA_OFF + off, identity.capacity - off, &found) == RECORD_VALID;
+			record_check(&identity, &cursor, region->base + LAYOUT_DATA_OFF + off, identity.capacity - off, &found) ==
+				RECORD_VALID;
 			off = cursor.lsn % identity.capacity) {
 			record_advance(&cursor, &found);
 			if (found.flags == 0 && cursor.lsn > above_lsn)
@@ -215,11 +264,14 @@ static void check_room(const char *text)
 	}
 	for (unsigned i = 0; i < world.count; i++)
 		if (last_append(i, highest_lsn + world.config.size_bytes - LAYOUT_DATA_OFF - KEPT_LEN, &head_lsn) != 0)
-			FAIL("REFUSED: all members are there, a record of an application lies where an epoch has its room, and opening them says FULL: %.200s", text);
+			FAIL("REFUSED: all members are there, a record of an application lies where an epoch has its room, and "
+				 "opening them says FULL: %.200s",
+				text);
 	world.filled++;
 }
 
-/* open_last -- all members are there: the stream is opened, behind a drain where it is full, has what was acknowledged, goes on, and all of it comes to the store. */
+/* open_last -- all members are there: the stream is opened, behind a drain where it is full, has what was acknowledged,
+ * goes on, and all of it comes to the store. */
 static void open_last(void)
 {
 	struct farlog_error error = {0};
@@ -230,10 +282,12 @@ static void open_last(void)
 		if (drain_all(UINT64_MAX))
 			result = open_calmly(&world.now, world.uri, 0, &error);
 	}
-	if (result == FARLOG_IO && strstr(error.text, "it is new and does not know the log") != NULL && (world.needed == 1 || is_first_cut(find_new())))
+	if (result == FARLOG_IO && strstr(error.text, "it is new and does not know the log") != NULL &&
+		(world.needed == 1 || is_first_cut(find_new())))
 		accept_loss(find_new());
 	else if (result != FARLOG_OK)
-		FAIL("REFUSED: all members are there, and opening them says %s: %.300s", farlog_result_name(result), error.text);
+		FAIL(
+			"REFUSED: all members are there, and opening them says %s: %.300s", farlog_result_name(result), error.text);
 	if (result == FARLOG_OK && drain_all(world.now.writer->durable_lsn))
 		check_stored();
 	world.stored_total += world.stored_count;
@@ -283,7 +337,8 @@ static void go_dark(void *context)
 			take_away(i);
 }
 
-/* play_first_cut -- the stream's first opening ends at any of its steps, and with it some members: the epoch is known to all, some or none. */
+/* play_first_cut -- the stream's first opening ends at any of its steps, and with it some members: the epoch is known
+ * to all, some or none. */
 static void play_first_cut(void)
 {
 	struct farlog_error error = {0};
@@ -334,10 +389,12 @@ static void play(uint64_t run, uint64_t seed)
 
 static void report(void)
 {
-	printf("members: %lu runs, %lu openings, %lu takeovers, %lu acknowledged, %lu unknown, %lu times a member had come back, %lu rings replaced, %lu times seen in use by the writer of before\n"
-	       "members: %lu drains, %lu heads moved, %lu records stored, %lu streams refused whose one copy is gone, with %lu records, %lu drained to be opened\n",
-		world.runs, world.opens, world.takeovers,
-		world.acks, world.unknowns, world.joins, world.swaps, world.taken, world.drain_opens, world.releases, world.stored_total, world.refusals, world.accepted, world.filled);
+	printf("members: %lu runs, %lu openings, %lu takeovers, %lu acknowledged, %lu unknown, %lu times a member had come "
+		   "back, %lu rings replaced, %lu times seen in use by the writer of before\n"
+		   "members: %lu drains, %lu heads moved, %lu records stored, %lu streams refused whose one copy is gone, with "
+		   "%lu records, %lu drained to be opened\n",
+		world.runs, world.opens, world.takeovers, world.acks, world.unknowns, world.joins, world.swaps, world.taken,
+		world.drain_opens, world.releases, world.stored_total, world.refusals, world.accepted, world.filled);
 }
 
 /* too_little -- each floor is half of what the runs have come to, or less. */
@@ -361,12 +418,15 @@ static const char *too_little(void)
 	for (size_t i = 0; i < sizeof(floors) / sizeof(floors[0]); i++)
 		if (world.runs >= RUNS_THAT_COUNT && floors[i].count * 256 < floors[i].of_256_runs * world.runs)
 			return floors[i].name;
-	return world.runs >= RUNS_THAT_COUNT && world.refusals * 20 > world.runs ? "streams opened at the end: too many refusals" : NULL;
+	return world.runs >= RUNS_THAT_COUNT && world.refusals * 20 > world.runs ?
+		"streams opened at the end: too many refusals" :
+		NULL;
 }
 
 int main(int argc, char **argv)
 {
-	struct runs runs = {"members", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants, sizeof(mutants) / sizeof(mutants[0]), too_little};
+	struct runs runs = {"members", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants,
+		sizeof(mutants) / sizeof(mutants[0]), too_little};
 
 	world.is_traced = getenv("TRACE") != NULL;
 	members_are_tended = true;

@@ -1,7 +1,9 @@
-/* members_drain.c -- the drain of members.c: the reader of all members, in a process of its own that dies like any other, and the store that it fills.
+/* members_drain.c -- the drain of members.c: the reader of all members, in a process of its own that dies like any
+ * other, and the store that it fills.
  *
- * Whatever was given out once is in the store for good: it is never given out as anything else, and what was acknowledged is given out as that. A writer's process may end,
- * and another one open, while the drain goes on. Its host has its own time. */
+ * Whatever was given out once is in the store for good: it is never given out as anything else, and what was
+ * acknowledged is given out as that. A writer's process may end, and another one open, while the drain goes on. Its
+ * host has its own time. */
 #include "base/clock.h"
 #include "members_world.h"
 #include "adversary/memory.h"
@@ -64,8 +66,8 @@ static void keep_one(const struct stored *one)
 	}
 	there = find_stored(one->lsn);
 	if (there == NULL || there->crc32c != one->crc32c || there->epoch != one->epoch)
-		FAIL("UNDONE: lsn %lu was given out as record %lu of epoch %u, and is now record %lu of epoch %u", one->lsn, there != NULL ? there->id : 0,
-			there != NULL ? there->epoch : 0, one->id, one->epoch);
+		FAIL("UNDONE: lsn %lu was given out as record %lu of epoch %u, and is now record %lu of epoch %u", one->lsn,
+			there != NULL ? there->id : 0, there != NULL ? there->epoch : 0, one->id, one->epoch);
 }
 
 /* keep -- what a batch holds, before any of it is released. */
@@ -82,7 +84,8 @@ static void keep(const uint8_t *buf, const struct farlog_batch *batch)
 		if (header.flags == 0)
 			memcpy(&one.id, buf + at + RECORD_HEADER_LEN, sizeof(one.id));
 		keep_one(&one);
-		at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(RECORD_ALIGN, header.key_len, header.payload_len);
+		at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+											   record_extent(RECORD_ALIGN, header.key_len, header.payload_len);
 	}
 	if (batch->next_lsn > world.stored_lsn)
 		world.stored_lsn = batch->next_lsn;
@@ -95,8 +98,9 @@ void check_stored(void)
 		const struct stored *there = find_stored(acked->lsn);
 
 		if (there == NULL || there->id != acked->id || there->epoch != acked->epoch)
-			FAIL("STORED: lsn %lu was acknowledged as record %lu of epoch %u, and is in the store as record %lu of epoch %u", acked->lsn, acked->id, acked->epoch,
-				there != NULL ? there->id : 0, there != NULL ? there->epoch : 0);
+			FAIL("STORED: lsn %lu was acknowledged as record %lu of epoch %u, and is in the store as record %lu of "
+				 "epoch %u",
+				acked->lsn, acked->id, acked->epoch, there != NULL ? there->id : 0, there != NULL ? there->epoch : 0);
 	}
 }
 
@@ -153,7 +157,8 @@ static int read_some(uint64_t room, struct farlog_batch *batch)
 		keep(buf, batch);
 		check_stored();
 	} else if (result == FARLOG_HELD) {
-		world.is_drain_dead = true; /* one before it went further, as a member tells that was away when this one began */
+		/* one before it went further, as a member tells that was away when this one began */
+		world.is_drain_dead = true;
 	} else if (result != FARLOG_NOT_YET && result != FARLOG_IO) {
 		FAIL("the drain cannot read behind lsn %lu: %s", world.stored_lsn, farlog_result_name(result));
 	}
@@ -171,7 +176,8 @@ static void release(const struct farlog_batch *batch)
 		FAIL("the drain cannot release lsn %lu: %s", batch->next_lsn, farlog_result_name(result));
 }
 
-/* drain -- some of what is there goes to the store, and heads move over it; or the process ends before, behind or within that. */
+/* drain -- some of what is there goes to the store, and heads move over it; or the process ends before, behind or
+ * within that. */
 void drain(void)
 {
 	uint64_t elsewhere_ns = take_time();
@@ -208,7 +214,8 @@ bool drain_all(uint64_t to_lsn)
 
 	if (strcmp(world.drain_uri, world.uri) != 0 || to_lsn == UINT64_MAX || below(2))
 		end_drain(); /* it may have stored all, and died before it released that */
-	for (unsigned left = TURNS_OF_ALL; left > 0 && idle < 8 && world.stored_lsn < to_lsn && world.failure[0] == '\0'; left--) {
+	for (unsigned left = TURNS_OF_ALL; left > 0 && idle < 8 && world.stored_lsn < to_lsn && world.failure[0] == '\0';
+		left--) {
 		int result = world.reader != NULL || begin_drain(&error) ? read_some(LAYOUT_BLOCK_LEN, &batch) : FARLOG_IO;
 
 		if (world.is_drain_dead)
@@ -221,6 +228,7 @@ bool drain_all(uint64_t to_lsn)
 	}
 	give_back_time(elsewhere_ns);
 	if (world.stored_lsn < to_lsn && to_lsn != UINT64_MAX)
-		FAIL("STUCK: all members are there, and the drain stops at lsn %lu of %lu: %.200s", world.stored_lsn, to_lsn, error.text);
+		FAIL("STUCK: all members are there, and the drain stops at lsn %lu of %lu: %.200s", world.stored_lsn, to_lsn,
+			error.text);
 	return world.failure[0] == '\0';
 }

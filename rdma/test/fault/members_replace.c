@@ -1,4 +1,5 @@
-/* members_replace.c -- rings that are put in the place of a member's for good, in members.c: as the control plane does, and what may come of it. */
+/* members_replace.c -- rings that are put in the place of a member's for good, in members.c: as the control plane does,
+ * and what may come of it. */
 #include "farlog/replace.h"
 #include "base/err.h"
 #include "members_world.h"
@@ -42,7 +43,8 @@ static void tell(unsigned i, const char *uri)
 	if (farlog_ring_inspect(uri, &status, NULL) != FARLOG_OK)
 		return;
 	TRACE("the writer of epoch %u is told that member %u is %s\n", world.now.writer->epoch, i + 1, uri);
-	if (farlog_writer_replace_member(world.now.writer, i, &(struct farlog_member_ring){.uri = uri, .ring_uuid = status.ring_uuid}, NULL) != FARLOG_OK)
+	if (farlog_writer_replace_member(world.now.writer, i,
+			&(struct farlog_member_ring){.uri = uri, .ring_uuid = status.ring_uuid}, NULL) != FARLOG_OK)
 		FAIL("tell of %s", uri);
 }
 
@@ -52,7 +54,8 @@ static void tell_wrong(void)
 	farlog_writer *writer;
 
 	make_ring("fault:" USED_NAME, USED_NAME, false);
-	if (farlog_writer_open("fault:" USED_NAME, &(struct farlog_writer_config){.counters_dir = ""}, &writer, NULL) == FARLOG_OK)
+	if (farlog_writer_open("fault:" USED_NAME, &(struct farlog_writer_config){.counters_dir = ""}, &writer, NULL) ==
+		FARLOG_OK)
 		farlog_writer_close(writer);
 	tell((unsigned)below(world.count), "fault:" USED_NAME);
 }
@@ -72,7 +75,8 @@ void change(void)
 		return;
 	if (below(16) == 0)
 		tell_wrong();
-	else if (world.swap_count > 0 && strcmp(name_known(world.now.writer, world.swapped), world.names[world.swapped]) != 0)
+	else if (world.swap_count > 0 &&
+		strcmp(name_known(world.now.writer, world.swapped), world.names[world.swapped]) != 0)
 		tell(world.swapped, world.uris[world.swapped]);
 }
 
@@ -105,9 +109,17 @@ static void go_on(uint64_t steps)
 {
 	for (; steps > 0 && world.now.writer != NULL && world.failure[0] == '\0'; steps--)
 		switch (below(8)) {
-		case 0: case 1: drain(); break;
-		case 2: case 3: tend(&world.now); break;
-		default: append(&world.now); break;
+		case 0:
+		case 1:
+			drain();
+			break;
+		case 2:
+		case 3:
+			tend(&world.now);
+			break;
+		default:
+			append(&world.now);
+			break;
 		}
 }
 
@@ -128,7 +140,8 @@ static void give_back(unsigned i)
 		bring_back(i);
 }
 
-/* end_late -- the grant of before the change is opened after all, by the former ring as it was: with all the others but one. */
+/* end_late -- the grant of before the change is opened after all, by the former ring as it was: with all the others but
+ * one. */
 static void end_late(const char *name, const char *uri, unsigned away)
 {
 	forget(name, uri);
@@ -138,8 +151,9 @@ static void end_late(const char *name, const char *uri, unsigned away)
 	world.late.epoch = 0;
 }
 
-/* play_replacement -- a writer is told of the ring in the place of a member's, and ends at some time behind that: while it is brought what it lacks, when it counts, or later. The next one finds what was
- * acknowledged without one of the others. A former ring may have lost its memory from the moment that the new one counts. */
+/* play_replacement -- a writer is told of the ring in the place of a member's, and ends at some time behind that: while
+ * it is brought what it lacks, when it counts, or later. The next one finds what was acknowledged without one of the
+ * others. A former ring may have lost its memory from the moment that the new one counts. */
 void play_replacement(void)
 {
 	unsigned i = (unsigned)below(world.count);
@@ -169,7 +183,8 @@ void play_replacement(void)
 	give_back(other);
 	if (below(2))
 		go_on(below(16));
-	if (world.late.epoch != 0 && farlog_ring_inspect(world.uris[i], &status, NULL) == FARLOG_OK && status.writer_epoch != 0 && below(2)) {
+	if (world.late.epoch != 0 && farlog_ring_inspect(world.uris[i], &status, NULL) == FARLOG_OK &&
+		status.writer_epoch != 0 && below(2)) {
 		end_late(name, uri, third);
 		return;
 	}

@@ -1,4 +1,5 @@
-/* members_world.c -- what happens to members and writers in members.c, and what must hold whenever a writer is answered or opens. */
+/* members_world.c -- what happens to members and writers in members.c, and what must hold whenever a writer is answered
+ * or opens. */
 #include "members_world.h"
 
 #include "base/clock.h"
@@ -58,7 +59,8 @@ void cut_power(unsigned i)
 	farlog_fault_crash(world.names[i]);
 }
 
-/* replace -- an empty ring, formatted alike, stands where a member was: once a run, since what two of them held may be gone. */
+/* replace -- an empty ring, formatted alike, stands where a member was: once a run, since what two of them held may be
+ * gone. */
 static void replace(unsigned i)
 {
 	if (world.is_replaced || world.swap_count > 0 || (world.epoch_count > 0 && !do_others_know(i)))
@@ -73,7 +75,9 @@ static void replace(unsigned i)
 	farlog_fault_set_slowness(world.names[i], 0);
 	if (farlog_ring_format(world.uris[i], &world.config, NULL) != FARLOG_OK)
 		FAIL("format %s anew", world.uris[i]);
-	if (world.granted > 0) /* who makes a ring for a stream lets none of before into it: these have the uuid of the one that is lost, and would not take this one */
+	/* who makes a ring for a stream lets none of before into it: these have the uuid of the one that is lost, and would
+	 * not take this one */
+	if (world.granted > 0)
 		may_fail(farlog_ring_fence(world.uris[i], world.granted, NULL));
 	farlog_fault_set_slowness(world.names[i], 128);
 	farlog_fault_set_away(world.names[i], world.is_away[i]);
@@ -87,10 +91,18 @@ void strike(void *context)
 	if (world.is_over)
 		return;
 	switch (below(10)) {
-	case 9: context != NULL && below(8) == 0 ? replace(i) : cut_power(i); break;
-	case 0: take_away(i); break;
-	case 1: cut_power(i); break;
-	case 2: farlog_fault_set_slowness(world.names[i], below(3) == 0 && world.is_remote[i] ? 256 : (unsigned)below(256)); break;
+	case 9:
+		context != NULL &&below(8) == 0 ? replace(i) : cut_power(i);
+		break;
+	case 0:
+		take_away(i);
+		break;
+	case 1:
+		cut_power(i);
+		break;
+	case 2:
+		farlog_fault_set_slowness(world.names[i], below(3) == 0 && world.is_remote[i] ? 256 : (unsigned)below(256));
+		break;
 	case 3: /* its connections break */
 		farlog_fault_set_away(world.names[i], 1);
 		farlog_fault_set_away(world.names[i], world.is_away[i]);
@@ -142,8 +154,8 @@ static uint32_t durable_epoch(const char *name)
 	return epoch;
 }
 
-/* check_copies -- what was just acknowledged is durable on as many members as was said, and these know the epoch, durably: one
- * that does not is not asked for the log. Bits of all that have it. */
+/* check_copies -- what was just acknowledged is durable on as many members as was said, and these know the epoch,
+ * durably: one that does not is not asked for the log. Bits of all that have it. */
 static unsigned check_copies(const struct farlog_writer *writer, const struct farlog_position *position)
 {
 	uint64_t off = LAYOUT_DATA_OFF + position->lsn % writer->identity.capacity;
@@ -160,8 +172,8 @@ static unsigned check_copies(const struct farlog_writer *writer, const struct fa
 	}
 	count = (unsigned)__builtin_popcount(holders & told);
 	if (count < position->copies || position->copies < world.needed)
-		FAIL("COPIES: lsn %lu was acknowledged with %u copies of %u needed, and is durable on %u that know the epoch", position->lsn, position->copies,
-			world.needed, count);
+		FAIL("COPIES: lsn %lu was acknowledged with %u copies of %u needed, and is durable on %u that know the epoch",
+			position->lsn, position->copies, world.needed, count);
 	return holders;
 }
 
@@ -173,7 +185,8 @@ static void note_ack(const struct side *side, uint64_t id, const struct farlog_p
 	if (side->is_fenced)
 		FAIL("FENCED: a fenced writer of epoch %u got an acknowledgement at lsn %lu", position->epoch, position->lsn);
 	if (last != NULL && position->lsn <= last->lsn)
-		FAIL("TWICE: lsn %lu of epoch %u is acknowledged behind lsn %lu of epoch %u", position->lsn, position->epoch, last->lsn, last->epoch);
+		FAIL("TWICE: lsn %lu of epoch %u is acknowledged behind lsn %lu of epoch %u", position->lsn, position->epoch,
+			last->lsn, last->epoch);
 	if (world.acked_count < ACKED_COUNT_MAX)
 		world.acked[world.acked_count++] = (struct acked){position->lsn, id, position->epoch, holders};
 	world.acks++;
@@ -194,7 +207,8 @@ void append(struct side *side)
 	}
 	result = farlog_append(side->writer, &entry, DEADLINE_NS, &position);
 	taken_ns = clock_monotonic_ns() - start_ns;
-	TRACE("append %lu by epoch %u: %s lsn %lu\n", payload[0], side->writer->epoch, farlog_result_name(result), position.lsn);
+	TRACE("append %lu by epoch %u: %s lsn %lu\n", payload[0], side->writer->epoch, farlog_result_name(result),
+		position.lsn);
 	if (taken_ns > DEADLINE_NS + SLACK_NS)
 		FAIL("LATE: an append took %lu ns, its deadline was %u", taken_ns, DEADLINE_NS);
 	if (result == FARLOG_OK)
@@ -210,7 +224,8 @@ static void check_taken(const struct farlog_writer *writer)
 	for (unsigned i = 0; i < members_of(writer->region)->count; i++) {
 		const struct member *member = &members_of(writer->region)->members[i];
 
-		if (strstr(member->ring.uri, USED_NAME) != NULL && member_state(member) != MEMBER_AWAY && member_state(member) != MEMBER_OTHER)
+		if (strstr(member->ring.uri, USED_NAME) != NULL && member_state(member) != MEMBER_AWAY &&
+			member_state(member) != MEMBER_OTHER)
 			FAIL("USED: a ring that knew an epoch was taken for a new one");
 		world.taken += member->is_new && member->is_of_epoch && member_state(member) == MEMBER_IN;
 	}
@@ -235,7 +250,10 @@ static void check_log(const struct farlog_writer *writer)
 {
 	const struct region_members *whole = members_of(writer->region);
 	const uint8_t *data = whole->copy + LAYOUT_DATA_OFF;
-	struct record_cursor cursor = {.lsn = whole->start.head_lsn, .seq = whole->start.head_seq, .epoch = whole->start.last_epoch, .epoch_max = writer->epoch};
+	struct record_cursor cursor = {.lsn = whole->start.head_lsn,
+		.seq = whole->start.head_seq,
+		.epoch = whole->start.last_epoch,
+		.epoch_max = writer->epoch};
 	struct record_found found;
 	unsigned at = 0;
 
@@ -249,20 +267,21 @@ static void check_log(const struct farlog_writer *writer)
 		uint64_t id;
 
 		if (cursor.lsn >= writer->ring.appended_lsn ||
-			record_check(&writer->identity, &cursor, data + off, writer->identity.capacity - off, &found) != RECORD_VALID)
+			record_check(&writer->identity, &cursor, data + off, writer->identity.capacity - off, &found) !=
+				RECORD_VALID)
 			break;
 		memcpy(&id, data + off + RECORD_HEADER_LEN, sizeof(id));
 		if (at < world.acked_count && cursor.lsn == world.acked[at].lsn) {
 			if (found.epoch != world.acked[at].epoch || id != world.acked[at].id)
-				FAIL("CHANGED: lsn %lu was record %lu of epoch %u, and is record %lu of epoch %u", cursor.lsn, world.acked[at].id,
-					world.acked[at].epoch, id, found.epoch);
+				FAIL("CHANGED: lsn %lu was record %lu of epoch %u, and is record %lu of epoch %u", cursor.lsn,
+					world.acked[at].id, world.acked[at].epoch, id, found.epoch);
 			at++;
 		}
 		record_advance(&cursor, &found);
 	}
 	if (at < world.acked_count)
-		FAIL("LOST: lsn %lu of epoch %u was acknowledged; the log from lsn %lu ends at %lu, drained up to %lu", world.acked[at].lsn, world.acked[at].epoch,
-			whole->start.head_lsn, cursor.lsn, world.stored_lsn);
+		FAIL("LOST: lsn %lu of epoch %u was acknowledged; the log from lsn %lu ends at %lu, drained up to %lu",
+			world.acked[at].lsn, world.acked[at].epoch, whole->start.head_lsn, cursor.lsn, world.stored_lsn);
 }
 
 static void note_epoch(uint32_t epoch)
@@ -278,7 +297,9 @@ static void note_epoch(uint32_t epoch)
 
 int open_calmly(struct side *side, const char *uri, uint32_t epoch, struct farlog_error *error)
 {
-	struct farlog_writer_config config = {.counters_dir = "", .policy = below(2) ? FARLOG_POLICY_REJECT : FARLOG_POLICY_BLOCK, .epoch = epoch,
+	struct farlog_writer_config config = {.counters_dir = "",
+		.policy = below(2) ? FARLOG_POLICY_REJECT : FARLOG_POLICY_BLOCK,
+		.epoch = epoch,
 		.deadline_ns = DEADLINE_NS};
 	int result = farlog_writer_open(uri, &config, &side->writer, error);
 
@@ -288,7 +309,8 @@ int open_calmly(struct side *side, const char *uri, uint32_t epoch, struct farlo
 		side->writer = NULL;
 		return result;
 	}
-	side->writer->hint_interval_ticks = below(2) ? 0 : UINT64_MAX; /* not by the time that really goes by: a seed plays the same again */
+	/* not by the time that really goes by: a seed plays the same again */
+	side->writer->hint_interval_ticks = below(2) ? 0 : UINT64_MAX;
 	world.opens++;
 	note_epoch(side->writer->epoch);
 	check_log(side->writer);
@@ -304,7 +326,8 @@ bool open_side(struct side *side, const char *uri, uint32_t epoch)
 	return open_calmly(side, uri, epoch, &error) == FARLOG_OK;
 }
 
-/* bury -- a writer's process ends. What it had sent lands or not, and its connections are down before another one is let in. */
+/* bury -- a writer's process ends. What it had sent lands or not, and its connections are down before another one is
+ * let in. */
 void bury(struct side *side)
 {
 	if (side->writer == NULL)
@@ -334,7 +357,8 @@ bool knows_epoch(unsigned i)
 	return is_known;
 }
 
-/* do_others_know -- R4: too few would be left who know what was acknowledged, where another ring knows no epoch either: it is new itself, or missed all of them. */
+/* do_others_know -- R4: too few would be left who know what was acknowledged, where another ring knows no epoch either:
+ * it is new itself, or missed all of them. */
 bool do_others_know(unsigned i)
 {
 	for (unsigned other = 0; other < world.count; other++)
@@ -349,7 +373,8 @@ bool is_new(unsigned i)
 	return world.swap_count > 0 && i == world.swapped && !knows_epoch(i);
 }
 
-/* fence -- what a control plane does before it grants: on so many members that no acknowledgement is left for the former writer. */
+/* fence -- what a control plane does before it grants: on so many members that no acknowledgement is left for the
+ * former writer. */
 bool fence(uint32_t epoch)
 {
 	unsigned wanted = world.count - world.needed + 1;

@@ -1,4 +1,5 @@
-/* members_world.h -- the world of members.c: adversarial memories, the writers that have them together, and what was acknowledged to these. */
+/* members_world.h -- the world of members.c: adversarial memories, the writers that have them together, and what was
+ * acknowledged to these. */
 #ifndef FARLOG_TEST_MEMBERS_WORLD_H
 #define FARLOG_TEST_MEMBERS_WORLD_H
 
@@ -69,24 +70,26 @@ struct members_world {
 	uint32_t granted;
 	struct stored stored[STORED_COUNT_MAX];
 	unsigned stored_count;
-	uint64_t stored_lsn; /* where the store ends */
+	uint64_t stored_lsn;   /* where the store ends */
 	farlog_reader *reader; /* of the drain; NULL: its process has ended */
 	char drain_uri[512];   /* what it was told */
 	uint64_t drain_ns;     /* the time of its host */
 	bool is_drain_dead;
-	bool is_over; /* nothing more happens to anybody: also not by what was to happen to a ring that has been replaced since */
+	/* nothing more happens to anybody: also not by what was to happen to a ring that has been replaced since */
+	bool is_over;
 	uint64_t next_id;
-	uint64_t acks, opens, takeovers, unknowns, joins, swaps, taken, drain_opens, releases, stored_total, refusals, accepted, filled, runs;
+	uint64_t acks, opens, takeovers, unknowns, joins, swaps, taken, drain_opens, releases, stored_total, refusals,
+		accepted, filled, runs;
 	bool is_traced;
 	char failure[400];
 };
 
 extern struct members_world world;
 
-#define FAIL(...)                                                                                     \
-	do {                                                                                          \
-		if (world.failure[0] == '\0')                                                         \
-			snprintf(world.failure, sizeof(world.failure), __VA_ARGS__);                  \
+#define FAIL(...) \
+	do { \
+		if (world.failure[0] == '\0') \
+			snprintf(world.failure, sizeof(world.failure), __VA_ARGS__); \
 	} while (0)
 #define TRACE(...) (world.is_traced ? (void)printf(__VA_ARGS__) : (void)0)
 

@@ -8,7 +8,8 @@
 #define FLAG_PAD 1u
 #define FLAG_EPOCH 2u
 
-/* The fields of a record's header that are looked at, taken from the bytes by their offsets in docs/reference/format.md. */
+/* The fields of a record's header that are looked at, taken from the bytes by their offsets in
+ * docs/reference/format.md. */
 struct header {
 	uint16_t flags;
 	uint64_t lsn;
@@ -71,8 +72,8 @@ void oracle_content(uint64_t id, uint8_t *key, uint32_t key_len, uint8_t *payloa
 	fill(~id, payload, len);
 }
 
-void oracle_submitted(struct oracle *oracle, const struct farlog_entry *entry, uint64_t id,
-	const struct farlog_position *position)
+void oracle_submitted(
+	struct oracle *oracle, const struct farlog_entry *entry, uint64_t id, const struct farlog_position *position)
 {
 	struct oracle_record *record = &oracle->records[oracle->record_count];
 	const struct oracle_record *before = oracle->record_count > 0 ? record - 1 : NULL;
@@ -81,9 +82,12 @@ void oracle_submitted(struct oracle *oracle, const struct farlog_entry *entry, u
 		oracle_fail(oracle, "the test's own table of records is full");
 		return;
 	}
-	if (before != NULL && (position->epoch < before->epoch ||
-		(position->epoch == before->epoch && (position->lsn < before->end_lsn || position->seq != before->seq + 1))))
-		oracle_fail(oracle, "record (epoch %u, lsn %lu, seq %lu) was given a place at or before (epoch %u, lsn %lu..%lu, seq %lu)",
+	if (before != NULL &&
+		(position->epoch < before->epoch ||
+			(position->epoch == before->epoch &&
+				(position->lsn < before->end_lsn || position->seq != before->seq + 1))))
+		oracle_fail(oracle,
+			"record (epoch %u, lsn %lu, seq %lu) was given a place at or before (epoch %u, lsn %lu..%lu, seq %lu)",
 			position->epoch, position->lsn, position->seq, before->epoch, before->lsn, before->end_lsn, before->seq);
 	*record = (struct oracle_record){
 		.id = id,
@@ -152,7 +156,8 @@ static bool decode(struct oracle *oracle, const uint8_t *bytes, uint64_t len, st
 		.class_id = (uint16_t)take(bytes + 44, 2),
 		.key_len = (uint16_t)take(bytes + 46, 2),
 	};
-	header->extent = ((uint64_t)64 + header->key_len + header->payload_len + oracle->align - 1) / oracle->align * oracle->align;
+	header->extent =
+		((uint64_t)64 + header->key_len + header->payload_len + oracle->align - 1) / oracle->align * oracle->align;
 	if (header->flags & FLAG_PAD)
 		header->extent = (uint64_t)header->payload_len + 64;
 	header->stored_len = header->flags & FLAG_PAD ? 64 : header->extent;
@@ -170,14 +175,15 @@ static void check_pad(struct oracle *oracle, const struct header *header)
 	bool is_at_lba = oracle->block_len != 0 && end_lsn % oracle->block_len == 0 && header->extent < oracle->block_len;
 
 	if (end_lsn % oracle->capacity != 0 && !is_at_lba)
-		oracle_fail(oracle, "the PAD at lsn %lu ends at %lu, neither with the ring nor with the LBA it lies in", header->lsn, end_lsn);
+		oracle_fail(oracle, "the PAD at lsn %lu ends at %lu, neither with the ring nor with the LBA it lies in",
+			header->lsn, end_lsn);
 }
 
 static void check_order(struct oracle *oracle, const struct oracle_walk *walk, const struct header *header)
 {
 	if (header->lsn != walk->lsn)
-		oracle_fail(oracle, "lsn %lu expected, the reader returned a record of lsn %lu (epoch %u)", walk->lsn, header->lsn,
-			header->epoch);
+		oracle_fail(oracle, "lsn %lu expected, the reader returned a record of lsn %lu (epoch %u)", walk->lsn,
+			header->lsn, header->epoch);
 	if (walk->has_seq && header->seq != walk->seq)
 		oracle_fail(oracle, "seq %lu expected at lsn %lu, found %lu", walk->seq, header->lsn, header->seq);
 	if (header->epoch < walk->epoch)
@@ -189,8 +195,8 @@ static void check_order(struct oracle *oracle, const struct oracle_walk *walk, c
 }
 
 /* check_epoch -- an epoch begins in one place only. */
-static void check_epoch(struct oracle *oracle, const struct oracle_walk *walk, const struct header *header,
-	const uint8_t *bytes)
+static void check_epoch(
+	struct oracle *oracle, const struct oracle_walk *walk, const struct header *header, const uint8_t *bytes)
 {
 	uint64_t start_lsn = take(bytes + 56 + 8, 8);
 	uint64_t expected_lsn = walk->pad_epoch == header->epoch ? walk->pad_lsn : header->lsn;
@@ -228,16 +234,18 @@ static int64_t check_record(struct oracle *oracle, const struct header *header, 
 	struct oracle_record *record;
 
 	if (index < 0) {
-		oracle_fail(oracle, "INVENTED: (epoch %u, lsn %lu, seq %lu) was never submitted", header->epoch, header->lsn, header->seq);
+		oracle_fail(oracle, "INVENTED: (epoch %u, lsn %lu, seq %lu) was never submitted", header->epoch, header->lsn,
+			header->seq);
 		return -1;
 	}
 	record = &oracle->records[index];
 	if (record->seq != header->seq || record->len != header->payload_len || record->key_len != header->key_len ||
 		record->class_id != header->class_id || !is_content_right(record, bytes + 56))
-		oracle_fail(oracle, "TORN: (epoch %u, lsn %lu, seq %lu) differs from what was submitted", header->epoch, header->lsn,
-			header->seq);
+		oracle_fail(oracle, "TORN: (epoch %u, lsn %lu, seq %lu) differs from what was submitted", header->epoch,
+			header->lsn, header->seq);
 	if (record->is_dropped)
-		oracle_fail(oracle, "RESURRECTED: (epoch %u, lsn %lu) came back after a recovery had dropped it", header->epoch, header->lsn);
+		oracle_fail(oracle, "RESURRECTED: (epoch %u, lsn %lu) came back after a recovery had dropped it", header->epoch,
+			header->lsn);
 	record->is_found = true;
 	return index;
 }
@@ -252,7 +260,8 @@ static void check_place(struct oracle *oracle, const struct header *header)
 	if (header->epoch > oracle->entries[count - 1].epoch)
 		while (count > 0 && oracle->entries[count - 1].lsn >= header->lsn)
 			count--;
-	if (count > 0 && (oracle->entries[count - 1].end_lsn != header->lsn || oracle->entries[count - 1].next_seq != header->seq))
+	if (count > 0 &&
+		(oracle->entries[count - 1].end_lsn != header->lsn || oracle->entries[count - 1].next_seq != header->seq))
 		oracle_fail(oracle, "store: after (epoch %u, lsn %lu..%lu, next seq %lu) comes (epoch %u, lsn %lu, seq %lu)",
 			oracle->entries[count - 1].epoch, oracle->entries[count - 1].lsn, oracle->entries[count - 1].end_lsn,
 			oracle->entries[count - 1].next_seq, header->epoch, header->lsn, header->seq);
@@ -260,8 +269,8 @@ static void check_place(struct oracle *oracle, const struct header *header)
 		const struct oracle_entry *entry = &oracle->entries[i];
 
 		if (entry->record_index >= 0 && oracle->records[entry->record_index].is_acked)
-			oracle_fail(oracle, "LOST: acknowledged (epoch %u, lsn %lu) is superseded by epoch %u at lsn %lu", entry->epoch,
-				entry->lsn, header->epoch, header->lsn);
+			oracle_fail(oracle, "LOST: acknowledged (epoch %u, lsn %lu) is superseded by epoch %u at lsn %lu",
+				entry->epoch, entry->lsn, header->epoch, header->lsn);
 	}
 }
 
@@ -290,7 +299,8 @@ static void store(struct oracle *oracle, const struct header *header, int64_t in
 	oracle->records[index].stored = ORACLE_UNSYNCED;
 }
 
-void oracle_walked(struct oracle *oracle, struct oracle_walk *walk, const uint8_t *bytes, uint64_t len, bool is_for_store)
+void oracle_walked(
+	struct oracle *oracle, struct oracle_walk *walk, const uint8_t *bytes, uint64_t len, bool is_for_store)
 {
 	struct header header;
 
@@ -336,9 +346,12 @@ void oracle_recovered(struct oracle *oracle, uint64_t head_lsn)
 		if (record->lsn < head_lsn && record->stored == ORACLE_SYNCED)
 			continue;
 		if (record->is_acked)
-			oracle_fail(oracle, "LOST: acknowledged (epoch %u, lsn %lu, seq %lu) is not in the ring (head %lu), in the store: %s",
+			oracle_fail(oracle,
+				"LOST: acknowledged (epoch %u, lsn %lu, seq %lu) is not in the ring (head %lu), in the store: %s",
 				record->epoch, record->lsn, record->seq, head_lsn,
-				record->stored == ORACLE_SYNCED ? "yes" : record->stored == ORACLE_UNSYNCED ? "not synced" : "no");
+				record->stored == ORACLE_SYNCED       ? "yes" :
+					record->stored == ORACLE_UNSYNCED ? "not synced" :
+														"no");
 		record->is_dropped = true;
 	}
 	oracle->unacked_from = oracle->record_count;
@@ -353,7 +366,8 @@ void oracle_head(struct oracle *oracle, uint64_t head_lsn)
 			return;
 		if (!record->is_dropped && record->stored != ORACLE_SYNCED) {
 			if (record->is_acked)
-				oracle_fail(oracle, "LOST: the head is at %lu, acknowledged (epoch %u, lsn %lu) below it is not synced in the store",
+				oracle_fail(oracle,
+					"LOST: the head is at %lu, acknowledged (epoch %u, lsn %lu) below it is not synced in the store",
 					head_lsn, record->epoch, record->lsn);
 			return;
 		}

@@ -1,7 +1,8 @@
 /* oracle.h -- what a crash test knows to be true, kept apart from the core and made from the public answers alone.
  *
- * It remembers every record that was ever submitted, which of them were acknowledged, and a model of the store with a synced and
- * an unsynced part. It decodes the bytes that readers return by docs/reference/format.md, not by the core's code. */
+ * It remembers every record that was ever submitted, which of them were acknowledged, and a model of the store with a
+ * synced and an unsynced part. It decodes the bytes that readers return by docs/reference/format.md, not by the core's
+ * code. */
 #ifndef FARLOG_TEST_ORACLE_H
 #define FARLOG_TEST_ORACLE_H
 
@@ -91,18 +92,19 @@ static inline bool oracle_has_failed(const struct oracle *oracle)
 void oracle_content(uint64_t id, uint8_t *key, uint32_t key_len, uint8_t *payload, uint32_t len);
 
 /* oracle_submitted -- the core said where a record went. */
-void oracle_submitted(struct oracle *oracle, const struct farlog_entry *entry, uint64_t id,
-	const struct farlog_position *position);
+void oracle_submitted(
+	struct oracle *oracle, const struct farlog_entry *entry, uint64_t id, const struct farlog_position *position);
 
 /* oracle_acked -- everything submitted that ends at or below durable_lsn is acknowledged. */
 void oracle_acked(struct oracle *oracle, uint64_t durable_lsn);
 
-/* oracle_walked -- check what a reader returned, and with is_for_store put it into the store, as a store does: what is not
- * above the last (epoch, lsn) is there already. */
-void oracle_walked(struct oracle *oracle, struct oracle_walk *walk, const uint8_t *bytes, uint64_t len, bool is_for_store);
+/* oracle_walked -- check what a reader returned, and with is_for_store put it into the store, as a store does: what is
+ * not above the last (epoch, lsn) is there already. */
+void oracle_walked(
+	struct oracle *oracle, struct oracle_walk *walk, const uint8_t *bytes, uint64_t len, bool is_for_store);
 
-/* oracle_recovering, oracle_recovered -- a writer was opened: between the two calls the log is walked from head_lsn to its end, and what
- * was not found is either acknowledged, a failure, or dropped for ever. */
+/* oracle_recovering, oracle_recovered -- a writer was opened: between the two calls the log is walked from head_lsn to
+ * its end, and what was not found is either acknowledged, a failure, or dropped for ever. */
 void oracle_recovering(struct oracle *oracle);
 void oracle_recovered(struct oracle *oracle, uint64_t head_lsn);
 

@@ -1,8 +1,11 @@
-/* routes.c -- a route whose process dies at any operation, with spills and rings on adversarial memories that come and go.
+/* routes.c -- a route whose process dies at any operation, with spills and rings on adversarial memories that come and
+ * go.
  *
- * What is proved: every record that the route acknowledged comes to each of its legs' streams, once and in order, whether it went straight there, by way of the spill, or both,
- * and whatever dies between: the process, the host with its spills, the targets with the rings, or a ring alone while the route goes on. How: one thread plays appender, carriers, drains and
- * time; route, ring and recovery are the real ones. What the drains stored is compared with what was acknowledged.
+ * What is proved: every record that the route acknowledged comes to each of its legs' streams, once and in order,
+ * whether it went straight there, by way of the spill, or both, and whatever dies between: the process, the host with
+ * its spills, the targets with the rings, or a ring alone while the route goes on. How: one thread plays appender,
+ * carriers, drains and time; route, ring and recovery are the real ones. What the drains stored is compared with what
+ * was acknowledged.
  *
  * usage: routes [--mutants]; SEED=n, RUNS=n (400), RUN=n one of them, TRACE=1. */
 #include <stdio.h>
@@ -38,7 +41,8 @@ struct stored {
 struct leg {
 	char far_name[24], far_uri[32], spill_name[24], spill_uri[32];
 	uint8_t is_acked[NUMBER_MAX];
-	uint8_t is_offered[NUMBER_MAX]; /* of the optional one: in the spill, which the death of the process alone does not take */
+	/* of the optional one: in the spill, which the death of the process alone does not take */
+	uint8_t is_offered[NUMBER_MAX];
 	struct stored stored[NUMBER_MAX];
 	unsigned stored_count;
 	bool is_away;
@@ -66,10 +70,10 @@ static uint64_t below(uint64_t bound)
 	return (value ^ (value >> 31)) % bound;
 }
 
-#define FAIL(...)                                                                                     \
-	do {                                                                                          \
-		if (world.failure[0] == '\0')                                                         \
-			snprintf(world.failure, sizeof(world.failure), __VA_ARGS__);                  \
+#define FAIL(...) \
+	do { \
+		if (world.failure[0] == '\0') \
+			snprintf(world.failure, sizeof(world.failure), __VA_ARGS__); \
 	} while (0)
 #define TRACE(...) (world.is_traced ? (void)printf(__VA_ARGS__) : (void)0)
 
@@ -77,7 +81,11 @@ static uint64_t below(uint64_t bound)
 
 static void make_ring(const char *uri, uint64_t size_bytes, const char *name)
 {
-	struct farlog_ring_config config = {.size_bytes = size_bytes, .record_len_max = 1024, .is_forced = 1, .salt = below(UINT64_MAX) | 1, .stream_name = name};
+	struct farlog_ring_config config = {.size_bytes = size_bytes,
+		.record_len_max = 1024,
+		.is_forced = 1,
+		.salt = below(UINT64_MAX) | 1,
+		.stream_name = name};
 	struct farlog_error error;
 
 	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
@@ -175,7 +183,8 @@ static void set_away(unsigned i, bool is_away)
 	TRACE("leg %u %s\n", i, is_away ? "away" : "back");
 	world.legs[i].is_away = is_away;
 	if (!is_away)
-		farlog_fault_exorcise(world.legs[i].far_name); /* as a target does, which tears a connection down before it lets the next one in */
+		/* as a target does, which tears a connection down before it lets the next one in */
+		farlog_fault_exorcise(world.legs[i].far_name);
 	farlog_fault_set_away(world.legs[i].far_name, is_away);
 }
 
@@ -196,7 +205,8 @@ static void store(struct leg *leg, const uint8_t *buf, const struct farlog_batch
 			memcpy(&next->number, buf + at + RECORD_HEADER_LEN, sizeof(next->number));
 			leg->stored_count++;
 		}
-		at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+		at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+											   record_extent(64, header.key_len, header.payload_len);
 	}
 }
 
@@ -220,7 +230,9 @@ static void drain(unsigned i)
 		unsigned turns = 0;
 
 		store(leg, buf, &batch);
-		while ((result = farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch)) != FARLOG_OK && ++turns < 50)
+		while (
+			(result = farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch)) != FARLOG_OK &&
+			++turns < 50)
 			;
 		if (result != FARLOG_OK)
 			FAIL("leg %u: a drain cannot release: %s", i, farlog_result_name(result));
@@ -241,7 +253,8 @@ static bool open_route(void)
 		legs[i].uri = world.legs[i].far_uri;
 		legs[i].spill_uri = world.legs[i].spill_uri;
 		legs[i].policy = FARLOG_ROUTE_SPILL;
-		legs[i].config = (struct farlog_writer_config){.policy = FARLOG_POLICY_REJECT, .deadline_ns = DEADLINE_NS, .counters_dir = ""};
+		legs[i].config = (struct farlog_writer_config){
+			.policy = FARLOG_POLICY_REJECT, .deadline_ns = DEADLINE_NS, .counters_dir = ""};
 	}
 	if (route_open(&config, false, &world.route, &error) != FARLOG_OK) {
 		if (!is_dead())
@@ -286,7 +299,8 @@ static void append_some(void)
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t number = world.next_number++;
 
-		entries[i] = (struct farlog_entry){.data = payloads[i], .len = (uint32_t)(8 + below(world.payload_len_max - 8)), .class_id = 1};
+		entries[i] = (struct farlog_entry){
+			.data = payloads[i], .len = (uint32_t)(8 + below(world.payload_len_max - 8)), .class_id = 1};
 		memcpy(payloads[i], &number, sizeof(number));
 	}
 	if (count == 1) {
@@ -295,7 +309,8 @@ static void append_some(void)
 		submitted = result == FARLOG_OK || result == FARLOG_UNKNOWN;
 	} else
 		result = farlog_route_append_batch(world.route, entries, NULL, count, 0, positions, &done, &submitted);
-	TRACE("append %lu to %lu: %s, %zu of %zu%s\n", first, first + count - 1, farlog_result_name(result), done, submitted, submitted > 0 && positions[submitted - 1].legs[0].is_buffered ? ", spilled" : "");
+	TRACE("append %lu to %lu: %s, %zu of %zu%s\n", first, first + count - 1, farlog_result_name(result), done,
+		submitted, submitted > 0 && positions[submitted - 1].legs[0].is_buffered ? ", spilled" : "");
 	world.unknowns += submitted - done;
 	if (done > submitted || submitted > count || (result == FARLOG_OK) != (done == count))
 		FAIL("append of %zu: %s, %zu acknowledged of %zu", count, farlog_result_name(result), done, submitted);
@@ -346,13 +361,19 @@ static void step(void)
 	unsigned i = (unsigned)below(LEG_COUNT);
 
 	switch (below(21)) {
-	case 0: set_away(i, !world.legs[i].is_away); break;
-	case 1: set_slowness(i, below(3) == 0 ? 256 : 128); break;
+	case 0:
+		set_away(i, !world.legs[i].is_away);
+		break;
+	case 1:
+		set_slowness(i, below(3) == 0 ? 256 : 128);
+		break;
 	case 2:
 		drain(i);
 		arm(below(400));
 		break;
-	case 3: advance(1500000000u); break;
+	case 3:
+		advance(1500000000u);
+		break;
 	case 4:
 		if (!world.legs[i].is_away) { /* the target loses its power, the route goes on */
 			TRACE("leg %u without power\n", i);
@@ -364,11 +385,16 @@ static void step(void)
 		TRACE("heartbeat\n");
 		may_fail(farlog_route_heartbeat(world.route, DEADLINE_NS));
 		break;
-	case 6: case 7: case 8: case 9:
+	case 6:
+	case 7:
+	case 8:
+	case 9:
 		tear_down();
 		(void)route_carry(&world.route->legs[i]);
 		break;
-	default: append_some(); break;
+	default:
+		append_some();
+		break;
 	}
 }
 
@@ -447,7 +473,10 @@ static void play_run(uint64_t seed)
 /* play_gap -- a leg that drops, and whose ring comes and goes: records and gaps together are all that was offered. */
 static void play_gap(uint64_t seed)
 {
-	struct farlog_route_leg leg = {.name = "dropping", .uri = "fault:route-far-0", .policy = FARLOG_ROUTE_DROP, .buffer_bytes = SPILL_BYTES,
+	struct farlog_route_leg leg = {.name = "dropping",
+		.uri = "fault:route-far-0",
+		.policy = FARLOG_ROUTE_DROP,
+		.buffer_bytes = SPILL_BYTES,
 		.config = {.counters_dir = ""}};
 	struct farlog_route_config config = {.name = "route", .legs = &leg, .leg_count = 1};
 	struct farlog_route_position position;
@@ -487,9 +516,10 @@ static void play_gap(uint64_t seed)
 	for (unsigned i = 0; i < world.legs[0].stored_count; i++)
 		if (world.legs[0].stored[i].number <= (i > 0 ? world.legs[0].stored[i - 1].number : 0))
 			FAIL("record %lu stands in the wrong place", world.legs[0].stored[i].number);
-	if (told != 0 || world.legs[0].stored_count != taken || (stats.dropped_count != 0) != (stats.gap_count != 0) || offered != taken + stats.dropped_count)
-		FAIL("offered %lu: %u stored of %lu taken, %lu dropped, %lu gaps told, %lu not told", offered, world.legs[0].stored_count, taken, stats.dropped_count,
-			stats.gap_count, told);
+	if (told != 0 || world.legs[0].stored_count != taken || (stats.dropped_count != 0) != (stats.gap_count != 0) ||
+		offered != taken + stats.dropped_count)
+		FAIL("offered %lu: %u stored of %lu taken, %lu dropped, %lu gaps told, %lu not told", offered,
+			world.legs[0].stored_count, taken, stats.dropped_count, stats.gap_count, told);
 }
 
 static const struct runs_mutant mutants[] = {
@@ -514,13 +544,14 @@ static void play(uint64_t run, uint64_t seed)
 
 static void report(void)
 {
-	printf("routes: %lu runs, %lu openings, %lu crashes, %lu acknowledged, %lu of them by the spill, %lu unknown\n", world.runs, world.openings, world.crashes, world.acks,
-		world.spilled, world.unknowns);
+	printf("routes: %lu runs, %lu openings, %lu crashes, %lu acknowledged, %lu of them by the spill, %lu unknown\n",
+		world.runs, world.openings, world.crashes, world.acks, world.spilled, world.unknowns);
 }
 
 int main(int argc, char **argv)
 {
-	struct runs runs = {"routes", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants, sizeof(mutants) / sizeof(mutants[0]), NULL};
+	struct runs runs = {"routes", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants,
+		sizeof(mutants) / sizeof(mutants[0]), NULL};
 
 	world.is_traced = getenv("TRACE") != NULL;
 	return runs_main(&runs, argc, argv);

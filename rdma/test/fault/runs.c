@@ -48,7 +48,8 @@ static int play_mutants(const struct runs *runs, uint64_t seed)
 		bool is_caught = play(runs, own, runs_number("RUNS", runs->mutant_run_count), mutant->mutant, &run);
 
 		caught += is_caught;
-		printf("%s-mutants: %s: %s in run %lu%s%s\n", runs->name, mutant->name, is_caught ? "caught" : "SURVIVED", run, is_caught ? ": " : "", runs->failure);
+		printf("%s-mutants: %s: %s in run %lu%s%s\n", runs->name, mutant->name, is_caught ? "caught" : "SURVIVED", run,
+			is_caught ? ": " : "", runs->failure);
 		fflush(stdout);
 	}
 	printf("%s-mutants: %zu passed, %zu failed\n", runs->name, caught, runs->mutant_count - caught);

@@ -1,4 +1,5 @@
-/* runs.h -- a simulation plays run after run, each from a seed of its own, so that what it printed plays a run again; then each of its mutants, which a run must find. */
+/* runs.h -- a simulation plays run after run, each from a seed of its own, so that what it printed plays a run again;
+ * then each of its mutants, which a run must find. */
 #ifndef FARLOG_TEST_RUNS_H
 #define FARLOG_TEST_RUNS_H
 
@@ -20,7 +21,9 @@ struct runs {
 	void (*report)(void);
 	const struct runs_mutant *mutants;
 	size_t mutant_count;
-	const char *(*too_little)(void); /* behind the last run, which of its figures shows that the runs have done too little to prove anything; NULL: none. NULL: nobody asks */
+	/* behind the last run, which of its figures shows that the runs have done too little to prove anything; NULL: none.
+	 * NULL: nobody asks */
+	const char *(*too_little)(void);
 };
 
 /* runs_number -- a setting of the environment. */

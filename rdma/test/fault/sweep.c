@@ -1,9 +1,10 @@
-/* sweep.c -- every call into kernel and libraries is made to fail once, in turn, in each scenario on each kind of region.
+/* sweep.c -- every call into kernel and libraries is made to fail once, in turn, in each scenario on each kind of
+ * region.
  *
- * Proved: nothing fails open. A scenario that says OK has done its work; one that does not has lost no acknowledged record, says which call failed
- * and why, and works when it is done again. Each run begins with the same bytes: a ring whose writer was killed behind RECORDS acknowledged
- * records, one that is drained, or none. SEED=n, PERCENT=n of the calls, drawn by
- * the seed (100). usage: sweep [kind [scenario]] */
+ * Proved: nothing fails open. A scenario that says OK has done its work; one that does not has lost no acknowledged
+ * record, says which call failed and why, and works when it is done again. Each run begins with the same bytes: a ring
+ * whose writer was killed behind RECORDS acknowledged records, one that is drained, or none. SEED=n, PERCENT=n of the
+ * calls, drawn by the seed (100). usage: sweep [kind [scenario]] */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -67,12 +68,14 @@ static bool make_images(const struct kind *kind)
 
 static char usual_text[sizeof(run.error.text)]; /* what a scenario says when no call fails */
 
-/* says_why -- the error has the reason of the call that failed. Of memory it may say so in words of its own, which are as plain. */
+/* says_why -- the error has the reason of the call that failed. Of memory it may say so in words of its own, which are
+ * as plain. */
 static bool says_why(void)
 {
 	if (strstr(run.error.text, strerror(calls_errno())) != NULL)
 		return true;
-	return calls_errno() == ENOMEM && (run.error.result == FARLOG_NO_MEMORY || strstr(run.error.text, "out of memory") != NULL);
+	return calls_errno() == ENOMEM &&
+		(run.error.result == FARLOG_NO_MEMORY || strstr(run.error.text, "out of memory") != NULL);
 }
 
 /* play_one -- a scenario whose n-th call fails. The number of calls; *is_reached: there was an n-th. */
@@ -100,7 +103,8 @@ static unsigned play_one(const struct scenario *scenario, enum calls_kind failur
 	*is_reached = calls_failed() != NULL;
 	if (!*is_reached)
 		strcpy(usual_text, run.error.text);
-	if (result != FARLOG_OK && *is_reached && run.error.result != FARLOG_OK && strcmp(run.error.text, usual_text) != 0 && !says_why())
+	if (result != FARLOG_OK && *is_reached && run.error.result != FARLOG_OK &&
+		strcmp(run.error.text, usual_text) != 0 && !says_why())
 		FAIL("the error does not say why: \"%s\"", run.error.text);
 	else
 		scenario->judge(result);
@@ -140,12 +144,13 @@ static void sweep(unsigned scenario_index, enum calls_kind failure)
 		played++;
 		if (run.failure[0] == '\0')
 			continue;
-		printf("[  FAILED  ] %s, %s, %s of call %u, %s: %s\n", run.kind->name, scenario->name, calls_kind_name(failure), n,
-			calls_failed() != NULL ? calls_failed() : "none", run.failure);
+		printf("[  FAILED  ] %s, %s, %s of call %u, %s: %s\n", run.kind->name, scenario->name, calls_kind_name(failure),
+			n, calls_failed() != NULL ? calls_failed() : "none", run.failure);
 		failed_count++;
 	}
 	run_count += played;
-	printf("sweep: %s: %s: %s: %u calls, %u runs\n", run.kind->name, scenario->name, calls_kind_name(failure), count, played);
+	printf("sweep: %s: %s: %s: %u calls, %u runs\n", run.kind->name, scenario->name, calls_kind_name(failure), count,
+		played);
 }
 
 int main(int argc, char **argv)
@@ -153,7 +158,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
 	percent = runs_number("PERCENT", 100);
-	printf("sweep: %lu percent of the calls, seed=%lu: SEED=%lu PERCENT=%lu rdma/test/run.sh sweep\n", percent, seed, seed, percent);
+	printf("sweep: %lu percent of the calls, seed=%lu: SEED=%lu PERCENT=%lu rdma/test/run.sh sweep\n", percent, seed,
+		seed, percent);
 	for (unsigned k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
 		if (argc > 1 && strcmp(argv[1], kinds[k].name) != 0)
 			continue;

@@ -10,7 +10,8 @@
 
 int run_format(void)
 {
-	struct farlog_ring_config config = {.size_bytes = run.kind->is_device ? 0 : RING_SIZE, .salt = 7, .stream_name = "desk/orders"};
+	struct farlog_ring_config config = {
+		.size_bytes = run.kind->is_device ? 0 : RING_SIZE, .salt = 7, .stream_name = "desk/orders"};
 	int first = FARLOG_OK;
 
 	for (unsigned i = 0; i < run.kind->file_count; i++) {
@@ -208,7 +209,8 @@ static void judge_left(int result)
 	judge_records(0, NULL);
 }
 
-/* judge_append_living -- the record that was under way when a call failed may be unknown; the writer is still closed in an orderly way. */
+/* judge_append_living -- the record that was under way when a call failed may be unknown; the writer is still closed in
+ * an orderly way. */
 static void judge_append_living(int result)
 {
 	(void)result;
@@ -227,7 +229,8 @@ static void judge_spared(int result)
 		judge_records(0, NULL);
 }
 
-/* judge_fence_living -- who was fenced is told so, and nobody else; on blocks by a look that goes with one of the next commits. */
+/* judge_fence_living -- who was fenced is told so, and nobody else; on blocks by a look that goes with one of the next
+ * commits. */
 static void judge_fence_living(int result)
 {
 	uint64_t number = RECORDS + 2;
@@ -348,7 +351,8 @@ static void judge_remove_drained(int result)
 	int left = farlog_ring_inspect(run.uri, &seen, &run.error);
 
 	if (left != FARLOG_NOT_FOUND && (result == FARLOG_OK || left != FARLOG_OK))
-		FAIL("removal said %s, and the ring is %s: %s", farlog_result_name(result), farlog_result_name(left), run.error.text);
+		FAIL("removal said %s, and the ring is %s: %s", farlog_result_name(result), farlog_result_name(left),
+			run.error.text);
 	else if (left == FARLOG_OK && (result = run_remove()) != FARLOG_OK)
 		FAIL("removed once more: %s: %s", farlog_result_name(result), run.error.text);
 }

@@ -11,7 +11,9 @@
 
 struct run run;
 struct images images;
-const struct farlog_writer_config sweep_writer = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .deadline_ns = 30000000000};
+const struct farlog_writer_config sweep_writer = {.level = FARLOG_LEVEL_VISIBLE,
+	.counters_dir = "",
+	.deadline_ns = 30000000000};
 
 int append_one(farlog_writer *writer, uint64_t number)
 {
@@ -55,7 +57,8 @@ static unsigned take(const uint8_t *bytes, uint64_t len, uint64_t numbers[NUMBER
 		memcpy(&header, bytes + off, sizeof(header));
 		if (header.flags == 0)
 			memcpy(&numbers[count++], bytes + off + RECORD_HEADER_LEN + header.key_len, sizeof(numbers[0]));
-		off += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+		off += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												record_extent(64, header.key_len, header.payload_len);
 	}
 	return count;
 }
@@ -147,7 +150,8 @@ int damage_record(void)
 	return result;
 }
 
-/* judge_records -- what was acknowledged is there once and in order, and nothing that was said to be absent. first: what was drained before. */
+/* judge_records -- what was acknowledged is there once and in order, and nothing that was said to be absent. first:
+ * what was drained before. */
 void judge_records(unsigned first_count, const uint64_t first[NUMBERS])
 {
 	uint64_t numbers[NUMBERS], before = 0;
@@ -171,7 +175,8 @@ void judge_records(unsigned first_count, const uint64_t first[NUMBERS])
 	}
 	for (unsigned i = 1; i < NUMBERS; i++) {
 		if ((run.is_acked[i] && !is_there[i]) || (run.is_absent[i] && is_there[i]))
-			FAIL("record %u is %sthere and was %s", i, is_there[i] ? "" : "not ", run.is_acked[i] ? "acknowledged" : "said to be absent");
+			FAIL("record %u is %sthere and was %s", i, is_there[i] ? "" : "not ",
+				run.is_acked[i] ? "acknowledged" : "said to be absent");
 	}
 }
 
@@ -222,7 +227,8 @@ void keep_files(enum start start)
 		int fd = open(run.paths[i], O_RDONLY | O_CLOEXEC);
 		struct stat stat;
 
-		if (fd < 0 || fstat(fd, &stat) != 0 || (images.bytes[start][i] = realloc(images.bytes[start][i], (size_t)stat.st_size)) == NULL ||
+		if (fd < 0 || fstat(fd, &stat) != 0 ||
+			(images.bytes[start][i] = realloc(images.bytes[start][i], (size_t)stat.st_size)) == NULL ||
 			read(fd, images.bytes[start][i], (size_t)stat.st_size) != stat.st_size) {
 			perror(run.paths[i]);
 			exit(2);

@@ -8,11 +8,11 @@
 #include "farlog/farlog.h"
 
 #define RING_SIZE (256u << 10)
-#define RECORDS 20u  /* that a ring was left with */
-#define APPENDS 6u   /* more, in a scenario */
+#define RECORDS 20u /* that a ring was left with */
+#define APPENDS 6u  /* more, in a scenario */
 #define DAMAGED_RECORD 8u
-#define NUMBERS 64u  /* records are numbered below this */
-#define HANG_S 120u  /* no deadline of the product is near it */
+#define NUMBERS 64u /* records are numbered below this */
+#define HANG_S 120u /* no deadline of the product is near it */
 #define MEMBERS_MAX 2u
 
 #define ONE 1u     /* of a region with one ring in a file */
@@ -51,7 +51,7 @@ struct run {
 	bool is_acked[NUMBERS];  /* OK was said of this record */
 	bool is_absent[NUMBERS]; /* it was said not to be there */
 	struct farlog_error error;
-	char failure[700];       /* what is wrong; "" = nothing */
+	char failure[700]; /* what is wrong; "" = nothing */
 };
 
 struct images {
@@ -67,14 +67,16 @@ extern const struct farlog_writer_config sweep_writer;
 
 #define FAIL(...) (snprintf(run.failure, sizeof(run.failure), __VA_ARGS__), (void)0)
 
-/* append_one -- a record that is its number; an outcome that is not known is resolved. append_some -- by a writer of its own. */
+/* append_one -- a record that is its number; an outcome that is not known is resolved. append_some -- by a writer of
+ * its own. */
 int append_one(farlog_writer *writer, uint64_t number);
 int append_some(uint64_t first, unsigned count, bool is_closed);
 
 /* drain_ring -- all of it, and release it. */
 int drain_ring(uint64_t numbers[NUMBERS], unsigned *count);
 
-/* judge_records -- what was acknowledged is there once and in order, and nothing that was said to be absent. first: what was drained before. */
+/* judge_records -- what was acknowledged is there once and in order, and nothing that was said to be absent. first:
+ * what was drained before. */
 void judge_records(unsigned first_count, const uint64_t first[NUMBERS]);
 
 /* The files of a kind: their names, what they hold when a run begins, and for the next runs. */
@@ -83,8 +85,8 @@ void remove_files(void);
 void put_files(enum start start);
 void keep_files(enum start start);
 
-/* damage_record -- of a ring that was left: one byte of a record in its file, of which the epoch that a writer has begun
- * behind it tells that it was acknowledged. */
+/* damage_record -- of a ring that was left: one byte of a record in its file, of which the epoch that a writer has
+ * begun behind it tells that it was acknowledged. */
 int damage_record(void);
 
 /* A scenario: what is done while a call fails, and what must hold then. */

@@ -1,9 +1,11 @@
-/* takeover.c -- writers of two hosts that take one ring from each other, on adversarial blocks with reservations: what the device's fence is worth.
+/* takeover.c -- writers of two hosts that take one ring from each other, on adversarial blocks with reservations: what
+ * the device's fence is worth.
  *
- * What is proved: with commands of the former writer under way at every point of a takeover, and with that writer going on afterwards, nothing acknowledged by
- * either is lost, nothing is in the log that its writer was told is not, and what resolve says is so. How: a third host drains into a model of a store; after
- * each round its content is compared with what the writers were told. Rounds with a restart of the target let it forget the reservations while both writers'
- * connections come back; there the former writer rests, and has to find out by itself.
+ * What is proved: with commands of the former writer under way at every point of a takeover, and with that writer going
+ * on afterwards, nothing acknowledged by either is lost, nothing is in the log that its writer was told is not, and
+ * what resolve says is so. How: a third host drains into a model of a store; after each round its content is compared
+ * with what the writers were told. Rounds with a restart of the target let it forget the reservations while both
+ * writers' connections come back; there the former writer rests, and has to find out by itself.
  *
  * usage: takeover [--mutants]; SEED=n, ROUNDS=n (3000), ROUND=n one of them. */
 #include <stdio.h>
@@ -25,7 +27,8 @@
 #define OPEN_COUNT_MAX 16u /* records of a writer whose outcome is open */
 #define DEADLINE_NS 10000000000u
 #define CLOSE_DEADLINE_NS 200000000u
-#define INSIDE_DEADLINE_NS 1000000u /* in the middle of a takeover, which stands still meanwhile: where the log ended is not known before it goes on */
+/* in the middle of a takeover, which stands still meanwhile: where the log ended is not known before it goes on */
+#define INSIDE_DEADLINE_NS 1000000u
 #define ROUNDS_DEFAULT 3000u
 #define ROUNDS_OF_A_MUTANT 3000u
 #define DRAIN_HOST 2
@@ -97,10 +100,13 @@ static bool append(struct side *side, bool is_submitted)
 
 	if (world.record_count == RECORD_COUNT_MAX || side->open_count == OPEN_COUNT_MAX)
 		return true;
-	result = is_submitted ? farlog_submit(side->writer, &entry, &position) : farlog_append(side->writer, &entry, world.is_inside ? INSIDE_DEADLINE_NS : DEADLINE_NS, &position);
+	result = is_submitted ?
+		farlog_submit(side->writer, &entry, &position) :
+		farlog_append(side->writer, &entry, world.is_inside ? INSIDE_DEADLINE_NS : DEADLINE_NS, &position);
 	if (is_submitted && result == FARLOG_OK)
 		result = FARLOG_UNKNOWN;
-	if (result != FARLOG_OK && result != FARLOG_UNKNOWN && result != FARLOG_FENCED && result != FARLOG_CLOSED && result != FARLOG_FULL)
+	if (result != FARLOG_OK && result != FARLOG_UNKNOWN && result != FARLOG_FENCED && result != FARLOG_CLOSED &&
+		result != FARLOG_FULL)
 		FAIL("append of record %lu: %s", world.record_count, farlog_result_name(result));
 	note(side, world.record_count++, result, &position);
 	return result == FARLOG_OK || (is_submitted && result == FARLOG_UNKNOWN);
@@ -134,7 +140,9 @@ static void drain(bool is_all)
 		FAIL("the drain is shut out: %s", error.text);
 		return;
 	}
-	for (unsigned turn = 0; turn < (is_all ? 200u : 3u) && farlog_reader_read(reader, buffer, sizeof(buffer), &batch) == FARLOG_OK; turn++) {
+	for (unsigned turn = 0;
+		turn < (is_all ? 200u : 3u) && farlog_reader_read(reader, buffer, sizeof(buffer), &batch) == FARLOG_OK;
+		turn++) {
 		for (uint64_t off = 0; off < batch.len;) {
 			const struct record_header *header = (const struct record_header *)(buffer + off);
 			uint64_t id;
@@ -170,7 +178,8 @@ static void go_on_inside(void *context)
 
 static void open_on(struct side *side, int host)
 {
-	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT, .deadline_ns = CLOSE_DEADLINE_NS};
+	struct farlog_writer_config config = {
+		.counters_dir = "", .policy = FARLOG_POLICY_REJECT, .deadline_ns = CLOSE_DEADLINE_NS};
 	struct farlog_error error = {0};
 	int result;
 
@@ -254,7 +263,8 @@ static void check(void)
 
 static void play_round(uint64_t seed)
 {
-	struct farlog_ring_config config = {.size_bytes = 0x3000 + 4096 * (16 + (seed % 7)), .record_len_max = 4096, .is_forced = 1, .salt = seed | 1};
+	struct farlog_ring_config config = {
+		.size_bytes = 0x3000 + 4096 * (16 + (seed % 7)), .record_len_max = 4096, .is_forced = 1, .salt = seed | 1};
 	bool is_big = seed % 5 == 0;
 
 	world.random = seed | 1;
@@ -340,7 +350,8 @@ static int run_mutants(uint64_t seed)
 		bool is_caught = play(seed, ROUNDS_OF_A_MUTANT, mutants[i].mutant, &round);
 
 		caught += is_caught;
-		printf("takeover-mutants: %s: %s in round %lu%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", round, is_caught ? ": " : "", world.failure);
+		printf("takeover-mutants: %s: %s in round %lu%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", round,
+			is_caught ? ": " : "", world.failure);
 		fflush(stdout);
 	}
 	printf("takeover-mutants: %d passed, %d failed\n", caught, count - caught);
@@ -360,7 +371,8 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return run_mutants(seed);
 	has_failed = play(seed, round_count, (int)runs_number("MUTANT", 0), &round);
-	printf("takeover: %lu rounds, %lu takeovers, %lu acknowledged, %lu fenced\n", round + 1, world.takeovers, world.acked, world.fenced);
+	printf("takeover: %lu rounds, %lu takeovers, %lu acknowledged, %lu fenced\n", round + 1, world.takeovers,
+		world.acked, world.fenced);
 	if (has_failed)
 		printf("takeover: FAILED: %s\ntakeover: reproduce: SEED=%lu ROUND=%lu\n", world.failure, seed, round);
 	printf("takeover: %d passed, %d failed\n", !has_failed, has_failed);

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct memory memory_of_words = {"fault:" WORLD_NAME, false, farlog_fault_arm, farlog_fault_is_dead, farlog_fault_call, farlog_fault_crash, farlog_fault_kill,
-	farlog_fault_drop, farlog_fault_reseed};
-const struct memory memory_of_blocks = {"block-fault:" WORLD_NAME, true, farlog_block_arm, farlog_block_is_dead, farlog_block_call, farlog_block_crash,
-	farlog_block_kill, farlog_block_drop, farlog_block_reseed};
-const struct memory memory_of_pages = {"file-fault:" WORLD_NAME, false, farlog_file_arm, farlog_file_is_dead, farlog_file_call, farlog_file_crash, farlog_file_kill,
-	farlog_file_drop, farlog_file_reseed};
+const struct memory memory_of_words = {"fault:" WORLD_NAME, false, farlog_fault_arm, farlog_fault_is_dead,
+	farlog_fault_call, farlog_fault_crash, farlog_fault_kill, farlog_fault_drop, farlog_fault_reseed};
+const struct memory memory_of_blocks = {"block-fault:" WORLD_NAME, true, farlog_block_arm, farlog_block_is_dead,
+	farlog_block_call, farlog_block_crash, farlog_block_kill, farlog_block_drop, farlog_block_reseed};
+const struct memory memory_of_pages = {"file-fault:" WORLD_NAME, false, farlog_file_arm, farlog_file_is_dead,
+	farlog_file_call, farlog_file_crash, farlog_file_kill, farlog_file_drop, farlog_file_reseed};
 const struct memory *memory = &memory_of_words;
 
 void trace(const struct world *world, const char *format, ...)
@@ -66,7 +66,8 @@ static void choose_shape(struct world *world, struct farlog_ring_config *config)
 	};
 }
 
-/* die_in_format -- a forced format that a power cut interrupts: what is found then is refused or a ring, and formatting again works. */
+/* die_in_format -- a forced format that a power cut interrupts: what is found then is refused or a ring, and formatting
+ * again works. */
 static void die_in_format(struct world *world, const struct farlog_ring_config *config)
 {
 	farlog_writer *writer;
@@ -104,7 +105,8 @@ void world_start(struct world *world, uint64_t seed, int mutant)
 		oracle_fail(&world->oracle, "format: %s", error.text);
 	if (!oracle_has_failed(&world->oracle))
 		oracle_start(&world->oracle, &status, world->block_len);
-	trace(world, "ring: capacity %lu align %u record_len_max %u LBA %u\n", world->capacity, world->align, world->record_len_max, world->block_len);
+	trace(world, "ring: capacity %lu align %u record_len_max %u LBA %u\n", world->capacity, world->align,
+		world->record_len_max, world->block_len);
 }
 
 void world_bury(struct world *world)

@@ -1,4 +1,5 @@
-/* world.h -- one ring on adversarial memory, or on adversarial blocks, with a writer, a drain, a follower and a store, and the steps that they take. */
+/* world.h -- one ring on adversarial memory, or on adversarial blocks, with a writer, a drain, a follower and a store,
+ * and the steps that they take. */
 #ifndef FARLOG_TEST_WORLD_H
 #define FARLOG_TEST_WORLD_H
 
@@ -36,13 +37,14 @@ struct world {
 	uint64_t random;
 	uint64_t capacity;
 	uint32_t align;
-	uint32_t block_len;       /* of the LBAs it lies on, 0 = none */
+	uint32_t block_len; /* of the LBAs it lies on, 0 = none */
 	uint32_t record_len_max;
-	uint32_t quantum;         /* extents are mostly multiples of this, so that records of different epochs begin at one place */
-	uint32_t drain_laziness;  /* of 16: how often the drain does nothing */
+	/* extents are mostly multiples of this, so that records of different epochs begin at one place */
+	uint32_t quantum;
+	uint32_t drain_laziness; /* of 16: how often the drain does nothing */
 	int mutant;
 	farlog_writer *writer;
-	farlog_shared *shared;    /* at most one of writer and shared is open */
+	farlog_shared *shared; /* at most one of writer and shared is open */
 	farlog_reader *drain;
 	farlog_reader *follower;
 	struct oracle_walk drain_walk;
@@ -51,12 +53,12 @@ struct world {
 	struct farlog_batch synced; /* and what of it the store has synced */
 	bool has_read;
 	bool has_synced;
-	uint64_t released_lsn;    /* the last release that returned OK */
-	uint64_t releasing_lsn;   /* the last release that was tried */
-	uint32_t epoch_min;       /* the last fence that returned OK */
-	uint32_t unknown_from;    /* records from here on may be asked for with resolve */
-	bool is_releasing;        /* the drain is in the middle of a release (drain_begin_release) */
-	bool is_traced;           /* TRACE=1: print every step */
+	uint64_t released_lsn;  /* the last release that returned OK */
+	uint64_t releasing_lsn; /* the last release that was tried */
+	uint32_t epoch_min;     /* the last fence that returned OK */
+	uint32_t unknown_from;  /* records from here on may be asked for with resolve */
+	bool is_releasing;      /* the drain is in the middle of a release (drain_begin_release) */
+	bool is_traced;         /* TRACE=1: print every step */
 	uint64_t step_count;
 	uint64_t open_count;
 	uint8_t buffer[WORLD_BUFFER_LEN];
@@ -94,8 +96,9 @@ void writer_step(struct world *world);
 void writer_drop(struct world *world, bool is_clean);
 void drain_step(struct world *world);
 void follower_step(struct world *world);
-/* drain_begin_release -- the drain's process goes on beside the opening writer: a release that takes its steps between those of the writer
- * and may be left standing in the middle. drain_stand_still -- from here on the writer goes alone. drain_end_release -- go through with it. */
+/* drain_begin_release -- the drain's process goes on beside the opening writer: a release that takes its steps between
+ * those of the writer and may be left standing in the middle. drain_stand_still -- from here on the writer goes alone.
+ * drain_end_release -- go through with it. */
 void drain_begin_release(struct world *world);
 void drain_stand_still(void);
 void drain_end_release(struct world *world);

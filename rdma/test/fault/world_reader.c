@@ -13,8 +13,9 @@ static int read_some(struct world *world, farlog_reader *reader, struct farlog_b
 	if (result != FARLOG_TOO_LARGE)
 		return result;
 	if (batch->len <= buffer_len || batch->len > world->record_len_max)
-		oracle_fail(&world->oracle, "read: a buffer of %lu is too small, %lu are said to be needed, a record is at most %u",
-			buffer_len, batch->len, world->record_len_max);
+		oracle_fail(&world->oracle,
+			"read: a buffer of %lu is too small, %lu are said to be needed, a record is at most %u", buffer_len,
+			batch->len, world->record_len_max);
 	result = farlog_reader_read(reader, world->buffer, batch->len, batch);
 	if (result == FARLOG_TOO_LARGE)
 		oracle_fail(&world->oracle, "read: too large a second time");
@@ -37,8 +38,8 @@ static void check_batch(struct world *world, struct oracle_walk *walk, const str
 static void check_end(struct world *world, const struct oracle_walk *walk, const struct farlog_batch *batch)
 {
 	if (walk->lsn != batch->next_lsn || walk->seq != batch->next_seq || walk->epoch != batch->last_epoch)
-		oracle_fail(&world->oracle, "read: batch says next lsn %lu, seq %lu, epoch %u; its records say %lu, %lu, %u", batch->next_lsn,
-			batch->next_seq, batch->last_epoch, walk->lsn, walk->seq, walk->epoch);
+		oracle_fail(&world->oracle, "read: batch says next lsn %lu, seq %lu, epoch %u; its records say %lu, %lu, %u",
+			batch->next_lsn, batch->next_seq, batch->last_epoch, walk->lsn, walk->seq, walk->epoch);
 }
 
 static uint64_t appended_lsn(struct world *world)
@@ -72,7 +73,8 @@ static void check_caught_up(struct world *world, const char *who, const struct o
 	if ((world->writer == NULL && world->shared == NULL) || memory->is_dead(WORLD_NAME))
 		return;
 	if (walk->lsn < must_be_seen_lsn(world) || walk->lsn > appended_lsn(world))
-		oracle_fail(&world->oracle, "%s: nothing new at %lu, but the writer has appended up to %lu", who, walk->lsn, appended_lsn(world));
+		oracle_fail(&world->oracle, "%s: nothing new at %lu, but the writer has appended up to %lu", who, walk->lsn,
+			appended_lsn(world));
 }
 
 void walk_ring(struct world *world, uint64_t *head_lsn, uint64_t *tail_lsn)
@@ -122,9 +124,10 @@ static void open_drain(struct world *world)
 		return;
 	if (result != FARLOG_OK)
 		oracle_fail(&world->oracle, "status of the drain: no head");
-	if (status.head_lsn < world->released_lsn || (status.head_lsn > world->released_lsn && status.head_lsn != world->releasing_lsn))
-		oracle_fail(&world->oracle, "drain: head is at %lu; %lu was released, %lu tried", status.head_lsn, world->released_lsn,
-			world->releasing_lsn);
+	if (status.head_lsn < world->released_lsn ||
+		(status.head_lsn > world->released_lsn && status.head_lsn != world->releasing_lsn))
+		oracle_fail(&world->oracle, "drain: head is at %lu; %lu was released, %lu tried", status.head_lsn,
+			world->released_lsn, world->releasing_lsn);
 	oracle_head(&world->oracle, status.head_lsn);
 	world->released_lsn = status.head_lsn;
 	world->releasing_lsn = status.head_lsn;
@@ -175,7 +178,8 @@ static void drain_release(struct world *world)
 	if (!world->has_synced)
 		return;
 	world->releasing_lsn = world->synced.next_lsn;
-	result = farlog_reader_release(world->drain, world->synced.next_lsn, world->synced.next_seq, world->synced.last_epoch);
+	result =
+		farlog_reader_release(world->drain, world->synced.next_lsn, world->synced.next_seq, world->synced.last_epoch);
 	trace(world, "drain release of %lu: %s%s\n", world->synced.next_lsn, farlog_result_name(result),
 		memory->is_dead(WORLD_NAME) ? ", died" : "");
 	if (memory->is_dead(WORLD_NAME))
@@ -262,7 +266,8 @@ static void drain_dies(struct world *world)
 	farlog_reader_close(world->drain);
 	world->drain = NULL;
 	if (below(world, 2))
-		oracle_cut_store(&world->oracle, (uint32_t)below(world, world->oracle.entry_count - world->oracle.synced_count + 1));
+		oracle_cut_store(
+			&world->oracle, (uint32_t)below(world, world->oracle.entry_count - world->oracle.synced_count + 1));
 }
 
 void drain_step(struct world *world)
@@ -295,7 +300,8 @@ bool drain_until_empty(struct world *world)
 		if (world->drain == NULL)
 			open_drain(world);
 		drain_read(world);
-		if (world->writer == NULL && world->shared == NULL && world->drain_walk.lsn == before_lsn && world->released_lsn == before_lsn)
+		if (world->writer == NULL && world->shared == NULL && world->drain_walk.lsn == before_lsn &&
+			world->released_lsn == before_lsn)
 			return true;
 		drain_sync(world);
 		if (world->mutant != MUTANT_HEAD_BEFORE_STORE)
@@ -336,7 +342,8 @@ void follower_step(struct world *world)
 	if (result == FARLOG_NOT_YET)
 		check_caught_up(world, "follower", &world->follower_walk);
 	else if (result != FARLOG_OK)
-		oracle_fail(&world->oracle, "follower: read at lsn %lu: %s", world->follower_walk.lsn, farlog_result_name(result));
+		oracle_fail(
+			&world->oracle, "follower: read at lsn %lu: %s", world->follower_walk.lsn, farlog_result_name(result));
 	if (result != FARLOG_OK)
 		return;
 	check_batch(world, &world->follower_walk, &batch);

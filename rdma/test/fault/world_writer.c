@@ -34,7 +34,8 @@ static void make_entry(struct world *world, unsigned slot, struct farlog_entry *
 
 static void remember(struct world *world, const struct farlog_entry *entry, const struct farlog_position *position)
 {
-	trace(world, "  submitted epoch %u lsn %lu..%lu seq %lu\n", position->epoch, position->lsn, position->end_lsn, position->seq);
+	trace(world, "  submitted epoch %u lsn %lu..%lu seq %lu\n", position->epoch, position->lsn, position->end_lsn,
+		position->seq);
 	oracle_submitted(&world->oracle, entry, world->oracle.next_id, position);
 	world->oracle.next_id++;
 }
@@ -45,7 +46,8 @@ static void note_outcome(struct world *world, const char *call, int result, cons
 	if (result == FARLOG_OK)
 		oracle_acked(&world->oracle, position->end_lsn);
 	else if (result == FARLOG_FENCED && position->epoch <= world->oracle.epoch_opened)
-		oracle_fail(&world->oracle, "%s: fenced by epoch %u, the writer has %u", call, position->epoch, world->oracle.epoch_opened);
+		oracle_fail(&world->oracle, "%s: fenced by epoch %u, the writer has %u", call, position->epoch,
+			world->oracle.epoch_opened);
 	else if (result == FARLOG_FENCED)
 		writer_drop(world, true);
 	else if (result != FARLOG_FULL && !memory->is_dead(WORLD_NAME))
@@ -171,16 +173,20 @@ static void resolve_one(struct world *world)
 
 	if (oracle->record_count == 0)
 		return;
-	record = &oracle->records[oracle->record_count - 1 - below(world, oracle->record_count < 24 ? oracle->record_count : 24)];
+	record =
+		&oracle
+			 ->records[oracle->record_count - 1 - below(world, oracle->record_count < 24 ? oracle->record_count : 24)];
 	result = farlog_resolve(world->writer, record->lsn, 0, &position);
 	if (memory->is_dead(WORLD_NAME))
 		return;
 	if (result == FARLOG_OK && position.epoch == record->epoch && record->is_dropped)
-		oracle_fail(oracle, "resolve: OK for (epoch %u, lsn %lu), which a recovery dropped", record->epoch, record->lsn);
+		oracle_fail(
+			oracle, "resolve: OK for (epoch %u, lsn %lu), which a recovery dropped", record->epoch, record->lsn);
 	if (result == FARLOG_OK && position.epoch == record->epoch)
 		oracle_acked(oracle, record->end_lsn);
 	if (result == FARLOG_UNKNOWN && record->lsn >= world->released_lsn && record->lsn >= world->releasing_lsn)
-		oracle_fail(oracle, "resolve: UNKNOWN for (epoch %u, lsn %lu), which is not drained", record->epoch, record->lsn);
+		oracle_fail(
+			oracle, "resolve: UNKNOWN for (epoch %u, lsn %lu), which is not drained", record->epoch, record->lsn);
 	if (result == FARLOG_NOT_FOUND && !record->is_dropped)
 		oracle_fail(oracle, "resolve: NOT_FOUND for (epoch %u, lsn %lu), which is there", record->epoch, record->lsn);
 }
@@ -199,7 +205,8 @@ static void check_cursors(struct world *world)
 			cursors.durable_lsn, cursors.appended_lsn, cursors.capacity_bytes);
 }
 
-/* check_opened -- the epoch is new, the log holds what it must, and the walk of a reader ends where the writer goes on. */
+/* check_opened -- the epoch is new, the log holds what it must, and the walk of a reader ends where the writer goes
+ * on. */
 static void check_opened(struct world *world, const struct farlog_recovery *recovery)
 {
 	struct oracle *oracle = &world->oracle;
@@ -208,9 +215,10 @@ static void check_opened(struct world *world, const struct farlog_recovery *reco
 	struct farlog_cursors cursors;
 
 	if (recovery->epoch <= oracle->epoch_opened || recovery->epoch < world->epoch_min)
-		oracle_fail(oracle, "epoch %u was opened after epoch %u (fence %u)", recovery->epoch, oracle->epoch_opened, world->epoch_min);
-	trace(world, "  epoch %u, head %lu, tail %lu, next seq %lu, orphans %lu\n", recovery->epoch, recovery->head_lsn, recovery->tail_lsn,
-		recovery->next_seq, recovery->orphan_count);
+		oracle_fail(oracle, "epoch %u was opened after epoch %u (fence %u)", recovery->epoch, oracle->epoch_opened,
+			world->epoch_min);
+	trace(world, "  epoch %u, head %lu, tail %lu, next seq %lu, orphans %lu\n", recovery->epoch, recovery->head_lsn,
+		recovery->tail_lsn, recovery->next_seq, recovery->orphan_count);
 	oracle->epoch_opened = recovery->epoch;
 	oracle_recovering(oracle);
 	walk_ring(world, &head_lsn, &tail_lsn);
@@ -222,11 +230,13 @@ static void check_opened(struct world *world, const struct farlog_recovery *reco
 	else
 		farlog_writer_cursors(world->writer, &cursors);
 	/* A drain that releases beside the opening may have moved the head on since. */
-	if (recovery->head_lsn > head_lsn || (recovery->head_lsn < head_lsn && head_lsn != world->releasing_lsn) || tail_lsn != cursors.appended_lsn)
+	if (recovery->head_lsn > head_lsn || (recovery->head_lsn < head_lsn && head_lsn != world->releasing_lsn) ||
+		tail_lsn != cursors.appended_lsn)
 		oracle_fail(oracle, "recovery found head %lu and goes on at %lu, a reader sees %lu to %lu", recovery->head_lsn,
 			cursors.appended_lsn, head_lsn, tail_lsn);
 	if (head_lsn < world->released_lsn || (head_lsn > world->released_lsn && head_lsn != world->releasing_lsn))
-		oracle_fail(oracle, "head is at %lu; %lu was released, %lu tried", head_lsn, world->released_lsn, world->releasing_lsn);
+		oracle_fail(
+			oracle, "head is at %lu; %lu was released, %lu tried", head_lsn, world->released_lsn, world->releasing_lsn);
 }
 
 static void open_one(struct world *world)
@@ -238,8 +248,8 @@ static void open_one(struct world *world)
 
 	if (below(world, 2))
 		drain_begin_release(world);
-	result = is_shared ? farlog_shared_open(memory->uri, &config, &world->shared, &error)
-					   : farlog_writer_open(memory->uri, &config, &world->writer, &error);
+	result = is_shared ? farlog_shared_open(memory->uri, &config, &world->shared, &error) :
+						 farlog_writer_open(memory->uri, &config, &world->writer, &error);
 	drain_stand_still();
 	trace(world, "writer open%s: %s%s %s\n", is_shared ? " (shared)" : "", farlog_result_name(result),
 		memory->is_dead(WORLD_NAME) ? ", died" : "", error.text);

@@ -31,8 +31,8 @@ static void mend(const struct record_identity *identity, const struct record_cur
 	header.header_words = RECORD_HEADER_LEN / 8;
 	header.lsn = cursor->lsn;
 	header.seq = cursor->seq;
-	extent = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN
-										   : record_extent(identity->align, header.key_len, header.payload_len);
+	extent = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+											  record_extent(identity->align, header.key_len, header.payload_len);
 	memcpy(bytes, &header, sizeof(header));
 	if (extent > len)
 		return;
@@ -40,7 +40,8 @@ static void mend(const struct record_identity *identity, const struct record_cur
 	memcpy(bytes + extent - RECORD_TRAILER_LEN, &trailer, sizeof(trailer));
 	header.crc32c = crc32c_update((uint32_t)identity->salt, bytes, RECORD_CRC_OFF);
 	if (!(header.flags & RECORD_FLAG_PAD))
-		header.crc32c = crc32c_update(header.crc32c, bytes + RECORD_HEADER_LEN, (uint64_t)header.key_len + header.payload_len);
+		header.crc32c =
+			crc32c_update(header.crc32c, bytes + RECORD_HEADER_LEN, (uint64_t)header.key_len + header.payload_len);
 	memcpy(bytes + RECORD_CRC_OFF, &header.crc32c, sizeof(header.crc32c));
 }
 
@@ -83,7 +84,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		check(found.stored_len <= len && found.stored_len >= 64 && found.extent % identity.align == 0);
 		check(preface.cursor.lsn % identity.capacity + found.extent <= identity.capacity);
 		if (found.flags & RECORD_FLAG_PAD)
-			check(found.extent == left || (identity.block_len != 0 && found.extent < identity.block_len && (preface.cursor.lsn + found.extent) % identity.block_len == 0));
+			check(found.extent == left ||
+				(identity.block_len != 0 && found.extent < identity.block_len &&
+					(preface.cursor.lsn + found.extent) % identity.block_len == 0));
 		after = preface.cursor;
 		record_advance(&after, &found);
 		check(found.epoch >= preface.cursor.epoch && found.epoch <= preface.cursor.epoch_max);

@@ -1,7 +1,8 @@
-/* fuzz_ring.c -- an arbitrary ring image: opening, scanning, reading, draining and writing to it end, with a result, inside its bytes.
+/* fuzz_ring.c -- an arbitrary ring image: opening, scanning, reading, draining and writing to it end, with a result,
+ * inside its bytes.
  *
- * The image lies in a memory file. Checksums of superblocks and head slots are made right for most inputs, so that what is
- * behind them is reached; the first bytes of the input choose. */
+ * The image lies in a memory file. Checksums of superblocks and head slots are made right for most inputs, so that what
+ * is behind them is reached; the first bytes of the input choose. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +84,8 @@ static void read_all(uint32_t is_drain)
 	if (farlog_reader_open(uri, &config, &reader, NULL) != FARLOG_OK)
 		return;
 	farlog_reader_status(reader, &status);
-	for (unsigned i = 0; i < 8 && farlog_reader_read(reader, buffer, i % 2 ? sizeof(buffer) : 300, &batch) == FARLOG_OK; i++) {
+	for (unsigned i = 0; i < 8 && farlog_reader_read(reader, buffer, i % 2 ? sizeof(buffer) : 300, &batch) == FARLOG_OK;
+		i++) {
 		if (batch.len == 0 || batch.len > sizeof(buffer) || batch.next_lsn == batch.first_lsn)
 			abort();
 		if (is_drain)
@@ -94,7 +96,8 @@ static void read_all(uint32_t is_drain)
 
 static void write_some(void)
 {
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
 	struct farlog_entry entry = {.data = buffer, .len = 200};
 	struct farlog_position position;
 	struct farlog_cursors cursors;

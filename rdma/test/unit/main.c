@@ -72,7 +72,8 @@ farlog_writer *unit_open(const char *uri)
 
 	if (strncmp(uri, "mem:", 4) == 0)
 		assert_int_equal(farlog_region_probe(uri, &contract, &error), FARLOG_OK);
-	if (farlog_writer_open(uri, CONFIG(.level = contract.level, .policy = FARLOG_POLICY_REJECT), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open(uri, CONFIG(.level = contract.level, .policy = FARLOG_POLICY_REJECT), &writer, &error) !=
+		FARLOG_OK)
 		fail_msg("open: %s", error.text);
 	return writer;
 }
@@ -85,7 +86,8 @@ void unit_fault(uint64_t size_bytes, uint32_t record_len_max)
 	farlog_fault_reseed(FAULT_NAME, unit_random() | 1);
 }
 
-/* await_members -- an opening waits for as many as it needs, and for the rest a moment, which is over soon where much else runs: until each of them has been tried once. */
+/* await_members -- an opening waits for as many as it needs, and for the rest a moment, which is over soon where much
+ * else runs: until each of them has been tried once. */
 static void await_members(struct reader_members *members)
 {
 	uint64_t until_ns = clock_after_ns(LONG_NS);
@@ -153,11 +155,11 @@ int main(int argc, char **argv)
 	printf("unit: SEED=%lu\n", random_state);
 	atexit(remove_paths);
 	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
-#define RUN(name)                                                                                     \
-	if (argc < 2 || strcmp(argv[1], #name) == 0) {                                                    \
-		struct group_result result = group_##name();                                                  \
-		total.run += result.run;                                                                      \
-		total.failed += result.failed;                                                                \
+#define RUN(name) \
+	if (argc < 2 || strcmp(argv[1], #name) == 0) { \
+		struct group_result result = group_##name(); \
+		total.run += result.run; \
+		total.failed += result.failed; \
 	}
 	GROUP_TABLE(RUN)
 #undef RUN

@@ -11,7 +11,7 @@
 #include "play.h"
 #include "ring/record.h"
 
-#define BEHIND_LEN 512u     /* looked at behind a record */
+#define BEHIND_LEN 512u      /* looked at behind a record */
 #define EDGE_LEN (64u << 10) /* of memory between two pages that may not be touched */
 #define PAGE_LEN 4096u
 #define DEADLINE_NS 30000000000u /* the helper that calls msync may wait for its core */
@@ -67,7 +67,8 @@ static uint64_t get(const uint8_t *at, size_t len)
 }
 
 /* draw -- a record into the image. payload_len as it stands in the header; a PAD's is that of what it skips. */
-static void draw(uint64_t lsn, unsigned flags, const struct farlog_entry *entry, uint64_t payload_len, uint64_t stored_len)
+static void draw(
+	uint64_t lsn, unsigned flags, const struct farlog_entry *entry, uint64_t payload_len, uint64_t stored_len)
 {
 	uint8_t *record = image_at(lsn);
 
@@ -165,7 +166,8 @@ void play_drain(void)
 			assert_memory_equal(buf + at, image_at(play.drained_lsn), len);
 		}
 		assert_int_equal(batch.next_lsn, play.drained_lsn);
-		assert_int_equal(farlog_reader_release(play.drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+		assert_int_equal(
+			farlog_reader_release(play.drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	}
 	assert_int_equal(play.drained_lsn, play.lsn);
 	assert_memory_equal(play.ring, play.image, CAPACITY);
@@ -181,8 +183,11 @@ void play_make_room(uint64_t extent)
 
 struct farlog_entry play_make_entry(uint16_t key_len, uint32_t len)
 {
-	return (struct farlog_entry){
-		.data = content(1, len), .len = len, .class_id = (uint16_t)unit_random(), .key = content(0, key_len), .key_len = key_len};
+	return (struct farlog_entry){.data = content(1, len),
+		.len = len,
+		.class_id = (uint16_t)unit_random(),
+		.key = content(0, key_len),
+		.key_len = key_len};
 }
 
 static int commit_claim(const struct farlog_entry *entry, struct farlog_position *position)
@@ -201,10 +206,15 @@ int play_append_by(enum way way, const struct farlog_entry *entry, struct farlog
 	if (play.shared != NULL)
 		return farlog_shared_append(play.shared, entry, 0, position);
 	switch (way) {
-	case WAY_TRY: return farlog_try_append(play.writer, entry, position);
-	case WAY_SUBMIT: play.pending_count++; return farlog_submit(play.writer, entry, position);
-	case WAY_CLAIM: return commit_claim(entry, position);
-	default: return farlog_append(play.writer, entry, 0, position);
+	case WAY_TRY:
+		return farlog_try_append(play.writer, entry, position);
+	case WAY_SUBMIT:
+		play.pending_count++;
+		return farlog_submit(play.writer, entry, position);
+	case WAY_CLAIM:
+		return commit_claim(entry, position);
+	default:
+		return farlog_append(play.writer, entry, 0, position);
 	}
 }
 
@@ -236,7 +246,8 @@ void play_append_heartbeat(void)
 
 #define BATCH_MAX 80u /* more than one run of records that share a reading of the clock */
 
-/* append_batch -- of `count` entries, the one at bad_at such that it cannot be taken; none where bad_at is not below count. */
+/* append_batch -- of `count` entries, the one at bad_at such that it cannot be taken; none where bad_at is not below
+ * count. */
 static void append_batch(unsigned count, unsigned bad_at, const struct farlog_entry *bad, int refusal)
 {
 	static uint8_t bytes[BATCH_MAX][400];
@@ -253,14 +264,18 @@ static void append_batch(unsigned count, unsigned bad_at, const struct farlog_en
 		uint16_t key_len = (uint16_t)unit_below(100);
 
 		play_fill(bytes[i], sizeof(bytes[i]));
-		entries[i] = (struct farlog_entry){.data = bytes[i] + key_len, .len = (uint32_t)unit_below(300), .class_id = (uint16_t)i,
-			.key = bytes[i], .key_len = key_len};
+		entries[i] = (struct farlog_entry){.data = bytes[i] + key_len,
+			.len = (uint32_t)unit_below(300),
+			.class_id = (uint16_t)i,
+			.key = bytes[i],
+			.key_len = key_len};
 		extent += play_extent_of(&entries[i]);
 	}
 	if (bad_at < count)
 		entries[bad_at] = *bad;
 	play_make_room(extent + RECORD_LEN_MAX);
-	assert_int_equal(farlog_append_batch(play.writer, entries, count, 0, positions, &done, &submitted), bad_at < count ? refusal : FARLOG_OK);
+	assert_int_equal(farlog_append_batch(play.writer, entries, count, 0, positions, &done, &submitted),
+		bad_at < count ? refusal : FARLOG_OK);
 	assert_int_equal(done, good_count);
 	assert_int_equal(submitted, good_count);
 	for (unsigned i = 0; i < good_count; i++) {
@@ -273,8 +288,8 @@ static void append_batch(unsigned count, unsigned bad_at, const struct farlog_en
 
 void play_append_any_batch(void)
 {
-	static const struct farlog_entry bad[] = {
-		{.data = bad, .len = RECORD_LEN_MAX, .class_id = 1}, {.len = 1, .class_id = 1}, {.data = bad, .len = 1, .class_id = 1, .key_len = 7}};
+	static const struct farlog_entry bad[] = {{.data = bad, .len = RECORD_LEN_MAX, .class_id = 1},
+		{.len = 1, .class_id = 1}, {.data = bad, .len = 1, .class_id = 1, .key_len = 7}};
 	unsigned kind = (unsigned)unit_below(3);
 	unsigned count = (unsigned)unit_below(BATCH_MAX + 1);
 	unsigned bad_at = (unsigned)unit_below(4 * BATCH_MAX);
@@ -282,11 +297,13 @@ void play_append_any_batch(void)
 	append_batch(count, bad_at, &bad[kind], kind == 0 ? FARLOG_TOO_LARGE : FARLOG_INVALID);
 }
 
-static void open_play(const char *path, enum farlog_flush_method method, uint32_t align, uint32_t record_len_max, bool is_shared)
+static void open_play(
+	const char *path, enum farlog_flush_method method, uint32_t align, uint32_t record_len_max, bool is_shared)
 {
 	struct farlog_ring_config format = {
 		.size_bytes = LAYOUT_DATA_OFF + CAPACITY, .align = align, .record_len_max = record_len_max, .is_forced = 1};
-	struct farlog_writer_config *writing = CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .deadline_ns = DEADLINE_NS);
+	struct farlog_writer_config *writing =
+		CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .deadline_ns = DEADLINE_NS);
 	struct farlog_ring_status status;
 	struct farlog_error error = {0};
 	int fd;
@@ -317,12 +334,14 @@ static void open_play(const char *path, enum farlog_flush_method method, uint32_
 static void close_play(void)
 {
 	play_drain();
-	assert_int_equal(play.shared != NULL ? farlog_shared_close(play.shared) : farlog_writer_close(play.writer), FARLOG_OK);
+	assert_int_equal(
+		play.shared != NULL ? farlog_shared_close(play.shared) : farlog_writer_close(play.writer), FARLOG_OK);
 	farlog_reader_close(play.drain);
 	munmap((void *)(uintptr_t)play.region, LAYOUT_DATA_OFF + CAPACITY);
 }
 
-/* build_in_place -- records are put together where they lie, as a far writer does where records do not go by wide registers. */
+/* build_in_place -- records are put together where they lie, as a far writer does where records do not go by wide
+ * registers. */
 static void build_in_place(void)
 {
 	struct region *region = play.writer->region;
@@ -334,8 +353,8 @@ static void build_in_place(void)
 
 void play_over_methods(void (*script)(void), uint32_t align, uint32_t record_len_max, bool is_shared)
 {
-	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE,
-		FARLOG_FLUSH_CVAP, FARLOG_FLUSH_MSYNC};
+	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT,
+		FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CVAP, FARLOG_FLUSH_MSYNC};
 	const char *path = unit_path(unit_tmpfs_uri("methods"));
 	unsigned count = 0;
 

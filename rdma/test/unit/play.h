@@ -1,4 +1,5 @@
-/* play.h -- a ring beside an image of it that is built record by record, and the ways to append to both (test_methods.c). */
+/* play.h -- a ring beside an image of it that is built record by record, and the ways to append to both
+ * (test_methods.c). */
 #ifndef FARLOG_TEST_PLAY_H
 #define FARLOG_TEST_PLAY_H
 
@@ -31,8 +32,8 @@ struct play {
 
 extern struct play play;
 
-/* play_fill -- with what no other record has. play_make_entry -- of such bytes, which lie against the end of what may be read. play_extent_of -- its
- * bytes in the ring. */
+/* play_fill -- with what no other record has. play_make_entry -- of such bytes, which lie against the end of what may
+ * be read. play_extent_of -- its bytes in the ring. */
 void play_fill(uint8_t *bytes, size_t len);
 struct farlog_entry play_make_entry(uint16_t key_len, uint32_t len);
 uint64_t play_extent_of(const struct farlog_entry *entry);
@@ -46,8 +47,8 @@ void play_append(enum way way, uint16_t key_len, uint32_t len);
 void play_append_heartbeat(void);
 void play_append_any_batch(void);
 
-/* play_make_room -- drain, where it takes that. play_wait_all -- for what was submitted. play_check -- the image's new records against the ring.
- * play_drain -- all of both. */
+/* play_make_room -- drain, where it takes that. play_wait_all -- for what was submitted. play_check -- the image's new
+ * records against the ring. play_drain -- all of both. */
 void play_make_room(uint64_t extent);
 void play_wait_all(void);
 void play_check(void);

@@ -1,4 +1,5 @@
-/* segments.c -- segments written byte by byte, by what docs/reference/format.md says and not by the code that reads them. */
+/* segments.c -- segments written byte by byte, by what docs/reference/format.md says and not by the code that reads
+ * them. */
 #include "segments.h"
 
 #include <fcntl.h>
@@ -97,7 +98,8 @@ static void begin(struct segments *segments, const struct record_header *first)
 	segments->mark_count = 0;
 }
 
-/* take -- what is not known yet of a batch, at the end of the open segment or of the next. A drain that died reads again what it has stored. */
+/* take -- what is not known yet of a batch, at the end of the open segment or of the next. A drain that died reads
+ * again what it has stored. */
 static void take(struct segments *segments, const struct farlog_batch *batch)
 {
 	struct record_header header;
@@ -107,7 +109,9 @@ static void take(struct segments *segments, const struct farlog_batch *batch)
 		uint64_t extent;
 
 		memcpy(&header, batch_bytes + at, sizeof(header));
-		extent = header.flags & RECORD_FLAG_PAD ? header.payload_len + 64u : record_extent(segments->ring.align, header.key_len, header.payload_len);
+		extent = header.flags & RECORD_FLAG_PAD ?
+			header.payload_len + 64u :
+			record_extent(segments->ring.align, header.key_len, header.payload_len);
 		stored_len = header.flags & RECORD_FLAG_PAD ? 64 : extent;
 		if (header.epoch <= segments->cursor.epoch && header.lsn < segments->cursor.lsn)
 			continue;
@@ -115,7 +119,8 @@ static void take(struct segments *segments, const struct farlog_batch *batch)
 			begin(segments, &header);
 		assert_int_equal(pwrite(segments->fd, batch_bytes + at, stored_len, (off_t)segments->off), stored_len);
 		segments->off += stored_len;
-		segments->cursor = (struct record_cursor){.lsn = header.lsn + extent, .seq = header.seq + !(header.flags & RECORD_FLAG_PAD), .epoch = header.epoch};
+		segments->cursor = (struct record_cursor){
+			.lsn = header.lsn + extent, .seq = header.seq + !(header.flags & RECORD_FLAG_PAD), .epoch = header.epoch};
 	}
 }
 
@@ -164,7 +169,9 @@ void segments_mark(struct segments *segments)
 void segments_release(struct segments *segments)
 {
 	if (segments->last.len > 0)
-		assert_int_equal(farlog_reader_release(segments->drain, segments->last.next_lsn, segments->last.next_seq, segments->last.last_epoch), FARLOG_OK);
+		assert_int_equal(farlog_reader_release(segments->drain, segments->last.next_lsn, segments->last.next_seq,
+							 segments->last.last_epoch),
+			FARLOG_OK);
 }
 
 void segments_drain(struct segments *segments)

@@ -1,4 +1,5 @@
-/* segments.h -- a store for tests, made as docs/reference/format.md section 5 says, by a drain that stops where a test wants it to. */
+/* segments.h -- a store for tests, made as docs/reference/format.md section 5 says, by a drain that stops where a test
+ * wants it to. */
 #ifndef FARLOG_TEST_SEGMENTS_H
 #define FARLOG_TEST_SEGMENTS_H
 
@@ -10,9 +11,9 @@ struct segments {
 	char stream_dir[192];
 	const char *uri;
 	uint64_t segment_bytes;
-	uint64_t number;     /* of the open segment; 0: none */
+	uint64_t number; /* of the open segment; 0: none */
 	uint64_t generation;
-	uint64_t off;        /* in it, behind the last record */
+	uint64_t off; /* in it, behind the last record */
 	uint64_t mark_count;
 	struct record_cursor cursor; /* behind the last record stored */
 	struct farlog_ring_status ring;
@@ -27,8 +28,9 @@ struct segments {
 void segments_open(struct segments *segments, const char *uri, uint64_t segment_bytes);
 void segments_close(struct segments *segments);
 
-/* segments_store -- what is in the ring and not in the store goes there, batches of at most batch_len; segments_mark -- it is synced;
- * segments_release -- the ring gets the space. segments_kill -- the drain dies between two of them; the next store begins a new one. */
+/* segments_store -- what is in the ring and not in the store goes there, batches of at most batch_len; segments_mark --
+ * it is synced; segments_release -- the ring gets the space. segments_kill -- the drain dies between two of them; the
+ * next store begins a new one. */
 void segments_store(struct segments *segments, size_t batch_len);
 void segments_mark(struct segments *segments);
 void segments_release(struct segments *segments);

@@ -5,7 +5,8 @@
 
 void site_open(struct site *site)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
 
 	memset(site, 0, sizeof(*site));
 	site->uri = unit_tmpfs_uri("consume");
@@ -36,7 +37,10 @@ void site_append(struct site *site, unsigned count)
 	for (unsigned i = 0; i < count; i++, site->count++) {
 		char key[8];
 		struct farlog_position position;
-		struct farlog_entry entry = {.data = filler, .len = (uint32_t)(8 + site->count * 37 % 300), .class_id = (uint16_t)(site->count % 4), .key = key,
+		struct farlog_entry entry = {.data = filler,
+			.len = (uint32_t)(8 + site->count * 37 % 300),
+			.class_id = (uint16_t)(site->count % 4),
+			.key = key,
 			.key_len = 2};
 
 		snprintf(key, sizeof(key), "K%lu", site->count % 3);

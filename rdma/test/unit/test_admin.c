@@ -51,10 +51,13 @@ static void format__ring_or_foreign_bytes_are_there(void **state)
 	close(fd);
 	assert_int_equal(format_with(uri, (struct farlog_ring_config){0}, &error), FARLOG_EXISTS);
 	assert_non_null(strstr(error.text, "not blank"));
-	assert_int_equal(format_with(uri, (struct farlog_ring_config){.is_forced = 1, .stream_name = "desk7/orders"}, &error), FARLOG_OK);
+	assert_int_equal(
+		format_with(uri, (struct farlog_ring_config){.is_forced = 1, .stream_name = "desk7/orders"}, &error),
+		FARLOG_OK);
 	assert_int_equal(format_with(uri, (struct farlog_ring_config){0}, &error), FARLOG_EXISTS);
 	assert_non_null(strstr(error.text, "desk7/orders"));
-	assert_int_equal(format_with(uri, (struct farlog_ring_config){.is_forced = 1, .size_bytes = 2 * SIZE - LAYOUT_DATA_OFF}, &error),
+	assert_int_equal(
+		format_with(uri, (struct farlog_ring_config){.is_forced = 1, .size_bytes = 2 * SIZE - LAYOUT_DATA_OFF}, &error),
 		FARLOG_INVALID);
 }
 
@@ -137,8 +140,9 @@ static void drain_some(farlog_reader *drain, size_t len)
 		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 }
 
-/* look__says_what_inspect_says -- of a ring whose writer is on another host, as far as anybody can see: it keeps its counters to itself. By several laps, writers and PADs, with the
- * head behind the mark, at it and beyond; then other rings lie there. */
+/* look__says_what_inspect_says -- of a ring whose writer is on another host, as far as anybody can see: it keeps its
+ * counters to itself. By several laps, writers and PADs, with the head behind the mark, at it and beyond; then other
+ * rings lie there. */
 static void look__says_what_inspect_says(void **state)
 {
 	const char *uri = unit_tmpfs_uri("look");
@@ -185,7 +189,8 @@ static void look__says_what_inspect_says(void **state)
 	}
 }
 
-/* look__reads_what_is_new -- a record below the mark that the media lost is not found out; by a later writer's look it is, and by an inspection at once. */
+/* look__reads_what_is_new -- a record below the mark that the media lost is not found out; by a later writer's look it
+ * is, and by an inspection at once. */
 static void look__reads_what_is_new(void **state)
 {
 	const char *uri = unit_tmpfs_uri("look-new");
@@ -224,7 +229,8 @@ static void prepare__loads_what_is_there(void **state)
 
 	(void)state;
 	assert_int_equal(farlog_prepare("mem:/no/such/ring", &error), FARLOG_OK);
-	assert_int_equal(farlog_prepare("gopher://host:1/ring", &error), FARLOG_OK); /* which scheme there is says the opening */
+	/* which scheme there is says the opening */
+	assert_int_equal(farlog_prepare("gopher://host:1/ring", &error), FARLOG_OK);
 	assert_int_equal(farlog_prepare("ofi:tcp://host:port:1/ring", &error), FARLOG_INVALID);
 	assert_int_equal(farlog_prepare("members:9 mem:/a mem:/b", &error), FARLOG_INVALID);
 	result = farlog_prepare("members:1 mem:/a ofi:tcp://127.0.0.1:1/a", &error);
@@ -244,7 +250,8 @@ static void inspect__missing_and_blank(void **state)
 	assert_int_equal(error.os_errno, ENOENT);
 	assert_non_null(strstr(error.text, "to make a ring there: farlog ring format 'mem:"));
 	assert_int_equal(farlog_ring_inspect("mem:/nowhere/at/all.ring", &status, &error), FARLOG_NOT_FOUND);
-	assert_non_null(strstr(error.text, "mkdir -p '/nowhere/at' && farlog ring format 'mem:/nowhere/at/all.ring' --size 64MiB"));
+	assert_non_null(
+		strstr(error.text, "mkdir -p '/nowhere/at' && farlog ring format 'mem:/nowhere/at/all.ring' --size 64MiB"));
 	fd = open(unit_path(uri), O_RDWR | O_CREAT, 0600);
 	assert_int_equal(ftruncate(fd, SIZE), 0);
 	close(fd);
@@ -275,7 +282,8 @@ static void fence__living_writer_stops(void **state)
 	assert_int_equal(farlog_claim(writer, 10, 0, NULL, 0, &payload), FARLOG_FENCED);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &second, &error), FARLOG_HELD);
 	farlog_writer_close(writer);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = 4), &second, &error), FARLOG_FENCED);
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = 4), &second, &error), FARLOG_FENCED);
 	assert_non_null(strstr(error.text, "epoch 4"));
 	writer = unit_open(uri);
 	assert_int_equal(farlog_writer_recovery(writer)->epoch, 5);

@@ -1,7 +1,8 @@
-/* No system call and no allocation on the append path after open, counted; on blocks one system call a commit, which sends and waits.
+/* No system call and no allocation on the append path after open, counted; on blocks one system call a commit, which
+ * sends and waits.
  *
- * A child process opens a ring on tmpfs, then gives its thread a seccomp filter that turns every system call into a signal, which is
- * counted. Allocation is counted by the linker's --wrap around the core's and this file's calls. */
+ * A child process opens a ring on tmpfs, then gives its thread a seccomp filter that turns every system call into a
+ * signal, which is counted. Allocation is counted by the linker's --wrap around the core's and this file's calls. */
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -88,7 +89,8 @@ static bool forbid_syscalls(bool is_enter_allowed)
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, is_enter_allowed ? SYS_io_uring_enter : SYS_rt_sigreturn, 1, 0), /* its calls are counted by who makes them */
+		/* its calls are counted by who makes them */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, is_enter_allowed ? SYS_io_uring_enter : SYS_rt_sigreturn, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -101,7 +103,8 @@ static bool forbid_syscalls(bool is_enter_allowed)
 
 static void append_all_ways(farlog_writer *writer)
 {
-	struct farlog_entry entry = {.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
+	struct farlog_entry entry = {
+		.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
 	struct farlog_entry entries[4] = {entry, entry, entry, entry};
 	struct farlog_position positions[4];
 	uint64_t durable_lsn;
@@ -132,7 +135,8 @@ static void append_all_ways(farlog_writer *writer)
 static void append_to_blocks(farlog_writer *writer, unsigned commit_count)
 {
 	struct region_nvme *nvme = nvme_of(writer->region);
-	struct farlog_entry entry = {.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
+	struct farlog_entry entry = {
+		.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
 	struct farlog_position position;
 	uint64_t before = nvme->device->enter_count;
 
@@ -163,8 +167,8 @@ static int child(const char *uri)
 	struct farlog_position position;
 	bool is_shared = strstr(uri, "shared") != NULL;
 
-	if (is_shared ? farlog_shared_open(uri, &config, &shared, NULL) != FARLOG_OK
-				  : farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
+	if (is_shared ? farlog_shared_open(uri, &config, &shared, NULL) != FARLOG_OK :
+					farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
 		return 1;
 	if (is_nvme)
 		quiet(writer);
@@ -206,11 +210,12 @@ static void count_path(const char *uri, uint64_t appended)
 		skip();
 	}
 	assert_int_equal(WEXITSTATUS(status), 0);
-	print_message("append path: %lu appends, %lu system calls (last %lu), %lu allocations\n", counts->appended, counts->syscalls,
-		counts->last_syscall, counts->allocations);
+	print_message("append path: %lu appends, %lu system calls (last %lu), %lu allocations\n", counts->appended,
+		counts->syscalls, counts->last_syscall, counts->allocations);
 	assert_int_equal(counts->canary, 1);
 	enter_count = counts->enters + counts->syscalls;
-	if (strstr(uri, "poll=sq") == NULL || enter_count == 0) /* a call that would have waited was refused, and its append with it */
+	/* a call that would have waited was refused, and its append with it */
+	if (strstr(uri, "poll=sq") == NULL || enter_count == 0)
 		assert_int_equal(counts->appended, appended);
 	assert_int_equal(counts->allocations, 0);
 	if (strstr(uri, "poll=sq") == NULL) {
@@ -251,8 +256,9 @@ static void block_append__one_syscall_a_commit(void **state)
 	count_path(uri, BLOCK_COMMIT_COUNT);
 }
 
-/* A thread of the kernel takes the commits and brings the answers. Without syncing: a disk that stands still for long is waited for by a call, as is a thread of
- * the kernel that gets no processor; so one short run of many has to do without. */
+/* A thread of the kernel takes the commits and brings the answers. Without syncing: a disk that stands still for long
+ * is waited for by a call, as is a thread of the kernel that gets no processor; so one short run of many has to do
+ * without. */
 static void block_append__no_syscall_with_a_polled_queue(void **state)
 {
 	char uri[300];

@@ -1,5 +1,6 @@
-/* test_attest.c -- what an operator's attestation adds to a region's contract, what of it is refused, and what a client is told who asks for
- * a flush that nobody attested. Memory that can be attested is not on this machine: devices are tried in the testbed. */
+/* test_attest.c -- what an operator's attestation adds to a region's contract, what of it is refused, and what a client
+ * is told who asks for a flush that nobody attested. Memory that can be attested is not on this machine: devices are
+ * tried in the testbed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,8 +22,10 @@ struct attest_case {
 };
 
 #define FOUND(which, told) {.kind = FARLOG_REGION_##which, .kind_name = #which, .domain = FARLOG_DOMAIN_##told}
-#define COMMITS(which, where) {.commit_provider = which, .domain = FARLOG_DOMAIN_##where, .by = "Ada, storage", .date = "2026-11-21"}
-#define SAID(how, where) {.read_flush = FARLOG_READ_FLUSH_##how, .domain = FARLOG_DOMAIN_##where, .by = "Ada, storage", .date = "2026-11-21"}
+#define COMMITS(which, where) \
+	{.commit_provider = which, .domain = FARLOG_DOMAIN_##where, .by = "Ada, storage", .date = "2026-11-21"}
+#define SAID(how, where) \
+	{.read_flush = FARLOG_READ_FLUSH_##how, .domain = FARLOG_DOMAIN_##where, .by = "Ada, storage", .date = "2026-11-21"}
 
 static const struct attest_case cases[] = {
 	{"the kernel has the domain", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(DDIO_OFF, UNKNOWN), {0}},
@@ -35,40 +38,62 @@ static const struct attest_case cases[] = {
 	{"a BAR", FOUND(BAR, UNKNOWN), SAID(BAR, UNKNOWN), {0}},
 	{"a commit", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("tcp", UNKNOWN), {0}},
 	{"a commit on a DAX file system", FOUND(FSDAX, UNKNOWN), COMMITS("tcp", CPU_CACHE), {0}},
-	{"a commit beside a READ", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .commit_provider = "tcp", .by = "Ada",
-		.date = "2026-11-21"}, {0}},
-	{"a commit and no domain", FOUND(DEVDAX, UNKNOWN), COMMITS("tcp", UNKNOWN), {"persistence_domain \"\"", "commit_flushes needs one", "expected memory_controller or"}},
+	{"a commit beside a READ", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .commit_provider = "tcp", .by = "Ada", .date = "2026-11-21"}, {0}},
+	{"a commit and no domain", FOUND(DEVDAX, UNKNOWN), COMMITS("tcp", UNKNOWN),
+		{"persistence_domain \"\"", "commit_flushes needs one", "expected memory_controller or"}},
 	{"a commit of a page cache", FOUND(FILE, UNKNOWN), COMMITS("tcp", UNKNOWN),
 		{"commit_flushes \"tcp\"", "found to be FILE", "expected a DAX device or a file on a DAX"}},
-	{"a commit of DRAM", FOUND(TMPFS, UNKNOWN), COMMITS("tcp", CPU_CACHE), {"commit_flushes \"tcp\"", "found to be TMPFS"}},
+	{"a commit of DRAM", FOUND(TMPFS, UNKNOWN), COMMITS("tcp", CPU_CACHE),
+		{"commit_flushes \"tcp\"", "found to be TMPFS"}},
 	{"a commit of a BAR", FOUND(BAR, UNKNOWN), COMMITS("tcp", UNKNOWN), {"commit_flushes \"tcp\"", "found to be BAR"}},
-	{"a commit of nobody's", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("", UNKNOWN), {"commit_flushes \"\"", "such as tcp"}},
-	{"a commit of a long name", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("sixteen-letters!", UNKNOWN), {"commit_flushes \"sixteen-letters!\""}},
-	{"no domain at all", FOUND(DEVDAX, UNKNOWN), SAID(DDIO_OFF, UNKNOWN), {"persistence_domain \"\"", "the kernel names none", "expected memory_controller or"}},
-	{"eADR denied", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(EADR, UNKNOWN), {"how \"eadr\"", "memory_controller, says the kernel", "expected ddio-off"}},
-	{"eADR and no caches", FOUND(DEVDAX, UNKNOWN), SAID(EADR, MEMORY_CONTROLLER), {"how \"eadr\"", "is memory_controller;"}},
+	{"a commit of nobody's", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("", UNKNOWN),
+		{"commit_flushes \"\"", "such as tcp"}},
+	{"a commit of a long name", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("sixteen-letters!", UNKNOWN),
+		{"commit_flushes \"sixteen-letters!\""}},
+	{"no domain at all", FOUND(DEVDAX, UNKNOWN), SAID(DDIO_OFF, UNKNOWN),
+		{"persistence_domain \"\"", "the kernel names none", "expected memory_controller or"}},
+	{"eADR denied", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(EADR, UNKNOWN),
+		{"how \"eadr\"", "memory_controller, says the kernel", "expected ddio-off"}},
+	{"eADR and no caches", FOUND(DEVDAX, UNKNOWN), SAID(EADR, MEMORY_CONTROLLER),
+		{"how \"eadr\"", "is memory_controller;"}},
 	{"more than the kernel says", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(EADR, CPU_CACHE),
 		{"persistence_domain \"cpu_cache\"", "the kernel says memory_controller", "expected that"}},
-	{"less than the kernel says", FOUND(DEVDAX, CPU_CACHE), SAID(DDIO_OFF, MEMORY_CONTROLLER), {"\"memory_controller\"", "the kernel says cpu_cache"}},
-	{"DAX as a BAR", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(BAR, UNKNOWN), {"how \"bar\"", "found to be DEVDAX", "expected ddio-off or eadr"}},
+	{"less than the kernel says", FOUND(DEVDAX, CPU_CACHE), SAID(DDIO_OFF, MEMORY_CONTROLLER),
+		{"\"memory_controller\"", "the kernel says cpu_cache"}},
+	{"DAX as a BAR", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(BAR, UNKNOWN),
+		{"how \"bar\"", "found to be DEVDAX", "expected ddio-off or eadr"}},
 	{"a BAR as DAX", FOUND(BAR, UNKNOWN), SAID(DDIO_OFF, UNKNOWN), {"how \"ddio-off\"", "expected bar"}},
-	{"a BAR in a domain", FOUND(BAR, UNKNOWN), SAID(BAR, CPU_CACHE), {"persistence_domain \"cpu_cache\"", "expected no such key"}},
-	{"a page cache", FOUND(FILE, MEMORY_CONTROLLER), SAID(DDIO_OFF, UNKNOWN), {"found to be FILE", "expected a DAX device"}},
+	{"a BAR in a domain", FOUND(BAR, UNKNOWN), SAID(BAR, CPU_CACHE),
+		{"persistence_domain \"cpu_cache\"", "expected no such key"}},
+	{"a page cache", FOUND(FILE, MEMORY_CONTROLLER), SAID(DDIO_OFF, UNKNOWN),
+		{"found to be FILE", "expected a DAX device"}},
 	{"DRAM", FOUND(TMPFS, UNKNOWN), SAID(EADR, CPU_CACHE), {"found to be TMPFS"}},
-	{"nothing", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(NONE, UNKNOWN), {"nothing is attested", "expected read_flushes true"}},
-	{"nobody", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "", .date = "2026-11-21"}, {"by \"\"", "1 to 24 bytes"}},
+	{"nothing", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(NONE, UNKNOWN),
+		{"nothing is attested", "expected read_flushes true"}},
+	{"nobody", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "", .date = "2026-11-21"}, {"by \"\"", "1 to 24 bytes"}},
 	{"a long name", FOUND(DEVDAX, MEMORY_CONTROLLER),
-		{.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "a name of twenty-five let", .date = "2026-11-21"}, {"a name of twenty-five let", "24 bytes"}},
-	{"two lines", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada\nBob", .date = "2026-11-21"}, {"one line"}},
-	{"no date", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada"}, {"date \"\"", "2026-11-21"}},
-	{"another form of date", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada", .date = "21.11.2026"},
-		{"date \"21.11.2026\""}},
-	{"no such reason", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_BAR + 1, .by = "Ada", .date = "2026-11-21"}, {"read_flush 4"}},
-	{"any READ", FOUND(BAR, UNKNOWN), {.read_flush = FARLOG_READ_FLUSH_BAR, .is_any_read = 1, .by = "Ada", .date = "2026-11-21"}, {0}},
-	{"any READ of none", FOUND(DEVDAX, MEMORY_CONTROLLER), {.domain = FARLOG_DOMAIN_MEMORY_CONTROLLER, .is_any_read = 1, .by = "Ada", .date = "2026-11-21"},
+		{.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "a name of twenty-five let", .date = "2026-11-21"},
+		{"a name of twenty-five let", "24 bytes"}},
+	{"two lines", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada\nBob", .date = "2026-11-21"}, {"one line"}},
+	{"no date", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada"},
+		{"date \"\"", "2026-11-21"}},
+	{"another form of date", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada", .date = "21.11.2026"}, {"date \"21.11.2026\""}},
+	{"no such reason", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.read_flush = FARLOG_READ_FLUSH_BAR + 1, .by = "Ada", .date = "2026-11-21"}, {"read_flush 4"}},
+	{"any READ", FOUND(BAR, UNKNOWN),
+		{.read_flush = FARLOG_READ_FLUSH_BAR, .is_any_read = 1, .by = "Ada", .date = "2026-11-21"}, {0}},
+	{"any READ of none", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.domain = FARLOG_DOMAIN_MEMORY_CONTROLLER, .is_any_read = 1, .by = "Ada", .date = "2026-11-21"},
 		{"any_read_flushes \"true\"", "expected read_flushes true"}},
-	{"no such truth", FOUND(BAR, UNKNOWN), {.read_flush = FARLOG_READ_FLUSH_BAR, .is_any_read = 2, .by = "Ada", .date = "2026-11-21"}, {"any_read_flushes"}},
-	{"no such domain", FOUND(DEVDAX, MEMORY_CONTROLLER), {.domain = FARLOG_DOMAIN_CPU_CACHE + 1, .by = "Ada", .date = "2026-11-21"}, {"domain 3"}},
+	{"no such truth", FOUND(BAR, UNKNOWN),
+		{.read_flush = FARLOG_READ_FLUSH_BAR, .is_any_read = 2, .by = "Ada", .date = "2026-11-21"},
+		{"any_read_flushes"}},
+	{"no such domain", FOUND(DEVDAX, MEMORY_CONTROLLER),
+		{.domain = FARLOG_DOMAIN_CPU_CACHE + 1, .by = "Ada", .date = "2026-11-21"}, {"domain 3"}},
 };
 
 static void attest__against_what_is_found(void **state)
@@ -242,14 +267,15 @@ static void write_text(const char *path, const char *text)
 	fclose(file);
 }
 
-/* domain__of_a_device -- a tree as sysfs has it: the attribute is two directories above the device, which is found by a link. */
+/* domain__of_a_device -- a tree as sysfs has it: the attribute is two directories above the device, which is found by a
+ * link. */
 static void domain__of_a_device(void **state)
 {
 	static const struct {
 		const char *text;
 		enum farlog_persistence_domain domain;
-	} files[] = {{"cpu_cache\n", FARLOG_DOMAIN_CPU_CACHE}, {"memory_controller\n", FARLOG_DOMAIN_MEMORY_CONTROLLER}, {"\n", FARLOG_DOMAIN_UNKNOWN},
-		{"unknown\n", FARLOG_DOMAIN_UNKNOWN}};
+	} files[] = {{"cpu_cache\n", FARLOG_DOMAIN_CPU_CACHE}, {"memory_controller\n", FARLOG_DOMAIN_MEMORY_CONTROLLER},
+		{"\n", FARLOG_DOMAIN_UNKNOWN}, {"unknown\n", FARLOG_DOMAIN_UNKNOWN}};
 	char root[] = "/tmp/farlog-unit-domain.XXXXXX";
 	char region[64], bus[96], device[128], link[64], attribute[96];
 
@@ -277,7 +303,8 @@ static void domain__of_a_device(void **state)
 	assert_int_equal(region_mem_domain("/nowhere/at/all"), FARLOG_DOMAIN_UNKNOWN);
 }
 
-/* nvdimm__of_a_device -- only what lies on a bus of the nvdimm driver: not memory that firmware reserved (hmem), nor volatile memory of CXL. */
+/* nvdimm__of_a_device -- only what lies on a bus of the nvdimm driver: not memory that firmware reserved (hmem), nor
+ * volatile memory of CXL. */
 static void nvdimm__of_a_device(void **state)
 {
 	static const struct {
@@ -312,7 +339,8 @@ static void nvdimm__of_a_device(void **state)
 /* A client that asks for rdma-read on devdax: refused with what to do, or taken, by the target's word alone. */
 static void attest__read_flush_of_a_client(void **state)
 {
-	struct far_link link = {.welcome = {.kind = FARLOG_REGION_DEVDAX, .level = FARLOG_LEVEL_PERSISTENT, .probe = "DAX device"}};
+	struct far_link link = {
+		.welcome = {.kind = FARLOG_REGION_DEVDAX, .level = FARLOG_LEVEL_PERSISTENT, .probe = "DAX device"}};
 	uint32_t device = 1u << FARLOG_FLUSH_TARGET_CPU;
 	struct farlog_contract contract;
 	struct farlog_error error = {0};
@@ -340,7 +368,8 @@ static void attest__read_flush_of_a_client(void **state)
 /* So of a commit. */
 static void attest__commit_of_a_client(void **state)
 {
-	struct far_link link = {.welcome = {.kind = FARLOG_REGION_DEVDAX, .level = FARLOG_LEVEL_PERSISTENT, .probe = "DAX device"}};
+	struct far_link link = {
+		.welcome = {.kind = FARLOG_REGION_DEVDAX, .level = FARLOG_LEVEL_PERSISTENT, .probe = "DAX device"}};
 	uint32_t device = 1u << FARLOG_FLUSH_TARGET_CPU | FAR_CARRIES;
 	struct farlog_contract contract;
 	struct farlog_error error = {0};
@@ -387,13 +416,15 @@ static void attest__refused_by_a_target(void **state)
 	assert_int_equal(farlog_target_attest(target, "verbs://host:1/ring", &said, &error), FARLOG_INVALID);
 	assert_int_equal(farlog_target_attest(target, uri, &commits, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "commit_flushes \"tcp\": it is found to be tmpfs"));
-	((struct ofi_listener *)target->listener)->info->caps &= ~FI_RMA_PMEM; /* as where libfabric found no flush instructions */
+	/* as where libfabric found no flush instructions */
+	((struct ofi_listener *)target->listener)->info->caps &= ~FI_RMA_PMEM;
 	assert_int_equal(farlog_target_attest(target, uri, &commits, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "commit_flushes \"tcp\": the provider does not say"));
 	commits.commit_provider = "efa"; /* another listener's: what the memory is remains to be said */
 	assert_int_equal(farlog_target_attest(target, uri, &commits, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "found to be tmpfs"));
-	assert_int_equal(farlog_target_serve(target, "ring", uri, NULL, &error), FARLOG_OK); /* as if nothing had been said */
+	/* as if nothing had been said */
+	assert_int_equal(farlog_target_serve(target, "ring", uri, NULL, &error), FARLOG_OK);
 	farlog_target_close(target);
 	remove(unit_path(uri));
 }

@@ -1,5 +1,6 @@
-/* By which id the target behind a block device knows this host, over trees as sysfs has them: a device is of this host alone only where the kernel says so, and what
- * cannot be read is an error. And which answers to a report of reservations mean that the device has none. */
+/* By which id the target behind a block device knows this host, over trees as sysfs has them: a device is of this host
+ * alone only where the kernel says so, and what cannot be read is an error. And which answers to a report of
+ * reservations mean that the device has none. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +75,8 @@ static void add_unreadable(const char *name)
 	assert_int_equal(mkdir(path, 0700), 0);
 }
 
-/* Devices: 259:0 a controller's namespace, 259:1 a partition of it, 259:2 a subsystem's with one controller, 8:0 a disk, 253:0 made of that disk and the partition. */
+/* Devices: 259:0 a controller's namespace, 259:1 a partition of it, 259:2 a subsystem's with one controller, 8:0 a
+ * disk, 253:0 made of that disk and the partition. */
 static void make_tree(const char *transport)
 {
 	snprintf(root, sizeof(root), "/tmp/farlog-sysfs-XXXXXX");
@@ -181,7 +183,8 @@ static void host__cannot_be_read(void **state)
 	}
 }
 
-/* A controller of fabrics has a host's id: that the attribute is not there does not make it a local one. Nor does a controller that is gone, or an empty line. */
+/* A controller of fabrics has a host's id: that the attribute is not there does not make it a local one. Nor does a
+ * controller that is gone, or an empty line. */
 static void host__is_not_said(void **state)
 {
 	(void)state;

@@ -18,7 +18,8 @@ static uint64_t realtime_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Between two anchors time is one straight line: it cannot go back. Across an anchor it may be set by what the rate was off. */
+/* Between two anchors time is one straight line: it cannot go back. Across an anchor it may be set by what the rate was
+ * off. */
 static void clock__goes_forward_with_the_ticks(void **state)
 {
 	struct clock_reading before = {0};
@@ -51,7 +52,9 @@ static void clock__is_the_kernels_time(void **state)
 
 		clock_read(clock_ticks(), &now);
 		latest_ns = realtime_ns();
-		off_ns = now.utc_ns < earliest_ns ? earliest_ns - now.utc_ns : now.utc_ns > latest_ns ? now.utc_ns - latest_ns : 0;
+		off_ns = now.utc_ns < earliest_ns ? earliest_ns - now.utc_ns :
+			now.utc_ns > latest_ns        ? now.utc_ns - latest_ns :
+											0;
 		best_ns = off_ns < best_ns ? off_ns : best_ns;
 	}
 	assert_true(best_ns < 10000000);
@@ -110,7 +113,8 @@ static void *start_and_stop(void *context)
 	return NULL;
 }
 
-/* A stop that overlaps a start once waited for the new sampler instead of its own. The test's time is limited by its runner. */
+/* A stop that overlaps a start once waited for the new sampler instead of its own. The test's time is limited by its
+ * runner. */
 static void clock__start_beside_stop_returns(void **state)
 {
 	pthread_t threads[4];
@@ -153,7 +157,8 @@ static void *start_for_ever(void *context)
 	return context;
 }
 
-/* The sampler's lock is held for nearly all of the time, also when this process forks; its children must be able to start the clock all the same. */
+/* The sampler's lock is held for nearly all of the time, also when this process forks; its children must be able to
+ * start the clock all the same. */
 static int fork_while_starting(void)
 {
 	pthread_t thread;
@@ -181,7 +186,8 @@ static void clock__starts_in_the_child_of_a_fork(void **state)
 
 	(void)state;
 #if defined(__SANITIZE_THREAD__)
-	print_message("clock: skipped: ThreadSanitizer allows no thread in the child of a process with threads; the builds without it run this\n");
+	print_message("clock: skipped: ThreadSanitizer allows no thread in the child of a process with threads; the builds "
+				  "without it run this\n");
 	skip();
 #endif
 	fflush(NULL);

@@ -1,5 +1,5 @@
-/* Consumers: the history in a store joined to the ring, overtaken and catching up, each record once, and what is missing told. The store is made by segments.c; Go's
- * real one is read in pkg/internal/e2e. */
+/* Consumers: the history in a store joined to the ring, overtaken and catching up, each record once, and what is
+ * missing told. The store is made by segments.c; Go's real one is read in pkg/internal/e2e. */
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -8,7 +8,8 @@
 #include "farlog/consume.h"
 #include "site.h"
 
-/* The first record that is wanted may lie in the store, in the ring, or in both: from each of them on every record comes once. */
+/* The first record that is wanted may lie in the store, in the ring, or in both: from each of them on every record
+ * comes once. */
 static void consume__history_is_joined_to_the_ring_at_each_place(void **state)
 {
 	struct farlog_place places[200];
@@ -54,8 +55,8 @@ static void consume__history_is_joined_to_the_ring_at_each_place(void **state)
 	site_close(&site);
 }
 
-/* One that reads less than writer and drain move is overtaken again and again, in the ring, while it is in its history, at the ends of segments, and while drains die between
- * storing, syncing and releasing. It has every record once. */
+/* One that reads less than writer and drain move is overtaken again and again, in the ring, while it is in its history,
+ * at the ends of segments, and while drains die between storing, syncing and releasing. It has every record once. */
 static void consume__overtaken_catches_up_from_the_store(void **state)
 {
 	unsigned told_count = 0;
@@ -68,7 +69,8 @@ static void consume__overtaken_catches_up_from_the_store(void **state)
 		uint64_t next = 0;
 
 		site_open(&site);
-		consumer = OPEN(&site, .start = round % 2 == 0 ? FARLOG_CONSUME_HEAD : FARLOG_CONSUME_OLDEST, .buffer_bytes = 4096);
+		consumer =
+			OPEN(&site, .start = round % 2 == 0 ? FARLOG_CONSUME_HEAD : FARLOG_CONSUME_OLDEST, .buffer_bytes = 4096);
 		for (unsigned step = 0; step < 40; step++) {
 			site_append(&site, (unsigned)(1 + unit_below(60)));
 			if (unit_below(3) == 0)
@@ -84,7 +86,8 @@ static void consume__overtaken_catches_up_from_the_store(void **state)
 		}
 		site_read(consumer, ALL, &next, &told);
 		assert_int_equal(next, site.count);
-		assert_true(told.count == 0 || (told.first.kind == FARLOG_NOTICE_CAUGHT && told.first.from_lsn < told.first.to_lsn));
+		assert_true(
+			told.count == 0 || (told.first.kind == FARLOG_NOTICE_CAUGHT && told.first.from_lsn < told.first.to_lsn));
 		told_count += told.count;
 		assert_int_equal(site_stats(consumer).overrun_count, told.count);
 		assert_int_equal(site_stats(consumer).lost_bytes, 0);
@@ -159,7 +162,8 @@ static void consume__overtaken_before_its_first_record(void **state)
 	site_close(&site);
 }
 
-/* The store has not got it: nothing is passed over, the trouble says from where to where, and when the store has it the consumer goes on. */
+/* The store has not got it: nothing is passed over, the trouble says from where to where, and when the store has it the
+ * consumer goes on. */
 static void consume__store_that_lags_is_waited_for(void **state)
 {
 	struct told told = {0};
@@ -254,7 +258,8 @@ static void consume__torn_tail_of_the_store_comes_from_the_ring(void **state)
 	site_close(&site);
 }
 
-/* A power cut undoes records that were never acknowledged and that store and consumer have seen: the next epoch's replace them. */
+/* A power cut undoes records that were never acknowledged and that store and consumer have seen: the next epoch's
+ * replace them. */
 static void consume__undone_records_are_replaced(void **state)
 {
 	static uint8_t before[RING_SIZE];
@@ -309,7 +314,8 @@ static void consume__undone_records_are_replaced(void **state)
 /* The ring is formatted anew: lsn and epoch begin again in another generation, and the consumer goes on there. */
 static void consume__ring_formatted_anew_is_another_generation(void **state)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
 	farlog_consumer *consumer;
 	struct site site;
 	uint64_t next = 0;
@@ -336,11 +342,12 @@ static void consume__ring_formatted_anew_is_another_generation(void **state)
 	site_close(&site);
 }
 
-/* The store knows a stream by the ring that its first member had when it was begun. That one is replaced: a consumer goes on from the store in the rings, released up to there or, because
- * the drain died before it could, not. */
+/* The store knows a stream by the ring that its first member had when it was begun. That one is replaced: a consumer
+ * goes on from the store in the rings, released up to there or, because the drain died before it could, not. */
 static void consume__first_member_was_replaced(void **state)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM, .salt = 0x79};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM, .salt = 0x79};
 	char text[2][400];
 	const char *rings[4];
 
@@ -359,7 +366,8 @@ static void consume__first_member_was_replaced(void **state)
 		snprintf(text[0], sizeof(text[0]), "members:2 %s %s %s", rings[0], rings[1], rings[2]);
 		snprintf(text[1], sizeof(text[1]), "members:2 %s %s %s", rings[3], rings[1], rings[2]);
 		site.segments.uri = site.uri = text[0];
-		assert_int_equal(farlog_writer_open(site.uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &site.writer, NULL), FARLOG_OK);
+		assert_int_equal(
+			farlog_writer_open(site.uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &site.writer, NULL), FARLOG_OK);
 		site_append(&site, 40);
 		segments_store(&site.segments, 4096);
 		segments_mark(&site.segments);
@@ -368,7 +376,8 @@ static void consume__first_member_was_replaced(void **state)
 		segments_kill(&site.segments);
 		site.segments.uri = site.uri = text[1];
 		farlog_writer_close(site.writer);
-		assert_int_equal(farlog_writer_open(site.uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &site.writer, NULL), FARLOG_OK);
+		assert_int_equal(
+			farlog_writer_open(site.uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &site.writer, NULL), FARLOG_OK);
 		site_append(&site, 20);
 		consumer = OPEN(&site, .start = FARLOG_CONSUME_OLDEST);
 		assert_int_equal(site_read(consumer, ALL, &next, NULL), 60);
@@ -450,7 +459,8 @@ static void consume__named_goes_on_where_it_committed(void **state)
 	file = fopen(path, "r+");
 	assert_non_null(fgets(text, sizeof(text), file));
 	snprintf(expected, sizeof(expected),
-		"{\"format\":\"farlog-position\",\"version\":1,\"stream\":\"desk7/orders\",\"generation\":%lu,\"epoch\":%u,\"lsn\":%lu,\"next_lsn\":%lu}\n",
+		"{\"format\":\"farlog-position\",\"version\":1,\"stream\":\"desk7/"
+		"orders\",\"generation\":%lu,\"epoch\":%u,\"lsn\":%lu,\"next_lsn\":%lu}\n",
 		place.generation, place.epoch, place.lsn, lsn);
 	assert_string_equal(text, expected);
 	assert_int_equal(ftruncate(fileno(file), 90), 0);
@@ -469,19 +479,21 @@ static void consume__bad_configuration_is_refused(void **state)
 	site_append(&site, 10);
 	segments_drain(&site.segments);
 	const char *uri = site.uri, *dir = site.segments.store_dir;
-#define REFUSE(result, text, ...) assert_int_equal(site_refuse(&(struct farlog_consumer_config){__VA_ARGS__}, text), result)
+#define REFUSE(result, text, ...) \
+	assert_int_equal(site_refuse(&(struct farlog_consumer_config){__VA_ARGS__}, text), result)
 	REFUSE(FARLOG_INVALID, "expected ring_uri, store_dir or both", .start = 0);
 	REFUSE(FARLOG_INVALID, "expected the stream's name", .store_dir = dir);
 	REFUSE(FARLOG_INVALID, "start 9", .ring_uri = uri, .start = 9);
 	REFUSE(FARLOG_INVALID, "generation 0", .ring_uri = uri, .start = FARLOG_CONSUME_PLACE);
 	REFUSE(FARLOG_INVALID, "name of a consumer \"../x\"", .ring_uri = uri, .name = "../x", .state_dir = dir);
 	REFUSE(FARLOG_INVALID, "name of a consumer \"\"", .ring_uri = uri, .name = "", .state_dir = dir);
-	REFUSE(FARLOG_NOT_FOUND, "expected a directory with a store.json", .ring_uri = uri, .store_dir = "/nowhere", .start = FARLOG_CONSUME_OLDEST);
+	REFUSE(FARLOG_NOT_FOUND, "expected a directory with a store.json", .ring_uri = uri, .store_dir = "/nowhere",
+		.start = FARLOG_CONSUME_OLDEST);
 	REFUSE(FARLOG_NOT_FOUND, "stream \"desk8\"", .store_dir = dir, .stream = "desk8");
 	REFUSE(FARLOG_NOT_FOUND, "/nowhere", .ring_uri = "mem:/nowhere", .store_dir = dir);
 	snprintf(text, sizeof(text), "is of another stream than desk8");
-	farlog_consumer *named = site_consumer(&(struct farlog_consumer_config){.ring_uri = uri, .store_dir = dir, .name = "n", .state_dir = dir,
-		.start = FARLOG_CONSUME_OLDEST});
+	farlog_consumer *named = site_consumer(&(struct farlog_consumer_config){
+		.ring_uri = uri, .store_dir = dir, .name = "n", .state_dir = dir, .start = FARLOG_CONSUME_OLDEST});
 	site_read(named, ALL, &(uint64_t){0}, NULL);
 	assert_int_equal(farlog_consumer_commit(named), FARLOG_OK);
 	farlog_consumer_close(named);
@@ -537,10 +549,12 @@ static void consume__writer_and_drain_run_beside(void **state)
 	site_close(&site);
 }
 
-/* Without a store nothing tells the lsns of one ring from those of the next: that it is another one is said, whether the consumer is at it or comes back to it. */
+/* Without a store nothing tells the lsns of one ring from those of the next: that it is another one is said, whether
+ * the consumer is at it or comes back to it. */
 static void consume__ring_formatted_anew_without_a_store(void **state)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
 	struct farlog_consumed item;
 	farlog_consumer *consumer;
 	struct site site;

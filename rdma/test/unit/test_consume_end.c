@@ -14,7 +14,8 @@ static uint64_t record_off_in(const struct segments *segments, int fd, unsigned 
 
 	while (count-- > 0) {
 		assert_int_equal(pread(fd, &header, sizeof(header), (off_t)off), sizeof(header));
-		off += header.flags & RECORD_FLAG_PAD ? 64 : record_extent(segments->ring.align, header.key_len, header.payload_len);
+		off += header.flags & RECORD_FLAG_PAD ? 64 :
+												record_extent(segments->ring.align, header.key_len, header.payload_len);
 	}
 	return off;
 }
@@ -25,7 +26,8 @@ static uint64_t record_off(const struct segments *segments, unsigned count)
 	return record_off_in(segments, segments->fd, count);
 }
 
-/* Synced bytes are cut off, or zeroed, where a record begins: it looks as the end of the stream does, and lies below the mark. */
+/* Synced bytes are cut off, or zeroed, where a record begins: it looks as the end of the stream does, and lies below
+ * the mark. */
 static void consume__synced_bytes_that_are_gone_are_no_end(void **state)
 {
 	static const uint8_t zeros[SEGMENT_LEN];
@@ -45,7 +47,8 @@ static void consume__synced_bytes_that_are_gone_are_no_end(void **state)
 		if (i % 2 == 0)
 			assert_int_equal(ftruncate(site.segments.fd, (off_t)off), 0);
 		else
-			assert_int_equal(pwrite(site.segments.fd, zeros, site.segments.off - off, (off_t)off), site.segments.off - off);
+			assert_int_equal(
+				pwrite(site.segments.fd, zeros, site.segments.off - off, (off_t)off), site.segments.off - off);
 		consumer = OPEN(&site, .start = FARLOG_CONSUME_OLDEST);
 		do {
 			struct farlog_consumed item;
@@ -63,7 +66,9 @@ static void consume__synced_bytes_that_are_gone_are_no_end(void **state)
 /* read_all -- the records of the store, in order and each once. What ended it. */
 static int read_all(const struct site *site, uint64_t *count)
 {
-	struct farlog_consumer_config config = {.store_dir = site->segments.store_dir, .stream = SEGMENTS_STREAM, .ring_uri = site->uri,
+	struct farlog_consumer_config config = {.store_dir = site->segments.store_dir,
+		.stream = SEGMENTS_STREAM,
+		.ring_uri = site->uri,
 		.start = FARLOG_CONSUME_OLDEST};
 	struct farlog_error error = {0};
 	farlog_consumer *consumer;
@@ -132,7 +137,8 @@ static void consume__no_segment_is_passed_over(void **state)
 			put_damage(&site.segments, path, damage);
 			result = read_all(&site, &count);
 			if (result != FARLOG_CORRUPT)
-				fail_msg("segment %lu, damage %u: %s behind %lu records", number, damage, farlog_result_name(result), count);
+				fail_msg(
+					"segment %lu, damage %u: %s behind %lu records", number, damage, farlog_result_name(result), count);
 			assert_true(count < site.count);
 			fd = open(path, O_WRONLY | O_CREAT, 0644);
 			assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));

@@ -50,7 +50,8 @@ static void crc32c__continued_equals_whole(void **state)
 		size_t cut = unit_below(len + 1);
 		uint32_t seed = (uint32_t)unit_random();
 
-		assert_int_equal(crc32c_update(crc32c_update(seed, bytes, cut), bytes + cut, len - cut), crc32c_update(seed, bytes, len));
+		assert_int_equal(
+			crc32c_update(crc32c_update(seed, bytes, cut), bytes + cut, len - cut), crc32c_update(seed, bytes, len));
 	}
 }
 

@@ -21,9 +21,11 @@ static const char *at(const char *uri, const char *ring)
 	return text;
 }
 
-static int format_sized(const char *uri, const char *ring, uint64_t size_bytes, bool is_forced, struct farlog_error *error)
+static int format_sized(
+	const char *uri, const char *ring, uint64_t size_bytes, bool is_forced, struct farlog_error *error)
 {
-	struct farlog_ring_config config = {.size_bytes = size_bytes, .is_forced = is_forced, .stream_name = ring, .salt = 0x5A175A175A17ull};
+	struct farlog_ring_config config = {
+		.size_bytes = size_bytes, .is_forced = is_forced, .stream_name = ring, .salt = 0x5A175A175A17ull};
 
 	memset(error, 0, sizeof(*error));
 	return farlog_ring_format(at(uri, ring), &config, error);
@@ -130,7 +132,8 @@ static void directory__locks_are_of_one_ring(void **state)
 	left = unit_open(at(uri, "left"));
 	right = unit_open(at(uri, "right"));
 	drain = unit_read(at(uri, "left"), FARLOG_START_HEAD, true);
-	assert_int_equal(farlog_writer_open(at(uri, "left"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &second, &error), FARLOG_HELD);
+	assert_int_equal(
+		farlog_writer_open(at(uri, "left"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &second, &error), FARLOG_HELD);
 	assert_int_equal(format_sized(uri, "left", 0, true, &error), FARLOG_HELD);
 	assert_int_equal(farlog_ring_remove(at(uri, "right"), 1, &error), FARLOG_HELD);
 	farlog_writer_close(right);
@@ -157,7 +160,8 @@ static void directory__refusals(void **state)
 	char name[100];
 
 	(void)state;
-	assert_int_equal(farlog_ring_format("mem:/dev/shm/nothing?ring=a", &(struct farlog_ring_config){.size_bytes = RING_LEN}, &error),
+	assert_int_equal(
+		farlog_ring_format("mem:/dev/shm/nothing?ring=a", &(struct farlog_ring_config){.size_bytes = RING_LEN}, &error),
 		FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "size="));
 	assert_int_equal(access("/dev/shm/nothing", F_OK), -1);
@@ -190,7 +194,8 @@ static void directory__refusals(void **state)
 	assert_int_equal(farlog_ring_remove(at(uri, "b"), 0, &error), FARLOG_NOT_FOUND);
 }
 
-/* A device is there before its first ring is: who looks for one must be told that it is not there, or it is never made. */
+/* A device is there before its first ring is: who looks for one must be told that it is not there, or it is never
+ * made. */
 static void directory__of_a_blank_region(void **state)
 {
 	const char *uri = unit_tmpfs_uri("blank");
@@ -289,7 +294,9 @@ static void directory__either_copy_may_be_damaged(void **state)
 	poke(uri, DIRECTORY_A_OFF + 40, "\x5A", 1);
 	assert_int_equal(farlog_region_list(uri, &status, rings, LIST_MAX, &error), FARLOG_CORRUPT);
 	assert_non_null(strstr(error.text, "both copies"));
-	assert_int_equal(farlog_writer_open(at(uri, "c"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error), FARLOG_CORRUPT);
+	assert_int_equal(
+		farlog_writer_open(at(uri, "c"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error),
+		FARLOG_CORRUPT);
 	assert_int_equal(format_sized(uri, "d", RING_LEN, true, &error), FARLOG_CORRUPT);
 	/* A magic without its bytes is damage too, even where nothing else is left. */
 	poke(uri, DIRECTORY_A_OFF, (uint8_t[LAYOUT_DATA_OFF]){0}, LAYOUT_DATA_OFF);
@@ -309,30 +316,59 @@ static void spoil(const char *uri, void (*change)(struct directory *directory))
 	assert_int_equal(pread(fd, directory, DIRECTORY_COPY_LEN, DIRECTORY_A_OFF), DIRECTORY_COPY_LEN);
 	change(directory);
 	crc = crc32c_update(0, &directory->header, offsetof(struct directory_header, crc32c));
-	directory->header.crc32c = crc32c_update(crc, directory->entries, directory->header.entry_count * sizeof(directory->entries[0]));
+	directory->header.crc32c =
+		crc32c_update(crc, directory->entries, directory->header.entry_count * sizeof(directory->entries[0]));
 	assert_int_equal(pwrite(fd, directory, DIRECTORY_COPY_LEN, DIRECTORY_A_OFF), DIRECTORY_COPY_LEN);
 	assert_int_equal(pwrite(fd, directory, DIRECTORY_COPY_LEN, DIRECTORY_B_OFF), DIRECTORY_COPY_LEN);
 	close(fd);
 	free(directory);
 }
 
-static void overlap(struct directory *directory) { directory->entries[1].off -= LAYOUT_BLOCK_LEN; }
-static void reach_into_directory(struct directory *directory) { directory->entries[0].off = DIRECTORY_TAILS_OFF; }
-static void reach_beyond(struct directory *directory) { directory->entries[1].len = REGION_LEN; }
-static void reach_around(struct directory *directory) { directory->entries[1].len = 0ull - LAYOUT_BLOCK_LEN; }
-static void lie_off_grid(struct directory *directory) { directory->entries[1].off += 64; }
-static void have_same_name(struct directory *directory) { strcpy(directory->entries[1].name, directory->entries[0].name); }
-static void have_no_end(struct directory *directory) { memset(directory->entries[1].name, 'x', FARLOG_STREAM_NAME_LEN); }
-static void share_slot(struct directory *directory) { directory->entries[1].slot = directory->entries[0].slot; }
-static void be_short(struct directory *directory) { directory->entries[1].len = LAYOUT_DATA_OFF; }
+static void overlap(struct directory *directory)
+{
+	directory->entries[1].off -= LAYOUT_BLOCK_LEN;
+}
+static void reach_into_directory(struct directory *directory)
+{
+	directory->entries[0].off = DIRECTORY_TAILS_OFF;
+}
+static void reach_beyond(struct directory *directory)
+{
+	directory->entries[1].len = REGION_LEN;
+}
+static void reach_around(struct directory *directory)
+{
+	directory->entries[1].len = 0ull - LAYOUT_BLOCK_LEN;
+}
+static void lie_off_grid(struct directory *directory)
+{
+	directory->entries[1].off += 64;
+}
+static void have_same_name(struct directory *directory)
+{
+	strcpy(directory->entries[1].name, directory->entries[0].name);
+}
+static void have_no_end(struct directory *directory)
+{
+	memset(directory->entries[1].name, 'x', FARLOG_STREAM_NAME_LEN);
+}
+static void share_slot(struct directory *directory)
+{
+	directory->entries[1].slot = directory->entries[0].slot;
+}
+static void be_short(struct directory *directory)
+{
+	directory->entries[1].len = LAYOUT_DATA_OFF;
+}
 
 static void directory__entries_that_do_not_fit(void **state)
 {
 	static const struct {
 		void (*change)(struct directory *directory);
 		const char *named;
-	} cases[] = {{overlap, "overlaps"}, {reach_into_directory, "overlaps"}, {reach_beyond, "beyond"}, {reach_around, "beyond"}, {lie_off_grid, "4096"},
-		{have_same_name, "name of another"}, {have_no_end, "no name"}, {share_slot, "line of the tails"}, {be_short, "4096"}};
+	} cases[] = {{overlap, "overlaps"}, {reach_into_directory, "overlaps"}, {reach_beyond, "beyond"},
+		{reach_around, "beyond"}, {lie_off_grid, "4096"}, {have_same_name, "name of another"}, {have_no_end, "no name"},
+		{share_slot, "line of the tails"}, {be_short, "4096"}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -346,7 +382,9 @@ static void directory__entries_that_do_not_fit(void **state)
 		spoil(uri, cases[i].change);
 		assert_int_equal(farlog_region_list(uri, &status, rings, LIST_MAX, &error), FARLOG_CORRUPT);
 		assert_non_null(strstr(error.text, cases[i].named));
-		assert_int_equal(farlog_writer_open(at(uri, "first"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error), FARLOG_CORRUPT);
+		assert_int_equal(farlog_writer_open(
+							 at(uri, "first"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error),
+			FARLOG_CORRUPT);
 		assert_non_null(strstr(error.text, cases[i].named));
 	}
 }
@@ -416,8 +454,8 @@ static int make_attempt(const struct attempt *attempt)
 {
 	struct farlog_error error;
 
-	return attempt->is_removal ? farlog_ring_remove(at(FAULT_URI, attempt->ring), 1, &error)
-							   : format_sized(FAULT_URI, attempt->ring, RING_LEN, false, &error);
+	return attempt->is_removal ? farlog_ring_remove(at(FAULT_URI, attempt->ring), 1, &error) :
+								 format_sized(FAULT_URI, attempt->ring, RING_LEN, false, &error);
 }
 
 /* check_either -- the directory is old or new, and a new ring is empty whatever lay there before. */
@@ -440,7 +478,8 @@ static bool check_either(const struct attempt *attempt)
 	return count == after;
 }
 
-/* prepare -- a region in which `neighbours` live and an old ring with records, of the same salt, has left its bytes in the gap. */
+/* prepare -- a region in which `neighbours` live and an old ring with records, of the same salt, has left its bytes in
+ * the gap. */
 static void prepare(bool has_neighbours, const char *old)
 {
 	farlog_fault_drop(FAULT_NAME);

@@ -1,5 +1,5 @@
-/* Many rings on one device: what test_directory.c shows of memory, by whole LBAs; and power cuts in each operation on adversarial blocks, with mutants that have to be
- * found. */
+/* Many rings on one device: what test_directory.c shows of memory, by whole LBAs; and power cuts in each operation on
+ * adversarial blocks, with mutants that have to be found. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static const char *at(const char *uri, const char *ring)
 
 static int format_sized(const char *uri, const char *ring, uint64_t size_bytes, struct farlog_error *error)
 {
-	struct farlog_ring_config config = {.size_bytes = size_bytes, .stream_name = ring, .salt = 0x5A175A175A17ull, .record_len_max = 4096};
+	struct farlog_ring_config config = {
+		.size_bytes = size_bytes, .stream_name = ring, .salt = 0x5A175A175A17ull, .record_len_max = 4096};
 
 	memset(error, 0, sizeof(*error));
 	return farlog_ring_format(at(uri, ring), &config, error);
@@ -53,7 +54,8 @@ static void make(const char *uri, const char *ring)
 
 static int append(const char *uri, const char *ring, unsigned count, uint8_t fill)
 {
-	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT, .level = FARLOG_LEVEL_VISIBLE};
+	struct farlog_writer_config config = {
+		.counters_dir = "", .policy = FARLOG_POLICY_REJECT, .level = FARLOG_LEVEL_VISIBLE};
 	struct farlog_position position;
 	farlog_writer *writer;
 	int result = farlog_writer_open(at(uri, ring), &config, &writer, NULL);
@@ -80,7 +82,8 @@ static int count_records(const char *uri, const char *ring, uint8_t fill)
 			struct record_header header;
 
 			memcpy(&header, buffer + off, sizeof(header));
-			off += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+			off += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+													record_extent(64, header.key_len, header.payload_len);
 			if (header.flags == 0)
 				count = header.class_id == fill && count >= 0 ? count + 1 : -1;
 		}
@@ -180,7 +183,8 @@ static void blocks__locks_are_of_one_ring(void **state)
 		assert_int_equal(append(where, "third", 3, 1), FARLOG_OK);
 		assert_int_equal(farlog_writer_close(left), FARLOG_OK);
 		farlog_reader_close(drain);
-		assert_int_equal(farlog_ring_format(where, &(struct farlog_ring_config){.is_forced = 1}, &error), FARLOG_EXISTS);
+		assert_int_equal(
+			farlog_ring_format(where, &(struct farlog_ring_config){.is_forced = 1}, &error), FARLOG_EXISTS);
 		assert_non_null(strstr(error.text, "2 rings"));
 	}
 }
@@ -188,7 +192,8 @@ static void blocks__locks_are_of_one_ring(void **state)
 static void expect(int result, int wanted, const struct farlog_error *error, const char *said)
 {
 	if (result != wanted || strstr(error->text, said) == NULL)
-		fail_msg("%s, expected %s and \"%s\": %s", farlog_result_name(result), farlog_result_name(wanted), said, error->text);
+		fail_msg("%s, expected %s and \"%s\": %s", farlog_result_name(result), farlog_result_name(wanted), said,
+			error->text);
 }
 
 static void poke(const char *uri, uint64_t off, const void *bytes, size_t len)
@@ -228,7 +233,8 @@ static void blocks__refusals(void **state)
 	blocks(512, 1);
 	make(BLOCKS, "a");
 	farlog_block_reshape(NAME, 4096);
-	expect(farlog_ring_inspect(at(BLOCKS, "a"), &status, &error), FARLOG_UNSUPPORTED, &error, "LBAs of 512 bytes, and the device now has LBAs of 4096");
+	expect(farlog_ring_inspect(at(BLOCKS, "a"), &status, &error), FARLOG_UNSUPPORTED, &error,
+		"LBAs of 512 bytes, and the device now has LBAs of 4096");
 }
 
 /* One copy that is damaged loses nothing, both are said to be so. */
@@ -247,7 +253,8 @@ static void blocks__damaged_copies(void **state)
 	poke(uri, DIRECTORY_B_OFF, "\x5A", 1);
 	assert_int_equal(append(uri, "c", 4, 1), FARLOG_OK);
 	poke(uri, DIRECTORY_A_OFF + 40, "\x5A", 1);
-	expect(farlog_writer_open(at(uri, "c"), NULL, &(farlog_writer *){NULL}, &error), FARLOG_CORRUPT, &error, "both copies");
+	expect(farlog_writer_open(at(uri, "c"), NULL, &(farlog_writer *){NULL}, &error), FARLOG_CORRUPT, &error,
+		"both copies");
 	expect(format_sized(uri, "d", RING_LEN, &error), FARLOG_CORRUPT, &error, "both copies");
 }
 
@@ -263,7 +270,8 @@ static int make_attempt(const struct attempt *attempt)
 {
 	struct farlog_error error;
 
-	return attempt->is_removal ? farlog_ring_remove(at(BLOCKS, attempt->ring), 1, &error) : format_sized(BLOCKS, attempt->ring, RING_LEN, &error);
+	return attempt->is_removal ? farlog_ring_remove(at(BLOCKS, attempt->ring), 1, &error) :
+								 format_sized(BLOCKS, attempt->ring, RING_LEN, &error);
 }
 
 static int list(struct farlog_region_ring rings[LIST_MAX])
@@ -280,7 +288,9 @@ static bool check_either(const struct attempt *attempt)
 {
 	struct farlog_region_ring rings[LIST_MAX];
 	int count = list(rings);
-	int after = attempt->count_before < 0 ? 1 : attempt->is_removal ? attempt->count_before - 1 : attempt->count_before + 1;
+	int after = attempt->count_before < 0 ? 1 :
+		attempt->is_removal               ? attempt->count_before - 1 :
+											attempt->count_before + 1;
 
 	FAIL_IF(count != attempt->count_before && count != after);
 	for (int i = 0; i < count && failure[0] == '\0'; i++) {
@@ -293,7 +303,8 @@ static bool check_either(const struct attempt *attempt)
 	return count == after;
 }
 
-/* prepare -- a region in which neighbours live and an old ring with records, of the same salt, has left its bytes in the gap. */
+/* prepare -- a region in which neighbours live and an old ring with records, of the same salt, has left its bytes in
+ * the gap. */
 static void prepare(const struct attempt *attempt, uint32_t lba_len)
 {
 	blocks(lba_len, 1);
@@ -312,7 +323,8 @@ static void prepare(const struct attempt *attempt, uint32_t lba_len)
 		assert_int_equal(farlog_ring_remove(at(BLOCKS, "old"), 1, NULL), FARLOG_OK);
 }
 
-/* cut -- in the n-th operation of the attempt, and in some operation of the next one if that did not come through. True: it came through. */
+/* cut -- in the n-th operation of the attempt, and in some operation of the next one if that did not come through.
+ * True: it came through. */
 static bool cut(const struct attempt *attempt, unsigned n, int mutant)
 {
 	bool is_through;
@@ -376,7 +388,8 @@ static void crash__while_a_ring_is_removed(void **state)
 /* The same cuts with the protocol broken have to be seen, or they prove nothing. */
 static void mutants__are_found(void **state)
 {
-	static const struct attempt attempts[] = {{.ring = "new", .count_before = 2}, {.ring = "old", .is_removal = true, .count_before = 3}};
+	static const struct attempt attempts[] = {
+		{.ring = "new", .count_before = 2}, {.ring = "old", .is_removal = true, .count_before = 3}};
 	static const int mutants[] = {MUTANT_DIRECTORY_NOT_DURABLE, MUTANT_DIRECTORY_IN_PLACE, MUTANT_ENTRY_BEFORE_RING};
 
 	(void)state;

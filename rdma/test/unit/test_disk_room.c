@@ -1,4 +1,5 @@
-/* test_disk_room.c -- several processes make the same ring's file at the same moment, and for one of them the disk has no room. */
+/* test_disk_room.c -- several processes make the same ring's file at the same moment, and for one of them the disk has
+ * no room. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #define RING_SIZE (LAYOUT_DATA_OFF + (1u << 20))
 #define WAIT_NS 60000000000u /* it is never what a test measures */
 
-static int told[2];    /* the first process has seen that the file is empty */
+static int told[2];     /* the first process has seen that the file is empty */
 static int released[2]; /* and may go on */
 
 static void stand(void)
@@ -29,12 +30,14 @@ static void stand(void)
 
 static int format(const char *uri, uint64_t size_bytes)
 {
-	struct farlog_ring_config config = {.size_bytes = size_bytes, .record_len_max = 4096, .salt = 0x1234567800000001u, .stream_name = "made"};
+	struct farlog_ring_config config = {
+		.size_bytes = size_bytes, .record_len_max = 4096, .salt = 0x1234567800000001u, .stream_name = "made"};
 
 	return farlog_ring_format(uri, &config, NULL);
 }
 
-/* fork_maker -- a process that makes the ring; the first one stands before it gives the file its blocks, which then fails. */
+/* fork_maker -- a process that makes the ring; the first one stands before it gives the file its blocks, which then
+ * fails. */
 static pid_t fork_maker(const char *uri, bool is_first)
 {
 	pid_t pid = fork();
@@ -84,7 +87,8 @@ static bool until_stopped(pid_t pid, int *status)
 	}
 }
 
-/* What one has made is not emptied by another one whose attempt fails: neither when the file was there and empty, nor when the one that fails has made it. */
+/* What one has made is not emptied by another one whose attempt fails: neither when the file was there and empty, nor
+ * when the one that fails has made it. */
 static void disk_room__two_make_one_file(void **state)
 {
 	(void)state;

@@ -1,5 +1,6 @@
-/* test_dmabuf.c -- what is missing for a BAR to be exported as a dma-buf, over trees as sysfs and /dev have them: each missing thing is named, not the
- * first alone. That one is exported needs an IOMMU and a kernel that are not on these machines. */
+/* test_dmabuf.c -- what is missing for a BAR to be exported as a dma-buf, over trees as sysfs and /dev have them: each
+ * missing thing is named, not the first alone. That one is exported needs an IOMMU and a kernel that are not on these
+ * machines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -39,8 +40,8 @@ static void make_link(const char *name, const char *target)
 
 static int make_tree(void **state)
 {
-	static const char *const parts[] = {"/devices", "/devices/pci0000:00", "/devices/pci0000:00/0000:00:01.0", REAL, "/bus", "/bus/pci",
-		"/bus/pci/devices", "/vfio"};
+	static const char *const parts[] = {"/devices", "/devices/pci0000:00", "/devices/pci0000:00/0000:00:01.0", REAL,
+		"/bus", "/bus/pci", "/bus/pci/devices", "/vfio"};
 	char path[256];
 
 	(void)state;

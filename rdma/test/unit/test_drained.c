@@ -1,4 +1,5 @@
-/* Is a ring drained? Each read of its device fails in turn, and bytes of its records are lost: whoever inspects or removes it is never told that it holds nothing. */
+/* Is a ring drained? Each read of its device fails in turn, and bytes of its records are lost: whoever inspects or
+ * removes it is never told that it holds nothing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ static unsigned failure_len; /* operations that fail behind one another */
 
 static void make(void)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_LEN, .stream_name = "a", .salt = 0x5A175A175A17ull, .record_len_max = 4096};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_LEN, .stream_name = "a", .salt = 0x5A175A175A17ull, .record_len_max = 4096};
 	struct farlog_position position;
 	farlog_writer *writer;
 
@@ -90,7 +92,8 @@ static void blocks__cannot_be_read(void **state)
 	farlog_block_drop(NAME);
 }
 
-/* The first record that is not drained has lost a byte: the walk ends at once, and the writer's word says that there were more. */
+/* The first record that is not drained has lost a byte: the walk ends at once, and the writer's word says that there
+ * were more. */
 static void memory__record_is_damaged(void **state)
 {
 	const char *ring = unit_tmpfs_uri("drained-damaged");

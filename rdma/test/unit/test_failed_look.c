@@ -22,8 +22,8 @@ static struct farlog_error last;
 
 static void make(const char *uri, int has_reservations)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_LEN, .stream_name = "a", .salt = 0x5A17, .record_len_max = 4096,
-		.is_forced = 1};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_LEN, .stream_name = "a", .salt = 0x5A17, .record_len_max = 4096, .is_forced = 1};
 
 	farlog_block_drop(NAME);
 	farlog_block_hosts(has_reservations);
@@ -135,7 +135,8 @@ static void begin_trouble(void *context)
 	farlog_block_call(NAME, *(const unsigned *)context, end_trouble, NULL);
 }
 
-/* expect_held -- whatever fails from the operation of this number on: the ring is neither opened nor removed from host 1. */
+/* expect_held -- whatever fails from the operation of this number on: the ring is neither opened nor removed from host
+ * 1. */
 static bool expect_held(unsigned operation, unsigned failure_len)
 {
 	farlog_writer *next = NULL;
@@ -185,7 +186,8 @@ static void begin_silence(void *context)
 	farlog_block_trouble(NAME, 2, 0);
 }
 
-/* A device that does not answer leaves no errno, from whichever read on: what stands there from before is not the reason. */
+/* A device that does not answer leaves no errno, from whichever read on: what stands there from before is not the
+ * reason. */
 static void remove__device_does_not_answer(void **state)
 {
 	uint64_t seed = unit_random() | 1;
@@ -300,7 +302,8 @@ static int fail_fetch(struct region *region, uint64_t off, uint64_t len)
 	return off >= LAYOUT_DATA_OFF && region != NULL ? FARLOG_IO : FARLOG_OK;
 }
 
-/* The records cannot be read, of a region whose bytes have to be fetched: the fence does not know where the log ends. */
+/* The records cannot be read, of a region whose bytes have to be fetched: the fence does not know where the log
+ * ends. */
 static void fence__records_cannot_be_read(void **state)
 {
 	const struct region_ops *ops;

@@ -1,5 +1,5 @@
-/* test_far_header.c -- what a drain reads without a look at the header of its ring on another host, and what it does not. The target is in this process, over
- * libfabric on the loopback; the writers are local. */
+/* test_far_header.c -- what a drain reads without a look at the header of its ring on another host, and what it does
+ * not. The target is in this process, over libfabric on the loopback; the writers are local. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define BACKLOG_LEN (4u << 20)
 #define PAYLOAD_LEN 700u
 #define FILLING_LEN 192u /* of payload: its records fill a batch to the last byte */
-#define READS_BESIDE 8u /* of headers at the beginning, the tip, and the look that finds nothing */
+#define READS_BESIDE 8u  /* of headers at the beginning, the tip, and the look that finds nothing */
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = "a drain's token";
 
@@ -120,9 +120,10 @@ static int take(struct far_bed *bed, struct taken *taken, struct farlog_batch *b
 		assert_true(header.epoch >= taken->epoch);
 		taken->epoch = header.epoch;
 		taken->record_count += !(header.flags & RECORD_FLAG_PAD);
-		taken->next_lsn += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN + (uint64_t)header.payload_len
-														   : record_extent(64, header.key_len, header.payload_len);
-		at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+		taken->next_lsn += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN + (uint64_t)header.payload_len :
+															record_extent(64, header.key_len, header.payload_len);
+		at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+											   record_extent(64, header.key_len, header.payload_len);
 	}
 	assert_int_equal(batch->next_lsn, taken->next_lsn);
 	taken->batch_count++;
@@ -207,7 +208,8 @@ static void far_header__foreign_word_is_not_believed(void **state)
 	free_bed(&bed);
 }
 
-/* The next writer comes in the middle of a backlog and goes on behind it: each record once, in order, whatever was read before it came. */
+/* The next writer comes in the middle of a backlog and goes on behind it: each record once, in order, whatever was read
+ * before it came. */
 static void far_header__new_writer_between_batches(void **state)
 {
 	struct far_bed bed;
@@ -234,8 +236,9 @@ static void far_header__new_writer_between_batches(void **state)
 	free_bed(&bed);
 }
 
-/* A power cut takes records that were visible and not acknowledged, a drain had read some of them, and the next writer begins below: the very next look must tell,
- * before anything of it is released. So what lies beyond the durable word is never read without a look, however much the writer has announced. */
+/* A power cut takes records that were visible and not acknowledged, a drain had read some of them, and the next writer
+ * begins below: the very next look must tell, before anything of it is released. So what lies beyond the durable word
+ * is never read without a look, however much the writer has announced. */
 static void far_header__log_goes_back_behind_a_batch(void **state)
 {
 	static uint8_t nothing[BACKLOG_LEN];
@@ -301,8 +304,9 @@ static int release_when_back(struct far_bed *bed, const struct farlog_batch *bat
 	return result;
 }
 
-/* The target's host loses power between a batch and its release, and with it records that were visible and not acknowledged; the next writer's begin below the
- * batch's end. To release it would give them away: it is refused, and the next look tells why. */
+/* The target's host loses power between a batch and its release, and with it records that were visible and not
+ * acknowledged; the next writer's begin below the batch's end. To release it would give them away: it is refused, and
+ * the next look tells why. */
 static void far_header__log_goes_back_before_a_release(void **state)
 {
 	static uint8_t nothing[BACKLOG_LEN];

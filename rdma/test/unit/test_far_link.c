@@ -1,5 +1,6 @@
-/* test_far_link.c -- drains and readers whose connection breaks, or whose ring goes on, just between two of their operations. The target is in this
- * process, over libfabric on the loopback; a link of ours stands before the real one and lets the test act where it wants. */
+/* test_far_link.c -- drains and readers whose connection breaks, or whose ring goes on, just between two of their
+ * operations. The target is in this process, over libfabric on the loopback; a link of ours stands before the real one
+ * and lets the test act where it wants. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -29,12 +30,12 @@ static struct before {
 	const struct far_link_ops *real;
 	struct far_link_ops ops;
 	struct bed *bed;
-	unsigned reads_left;                 /* until the one before which `act` is called; 0: it has been */
+	unsigned reads_left; /* until the one before which `act` is called; 0: it has been */
 	void (*act)(struct bed *bed, struct far_link *link);
-	uint64_t read_len;    /* of all reads */
-	unsigned lost_count;  /* head slots that do not arrive whole */
-	unsigned lost_len;    /* what arrives of each */
-	bool is_unsafe;       /* a slot was stored to the place of the only whole head */
+	uint64_t read_len;   /* of all reads */
+	unsigned lost_count; /* head slots that do not arrive whole */
+	unsigned lost_len;   /* what arrives of each */
+	bool is_unsafe;      /* a slot was stored to the place of the only whole head */
 } before;
 
 struct bed {
@@ -76,10 +77,12 @@ static bool is_whole(struct bed *bed, uint64_t off)
 
 	assert_int_equal(superblock_load(bed->bytes, "", &superblock, NULL), FARLOG_OK);
 	memcpy(&slot, bed->bytes->base + off, sizeof(slot));
-	return slot.crc32c != 0 && crc32c_update((uint32_t)superblock.salt, &slot, offsetof(struct head_slot, crc32c)) == slot.crc32c;
+	return slot.crc32c != 0 &&
+		crc32c_update((uint32_t)superblock.salt, &slot, offsetof(struct head_slot, crc32c)) == slot.crc32c;
 }
 
-/* persist_before -- a connection that breaks while a head slot is on its way; and whatever is stored, another whole head must lie beside it. */
+/* persist_before -- a connection that breaks while a head slot is on its way; and whatever is stored, another whole
+ * head must lie beside it. */
 static int persist_before(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	uint64_t off = spans[0].off;
@@ -114,7 +117,8 @@ static int open_far(struct bed *bed, farlog_reader **reader)
 	return result;
 }
 
-/* make_bed -- a ring with a few records, its local writer, and a far drain or reader of it. False: there is no libfabric on this machine. */
+/* make_bed -- a ring with a few records, its local writer, and a far drain or reader of it. False: there is no
+ * libfabric on this machine. */
 static bool make_bed(struct bed *bed, bool is_drain)
 {
 	struct farlog_grant grant = {.role = is_drain ? FARLOG_GRANT_DRAIN : FARLOG_GRANT_READER};
@@ -136,7 +140,8 @@ static bool make_bed(struct bed *bed, bool is_drain)
 	bed->writer = unit_open(bed->local_uri);
 	for (unsigned i = 0; i < 20; i++)
 		assert_int_equal(unit_append(bed->writer, 1000, (uint8_t)i, &position), FARLOG_OK);
-	assert_int_equal(region_open(bed->local_uri, &(struct region_ask){.access = REGION_WRITE}, &bed->bytes, NULL), FARLOG_OK);
+	assert_int_equal(
+		region_open(bed->local_uri, &(struct region_ask){.access = REGION_WRITE}, &bed->bytes, NULL), FARLOG_OK);
 	assert_int_equal(open_far(bed, &bed->far), FARLOG_OK);
 	stand_before(bed);
 	return true;
@@ -172,8 +177,8 @@ static int read_when_back(farlog_reader *reader, struct farlog_batch *batch)
 	return result;
 }
 
-/* A connection that breaks at any of the reads of a pass is no damage, and afterwards all is there. Also where the header was fetched between the
- * writer's stores to its two hints: what is durable is above what is the tail. */
+/* A connection that breaks at any of the reads of a pass is no damage, and afterwards all is there. Also where the
+ * header was fetched between the writer's stores to its two hints: what is durable is above what is the tail. */
 static void far_link__broken_between_reads(void **state)
 {
 	(void)state;
@@ -194,7 +199,8 @@ static void far_link__broken_between_reads(void **state)
 			result = farlog_reader_read(bed.far, buffer, sizeof(buffer), &batch);
 			was_broken = before.reads_left == 0;
 			if (was_broken && result != FARLOG_IO && result != FARLOG_OK)
-				fail_msg("read %u of a pass, hints %s: %s", nth, is_torn ? "torn" : "whole", farlog_result_name(result));
+				fail_msg(
+					"read %u of a pass, hints %s: %s", nth, is_torn ? "torn" : "whole", farlog_result_name(result));
 			if (result == FARLOG_IO)
 				result = read_when_back(bed.far, &batch);
 			assert_int_equal(result, FARLOG_OK);
@@ -303,7 +309,8 @@ static void release_in_pieces(unsigned lost_len, unsigned lost_count)
 	free_bed(&bed);
 }
 
-/* A release that failed has left its slot torn, or whole, or not at all: the next one does not touch the other slot before that is mended. */
+/* A release that failed has left its slot torn, or whole, or not at all: the next one does not touch the other slot
+ * before that is mended. */
 static void far_link__release_that_failed(void **state)
 {
 	(void)state;
@@ -312,7 +319,8 @@ static void far_link__release_that_failed(void **state)
 			release_in_pieces(lost_len, lost_count);
 }
 
-/* A connection that comes as its target is closed, at whatever step of it, leaves nothing behind: the leak checker looks. */
+/* A connection that comes as its target is closed, at whatever step of it, leaves nothing behind: the leak checker
+ * looks. */
 static void far_link__connect_while_listener_closes(void **state)
 {
 	(void)state;
@@ -366,12 +374,14 @@ static void drain_to(const char *uri, uint64_t lsn)
 	farlog_reader_close(drain);
 }
 
-/* A far writer tells what became of a record of the epoch before, also when it has written over the place where the log began when it opened. */
+/* A far writer tells what became of a record of the epoch before, also when it has written over the place where the log
+ * began when it opened. */
 static void far_link__resolves_what_it_inherited(void **state)
 {
 	const uint64_t third_len = (RING_LEN - LAYOUT_DATA_OFF) / 3;
 	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2};
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 2, .grant_token = token, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .epoch = 2, .grant_token = token, .counters_dir = ""};
 	struct farlog_position positions[3] = {{0}}; /* early, in the middle, the last of the epoch before */
 	struct farlog_position position = {0};
 	struct farlog_error error = {0};
@@ -402,7 +412,8 @@ static void far_link__resolves_what_it_inherited(void **state)
 	while (position.end_lsn < RING_LEN - LAYOUT_DATA_OFF + third_len / 2);
 	assert_int_equal(farlog_resolve(writer, positions[2].lsn, IN_TIME_NS, &position), FARLOG_OK);
 	assert_int_equal(position.epoch, 1);
-	assert_int_equal(farlog_resolve(writer, positions[0].lsn, IN_TIME_NS, &position), FARLOG_UNKNOWN); /* drained: the ring no longer knows */
+	/* drained: the ring no longer knows */
+	assert_int_equal(farlog_resolve(writer, positions[0].lsn, IN_TIME_NS, &position), FARLOG_UNKNOWN);
 	farlog_writer_close(writer);
 	farlog_target_close(bed.target);
 	remove(unit_path(bed.local_uri));
@@ -416,7 +427,8 @@ static void *close_reader(void *reader)
 	return NULL;
 }
 
-/* The thread that connects again has just found that there is nothing to do when the region is closed: it must not sleep over that. */
+/* The thread that connects again has just found that there is nothing to do when the region is closed: it must not
+ * sleep over that. */
 static void far_link__closed_before_the_connector_sleeps(void **state)
 {
 	struct bed bed;

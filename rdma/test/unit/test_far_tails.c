@@ -1,5 +1,6 @@
-/* test_far_tails.c -- the page of tails: one READ tells of all rings of a tenant, of no other's, and a page that is not whole or not kept is not believed. The
- * target is in this process, over libfabric on the loopback; the writers are local. */
+/* test_far_tails.c -- the page of tails: one READ tells of all rings of a tenant, of no other's, and a page that is not
+ * whole or not kept is not believed. The target is in this process, over libfabric on the loopback; the writers are
+ * local. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -33,7 +34,9 @@ static void serve(struct tails_bed *bed)
 
 		memcpy(grant.token, token, sizeof(token));
 		grant.token[15] = (uint8_t)i;
-		assert_int_equal(farlog_target_serve(bed->target, bed->names[i], bed->local_uris[i], i + 1 < RING_COUNT ? "a" : "b", &error), FARLOG_OK);
+		assert_int_equal(
+			farlog_target_serve(bed->target, bed->names[i], bed->local_uris[i], i + 1 < RING_COUNT ? "a" : "b", &error),
+			FARLOG_OK);
 		assert_int_equal(farlog_target_grant(bed->target, bed->names[i], &grant, &error), FARLOG_OK);
 	}
 }
@@ -207,7 +210,8 @@ static void far_tails__are_a_tenants_own(void **state)
 	free_bed(&bed);
 }
 
-/* Who came by a grant that is gone is shown out; another grant of the tenant opens the page without the ring that was forgotten. */
+/* Who came by a grant that is gone is shown out; another grant of the tenant opens the page without the ring that was
+ * forgotten. */
 static void far_tails__end_with_their_grant(void **state)
 {
 	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
@@ -295,8 +299,8 @@ static uint64_t *ring_word(const struct tails_bed *bed, unsigned ring, uint64_t 
 	return (uint64_t *)(at->bytes + off);
 }
 
-/* A client may store anything in the words that are its own: what cannot be is not looked at, and not passed on. Where no record can begin there may be less left
- * in the ring than a header has. */
+/* A client may store anything in the words that are its own: what cannot be is not looked at, and not passed on. Where
+ * no record can begin there may be less left in the ring than a header has. */
 static void far_tails__words_that_cannot_be(void **state)
 {
 	static const uint64_t offs[] = {LAYOUT_TAIL_HINT_OFF, LAYOUT_CREDIT_OFF};
@@ -315,7 +319,8 @@ static void far_tails__words_that_cannot_be(void **state)
 		uint64_t wrong[] = {RING_LEN - LAYOUT_DATA_OFF - 8, position.end_lsn + 8, UINT64_MAX - 7, 1ull << 40};
 		uint64_t right = atomic_load_relaxed(word);
 
-		for (unsigned j = 0; j < (offs[i] == LAYOUT_CREDIT_OFF ? 3 : 4); j++) { /* a drain's word may be any place where a record can begin */
+		/* a drain's word may be any place where a record can begin */
+		for (unsigned j = 0; j < (offs[i] == LAYOUT_CREDIT_OFF ? 3 : 4); j++) {
 			atomic_store_relaxed(word, wrong[j]);
 			nanosleep(&(struct timespec){0, 20000000}, NULL); /* forty looks of the target's */
 			tail = await_tail(&bed, 0, position.end_lsn);

@@ -1,5 +1,5 @@
-/* test_far_window.c -- drains and readers of a ring on another host: what they read through a window, and what memory they take. The target is in this
- * process, over libfabric on the loopback; the writer is local. */
+/* test_far_window.c -- drains and readers of a ring on another host: what they read through a window, and what memory
+ * they take. The target is in this process, over libfabric on the loopback; the writer is local. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #define ANON_GROWTH_MAX (8u << 20)
 #define OPENED_RING_LEN (8u << 20)
 #define TIP_PAYLOAD_LEN_MAX 380u
-#define TIP_READS_BESIDE 24u   /* of headers, pieces that are still short, the ring's end, and the last look */
+#define TIP_READS_BESIDE 24u /* of headers, pieces that are still short, the ring's end, and the last look */
 #define OPENED_RECORD_LEN (300u << 10)
 #define PACKED_RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
 
@@ -59,7 +59,8 @@ static void free_bed(struct far_bed *bed)
 	remove(unit_path(bed->local_uri));
 }
 
-static int open_far(const struct far_bed *bed, struct farlog_reader_config config, farlog_reader **reader, struct farlog_error *error)
+static int open_far(
+	const struct far_bed *bed, struct farlog_reader_config config, farlog_reader **reader, struct farlog_error *error)
 {
 	config.grant_token = token;
 	return farlog_reader_open(bed->uri, &config, reader, error);
@@ -73,7 +74,8 @@ static void append_mixed(farlog_writer *writer, uint64_t until_lsn, uint32_t len
 
 	assert_non_null(payload);
 	for (unsigned i = 0; position.end_lsn + 2ull * len_max < until_lsn; i++) {
-		struct farlog_entry entry = {.data = payload, .len = i % 5 == 0 ? len_max - (uint32_t)unit_below(64) : (uint32_t)unit_below(len_max / 2)};
+		struct farlog_entry entry = {.data = payload,
+			.len = i % 5 == 0 ? len_max - (uint32_t)unit_below(64) : (uint32_t)unit_below(len_max / 2)};
 
 		for (uint32_t at = 0; at < entry.len; at += 8)
 			payload[at] = (uint8_t)(i + at / 8);
@@ -82,8 +84,8 @@ static void append_mixed(farlog_writer *writer, uint64_t until_lsn, uint32_t len
 	free(payload);
 }
 
-/* read_some -- batch after batch until *len is at least len_min, or the tip. Adds their bytes to *len, and to *sum so that no two orders of them give
- * the same. */
+/* read_some -- batch after batch until *len is at least len_min, or the tip. Adds their bytes to *len, and to *sum so
+ * that no two orders of them give the same. */
 static int read_some(farlog_reader *reader, bool is_drain, uint64_t len_min, uint64_t *len, uint64_t *sum)
 {
 	static uint8_t buffer[8u << 20];
@@ -99,7 +101,8 @@ static int read_some(farlog_reader *reader, bool is_drain, uint64_t len_min, uin
 		}
 		*len += batch.len;
 		if (is_drain)
-			assert_int_equal(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+			assert_int_equal(
+				farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	}
 	return result;
 }
@@ -162,8 +165,9 @@ static void far_window__memory_does_not_grow_with_the_ring(void **state)
 	late = anonymous_bytes();
 	assert_int_equal(len, local_len);
 	assert_true(sum == local_sum);
-	printf("far window: a ring of %u MiB drained: %lu KiB of memory before, %lu KiB with a quarter, %lu KiB at the end\n", LARGE_RING_LEN >> 20,
-		closed >> 10, early >> 10, late >> 10);
+	printf(
+		"far window: a ring of %u MiB drained: %lu KiB of memory before, %lu KiB with a quarter, %lu KiB at the end\n",
+		LARGE_RING_LEN >> 20, closed >> 10, early >> 10, late >> 10);
 	assert_true(late < early + ANON_GROWTH_MAX);
 	assert_true(late < closed + LARGE_RING_LEN / 4);
 	farlog_reader_close(drain);
@@ -185,8 +189,8 @@ static void undrained_over_the_end(const struct far_bed *bed)
 	farlog_writer_close(writer);
 }
 
-/* open_undrained -- a far writer of a ring of which much is undrained, through whoever is at `port`; 0: the target itself. It must find what is found in
- * place, not less, and go on behind it. */
+/* open_undrained -- a far writer of a ring of which much is undrained, through whoever is at `port`; 0: the target
+ * itself. It must find what is found in place, not less, and go on behind it. */
 static void open_undrained(const struct far_bed *bed, unsigned port)
 {
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
@@ -198,7 +202,8 @@ static void open_undrained(const struct far_bed *bed, unsigned port)
 	char uri[sizeof(bed->uri)];
 
 	assert_int_equal(farlog_ring_inspect(bed->local_uri, &status, &error), FARLOG_OK);
-	assert_true(status.head_lsn / OPENED_RING_LEN < status.appended_lsn / OPENED_RING_LEN && status.lag_bytes > 5u << 20);
+	assert_true(
+		status.head_lsn / OPENED_RING_LEN < status.appended_lsn / OPENED_RING_LEN && status.lag_bytes > 5u << 20);
 	memcpy(grant.token, token, sizeof(token));
 	grant.token[0]++;
 	config.epoch = grant.epoch = status.writer_epoch + 1;
@@ -211,7 +216,8 @@ static void open_undrained(const struct far_bed *bed, unsigned port)
 		fail_msg("%s", error.text);
 	assert_int_equal(farlog_writer_recovery(writer)->tail_lsn, status.appended_lsn);
 	assert_int_equal(farlog_writer_recovery(writer)->record_count, status.lag_records);
-	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, IN_TIME_NS, &position), FARLOG_OK);
+	assert_int_equal(
+		farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, IN_TIME_NS, &position), FARLOG_OK);
 	farlog_writer_close(writer);
 }
 
@@ -247,7 +253,8 @@ struct frail_way {
 
 static int connect_local(uint16_t port)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? fd : -1;
@@ -279,7 +286,8 @@ static void serve_way(struct frail_way *way, int client)
 	bool is_whole = target >= 0;
 
 	way->connection_count++;
-	while (is_whole && !atomic_load_acquire(&way->is_stopping) && (way->connection_count > 1 || back < way->breaks_after)) {
+	while (is_whole && !atomic_load_acquire(&way->is_stopping) &&
+		(way->connection_count > 1 || back < way->breaks_after)) {
 		if (poll(fds, 2, 10) <= 0)
 			continue;
 		if (fds[0].revents != 0)
@@ -307,7 +315,8 @@ static void start_way(struct frail_way *way, const struct far_bed *bed, uint64_t
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t address_len = sizeof(address);
 
-	*way = (struct frail_way){.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .breaks_after = breaks_after,
+	*way = (struct frail_way){.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+		.breaks_after = breaks_after,
 		.target_port = (uint16_t)atoi(strrchr(farlog_target_uri(bed->target), ':') + 1)};
 	assert_int_equal(bind(way->listener, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(way->listener, 4), 0);
@@ -323,7 +332,8 @@ static void stop_way(struct frail_way *way)
 	close(way->listener);
 }
 
-/* A connection that breaks while a writer is being opened, at its header or in the middle of what is undrained, costs time and not the opening. */
+/* A connection that breaks while a writer is being opened, at its header or in the middle of what is undrained, costs
+ * time and not the opening. */
 static void far_window__broken_while_a_writer_opens(void **state)
 {
 	static const uint64_t breaks_after[] = {600, 100000, 3u << 20};
@@ -359,7 +369,8 @@ static void submit_many(farlog_writer *writer, uint32_t payload_len, unsigned co
 	assert_int_equal(farlog_wait(writer, position.end_lsn, 0), FARLOG_OK);
 }
 
-/* tip_in_few_reads -- the records lie over the ring's end in the second round. What a drain takes them with is pieces, not a READ or three each. */
+/* tip_in_few_reads -- the records lie over the ring's end in the second round. What a drain takes them with is pieces,
+ * not a READ or three each. */
 static void tip_in_few_reads(uint32_t payload_len, uint32_t record_len)
 {
 	struct farlog_error error = {0};
@@ -414,7 +425,8 @@ static void seek_to(const struct far_bed *bed, uint64_t lsn, uint64_t len_left)
 	farlog_reader *reader;
 	uint64_t len;
 
-	if (open_far(bed, (struct farlog_reader_config){.start = FARLOG_START_LSN, .lsn = lsn}, &reader, &error) != FARLOG_OK)
+	if (open_far(bed, (struct farlog_reader_config){.start = FARLOG_START_LSN, .lsn = lsn}, &reader, &error) !=
+		FARLOG_OK)
 		fail_msg("%s", error.text);
 	read_all(reader, false, &len);
 	assert_int_equal(len, len_left);
@@ -448,9 +460,11 @@ static void far_window__seeks(void **state)
 		assert_int_equal(unit_append(writer, 330000, 1, i == 4 ? &middle : &last), FARLOG_OK); /* round the end */
 	seek_to(&bed, middle.lsn, last.end_lsn - middle.lsn);
 	seek_to(&bed, last.end_lsn, 0);
-	assert_int_equal(open_far(&bed, (struct farlog_reader_config){.start = FARLOG_START_LSN, .lsn = middle.lsn + 64}, &reader, &error),
+	assert_int_equal(open_far(&bed, (struct farlog_reader_config){.start = FARLOG_START_LSN, .lsn = middle.lsn + 64},
+						 &reader, &error),
 		FARLOG_NOT_FOUND);
-	assert_int_equal(open_far(&bed, (struct farlog_reader_config){.start = FARLOG_START_TAIL}, &reader, &error), FARLOG_OK);
+	assert_int_equal(
+		open_far(&bed, (struct farlog_reader_config){.start = FARLOG_START_TAIL}, &reader, &error), FARLOG_OK);
 	read_all(reader, false, &len);
 	assert_int_equal(len, 0);
 	assert_int_equal(unit_append(writer, 1000, 1, &last), FARLOG_OK);
@@ -502,12 +516,15 @@ static void far_window__target_gone(void **state)
 	}
 }
 
-/* A ring of a directory is served like any other; it cannot be removed under its far writer, and once it is removed nobody comes to what took its
- * place by its old name. */
+/* A ring of a directory is served like any other; it cannot be removed under its far writer, and once it is removed
+ * nobody comes to what took its place by its old name. */
 static void far_packed__served_and_removed(void **state)
 {
 	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 3};
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .grant_token = token, .epoch = 3,
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE,
+		.counters_dir = "",
+		.grant_token = token,
+		.epoch = 3,
 		.deadline_ns = 10000000000ull};
 	struct farlog_error error = {0};
 	const char *region_uri = unit_tmpfs_uri("served");

@@ -1,4 +1,5 @@
-/* The bytes on media are frozen: C builds what golden.txt describes, byte for byte, and reads the same values out of the files. */
+/* The bytes on media are frozen: C builds what golden.txt describes, byte for byte, and reads the same values out of
+ * the files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +106,8 @@ static void check_record_file(const char *name)
 	struct record_header header = header_of(name);
 	struct record_header stored;
 	struct record_found found;
-	struct record_cursor cursor = {.lsn = header.lsn, .seq = header.seq, .epoch = header.epoch, .epoch_max = header.epoch};
+	struct record_cursor cursor = {
+		.lsn = header.lsn, .seq = header.seq, .epoch = header.epoch, .epoch_max = header.epoch};
 	uint64_t extent = number_of(name, "extent");
 	uint64_t stored_len = number_of(name, "stored_len");
 	bool is_pad = header.flags & RECORD_FLAG_PAD;
@@ -133,8 +135,8 @@ static void check_record_file(const char *name)
 
 static void golden__records(void **state)
 {
-	static const char *const names[] = {"record_plain.bin", "record_key.bin", "record_empty.bin", "record_full_line.bin",
-		"record_align4096.bin", "record_epoch.bin", "record_heartbeat.bin", "record_pad.bin"};
+	static const char *const names[] = {"record_plain.bin", "record_key.bin", "record_empty.bin",
+		"record_full_line.bin", "record_align4096.bin", "record_epoch.bin", "record_heartbeat.bin", "record_pad.bin"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -180,7 +182,8 @@ static void golden__superblock(void **state)
 static void golden__head_slot(void **state)
 {
 	const char *name = "head_slot.bin";
-	struct head_slot slot = {.head_lsn = number_of(name, "head_lsn"), .head_seq = number_of(name, "head_seq"),
+	struct head_slot slot = {.head_lsn = number_of(name, "head_lsn"),
+		.head_seq = number_of(name, "head_seq"),
 		.last_epoch = (uint32_t)number_of(name, "last_epoch")};
 	uint64_t salt = number_of(name, "salt");
 	size_t len = load(name);
@@ -240,7 +243,8 @@ static void check_ring(const char *name, struct region *region)
 		const uint8_t *src = region->base + LAYOUT_DATA_OFF + walk.lsn % identity.capacity;
 		struct record_found found;
 
-		assert_int_equal(record_check(&identity, &walk, src, identity.capacity - walk.lsn % identity.capacity, &found), RECORD_VALID);
+		assert_int_equal(record_check(&identity, &walk, src, identity.capacity - walk.lsn % identity.capacity, &found),
+			RECORD_VALID);
 		check_ring_record(name, count, &walk, src, &found);
 		record_advance(&walk, &found);
 	}

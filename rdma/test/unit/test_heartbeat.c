@@ -15,7 +15,10 @@
 
 static struct farlog_route_leg leg_of(const char *name, const char *uri)
 {
-	return (struct farlog_route_leg){.name = name, .uri = uri, .is_required = 1, .config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = SECOND_NS, .counters_dir = ""}};
+	return (struct farlog_route_leg){.name = name,
+		.uri = uri,
+		.is_required = 1,
+		.config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = SECOND_NS, .counters_dir = ""}};
 }
 
 static farlog_route *open_legs(const struct farlog_route_leg *legs, uint32_t count)
@@ -48,7 +51,8 @@ static void count(const char *uri, unsigned *beats, unsigned *plain)
 				memcpy(&number, buf + at + RECORD_HEADER_LEN, sizeof(number));
 				assert_int_equal(number, ++*plain);
 			}
-			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												   record_extent(64, header.key_len, header.payload_len);
 		}
 	farlog_reader_close(reader);
 }
@@ -112,7 +116,8 @@ static void heartbeat__route_full_and_fenced(void **state)
 	(void)farlog_route_close(route, 0);
 }
 
-/* By its thread, behind what waits; and what is appended after it comes once, also when the leg's ring dies before it is carried. */
+/* By its thread, behind what waits; and what is appended after it comes once, also when the leg's ring dies before it
+ * is carried. */
 static void heartbeat__leg_that_is_carried(void **state)
 {
 	struct farlog_route_leg leg = leg_of("late", unit_tmpfs_uri("late"));
@@ -152,7 +157,8 @@ static void nap(void)
 static void heartbeat__shared_writer_by_itself(void **state)
 {
 	const char *uri = unit_tmpfs_uri("shared");
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .deadline_ns = 10 * SECOND_NS};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .deadline_ns = 10 * SECOND_NS};
 	struct farlog_cursors cursors;
 	struct farlog_position position;
 	struct farlog_error error;
@@ -177,7 +183,9 @@ static void heartbeat__shared_writer_by_itself(void **state)
 	assert_int_equal(farlog_shared_heartbeats(shared, 0), FARLOG_OK);
 	farlog_shared_cursors(shared, &cursors);
 	seq = cursors.next_seq;
-	assert_int_equal(farlog_shared_append(shared, &(struct farlog_entry){.data = &number, .len = sizeof(number)}, 0, &position), FARLOG_OK);
+	assert_int_equal(
+		farlog_shared_append(shared, &(struct farlog_entry){.data = &number, .len = sizeof(number)}, 0, &position),
+		FARLOG_OK);
 	assert_int_equal(position.seq, seq);
 	assert_int_equal(farlog_shared_heartbeats(shared, 3600 * SECOND_NS), FARLOG_OK);
 	assert_int_equal(farlog_shared_close(shared), FARLOG_OK); /* at once, not in half an hour */
@@ -204,7 +212,8 @@ static void heartbeat__members_of_a_leg(void **state)
 	assert_int_equal(farlog_route_close(route, 0), FARLOG_OK);
 	assert_int_equal(farlog_route_open_name("mem:/x", NULL, &route, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "expected farlog://ROUTE"));
-	assert_int_equal(farlog_route_open_name("farlog://x?agent=/nowhere/a.sock", NULL, &route, &error), FARLOG_NOT_FOUND);
+	assert_int_equal(
+		farlog_route_open_name("farlog://x?agent=/nowhere/a.sock", NULL, &route, &error), FARLOG_NOT_FOUND);
 	assert_non_null(strstr(error.text, "uri \"farlog://x"));
 }
 

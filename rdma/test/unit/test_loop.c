@@ -1,5 +1,6 @@
-/* Block devices that are not as they should be, on a loop device over a file: read-only, in use, somebody else's, another LBA than before, shrunk, gone while it is written
- * to. Needs the right to set up loop devices; without it, skipped. */
+/* Block devices that are not as they should be, on a loop device over a file: read-only, in use, somebody else's,
+ * another LBA than before, shrunk, gone while it is written to. Needs the right to set up loop devices; without it,
+ * skipped. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,7 +161,8 @@ static void resize_to(off_t len)
 	assert_int_equal(run("losetup -c %s", device), 0);
 }
 
-/* Half of a device goes while a writer is in it: what was acknowledged before is there, and nothing is acknowledged that could not be written. */
+/* Half of a device goes while a writer is in it: what was acknowledged before is there, and nothing is acknowledged
+ * that could not be written. */
 static void append__device_shrinks_under_it(void **state)
 {
 	static uint8_t payload[32 << 10];
@@ -173,7 +175,9 @@ static void append__device_shrinks_under_it(void **state)
 	(void)state;
 	attach("");
 	expect_format(FARLOG_OK, "");
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, NULL), FARLOG_OK);
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, NULL),
+		FARLOG_OK);
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(farlog_append(writer, &entry, 30000000000u, &position), FARLOG_OK);
 	resize_to(FILE_LEN / 2);
@@ -192,7 +196,8 @@ static void append__device_shrinks_under_it(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
-/* read__device_is_removed -- a command that fails, and one to a device that has no bytes any more, as the kernel leaves one that it removed. */
+/* read__device_is_removed -- a command that fails, and one to a device that has no bytes any more, as the kernel leaves
+ * one that it removed. */
 static void read__device_is_removed(void **state)
 {
 	struct farlog_error error = {0};
@@ -259,7 +264,8 @@ static void expect_no_room(const char *scheme, uint64_t size_bytes)
 		fail_msg("expected what is free and what stays in: %s", error.text);
 }
 
-/* ext4 gives all that is free before it says that this is too little: who writes beside a ring that is far too large must not notice it. */
+/* ext4 gives all that is free before it says that this is too little: who writes beside a ring that is far too large
+ * must not notice it. */
 static void format__ring_is_larger_than_the_disk(void **state)
 {
 	static const char *const schemes[] = {"mem", "nvme"};
@@ -276,7 +282,8 @@ static void format__ring_is_larger_than_the_disk(void **state)
 		expect_no_room(schemes[i], free_bytes / 65536 * 65536); /* it would fit, and leave nothing */
 		assert_int_equal(disk_free(), free_bytes);
 	}
-	assert_int_equal(run("touch '%s/ring'", mounted), 0); /* a file that is there is not removed, and has nothing either */
+	/* a file that is there is not removed, and has nothing either */
+	assert_int_equal(run("touch '%s/ring'", mounted), 0);
 	expect_no_room("mem", 1ull << 40);
 	assert_int_equal(run("test -f '%s/ring'", mounted), 0);
 	assert_int_equal(disk_free(), free_bytes);

@@ -1,4 +1,5 @@
-/* test_members.c -- one writer, several rings: what they hold, how many are needed, who is refused, and who comes later. */
+/* test_members.c -- one writer, several rings: what they hold, how many are needed, who is refused, and who comes
+ * later. */
 #include "farlog/member.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ static char whole_uri[4096];
 
 static void format_one(const char *uri, uint64_t salt, uint64_t size_bytes)
 {
-	struct farlog_ring_config config = {.size_bytes = size_bytes, .record_len_max = RECORD_MAX, .is_forced = 1, .salt = salt, .stream_name = "members"};
+	struct farlog_ring_config config = {
+		.size_bytes = size_bytes, .record_len_max = RECORD_MAX, .is_forced = 1, .salt = salt, .stream_name = "members"};
 	struct farlog_error error = {0};
 
 	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
@@ -77,11 +79,14 @@ static unsigned drain_one(const char *uri, uint8_t fill, bool is_released)
 		for (uint64_t off = 0; off < batch.len;) {
 			const struct record_header *header = (const struct record_header *)(buf + off);
 
-			count += !(header->flags & (RECORD_FLAG_PAD | RECORD_FLAG_EPOCH)) && buf[off + RECORD_HEADER_LEN + header->key_len] == fill;
-			off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header->key_len, header->payload_len);
+			count += !(header->flags & (RECORD_FLAG_PAD | RECORD_FLAG_EPOCH)) &&
+				buf[off + RECORD_HEADER_LEN + header->key_len] == fill;
+			off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+													 record_extent(64, header->key_len, header->payload_len);
 		}
 		if (is_released)
-			assert_int_equal(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+			assert_int_equal(
+				farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	}
 	farlog_reader_close(reader);
 	return count;
@@ -114,7 +119,8 @@ static void append__credit_of_one_is_not_enough(void **state)
 		result = unit_append(writer, 1000, 1, &position);
 	assert_int_equal(result, FARLOG_FULL);
 	drain_one(uris[2], 1, true);
-	assert_int_equal(unit_append(writer, 1000, 1, &position), FARLOG_FULL); /* a recovery from the other two would begin below */
+	/* a recovery from the other two would begin below */
+	assert_int_equal(unit_append(writer, 1000, 1, &position), FARLOG_FULL);
 	drain_one(uris[0], 1, true);
 	for (unsigned i = 0; i < 50; i++)
 		assert_int_equal(unit_append(writer, 1000, 2, &position), FARLOG_OK);
@@ -137,7 +143,8 @@ static void open__one_member_gone(void **state)
 		snprintf(aside, sizeof(aside), "%s.aside", unit_path(uris[gone]));
 		assert_int_equal(rename(unit_path(uris[gone]), aside), 0);
 		writer = open_members(whole_uri);
-		assert_int_equal(farlog_writer_recovery(writer)->record_count, 21 + 2 * gone); /* with an EPOCH record for each time */
+		/* with an EPOCH record for each time */
+		assert_int_equal(farlog_writer_recovery(writer)->record_count, 21 + 2 * gone);
 		assert_int_equal(unit_append(writer, 200, 3, &position), FARLOG_OK);
 		assert_int_equal(position.copies, 2);
 		farlog_writer_close(writer);
@@ -154,7 +161,8 @@ static void open__too_few_members(void **state)
 	make_members(2);
 	unlink(unit_path(uris[0]));
 	unlink(unit_path(uris[2]));
-	assert_int_not_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_OK);
+	assert_int_not_equal(
+		farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_OK);
 	assert_non_null(strstr(error.text, "1 of 3 members"));
 	assert_non_null(strstr(error.text, "expected 2"));
 	assert_non_null(strstr(error.text, uris[0]));
@@ -170,7 +178,8 @@ static void open__other_salt(void **state)
 	(void)state;
 	make_members(2);
 	format_one(uris[1], 0x9900000001u, RING_SIZE);
-	assert_int_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_A_RING);
+	assert_int_equal(
+		farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_A_RING);
 	assert_non_null(strstr(error.text, "member 2"));
 	assert_non_null(strstr(error.text, "salt 9900000001"));
 }
@@ -207,7 +216,8 @@ static void open__level_of_too_few(void **state)
 
 	(void)state;
 	make_members(2);
-	assert_int_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_PERSISTENT), &writer, &error), FARLOG_LEVEL);
+	assert_int_equal(
+		farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_PERSISTENT), &writer, &error), FARLOG_LEVEL);
 	assert_non_null(strstr(error.text, "2 of 3"));
 	assert_non_null(strstr(error.text, "1: tmpfs"));
 }
@@ -219,7 +229,8 @@ static void open__held(void **state)
 	farlog_writer *writer;
 
 	(void)state;
-	assert_int_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_HELD);
+	assert_int_equal(
+		farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_HELD);
 	assert_non_null(strstr(error.text, "living writer"));
 	farlog_writer_close(first);
 }
@@ -236,7 +247,8 @@ static void open__ring_that_is_new(void **state)
 	format_one(uris[0], 0x1234567800000001u, RING_SIZE);
 	unlink(unit_path(uris[1]));
 	/* Two are there, but what the new one has in the place of an old one's records nobody knows. */
-	assert_int_not_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_OK);
+	assert_int_not_equal(
+		farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_OK);
 	assert_non_null(strstr(error.text, "it is new"));
 	/* The operator says that it is lost: the log that is left counts. */
 	assert_int_equal(farlog_ring_accept_loss(uris[0], &error), FARLOG_OK);
@@ -249,7 +261,8 @@ static void open__ring_that_is_new(void **state)
 	format_one(uris[0], 0x1234567800000001u, RING_SIZE);
 }
 
-/* open__first_reaches_all -- nobody who is reached knows an epoch, and one is away: what was put in the place of another ring knows none, either. */
+/* open__first_reaches_all -- nobody who is reached knows an epoch, and one is away: what was put in the place of
+ * another ring knows none, either. */
 static void open__first_reaches_all(void **state)
 {
 	struct farlog_error error = {0};
@@ -264,7 +277,8 @@ static void open__first_reaches_all(void **state)
 	farlog_writer_close(open_members(whole_uri));
 }
 
-/* join__while_open -- a member that is not there at the opening: it is told the epoch when it comes, sent all that is undrained, and counts. */
+/* join__while_open -- a member that is not there at the opening: it is told the epoch when it comes, sent all that is
+ * undrained, and counts. */
 static void join__while_open(void **state)
 {
 	struct farlog_position position;
@@ -298,8 +312,8 @@ static void move_aside(unsigned member, bool is_back)
 }
 
 /* is_told -- that the members are in these states, and those that are up have all below end_lsn. */
-static bool is_told(const char *directory, const uint8_t uuid[16], const enum farlog_member_state states[COUNT], uint64_t end_lsn,
-	struct farlog_member_counters counters[COUNT])
+static bool is_told(const char *directory, const uint8_t uuid[16], const enum farlog_member_state states[COUNT],
+	uint64_t end_lsn, struct farlog_member_counters counters[COUNT])
 {
 	struct farlog_error error;
 	unsigned count;
@@ -308,12 +322,14 @@ static bool is_told(const char *directory, const uint8_t uuid[16], const enum fa
 		fail_msg("%s", error.text);
 	assert_int_equal(count, COUNT);
 	for (unsigned i = 0; i < COUNT; i++)
-		if (counters[i].state != states[i] || (states[i] == FARLOG_MEMBER_UP && (counters[i].lag_bytes != 0 || counters[i].confirmed_lsn != end_lsn)))
+		if (counters[i].state != states[i] ||
+			(states[i] == FARLOG_MEMBER_UP && (counters[i].lag_bytes != 0 || counters[i].confirmed_lsn != end_lsn)))
 			return false;
 	return true;
 }
 
-/* counters__tell_of_each_member -- also when the first is away, by whose uuid they are looked for; it comes back, and is counted. */
+/* counters__tell_of_each_member -- also when the first is away, by whose uuid they are looked for; it comes back, and
+ * is counted. */
 static void counters__tell_of_each_member(void **state)
 {
 	static const enum farlog_member_state without[COUNT] = {FARLOG_MEMBER_AWAY, FARLOG_MEMBER_UP, FARLOG_MEMBER_UP};
@@ -324,7 +340,8 @@ static void counters__tell_of_each_member(void **state)
 	struct farlog_position position;
 	struct farlog_error error = {0};
 	uint8_t uuids[COUNT][16];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = directory, .ring_uuid = uuids[0]};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .counters_dir = directory, .ring_uuid = uuids[0]};
 	uint64_t until = clock_after_ns(WAIT_NS);
 	farlog_writer *writer;
 	char path[120];
@@ -369,9 +386,10 @@ static void keep_bytes(unsigned member, uint64_t off, uint64_t len, uint8_t *byt
 	fclose(file);
 }
 
-/* open__epoch_cuts -- the first member has more of epoch 1 than was acknowledged. Epoch 2 begins below that on the other two, and its first record reaches
- * only the second, where a drain may see it. A recovery from the first and the third, whose superblock alone knows of epoch 2, must not go back to what the
- * first one has: the log would be another one than the drain has seen, and of lower epochs. */
+/* open__epoch_cuts -- the first member has more of epoch 1 than was acknowledged. Epoch 2 begins below that on the
+ * other two, and its first record reaches only the second, where a drain may see it. A recovery from the first and the
+ * third, whose superblock alone knows of epoch 2, must not go back to what the first one has: the log would be another
+ * one than the drain has seen, and of lower epochs. */
 static void check_epoch_cuts(bool is_mutant)
 {
 	static uint8_t blank[64];
@@ -384,7 +402,8 @@ static void check_epoch_cuts(bool is_mutant)
 	for (unsigned i = 0; i < 5; i++)
 		assert_int_equal(unit_append(writer, 200, 2, &position), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
-	for (unsigned i = 0; i < COUNT; i++) { /* the five were never acknowledged: two members do not have them, nor any word of them */
+	/* the five were never acknowledged: two members do not have them, nor any word of them */
+	for (unsigned i = 0; i < COUNT; i++) {
 		keep_bytes(i, LAYOUT_TAIL_HINT_OFF, 16, blank, true);
 		for (uint64_t off = begun_lsn; i > 0 && off < position.end_lsn; off += 64)
 			keep_bytes(i, LAYOUT_DATA_OFF + off, 64, blank, true);

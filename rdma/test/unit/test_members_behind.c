@@ -1,4 +1,5 @@
-/* test_members_behind.c -- a member that an acknowledgement did not wait for: what it has, and is told, when nothing more is appended. */
+/* test_members_behind.c -- a member that an acknowledgement did not wait for: what it has, and is told, when nothing
+ * more is appended. */
 #include "farlog/replace.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ static const char *const uris[COUNT] = {"fault:behind-1", "fault:behind-2", "fau
 
 static void make_members(void)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 4 * LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x7a};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + 4 * LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x7a};
 	struct farlog_error error = {0};
 
 	for (unsigned i = 0; i < COUNT; i++) {
@@ -47,7 +49,8 @@ static farlog_writer *open_members(void)
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 
-	if (farlog_writer_open(WHOLE, CONFIG(.deadline_ns = WAIT_NS, .policy = FARLOG_POLICY_REJECT), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open(WHOLE, CONFIG(.deadline_ns = WAIT_NS, .policy = FARLOG_POLICY_REJECT), &writer, &error) !=
+		FARLOG_OK)
 		fail_msg("%s", error.text);
 	return writer;
 }
@@ -63,7 +66,8 @@ static uint64_t hinted_of(const char *uri)
 	return status.durable_lsn;
 }
 
-/* close__waits_for_the_slow -- behind an orderly close nobody sends a member what it lacks, until the stream is opened again. */
+/* close__waits_for_the_slow -- behind an orderly close nobody sends a member what it lacks, until the stream is opened
+ * again. */
 static void close__waits_for_the_slow(void **state)
 {
 	struct farlog_position position;
@@ -81,7 +85,8 @@ static void close__waits_for_the_slow(void **state)
 	}
 }
 
-/* join__full_ring -- one comes back when the ring is full, and nobody drains: it is sent everything, and told that it has it, although nothing is appended any more. */
+/* join__full_ring -- one comes back when the ring is full, and nobody drains: it is sent everything, and told that it
+ * has it, although nothing is appended any more. */
 static void join__full_ring(void **state)
 {
 	uint64_t until = clock_after_ns(WAIT_NS);
@@ -122,15 +127,18 @@ static farlog_writer *open_with_blocks(void)
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 
-	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS, CONFIG(.deadline_ns = WAIT_NS), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS,
+			CONFIG(.deadline_ns = WAIT_NS), &writer, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	return writer;
 }
 
-/* join__blocks_that_failed -- a device fails what it was sent, and works again. Its member comes back, but not while that may still land. */
+/* join__blocks_that_failed -- a device fails what it was sent, and works again. Its member comes back, but not while
+ * that may still land. */
 static void join__blocks_that_failed(void **state)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7b, .align = 512};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7b, .align = 512};
 	struct farlog_error error = {0};
 	struct farlog_position position;
 	farlog_writer *writer;
@@ -161,10 +169,12 @@ static void join__blocks_that_failed(void **state)
 	farlog_block_rest(0);
 }
 
-/* lose_blocks -- a writer on host 1, whose member on blocks has failed, before it was told the epoch or behind that, and works again; it comes again when it is told to. */
+/* lose_blocks -- a writer on host 1, whose member on blocks has failed, before it was told the epoch or behind that,
+ * and works again; it comes again when it is told to. */
 static farlog_writer *lose_blocks(bool is_of_epoch)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7c, .align = 512};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7c, .align = 512};
 	struct farlog_error error = {0};
 	struct farlog_position position;
 	farlog_writer *writer;
@@ -222,7 +232,8 @@ static void end_both(farlog_writer *zombie, farlog_writer *next)
 	farlog_block_host(0);
 }
 
-/* append_behind_a_zombie -- the first writer would have its member again after the next one has come. What came of that one's next append, and how the first one sees the member. */
+/* append_behind_a_zombie -- the first writer would have its member again after the next one has come. What came of that
+ * one's next append, and how the first one sees the member. */
 static int append_behind_a_zombie(enum farlog_member_state *state)
 {
 	farlog_writer *zombie = lose_blocks(true);
@@ -253,7 +264,8 @@ static void join__takes_nothing_from_a_successor(void **state)
 	farlog_fault_set_mutant(0);
 }
 
-/* come_meanwhile -- the successor, after so many operations of the device: the member counts for the first writer no more, whose records there nobody would find. False: it had not so many. */
+/* come_meanwhile -- the successor, after so many operations of the device: the member counts for the first writer no
+ * more, whose records there nobody would find. False: it had not so many. */
 static bool come_meanwhile(bool is_of_epoch, unsigned moment)
 {
 	farlog_writer *zombie = lose_blocks(is_of_epoch);

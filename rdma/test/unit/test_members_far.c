@@ -1,4 +1,5 @@
-/* test_members_far.c -- one member is far, the others are near: its records come into the copy that all are sent from. */
+/* test_members_far.c -- one member is far, the others are near: its records come into the copy that all are sent
+ * from. */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
@@ -25,7 +26,12 @@ static char whole_uri[2048];
 
 static void format_one(const char *uri)
 {
-	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 16384, .is_forced = 1, .salt = 7, .align = 512, .stream_name = "members"};
+	struct farlog_ring_config config = {.size_bytes = RING_SIZE,
+		.record_len_max = 16384,
+		.is_forced = 1,
+		.salt = 7,
+		.align = 512,
+		.stream_name = "members"};
 	struct farlog_error error = {0};
 
 	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
@@ -53,7 +59,8 @@ static farlog_writer *open_members(unsigned needed)
 	farlog_writer *writer;
 
 	snprintf(whole_uri, sizeof(whole_uri), "members:%u %s %s %s", needed, near_uris[0], near_uris[1], FAR_URI);
-	if (farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 5000000000u), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open(
+			whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 5000000000u), &writer, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	return writer;
 }
@@ -96,7 +103,8 @@ static void fail_far(void *context)
 	farlog_block_trouble(NAME, 0, EIO);
 }
 
-/* play -- the far one alone has records that were never acknowledged, and fails at that operation of the next opening. False: it did not come to that operation. */
+/* play -- the far one alone has records that were never acknowledged, and fails at that operation of the next opening.
+ * False: it did not come to that operation. */
 static bool play(unsigned operation)
 {
 	struct farlog_position position;
@@ -122,8 +130,9 @@ static bool play(unsigned operation)
 	farlog_block_trouble(NAME, 0, 0);
 	for (unsigned i = 0; i < NEAR_COUNT; i++)
 		if (!has_record(near_uris[i], &position, 3))
-			fail_msg("far member failed at operation %u: lsn %lu was acknowledged with %u copies, and %s does not have it", operation, position.lsn,
-				position.copies, near_uris[i]);
+			fail_msg(
+				"far member failed at operation %u: lsn %lu was acknowledged with %u copies, and %s does not have it",
+				operation, position.lsn, position.copies, near_uris[i]);
 	return has_failed;
 }
 
@@ -133,7 +142,9 @@ static void open__far_member_fails_midway(void **state)
 	unsigned operation = 1;
 
 	(void)state;
-	members_are_tended = true; /* an opening does without a near one that is not there in a moment, and on a machine with much to do that would be too few: each is opened in its turn */
+	/* an opening does without a near one that is not there in a moment, and on a machine with much to do that would be
+	 * too few: each is opened in its turn */
+	members_are_tended = true;
 	while (play(operation))
 		operation++;
 	members_are_tended = false;
@@ -147,7 +158,8 @@ static void delay_far(void *context)
 	nanosleep(&(struct timespec){0, 400000000}, NULL); /* longer than an opening waits for one that it can do without */
 }
 
-/* open__first_waits_for_the_slowest -- a stream's first opening needs all of its members: one that takes its time is no reason to refuse. */
+/* open__first_waits_for_the_slowest -- a stream's first opening needs all of its members: one that takes its time is no
+ * reason to refuse. */
 static void open__first_waits_for_the_slowest(void **state)
 {
 	struct farlog_position position;
@@ -163,7 +175,8 @@ static void open__first_waits_for_the_slowest(void **state)
 	farlog_block_drop(NAME);
 }
 
-/* read__waits_for_one_that_knows_the_log -- one is new, and where the stream begins only both others can tell, of which one takes its time: that is no reason to refuse. */
+/* read__waits_for_one_that_knows_the_log -- one is new, and where the stream begins only both others can tell, of which
+ * one takes its time: that is no reason to refuse. */
 static void read__waits_for_one_that_knows_the_log(void **state)
 {
 	struct farlog_position position;
@@ -215,7 +228,8 @@ static void write_second(struct region *region, uint64_t off, const void *src, s
 
 static void stand_between(struct region_members *whole)
 {
-	static void (*const writes[NEAR_COUNT])(struct region *, uint64_t, const void *, size_t) = {write_first, write_second};
+	static void (*const writes[NEAR_COUNT])(struct region *, uint64_t, const void *, size_t) = {
+		write_first, write_second};
 
 	members_take(whole);
 	for (unsigned i = 0; i < NEAR_COUNT; i++) {
@@ -228,8 +242,8 @@ static void stand_between(struct region_members *whole)
 	members_give(whole);
 }
 
-/* append__one_copy_for_all -- near members are handed the very bytes that the record was built in, each once; a far one sends from the same memory, which it has mapped. Nobody has a copy of
- * his own made. */
+/* append__one_copy_for_all -- near members are handed the very bytes that the record was built in, each once; a far one
+ * sends from the same memory, which it has mapped. Nobody has a copy of his own made. */
 static void append__one_copy_for_all(void **state)
 {
 	struct farlog_position position;
@@ -280,7 +294,8 @@ static struct reader_member *await_far(farlog_reader *drain, bool is_there)
 	return far;
 }
 
-/* read__removed_device_is_opened_again_at_once -- a device that fails may answer again, and is asked again for a while; one that the kernel has removed never will. */
+/* read__removed_device_is_opened_again_at_once -- a device that fails may answer again, and is asked again for a while;
+ * one that the kernel has removed never will. */
 static void read__removed_device_is_opened_again_at_once(void **state)
 {
 	struct farlog_position position;

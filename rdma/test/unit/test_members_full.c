@@ -1,5 +1,6 @@
-/* test_members_full.c -- a full ring of several members, and drains that have to find their way: each test is one of the ways in which a stream once stood still, or was stored twice. On
- * adversarial memories, in time that the test makes. */
+/* test_members_full.c -- a full ring of several members, and drains that have to find their way: each test is one of
+ * the ways in which a stream once stood still, or was stored twice. On adversarial memories, in time that the test
+ * makes. */
 #include "base/err.h"
 #include "base/mutant.h"
 #include "adversary/memory.h"
@@ -12,9 +13,9 @@
 
 #define COUNT 3u
 #define WHOLE "members:2 fault:full-1 fault:full-2 fault:full-3"
-#define EPOCH_LEN 128u         /* of an EPOCH record */
-#define LOOK_NS 25000000u      /* a little longer than a reader waits before it looks at all members again */
-#define REOPEN_NS 2600000000u  /* and before it opens one anew */
+#define EPOCH_LEN 128u        /* of an EPOCH record */
+#define LOOK_NS 25000000u     /* a little longer than a reader waits before it looks at all members again */
+#define REOPEN_NS 2600000000u /* and before it opens one anew */
 #define TURNS 40u
 
 static const char *const names[COUNT] = {"full-1", "full-2", "full-3"};
@@ -23,7 +24,8 @@ static uint64_t now_ns;
 
 static void begin(void)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x77};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x77};
 	struct farlog_error error = {0};
 
 	members_are_tended = true;
@@ -84,8 +86,8 @@ static int open_writer(farlog_writer **writer)
 static void full__keeps_the_room_of_an_epoch(void **state)
 {
 	static const uint32_t percents[] = {70, 99, 100};
-	struct farlog_writer_config config = {.policy = FARLOG_POLICY_REJECT, .counters_dir = "", .deadline_ns = 50000000,
-		.alarm_percent = 100};
+	struct farlog_writer_config config = {
+		.policy = FARLOG_POLICY_REJECT, .counters_dir = "", .deadline_ns = 50000000, .alarm_percent = 100};
 
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
@@ -144,7 +146,8 @@ static farlog_reader *open_drain(void)
 	return reader;
 }
 
-/* drain_parts -- for a while, so many bytes at a time. How many records; *last is how the last look ended that was not a batch. */
+/* drain_parts -- for a while, so many bytes at a time. How many records; *last is how the last look ended that was not
+ * a batch. */
 static uint64_t drain_parts(farlog_reader *reader, size_t part_len, uint64_t pause_ns, int *last)
 {
 	static uint8_t bytes[LAYOUT_BLOCK_LEN];
@@ -186,7 +189,8 @@ static int open_full(void)
 	return result;
 }
 
-/* open__full_of_records -- a writer comes to a stream that its records fill, and whose drain is away: appends have left it room for its epoch. */
+/* open__full_of_records -- a writer comes to a stream that its records fill, and whose drain is away: appends have left
+ * it room for its epoch. */
 static void open__full_of_records(void **state)
 {
 	(void)state;
@@ -196,8 +200,9 @@ static void open__full_of_records(void **state)
 	end();
 }
 
-/* fill_by_openings -- the room that records leave is taken by two writers, the last of which had two members. One of these is lost then, and the other one does not know any more how far all was
- * acknowledged. How many records there are. */
+/* fill_by_openings -- the room that records leave is taken by two writers, the last of which had two members. One of
+ * these is lost then, and the other one does not know any more how far all was acknowledged. How many records there
+ * are. */
 static uint64_t fill_by_openings(void)
 {
 	uint64_t count;
@@ -213,7 +218,8 @@ static uint64_t fill_by_openings(void)
 	return count + 2;
 }
 
-/* drain_behind_opening -- of a ring that has no room for an epoch. How many records. *result: of the opening behind that. */
+/* drain_behind_opening -- of a ring that has no room for an epoch. How many records. *result: of the opening behind
+ * that. */
 static uint64_t drain_behind_opening(int *result)
 {
 	farlog_writer *writer;
@@ -231,8 +237,9 @@ static uint64_t drain_behind_opening(int *result)
 	return count;
 }
 
-/* open__full_of_epochs -- one member alone knows the last epoch, so that nothing can be drained; the next writer, which would make it two, finds no room for its EPOCH record. It tells the members
- * its epoch all the same, which they are told when they have all that lies below it: so the drain goes on, and so does the stream. No record is missing. */
+/* open__full_of_epochs -- one member alone knows the last epoch, so that nothing can be drained; the next writer, which
+ * would make it two, finds no room for its EPOCH record. It tells the members its epoch all the same, which they are
+ * told when they have all that lies below it: so the drain goes on, and so does the stream. No record is missing. */
 static void open__full_of_epochs(void **state)
 {
 	static const int mutants[] = {MUTANT_FULL_UNTOLD, MUTANT_BEGINNING_UNSEEN};
@@ -244,7 +251,8 @@ static void open__full_of_epochs(void **state)
 	count = fill_by_openings();
 	reader = open_drain();
 	assert_int_equal(drain_some(reader, LOOK_NS, &last), 0);
-	assert_int_equal(drain_parts(reader, EPOCH_LEN * 4, LOOK_NS, &last), 0); /* nor what both have: where an older epoch begins, by a member that knows no other, says nothing */
+	/* nor what both have: where an older epoch begins, by a member that knows no other, says nothing */
+	assert_int_equal(drain_parts(reader, EPOCH_LEN * 4, LOOK_NS, &last), 0);
 	farlog_reader_close(reader);
 	assert_int_equal(drain_behind_opening(&last), count);
 	assert_int_equal(last, FARLOG_OK);
@@ -277,8 +285,10 @@ static void write_without_first(void)
 	farlog_fault_kill_writer(names[0]);
 }
 
-/* read_of_left_behind -- the writer after the first has not the member that the drain reads, and dies before it can say how far all is acknowledged; the drain sees that one's epoch at one member,
- * which alone can give out nothing. The third writer has all, and leaves the drain the member that it read first. How many records of those two the drain finds. */
+/* read_of_left_behind -- the writer after the first has not the member that the drain reads, and dies before it can say
+ * how far all is acknowledged; the drain sees that one's epoch at one member, which alone can give out nothing. The
+ * third writer has all, and leaves the drain the member that it read first. How many records of those two the drain
+ * finds. */
 static uint64_t read_of_left_behind(void)
 {
 	farlog_reader *reader;
@@ -311,7 +321,8 @@ static void drain__member_read_is_looked_at(void **state)
 	end();
 }
 
-/* end_of_passed -- a drain moved the head on one member alone, and ended; the next one began while that was away, below its head. How that one ends when it is back. */
+/* end_of_passed -- a drain moved the head on one member alone, and ended; the next one began while that was away, below
+ * its head. How that one ends when it is back. */
 static int end_of_passed(void)
 {
 	static uint8_t bytes[LAYOUT_BLOCK_LEN];
@@ -336,7 +347,8 @@ static int end_of_passed(void)
 	return last;
 }
 
-/* drain__head_heard_of_late -- all below it is in the store, and what this drain would store there is stored already. */
+/* drain__head_heard_of_late -- all below it is in the store, and what this drain would store there is stored
+ * already. */
 static void drain__head_heard_of_late(void **state)
 {
 	(void)state;
@@ -362,8 +374,8 @@ static void release_at(unsigned i, const struct head_slot *slot)
 	region->ops->close(region);
 }
 
-/* go_round -- a record of the writer before lies at the heads of two members, and the ring has been written over up to there.
- * The third member's head is where it was. */
+/* go_round -- a record of the writer before lies at the heads of two members, and the ring has been written over up to
+ * there. The third member's head is where it was. */
 static farlog_writer *go_round(struct farlog_position *inherited)
 {
 	struct farlog_position position;
@@ -384,8 +396,8 @@ static farlog_writer *go_round(struct farlog_position *inherited)
 	return writer;
 }
 
-/* resolve__heads_are_away -- those that allowed to write over what lay below the record are at members that have gone: by the
- * head of the one that is left the log cannot be walked any more, which says nothing of the record. */
+/* resolve__heads_are_away -- those that allowed to write over what lay below the record are at members that have gone:
+ * by the head of the one that is left the log cannot be walked any more, which says nothing of the record. */
 static void resolve__heads_are_away(void **state)
 {
 	struct farlog_position inherited;

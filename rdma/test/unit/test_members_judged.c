@@ -168,8 +168,7 @@ static int count_missing(struct farlog_error *error)
 	if (open_whole(&writer, error) != FARLOG_OK)
 		return REFUSED;
 	for (unsigned i = 0; i < acked_count; i++)
-		missing_count +=
-			farlog_resolve(writer, acked[i], 50000000, &found) != FARLOG_OK || found.epoch != ACKED_EPOCH;
+		missing_count += farlog_resolve(writer, acked[i], 50000000, &found) != FARLOG_OK || found.epoch != ACKED_EPOCH;
 	(void)farlog_writer_close(writer);
 	return missing_count;
 }
@@ -445,14 +444,14 @@ static bool open_around(unsigned member, unsigned step, uint32_t epoch, uint32_t
 		return false;
 	writer = must_open();
 	if (farlog_resolve(writer, other.position.lsn, 50000000, &found) != FARLOG_OK || found.epoch != other.own_epoch)
-		fail_msg("another writer came before lock %u of member %u: its record at lsn %lu of epoch %u is lost (%s)", step,
-			member + 1, other.position.lsn, other.own_epoch, error.text);
+		fail_msg("another writer came before lock %u of member %u: its record at lsn %lu of epoch %u is lost (%s)",
+			step, member + 1, other.position.lsn, other.own_epoch, error.text);
 	(void)farlog_writer_close(writer);
 	return true;
 }
 
-/* open__another_one_comes_first -- between a look at the members and their locks another writer opens the stream, appends and
- * ends. What it was told is acknowledged stays, also where the one that goes on has an older grant. */
+/* open__another_one_comes_first -- between a look at the members and their locks another writer opens the stream,
+ * appends and ends. What it was told is acknowledged stays, also where the one that goes on has an older grant. */
 static void open__another_one_comes_first(void **state)
 {
 	static const uint32_t grants[][2] = {{0, 0}, {5, 6}, {6, 5}};

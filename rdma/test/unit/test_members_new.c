@@ -1,4 +1,5 @@
-/* test_members_new.c -- a ring that was put in the place of a member: what it must not know before others do, whenever its opening is cut short. */
+/* test_members_new.c -- a ring that was put in the place of a member: what it must not know before others do, whenever
+ * its opening is cut short. */
 #include <stdio.h>
 
 #include "ring/layout.h"
@@ -17,7 +18,8 @@ static const char *const uris[COUNT] = {"fault:new-1", "fault:new-2", "fault:new
 
 static void format_one(unsigned i)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x77};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x77};
 	struct farlog_error error = {0};
 
 	if (farlog_ring_format(uris[i], &config, &error) != FARLOG_OK)
@@ -75,7 +77,8 @@ static void vanish(void *context)
 		farlog_fault_set_away(names[i], 1);
 }
 
-/* cut_short -- the first member is new, and the opening of epoch 2 ends after so many operations of one of them. True: it ended earlier by itself. */
+/* cut_short -- the first member is new, and the opening of epoch 2 ends after so many operations of one of them. True:
+ * it ended earlier by itself. */
 static bool cut_short(unsigned member, unsigned step, bool *is_known_alone)
 {
 	farlog_writer *writer = NULL;
@@ -110,8 +113,8 @@ static bool is_ever_known_alone(void)
 	return is_known_alone;
 }
 
-/* epoch__new_ring_is_last -- the writer of epoch 1 may go on in the old ring and one other, unless both others know epoch 2. So until they do the new ring must
- * not look as if its word counted. */
+/* epoch__new_ring_is_last -- the writer of epoch 1 may go on in the old ring and one other, unless both others know
+ * epoch 2. So until they do the new ring must not look as if its word counted. */
 static void epoch__new_ring_is_last(void **state)
 {
 	(void)state;
@@ -142,7 +145,8 @@ static int drain(bool is_read)
 	return result;
 }
 
-/* drain_beside_new_ring -- the head was moved in the first member, whose ring is lost and replaced, and in the last one, which is away. */
+/* drain_beside_new_ring -- the head was moved in the first member, whose ring is lost and replaced, and in the last
+ * one, which is away. */
 static int drain_beside_new_ring(void)
 {
 	farlog_writer *writer = NULL;
@@ -163,7 +167,8 @@ static int drain_beside_new_ring(void)
 	return result;
 }
 
-/* drain__new_ring_is_no_witness -- of how far the stream is stored: with it and one other ring a drain would begin below that, and store records again. */
+/* drain__new_ring_is_no_witness -- of how far the stream is stored: with it and one other ring a drain would begin
+ * below that, and store records again. */
 static void drain__new_ring_is_no_witness(void **state)
 {
 	(void)state;
@@ -221,8 +226,9 @@ static void vanish_last(void *context)
 	farlog_fault_set_away(names[COUNT - 1], 1);
 }
 
-/* leave_last_untold -- the first opening loses the last member after so many of its operations, and goes on with two; a record is acknowledged. Then the first member is lost, and
- * a new ring stands in its place. True: the last one knows no epoch. */
+/* leave_last_untold -- the first opening loses the last member after so many of its operations, and goes on with two; a
+ * record is acknowledged. Then the first member is lost, and a new ring stands in its place. True: the last one knows
+ * no epoch. */
 static bool leave_last_untold(unsigned step, struct farlog_position *position)
 {
 	farlog_writer *writer = NULL;
@@ -244,8 +250,9 @@ static bool leave_last_untold(unsigned step, struct farlog_position *position)
 	return true;
 }
 
-/* open__member_never_told -- one ring alone knows what was acknowledged, beside a new one, and one that was never told an epoch. That last one had no part in anything: when it counts as it
- * is, which the control plane has its target do, the stream opens by the log of the one that knows, and nothing is lost. */
+/* open__member_never_told -- one ring alone knows what was acknowledged, beside a new one, and one that was never told
+ * an epoch. That last one had no part in anything: when it counts as it is, which the control plane has its target do,
+ * the stream opens by the log of the one that knows, and nothing is lost. */
 static void open__member_never_told(void **state)
 {
 	unsigned played_count = 0;

@@ -1,4 +1,5 @@
-/* test_members_replace.c -- a ring is put in the place of a member's while the writer runs: what it is sent, what it is told and when, and who counts meanwhile. */
+/* test_members_replace.c -- a ring is put in the place of a member's while the writer runs: what it is sent, what it is
+ * told and when, and who counts meanwhile. */
 #include "farlog/replace.h"
 
 #include <pthread.h>
@@ -29,7 +30,8 @@ static const char *const uris[COUNT + 1] = {"fault:swap-1", "fault:swap-2", "fau
 
 static void format_one(const char *uri)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x79};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x79};
 	struct farlog_error error = {0};
 
 	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
@@ -41,7 +43,8 @@ static farlog_writer *open_whole(const char *uri)
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 
-	if (farlog_writer_open(uri, CONFIG(.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open(uri, CONFIG(.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT), &writer, &error) !=
+		FARLOG_OK)
 		fail_msg("%s", error.text);
 	return writer;
 }
@@ -86,7 +89,8 @@ static void replace_first(farlog_writer *writer, const char *uri)
 	struct farlog_error error = {0};
 
 	assert_int_equal(farlog_ring_inspect(uri, &status, &error), FARLOG_OK);
-	if (farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){.uri = uri, .ring_uuid = status.ring_uuid}, &error) != FARLOG_OK)
+	if (farlog_writer_replace_member(
+			writer, 0, &(struct farlog_member_ring){.uri = uri, .ring_uuid = status.ring_uuid}, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 }
 
@@ -127,7 +131,8 @@ static void release(farlog_writer *writer, unsigned i)
 {
 	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
 	struct superblock superblock = superblock_of(i);
-	struct head_slot slot = {.head_lsn = writer->ring.appended_lsn, .head_seq = writer->ring.next_seq, .last_epoch = writer->epoch};
+	struct head_slot slot = {
+		.head_lsn = writer->ring.appended_lsn, .head_seq = writer->ring.next_seq, .last_epoch = writer->epoch};
 	struct region *region;
 
 	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
@@ -136,7 +141,8 @@ static void release(farlog_writer *writer, unsigned i)
 	region->ops->close(region);
 }
 
-/* replace__counts_when_it_has_all -- then the stream goes on without any other one of the two, and the next writer finds all in it. */
+/* replace__counts_when_it_has_all -- then the stream goes on without any other one of the two, and the next writer
+ * finds all in it. */
 static void replace__counts_when_it_has_all(void **state)
 {
 	farlog_writer *writer = begin();
@@ -188,7 +194,8 @@ static bool is_told_with_all(int mutant)
 	return has_all;
 }
 
-/* replace__told_with_all -- a ring that knows the epoch is asked by the next opening, and has to have what was acknowledged without it. */
+/* replace__told_with_all -- a ring that knows the epoch is asked by the next opening, and has to have what was
+ * acknowledged without it. */
 static void replace__told_with_all(void **state)
 {
 	(void)state;
@@ -215,8 +222,9 @@ static uint64_t floor_after(int mutant, uint64_t *credit_lsn)
 	return floor_lsn;
 }
 
-/* replace__begins_at_a_head -- below it the ring has nothing: who reads the members' logs from the highest head on must learn it, also where the heads that allowed to write over what was
- * there are the former ring's and that of a member that is away. */
+/* replace__begins_at_a_head -- below it the ring has nothing: who reads the members' logs from the highest head on must
+ * learn it, also where the heads that allowed to write over what was there are the former ring's and that of a member
+ * that is away. */
 static void replace__begins_at_a_head(void **state)
 {
 	uint64_t credit_lsn;
@@ -245,7 +253,8 @@ static bool is_told_alone(int mutant)
 	return is_told;
 }
 
-/* replace__told_behind_others -- not while an earlier epoch may still be opened in the former ring and one that does not know this one. */
+/* replace__told_behind_others -- not while an earlier epoch may still be opened in the former ring and one that does
+ * not know this one. */
 static void replace__told_behind_others(void **state)
 {
 	(void)state;
@@ -253,8 +262,8 @@ static void replace__told_behind_others(void **state)
 	assert_true(is_told_alone(MUTANT_NEW_RING_ALONE));
 }
 
-/* append_untold -- the third does not know the epoch, so that the new ring, which has all, is not told it either: what comes of
- * an append that the new ring and the second have. */
+/* append_untold -- the third does not know the epoch, so that the new ring, which has all, is not told it either: what
+ * comes of an append that the new ring and the second have. */
 static int append_untold(int mutant)
 {
 	farlog_writer *writer = begin();
@@ -276,7 +285,8 @@ static int append_untold(int mutant)
 	return result;
 }
 
-/* replace__counts_when_it_is_told -- one that knows no epoch is not asked for the log by the next opening: what it has is no copy. */
+/* replace__counts_when_it_is_told -- one that knows no epoch is not asked for the log by the next opening: what it has
+ * is no copy. */
 static void replace__counts_when_it_is_told(void **state)
 {
 	(void)state;
@@ -333,15 +343,22 @@ static void replace__bad_input(void **state)
 	struct farlog_error error = {0};
 
 	(void)state;
-	assert_int_equal(farlog_writer_replace_member(writer, COUNT, &(struct farlog_member_ring){"fault:swap-4", uuid, NULL}, &error), FARLOG_INVALID);
-	assert_int_equal(farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){"fault:swap-4", NULL, NULL}, &error), FARLOG_INVALID);
-	assert_int_equal(farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){WHOLE, uuid, NULL}, &error), FARLOG_INVALID);
+	assert_int_equal(
+		farlog_writer_replace_member(writer, COUNT, &(struct farlog_member_ring){"fault:swap-4", uuid, NULL}, &error),
+		FARLOG_INVALID);
+	assert_int_equal(
+		farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){"fault:swap-4", NULL, NULL}, &error),
+		FARLOG_INVALID);
+	assert_int_equal(farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){WHOLE, uuid, NULL}, &error),
+		FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "expected that of one ring"));
 	assert_int_equal(state_of_first(writer), FARLOG_MEMBER_UP);
 	end(writer);
 	unit_fault(LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, 1024);
 	writer = unit_open(FAULT_URI);
-	assert_int_equal(farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){"fault:swap-4", uuid, NULL}, &error), FARLOG_UNSUPPORTED);
+	assert_int_equal(
+		farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){"fault:swap-4", uuid, NULL}, &error),
+		FARLOG_UNSUPPORTED);
 	assert_int_equal(farlog_writer_members(writer, NULL, 0), 0);
 	(void)farlog_writer_close(writer);
 }
@@ -350,7 +367,8 @@ static void replace__bad_input(void **state)
 static void replace__first_keeps_the_counters(void **state)
 {
 	char directory[] = "/dev/shm/farlog-unit-replace-XXXXXX";
-	struct farlog_writer_config config = {.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT, .counters_dir = directory};
+	struct farlog_writer_config config = {
+		.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT, .counters_dir = directory};
 	struct farlog_member_counters counters[COUNT];
 	struct farlog_counters before, after;
 	struct farlog_error error = {0};
@@ -397,7 +415,8 @@ static void *append_on(void *context)
 	return NULL;
 }
 
-/* replace__while_appending -- with the threads that a writer has: a member is told to be another ring again and again. */
+/* replace__while_appending -- with the threads that a writer has: a member is told to be another ring again and
+ * again. */
 static void replace__while_appending(void **state)
 {
 	char whole[4096];
@@ -408,7 +427,8 @@ static void replace__while_appending(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i <= COUNT; i++) {
-		struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + (4u << 20), .record_len_max = 1024, .is_forced = 1, .salt = 0x80};
+		struct farlog_ring_config config = {
+			.size_bytes = LAYOUT_DATA_OFF + (4u << 20), .record_len_max = 1024, .is_forced = 1, .salt = 0x80};
 
 		snprintf(kept[i], sizeof(kept[i]), "%s", unit_tmpfs_uri(names[i]));
 		assert_int_equal(farlog_ring_format(kept[i], &config, NULL), FARLOG_OK);
@@ -418,7 +438,8 @@ static void replace__while_appending(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, append_on, writer), 0);
 	for (unsigned turn = 0; turn < 3; turn++) {
 		const char *uri = kept[turn % 2 == 0 ? NEW : 0];
-		struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + (4u << 20), .record_len_max = 1024, .is_forced = 1, .salt = 0x80};
+		struct farlog_ring_config config = {
+			.size_bytes = LAYOUT_DATA_OFF + (4u << 20), .record_len_max = 1024, .is_forced = 1, .salt = 0x80};
 		uint64_t until = clock_after_ns(WAIT_NS);
 
 		if (turn > 0) {

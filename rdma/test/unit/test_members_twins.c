@@ -1,4 +1,5 @@
-/* test_members_twins.c -- a ring beside its copy: who opens them for writing or reading refuses them, and so does who has the stream open when the copy comes. */
+/* test_members_twins.c -- a ring beside its copy: who opens them for writing or reading refuses them, and so does who
+ * has the stream open when the copy comes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,7 +22,11 @@ static char whole_uri[2048];
 static void make(void)
 {
 	int used = snprintf(whole_uri, sizeof(whole_uri), "members:2");
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536u, .record_len_max = 1024, .is_forced = 1, .salt = 0x1234567800000001u, .stream_name = "twins"};
+	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536u,
+		.record_len_max = 1024,
+		.is_forced = 1,
+		.salt = 0x1234567800000001u,
+		.stream_name = "twins"};
 	struct farlog_position position;
 	farlog_writer *writer;
 
@@ -40,7 +45,8 @@ static void copy_over(unsigned from, unsigned to)
 {
 	char command[1600];
 
-	snprintf(command, sizeof(command), "cp %s %s.new && mv %s.new %s", unit_path(uris[from]), unit_path(uris[to]), unit_path(uris[to]), unit_path(uris[to]));
+	snprintf(command, sizeof(command), "cp %s %s.new && mv %s.new %s", unit_path(uris[from]), unit_path(uris[to]),
+		unit_path(uris[to]), unit_path(uris[to]));
 	assert_int_equal(system(command), 0);
 }
 
@@ -63,7 +69,8 @@ static void open__copy_of_a_member(void **state)
 	(void)state;
 	make();
 	copy_over(0, 2);
-	assert_int_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_A_RING);
+	assert_int_equal(
+		farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_A_RING);
 	assert_names(error.text, uris[0], uris[2]);
 }
 
@@ -95,7 +102,8 @@ static void join__copy_of_a_member(void **state)
 	farlog_writer_close(writer);
 }
 
-/* read_twins -- a copy is refused when a reader opens, and when it comes later: then it is none of the stream's members, and says why. */
+/* read_twins -- a copy is refused when a reader opens, and when it comes later: then it is none of the stream's
+ * members, and says why. */
 static void read_twins(bool is_drain)
 {
 	struct farlog_reader_config config = {.is_drain = is_drain};

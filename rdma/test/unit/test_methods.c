@@ -1,10 +1,11 @@
 /* test_methods.c -- what a writer puts into a ring is the same, whichever way its bytes take there.
  *
- * Each test plays one script over every flush method of this processor: the default method of tmpfs takes a plain copy, and would leave the
- * ways of persistent memory untried. Beside the ring stands an image of it that is built here, field by field as docs/reference/format.md has it.
- * Every record must equal its image in the ring, and so must the lines behind it, which no method may touch; after each drain the
- * whole ring must, and what the reader gave. The image takes over from the ring only what is not known before: EPOCH record, timestamp,
- * clock error, and the CRC, which must be that of the table. So the rings of two methods cannot differ in anything else either. */
+ * Each test plays one script over every flush method of this processor: the default method of tmpfs takes a plain copy,
+ * and would leave the ways of persistent memory untried. Beside the ring stands an image of it that is built here,
+ * field by field as docs/reference/format.md has it. Every record must equal its image in the ring, and so must the
+ * lines behind it, which no method may touch; after each drain the whole ring must, and what the reader gave. The image
+ * takes over from the ring only what is not known before: EPOCH record, timestamp, clock error, and the CRC, which must
+ * be that of the table. So the rings of two methods cannot differ in anything else either. */
 #include "play.h"
 
 static void script_every_length(void)
@@ -57,10 +58,18 @@ static void script_any(void)
 {
 	for (unsigned i = 0; i < 1200; i++) {
 		switch (unit_below(8)) {
-		case 0: play_append_heartbeat(); break;
-		case 1: play_append_any_batch(); break;
-		case 2: play_append((enum way)unit_below(WAY_COUNT), (uint16_t)unit_below(1000), (uint32_t)unit_below(30000)); break;
-		default: play_append((enum way)unit_below(WAY_COUNT), (uint16_t)unit_below(80), (uint32_t)unit_below(600)); break;
+		case 0:
+			play_append_heartbeat();
+			break;
+		case 1:
+			play_append_any_batch();
+			break;
+		case 2:
+			play_append((enum way)unit_below(WAY_COUNT), (uint16_t)unit_below(1000), (uint32_t)unit_below(30000));
+			break;
+		default:
+			play_append((enum way)unit_below(WAY_COUNT), (uint16_t)unit_below(80), (uint32_t)unit_below(600));
+			break;
 		}
 	}
 }
@@ -97,7 +106,8 @@ static void batch_until_full(void)
 
 	play_fill(bytes, sizeof(bytes));
 	for (unsigned i = 0; i < 300; i++)
-		entries[i] = (struct farlog_entry){.data = bytes, .len = (uint32_t)unit_below(sizeof(bytes)), .class_id = (uint16_t)i};
+		entries[i] =
+			(struct farlog_entry){.data = bytes, .len = (uint32_t)unit_below(sizeof(bytes)), .class_id = (uint16_t)i};
 	result = farlog_append_batch(play.writer, entries, 300, 0, positions, &done, &submitted);
 	while (count < 300 && has_room(play_extent_of(&entries[count])) && count < done) {
 		play_expect(&entries[count], 0, &positions[count]);
@@ -118,7 +128,8 @@ static void script_full(void)
 		unsigned refused_count = 0;
 
 		while (refused_count < 8) {
-			struct farlog_entry entry = play_make_entry((uint16_t)unit_below(80), (uint32_t)unit_below(unit_below(8) == 0 ? 6000 : 600));
+			struct farlog_entry entry =
+				play_make_entry((uint16_t)unit_below(80), (uint32_t)unit_below(unit_below(8) == 0 ? 6000 : 600));
 
 			refused_count += !append_if_room((enum way)unit_below(WAY_COUNT), &entry);
 			if (play.pending_count == PENDING_MAX || refused_count > 0)
@@ -158,7 +169,9 @@ static void script_fenced(void)
 	assert_int_equal(farlog_ring_fence(play.uri, 7, &error), FARLOG_OK);
 	for (unsigned way = 0; way < WAY_COUNT; way++) {
 		assert_int_equal(play_append_by((enum way)way, &entry, positions), FARLOG_FENCED);
-		assert_int_equal(farlog_append_batch(play.writer, (struct farlog_entry[]){entry, entry}, 2, 0, positions, &done, &submitted), FARLOG_FENCED);
+		assert_int_equal(
+			farlog_append_batch(play.writer, (struct farlog_entry[]){entry, entry}, 2, 0, positions, &done, &submitted),
+			FARLOG_FENCED);
 		assert_int_equal(submitted, 0);
 		play_check();
 	}

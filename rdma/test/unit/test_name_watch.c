@@ -1,4 +1,5 @@
-/* test_name_watch.c -- a ring's file goes while a writer has it open: removed, replaced, renamed. The writer is refused where what it writes would be found by nobody, and only there. */
+/* test_name_watch.c -- a ring's file goes while a writer has it open: removed, replaced, renamed. The writer is refused
+ * where what it writes would be found by nobody, and only there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static void append_until(farlog_writer *writer, int wanted, struct farlog_positi
 	int result;
 
 	while ((result = farlog_append(writer, &entry, 0, position)) != wanted) {
-		assert_true(result == FARLOG_OK || result == FARLOG_UNKNOWN); /* by members: too few are left for what is under way */
+		/* by members: too few are left for what is under way */
+		assert_true(result == FARLOG_OK || result == FARLOG_UNKNOWN);
 		assert_true(clock_monotonic_ns() < until_ns);
 		usleep(1000);
 	}
@@ -70,7 +72,8 @@ static void name_watch__removed(void **state)
 		assert_int_equal(position.epoch, 2);
 		assert_int_equal(farlog_append(writer, &entry, 0, &position), FARLOG_FENCED);
 		farlog_writer_close(writer);
-		assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_FOUND);
+		assert_int_equal(
+			farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_FOUND);
 		assert_non_null(strstr(error.text, "there is no file"));
 	}
 }
@@ -121,11 +124,16 @@ static void name_watch__replaced(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
-/* Two of three hold each record: without one appends go on, which it does not count for; without two nothing is acknowledged. */
+/* Two of three hold each record: without one appends go on, which it does not count for; without two nothing is
+ * acknowledged. */
 static void name_watch__members(void **state)
 {
 	struct farlog_writer_member members[COUNT];
-	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = RECORD_MAX, .is_forced = 1, .salt = 0x1234567800000001u, .stream_name = "members"};
+	struct farlog_ring_config config = {.size_bytes = RING_SIZE,
+		.record_len_max = RECORD_MAX,
+		.is_forced = 1,
+		.salt = 0x1234567800000001u,
+		.stream_name = "members"};
 	uint64_t until_ns = clock_after_ns(WAIT_NS);
 	struct farlog_position position;
 	struct farlog_error error = {0};
@@ -172,7 +180,8 @@ static void await_clock(unsigned count)
 	}
 }
 
-/* A file system that does not answer holds up neither the clock nor who opens, closes, or is looked after on another one; when it answers, what happened on it meanwhile is seen. */
+/* A file system that does not answer holds up neither the clock nor who opens, closes, or is looked after on another
+ * one; when it answers, what happened on it meanwhile is seen. */
 static void name_watch__hangs(void **state)
 {
 	struct farlog_position position;

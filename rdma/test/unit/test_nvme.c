@@ -1,4 +1,5 @@
-/* A ring on blocks: commands that are stuck or fail, devices that are not what they were, and what may not be formatted over. */
+/* A ring on blocks: commands that are stuck or fail, devices that are not what they were, and what may not be formatted
+ * over. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -104,7 +105,8 @@ static void ring__stuck_slot_is_not_used_again(void **state)
 	farlog_reader_close(drain);
 }
 
-/* A full ring, and a device that is slow to tell of the credit: an append keeps its deadline, and what comes late is taken. */
+/* A full ring, and a device that is slow to tell of the credit: an append keeps its deadline, and what comes late is
+ * taken. */
 static void append__credit_comes_late(void **state)
 {
 	static uint8_t buffer[128 << 10];
@@ -141,7 +143,8 @@ static void append__credit_comes_late(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
-/* The device goes away under load: nothing is acknowledged, the writer is done, and a later one finds the log as it was. */
+/* The device goes away under load: nothing is acknowledged, the writer is done, and a later one finds the log as it
+ * was. */
 static void append__device_gone(void **state)
 {
 	struct farlog_position acknowledged;
@@ -195,7 +198,8 @@ static void writer__sees_the_fence(void **state)
 	assert_int_equal(status.is_writer_held, 0);
 }
 
-/* Hints and a look go along with one commit, and that not often; also where each append has just looked for room by itself. */
+/* Hints and a look go along with one commit, and that not often; also where each append has just looked for room by
+ * itself. */
 static void writer__hints_go_beside_few_commits(void **state)
 {
 	const char *uri = file_uri("hints");
@@ -369,7 +373,8 @@ static void expect_format(const char *uri, int result, const char *text)
 /* What is on a device is named before it is lost. */
 static void format__names_what_is_there(void **state)
 {
-	static const uint8_t entry[] = {0x80, 0x00, 0x02, 0x00, 0x83, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00};
+	static const uint8_t entry[] = {
+		0x80, 0x00, 0x02, 0x00, 0x83, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00};
 	const char *uri = file_uri("foreign");
 	const char *path = uri + strlen("nvme:");
 	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -410,22 +415,26 @@ static void open__refused_by_name(void **state)
 	snprintf(uri, sizeof(uri), "%s?commands=nvme", file);
 	expect_open(uri, FARLOG_UNSUPPORTED, "is for a whole NVMe namespace");
 	make(4096);
-	assert_int_equal(farlog_ring_format(URI, &(struct farlog_ring_config){.record_len_max = 2048, .is_forced = 1}, &error), FARLOG_INVALID);
+	assert_int_equal(
+		farlog_ring_format(URI, &(struct farlog_ring_config){.record_len_max = 2048, .is_forced = 1}, &error),
+		FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "less than an LBA"));
 }
 
 /* A tree such as sysfs has it: two subsystems, of which one has two namespaces, and one is connected twice. */
 static void make_sysfs(char root[300])
 {
-	static const char *const devices[][3] = {{"nvme0n1", "nqn.2014-08.com.example:a", "1"}, {"nvme0n2", "nqn.2014-08.com.example:a", "2"},
-		{"nvme1n1", "nqn.2014-08.com.example:b", "7"}, {"nvme2n1", "nqn.2014-08.com.example:c", "1"}, {"nvme3n1", "nqn.2014-08.com.example:c", "1"},
+	static const char *const devices[][3] = {{"nvme0n1", "nqn.2014-08.com.example:a", "1"},
+		{"nvme0n2", "nqn.2014-08.com.example:a", "2"}, {"nvme1n1", "nqn.2014-08.com.example:b", "7"},
+		{"nvme2n1", "nqn.2014-08.com.example:c", "1"}, {"nvme3n1", "nqn.2014-08.com.example:c", "1"},
 		{"nvme1c1n1", "nqn.2014-08.com.example:b", "7"}}; /* what nvme1n1 stands on, with native multipathing */
 	char command[900];
 
 	snprintf(root, 300, "%s", unit_path(unit_tmpfs_uri("sysfs")));
 	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
-		snprintf(command, sizeof(command), "d='%s/block/%s'; mkdir -p $d/device && echo '%s' > $d/device/subsysnqn && echo %s > $d/nsid", root, devices[i][0],
-			devices[i][1], devices[i][2]);
+		snprintf(command, sizeof(command),
+			"d='%s/block/%s'; mkdir -p $d/device && echo '%s' > $d/device/subsysnqn && echo %s > $d/nsid", root,
+			devices[i][0], devices[i][1], devices[i][2]);
 		assert_int_equal(system(command), 0);
 	}
 	snprintf(command, sizeof(command), "echo 1 > '%s/block/nvme1c1n1/hidden'", root);
@@ -495,12 +504,14 @@ static void read_once(farlog_reader *drain, uint8_t *buffer, uint32_t buffer_len
 		memcpy(&number, buffer + off + RECORD_HEADER_LEN, sizeof(number));
 		if (!(header->flags & (RECORD_FLAG_PAD | RECORD_FLAG_EPOCH)))
 			assert_int_equal(number, (*read_count)++);
-		off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header->key_len, header->payload_len);
+		off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												 record_extent(64, header->key_len, header->payload_len);
 	}
 	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 }
 
-/* A window of what is read ahead that is as long as the ring, or longer: what it has of the lap before is not taken for the next one's. */
+/* A window of what is read ahead that is as long as the ring, or longer: what it has of the lap before is not taken for
+ * the next one's. */
 static void drain__laps_of_a_ring_shorter_than_a_window(void **state)
 {
 	static uint8_t buffer[24u << 10];
@@ -517,12 +528,14 @@ static void drain__laps_of_a_ring_shorter_than_a_window(void **state)
 		farlog_writer *writer;
 
 		unit_format(uri, LAYOUT_DATA_OFF + ring_lens[i], 8192);
-		assert_int_equal(farlog_writer_open(uri, &writer_config, &writer, NULL), FARLOG_OK); /* one for all laps: another's epoch would have everything read again */
+		/* one for all laps: another's epoch would have everything read again */
+		assert_int_equal(farlog_writer_open(uri, &writer_config, &writer, NULL), FARLOG_OK);
 		assert_int_equal(farlog_reader_open(uri, &config, &drain, NULL), FARLOG_OK);
 		for (unsigned turn = 0; turn < 120 || read_count < appended_count; turn++) {
 			if (turn < 120)
 				append_until_full(writer, turn % 2 == 0 ? 8192 - 64 : 4000, &appended_count);
-			read_once(drain, buffer, sizeof(buffer), &read_count); /* a piece of the ring, which is full again before the next */
+			/* a piece of the ring, which is full again before the next */
+			read_once(drain, buffer, sizeof(buffer), &read_count);
 		}
 		farlog_reader_close(drain);
 		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
@@ -537,7 +550,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ring__stuck_slot_is_not_used_again),
 	cmocka_unit_test(append__credit_comes_late),
 	cmocka_unit_test(append__device_gone),
-	cmocka_unit_test(writer__sees_the_fence), cmocka_unit_test(writer__hints_go_beside_few_commits),
+	cmocka_unit_test(writer__sees_the_fence),
+	cmocka_unit_test(writer__hints_go_beside_few_commits),
 	cmocka_unit_test(shared_append__all_are_there),
 	cmocka_unit_test(open__namespace_has_shrunk),
 	cmocka_unit_test(open__by_the_other_scheme),

@@ -1,8 +1,9 @@
 /* test_open.c -- a writer opens while its drain is at work.
  *
- * The drain stores a head slot at each moment of the opening in turn, and has not flushed it when the power goes, much later: after the
- * writer has reused the space below that head and acknowledged what it wrote there. Then every acknowledged record must
- * still be found. With the flush of the header before the head is read (a mutant) it is not. */
+ * The drain stores a head slot at each moment of the opening in turn, and has not flushed it when the power goes, much
+ * later: after the writer has reused the space below that head and acknowledged what it wrote there. Then every
+ * acknowledged record must still be found. With the flush of the header before the head is read (a mutant) it is
+ * not. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,10 +55,12 @@ static void prepare(void)
 	reader = unit_read(FAULT_URI, FARLOG_START_HEAD, false);
 	assert_int_equal(farlog_reader_read(reader, buf, sizeof(buf), &batch), FARLOG_OK);
 	farlog_reader_close(reader);
-	drained = (struct head_slot){.head_lsn = batch.next_lsn, .head_seq = batch.next_seq, .last_epoch = batch.last_epoch};
+	drained =
+		(struct head_slot){.head_lsn = batch.next_lsn, .head_seq = batch.next_seq, .last_epoch = batch.last_epoch};
 }
 
-/* survives -- one life: the head is stored at `moment` of the opening, the space is reused, the power goes. Is the log whole? */
+/* survives -- one life: the head is stored at `moment` of the opening, the space is reused, the power goes. Is the log
+ * whole? */
 static bool survives(int mutant, uint64_t moment, uint64_t seed)
 {
 	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
@@ -167,7 +170,8 @@ static void append_what_changes(const char *uri)
 	is_changing_over = false;
 	assert_int_equal(pthread_create(&thread, NULL, change, NULL), 0);
 	for (unsigned i = 0; i < CHANGED_COUNT; i++) {
-		struct farlog_entry entry = {.data = changing, .len = CHANGED_LEN - i % CHANGED_LEN, .key = changing, .key_len = (uint16_t)(i % 3)};
+		struct farlog_entry entry = {
+			.data = changing, .len = CHANGED_LEN - i % CHANGED_LEN, .key = changing, .key_len = (uint16_t)(i % 3)};
 
 		assert_int_equal(farlog_append(writer, &entry, 0, &position), FARLOG_OK);
 	}
@@ -182,13 +186,13 @@ static void append_what_changes(const char *uri)
 	free(buf);
 }
 
-/* An application that changes its buffer while it is appended gets mixed bytes; it must not get a record that fails its check, for that
- * would hide all records behind it. By every way that bytes take to a region. Not in the group of writers: the race is the point, and the
- * thread sanitizer would report it. */
+/* An application that changes its buffer while it is appended gets mixed bytes; it must not get a record that fails its
+ * check, for that would hide all records behind it. By every way that bytes take to a region. Not in the group of
+ * writers: the race is the point, and the thread sanitizer would report it. */
 static void open__bytes_that_change_during_append_stay_valid(void **state)
 {
-	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE,
-		FARLOG_FLUSH_CVAP};
+	static const enum farlog_flush_method methods[] = {
+		FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CVAP};
 	char uri[512];
 
 	(void)state;

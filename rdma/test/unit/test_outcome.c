@@ -62,7 +62,8 @@ static void append__full_ring_goes_on_lap_after_lap(void **state)
 	(void)state;
 	unit_format(uri, SIZE, 1024);
 	drain = unit_read(uri, FARLOG_START_HEAD, true);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, &error),
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, &error),
 		FARLOG_OK);
 	for (unsigned lap = 0; lap < 20; lap++) {
 		while (unit_append(writer, unit_below(900), 1, &position) == FARLOG_OK)
@@ -125,7 +126,8 @@ static void append__unknown_at_the_deadline_then_resolved(void **state)
 	stuck.poll = poll_never;
 	writer->region->ops = &stuck;
 	start_ns = clock_monotonic_ns();
-	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 5000000, &position), FARLOG_UNKNOWN);
+	assert_int_equal(
+		farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 5000000, &position), FARLOG_UNKNOWN);
 	assert_true(clock_monotonic_ns() - start_ns >= 5000000);
 	assert_int_equal(farlog_resolve(writer, position.lsn, 1000000, &resolved), FARLOG_UNKNOWN);
 	writer->region->ops = working;

@@ -22,7 +22,11 @@ static void make(uint32_t lba_len, uint32_t align)
 	farlog_block_drop(NAME);
 	farlog_fault_set_mutant(0);
 	farlog_block_shape(lba_len, 1);
-	assert_int_equal(farlog_ring_format(URI, &(struct farlog_ring_config){.size_bytes = SIZE, .record_len_max = 4096, .align = align, .is_forced = 1}, NULL), FARLOG_OK);
+	assert_int_equal(
+		farlog_ring_format(URI,
+			&(struct farlog_ring_config){.size_bytes = SIZE, .record_len_max = 4096, .align = align, .is_forced = 1},
+			NULL),
+		FARLOG_OK);
 	farlog_block_reseed(NAME, unit_random() | 1);
 }
 
@@ -39,7 +43,8 @@ static uint64_t round_up(uint64_t lsn, uint64_t lba_len)
 	return (lsn + lba_len - 1) / lba_len * lba_len;
 }
 
-/* expect_log -- what a drain reads from the head on: so many records, the sequence without a hole, and each PAD up to an LBA. */
+/* expect_log -- what a drain reads from the head on: so many records, the sequence without a hole, and each PAD up to
+ * an LBA. */
 static void expect_log(uint64_t record_count, uint32_t lba_len, size_t buffer_len)
 {
 	static uint8_t buffer[RING_LEN];
@@ -68,7 +73,8 @@ static void expect_log(uint64_t record_count, uint32_t lba_len, size_t buffer_le
 	farlog_reader_close(drain);
 }
 
-/* 32 records of a group take the LBAs of their bytes, not 32 of them; every following commit begins where an LBA does. */
+/* 32 records of a group take the LBAs of their bytes, not 32 of them; every following commit begins where an LBA
+ * does. */
 static void commit__packs_what_is_staged(void **state)
 {
 	static const uint32_t lbas[] = {512, 4096};
@@ -155,7 +161,8 @@ static void shared__packs_who_waits(void **state)
 	farlog_shared_cursors(shared, &cursors);
 	assert_int_equal(cursors.appended_lsn % 512, 0);
 	assert_int_equal(cursors.durable_lsn, cursors.appended_lsn);
-	print_message("pack: 240 records of 256 bytes by 6 threads in %lu LBAs of 512\n", (cursors.appended_lsn - before_lsn) / 512);
+	print_message(
+		"pack: 240 records of 256 bytes by 6 threads in %lu LBAs of 512\n", (cursors.appended_lsn - before_lsn) / 512);
 	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
 	expect_log(241, 512, RING_LEN);
 }
@@ -170,7 +177,10 @@ static void cut_in_a_commit(struct farlog_position *first, struct farlog_positio
 	make(512, 0);
 	writer = open_quietly();
 	assert_int_equal(farlog_submit(writer, &(struct farlog_entry){.data = payload, .len = 64}, first), FARLOG_OK);
-	assert_int_equal(farlog_submit(writer, &(struct farlog_entry){.data = payload, .len = sizeof(payload), .key = payload, .key_len = 192}, middle), FARLOG_OK);
+	assert_int_equal(
+		farlog_submit(writer,
+			&(struct farlog_entry){.data = payload, .len = sizeof(payload), .key = payload, .key_len = 192}, middle),
+		FARLOG_OK);
 	assert_int_equal(farlog_submit(writer, &entry, &last), FARLOG_OK);
 	assert_int_equal(farlog_poll(writer, &durable_lsn), FARLOG_OK);
 	farlog_block_crash(NAME);
@@ -178,7 +188,8 @@ static void cut_in_a_commit(struct farlog_position *first, struct farlog_positio
 	farlog_writer_close(writer);
 }
 
-/* A power cut leaves the first LBA of a commit and not the second: the next writer goes on in a fresh one, and what was found stays. */
+/* A power cut leaves the first LBA of a commit and not the second: the next writer goes on in a fresh one, and what was
+ * found stays. */
 static void recovery__tail_inside_an_lba(void **state)
 {
 	struct farlog_position first;
@@ -251,7 +262,8 @@ static void set_version(uint32_t version)
 	region->ops->close(region);
 }
 
-/* A ring of the format before, whose records begin on LBAs, goes on as it was; one whose records could be packed, or of a later format, does not. */
+/* A ring of the format before, whose records begin on LBAs, goes on as it was; one whose records could be packed, or of
+ * a later format, does not. */
 static void open__other_formats(void **state)
 {
 	struct farlog_position position;
@@ -276,7 +288,8 @@ static void open__other_formats(void **state)
 	assert_non_null(strstr(error.text, "version 4; this build reads version 3 and the one before"));
 }
 
-/* The second look at the tip costs READs by its bytes, and not one for each commit: what follows a PAD is read along. */
+/* The second look at the tip costs READs by its bytes, and not one for each commit: what follows a PAD is read
+ * along. */
 static void read__many_commits_beyond_the_hint(void **state)
 {
 	static uint8_t buffer[RING_LEN];

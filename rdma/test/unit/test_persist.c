@@ -43,8 +43,8 @@ static uint8_t *random_block(size_t len)
 }
 
 /* check_gather -- against the record put together plainly and its CRC by the table. */
-static void check_gather(enum farlog_flush_method method, const struct record_identity *identity, const struct record_header *header,
-	const uint8_t *key, const uint8_t *payload)
+static void check_gather(enum farlog_flush_method method, const struct record_identity *identity,
+	const struct record_header *header, const uint8_t *key, const uint8_t *payload)
 {
 	static uint8_t expected[GATHER_LEN_MAX] __attribute__((aligned(64)));
 	static uint8_t scratch[GATHER_LEN_MAX] __attribute__((aligned(64)));
@@ -75,11 +75,19 @@ static void persist__every_method_gathers_exactly(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 6000; i++) {
 		enum farlog_flush_method method = methods[i % (sizeof(methods) / sizeof(methods[0]))];
-		struct record_identity identity = {.salt = unit_random(), .capacity = 1 << 20, .align = aligns[unit_below(4)],
+		struct record_identity identity = {.salt = unit_random(),
+			.capacity = 1 << 20,
+			.align = aligns[unit_below(4)],
 			.record_len_max = GATHER_LEN_MAX};
-		struct record_header header = {.lsn = unit_random(), .seq = unit_random(), .epoch = 3, .ts_ns = unit_random(),
-			.clock_err_ns = (uint32_t)unit_random(), .class_id = (uint16_t)unit_random(), .stream_id = (uint32_t)unit_random(),
-			.key_len = (uint16_t)unit_below(i % 3 ? 40 : 300), .payload_len = (uint32_t)unit_below(i % 5 ? 200 : 6000)};
+		struct record_header header = {.lsn = unit_random(),
+			.seq = unit_random(),
+			.epoch = 3,
+			.ts_ns = unit_random(),
+			.clock_err_ns = (uint32_t)unit_random(),
+			.class_id = (uint16_t)unit_random(),
+			.stream_id = (uint32_t)unit_random(),
+			.key_len = (uint16_t)unit_below(i % 3 ? 40 : 300),
+			.payload_len = (uint32_t)unit_below(i % 5 ? 200 : 6000)};
 		unsigned shift = (unsigned)unit_below(64);
 		uint8_t *key = random_block(header.key_len);
 		uint8_t *block = header.payload_len > 0 ? random_block(header.payload_len + shift) : NULL;
@@ -133,7 +141,8 @@ static void note_lines(const char *line, const char *end)
 	lines_end = (uintptr_t)end;
 }
 
-/* A range that begins within a line has one line more than its length says. The lines are those that lie less than a line behind the first one, and so on. */
+/* A range that begins within a line has one line more than its length says. The lines are those that lie less than a
+ * line behind the first one, and so on. */
 static void persist__range_takes_every_line(void **state)
 {
 	static uint8_t bytes[512] __attribute__((aligned(64)));

@@ -1,5 +1,5 @@
-/* Finding is tested on a real tree of files that looks like sysfs and /dev; what needs a device that answers is the arithmetic on its
- * answers and the judgement on its readings, both without input. */
+/* Finding is tested on a real tree of files that looks like sysfs and /dev; what needs a device that answers is the
+ * arithmetic on its answers and the judgement on its readings, both without input. */
 #include <errno.h>
 #include <linux/ptp_clock.h>
 #include <stdio.h>
@@ -254,8 +254,9 @@ static void phc__offset_of_an_absurd_device(void **state)
 }
 
 /* judge -- readings one after another; what the last of them adds. */
-#define judge(phc, ...) judge_all((phc), (const struct phc_reading[]){__VA_ARGS__}, \
-	sizeof((const struct phc_reading[]){__VA_ARGS__}) / sizeof(struct phc_reading))
+#define judge(phc, ...) \
+	judge_all((phc), (const struct phc_reading[]){__VA_ARGS__}, \
+		sizeof((const struct phc_reading[]){__VA_ARGS__}) / sizeof(struct phc_reading))
 
 static uint64_t judge_all(struct phc phc, const struct phc_reading *readings, size_t count)
 {

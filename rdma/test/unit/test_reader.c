@@ -206,7 +206,8 @@ static void read__corrupt_record_below_durable(void **state)
 	break_a_record(uri);
 }
 
-/* Hints that cannot be are no evidence that the media has lost anything: a far writer may have stored any word there, and its successor opens all the same. */
+/* Hints that cannot be are no evidence that the media has lost anything: a far writer may have stored any word there,
+ * and its successor opens all the same. */
 static void read__impossible_hints_accuse_nobody(void **state)
 {
 	static const uint64_t words[] = {1ull << 62, UINT64_MAX, SIZE * 2, 8};
@@ -263,7 +264,8 @@ static void open__start_at_lsn_tail_and_held(void **state)
 	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_NOT_YET);
 	farlog_reader_close(reader);
 	drain = unit_read(uri, FARLOG_START_HEAD, true);
-	assert_int_equal(farlog_reader_open(uri, &(struct farlog_reader_config){.is_drain = 1}, &reader, &error), FARLOG_HELD);
+	assert_int_equal(
+		farlog_reader_open(uri, &(struct farlog_reader_config){.is_drain = 1}, &reader, &error), FARLOG_HELD);
 	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
 	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	config.lsn = positions[3].lsn;
@@ -322,7 +324,8 @@ static void suspect__names_the_check(void **state)
 		{4, 1, 9, true, "version 9 with a header of 7 words; expected version 1 with 7"},
 		{16, 4, 8, true, "epoch 8; expected 1 at least and 1 at most"},
 		{16, 4, 0, true, "epoch 0; expected 1"},
-		{20, 4, 0x7fffffff, true, "payload length 2147483647 and key length 0; expected a record of 1024 bytes at most"},
+		{20, 4, 0x7fffffff, true,
+			"payload length 2147483647 and key length 0; expected a record of 1024 bytes at most"},
 		{46, 2, 0xffff, true, "payload length 100 and key length 65535; expected a record of 1024 bytes at most"},
 		{24, 8, 7, true, "seq 7; expected 2"},
 		{44, 2, 5, true, "192 bytes that fail their checksum"},
@@ -356,8 +359,10 @@ static void suspect__names_the_check(void **state)
 		memcpy(before, record + scribbles[i].off, scribbles[i].len);
 		memcpy(record + scribbles[i].off, &scribbles[i].value, scribbles[i].len);
 		assert_int_equal(farlog_reader_suspect(reader, &suspect), FARLOG_OK);
-		if (suspect.lsn != position.lsn || suspect.is_claimed != scribbles[i].is_claimed || strstr(suspect.text, scribbles[i].text) == NULL)
-			fail_msg("scribble %u: lsn %lu, claimed %u, \"%s\"; expected \"%s\"", i, suspect.lsn, suspect.is_claimed, suspect.text, scribbles[i].text);
+		if (suspect.lsn != position.lsn || suspect.is_claimed != scribbles[i].is_claimed ||
+			strstr(suspect.text, scribbles[i].text) == NULL)
+			fail_msg("scribble %u: lsn %lu, claimed %u, \"%s\"; expected \"%s\"", i, suspect.lsn, suspect.is_claimed,
+				suspect.text, scribbles[i].text);
 		memcpy(record + scribbles[i].off, before, scribbles[i].len);
 	}
 	assert_int_equal(farlog_reader_suspect(reader, &suspect), FARLOG_NOT_YET);

@@ -1,4 +1,5 @@
-/* test_reader_members.c -- a stream with three members, read from whichever has its log. Their bytes are put there as a writer of them all would, by copying what one of one has made. */
+/* test_reader_members.c -- a stream with three members, read from whichever has its log. Their bytes are put there as a
+ * writer of them all would, by copying what one of one has made. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -24,7 +25,11 @@ static char uri[1024];
 static void make(void) /* three empty rings of one stream */
 {
 	for (unsigned i = 0; i < COUNT; i++) {
-		struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = 1024, .stream_id = 7, .salt = 0x1234567, .stream_name = "desk7/orders"};
+		struct farlog_ring_config config = {.size_bytes = SIZE,
+			.record_len_max = 1024,
+			.stream_id = 7,
+			.salt = 0x1234567,
+			.stream_name = "desk7/orders"};
 
 		uris[i] = unit_tmpfs_uri("member");
 		assert_int_equal(farlog_ring_format(uris[i], &config, NULL), FARLOG_OK);
@@ -40,7 +45,8 @@ static struct region *open_bytes(unsigned i)
 	return region;
 }
 
-/* copy -- what a writer puts into a second member: its epoch and its hints, and of its records those in [from, to). The head is the drain's. */
+/* copy -- what a writer puts into a second member: its epoch and its hints, and of its records those in [from, to). The
+ * head is the drain's. */
 static void copy(unsigned from, unsigned to, uint64_t from_lsn, uint64_t to_lsn)
 {
 	struct region *source = open_bytes(from);
@@ -48,7 +54,8 @@ static void copy(unsigned from, unsigned to, uint64_t from_lsn, uint64_t to_lsn)
 	uint8_t *base = (uint8_t *)(uintptr_t)sink->base;
 	struct superblock told, own;
 
-	assert_int_equal(superblock_load(source, uris[from], &told, NULL) + superblock_load(sink, uris[to], &own, NULL), FARLOG_OK);
+	assert_int_equal(
+		superblock_load(source, uris[from], &told, NULL) + superblock_load(sink, uris[to], &own, NULL), FARLOG_OK);
 	memcpy(told.ring_uuid, own.ring_uuid, sizeof(own.ring_uuid));
 	told.generation += own.generation;
 	assert_int_equal(superblock_store(sink, &told, false), FARLOG_OK);
@@ -75,7 +82,8 @@ static uint64_t write_to(unsigned i, uint32_t epoch, unsigned count)
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 
-	if (farlog_writer_open(uris[i], CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = epoch), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open(uris[i], CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = epoch), &writer, &error) !=
+		FARLOG_OK)
 		fail_msg("open: %s", error.text);
 	for (unsigned n = 0; n < count; n++)
 		assert_int_equal(unit_append(writer, PAYLOAD_LEN, (uint8_t)epoch, &position), FARLOG_OK);
@@ -141,7 +149,8 @@ static void members__read_and_release_reach_all(void **state)
 	assert_int_equal(farlog_reader_status(drain, &status), FARLOG_OK);
 	assert_int_equal(status.head_lsn, end_lsn);
 	assert_int_equal(status.lag_bytes, 0);
-	assert_int_equal(farlog_reader_release(drain, batch.next_lsn - 64, batch.next_seq - 1, batch.last_epoch), FARLOG_INVALID);
+	assert_int_equal(
+		farlog_reader_release(drain, batch.next_lsn - 64, batch.next_seq - 1, batch.last_epoch), FARLOG_INVALID);
 	farlog_reader_close(drain);
 }
 
@@ -189,7 +198,8 @@ static void members__too_few_are_refused_by_name(void **state)
 	unlink(unit_path(uris[2]));
 	assert_int_equal(farlog_reader_open(uri, &config, &reader, &error), FARLOG_NOT_FOUND);
 	assert_null(reader);
-	if (strstr(error.text, "1 of the stream's 3 members could be opened, expected 2 at least; member 2") == NULL || strstr(error.text, unit_path(uris[1])) == NULL)
+	if (strstr(error.text, "1 of the stream's 3 members could be opened, expected 2 at least; member 2") == NULL ||
+		strstr(error.text, unit_path(uris[1])) == NULL)
 		fail_msg("\"%s\"", error.text);
 }
 
@@ -209,10 +219,12 @@ static void members__ring_of_another_stream_is_none(void **state)
 	farlog_reader_close(reader);
 }
 
-/* Rings of one stream may lie on blocks and in memory, where every record fills whole blocks: a drain reads and releases them all, as the writer writes them all. */
+/* Rings of one stream may lie on blocks and in memory, where every record fills whole blocks: a drain reads and
+ * releases them all, as the writer writes them all. */
 static void members__one_is_on_blocks(void **state)
 {
-	struct farlog_ring_config config = {.size_bytes = SIZE, .align = 4096, .record_len_max = 8192, .stream_id = 7, .salt = 0x1234567, .is_forced = 1};
+	struct farlog_ring_config config = {
+		.size_bytes = SIZE, .align = 4096, .record_len_max = 8192, .stream_id = 7, .salt = 0x1234567, .is_forced = 1};
 	struct farlog_ring_status status;
 	struct farlog_position position;
 	struct farlog_batch batch;
@@ -241,7 +253,8 @@ static void members__one_is_on_blocks(void **state)
 	farlog_reader_close(drain);
 }
 
-/* A record that one member lost is read from another one; that the media of one are bad shows only where nobody has it. */
+/* A record that one member lost is read from another one; that the media of one are bad shows only where nobody has
+ * it. */
 static void members__record_is_corrupt_in_one(void **state)
 {
 	uint8_t zeros[64] __attribute__((aligned(64))) = {0};
@@ -258,7 +271,8 @@ static void members__record_is_corrupt_in_one(void **state)
 	for (unsigned i = 0; i < COUNT; i++) {
 		struct region *region = open_bytes(i);
 
-		region->ops->write(region, LAYOUT_DATA_OFF + 128 + 192 * (3 + 4 * i), zeros, sizeof(zeros)); /* in each another one */
+		/* in each another one */
+		region->ops->write(region, LAYOUT_DATA_OFF + 128 + 192 * (3 + 4 * i), zeros, sizeof(zeros));
 		region->ops->close(region);
 	}
 	reader = open_members(false);
@@ -345,7 +359,8 @@ static void members__epoch_passes_one_by(void **state)
 	farlog_reader_close(drain);
 }
 
-/* Between the two epochs that the first member has seen there was a third one, elsewhere, which began below what it had. */
+/* Between the two epochs that the first member has seen there was a third one, elsewhere, which began below what it
+ * had. */
 static void members__epoch_in_between_is_not_missed(void **state)
 {
 	struct farlog_batch batch;
@@ -385,8 +400,8 @@ static void erase(unsigned i, uint64_t from_lsn)
 	region->ops->close(region);
 }
 
-/* read_of_old_epoch -- the third writer got as far as its superblocks, on the first member and the last, which had what the first writer left; the last one has lost all but the first
- * record of that. How many are given out. */
+/* read_of_old_epoch -- the third writer got as far as its superblocks, on the first member and the last, which had what
+ * the first writer left; the last one has lost all but the first record of that. How many are given out. */
 static uint64_t read_of_old_epoch(void)
 {
 	struct farlog_batch batch;
@@ -421,7 +436,8 @@ static void members__epoch_without_a_record(void **state)
 	farlog_fault_set_mutant(0);
 }
 
-/* What a former writer left is more than a batch; the next one has begun behind it, and nobody has said how far that goes. */
+/* What a former writer left is more than a batch; the next one has begun behind it, and nobody has said how far that
+ * goes. */
 static void members__old_epoch_of_many_batches(void **state)
 {
 	struct farlog_batch batch;
@@ -447,7 +463,8 @@ static void members__old_epoch_of_many_batches(void **state)
 	farlog_reader_close(drain);
 }
 
-/* A member was away over two takeovers, has the newest epoch again and not yet its log: what it holds in the place of the second writer's records are as long as those. */
+/* A member was away over two takeovers, has the newest epoch again and not yet its log: what it holds in the place of
+ * the second writer's records are as long as those. */
 static void members__joiner_holds_what_was_undone(void **state)
 {
 	struct farlog_position position = {0};

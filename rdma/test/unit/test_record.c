@@ -3,11 +3,22 @@
 
 #define CAPACITY 8192u
 
-static const struct record_identity identity = {
-	.salt = 0x0123456789ABCDEFull, .capacity = CAPACITY, .align = 64, .record_len_max = 1024, .stream_id = 7};
+static const struct record_identity identity = {.salt = 0x0123456789ABCDEFull,
+	.capacity = CAPACITY,
+	.align = 64,
+	.record_len_max = 1024,
+	.stream_id = 7};
 
-static const struct record_header header = {.flags = 0, .lsn = 4 * CAPACITY + 128, .epoch = 5, .payload_len = 100, .seq = 33,
-	.ts_ns = 1763700000000000000ull, .clock_err_ns = 250, .class_id = 3, .key_len = 9, .stream_id = 7};
+static const struct record_header header = {.flags = 0,
+	.lsn = 4 * CAPACITY + 128,
+	.epoch = 5,
+	.payload_len = 100,
+	.seq = 33,
+	.ts_ns = 1763700000000000000ull,
+	.clock_err_ns = 250,
+	.class_id = 3,
+	.key_len = 9,
+	.stream_id = 7};
 
 static const struct record_cursor cursor = {.lsn = 4 * CAPACITY + 128, .seq = 33, .epoch = 5, .epoch_max = 6};
 
@@ -48,7 +59,8 @@ static void record__built_is_valid(void **state)
 		assert_int_equal(place[off], 0);
 }
 
-/* Fields that another check than the CRC covers are covered twice; the zero fill is covered by none and proves nothing. */
+/* Fields that another check than the CRC covers are covered twice; the zero fill is covered by none and proves
+ * nothing. */
 static void record__every_bit_flipped(void **state)
 {
 	(void)state;
@@ -58,7 +70,10 @@ static void record__every_bit_flipped(void **state)
 		bool is_fill = off >= 56 + 9 + 100 && off < 192 - 8;
 
 		place[off] ^= (uint8_t)(1u << bit % 8);
-		assert_int_equal(check(&cursor), is_fill ? RECORD_VALID : check(&cursor) == RECORD_CUT ? RECORD_CUT : RECORD_NOT_HERE);
+		assert_int_equal(check(&cursor),
+			is_fill                          ? RECORD_VALID :
+				check(&cursor) == RECORD_CUT ? RECORD_CUT :
+											   RECORD_NOT_HERE);
 		place[off] ^= (uint8_t)(1u << bit % 8);
 	}
 	assert_int_equal(check(&cursor), RECORD_VALID);

@@ -19,7 +19,8 @@ static void flush_span(uint64_t lsn, uint64_t len)
 	region->ops->close(region);
 }
 
-/* lose_unflushed -- a power cut after which none of the unflushed words survives: what is not flushed is overwritten by what is durable. */
+/* lose_unflushed -- a power cut after which none of the unflushed words survives: what is not flushed is overwritten by
+ * what is durable. */
 static void lose_unflushed(uint64_t from_lsn, uint64_t len)
 {
 	static const uint8_t zeros[CAPACITY] __attribute__((aligned(64)));
@@ -102,9 +103,9 @@ static void resolve__record_dropped_by_recovery_lies_below_a_pad(void **state)
 	assert_int_equal(unit_append(writer, 960, 1, &position), FARLOG_OK);
 	assert_int_equal(unit_append(writer, 960, 1, &position), FARLOG_OK);
 	assert_int_equal(unit_append(writer, 960, 1, &position), FARLOG_OK); /* ends at 3200 */
-	assert_int_equal(unit_submit(writer, 320, 2, &torn), FARLOG_OK);      /* 3200..3584 */
-	assert_int_equal(unit_submit(writer, 128, 3, &first), FARLOG_OK);     /* 3584..3776 */
-	assert_int_equal(unit_submit(writer, 128, 3, &second), FARLOG_OK);    /* 3776..3968 */
+	assert_int_equal(unit_submit(writer, 320, 2, &torn), FARLOG_OK);     /* 3200..3584 */
+	assert_int_equal(unit_submit(writer, 128, 3, &first), FARLOG_OK);    /* 3584..3776 */
+	assert_int_equal(unit_submit(writer, 128, 3, &second), FARLOG_OK);   /* 3776..3968 */
 	flush_span(first.lsn, 384);
 	lose_unflushed(torn.lsn, 64);
 	farlog_writer_close(writer);
@@ -131,7 +132,8 @@ static void resolve__record_dropped_by_recovery_lies_below_a_pad(void **state)
 	farlog_writer_close(writer);
 }
 
-/* A tail below what the durable hint says was acknowledged is refused, whatever lies between them: one alignment is enough. One that is just there is not. */
+/* A tail below what the durable hint says was acknowledged is refused, whatever lies between them: one alignment is
+ * enough. One that is just there is not. */
 static void recover__tail_below_the_durable_hint(void **state)
 {
 	static const uint8_t zeros[CAPACITY] __attribute__((aligned(64)));
@@ -150,11 +152,13 @@ static void recover__tail_below_the_durable_hint(void **state)
 			assert_int_equal(position.end_lsn - position.lsn, 64); /* the alignment of this ring */
 		}
 		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
-		assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+		assert_int_equal(
+			region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 		region->ops->write(region, LAYOUT_DATA_OFF + position.end_lsn - 64 * lost, zeros, 64 * lost);
 		region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, position.end_lsn);
 		region->ops->close(region);
-		assert_int_equal(farlog_writer_open(FAULT_URI, CONFIG(.epoch = 0), &writer, &error), lost == 0 ? FARLOG_OK : FARLOG_CORRUPT);
+		assert_int_equal(
+			farlog_writer_open(FAULT_URI, CONFIG(.epoch = 0), &writer, &error), lost == 0 ? FARLOG_OK : FARLOG_CORRUPT);
 		if (lost == 0)
 			assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 	}
@@ -168,8 +172,8 @@ static const struct CMUnitTest resolve_tests[] = {
 };
 RUN_GROUP(resolve, resolve_tests)
 
-/* A reader of far memory survives the power cut of the memory. Everything below begins alike: it has read a record that was visible
- * and not acknowledged, which is then undone. */
+/* A reader of far memory survives the power cut of the memory. Everything below begins alike: it has read a record that
+ * was visible and not acknowledged, which is then undone. */
 struct scene {
 	farlog_writer *writer;
 	farlog_reader *reader;
@@ -228,7 +232,8 @@ static void drain_all(void)
 	farlog_reader_close(drain);
 }
 
-/* The new epoch's records are drained up to exactly the reader's position: nothing is left that would show the change. */
+/* The new epoch's records are drained up to exactly the reader's position: nothing is left that would show the
+ * change. */
 static void rewind__head_reached_the_reader_meanwhile(void **state)
 {
 	struct farlog_batch batch;

@@ -108,7 +108,8 @@ static void contract__what_is_kept_is_kept_without_attestation(void **state)
 		{{.kind = FARLOG_REGION_DEVDAX, .flush_method = FARLOG_FLUSH_CLWB, .level = FARLOG_LEVEL_VISIBLE}, true},
 		{{.kind = FARLOG_REGION_BAR, .flush_method = FARLOG_FLUSH_NT_STORE, .level = FARLOG_LEVEL_VISIBLE}, true},
 		{{.kind = FARLOG_REGION_FSDAX, .flush_method = FARLOG_FLUSH_NONE, .level = FARLOG_LEVEL_VISIBLE}, false},
-		{{.kind = FARLOG_REGION_DEVDAX, .flush_method = FARLOG_FLUSH_OFI_DELIVERY, .level = FARLOG_LEVEL_VISIBLE}, false},
+		{{.kind = FARLOG_REGION_DEVDAX, .flush_method = FARLOG_FLUSH_OFI_DELIVERY, .level = FARLOG_LEVEL_VISIBLE},
+			false},
 		{{.kind = FARLOG_REGION_FILE, .flush_method = FARLOG_FLUSH_CLWB, .level = FARLOG_LEVEL_VISIBLE}, false},
 		{{.kind = FARLOG_REGION_FILE, .flush_method = FARLOG_FLUSH_MSYNC, .level = FARLOG_LEVEL_PERSISTENT}, true},
 	};
@@ -166,7 +167,8 @@ static struct region *open_fresh(const char *uri)
 	struct region *region;
 	struct farlog_error error = {0};
 
-	if (region_open(uri, &(struct region_ask){.access = REGION_CREATE, .size_bytes = SIZE}, &region, &error) != FARLOG_OK)
+	if (region_open(uri, &(struct region_ask){.access = REGION_CREATE, .size_bytes = SIZE}, &region, &error) !=
+		FARLOG_OK)
 		fail_msg("%s", error.text);
 	return region;
 }
@@ -203,8 +205,8 @@ static void check_writes(const char *uri)
 
 static void region__tmpfs_writes_by_every_method(void **state)
 {
-	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT,
-		FARLOG_FLUSH_NT_STORE};
+	static const enum farlog_flush_method methods[] = {
+		FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE};
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {

@@ -1,5 +1,6 @@
-/* What proves that a reader's grant is renewed as it should be: an agent that answers as farlogd host does, with a token that tells how often it was asked, or not at all. How a reader goes on with it is
- * pkg/internal/e2e's to show. */
+/* What proves that a reader's grant is renewed as it should be: an agent that answers as farlogd host does, with a
+ * token that tells how often it was asked, or not at all. How a reader goes on with it is pkg/internal/e2e's to
+ * show. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,9 @@ static void *answer_all(void *of)
 		uint64_t count = __atomic_add_fetch(&agent->asked_count, 1, __ATOMIC_RELEASE);
 
 		assert_true(recv(conn, asked, sizeof(asked), 0) > 0);
-		snprintf(answer, sizeof(answer), "ok\nuri members:1 ofi:tcp://127.0.0.1:1/a ofi:tcp://127.0.0.1:1/b\nuuid %032x%032x\ntoken %032x%032x\n", 1, 2, 0, 100 + (unsigned)count);
+		snprintf(answer, sizeof(answer),
+			"ok\nuri members:1 ofi:tcp://127.0.0.1:1/a ofi:tcp://127.0.0.1:1/b\nuuid %032x%032x\ntoken %032x%032x\n", 1,
+			2, 0, 100 + (unsigned)count);
 		if (agent->is_silent)
 			(void)recv(conn, asked, sizeof(asked), 0); /* until it has gone */
 		else
@@ -79,19 +82,22 @@ static struct agent_rings granted(void)
 }
 
 /* refuse -- until there is another token, or, when none is wanted, for as long as the agent takes to be asked. */
-static bool refuse(struct fake_agent *agent, struct agent_renewer *renewer, const uint8_t *uuid, uint8_t *token, uint64_t until_asked)
+static bool refuse(
+	struct fake_agent *agent, struct agent_renewer *renewer, const uint8_t *uuid, uint8_t *token, uint64_t until_asked)
 {
 	uint64_t until_ns = clock_after_ns(PATIENCE_NS);
 	bool is_other = false;
 
-	while (!is_other && clock_monotonic_ns() < until_ns && __atomic_load_n(&agent->asked_count, __ATOMIC_ACQUIRE) < until_asked) {
+	while (!is_other && clock_monotonic_ns() < until_ns &&
+		__atomic_load_n(&agent->asked_count, __ATOMIC_ACQUIRE) < until_asked) {
 		is_other = agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token);
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
 	return is_other;
 }
 
-/* A token that is refused is replaced by what the agent says; who has an older one gets that without another question; a ring on this host has none, and one that is not the stream's any more neither. */
+/* A token that is refused is replaced by what the agent says; who has an older one gets that without another question;
+ * a ring on this host has none, and one that is not the stream's any more neither. */
 static void renew__gives_another_token(void **state)
 {
 	struct fake_agent agent = {0};
@@ -108,7 +114,8 @@ static void renew__gives_another_token(void **state)
 	agent_renewer_take(renewer, &rings);
 	assert_true(refuse(&agent, renewer, uuid, token, 1000));
 	assert_int_equal(token[15], 101);
-	assert_true(clock_monotonic_ns() - began_ns >= 1000000000u); /* a target that was just started may still hear of the first one */
+	/* a target that was just started may still hear of the first one */
+	assert_true(clock_monotonic_ns() - began_ns >= 1000000000u);
 	token[15] = 99;
 	assert_true(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
 	assert_int_equal(token[15], 101);
@@ -147,8 +154,8 @@ static void renew__waits_for_nobody(void **state)
 	end_agent(&agent);
 }
 
-/* A reader that was opened by a token takes another one from its owner, for the ring that it is said for; where nothing was said, or nothing new, a refusal stays one. One that was opened without has
- * no use for any. */
+/* A reader that was opened by a token takes another one from its owner, for the ring that it is said for; where nothing
+ * was said, or nothing new, a refusal stays one. One that was opened without has no use for any. */
 static void renew__by_the_owner(void **state)
 {
 	struct reader_grants *grants = reader_grants_new();

@@ -1,4 +1,5 @@
-/* Reservations of a namespace that several hosts reach: who is let in, who is not, and what the texts say. What the fence itself is worth: fault/takeover.c. */
+/* Reservations of a namespace that several hosts reach: who is let in, who is not, and what the texts say. What the
+ * fence itself is worth: fault/takeover.c. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -179,18 +180,21 @@ static void format__reserved_by_another_host(void **state)
 	(void)state;
 	make();
 	farlog_block_host(1);
-	assert_int_equal(farlog_writer_open(URI, CONFIG(.deadline_ns = 100000000), &writer, NULL), FARLOG_OK); /* so long its closing waits for what is on its way */
+	/* so long its closing waits for what is on its way */
+	assert_int_equal(farlog_writer_open(URI, CONFIG(.deadline_ns = 100000000), &writer, NULL), FARLOG_OK);
 	farlog_block_host(0);
 	expect_format(2, false, FARLOG_HELD, "reserved by another host");
 	expect_format(2, true, FARLOG_OK, NULL);
-	assert_int_not_equal(farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 100000000, &position), FARLOG_OK);
+	assert_int_not_equal(
+		farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 100000000, &position), FARLOG_OK);
 	farlog_writer_close(writer);
 	writer = open_on(1);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	farlog_writer_close(writer);
 }
 
-/* A call of reservations that fails, each in turn: a writer elsewhere is safe from a format, and a takeover that succeeds has shut it out. */
+/* A call of reservations that fails, each in turn: a writer elsewhere is safe from a format, and a takeover that
+ * succeeds has shut it out. */
 static void open__reservations_cannot_be_looked_at(void **state)
 {
 	struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = 8192};
@@ -216,7 +220,8 @@ static void open__reservations_cannot_be_looked_at(void **state)
 		farlog_block_host(0);
 		failed_count += result != FARLOG_OK;
 		if (result == FARLOG_OK) {
-			assert_int_not_equal(farlog_append(former, &(struct farlog_entry){.data = "x", .len = 1}, 100000000, &position), FARLOG_OK);
+			assert_int_not_equal(
+				farlog_append(former, &(struct farlog_entry){.data = "x", .len = 1}, 100000000, &position), FARLOG_OK);
 			assert_int_equal(unit_append(next, 100, 1, &position), FARLOG_OK);
 		}
 		farlog_writer_close(former);
@@ -274,7 +279,8 @@ static int append_within(farlog_writer *writer, uint64_t deadline_ns, struct far
 	return farlog_append(writer, &entry, deadline_ns, position);
 }
 
-/* A writer that has rested looks at the fence before it commits. A device that does not answer costs it that append's outcome, and no more. */
+/* A writer that has rested looks at the fence before it commits. A device that does not answer costs it that append's
+ * outcome, and no more. */
 static void append__look_that_hangs(void **state)
 {
 	struct farlog_position position;
@@ -319,8 +325,8 @@ static void append__look_that_hangs_and_says_fenced(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
-/* fall_behind -- a look was answered, its writer did not come by to take the answer; meanwhile another host has taken the ring over, and the target has forgotten that.
- * Returns what its record comes to. */
+/* fall_behind -- a look was answered, its writer did not come by to take the answer; meanwhile another host has taken
+ * the ring over, and the target has forgotten that. Returns what its record comes to. */
 static int fall_behind(int mutant)
 {
 	struct farlog_position position;

@@ -1,5 +1,5 @@
-/* Routes: which legs take a record, what the append says, and what becomes of what a leg's ring cannot take. The tests carry by hand, but for those
- * that are named after threads. */
+/* Routes: which legs take a record, what the append says, and what becomes of what a leg's ring cannot take. The tests
+ * carry by hand, but for those that are named after threads. */
 #include <stdlib.h>
 
 #include "ring/layout.h"
@@ -15,7 +15,9 @@ static const struct farlog_class_range orders[] = {{1, 3}, {9, 9}};
 
 static struct farlog_route_leg leg_of(const char *name, const char *uri)
 {
-	return (struct farlog_route_leg){.name = name, .uri = uri, .config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 20000000, .counters_dir = ""}};
+	return (struct farlog_route_leg){.name = name,
+		.uri = uri,
+		.config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 20000000, .counters_dir = ""}};
 }
 
 static farlog_route *open_legs(const struct farlog_route_leg *legs, uint32_t count, bool is_threaded)
@@ -29,7 +31,8 @@ static farlog_route *open_legs(const struct farlog_route_leg *legs, uint32_t cou
 	return route;
 }
 
-static int append(farlog_route *route, uint16_t class_id, uint32_t criticality, uint64_t number, struct farlog_route_position *position)
+static int append(farlog_route *route, uint16_t class_id, uint32_t criticality, uint64_t number,
+	struct farlog_route_position *position)
 {
 	struct farlog_entry entry = {.data = &number, .len = sizeof(number), .class_id = class_id};
 
@@ -64,7 +67,8 @@ static unsigned numbers_in(const char *uri, uint64_t *numbers, unsigned room, st
 				assert_true(count < room);
 				memcpy(&numbers[count++], buf + at + RECORD_HEADER_LEN + header.key_len, sizeof(numbers[0]));
 			}
-			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												   record_extent(64, header.key_len, header.payload_len);
 		}
 	farlog_reader_close(reader);
 	return count;
@@ -93,7 +97,8 @@ static void drain_all(const char *uri)
 
 static void route__selects_by_class_and_criticality(void **state)
 {
-	struct farlog_route_leg legs[3] = {leg_of("all", unit_tmpfs_uri("all")), leg_of("orders", unit_tmpfs_uri("orders")), leg_of("grave", unit_tmpfs_uri("grave"))};
+	struct farlog_route_leg legs[3] = {leg_of("all", unit_tmpfs_uri("all")), leg_of("orders", unit_tmpfs_uri("orders")),
+		leg_of("grave", unit_tmpfs_uri("grave"))};
 	struct farlog_route_position position;
 	farlog_route *route;
 
@@ -137,7 +142,8 @@ static void route__no_leg_takes_it(void **state)
 /* A refusal by one means that none has it. */
 static void route__one_required_leg_full(void **state)
 {
-	struct farlog_route_leg legs[2] = {leg_of("wide", unit_tmpfs_uri("wide")), leg_of("narrow", unit_tmpfs_uri("narrow"))};
+	struct farlog_route_leg legs[2] = {
+		leg_of("wide", unit_tmpfs_uri("wide")), leg_of("narrow", unit_tmpfs_uri("narrow"))};
 	struct farlog_route_position position;
 	farlog_route *route;
 	uint64_t number = 0;
@@ -202,7 +208,8 @@ static void route__too_large_for_one_leg(void **state)
 /* One of two has it, the other never answers: not known, and by the deadline. Then it answers. */
 static void route__one_required_leg_unknown(void **state)
 {
-	struct farlog_route_leg legs[2] = {leg_of("a", fault_ring("fault:route-a", 3)), leg_of("b", fault_ring("fault:route-b", 5))};
+	struct farlog_route_leg legs[2] = {
+		leg_of("a", fault_ring("fault:route-a", 3)), leg_of("b", fault_ring("fault:route-b", 5))};
 	struct farlog_route_position position;
 	farlog_route *route;
 
@@ -221,7 +228,8 @@ static void route__one_required_leg_unknown(void **state)
 	assert_int_equal(farlog_route_close(route, 0), FARLOG_OK);
 }
 
-/* The spill takes what comes late, the ring gets it once although it had it already, and then records go straight on again. */
+/* The spill takes what comes late, the ring gets it once although it had it already, and then records go straight on
+ * again. */
 static void route__required_leg_spills_and_comes_back(void **state)
 {
 	struct farlog_route_leg leg = leg_of("far", fault_ring("fault:route-far", 7));
@@ -327,7 +335,8 @@ static void route__required_leg_away_at_opening(void **state)
 	assert_numbers(leg.uri, 1, 50);
 }
 
-/* A ring that nobody drains: what does not fit waits in the spill, also beyond the end of the process's route, and the next one goes on. */
+/* A ring that nobody drains: what does not fit waits in the spill, also beyond the end of the process's route, and the
+ * next one goes on. */
 static void route__spill_is_carried_by_the_next_route(void **state)
 {
 	struct farlog_route_leg leg = leg_of("small", unit_tmpfs_uri("small"));
@@ -411,7 +420,8 @@ static void route__dropped_records_are_a_gap(void **state)
 	assert_true(gap.from_ts_ns <= gap.to_ts_ns && gap.from_ts_ns != 0);
 }
 
-/* What waits in memory alone when a route ends is gone: it is counted as dropped, and nobody waits for a leg that has lost its stream. */
+/* What waits in memory alone when a route ends is gone: it is counted as dropped, and nobody waits for a leg that has
+ * lost its stream. */
 static void route__memory_is_dropped_at_the_end(void **state)
 {
 	(void)state;
@@ -485,7 +495,8 @@ static void route__bad_configuration(void **state)
 	cases[2].leg.is_required = 1, cases[2].leg.policy = FARLOG_ROUTE_DROP, cases[2].word = "drops";
 	cases[3].leg.policy = FARLOG_ROUTE_SPILL, cases[3].word = "without the uri of a spill";
 	cases[4].leg.classes = &backwards, cases[4].leg.class_count = 1, cases[4].word = "lower one first";
-	cases[5].leg.policy = FARLOG_ROUTE_SPILL, cases[5].leg.spill_uri = "ofi:tcp://a:1/x", cases[5].word = "of this host";
+	cases[5].leg.policy = FARLOG_ROUTE_SPILL, cases[5].leg.spill_uri = "ofi:tcp://a:1/x",
+	cases[5].word = "of this host";
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct farlog_route_config config = {.name = "r", .legs = &cases[i].leg, .leg_count = 1};
 
@@ -518,7 +529,8 @@ static void route__spill_of_another_leg(void **state)
 /* All policies with their threads, beside each other. Under ThreadSanitizer as well. */
 static void route__threads_carry_while_appends_go_on(void **state)
 {
-	struct farlog_route_leg legs[4] = {leg_of("a", unit_tmpfs_uri("a")), leg_of("b", unit_tmpfs_uri("b")), leg_of("c", unit_tmpfs_uri("c")), leg_of("d", unit_tmpfs_uri("d"))};
+	struct farlog_route_leg legs[4] = {leg_of("a", unit_tmpfs_uri("a")), leg_of("b", unit_tmpfs_uri("b")),
+		leg_of("c", unit_tmpfs_uri("c")), leg_of("d", unit_tmpfs_uri("d"))};
 	struct farlog_route_position position;
 	struct farlog_leg_stats stats;
 	farlog_route *route;

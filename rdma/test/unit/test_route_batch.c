@@ -1,4 +1,5 @@
-/* Batches on routes: as many single appends, in groups; how many are acknowledged when a part fails. The tests carry by hand. */
+/* Batches on routes: as many single appends, in groups; how many are acknowledged when a part fails. The tests carry by
+ * hand. */
 #include <stdlib.h>
 
 #include "ring/layout.h"
@@ -17,7 +18,10 @@ static size_t done, submitted;
 
 static struct farlog_route_leg leg_of(const char *name, const char *uri)
 {
-	return (struct farlog_route_leg){.name = name, .uri = uri, .is_required = 1, .config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 20000000, .counters_dir = ""}};
+	return (struct farlog_route_leg){.name = name,
+		.uri = uri,
+		.is_required = 1,
+		.config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 20000000, .counters_dir = ""}};
 }
 
 static farlog_route *open_legs(const struct farlog_route_leg *legs, uint32_t count)
@@ -71,7 +75,8 @@ static void assert_holds(const char *uri, uint64_t first, uint64_t last, uint64_
 				assert_int_equal(number, expected);
 				expected += step;
 			}
-			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header.key_len, header.payload_len);
+			at += header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN :
+												   record_extent(64, header.key_len, header.payload_len);
 		}
 	assert_int_equal(expected, last + step);
 	farlog_reader_close(reader);
@@ -81,7 +86,8 @@ static void assert_holds(const char *uri, uint64_t first, uint64_t last, uint64_
 static void batch__each_record_to_its_legs(void **state)
 {
 	static const struct farlog_class_range first_class = {1, 1};
-	struct farlog_route_leg legs[2] = {leg_of("even", unit_tmpfs_uri("even")), leg_of("grave", unit_tmpfs_uri("grave"))};
+	struct farlog_route_leg legs[2] = {
+		leg_of("even", unit_tmpfs_uri("even")), leg_of("grave", unit_tmpfs_uri("grave"))};
 	uint32_t criticalities[600];
 	farlog_route *route;
 
@@ -97,7 +103,8 @@ static void batch__each_record_to_its_legs(void **state)
 		entries[i].class_id = i % 2 == 0 ? 1 : 2;
 		criticalities[i] = i % 3 == 0 ? 5 : 4;
 	}
-	assert_int_equal(farlog_route_append_batch(route, entries, criticalities, 600, 0, positions, &done, &submitted), FARLOG_OK);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, criticalities, 600, 0, positions, &done, &submitted), FARLOG_OK);
 	assert_int_equal(done, 600);
 	assert_int_equal(submitted, 600);
 	assert_int_equal(positions[0].required, 3);
@@ -116,7 +123,8 @@ static void batch__each_record_to_its_legs(void **state)
 /* What finds room is acknowledged, what finds none is nowhere: in the wide leg neither. */
 static void batch__one_leg_full(void **state)
 {
-	struct farlog_route_leg legs[2] = {leg_of("wide", unit_tmpfs_uri("wide")), leg_of("narrow", unit_tmpfs_uri("narrow"))};
+	struct farlog_route_leg legs[2] = {
+		leg_of("wide", unit_tmpfs_uri("wide")), leg_of("narrow", unit_tmpfs_uri("narrow"))};
 	farlog_route *route;
 
 	(void)state;
@@ -125,7 +133,8 @@ static void batch__one_leg_full(void **state)
 	legs[1].config.deadline_ns = 1000000;
 	route = open_legs(legs, 2);
 	fill(1, 900);
-	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 900, 0, positions, &done, &submitted), FARLOG_FULL);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, NULL, 900, 0, positions, &done, &submitted), FARLOG_FULL);
 	assert_true(done > ROUTE_GROUP_COUNT && done < 900);
 	assert_int_equal(submitted, done);
 	assert_int_equal(positions[done].legs[0].result, FARLOG_OK);
@@ -148,7 +157,8 @@ static void batch__record_too_large_in_the_middle(void **state)
 	fill(1, 9);
 	entries[5].data = large;
 	entries[5].len = sizeof(large);
-	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 9, 0, positions, &done, &submitted), FARLOG_TOO_LARGE);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, NULL, 9, 0, positions, &done, &submitted), FARLOG_TOO_LARGE);
 	assert_int_equal(done, 5);
 	assert_int_equal(submitted, 5);
 	assert_int_equal(farlog_route_close(route, 0), FARLOG_OK);
@@ -160,7 +170,8 @@ static void batch__record_too_large_in_the_middle(void **state)
 /* One leg has all, the other never answers: none is acknowledged, and each can be looked at. */
 static void batch__one_leg_unknown(void **state)
 {
-	struct farlog_route_leg legs[2] = {leg_of("a", fault_ring("fault:batch-a", 4 * SIZE, 3)), leg_of("b", fault_ring("fault:batch-b", 4 * SIZE, 5))};
+	struct farlog_route_leg legs[2] = {
+		leg_of("a", fault_ring("fault:batch-a", 4 * SIZE, 3)), leg_of("b", fault_ring("fault:batch-b", 4 * SIZE, 5))};
 	farlog_route *route;
 
 	(void)state;
@@ -169,7 +180,8 @@ static void batch__one_leg_unknown(void **state)
 	route = open_legs(legs, 2);
 	farlog_fault_set_slowness("batch-b", 256);
 	fill(1, 400);
-	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 400, 0, positions, &done, &submitted), FARLOG_UNKNOWN);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, NULL, 400, 0, positions, &done, &submitted), FARLOG_UNKNOWN);
 	assert_int_equal(done, 0);
 	assert_int_equal(submitted, ROUTE_GROUP_COUNT);
 	assert_int_equal(positions[9].legs[0].result, FARLOG_OK);
@@ -178,7 +190,9 @@ static void batch__one_leg_unknown(void **state)
 	farlog_fault_set_slowness("batch-b", 128);
 	for (unsigned i = 0; i < submitted; i++)
 		assert_int_equal(farlog_route_resolve(route, &positions[i], SECOND_NS), FARLOG_OK);
-	assert_int_equal(farlog_route_append_batch(route, entries + submitted, NULL, 400 - submitted, SECOND_NS, positions, &done, &submitted), FARLOG_OK);
+	assert_int_equal(farlog_route_append_batch(
+						 route, entries + submitted, NULL, 400 - submitted, SECOND_NS, positions, &done, &submitted),
+		FARLOG_OK);
 	assert_int_equal(farlog_route_close(route, 0), FARLOG_OK);
 	assert_holds(legs[1].uri, 1, 400, 1);
 	farlog_fault_set_clock(0);
@@ -204,7 +218,8 @@ static void batch__late_run_goes_to_the_spill(void **state)
 	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 100, 0, positions, &done, &submitted), FARLOG_OK);
 	assert_int_equal(positions[99].legs[0].is_buffered, 0);
 	farlog_fault_set_slowness("batch-far", 256);
-	assert_int_equal(farlog_route_append_batch(route, entries + 100, NULL, 300, 0, positions, &done, &submitted), FARLOG_OK);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries + 100, NULL, 300, 0, positions, &done, &submitted), FARLOG_OK);
 	assert_int_equal(done, 300);
 	assert_int_equal(positions[0].legs[0].is_buffered, 1);
 	assert_int_equal(positions[299].legs[0].is_buffered, 1);
@@ -219,7 +234,8 @@ static void batch__late_run_goes_to_the_spill(void **state)
 	farlog_fault_set_clock(0);
 }
 
-/* The spill is smaller than the batch: it goes in groups for which it has room, and none is left between ring and spill. */
+/* The spill is smaller than the batch: it goes in groups for which it has room, and none is left between ring and
+ * spill. */
 static void batch__spill_smaller_than_the_batch(void **state)
 {
 	struct farlog_route_leg leg = leg_of("far", fault_ring("fault:batch-far", 4 * SIZE, 11));
@@ -236,10 +252,12 @@ static void batch__spill_smaller_than_the_batch(void **state)
 	assert_int_equal(farlog_route_catch_up(route, SECOND_NS), FARLOG_OK);
 	assert_false(route_carry(&route->legs[0]));
 	fill(1, 300);
-	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 300, SECOND_NS, positions, &done, &submitted), FARLOG_OK);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, NULL, 300, SECOND_NS, positions, &done, &submitted), FARLOG_OK);
 	farlog_fault_set_slowness("batch-far", 256);
 	fill(301, 200);
-	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 200, SECOND_NS, positions, &done, &submitted), FARLOG_FULL);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, NULL, 200, SECOND_NS, positions, &done, &submitted), FARLOG_FULL);
 	assert_true(done > 20 && done < 100);
 	assert_int_equal(done, submitted);
 	acked = 300 + done;
@@ -247,7 +265,8 @@ static void batch__spill_smaller_than_the_batch(void **state)
 	assert_int_equal(farlog_route_catch_up(route, SECOND_NS), FARLOG_OK);
 	assert_false(route_carry(&route->legs[0]));
 	fill(acked + 1, 100);
-	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 100, SECOND_NS, positions, &done, &submitted), FARLOG_OK);
+	assert_int_equal(
+		farlog_route_append_batch(route, entries, NULL, 100, SECOND_NS, positions, &done, &submitted), FARLOG_OK);
 	assert_int_equal(farlog_route_close(route, SECOND_NS), FARLOG_OK);
 	assert_holds(leg.uri, 1, acked + 100, 1);
 	farlog_fault_set_clock(0);
@@ -279,10 +298,13 @@ static void batch__optional_leg_drops(void **state)
 }
 
 static unsigned staged_count;
-static int (*stage_before)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position);
+static int (*stage_before)(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position);
 
-/* stage_then_news -- from the sixth record on the leg's level is another one: as when the host agent tells of it while a group is put together. */
-static int stage_then_news(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+/* stage_then_news -- from the sixth record on the leg's level is another one: as when the host agent tells of it while
+ * a group is put together. */
+static int stage_then_news(
+	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	struct farlog_writer_terms terms = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_BLOCK};
 

@@ -25,10 +25,14 @@ static void drain_all(const char *uri)
 	farlog_reader_close(reader);
 }
 
-/* fill_and_drop -- so many records, one that is too large for the leg's ring, and another one: what the ring had taken before it was drained. */
+/* fill_and_drop -- so many records, one that is too large for the leg's ring, and another one: what the ring had taken
+ * before it was drained. */
 static uint64_t fill_and_drop(unsigned count, const char *name)
 {
-	struct farlog_route_leg leg = {.name = name, .uri = unit_tmpfs_uri(name), .policy = FARLOG_ROUTE_DROP, .buffer_bytes = 16 * SIZE,
+	struct farlog_route_leg leg = {.name = name,
+		.uri = unit_tmpfs_uri(name),
+		.policy = FARLOG_ROUTE_DROP,
+		.buffer_bytes = 16 * SIZE,
 		.config = {.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 20000000, .counters_dir = ""}};
 	struct farlog_route_config config = {.name = "desk7", .legs = &leg, .leg_count = 1};
 	struct farlog_route_position position;
@@ -57,7 +61,8 @@ static uint64_t fill_and_drop(unsigned count, const char *name)
 	assert_int_equal(stats.behind_bytes, 0);
 	assert_int_equal(stats.gap_count, 1);
 	assert_int_equal(stats.dropped_count, 1);
-	assert_int_equal(stats.offered_count + stats.gap_count, stats.acked_count + stats.dropped_count); /* the GAP is acknowledged, too */
+	/* the GAP is acknowledged, too */
+	assert_int_equal(stats.offered_count + stats.gap_count, stats.acked_count + stats.dropped_count);
 	assert_int_equal(farlog_route_close(route, SECOND_NS), FARLOG_OK);
 	return acked;
 }

@@ -1,5 +1,6 @@
-/* Rings of one namespace whose writers are on several hosts, on adversarial blocks. What is shown: nobody follows a writer of another host that was not closed; of
- * two hosts that open a ring at once, at every point of each other's opening, at most one has it; and mutants of both are found. */
+/* Rings of one namespace whose writers are on several hosts, on adversarial blocks. What is shown: nobody follows a
+ * writer of another host that was not closed; of two hosts that open a ring at once, at every point of each other's
+ * opening, at most one has it; and mutants of both are found. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@ static const char *uri_of(const char *ring, const char *options)
 static void format_ring(const char *ring)
 {
 	char options[40];
-	struct farlog_ring_config config = {.size_bytes = RING_LEN, .stream_name = ring, .salt = 0x5A17, .record_len_max = 4096};
+	struct farlog_ring_config config = {
+		.size_bytes = RING_LEN, .stream_name = ring, .salt = 0x5A17, .record_len_max = 4096};
 
 	snprintf(options, sizeof(options), "&size=%u", DEVICE_LEN);
 	if (farlog_ring_format(uri_of(ring, options), &config, &last) != FARLOG_OK)
@@ -72,7 +74,8 @@ static void must_append(farlog_writer *writer)
 {
 	struct farlog_position position;
 
-	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "order", .len = 5}, 30000000000u, &position), FARLOG_OK);
+	assert_int_equal(
+		farlog_append(writer, &(struct farlog_entry){.data = "order", .len = 5}, 30000000000u, &position), FARLOG_OK);
 }
 
 static void open__former_on_another_host_not_closed(void **state)
@@ -276,7 +279,8 @@ static void remove__writer_on_another_host(void **state)
 	farlog_block_drop(NAME);
 }
 
-/* A call of reservations that fails, each in turn: what could not be looked at is not taken for a device of one host. The neighbour ring opens when nothing fails. */
+/* A call of reservations that fails, each in turn: what could not be looked at is not taken for a device of one host.
+ * The neighbour ring opens when nothing fails. */
 static void open__reservations_cannot_be_looked_at(void **state)
 {
 	unsigned call_count = 0;

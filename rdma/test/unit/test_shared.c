@@ -150,8 +150,8 @@ static void run(const char *uri, uint32_t level)
 /* By every way that bytes take to memory: the default of tmpfs is a plain copy. */
 static void shared__threads_on_memory(void **state)
 {
-	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE,
-		FARLOG_FLUSH_CVAP};
+	static const enum farlog_flush_method methods[] = {
+		FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CVAP};
 	char uri[400];
 
 	(void)state;
@@ -213,7 +213,8 @@ static void shared__outcomes_of_one_thread(void **state)
 {
 	const char *uri = unit_tmpfs_uri("shared-one");
 	static uint8_t large[9000];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
 	struct farlog_entry entry = {.data = large, .len = 9000};
 	struct farlog_position position;
 	farlog_shared *shared;
@@ -267,7 +268,8 @@ static void fill_and_tell(const char *uri, uint32_t level)
 	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
 }
 
-/* shared__full_ring_is_told -- no append comes any more that would tell readers of the last records, by which a drain makes room. */
+/* shared__full_ring_is_told -- no append comes any more that would tell readers of the last records, by which a drain
+ * makes room. */
 static void shared__full_ring_is_told(void **state)
 {
 	const char *uri = unit_tmpfs_uri("full");
@@ -279,7 +281,8 @@ static void shared__full_ring_is_told(void **state)
 	fill_and_tell(FAULT_URI, 0);
 }
 
-/* shared__full_ring_is_told_as_far_as_durable -- no flush comes back: what nobody was told is durable is not told to a drain either, full as the ring is. */
+/* shared__full_ring_is_told_as_far_as_durable -- no flush comes back: what nobody was told is durable is not told to a
+ * drain either, full as the ring is. */
 static void shared__full_ring_is_told_as_far_as_durable(void **state)
 {
 	struct farlog_writer_config config = {.policy = FARLOG_POLICY_REJECT, .counters_dir = ""};

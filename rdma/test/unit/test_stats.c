@@ -81,7 +81,8 @@ static void counters__survive_their_writer_and_refuse_foreign_files(void **state
 	rmdir(directory);
 }
 
-/* Whoever may write the file, as another process of the same user, has no say in which of this process's descriptors is closed: what was in the file was taken for one. */
+/* Whoever may write the file, as another process of the same user, has no say in which of this process's descriptors is
+ * closed: what was in the file was taken for one. */
 static void counters__close_what_was_opened(void **state)
 {
 	char directory[] = "/dev/shm/farlog-unit-stats-XXXXXX";
@@ -103,7 +104,8 @@ static void counters__close_what_was_opened(void **state)
 	assert_int_equal(flock(file, LOCK_EX | LOCK_NB), -1);
 	for (unsigned i = 0; i < 5; i++)
 		words[i] = (uint64_t)mine + 1;
-	assert_int_equal(pwrite(file, words, sizeof(words), 24), sizeof(words)); /* all that is neither checked nor a counter */
+	/* all that is neither checked nor a counter */
+	assert_int_equal(pwrite(file, words, sizeof(words), 24), sizeof(words));
 	stats_close(counters, lock_fd);
 	assert_int_equal(fcntl(lock_fd, F_GETFD), -1);
 	assert_int_equal(fcntl(mine, F_GETFD), FD_CLOEXEC);

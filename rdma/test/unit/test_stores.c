@@ -1,11 +1,12 @@
-/* test_stores.c -- what the processor is told to do, followed instruction by instruction: when an append says OK, has every line that it
- * changed left the caches, and has a fence stood behind it?
+/* test_stores.c -- what the processor is told to do, followed instruction by instruction: when an append says OK, has
+ * every line that it changed left the caches, and has a fence stood behind it?
  *
- * Adversarial memory sees what the code asks of a region; it cannot see what a compiler made of it. So a child process appends to a ring on
- * tmpfs under a forced flush method, and is single-stepped. After each instruction the ring is compared with its state before: a line that an
- * ordinary store changed is dirty until clwb or clflush* names it; that, or a non-temporal store, leaves it on its way until a fence. When
- * the child has been told of a record, no line may be dirty or on its way. A store of the bytes that were there is not seen, so the
- * ring is filled with noise beforehand. */
+ * Adversarial memory sees what the code asks of a region; it cannot see what a compiler made of it. So a child process
+ * appends to a ring on tmpfs under a forced flush method, and is single-stepped. After each instruction the ring is
+ * compared with its state before: a line that an ordinary store changed is dirty until clwb or clflush* names it; that,
+ * or a non-temporal store, leaves it on its way until a fence. When the child has been told of a record, no line may be
+ * dirty or on its way. A store of the bytes that were there is not seen, so the ring is filled with noise
+ * beforehand. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -43,7 +44,7 @@ struct told {
 };
 
 struct trace {
-	const uint8_t *ring;  /* as the child changes it */
+	const uint8_t *ring; /* as the child changes it */
 	uint8_t shadow[RING_LEN];
 	uint8_t lines[LINE_COUNT];
 	struct told *told;
@@ -56,12 +57,12 @@ struct trace {
 
 static struct trace trace;
 
-/* address_of -- what an instruction's ModR/M names (Intel SDM vol. 2, 2.1.5). `code` points at it, `next_rip` behind the instruction, which
- * has no immediate. */
+/* address_of -- what an instruction's ModR/M names (Intel SDM vol. 2, 2.1.5). `code` points at it, `next_rip` behind
+ * the instruction, which has no immediate. */
 static uint64_t address_of(const uint8_t *code, unsigned rex, const struct user_regs_struct *regs)
 {
-	const unsigned long long values[16] = {regs->rax, regs->rcx, regs->rdx, regs->rbx, regs->rsp, regs->rbp, regs->rsi, regs->rdi, regs->r8,
-		regs->r9, regs->r10, regs->r11, regs->r12, regs->r13, regs->r14, regs->r15};
+	const unsigned long long values[16] = {regs->rax, regs->rcx, regs->rdx, regs->rbx, regs->rsp, regs->rbp, regs->rsi,
+		regs->rdi, regs->r8, regs->r9, regs->r10, regs->r11, regs->r12, regs->r13, regs->r14, regs->r15};
 	unsigned mod = *code >> 6;
 	unsigned rm = *code & 7;
 	uint64_t address = 0;
@@ -92,8 +93,8 @@ static uint64_t address_of(const uint8_t *code, unsigned rex, const struct user_
 	return address + (uint64_t)(int64_t)wide;
 }
 
-/* effect_of -- what the instruction at rip does for durability; *address is the line that a flush names. The child is a fork: its code lies here too,
- * at the same place. */
+/* effect_of -- what the instruction at rip does for durability; *address is the line that a flush names. The child is a
+ * fork: its code lies here too, at the same place. */
 static enum effect effect_of(const struct user_regs_struct *regs, uint64_t *address)
 {
 	const uint8_t *code = (const uint8_t *)(uintptr_t)regs->rip;
@@ -173,7 +174,8 @@ static void check_durable(void)
 		unsigned off = i * LAYOUT_LINE_LEN;
 
 		if (trace.lines[i] != LINE_DURABLE && off != LAYOUT_CREDIT_OFF && off != LAYOUT_TAIL_HINT_OFF)
-			fail_msg("flush=%s: after acknowledgement %lu the line at %#x is %s", trace.method, trace.told->count, off, names[trace.lines[i]]);
+			fail_msg("flush=%s: after acknowledgement %lu the line at %#x is %s", trace.method, trace.told->count, off,
+				names[trace.lines[i]]);
 	}
 }
 
@@ -191,10 +193,12 @@ static void script(farlog_writer *writer, farlog_reader *drain)
 	void *claimed;
 
 	for (unsigned i = 0; i < 8; i++)
-		entries[i] = (struct farlog_entry){.data = payload + i, .len = lens[i], .key = "KEY", .key_len = i % 2 ? 3 : 0, .class_id = 1};
+		entries[i] = (struct farlog_entry){
+			.data = payload + i, .len = lens[i], .key = "KEY", .key_len = i % 2 ? 3 : 0, .class_id = 1};
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < 8; i++) {
-			int result = i % 2 ? farlog_append(writer, &entries[i], 0, positions) : farlog_try_append(writer, &entries[i], positions);
+			int result = i % 2 ? farlog_append(writer, &entries[i], 0, positions) :
+								 farlog_try_append(writer, &entries[i], positions);
 
 			trace.told->count += result == FARLOG_OK;
 		}
@@ -206,7 +210,8 @@ static void script(farlog_writer *writer, farlog_reader *drain)
 			memset(claimed, (int)round, 100);
 		trace.told->count += farlog_commit(writer, 0, positions) == FARLOG_OK;
 		while (farlog_reader_read(drain, drained, sizeof(drained), &batch) == FARLOG_OK)
-			trace.told->count += farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch) == FARLOG_OK;
+			trace.told->count +=
+				farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch) == FARLOG_OK;
 	}
 }
 
@@ -315,8 +320,10 @@ static void check_method(enum farlog_flush_method method)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	if (is_traced) {
-		print_message("flush=%s: %u instructions, %lu acknowledgements, %u streaming stores, %u lines flushed, %u fences\n", trace.method, trace.step_count, trace.told->count,
-			trace.stream_count, trace.flush_count, trace.fence_count);
+		print_message(
+			"flush=%s: %u instructions, %lu acknowledgements, %u streaming stores, %u lines flushed, %u fences\n",
+			trace.method, trace.step_count, trace.told->count, trace.stream_count, trace.flush_count,
+			trace.fence_count);
 		assert_true(trace.told->count >= 40);
 		assert_true(trace.fence_count >= 40);
 		assert_true((method == FARLOG_FLUSH_NT_STORE ? trace.stream_count : trace.flush_count) >= 500);
@@ -333,16 +340,19 @@ static void acknowledged_lines__have_left_the_caches(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	(void)state;
-	print_message("stores: skipped: this build has a sanitizer, whose own instructions would be followed; the builds of gcc and clang without one run it\n");
+	print_message("stores: skipped: this build has a sanitizer, whose own instructions would be followed; the builds "
+				  "of gcc and clang without one run it\n");
 	skip();
 #else
-	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT};
+	static const enum farlog_flush_method methods[] = {
+		FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT};
 	cpu_set_t before;
 	cpu_set_t one;
 
 	(void)state;
 	CPU_ZERO(&one);
-	CPU_SET((unsigned)sched_getcpu(), &one); /* a step is two changes of process: three times as long from core to core */
+	/* a step is two changes of process: three times as long from core to core */
+	CPU_SET((unsigned)sched_getcpu(), &one);
 	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
 	sched_setaffinity(0, sizeof(one), &one);
 	for (unsigned i = 0; i < 3; i++)
@@ -354,17 +364,21 @@ static void acknowledged_lines__have_left_the_caches(void **state)
 
 #define BAR_CALL_COUNT 3u
 
-/* push_calls -- a BAR's ways to make stores durable, each a load behind a fence. A file stands for the device: the instructions
- * are the same. What each call loaded is told. */
+/* push_calls -- a BAR's ways to make stores durable, each a load behind a fence. A file stands for the device: the
+ * instructions are the same. What each call loaded is told. */
 static int push_calls(int fd, volatile uint64_t *seen)
 {
-	struct farlog_contract contract = {.kind = FARLOG_REGION_BAR, .is_read_back = 1, .size_bytes = RING_LEN, .granularity = 64,
+	struct farlog_contract contract = {.kind = FARLOG_REGION_BAR,
+		.is_read_back = 1,
+		.size_bytes = RING_LEN,
+		.granularity = 64,
 		.flush_method = FARLOG_FLUSH_NONE};
 	struct region_span span = {LAYOUT_DATA_OFF, LAYOUT_LINE_LEN};
 	struct region *region;
 	int results[BAR_CALL_COUNT] = {0};
 
-	if (region_mem_make("bar", fd, NULL, &contract, &(struct region_ask){.access = REGION_WRITE}, &region, NULL) != FARLOG_OK)
+	if (region_mem_make("bar", fd, NULL, &contract, &(struct region_ask){.access = REGION_WRITE}, &region, NULL) !=
+		FARLOG_OK)
 		return 1;
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 		return 77;
@@ -379,8 +393,8 @@ static int push_calls(int fd, volatile uint64_t *seen)
 	return results[0] != FARLOG_OK || results[2] != FARLOG_OK;
 }
 
-/* raise_at_full_fences -- the fence word is raised whenever the child is about to execute mfence: a load that is made before it does not
- * see that. False: it may not be traced here. */
+/* raise_at_full_fences -- the fence word is raised whenever the child is about to execute mfence: a load that is made
+ * before it does not see that. False: it may not be traced here. */
 static bool raise_at_full_fences(pid_t pid, volatile uint64_t *word)
 {
 	static const uint8_t mfence[] = {0x0F, 0xAE, 0xF0};
@@ -407,8 +421,8 @@ static bool raise_at_full_fences(pid_t pid, volatile uint64_t *word)
 	return false;
 }
 
-/* sfence would not do: it holds back no load, and of a BAR that is mapped write-combining the stores would follow the load that is to
- * push them. */
+/* sfence would not do: it holds back no load, and of a BAR that is mapped write-combining the stores would follow the
+ * load that is to push them. */
 static void bar_load__stands_behind_a_full_fence(void **state)
 {
 	static const char *const calls[BAR_CALL_COUNT] = {"persist", "seal", "flush"};
@@ -432,7 +446,8 @@ static void bar_load__stands_behind_a_full_fence(void **state)
 	waitpid(pid, NULL, 0);
 	for (unsigned i = 0; is_traced && i < BAR_CALL_COUNT; i++)
 		if (seen[i] != i + 1)
-			fail_msg("%s of a BAR: its load saw %lu; expected %u, as stored before the mfence of this call", calls[i], seen[i], i + 1);
+			fail_msg("%s of a BAR: its load saw %lu; expected %u, as stored before the mfence of this call", calls[i],
+				seen[i], i + 1);
 	munmap(bar, RING_LEN);
 	munmap(seen, 4096);
 	close(fd);

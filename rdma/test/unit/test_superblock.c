@@ -37,8 +37,13 @@ static struct region region = {.ops = &ops, .contract = {.size_bytes = SIZE}, .b
 
 static struct superblock fresh(void)
 {
-	struct superblock superblock = {.magic = LAYOUT_SUPERBLOCK_MAGIC, .version = LAYOUT_VERSION,
-		.superblock_len = sizeof(struct superblock), .salt = 0xABCDEF0012345679ull, .capacity = 4096, .align = 64, .record_len_max = 1024};
+	struct superblock superblock = {.magic = LAYOUT_SUPERBLOCK_MAGIC,
+		.version = LAYOUT_VERSION,
+		.superblock_len = sizeof(struct superblock),
+		.salt = 0xABCDEF0012345679ull,
+		.capacity = 4096,
+		.align = 64,
+		.record_len_max = 1024};
 
 	memset(memory, 0, sizeof(memory));
 	return superblock;
@@ -70,8 +75,8 @@ static void superblock__written_in_turn(void **state)
 	}
 }
 
-/* Whatever part of the newest one reached the media: it is found only when it is whole, else an older one. (An attempt before it at the same
- * place may become whole again. No writer ever used its epoch, so that does no harm.) */
+/* Whatever part of the newest one reached the media: it is found only when it is whole, else an older one. (An attempt
+ * before it at the same place may become whole again. No writer ever used its epoch, so that does no harm.) */
 static void superblock__newest_torn(void **state)
 {
 	struct superblock made = fresh();
@@ -216,8 +221,8 @@ static void head__blank_other_salt_and_off_the_grid(void **state)
 	assert_false(head_load(&region, &made, &seen));
 }
 
-/* A power cut left all of a slot but the word with its epoch; the next head has the same epoch. Were it stored over that and torn as well, the
- * first one could be whole. */
+/* A power cut left all of a slot but the word with its epoch; the next head has the same epoch. Were it stored over
+ * that and torn as well, the first one could be whole. */
 static void head__torn_slot_is_gone_before_the_next_store(void **state)
 {
 	struct superblock made = fresh();

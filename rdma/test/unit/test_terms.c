@@ -1,4 +1,5 @@
-/* test_terms.c -- level, policy and deadline are changed while a writer runs: from which record on they hold, and what of several members is asked for meanwhile. */
+/* test_terms.c -- level, policy and deadline are changed while a writer runs: from which record on they hold, and what
+ * of several members is asked for meanwhile. */
 #include "farlog/terms.h"
 
 #include <pthread.h>
@@ -24,7 +25,8 @@ static const char *const names[COUNT] = {"terms-1", "terms-2", "terms-3"};
 
 static void format_one(const char *uri, uint64_t data_len)
 {
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + data_len, .record_len_max = 1024, .is_forced = 1, .salt = 0x81};
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + data_len, .record_len_max = 1024, .is_forced = 1, .salt = 0x81};
 	struct farlog_error error = {0};
 
 	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
@@ -35,7 +37,8 @@ static void set(farlog_writer *writer, uint32_t level)
 {
 	struct farlog_error error = {0};
 
-	if (farlog_writer_set_terms(writer, TERMS(.level = level, .policy = FARLOG_POLICY_REJECT, .deadline_ns = 50000000), &error) != FARLOG_OK)
+	if (farlog_writer_set_terms(writer, TERMS(.level = level, .policy = FARLOG_POLICY_REJECT, .deadline_ns = 50000000),
+			&error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 }
 
@@ -53,7 +56,8 @@ static farlog_writer *begin(uint32_t level)
 		format_one(uri, 16 * LAYOUT_BLOCK_LEN);
 		farlog_fault_set_slowness(names[i], 0);
 	}
-	if (farlog_writer_open(WHOLE, CONFIG(.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT, .level = level), &writer, &error) != FARLOG_OK)
+	if (farlog_writer_open(WHOLE, CONFIG(.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT, .level = level),
+			&writer, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	members_of(writer->region)->members[WEAK].region->contract.level = FARLOG_LEVEL_VISIBLE;
 	return writer;
@@ -105,7 +109,10 @@ static void terms__from_the_next_append(void **state)
 	assert_int_equal(terms_of(writer).level, FARLOG_LEVEL_POSTED);
 	assert_int_equal(farlog_wait(writer, positions[0].end_lsn, 0), FARLOG_OK);
 	set(writer, FARLOG_LEVEL_PERSISTENT);
-	assert_int_equal(farlog_append_batch(writer, (struct farlog_entry[]){{.data = "a", .len = 1}, {.data = "b", .len = 1}}, 2, 0, positions, &done, &submitted), FARLOG_OK);
+	assert_int_equal(
+		farlog_append_batch(writer, (struct farlog_entry[]){{.data = "a", .len = 1}, {.data = "b", .len = 1}}, 2, 0,
+			positions, &done, &submitted),
+		FARLOG_OK);
 	assert_int_equal(positions[0].level, FARLOG_LEVEL_PERSISTENT);
 	assert_int_equal(positions[1].level, FARLOG_LEVEL_PERSISTENT);
 	set(writer, FARLOG_LEVEL_VISIBLE);
@@ -127,12 +134,18 @@ static void terms__policy_and_deadline(void **state)
 	assert_int_equal(farlog_writer_open(FAULT_URI, CONFIG(.policy = FARLOG_POLICY_REJECT), &writer, NULL), FARLOG_OK);
 	while (unit_append(writer, 900, 1, &position) == FARLOG_OK)
 		;
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_BLOCK, .deadline_ns = 20000000), NULL), FARLOG_OK);
+	assert_int_equal(
+		farlog_writer_set_terms(writer,
+			TERMS(.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_BLOCK, .deadline_ns = 20000000), NULL),
+		FARLOG_OK);
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL); /* took it in, and was under way already */
 	start_ns = clock_monotonic_ns();
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL);
 	assert_true(clock_monotonic_ns() - start_ns >= 20000000);
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_REJECT, .deadline_ns = LONG_NS), NULL), FARLOG_OK);
+	assert_int_equal(
+		farlog_writer_set_terms(writer,
+			TERMS(.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_REJECT, .deadline_ns = LONG_NS), NULL),
+		FARLOG_OK);
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL);
 	start_ns = clock_monotonic_ns();
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL);
@@ -162,7 +175,8 @@ static void terms__stronger_is_asked_of_members(void **state)
 
 	(void)state;
 	assert_int_equal(append_after_raise(MUTANT_NONE, &position), FARLOG_UNKNOWN);
-	assert_int_equal(append_after_raise(MUTANT_LEVEL_UNASKED, &position), FARLOG_OK); /* acknowledged with one persistent copy of two */
+	/* acknowledged with one persistent copy of two */
+	assert_int_equal(append_after_raise(MUTANT_LEVEL_UNASKED, &position), FARLOG_OK);
 	assert_int_equal(position.level, FARLOG_LEVEL_PERSISTENT);
 }
 
@@ -238,7 +252,8 @@ static void terms__refused(void **state)
 	assert_non_null(strstr(error.text, "1 of 3 members give it now, expected 2"));
 	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = 0), &error), FARLOG_INVALID);
 	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_STORED), &error), FARLOG_INVALID);
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_VISIBLE, .policy = 2), &error), FARLOG_INVALID);
+	assert_int_equal(
+		farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_VISIBLE, .policy = 2), &error), FARLOG_INVALID);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	assert_int_equal(position.level, FARLOG_LEVEL_VISIBLE);
 	end(writer);
@@ -265,7 +280,8 @@ static void *toggle(void *context)
 	for (uint32_t i = 0; !atomic_load_relaxed(&toggling->is_over); i++) {
 		struct farlog_writer_terms terms = {.level = 1 + i % 2, .policy = i / 2 % 2, .deadline_ns = LONG_NS + i};
 
-		if (toggling->shared != NULL ? farlog_shared_set_terms(toggling->shared, &terms, NULL) != FARLOG_OK : farlog_writer_set_terms(toggling->writer, &terms, NULL) != FARLOG_OK)
+		if (toggling->shared != NULL ? farlog_shared_set_terms(toggling->shared, &terms, NULL) != FARLOG_OK :
+									   farlog_writer_set_terms(toggling->writer, &terms, NULL) != FARLOG_OK)
 			return (void *)1;
 	}
 	return NULL;
@@ -277,7 +293,8 @@ static void *append_on(void *context)
 	struct farlog_position position;
 
 	for (unsigned i = 0; i < 1500; i++)
-		if (farlog_shared_append(shared, &(struct farlog_entry){.data = "x", .len = 1}, 0, &position) != FARLOG_OK || position.level < 1 || position.level > 2)
+		if (farlog_shared_append(shared, &(struct farlog_entry){.data = "x", .len = 1}, 0, &position) != FARLOG_OK ||
+			position.level < 1 || position.level > 2)
 			return (void *)1;
 	return NULL;
 }
@@ -300,7 +317,10 @@ static void terms__while_appending(void **state)
 		assert_int_equal(unit_append(toggling.writer, 20, 1, &positions[0]), FARLOG_OK);
 		assert_in_range(positions[0].level, 1, 2);
 		assert_int_equal(unit_submit(toggling.writer, 20, 1, &positions[0]), FARLOG_OK);
-		assert_int_equal(farlog_append_batch(toggling.writer, (struct farlog_entry[]){{.data = "a", .len = 1}, {.data = "b", .len = 1}}, 2, 0, positions, &done, &submitted), FARLOG_OK);
+		assert_int_equal(farlog_append_batch(toggling.writer,
+							 (struct farlog_entry[]){{.data = "a", .len = 1}, {.data = "b", .len = 1}}, 2, 0, positions,
+							 &done, &submitted),
+			FARLOG_OK);
 		assert_in_range(positions[0].level, 1, 2);
 		assert_in_range(positions[1].level, 1, 2); /* a change may come in between */
 	}

@@ -301,7 +301,8 @@ static void *ask_lock(void *context)
 	return NULL;
 }
 
-/* contend -- the holder runs only when who asks sleeps, or when the kernel throttles real-time threads, after 950 ms. */
+/* contend -- the holder runs only when who asks sleeps, or when the kernel throttles real-time threads, after 950
+ * ms. */
 static void contend(struct contest *contest)
 {
 	struct sched_param priority = {.sched_priority = 1};

@@ -24,12 +24,15 @@ static void uri__accepted(void **state)
 
 static void uri__refused_with_its_name(void **state)
 {
-	static const char *const refused[] = {"", "mem", "mem:", ":/x", "/dev/shm/a", "mem:?flush=clwb", "mem:/x?flush", "mem:/x?colour=red",
-		"mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname", "schemethatistoolong:/x",
-		"mem:/x?wait=sleep", "verbs:/dev/x", "verbs://host/ring", "verbs://:7471/ring", "verbs://host:/ring", "verbs://host:66000/ring",
-		"verbs://host:7x/ring", "verbs:tcp://host:1/ring", "ofi://host:1/ring", "ofi:://host:1/ring", "ofi:tcp:/host:1/ring",
-		"ofi:tcp://[::1:7/ring", "ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r", "verbs://host:1/r?flush=bogus", "ofi:tcp://host:1/r?flush=clwb",
-		"ofi:tcp://host:1?test-flush-delay=10", "ofi:tcp://host:1?test-flush-delay=-1ms", "ofi:tcp://host:1/r?test-flush-delay=10ms", "mem:/x?test-flush-delay=10ms"};
+	static const char *const refused[] = {"", "mem", "mem:", ":/x", "/dev/shm/a", "mem:?flush=clwb", "mem:/x?flush",
+		"mem:/x?colour=red", "mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname",
+		"schemethatistoolong:/x", "mem:/x?wait=sleep", "verbs:/dev/x", "verbs://host/ring", "verbs://:7471/ring",
+		"verbs://host:/ring", "verbs://host:66000/ring", "verbs://host:7x/ring", "verbs:tcp://host:1/ring",
+		"ofi://host:1/ring", "ofi:://host:1/ring", "ofi:tcp:/host:1/ring", "ofi:tcp://[::1:7/ring",
+		"ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r", "verbs://host:1/r?flush=bogus",
+		"ofi:tcp://host:1/r?flush=clwb", "ofi:tcp://host:1?test-flush-delay=10",
+		"ofi:tcp://host:1?test-flush-delay=-1ms", "ofi:tcp://host:1/r?test-flush-delay=10ms",
+		"mem:/x?test-flush-delay=10ms"};
 	struct farlog_error error;
 	struct uri uri;
 
@@ -61,8 +64,10 @@ static void uri__traffic_class(void **state)
 	static const struct {
 		const char *text;
 		unsigned tos;
-	} taken[] = {{"", 0}, {"?tos=0", 1}, {"?tos=104", 105}, {"?tos=255", 256}, {"?tos=0x68", 105}, {"?wait=spin&tos=0XfF", 256}};
-	static const char *const refused[] = {"256", "-1", "", "0x", "0x100", "af11", "1 ", " 1", "+1", "0x-1", "18446744073709551617"};
+	} taken[] = {
+		{"", 0}, {"?tos=0", 1}, {"?tos=104", 105}, {"?tos=255", 256}, {"?tos=0x68", 105}, {"?wait=spin&tos=0XfF", 256}};
+	static const char *const refused[] = {
+		"256", "-1", "", "0x", "0x100", "af11", "1 ", " 1", "+1", "0x-1", "18446744073709551617"};
 	struct farlog_error error;
 	char text[64];
 	struct uri uri;
@@ -86,7 +91,8 @@ static void uri__traffic_class(void **state)
 static void uri__from(void **state)
 {
 	static const char *const taken[] = {"verbs://h:1/r?from=10.0.1.7", "ofi:tcp://h:1/r?wait=spin&from=fd00::7"};
-	static const char *const refused[] = {"mem:/x?from=10.0.1.7", "ofi:tcp://h:1?from=10.0.1.7", "ofi:tcp://h:1/r?from=", "ofi:tcp://h:1/r?from=eth0", "verbs://h:1/r?from=10.0.1.7:4791"};
+	static const char *const refused[] = {"mem:/x?from=10.0.1.7", "ofi:tcp://h:1?from=10.0.1.7",
+		"ofi:tcp://h:1/r?from=", "ofi:tcp://h:1/r?from=eth0", "verbs://h:1/r?from=10.0.1.7:4791"};
 	struct sockaddr_storage address;
 	struct farlog_error error;
 	struct uri uri;
@@ -153,7 +159,8 @@ static void members__are_taken_apart_in_their_order(void **state)
 	(void)state;
 	assert_true(member_uri_is("members:2 mem:/a mem:/b"));
 	assert_false(member_uri_is("mem:/members:2"));
-	assert_int_equal(member_uri_parse("members:2 mem:/a ofi:tcp://h:1/desk7/orders?wait=block mem:/c", &parsed, NULL), FARLOG_OK);
+	assert_int_equal(
+		member_uri_parse("members:2 mem:/a ofi:tcp://h:1/desk7/orders?wait=block mem:/c", &parsed, NULL), FARLOG_OK);
 	assert_int_equal(parsed.count, 3);
 	assert_int_equal(parsed.needed, 2);
 	assert_string_equal(parsed.uris[0], "mem:/a");

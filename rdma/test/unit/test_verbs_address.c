@@ -1,5 +1,5 @@
-/* test_verbs_address.c -- which address of a name is dialled, and what is said of the GID that the connection manager took for it, over a tree as
- * sysfs has it. What a device really has is looked at by verbs_test. */
+/* test_verbs_address.c -- which address of a name is dialled, and what is said of the GID that the connection manager
+ * took for it, over a tree as sysfs has it. What a device really has is looked at by verbs_test. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -39,8 +39,9 @@ static void write_gid(unsigned index, const char *gid, const char *type)
 
 static int make_tree(void **state)
 {
-	static const char *const parts[] = {"/../net", "/../net/eth7", "/mlx5_0", "/mlx5_0/ports", "/mlx5_0/ports/2", "/mlx5_0/ports/2/gids", "/mlx5_0/ports/2/gid_attrs",
-		"/mlx5_0/ports/2/gid_attrs/types", "/mlx5_0/ports/2/gid_attrs/ndevs"};
+	static const char *const parts[] = {"/../net", "/../net/eth7", "/mlx5_0", "/mlx5_0/ports", "/mlx5_0/ports/2",
+		"/mlx5_0/ports/2/gids", "/mlx5_0/ports/2/gid_attrs", "/mlx5_0/ports/2/gid_attrs/types",
+		"/mlx5_0/ports/2/gid_attrs/ndevs"};
 	char path[256];
 
 	(void)state;
@@ -101,7 +102,8 @@ static void gid__version_1_beside_version_2_is_refused(void **state)
 	assert_int_equal(verbs_gid_other(&gid), 3);
 	assert_int_equal(verbs_gid_check(&gid, "verbs://h:1/r", &caveat, &error), FARLOG_UNSUPPORTED);
 	assert_string_equal(error.text,
-		"uri \"verbs://h:1/r\": port 2 of RDMA device mlx5_0 takes GID 2, RoCE v1, and has GID 3, RoCE v2, for the same address; expected \"RoCE v2\" in "
+		"uri \"verbs://h:1/r\": port 2 of RDMA device mlx5_0 takes GID 2, RoCE v1, and has GID 3, RoCE v2, for the "
+		"same address; expected \"RoCE v2\" in "
 		"/sys/kernel/config/rdma_cm/mlx5_0/ports/2/default_roce_mode");
 }
 
@@ -118,7 +120,8 @@ static void gid__version_1_alone_is_taken_with_a_caveat(void **state)
 	assert_string_equal(caveat, "RoCE v1");
 }
 
-/* InfiniBand's GIDs have the type of version 1. A GID that is not set cannot be read: what nobody tells is no reason to refuse. */
+/* InfiniBand's GIDs have the type of version 1. A GID that is not set cannot be read: what nobody tells is no reason to
+ * refuse. */
 static void gid__other_link_layers_and_silence(void **state)
 {
 	struct farlog_error error = {0};

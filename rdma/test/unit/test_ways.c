@@ -1,6 +1,7 @@
-/* The ways in which a ring on blocks sends its commands: by the kernel's block layer with a call or without, by polled queues, as bare NVMe commands. On a file those
- * that a file has; on a namespace all of them, with FARLOG_TEST_NVME=/dev/nvmeXnY, whose contents go. With
- * FARLOG_TEST_NVME_STOP and FARLOG_TEST_NVME_GO, commands of the shell that make it answer nothing and go on, also what happens meanwhile. */
+/* The ways in which a ring on blocks sends its commands: by the kernel's block layer with a call or without, by polled
+ * queues, as bare NVMe commands. On a file those that a file has; on a namespace all of them, with
+ * FARLOG_TEST_NVME=/dev/nvmeXnY, whose contents go. With FARLOG_TEST_NVME_STOP and FARLOG_TEST_NVME_GO, commands of the
+ * shell that make it answer nothing and go on, also what happens meanwhile. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -58,11 +59,15 @@ static void append_alone(const char *uri)
 
 	if (farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
-	print_message("ways: %s: %s, %s\n", uri, farlog_writer_contract(writer)->flush_name, farlog_writer_contract(writer)->probe);
+	print_message(
+		"ways: %s: %s, %s\n", uri, farlog_writer_contract(writer)->flush_name, farlog_writer_contract(writer)->probe);
 	for (uint32_t i = 0; i < ALONE_COUNT - 20; i++)
-		assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = payload, .len = i * 13 % sizeof(payload)}, 30000000000u, &position), FARLOG_OK);
+		assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = payload, .len = i * 13 % sizeof(payload)},
+							 30000000000u, &position),
+			FARLOG_OK);
 	for (uint32_t i = 0; i < 20; i++)
-		assert_int_equal(farlog_submit(writer, &(struct farlog_entry){.data = payload, .len = 192}, &position), FARLOG_OK);
+		assert_int_equal(
+			farlog_submit(writer, &(struct farlog_entry){.data = payload, .len = 192}, &position), FARLOG_OK);
 	while (durable_lsn < position.end_lsn)
 		assert_int_equal(farlog_poll(writer, &durable_lsn), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
@@ -90,7 +95,10 @@ static void go(const char *path, const char *options)
 	int result;
 
 	snprintf(uri, sizeof(uri), "nvme:%s%s", path, options);
-	result = farlog_ring_format(uri, &(struct farlog_ring_config){.size_bytes = strncmp(path, "/dev/", 5) == 0 ? 0 : SIZE, .record_len_max = 8192, .is_forced = 1}, &error);
+	result = farlog_ring_format(uri,
+		&(struct farlog_ring_config){
+			.size_bytes = strncmp(path, "/dev/", 5) == 0 ? 0 : SIZE, .record_len_max = 8192, .is_forced = 1},
+		&error);
 	if (result == FARLOG_UNSUPPORTED && strncmp(path, "/dev/", 5) != 0) {
 		print_message("ways: %s\n", error.text);
 		skip();
@@ -129,9 +137,11 @@ static void expect_status(const char *path)
 		fail_msg("%s", error.text);
 	nvme = nvme_of(region);
 	nvme_take(&nvme->are_calls_busy);
-	assert_int_equal(nvme_call(nvme, BLOCK_READ, nvme->device->size_bytes, nvme->window, 4096, NVME_PATIENCE_NS), FARLOG_IO);
+	assert_int_equal(
+		nvme_call(nvme, BLOCK_READ, nvme->device->size_bytes, nvme->window, 4096, NVME_PATIENCE_NS), FARLOG_IO);
 	nvme_give(&nvme->are_calls_busy);
-	assert_int_not_equal(nvme->device->status & 0x7FF, 0); /* LBA Out of Range; Linux's target over a RAM disk says Internal Error */
+	/* LBA Out of Range; Linux's target over a RAM disk says Internal Error */
+	assert_int_not_equal(nvme->device->status & 0x7FF, 0);
 	assert_non_null(strstr(nvme->trouble, "NVMe status 0x"));
 	print_message("ways: %s\n", nvme->trouble);
 	region->ops->close(region);
@@ -139,13 +149,15 @@ static void expect_status(const char *path)
 
 static void namespace__each_way(void **state)
 {
-	static const char *const options[] = {"?poll=none", "?poll=sq", "?commands=nvme&poll=none", "?commands=nvme&poll=sq", "?poll=io", "?commands=nvme&poll=io"};
+	static const char *const options[] = {"?poll=none", "?poll=sq", "?commands=nvme&poll=none",
+		"?commands=nvme&poll=sq", "?poll=io", "?commands=nvme&poll=io"};
 	const char *path = getenv("FARLOG_TEST_NVME");
 	bool has_poll = getenv("FARLOG_TEST_NVME_POLL") != NULL;
 
 	(void)state;
 	if (path == NULL) {
-		print_message("ways: set FARLOG_TEST_NVME to an NVMe namespace whose contents may go, FARLOG_TEST_NVME_POLL=1 when it has poll queues\n");
+		print_message("ways: set FARLOG_TEST_NVME to an NVMe namespace whose contents may go, FARLOG_TEST_NVME_POLL=1 "
+					  "when it has poll queues\n");
 		skip();
 	}
 	for (size_t i = 0; i < (has_poll ? 6 : 4); i++)
@@ -153,7 +165,8 @@ static void namespace__each_way(void **state)
 	expect_status(path);
 }
 
-/* A device that answers nothing: the append ends at its deadline, the place of what is under way is not used again, and what has come back in the end is there. */
+/* A device that answers nothing: the append ends at its deadline, the place of what is under way is not used again, and
+ * what has come back in the end is there. */
 static void expect_patience(const char *path, const char *options)
 {
 	struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
@@ -167,8 +180,11 @@ static void expect_patience(const char *path, const char *options)
 	char uri[320];
 
 	snprintf(uri, sizeof(uri), "nvme:%s%s", path, options);
-	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.record_len_max = 8192, .is_forced = 1}, NULL), FARLOG_OK);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, NULL), FARLOG_OK);
+	assert_int_equal(
+		farlog_ring_format(uri, &(struct farlog_ring_config){.record_len_max = 8192, .is_forced = 1}, NULL), FARLOG_OK);
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, NULL),
+		FARLOG_OK);
 	assert_int_equal(farlog_append(writer, &entry, 30000000000u, &position), FARLOG_OK);
 	assert_int_equal(system(getenv("FARLOG_TEST_NVME_STOP")), 0);
 	start_ns = clock_monotonic_ns();
@@ -176,7 +192,8 @@ static void expect_patience(const char *path, const char *options)
 	took_ns = clock_monotonic_ns() - start_ns;
 	print_message("ways: %s: unknown after %lu ms of 500\n", uri, took_ns / 1000000u);
 	assert_true(took_ns >= 500000000u && took_ns < 1500000000u);
-	while (farlog_submit(writer, &entry, &position) == FARLOG_OK) /* up to the place of the first byte that is not durable */
+	/* up to the place of the first byte that is not durable */
+	while (farlog_submit(writer, &entry, &position) == FARLOG_OK)
 		count++;
 	farlog_writer_cursors(writer, &cursors);
 	assert_true(cursors.durable_lsn <= stuck.lsn && cursors.head_lsn <= cursors.durable_lsn);
@@ -185,7 +202,8 @@ static void expect_patience(const char *path, const char *options)
 	assert_int_equal(system(getenv("FARLOG_TEST_NVME_GO")), 0);
 	assert_int_equal(farlog_wait(writer, stuck.end_lsn, 60000000000u), FARLOG_OK);
 	if (farlog_wait(writer, cursors.appended_lsn, 60000000000u) != FARLOG_OK)
-		fail_msg("durable up to %lu of %lu: %s", writer->durable_lsn, cursors.appended_lsn, nvme_of(writer->region)->trouble);
+		fail_msg("durable up to %lu of %lu: %s", writer->durable_lsn, cursors.appended_lsn,
+			nvme_of(writer->region)->trouble);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 	drain_all(uri, count);
 }

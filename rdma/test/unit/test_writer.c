@@ -24,10 +24,13 @@ static void open__refusals_name_both_sides(void **state)
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_STORED), &writer, &error), FARLOG_INVALID);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.policy = 9), &writer, &error), FARLOG_INVALID);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.warn_percent = 101), &writer, &error), FARLOG_INVALID);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .ring_uuid = other_uuid), &writer, &error),
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .ring_uuid = other_uuid), &writer, &error),
 		FARLOG_NOT_A_RING);
 	assert_null(writer);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .writer_name = "first"), &writer, &error), FARLOG_OK);
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .writer_name = "first"), &writer, &error),
+		FARLOG_OK);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &second, &error), FARLOG_HELD);
 	assert_non_null(strstr(error.text, "name=first"));
 	farlog_writer_close(writer);
@@ -47,8 +50,10 @@ static void open__epochs_rise(void **state)
 		assert_int_equal(farlog_writer_recovery(writer)->prev_epoch, epoch - 1);
 		farlog_writer_close(writer);
 	}
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = 3), &writer, &error), FARLOG_FENCED);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = 9), &writer, &error), FARLOG_OK);
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = 3), &writer, &error), FARLOG_FENCED);
+	assert_int_equal(
+		farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .epoch = 9), &writer, &error), FARLOG_OK);
 	assert_int_equal(farlog_writer_recovery(writer)->epoch, 9);
 	farlog_writer_close(writer);
 }
@@ -182,7 +187,8 @@ static void claim__full_leaves_it_standing(void **state)
 }
 
 /* fill_under_pressure -- until there is no room; after each record the counters must say what the bytes in use do. */
-static void fill_under_pressure(farlog_writer *writer, bool is_submit, const char *directory, const char *uri, struct farlog_counters *counters)
+static void fill_under_pressure(
+	farlog_writer *writer, bool is_submit, const char *directory, const char *uri, struct farlog_counters *counters)
 {
 	struct farlog_entry entry = {.data = directory, .len = 8};
 	struct farlog_position position;
@@ -236,8 +242,13 @@ static void pressure__warn_and_alarm(void **state)
 		snprintf(uri, sizeof(uri), "%s?flush=%s", plain, methods[i]);
 		unit_format(plain, SIZE, 1024);
 		assert_int_equal(farlog_writer_open(uri,
-			&(struct farlog_writer_config){.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .warn_percent = 50,
-				.alarm_percent = 75, .counters_dir = directory}, &writer, &error), FARLOG_OK);
+							 &(struct farlog_writer_config){.level = FARLOG_LEVEL_VISIBLE,
+								 .policy = FARLOG_POLICY_REJECT,
+								 .warn_percent = 50,
+								 .alarm_percent = 75,
+								 .counters_dir = directory},
+							 &writer, &error),
+			FARLOG_OK);
 		for (unsigned lap = 1; lap <= 4; lap++) {
 			fill_under_pressure(writer, lap % 2 == 0, directory, plain, &counters);
 			assert_int_equal(counters.warn_count, lap);

@@ -1,5 +1,6 @@
-// Command pages writes the reference pages that are made of other files: alerts.md of Prometheus' rules, and the table in
-// measurements.md of bench.json. Usage: pages [-check] ROOT. With -check it changes nothing and ends with 1 when one is old.
+// Command pages writes the reference pages that are made of other files: alerts.md of Prometheus' rules, and the table
+// in measurements.md of bench.json. Usage: pages [-check] ROOT. With -check it changes nothing and ends with 1 when one
+// is old.
 package main
 
 import (
@@ -74,8 +75,10 @@ func alerts(root string) ([]byte, error) {
 		return nil, err
 	}
 	var page bytes.Buffer
-	page.WriteString("# Alerts\n\nGenerated from deploy/prometheus/farlog.rules.yml by `make generate`; do not edit.\n\n" +
-		markdown.Fill("How to load them: [monitor](../how-to/monitor.md). How to act on one: [read an alert](../how-to/read-an-alert.md).", "", ""))
+	page.WriteString("# Alerts\n\nGenerated from deploy/prometheus/farlog.rules.yml by `make generate`; do not " +
+		"edit.\n\n" +
+		markdown.Fill("How to load them: [monitor](../how-to/monitor.md). How to act on one: [read an "+
+			"alert](../how-to/read-an-alert.md).", "", ""))
 	for _, group := range rules.Groups {
 		isFirst := true
 		for _, rule := range group.Rules {
@@ -90,9 +93,11 @@ func alerts(root string) ([]byte, error) {
 			if rule.For != "" {
 				held = "for " + rule.For
 			}
-			page.WriteString(markdown.Fill(fmt.Sprintf("**%s** (%s, %s): `%s`", rule.Alert, rule.Labels["severity"], held,
+			page.WriteString(markdown.Fill(fmt.Sprintf("**%s** (%s, %s): `%s`", rule.Alert, rule.Labels["severity"],
+				held,
 				strings.Join(strings.Fields(rule.Expr), " ")), "- ", "  "))
-			page.WriteString(markdown.Fill(rule.Annotations["summary"]+". "+rule.Annotations["description"], "  - ", "    "))
+			page.WriteString(markdown.Fill(rule.Annotations["summary"]+". "+rule.Annotations["description"], "  - ",
+				"    "))
 		}
 	}
 	return page.Bytes(), nil
@@ -140,7 +145,8 @@ func measurements(root string) ([]byte, error) {
 		}
 		if this := fmt.Sprintf("`%s`, %s, on %s.", one.Command, one.Date, one.Machine); this != run {
 			run = this
-			fmt.Fprintf(made, "\n%s\n| case | ours | floor | ratio | wanted |\n|---|---|---|---|---|\n", markdown.Fill(run, "", ""))
+			fmt.Fprintf(made, "\n%s\n| case | ours | floor | ratio | wanted |\n|---|---|---|---|---|\n",
+				markdown.Fill(run, "", ""))
 		}
 		made.WriteString(row(one))
 	}

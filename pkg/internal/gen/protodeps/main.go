@@ -1,5 +1,5 @@
-// Command protodeps writes the descriptors of the .proto files of others that farlog.proto imports, from the Go code that was made of them: the modules
-// have no .proto files, and nothing else has to be fetched.
+// Command protodeps writes the descriptors of the .proto files of others that farlog.proto imports, from the Go code
+// that was made of them: the modules have no .proto files, and nothing else has to be fetched.
 package main
 
 import (
@@ -20,7 +20,8 @@ import (
 func main() {
 	set, seen := new(descriptorpb.FileDescriptorSet), map[string]bool{}
 	for _, path := range []string{
-		"buf/validate/validate.proto", "google/api/annotations.proto", "google/protobuf/duration.proto", "google/protobuf/timestamp.proto",
+		"buf/validate/validate.proto", "google/api/annotations.proto", "google/protobuf/duration.proto",
+		"google/protobuf/timestamp.proto",
 	} {
 		file, err := protoregistry.GlobalFiles.FindFileByPath(path)
 		if err != nil {

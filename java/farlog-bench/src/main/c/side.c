@@ -1,4 +1,5 @@
-/* side.c -- the C half of the Java benchmark: the same appends, timed the same way, in the same process and on the same thread.
+/* side.c -- the C half of the Java benchmark: the same appends, timed the same way, in the same process and on the same
+ * thread.
  *
  * A block is one downcall. Every record is timed by two readings of CLOCK_MONOTONIC, as System.nanoTime does it. */
 #define _GNU_SOURCE
@@ -38,7 +39,8 @@ void bench_side_close(struct side *side)
 	free(side);
 }
 
-/* bench_side_open -- a writer at `visible` and a drain of the ring at uri; payloads of len bytes, at most 256. NULL: refused. */
+/* bench_side_open -- a writer at `visible` and a drain of the ring at uri; payloads of len bytes, at most 256. NULL:
+ * refused. */
 struct side *bench_side_open(const char *uri, uint32_t len)
 {
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
