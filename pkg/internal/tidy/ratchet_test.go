@@ -1,7 +1,7 @@
 package tidy
 
-// ratchet holds what is over a limit and may only shrink, with its present length: "path" for a file, "path:function" for
-// a function, "path:columns" for the number of lines in a file that are too wide. Empty is the aim.
+// ratchet holds what is over a limit and may only shrink, with its present length: "path" for a file, "path:function"
+// for a function, "path:columns" for the number of lines in a file that are too wide. Empty is the aim.
 var ratchet = map[string]int{
 	"cmd/farlog/append.go:newAppendCommand":                                               87,
 	"cmd/farlog/append_route.go":                                                          502,
