@@ -108,7 +108,12 @@ func counterTable(header, name string) [][]string {
 	_, body, _ := strings.Cut(header, "#define "+name+"(X)")
 	end := strings.Index(body, "\n\n")
 	body = brokenText.ReplaceAllString(body[:max(end, 0)], "") // as the preprocessor joins them
-	return counterLine.FindAllStringSubmatch(brokenLine.ReplaceAllString(body, ", "), -1)
+	rows := counterLine.FindAllStringSubmatch(brokenLine.ReplaceAllString(body, ", "), -1)
+	if count := strings.Count(body, "X("); count != len(rows) {
+		panic(fmt.Sprintf("%s: %d of %d rows read; expected each as X(name, \"counter\" or \"gauge\", \"text\")", name,
+			len(rows), count))
+	}
+	return rows
 }
 
 // table makes the Go side of FARLOG_RESULT_TABLE and of the tables of counters.
