@@ -97,6 +97,18 @@ func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
 	s.load("all streams are written", all, func() (bool, error) {
 		return !slices.ContainsFunc(all, func(one *running) bool { return one.count() == 0 }), nil
 	})
+	for _, one := range all {
+		s.load("all rings of "+one.stream+" know the epoch", all, func() (bool, error) {
+			status, err := s.statusOf(one.stream)
+			upCount := 0
+			for _, member := range status.Members {
+				if member.State == "up" {
+					upCount++
+				}
+			}
+			return upCount == memberCount, err
+		})
+	}
 	s.lose(0)
 	for _, one := range all {
 		if said, isOK := s.farlog("stream", "members", "replace", one.stream, "--member", "storage0", "--reason",
