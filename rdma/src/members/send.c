@@ -245,10 +245,9 @@ static bool is_weak(const struct region_members *whole, const struct member *mem
 
 static bool counts(const struct region_members *whole, const struct member *member)
 {
-	bool is_told = member->is_of_epoch || MUTANT(COUNTED_UNTOLD);
-
-	return member_state(member) == MEMBER_IN && is_told && !is_weak(whole, member) && !is_fenced(whole, member) &&
-		member->done_lsn >= whole->asked_lsn;
+	/* The state first: while it is not MEMBER_IN, the rest is its thread's, which may just put another ring in place. */
+	return member_state(member) == MEMBER_IN && (member->is_of_epoch || MUTANT(COUNTED_UNTOLD)) &&
+		!is_weak(whole, member) && !is_fenced(whole, member) && member->done_lsn >= whole->asked_lsn;
 }
 
 /* take_weaker -- what was asked for is complete. */
