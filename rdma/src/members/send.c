@@ -245,7 +245,7 @@ static bool is_weak(const struct region_members *whole, const struct member *mem
 
 static bool counts(const struct region_members *whole, const struct member *member)
 {
-	/* The state first: while it is not MEMBER_IN, the rest is its thread's, which may just put another ring in place. */
+	/* The state first: while it is not MEMBER_IN, the rest is its thread's, which may just put another ring there. */
 	return member_state(member) == MEMBER_IN && (member->is_of_epoch || MUTANT(COUNTED_UNTOLD)) &&
 		!is_weak(whole, member) && !is_fenced(whole, member) && member->done_lsn >= whole->asked_lsn;
 }
