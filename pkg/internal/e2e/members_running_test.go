@@ -61,6 +61,22 @@ func (s *memberSite) load(what string, all []*running, until func() (bool, error
 	}
 }
 
+// awaitUp waits until each ring of these streams has been told its writer's epoch: it is not replaced without.
+func (s *memberSite) awaitUp(all []*running) {
+	for _, one := range all {
+		s.load("all rings of "+one.stream+" know the epoch", all, func() (bool, error) {
+			status, err := s.statusOf(one.stream)
+			upCount := 0
+			for _, member := range status.Members {
+				if member.State == "up" {
+					upCount++
+				}
+			}
+			return upCount == memberCount, err
+		})
+	}
+}
+
 // A ring is lost for good and replaced while the stream's writer runs: it brings the new one all that is not stored,
 // and goes on with that when a second ring is lost. One writer was granted the stream by the control plane, another one
 // knows its name alone; two more are routes, each with a leg of either kind. No append takes longer than its deadline,
@@ -97,18 +113,7 @@ func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
 	s.load("all streams are written", all, func() (bool, error) {
 		return !slices.ContainsFunc(all, func(one *running) bool { return one.count() == 0 }), nil
 	})
-	for _, one := range all {
-		s.load("all rings of "+one.stream+" know the epoch", all, func() (bool, error) {
-			status, err := s.statusOf(one.stream)
-			upCount := 0
-			for _, member := range status.Members {
-				if member.State == "up" {
-					upCount++
-				}
-			}
-			return upCount == memberCount, err
-		})
-	}
+	s.awaitUp(all)
 	s.lose(0)
 	for _, one := range all {
 		if said, isOK := s.farlog("stream", "members", "replace", one.stream, "--member", "storage0", "--reason",
