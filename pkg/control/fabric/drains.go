@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,7 +12,7 @@ import (
 func (p *Plan) compareDrains(v *state.View, asked []*api.DrainSpec) {
 	for _, drain := range asked {
 		have := v.DrainSpecs[drain.Host]
-		fields := DrainChanges(have, drain)
+		fields := Changes(have, drain)
 		if have != nil && len(fields) == 0 {
 			continue
 		}
@@ -28,18 +27,4 @@ func (p *Plan) findUndeclaredDrains(v *state.View, fabric *api.Fabric) {
 			p.Undeclared = append(p.Undeclared, "drain "+host)
 		}
 	}
-}
-
-// DrainChanges lists the fields in which two specs of a drain differ.
-func DrainChanges(have, asked *api.DrainSpec) (changes []*api.FieldChange) {
-	for _, field := range []struct{ name, before, after string }{
-		{"store_dir", have.GetStoreDir(), asked.StoreDir},
-		{"streams_max", fmt.Sprint(have.GetStreamsMax()), fmt.Sprint(asked.StreamsMax)},
-		{"is_closed", fmt.Sprint(have.GetIsClosed()), fmt.Sprint(asked.IsClosed)},
-	} {
-		if field.before != field.after {
-			changes = append(changes, &api.FieldChange{Name: field.name, Before: field.before, After: field.after})
-		}
-	}
-	return changes
 }

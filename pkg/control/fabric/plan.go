@@ -74,7 +74,7 @@ func (p *Plan) fail(field, value, rule string, args ...any) {
 func (p *Plan) compareTargets(v *state.View, asked []*api.TargetSpec) {
 	for _, target := range asked {
 		have := v.TargetSpecs[target.Host]
-		fields := TargetChanges(have, target)
+		fields := Changes(have, target)
 		if have != nil && len(fields) == 0 {
 			continue
 		}
@@ -84,35 +84,6 @@ func (p *Plan) compareTargets(v *state.View, asked []*api.TargetSpec) {
 			Fields: fields,
 		})
 	}
-}
-
-// TargetChanges lists the fields in which two specs of a target differ.
-func TargetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
-	if have.GetCapacityBytes() != asked.CapacityBytes {
-		changes = append(changes, &api.FieldChange{
-			Name: "capacity_bytes", Before: fmt.Sprint(have.GetCapacityBytes()),
-			After: fmt.Sprint(asked.CapacityBytes),
-		})
-	}
-	if have.GetIsClosed() != asked.IsClosed {
-		changes = append(changes, &api.FieldChange{
-			Name: "is_closed", Before: fmt.Sprint(have.GetIsClosed()),
-			After: fmt.Sprint(asked.IsClosed),
-		})
-	}
-	if have.GetRack() != asked.Rack {
-		changes = append(changes, &api.FieldChange{Name: "rack", Before: have.GetRack(), After: asked.Rack})
-	}
-	if have.GetSite() != asked.Site {
-		changes = append(changes, &api.FieldChange{Name: "site", Before: have.GetSite(), After: asked.Site})
-	}
-	if have.GetWearLimitPercent() != asked.WearLimitPercent {
-		changes = append(changes, &api.FieldChange{
-			Name:   "wear_limit_percent",
-			Before: fmt.Sprint(have.GetWearLimitPercent()), After: fmt.Sprint(asked.WearLimitPercent),
-		})
-	}
-	return changes
 }
 
 func (p *Plan) compareStreams(v *state.View, asked []*api.StreamSpec) {
@@ -140,9 +111,9 @@ func (p *Plan) compareStreams(v *state.View, asked []*api.StreamSpec) {
 
 // newFields is what a stream will be.
 func newFields(spec *api.StreamSpec) (fields []*api.FieldChange) {
-	for _, field := range specFields {
-		if text := field.text(spec); text != "" && text != "0s" {
-			fields = append(fields, &api.FieldChange{Name: field.path, After: text})
+	for _, field := range fieldsOf(spec) {
+		if text := streamText(spec, field); text != "" && text != "0s" {
+			fields = append(fields, &api.FieldChange{Name: string(field.Name()), After: text})
 		}
 	}
 	return fields

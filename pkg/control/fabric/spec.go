@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/reconcile"
@@ -31,46 +33,26 @@ func CompleteStream(asked *api.StreamSpec) (*api.StreamSpec, error) {
 	return nil, refusal.InvalidArgument(fmt.Sprintf("stream %q: ", spec.Name), problems)
 }
 
-// specField is one field of a spec, for comparisons.
-type specField struct {
-	name, path   string
-	text         func(*api.StreamSpec) string
-	isChangeable bool
+// changeable are the fields of a stream's spec that an update may change.
+var changeable = []string{
+	"level", "policy", "deadline", "drain_host", "writer_host", "latency_limit", "records_per_second",
+	"bytes_per_second",
 }
 
-var specFields = []specField{
-	{"ring size", "ring_size_bytes", func(s *api.StreamSpec) string { return fmt.Sprint(s.RingSizeBytes) }, false},
-	{"record_len_max", "record_len_max", func(s *api.StreamSpec) string { return fmt.Sprint(s.RecordLenMax) }, false},
-	{"align", "align", func(s *api.StreamSpec) string { return fmt.Sprint(s.Align) }, false},
-	{"level", "level", func(s *api.StreamSpec) string { return check.LevelName(s.Level) }, true},
-	{"policy", "policy", func(s *api.StreamSpec) string { return check.PolicyName(s.Policy) }, true},
-	{"deadline", "deadline", func(s *api.StreamSpec) string { return s.Deadline.AsDuration().String() }, true},
-	{"target_host", "target_host", func(s *api.StreamSpec) string { return s.TargetHost }, false},
-	{"drain_host", "drain_host", func(s *api.StreamSpec) string { return s.DrainHost }, true},
-	{
-		"members", "members", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.Members), "0", "1") },
-		false,
-	},
-	{"needed", "needed", func(s *api.StreamSpec) string {
-		return unlessDefault(fmt.Sprint(s.Needed), "0", fmt.Sprint(s.Members/2+1))
-	}, false},
-	{"failure_domain", "failure_domain", func(s *api.StreamSpec) string {
-		return unlessDefault(s.FailureDomain,
-			reconcile.DomainHost)
-	}, false},
-	{"writer_host", "writer_host", func(s *api.StreamSpec) string { return s.WriterHost }, true},
-	{
-		"latency_limit", "latency_limit",
-		func(s *api.StreamSpec) string { return unlessDefault(s.LatencyLimit.AsDuration().String(), "0s") }, true,
-	},
-	{
-		"records_per_second", "records_per_second",
-		func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.RecordsPerSecond), "0") }, true,
-	},
-	{
-		"bytes_per_second", "bytes_per_second",
-		func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.BytesPerSecond), "0") }, true,
-	},
+// streamText is the text of one field of a stream's spec, for comparisons.
+func streamText(spec *api.StreamSpec, field protoreflect.FieldDescriptor) string {
+	text := fieldText(spec.ProtoReflect(), field)
+	switch field.Name() {
+	case "members":
+		return unlessDefault(text, "0", "1")
+	case "needed":
+		return unlessDefault(text, "0", fmt.Sprint(spec.Members/2+1))
+	case "failure_domain":
+		return unlessDefault(text, reconcile.DomainHost)
+	case "latency_limit", "records_per_second", "bytes_per_second":
+		return unlessDefault(text, "0", "0s")
+	}
+	return text
 }
 
 // unlessDefault is empty for what a spec has that says nothing. Those that were declared before there were members say
@@ -91,31 +73,22 @@ func OrDefault(text string) string {
 }
 
 // StreamDifferences lists the fields in which two complete specs differ.
-func StreamDifferences(have, asked *api.StreamSpec) (changes []*api.FieldChange) {
-	for _, field := range specFields {
-		if before, after := field.text(have), field.text(asked); before != after {
-			changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})
-		}
-	}
-	return changes
+func StreamDifferences(have, asked *api.StreamSpec) []*api.FieldChange {
+	return changesOf(have, asked, streamText)
 }
 
 // StreamChanges lists what an update would change, and what it may not.
 func StreamChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.FieldChange, problems []*api.Problem) {
-	for _, field := range specFields {
-		before, after := field.text(have), field.text(asked)
-		if before == after {
+	for _, change := range StreamDifferences(have, asked) {
+		if slices.Contains(changeable, change.Name) {
+			changes = append(changes, change)
 			continue
 		}
-		if !field.isChangeable {
-			problems = append(problems, &api.Problem{
-				Field: prefix + field.path, Value: after,
-				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream",
-					OrDefault(before)),
-			})
-			continue
-		}
-		changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})
+		problems = append(problems, &api.Problem{
+			Field: prefix + change.Name, Value: change.After,
+			Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream",
+				OrDefault(change.Before)),
+		})
 	}
 	return changes, problems
 }

@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,7 +12,7 @@ import (
 func (p *Plan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 	for _, tenant := range asked {
 		have := v.Tenants[tenant.Name]
-		fields := tenantChanges(have, tenant)
+		fields := Changes(have, tenant)
 		if have != nil && len(fields) == 0 {
 			continue
 		}
@@ -23,26 +22,6 @@ func (p *Plan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 			Fields: fields,
 		})
 	}
-}
-
-func tenantChanges(have, asked *api.TenantSpec) (changes []*api.FieldChange) {
-	for _, field := range []struct {
-		name string
-		of   func(*api.TenantSpec) uint64
-	}{
-		{"streams_max", (*api.TenantSpec).GetStreamsMax},
-		{"ring_bytes_max", (*api.TenantSpec).GetRingBytesMax},
-		{"records_per_second_max", (*api.TenantSpec).GetRecordsPerSecondMax},
-		{"bytes_per_second_max", (*api.TenantSpec).GetBytesPerSecondMax},
-	} {
-		if before, after := field.of(have), field.of(asked); before != after {
-			changes = append(changes, &api.FieldChange{
-				Name: field.name, Before: fmt.Sprint(before),
-				After: fmt.Sprint(after),
-			})
-		}
-	}
-	return changes
 }
 
 // TenantUses lists those who have a stream or a quota, by name.

@@ -61,7 +61,7 @@ func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api
 func (s *Server) declaredDrains() declared[*api.DrainSpec] {
 	return declared[*api.DrainSpec]{
 		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs,
-		changes: fabric.DrainChanges,
+		changes: fabric.Changes[*api.DrainSpec],
 		of:      func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
 	}
 }

@@ -61,7 +61,7 @@ func (s *Server) GetTarget(_ context.Context, request *api.GetTargetRequest) (*a
 func (s *Server) declaredTargets() declared[*api.TargetSpec] {
 	return declared[*api.TargetSpec]{
 		server: s, kind: "target", changed: state.ChangedTargetSpec, prefix: etcd.KeyTargetSpecs,
-		changes: fabric.TargetChanges,
+		changes: fabric.Changes[*api.TargetSpec],
 		of:      func(v *state.View) map[string]*api.TargetSpec { return v.TargetSpecs },
 	}
 }
