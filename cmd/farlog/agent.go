@@ -241,7 +241,7 @@ func targetRows(all *agents) []agentRow {
 		if spec := all.specs[row.Host]; spec != nil {
 			row.Spec = &agentSpec{
 				spec.CapacityBytes, spec.IsClosed, spec.Rack, spec.Site,
-				percentOrNothing(spec.WearLimitPercent),
+				percentOrNothing(uint64(spec.WearLimitPercent)),
 			}
 		}
 		for _, one := range target.Media {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -255,12 +253,18 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	return nil
 }
 
-// fieldsText is what of it is another, by the keys and in the units of the file that declares it.
+// fieldsText is what of it is another, by the keys and in the units of the file that declares it. A field that this
+// program does not know keeps its name.
 func fieldsText(change *api.Change) string {
 	texts := make([]string, 0, len(change.Fields))
 	for _, field := range change.Fields {
-		key, before, after := fileKey(change.Kind, field.Name), fileValue(field.Name, field.Before),
-			fileValue(field.Name, field.After)
+		key, before, after := field.Name, field.Before, field.After
+		if known, ok := fieldNamed(change.Kind, field.Name); ok {
+			key = known.key
+			if known.fromAPI != nil {
+				before, after = known.fromAPI(before), known.fromAPI(after)
+			}
+		}
 		if change.IsNew {
 			texts = append(texts, key+" "+after)
 			continue
@@ -268,43 +272,6 @@ func fieldsText(change *api.Change) string {
 		texts = append(texts, fmt.Sprintf("%s %s -> %s", key, dashed(before), dashed(after)))
 	}
 	return strings.Join(texts, ", ")
-}
-
-// fileKey is what a field of the API is called in a fabric.yaml; one that an older farlog does not know keeps its name.
-func fileKey(kind, field string) string {
-	keys := map[string]map[string]string{
-		"target": keysOf(targetFields), "drain": keysOf(drainFields),
-		"tenant": keysOf(tenantFields), "stream": keysOf(streamFields),
-	}
-	return textOr(keys[kind][field], field)
-}
-
-func keysOf[M any](fields []fileField[M]) map[string]string {
-	keys := map[string]string{}
-	for _, one := range fields {
-		keys[one.field] = one.key
-	}
-	return keys
-}
-
-// sizeFields are those whose values are bytes.
-var sizeFields = []string{
-	"capacity_bytes", "ring_bytes_max", "bytes_per_second_max", "bytes_per_second",
-	"ring_size_bytes", "record_len_max",
-}
-
-// fileValue is a value as a fabric.yaml has it; 0 of what is not limited is none.
-func fileValue(field, text string) string {
-	number, err := strconv.ParseUint(text, 10, 64)
-	switch {
-	case err != nil:
-		return text
-	case slices.Contains(sizeFields, field):
-		return sizeOrNothing(number)
-	case field == "wear_limit_percent":
-		return percentOrNothing(uint32(number))
-	}
-	return text
 }
 
 func newExportCommand(env *environment) *cobra.Command {

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
@@ -46,256 +45,16 @@ func (p fileProblem) text() string {
 	return p.Rule
 }
 
-// fileField is a key of an item: the name of the field in the API, and how its value is read and written.
+// fileField is a key of an item: the name of the field in the API, and how its value is read and written. A key with
+// one value has set, any other read. What write gives nil for is left out. fromAPI, where there is one, turns a value
+// that the API gives as a text into what a file has.
 type fileField[M any] struct {
 	key, field string
-	read       func(M, string) error
-	write      func(M) string // "" = leave it out
-}
-
-var targetFields = []fileField[*api.TargetSpec]{
-	{
-		"host", "host", func(t *api.TargetSpec, text string) error { t.Host = text; return nil },
-		func(t *api.TargetSpec) string { return t.Host },
-	},
-	{
-		"capacity", "capacity_bytes", func(t *api.TargetSpec, text string) (err error) {
-			t.CapacityBytes, err = config.ParseSize(text)
-			return err
-		},
-		func(t *api.TargetSpec) string { return sizeOrNothing(t.CapacityBytes) },
-	},
-	{
-		"closed", "is_closed", func(t *api.TargetSpec, text string) (err error) {
-			t.IsClosed,
-				err = readBool(text)
-			return err
-		},
-		func(t *api.TargetSpec) string { return map[bool]string{true: "true"}[t.IsClosed] },
-	},
-	{
-		"rack", "rack", func(t *api.TargetSpec, text string) error { t.Rack = text; return nil },
-		func(t *api.TargetSpec) string { return t.Rack },
-	},
-	{
-		"site", "site", func(t *api.TargetSpec, text string) error { t.Site = text; return nil },
-		func(t *api.TargetSpec) string { return t.Site },
-	},
-	{
-		"wear_limit", "wear_limit_percent", func(t *api.TargetSpec, text string) (err error) {
-			t.WearLimitPercent, err = readPercent(text)
-			return err
-		},
-		func(t *api.TargetSpec) string { return percentOrNothing(t.WearLimitPercent) },
-	},
-}
-
-var tenantFields = []fileField[*api.TenantSpec]{
-	{
-		"name", "name", func(t *api.TenantSpec, text string) error { t.Name = text; return nil },
-		func(t *api.TenantSpec) string { return t.Name },
-	},
-	{"streams", "streams_max", func(t *api.TenantSpec, text string) error {
-		count, err := readCount(text)
-		t.StreamsMax = uint64(count)
-		return err
-	}, func(t *api.TenantSpec) string { return countOrNothing(uint32(t.StreamsMax)) }},
-	{"ring_bytes", "ring_bytes_max", func(t *api.TenantSpec, text string) (err error) {
-		t.RingBytesMax, err = config.ParseSize(text)
-		return err
-	}, func(t *api.TenantSpec) string { return sizeOrNothing(t.RingBytesMax) }},
-	{"records_per_second", "records_per_second_max", func(t *api.TenantSpec, text string) (err error) {
-		t.RecordsPerSecondMax, err = readRate(text)
-		return err
-	}, func(t *api.TenantSpec) string { return rateOrNothing(t.RecordsPerSecondMax) }},
-	{"bytes_per_second", "bytes_per_second_max", func(t *api.TenantSpec, text string) (err error) {
-		t.BytesPerSecondMax, err = config.ParseSize(text)
-		return err
-	}, func(t *api.TenantSpec) string { return sizeOrNothing(t.BytesPerSecondMax) }},
-}
-
-var streamFields = []fileField[*api.StreamSpec]{
-	{
-		"name", "name", func(s *api.StreamSpec, text string) error { s.Name = text; return nil },
-		func(s *api.StreamSpec) string { return s.Name },
-	},
-	{
-		"size", "ring_size_bytes", func(s *api.StreamSpec, text string) (err error) {
-			s.RingSizeBytes, err = config.ParseSize(text)
-			return err
-		},
-		func(s *api.StreamSpec) string { return sizeOrNothing(s.RingSizeBytes) },
-	},
-	{
-		"record_len_max", "record_len_max", func(s *api.StreamSpec, text string) (err error) {
-			s.RecordLenMax,
-				err = readSize32(text)
-			return err
-		},
-		func(s *api.StreamSpec) string { return sizeOrNothing(uint64(s.RecordLenMax)) },
-	},
-	{
-		"align", "align", func(s *api.StreamSpec, text string) (err error) { s.Align, err = readSize32(text); return err },
-		func(s *api.StreamSpec) string { return strconv.FormatUint(uint64(s.Align), 10) },
-	},
-	{"level", "level", func(s *api.StreamSpec, text string) (err error) {
-		var level int32
-		level, err = readEnum(text, "LEVEL_", api.Level_value, "posted, visible or persistent")
-		s.Level = api.Level(level)
-		return err
-	}, func(s *api.StreamSpec) string { return shortName(s.Level.String()) }},
-	{"policy", "policy", func(s *api.StreamSpec, text string) (err error) {
-		var policy int32
-		policy, err = readEnum(text, "POLICY_", api.Policy_value, "block or reject")
-		s.Policy = api.Policy(policy)
-		return err
-	}, func(s *api.StreamSpec) string { return shortName(s.Policy.String()) }},
-	{"deadline", "deadline", func(s *api.StreamSpec, text string) error {
-		deadline, err := config.ParseDuration(text)
-		s.Deadline = durationpb.New(deadline)
-		return err
-	}, func(s *api.StreamSpec) string { return durationOrNothing(s.Deadline.AsDuration()) }},
-	{
-		"members", "members", func(s *api.StreamSpec, text string) (err error) {
-			s.Members,
-				err = readCount(text)
-			return err
-		},
-		func(s *api.StreamSpec) string { return countOrNothing(s.Members) },
-	},
-	{
-		"needed", "needed", func(s *api.StreamSpec, text string) (err error) {
-			s.Needed,
-				err = readCount(text)
-			return err
-		},
-		func(s *api.StreamSpec) string { return countOrNothing(s.Needed) },
-	},
-	{
-		"failure_domain", "failure_domain", func(s *api.StreamSpec,
-			text string,
-		) error {
-			s.FailureDomain = text
-			return nil
-		},
-		func(s *api.StreamSpec) string { return s.FailureDomain },
-	},
-	{
-		"target", "target_host", func(s *api.StreamSpec, text string) error { s.TargetHost = text; return nil },
-		func(s *api.StreamSpec) string { return s.TargetHost },
-	},
-	{
-		"writer_host", "writer_host", func(s *api.StreamSpec, text string) error { s.WriterHost = text; return nil },
-		func(s *api.StreamSpec) string { return s.WriterHost },
-	},
-	{"latency_limit", "latency_limit", func(s *api.StreamSpec, text string) error {
-		limit, err := config.ParseDuration(text)
-		s.LatencyLimit = durationpb.New(limit)
-		return err
-	}, func(s *api.StreamSpec) string { return durationOrNothing(s.LatencyLimit.AsDuration()) }},
-	{
-		"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil },
-		func(s *api.StreamSpec) string { return s.DrainHost },
-	},
-	{
-		"records_per_second", "records_per_second", func(s *api.StreamSpec, text string) (err error) {
-			s.RecordsPerSecond,
-				err = readRate(text)
-			return err
-		},
-		func(s *api.StreamSpec) string { return rateOrNothing(s.RecordsPerSecond) },
-	},
-	{
-		"bytes_per_second", "bytes_per_second", func(s *api.StreamSpec, text string) (err error) {
-			s.BytesPerSecond, err = config.ParseSize(text)
-			return err
-		},
-		func(s *api.StreamSpec) string { return sizeOrNothing(s.BytesPerSecond) },
-	},
-}
-
-func rateOrNothing(rate uint64) string {
-	if rate == 0 {
-		return ""
-	}
-	return strconv.FormatUint(rate, 10)
-}
-
-func readRate(text string) (uint64, error) {
-	rate, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || rate == 0 {
-		return 0, fmt.Errorf("expected a whole number of records a second, from 1 on")
-	}
-	return rate, nil
-}
-
-func sizeOrNothing(bytes uint64) string {
-	if bytes == 0 {
-		return ""
-	}
-	return config.FormatSize(bytes)
-}
-
-func countOrNothing(count uint32) string {
-	if count == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(count), 10)
-}
-
-func readCount(text string) (uint32, error) {
-	count, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || count == 0 {
-		return 0, fmt.Errorf("expected a whole number from 1 on")
-	}
-	return uint32(count), nil
-}
-
-func percentOrNothing(percent uint32) string {
-	if percent == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(percent), 10) + "%"
-}
-
-// readPercent reads how far a device may be worn: 80%.
-func readPercent(text string) (uint32, error) {
-	digits, isPercent := strings.CutSuffix(text, "%")
-	percent, err := strconv.ParseUint(digits, 10, 8)
-	if err != nil || !isPercent || percent == 0 {
-		return 0, fmt.Errorf("expected a whole number of percent from 1%% to 255%%, such as 80%%")
-	}
-	return uint32(percent), nil
-}
-
-func durationOrNothing(duration time.Duration) string {
-	if duration == 0 {
-		return ""
-	}
-	return duration.String()
-}
-
-func readBool(text string) (bool, error) {
-	if text != "true" && text != "false" {
-		return false, fmt.Errorf("expected true or false")
-	}
-	return text == "true", nil
-}
-
-func readSize32(text string) (uint32, error) {
-	size, err := config.ParseSize(text)
-	if err == nil && size > 1<<31 {
-		err = fmt.Errorf("expected at most 2GiB")
-	}
-	return uint32(size), err
-}
-
-func readEnum(text, prefix string, values map[string]int32, expected string) (int32, error) {
-	value, ok := values[prefix+strings.ToUpper(text)]
-	if !ok || value == 0 {
-		return 0, fmt.Errorf("expected %s", expected)
-	}
-	return value, nil
+	items      []fileField[M] // of a list: the keys of its items
+	set        func(item M, text string) error
+	read       func(f *fabricFile, item M, path string, node *yaml.Node)
+	write      func(M) *yaml.Node
+	fromAPI    func(text string) string
 }
 
 // readFabric reads a fabric.yaml and goes on behind what is wrong, so that all of it is told.
@@ -306,27 +65,13 @@ func readFabric(raw []byte) *fabricFile {
 		f.problems = append(f.problems, fileProblem{Line: mistake.Line, Column: mistake.Column, Rule: mistake.Text})
 		return f
 	}
-	for key, value := range f.members(root, "", []string{"targets", "drains", "tenants", "streams", "routes", "plan"}) {
-		f.note(key, key, value)
-		switch key {
-		case "targets":
-			f.fabric.Targets = readItems(f, key, value, targetFields,
-				func() *api.TargetSpec { return new(api.TargetSpec) })
-		case "drains":
-			f.fabric.Drains = readItems(f, key, value, drainFields, func() *api.DrainSpec { return new(api.DrainSpec) })
-		case "tenants":
-			f.fabric.Tenants = readItems(f, key, value, tenantFields,
-				func() *api.TenantSpec { return new(api.TenantSpec) })
-		case "streams":
-			f.fabric.Streams = readItems(f, key, value, streamFields,
-				func() *api.StreamSpec { return new(api.StreamSpec) })
-		case "routes":
-			f.fabric.Routes = readItemsWith(f, key, value, routeFields, routeLists,
-				func() *api.RouteSpec { return new(api.RouteSpec) })
-		case "plan":
-			f.readPlanned(value)
-		}
-	}
+	planned := apiField{key: "plan", field: "plan", read: func(f *fabricFile, _ protoreflect.Message, path string,
+		node *yaml.Node,
+	) {
+		f.hasPlan = true
+		readKeys(f, node, path, &f.planned, plannedFields)
+	}}
+	readKeys(f, root, "", f.fabric.ProtoReflect(), append(slices.Clone(fabricFields), planned))
 	return f
 }
 
@@ -367,55 +112,50 @@ func (f *fabricFile) note(field, key string, node *yaml.Node) {
 	f.places["fabric."+field], f.keys["fabric."+field] = place{node.Line, node.Column}, key
 }
 
-// readItems reads a list of targets or streams.
-func readItems[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], make func() M) (items []M) {
-	return readItemsWith(f, list, node, fields, nil, make)
+// readKeys reads the keys of one item.
+func readKeys[M any](f *fabricFile, node *yaml.Node, path string, item M, fields []fileField[M]) {
+	known := make([]string, len(fields))
+	for i, field := range fields {
+		known[i] = field.key
+	}
+	for key, value := range f.members(node, path, known) {
+		field := fields[slices.Index(known, key)]
+		full := strings.TrimPrefix(path+"."+key, ".")
+		f.note(strings.TrimPrefix(path+"."+field.field, "."), full, value)
+		if field.set == nil {
+			field.read(f, item, full, value)
+		} else {
+			setKey(f, value, full, func(text string) error { return field.set(item, text) })
+		}
+	}
 }
 
-// readItemsWith reads a list of items some of whose keys have lists themselves.
-func readItemsWith[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], lists []fileList[M],
-	make func() M,
-) (items []M) {
+// readItems reads a list; add makes one more item.
+func readItems[M any](f *fabricFile, path string, node *yaml.Node, fields []fileField[M], add func() M) {
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
-		return nil
+		return
 	}
 	if node.Kind != yaml.SequenceNode {
-		f.fail(node, list, "", "expected a list")
-		return nil
-	}
-	known := []string{}
-	for _, field := range fields {
-		known = append(known, field.key)
-	}
-	for _, list := range lists {
-		known = append(known, list.key)
+		f.fail(node, path, "", "expected a list")
+		return
 	}
 	for i, element := range node.Content {
 		element = config.Referred(element)
-		path := fmt.Sprintf("%s[%d]", list, i)
-		f.places["fabric."+path] = place{element.Line, element.Column}
-		item := make()
-		for key, value := range f.members(element, path, known) {
-			full, number := path+"."+key, slices.Index(known, key)
-			if number >= len(fields) {
-				one := lists[number-len(fields)]
-				f.note(path+"."+one.field, full, value)
-				one.read(f, item, full, value)
-				continue
-			}
-			field := fields[number]
-			f.note(path+"."+field.field, full, value)
-			if value.Kind != yaml.ScalarNode {
-				f.fail(value, full, "", "expected one value")
-			} else if value.Tag == "!!null" {
-				f.fail(value, full, value.Value, "expected a value, or no such key")
-			} else if err := field.read(item, value.Value); err != nil {
-				f.fail(value, full, value.Value, ruleOf(err))
-			}
-		}
-		items = append(items, item)
+		at := fmt.Sprintf("%s[%d]", path, i)
+		f.places["fabric."+at] = place{element.Line, element.Column}
+		readKeys(f, element, at, add(), fields)
 	}
-	return items
+}
+
+// setKey reads a key that has one value.
+func setKey(f *fabricFile, node *yaml.Node, path string, set func(string) error) {
+	if node.Kind != yaml.ScalarNode {
+		f.fail(node, path, "", "expected one value")
+	} else if node.Tag == "!!null" {
+		f.fail(node, path, node.Value, "expected a value, or no such key")
+	} else if err := set(node.Value); err != nil {
+		f.fail(node, path, node.Value, ruleOf(err))
+	}
 }
 
 // ruleOf is what was expected, of an error that also says of what.
@@ -466,57 +206,32 @@ func (f *fabricFile) find(field string) (place, string) {
 
 // fileName is what a field that the file does not have would be called there.
 func fileName(field string) string {
-	if at := strings.LastIndexByte(field, '.'); strings.HasPrefix(field, "streams[") {
-		for _, one := range streamFields {
-			if one.field == field[at+1:] {
-				return field[:at+1] + one.key
-			}
+	parts, fields := strings.Split(field, "."), fabricFields
+	for i, part := range parts {
+		name, _, _ := strings.Cut(part, "[")
+		at := slices.IndexFunc(fields, func(one apiField) bool { return one.field == name })
+		if at < 0 {
+			break
 		}
+		parts[i] = fields[at].key + strings.TrimPrefix(part, name)
+		fields = fields[at].items
 	}
-	return field
+	return strings.Join(parts, ".")
 }
 
-// writeFabric is readFabric the other way.
+// writeFabric is readFabric the other way. One that declares nothing is {}.
 func writeFabric(fabric *api.Fabric) ([]byte, error) {
-	root := &yaml.Node{Kind: yaml.MappingNode}
-	root.Content = append(root.Content, scalar("targets"), writeItems(fabric.Targets, targetFields))
-	if len(fabric.Drains) > 0 {
-		root.Content = append(root.Content, scalar("drains"), writeItems(fabric.Drains, drainFields))
-	}
-	if len(fabric.Tenants) > 0 {
-		root.Content = append(root.Content, scalar("tenants"), writeItems(fabric.Tenants, tenantFields))
-	}
-	root.Content = append(root.Content, scalar("streams"), writeItems(fabric.Streams, streamFields))
-	if len(fabric.Routes) > 0 {
-		root.Content = append(root.Content, scalar("routes"), writeItemsWith(fabric.Routes, routeFields, routeLists))
-	}
-	return yaml.Marshal(root)
+	return yaml.Marshal(writeKeys(fabric.ProtoReflect(), fabricFields))
 }
 
-func writeItems[M any](items []M, fields []fileField[M]) *yaml.Node {
-	return writeItemsWith(items, fields, nil)
-}
-
-func writeItemsWith[M any](items []M, fields []fileField[M], lists []fileList[M]) *yaml.Node {
-	list := &yaml.Node{Kind: yaml.SequenceNode}
-	if len(items) == 0 {
-		list.Style = yaml.FlowStyle
-	}
-	for _, item := range items {
-		mapping := &yaml.Node{Kind: yaml.MappingNode}
-		for _, field := range fields {
-			if text := field.write(item); text != "" {
-				mapping.Content = append(mapping.Content, scalar(field.key), scalar(text))
-			}
+func writeKeys(item protoreflect.Message, fields []apiField) *yaml.Node {
+	mapping := &yaml.Node{Kind: yaml.MappingNode}
+	for _, field := range fields {
+		if node := field.write(item); node != nil {
+			mapping.Content = append(mapping.Content, scalar(field.key), node)
 		}
-		for _, one := range lists {
-			if node := one.write(item); node != nil {
-				mapping.Content = append(mapping.Content, scalar(one.key), node)
-			}
-		}
-		list.Content = append(list.Content, mapping)
 	}
-	return list
+	return mapping
 }
 
 // scalar is a text; one that YAML would take for something else, such as a host named 1, is quoted.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,17 +14,19 @@ import (
 	"github.com/farlog/farlog/pkg/plan"
 )
 
-// plannedFields are the keys of plan: in a fabric.yaml that have one value. farlog apply reads what is in there, and
-// leaves it aside.
+// plannedFields are the keys of plan: in a fabric.yaml. farlog apply reads what is in there, and leaves it aside.
 var plannedFields = []fileField[*plan.Input]{
+	plannedList("sites", siteFields, func(p *plan.Input) *[]plan.Site { return &p.Sites }),
+	plannedList("links", linkFields, func(p *plan.Input) *[]plan.Link { return &p.Links }),
+	plannedList("targets", plannedTargetFields, func(p *plan.Input) *[]plan.Target { return &p.Targets }),
+	plannedList("drains", plannedDrainFields, func(p *plan.Input) *[]plan.Drain { return &p.Drains }),
+	plannedList("load", loadFields, func(p *plan.Input) *[]plan.Load { return &p.Loads }),
 	duration("outage", func(p *plan.Input) *time.Duration { return &p.Outage }),
 	number("hours_per_day", 24, func(p *plan.Input) *float64 { return &p.Hours }),
 	number("days_per_year", 366, func(p *plan.Input) *float64 { return &p.Days }),
 	number("life_years", 100, func(p *plan.Input) *float64 { return &p.Life }),
 	duration("card", func(p *plan.Input) *time.Duration { return &p.Card }),
 }
-
-var plannedLists = []string{"sites", "links", "targets", "drains", "load"}
 
 var siteFields = append([]fileField[*plan.Site]{text("name", func(s *plan.Site) *string { return &s.Name })},
 	pathFields(func(s *plan.Site) *plan.Path { return &s.Path })...)
@@ -55,8 +56,8 @@ var plannedDrainFields = []fileField[*plan.Drain]{
 var loadFields = []fileField[*plan.Load]{
 	text("stream", func(l *plan.Load) *string { return &l.Stream }),
 	text("route", func(l *plan.Load) *string { return &l.Route }),
-	whole32("class", 65535, func(l *plan.Load) *uint32 { return &l.Class }),
-	whole32("criticality", 255, func(l *plan.Load) *uint32 { return &l.Criticality }),
+	whole("class", 0, 65535, func(l *plan.Load) *uint32 { return &l.Class }),
+	whole("criticality", 0, 255, func(l *plan.Load) *uint32 { return &l.Criticality }),
 	text("site", func(l *plan.Load) *string { return &l.Site }),
 	text("host", func(l *plan.Load) *string { return &l.Host }),
 	number("rate", 1e12, func(l *plan.Load) *float64 { return &l.Rate }),
@@ -66,95 +67,58 @@ var loadFields = []fileField[*plan.Load]{
 	whole("key", 0, 65535, func(l *plan.Load) *int { return &l.Key }),
 }
 
-// readPlanned reads plan: of a fabric.yaml.
-func (f *fabricFile) readPlanned(node *yaml.Node) {
-	f.hasPlan = true
-	known := slices.Clone(plannedLists)
-	for _, field := range plannedFields {
-		known = append(known, field.key)
-	}
-	for key, value := range f.members(node, "plan", known) {
-		path := "plan." + key
-		f.note(path, path, value)
-		switch key {
-		case "sites":
-			f.planned.Sites = valuesOf(readItems(f, path, value, siteFields,
-				func() *plan.Site { return new(plan.Site) }))
-		case "links":
-			f.planned.Links = valuesOf(readItems(f, path, value, linkFields,
-				func() *plan.Link { return new(plan.Link) }))
-		case "targets":
-			f.planned.Targets = valuesOf(readItems(f, path, value, plannedTargetFields,
-				func() *plan.Target { return new(plan.Target) }))
-		case "drains":
-			f.planned.Drains = valuesOf(readItems(f, path, value, plannedDrainFields,
-				func() *plan.Drain { return new(plan.Drain) }))
-		case "load":
-			f.planned.Loads = valuesOf(readItems(f, path, value, loadFields,
-				func() *plan.Load { return new(plan.Load) }))
-		default:
-			field := plannedFields[slices.IndexFunc(plannedFields,
-				func(one fileField[*plan.Input]) bool { return one.key == key })]
-			if err := field.read(&f.planned, value.Value); err != nil {
-				f.fail(value, path, value.Value, ruleOf(err))
-			}
-		}
+// plannedList is a key of plan: with a list. Nobody writes plan: back.
+func plannedList[M any](key string, fields []fileField[*M], at func(*plan.Input) *[]M) fileField[*plan.Input] {
+	return fileField[*plan.Input]{
+		key: key, field: key,
+		read: func(f *fabricFile, item *plan.Input, path string, node *yaml.Node) {
+			list := at(item)
+			readItems(f, path, node, fields, func() *M {
+				*list = append(*list, *new(M))
+				return &(*list)[len(*list)-1]
+			})
+		},
 	}
 }
 
-func valuesOf[M any](items []*M) []M {
-	values := make([]M, len(items))
-	for i, item := range items {
-		values[i] = *item
-	}
-	return values
+// planned is a key of plan: with one value.
+func planned[M, V any](key string, at func(M) *V, read func(string) (V, error)) fileField[M] {
+	return fileField[M]{key: key, field: key, set: func(item M, text string) (err error) {
+		*at(item), err = read(text)
+		return err
+	}}
 }
 
-// text, duration, number, whole and quantity are keys of plan:, which nobody writes back.
 func text[M any](key string, at func(M) *string) fileField[M] {
-	return fileField[M]{key: key, field: key, read: func(item M, text string) error { *at(item) = text; return nil }}
+	return planned(key, at, func(text string) (string, error) { return text, nil })
 }
 
 func duration[M any](key string, at func(M) *time.Duration) fileField[M] {
-	return fileField[M]{key: key, field: key, read: func(item M, text string) (err error) {
-		*at(item), err = config.ParseDuration(text)
-		return err
-	}}
+	return planned(key, at, config.ParseDuration)
 }
 
 func number[M any](key string, most float64, at func(M) *float64) fileField[M] {
-	return fileField[M]{key: key, field: key, read: func(item M, text string) (err error) {
-		if *at(item), err = strconv.ParseFloat(text, 64); err != nil || !(*at(item) >= 0 && *at(item) <= most) {
-			return fmt.Errorf("expected a number from 0 to %v", most)
+	return planned(key, at, func(text string) (float64, error) {
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(value >= 0 && value <= most) {
+			return 0, fmt.Errorf("expected a number from 0 to %v", most)
 		}
-		return nil
-	}}
+		return value, nil
+	})
 }
 
-func whole[M any](key string, least, most int, at func(M) *int) fileField[M] {
-	return fileField[M]{key: key, field: key, read: func(item M, text string) (err error) {
-		if *at(item), err = strconv.Atoi(text); err != nil || *at(item) < least || *at(item) > most {
-			return fmt.Errorf("expected a whole number from %d to %d", least, most)
+func whole[M any, V int | uint32](key string, least, most int, at func(M) *V) fileField[M] {
+	return planned(key, at, func(text string) (V, error) {
+		value, err := strconv.Atoi(text)
+		if err != nil || value < least || value > most {
+			return 0, fmt.Errorf("expected a whole number from %d to %d", least, most)
 		}
-		return nil
-	}}
-}
-
-func whole32[M any](key string, most int, at func(M) *uint32) fileField[M] {
-	return fileField[M]{key: key, field: key, read: func(item M, text string) error {
-		count, err := strconv.ParseUint(text, 10, 32)
-		if *at(item) = uint32(count); err != nil || int(count) > most {
-			return fmt.Errorf("expected a whole number from 0 to %d", most)
-		}
-		return nil
-	}}
+		return V(value), nil
+	})
 }
 
 func quantity[M any](key string, units []unit, at func(M) *float64) fileField[M] {
-	return fileField[M]{key: key, field: key, read: func(item M, text string) (err error) {
-		*at(item), err = readQuantity(text, units)
-		return err
-	}}
+	return planned(key, at, func(text string) (float64, error) { return readQuantity(text, units) })
 }
 
 // pathFields are the keys of whatever has a length and gear.

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
-	"github.com/farlog/farlog/pkg/config"
 )
 
 func newRouteCommand(env *environment) *cobra.Command {
@@ -101,27 +99,23 @@ func readLegWord(rule *api.RouteRule, leg *api.RouteLeg, name, value string) (er
 		rule.Classes = append(rule.Classes, one)
 		return err
 	case "criticality":
-		rule.CriticalityMin, err = readCriticality(value)
+		least, err := readCriticality(value)
+		rule.CriticalityMin = uint32(least)
 		return err
 	}
 	if rule.Route != "" {
 		return fmt.Errorf("expected class=N or criticality=N behind a route")
 	}
-	switch name {
-	case "optional":
+	if name == "optional" {
 		leg.IsOptional = true
 		if value != "" {
 			return fmt.Errorf("expected optional without a value")
 		}
 		return nil
-	case "deadline":
-		deadline, err := config.ParseDuration(value)
-		leg.Deadline = durationpb.New(deadline)
-		return err
 	}
 	for _, field := range legFields {
 		if field.key == name && name != "stream" {
-			return field.read(leg, value)
+			return field.set(leg.ProtoReflect(), value)
 		}
 	}
 	return fmt.Errorf("expected class, criticality, level, optional, policy, buffer or deadline")

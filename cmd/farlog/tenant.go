@@ -47,9 +47,9 @@ func newTenantListCommand(env *environment) *cobra.Command {
 			for _, one := range answer.Tenants {
 				quota := one.GetQuota()
 				tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, one.Streams,
-					dashed(rateOrNothing(quota.GetStreamsMax())), config.FormatSize(one.RingBytes),
-					dashed(sizeOrNothing(quota.GetRingBytesMax())), dashed(rateOrNothing(one.RecordsPerSecond)),
-					dashed(rateOrNothing(quota.GetRecordsPerSecondMax())),
+					numberText(quota.GetStreamsMax()), config.FormatSize(one.RingBytes),
+					dashed(sizeOrNothing(quota.GetRingBytesMax())), numberText(one.RecordsPerSecond),
+					numberText(quota.GetRecordsPerSecondMax()),
 					dashed(sizeOrNothing(one.BytesPerSecond)), dashed(sizeOrNothing(quota.GetBytesPerSecondMax())))
 			}
 			return table.Flush()

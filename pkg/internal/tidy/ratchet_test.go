@@ -5,8 +5,6 @@ package tidy
 var ratchet = map[string]int{
 	"cmd/farlog/append.go:newAppendCommand":                                               87,
 	"cmd/farlog/append_route.go":                                                          502,
-	"cmd/farlog/fabric_file.go":                                                           540,
-	"cmd/farlog/fabric_file.go:columns":                                                   1,
 	"cmd/farlog/fabric_test.go:TestWriteFabric_ReadsAsItself":                             77,
 	"cmd/farlog/fabric_test.go:columns":                                                   2,
 	"cmd/farlog/format_test.go:columns":                                                   1,
@@ -24,6 +22,7 @@ var ratchet = map[string]int{
 	"deploy/prometheus/farlog.rules.members.test.yml:columns":                             12,
 	"deploy/prometheus/farlog.rules.test.yml:columns":                                     1,
 	"examples/order-path/src/main/java/io/github/farlog/orderpath/Arguments.java:columns": 1,
+
 	"examples/order-path/src/main/java/io/github/farlog/orderpath/OrderBookProgram.java:columns":         1,
 	"examples/order-path/src/main/java/io/github/farlog/orderpath/book/IdMap.java:columns":               1,
 	"examples/order-path/src/main/java/io/github/farlog/orderpath/fix/FarlogMessageStore.java:columns":   1,
@@ -64,6 +63,7 @@ var ratchet = map[string]int{
 	"java/farlog-logback/src/test/java/io/github/farlog/logback/MembersTest.java:columns":                1,
 	"java/farlog-logback/src/test/java/io/github/farlog/logback/PolicyTest.java:columns":                 3,
 	"java/farlog-logback/src/test/java/io/github/farlog/logback/ReconfigurationTest.java:columns":        2,
+
 	"model/members.pml:columns":                                    1,
 	"model/replace.pml:columns":                                    1,
 	"model/run.sh:columns":                                         3,
@@ -73,6 +73,7 @@ var ratchet = map[string]int{
 	"pkg/api/v1/reporter_test.go:columns":                          1,
 	"pkg/audit/fix/message_test.go:columns":                        1,
 	"pkg/audit/fix/names.go:columns":                               1,
+
 	"pkg/config/attestation_test.go:TestReadAttestations_BadInputNamesFileKeyValueAndExpectation": 108,
 	"pkg/config/attestation_test.go:columns":                                                      1,
 	"pkg/config/region_test.go:columns":                                                           1,
