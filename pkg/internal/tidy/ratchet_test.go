@@ -168,7 +168,7 @@ var ratchet = map[string]int{
 	"rdma/src/target/target.c":                                                                    571,
 	"rdma/test/adversary/blocks.c":                                                                631,
 	"rdma/test/adversary/file.c":                                                                  508,
-	"rdma/test/adversary/memory.c":                                                                629,
+	"rdma/test/adversary/memory.c":                                                                628,
 	"rdma/test/conformance/cases.c":                                                               510,
 	"rdma/test/far/crash.c":                                                                       502,
 	"rdma/test/far/far_silent.c":                                                                  532,

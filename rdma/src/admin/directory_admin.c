@@ -153,7 +153,7 @@ static int carve(
 	struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct directory *directory = change->directory;
-	struct directory_entry entry = {.len = config->size_bytes + change->region->extra_len,
+	struct directory_entry entry = {.len = config->size_bytes + change->region->caps.extra_len,
 		.generation = directory->header.generation + 1,
 		.created_ns = utc_now_ns()};
 	struct room room = find_room(directory, change->region_len, entry.len);
@@ -410,7 +410,8 @@ static int list(struct region *region, const struct directory *directory, struct
 	*status = (struct farlog_region_status){.generation = directory->header.generation,
 		.size_bytes = region_len,
 		.free_bytes = gaps.free_bytes,
-		.largest_free_bytes = gaps.largest_bytes > region->extra_len ? gaps.largest_bytes - region->extra_len : 0,
+		.largest_free_bytes =
+			gaps.largest_bytes > region->caps.extra_len ? gaps.largest_bytes - region->caps.extra_len : 0,
 		.ring_count = directory->header.entry_count,
 		.ring_count_max = DIRECTORY_RING_COUNT_MAX};
 	memcpy(status->region_uuid, directory->header.region_uuid, sizeof(status->region_uuid));
@@ -418,7 +419,7 @@ static int list(struct region *region, const struct directory *directory, struct
 		const struct directory_entry *entry = &directory->entries[i];
 
 		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off,
-			.size_bytes = entry->len - region->extra_len,
+			.size_bytes = entry->len - region->caps.extra_len,
 			.generation = entry->generation,
 			.created_ns = entry->created_ns};
 		memcpy(rings[i].name, entry->name, sizeof(rings[i].name));

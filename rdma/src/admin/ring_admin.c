@@ -158,7 +158,7 @@ static int make_superblock(const struct region *region, const char *uri, const s
 
 	memset(superblock, 0, sizeof(*superblock));
 	superblock->magic = LAYOUT_SUPERBLOCK_MAGIC;
-	superblock->version = region->is_block ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
+	superblock->version = region->caps.commit_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
 	superblock->superblock_len = sizeof(*superblock);
 	superblock->capacity = size - LAYOUT_DATA_OFF;
 	superblock->align = config->align != 0 ? config->align : ALIGN_DEFAULT;
@@ -167,7 +167,7 @@ static int make_superblock(const struct region *region, const char *uri, const s
 		superblock->record_len_max =
 			(uint32_t)(quarter < RECORD_LEN_DEFAULT ? quarter : RECORD_LEN_DEFAULT) & ~(superblock->align - 1);
 	superblock->stream_id = config->stream_id;
-	superblock->block_len = region->is_block ? region->contract.atomic_unit : 0;
+	superblock->block_len = region->caps.commit_len;
 	superblock->created_ns = utc_now_ns();
 	superblock->salt = config->salt;
 	if (config->stream_name != NULL)
@@ -204,10 +204,10 @@ int ring_write_new(
 int ring_check_blocks(
 	const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
-	uint32_t lba_len = region->contract.atomic_unit;
+	uint32_t lba_len = region->caps.commit_len;
 	uint64_t quarter = (region->contract.size_bytes - LAYOUT_DATA_OFF) / 4;
 
-	if (!region->is_block)
+	if (lba_len == 0)
 		return FARLOG_OK;
 	if (quarter < lba_len)
 		return error_set(error, FARLOG_INVALID, 0,

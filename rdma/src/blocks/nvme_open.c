@@ -66,10 +66,14 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	nvme->patience_ns = NVME_PATIENCE_NS;
 	nvme->region.ops = &nvme_ops;
 	nvme->region.contract = *contract;
-	nvme->region.is_far = true;
-	nvme->region.is_block = true;
-	nvme->region.rest_ns = device->rest_ns;
-	nvme->region.extra_len = NVME_EXTRA_LEN;
+	nvme->region.caps = (struct region_caps){.has_copy = true,
+		.needs_fetch = true,
+		.is_claimable = true,
+		.may_land_late = true,
+		.commit_len = contract->atomic_unit,
+		.hint_interval_ns = REGION_HINT_REQUEST_NS,
+		.rest_ns = device->rest_ns,
+		.extra_len = NVME_EXTRA_LEN};
 	nvme->region.fence_lsn = UINT64_MAX;
 	nvme->region.trouble = nvme->trouble;
 	nvme->region.patience_ns = NVME_PATIENCE_NS;

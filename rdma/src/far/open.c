@@ -234,7 +234,13 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 	far->role = (uint8_t)ask->role;
 	far->verdict = FARLOG_IO;
 	far->renewal = ask->renewal;
-	far->region.is_far = true;
+	far->region.caps = (struct region_caps){.has_copy = true,
+		.needs_fetch = true,
+		.is_remote = true,
+		.tells_end = true,
+		.words_by_poll = true,
+		.may_land_late = true,
+		.hint_interval_ns = REGION_HINT_REQUEST_NS};
 	far->region.fence_lsn = UINT64_MAX;
 	far->region.tag_lost = UINT64_MAX;
 	far->region.patience_ns = PATIENCE_NS;

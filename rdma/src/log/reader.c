@@ -169,7 +169,7 @@ static uint64_t piece_len(const struct farlog_reader *reader, const struct pass 
 	uint64_t lsn = reader->cursor.lsn;
 	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
 	uint64_t len = pass->buf_len - pass->used;
-	uint64_t tip_len = reader->region->is_far ? reader->tip_len : RECORD_PAD_STORED_LEN;
+	uint64_t tip_len = reader->region->caps.needs_fetch ? reader->tip_len : RECORD_PAD_STORED_LEN;
 
 	if (len > left_in_ring)
 		len = left_in_ring;
@@ -228,7 +228,7 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 			return verdict == RECORD_CUT && walked > 0;
 		/* from there on in the next piece, unless the buffer has no room for the record: that would be a READ for
 		 * nothing */
-		if (reader->region->is_far && walked > 0)
+		if (reader->region->caps.needs_fetch && walked > 0)
 			return found.stored_len <= pass->buf_len - pass->used;
 		pass->need = found.stored_len;
 		if (pass->need > pass->buf_len - pass->used)
@@ -288,7 +288,7 @@ static int check_same(struct farlog_reader *reader, struct pass *pass, uint64_t 
 {
 	uint64_t piece_len;
 
-	if (!reader->region->is_far)
+	if (!reader->region->caps.needs_fetch)
 		return memcmp(reader->region->base + data_off(reader, lsn), bytes, len) == 0 ? FARLOG_OK : FARLOG_NOT_YET;
 	for (uint64_t done = 0; done < len; done += piece_len) {
 		uint64_t at = lsn + done;
@@ -376,7 +376,7 @@ static int accuse(struct farlog_reader *reader)
 	uint32_t known = reader->superblock.crc32c;
 	int result;
 
-	if (!reader->region->is_far)
+	if (!reader->region->caps.needs_fetch)
 		return FARLOG_CORRUPT;
 	result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 	if (result != FARLOG_OK)
@@ -425,7 +425,7 @@ static void fill_batch(struct farlog_reader *reader, const struct pass *pass, st
  * look must tell that before the batch before is released. */
 static bool is_header_spared(const struct farlog_reader *reader, size_t buf_len)
 {
-	return reader->is_drain && reader->region->is_far && reader->sure_lsn > reader->cursor.lsn &&
+	return reader->is_drain && reader->region->caps.needs_fetch && reader->sure_lsn > reader->cursor.lsn &&
 		reader->sure_lsn - reader->cursor.lsn >= buf_len && !reader->is_resync_needed && !reader->is_release_open &&
 		reader->comeback_count == reader->region->comeback_count;
 }

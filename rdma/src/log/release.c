@@ -90,7 +90,7 @@ static int store_slot(struct farlog_reader *reader, const struct head_slot *slot
 		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, slot->head_lsn);
 	result = head_store(reader->region, &reader->superblock, slot);
 	if (result != FARLOG_OK) {
-		reader->is_release_open = reader->region->is_far;
+		reader->is_release_open = reader->region->caps.may_land_late;
 		reader->open_slot = *slot;
 		return result == FARLOG_HELD ? result : FARLOG_IO;
 	}

@@ -103,8 +103,10 @@ static bool load_head(const struct farlog_writer *writer, const struct resolve_s
 	struct region *region = writer->region;
 	bool is_known = head_load(region, &writer->superblock, head);
 
-	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
-	if (region->is_block || (region->is_far && is_known && is_written_over(writer, sight, head->head_lsn))) {
+	/* A head that has gone on since frees what it passed, and the walk from there would end at once. A device of this
+	 * host is asked for it each time, a target only when it has to be. */
+	if (region->caps.needs_fetch &&
+		(!region->caps.is_remote || (is_known && is_written_over(writer, sight, head->head_lsn)))) {
 		region->until_ns = deadline->at_ns != 0 ? deadline->at_ns : clock_after_ns(deadline->duration_ns);
 		is_known =
 			region_fetch(region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);

@@ -79,7 +79,7 @@ bool shared_lock(uint64_t *word, struct deadline *deadline)
 void shared_wake_waiters(struct farlog_shared *shared)
 {
 	__atomic_add_fetch(&shared->wakeup, 1, __ATOMIC_RELEASE);
-	if (!shared->writer->region->is_seal_durable)
+	if (!shared->writer->region->caps.is_seal_durable)
 		syscall(SYS_futex, &shared->wakeup, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -112,7 +112,7 @@ static inline void publish_turn(struct farlog_shared *shared, uint64_t end_lsn, 
 	struct farlog_writer *writer = shared->writer;
 	uint64_t now_ticks = clock_ticks();
 
-	if (writer->region->is_seal_durable) {
+	if (writer->region->caps.is_seal_durable) {
 		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
 		atomic_store_relaxed(&writer->counters->durable_lsn, end_lsn);
 		if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
@@ -358,7 +358,7 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 			shared_publish_left(shared);
 		if (atomic_load_acquire(&shared->durable_lsn) >= end_lsn)
 			break;
-		if (region->is_seal_durable) {
+		if (region->caps.is_seal_durable) {
 			nap(); /* for the turns that were left: publishing makes durable */
 			continue;
 		}
@@ -383,13 +383,13 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 static void tell_when_full(struct farlog_shared *shared)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t *lock = writer->region->is_seal_durable ? &shared->reserve : &shared->flush;
+	uint64_t *lock = writer->region->caps.is_seal_durable ? &shared->reserve : &shared->flush;
 	uint64_t end_lsn;
 	bool is_mine = true;
 
 	if (!atomic_swap_if(lock, 0, 1))
 		return; /* its holder does, or the next look */
-	if (!writer->region->is_seal_durable) {
+	if (!writer->region->caps.is_seal_durable) {
 		lead(shared, 1); /* a deadline that has passed */
 		end_lsn = writer->durable_lsn;
 	} else {
@@ -401,7 +401,7 @@ static void tell_when_full(struct farlog_shared *shared)
 		writer_hint(writer, clock_ticks(), end_lsn, end_lsn);
 	region_push(writer->region);
 	shared_unlock(lock);
-	if (!writer->region->is_seal_durable)
+	if (!writer->region->caps.is_seal_durable)
 		shared_wake_waiters(shared); /* who wanted to lead may be asleep */
 }
 
@@ -429,7 +429,7 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 		atomic_add(&writer->counters->unknown_count, 1);
 		return FARLOG_UNKNOWN;
 	}
-	if (!writer->region->is_seal_durable) {
+	if (!writer->region->caps.is_seal_durable) {
 		/* What waiting for room has used up of the deadline is gone. */
 		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_after_ns(deadline.duration_ns);
 

@@ -87,7 +87,7 @@ static int resolve_own(struct farlog_shared *shared, struct deadline *deadline, 
 
 	if (!shared_lock(&shared->reserve, deadline))
 		return FARLOG_UNKNOWN;
-	if (writer->region->is_seal_durable)
+	if (writer->region->caps.is_seal_durable)
 		atomic_store_relaxed(&writer->durable_lsn, atomic_load_acquire(&shared->durable_lsn));
 	result = writer_resolve(writer, deadline, position);
 	shared_unlock(&shared->reserve);
@@ -157,7 +157,7 @@ int farlog_shared_close(farlog_shared *shared)
 	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
 		nap();
 	shared_publish_left(shared);
-	if (shared->writer->region->is_seal_durable)
+	if (shared->writer->region->caps.is_seal_durable)
 		shared->writer->durable_lsn = shared->durable_lsn;
 	shared->writer->is_failed |= shared->is_failed != 0;
 	result = farlog_writer_close(shared->writer);

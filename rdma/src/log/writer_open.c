@@ -17,9 +17,6 @@
 
 #define WARN_PERCENT 70u
 #define ALARM_PERCENT 85u
-#define HINT_INTERVAL_NS 100000u
-/* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
-#define FAR_HINT_INTERVAL_NS 5000000u
 #define HEADER_LEN LAYOUT_DATA_OFF
 #define CLAIM_COUNT_MAX 8u
 #define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
@@ -55,7 +52,7 @@ static int check_held(const struct farlog_writer *writer, const char *uri, int r
 static int check_uuid(
 	const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
 {
-	if (uuid == NULL || writer->region->are_members ||
+	if (uuid == NULL || writer->region->caps.is_judged ||
 		memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NOT_A_RING, 0,
@@ -126,8 +123,8 @@ static void find_loss(const struct farlog_writer *writer, const struct head_slot
 {
 	const struct superblock *superblock = &writer->superblock;
 	uint64_t start_lsn = superblock->epoch_start_lsn;
-	bool is_one = !writer->region->are_members;   /* each member is judged for itself */
-	bool was_member = superblock->floor_lsn != 0; /* which is sent several commits at once when it was behind */
+	bool is_one = !writer->region->caps.is_judged; /* else each ring is judged for itself */
+	bool was_member = superblock->floor_lsn != 0;  /* which is sent several commits at once when it was behind */
 
 	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
 		snprintf(why, room, "everything below lsn %lu was acknowledged", hint_lsn);
@@ -157,7 +154,7 @@ static int check_loss(const struct farlog_writer *writer, const char *uri, uint6
 	return error_set(error, FARLOG_CORRUPT, 0,
 		"ring \"%s\": the record at lsn %lu is unreadable although %s; the media has lost bytes; run" REGION_DUMP
 		"; to go on without what lies from there on: farlog ring cut '%s' --at %lu",
-		uri, tail_lsn, why, REGION_DUMP_OF(writer->region, uri), region_is_elsewhere(writer->region) ? "REGION" : uri,
+		uri, tail_lsn, why, REGION_DUMP_OF(writer->region, uri), writer->region->caps.is_remote ? "REGION" : uri,
 		tail_lsn);
 }
 
@@ -248,7 +245,7 @@ static int shut_others(struct farlog_writer *writer, const char *uri, const stru
 	struct region_claim claim = {.kind = kind, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
 	int result = FARLOG_OK;
 
-	for (unsigned turn = 0; turn < CLAIM_COUNT_MAX && region->is_block && result == FARLOG_OK; turn++) {
+	for (unsigned turn = 0; turn < CLAIM_COUNT_MAX && region->caps.is_claimable && result == FARLOG_OK; turn++) {
 		uint32_t last = writer->superblock.writer_epoch;
 
 		result = choose_epoch(writer, uri, config->epoch, error);
@@ -266,7 +263,7 @@ static int shut_others(struct farlog_writer *writer, const char *uri, const stru
 			region->ops->store_word(region, LAYOUT_FENCE_OFF, writer->epoch);
 		return FARLOG_OK;
 	}
-	return result != FARLOG_OK || !region->is_block ?
+	return result != FARLOG_OK || !region->caps.is_claimable ?
 		result :
 		error_set(error, FARLOG_HELD, 0, "ring \"%s\": others are opening it at the same time; try again", uri);
 }
@@ -349,7 +346,7 @@ static void keep_room(struct farlog_writer *writer)
 	uint64_t len = 2 *
 		(record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
 
-	if (writer->region->are_members && !MUTANT(NO_ROOM_FOR_EPOCH))
+	if (writer->region->caps.needs_epoch_room && !MUTANT(NO_ROOM_FOR_EPOCH))
 		writer->ring.kept_bytes = len < writer->identity.capacity / 4 ? len : writer->identity.capacity / 4;
 	writer->plain_limit_lsn = 0; /* the EPOCH record moved it, before this was kept: the next record does again */
 }
@@ -379,7 +376,7 @@ static int take_resources(
 		return error_set(error, FARLOG_IO, failure, "start clock sampler");
 	writer->has_clock = true;
 	writer->region->ops->populate(writer->region);
-	writer->hint_interval_ticks = clock_ticks_of(writer->region->is_far ? FAR_HINT_INTERVAL_NS : HINT_INTERVAL_NS);
+	writer->hint_interval_ticks = clock_ticks_of(writer->region->caps.hint_interval_ns);
 	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
 	if (writer->staging == NULL)

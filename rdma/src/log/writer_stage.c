@@ -11,8 +11,7 @@
 
 bool writer_is_fenced(struct farlog_writer *writer)
 {
-	uint64_t epoch_min = writer->region->is_load_slow ? atomic_load_relaxed(&writer->region->fence_seen) :
-														region_load_word(writer->region, LAYOUT_FENCE_OFF);
+	uint64_t epoch_min = region_fence(writer->region);
 
 	if (__builtin_expect(epoch_min <= writer->epoch, 1))
 		return false;
@@ -48,10 +47,10 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 
 	if (writer->region->ops->look != NULL)
 		writer->region->ops->look(writer->region, is_urgent);
-	else if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
+	else if (writer->region->caps.words_by_poll) /* the transport may need our help to put the word into the copy */
 		may_fail(writer->region->ops->poll(writer->region)); /* who waits for the persist sees it fail */
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
-	if (writer->region->is_block)
+	if (writer->region->caps.commit_len != 0)
 		credit_lsn = take_block_credit(writer, credit_lsn);
 	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
 		writer->ring.credit_lsn = credit_lsn;
@@ -358,8 +357,7 @@ static void choose_general_way(struct farlog_writer *writer)
 	writer->plain_len_max =
 		writer->identity.record_len_max < WRITER_SMALL_LEN ? writer->identity.record_len_max : WRITER_SMALL_LEN;
 	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
-	writer->plain_fence =
-		region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->base + LAYOUT_FENCE_OFF);
+	writer->plain_fence = region_fence_word(region);
 }
 
 #if defined(__x86_64__)
@@ -469,8 +467,8 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 {
 	if (writer->region->streamed == NULL)
 		return 0;
-	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) :
-									stage_many_near(writer, entries, count, ticks, positions);
+	return writer->region->caps.has_copy ? stage_many_far(writer, entries, count, ticks, positions) :
+										   stage_many_near(writer, entries, count, ticks, positions);
 }
 
 _Static_assert(STREAM_LEN_MAX == WRITER_SMALL_LEN, "the short ways take the same records");
@@ -482,8 +480,8 @@ void writer_choose_way(struct farlog_writer *writer)
 	choose_general_way(writer);
 	if (region->streamed == NULL)
 		return;
-	writer->stage = region->is_far ? stage_far : stage_near;
-	writer->submit = region->is_far ? submit_far : submit_near;
+	writer->stage = region->caps.has_copy ? stage_far : stage_near;
+	writer->submit = region->caps.has_copy ? submit_far : submit_near;
 }
 #else
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,

@@ -232,7 +232,7 @@ static int msync_flush(struct region *region, uint64_t off, uint64_t len)
 
 static void mem_seal(struct region *region)
 {
-	if (region->is_load_slow)
+	if (region->caps.is_load_slow)
 		read_back(region);
 	else
 		persist_fence();
@@ -254,7 +254,7 @@ static bool mem_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 {
 	mem_store_word(region, LAYOUT_TAIL_HINT_OFF, tail_lsn);
 	mem_store_word(region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
-	return !region->is_seal_durable || mem_flush(region, LAYOUT_TAIL_HINT_OFF, 2 * sizeof(uint64_t)) == FARLOG_OK;
+	return !region->caps.is_seal_durable || mem_flush(region, LAYOUT_TAIL_HINT_OFF, 2 * sizeof(uint64_t)) == FARLOG_OK;
 }
 
 static void mem_populate(struct region *region)
@@ -470,7 +470,6 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	contract->size_bytes = size;
 	mem->bytes = mem->map;
 	mem->region.base = mem->map;
-	mem->region.is_load_slow = contract->is_read_back;
 	return FARLOG_OK;
 }
 
@@ -505,7 +504,8 @@ int region_mem_make(const char *text, int fd, const char *name, const struct far
 	mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
 	mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
 	mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
-	mem->region.is_seal_durable = !is_msync;
+	mem->region.caps = (struct region_caps){
+		.is_load_slow = contract->is_read_back, .is_seal_durable = !is_msync, .hint_interval_ns = REGION_HINT_STORE_NS};
 	result = unlinked < 0 ? error_set(error, unlinked, errno, "ask for the name of region \"%s\"", text) :
 							map_region(text, mem, ask->access, error);
 	if (result == FARLOG_OK && mem->has_name && ask->role == REGION_ROLE_WRITER && ask->access != REGION_READ)

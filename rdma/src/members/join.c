@@ -150,8 +150,7 @@ static int take_roles(struct member *member)
 		return error_set(&member->error, result, 0, "it has another living writer");
 	if (result != FARLOG_OK)
 		return region_refuse_lock(region, result, member->uri, &member->error);
-	if (region->is_block)
-		result = region_claim(region, &claim, &member->error);
+	result = region_claim(region, &claim, &member->error);
 	return result == FARLOG_OK ? members_settle_one(member, &member->error) : result;
 }
 
@@ -297,8 +296,8 @@ bool member_leave(struct member *member)
 	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because
 	 * a connection broke may have reached the target, and lands whenever that likes: it must not find a place that has
 	 * been written anew. */
-	if (region->is_block && member->is_going && !MUTANT(REUSED_EARLY))
-		member->rests_until_ns = clock_monotonic_ns() + region->rest_ns;
+	if (member->is_going && !MUTANT(REUSED_EARLY))
+		member->rests_until_ns = clock_monotonic_ns() + region->caps.rest_ns;
 	member_shut(member);
 	atomic_store_release(&member->state, MEMBER_AWAY);
 	return true;

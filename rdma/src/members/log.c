@@ -147,7 +147,7 @@ static bool is_better(const struct member *member, const struct member *best)
 		return epoch > best->scan.tail.epoch;
 	if (member->scan.tail.lsn != best->scan.tail.lsn)
 		return member->scan.tail.lsn > best->scan.tail.lsn;
-	return member->region->is_far;
+	return member->region->caps.has_copy;
 }
 
 /* scan_member -- a far one's records come into the copy, where the next one's will come. */
@@ -196,7 +196,7 @@ static struct member *find_best(struct region_members *whole, struct member **la
 		bool is_far_turn = turn < whole->count;
 		struct farlog_error why = {0};
 
-		if (member_state(member) != MEMBER_READY || member->region->is_far != is_far_turn)
+		if (member_state(member) != MEMBER_READY || member->region->caps.has_copy != is_far_turn)
 			continue;
 		if (is_far_turn)
 			*last_far = member; /* also of a scan that fails midway */
@@ -241,14 +241,14 @@ static int bring(
 	unsigned span_count = members_spans(whole, whole->start.head_lsn, best->scan.tail.lsn, spans);
 	uint64_t tail_lsn = best->scan.tail.lsn;
 
-	if (best->region->is_far && best != last_far) {
+	if (best->region->caps.has_copy && best != last_far) {
 		if (scan_member(whole, best, error) != FARLOG_OK)
 			return FARLOG_IO;
 		if (best->scan.tail.lsn != tail_lsn)
 			return error_set(error, FARLOG_CORRUPT, 0, "its log ended at lsn %lu and then at lsn %lu", tail_lsn,
 				best->scan.tail.lsn);
 	}
-	for (unsigned i = 0; i < span_count && !best->region->is_far; i++)
+	for (unsigned i = 0; i < span_count && !best->region->caps.has_copy; i++)
 		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
 	end_copy(whole, tail_lsn);
 	return check_copy(whole, tail_lsn, error);

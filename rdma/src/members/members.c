@@ -262,8 +262,8 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	return has_answer ? FARLOG_OK : result;
 }
 
-/* members_store_word -- hints for those who read a member alone: never more than it has. The fence is for members on
- * blocks, which keep other hosts out by it. */
+/* members_store_word -- hints for those who read a member alone: never more than it has. The fence is for members that
+ * keep other hosts out by it. */
 static void members_store_word(struct region *region, uint64_t off, uint64_t value)
 {
 	struct region_members *whole = members_of(region);
@@ -273,7 +273,7 @@ static void members_store_word(struct region *region, uint64_t off, uint64_t val
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
-		if (!member_is_open(member) || (off == LAYOUT_FENCE_OFF && !member->region->is_block))
+		if (!member_is_open(member) || (off == LAYOUT_FENCE_OFF && !member->region->caps.is_claimable))
 			continue;
 		if (off == LAYOUT_FENCE_OFF)
 			member->region->ops->store_word(member->region, off, value);
@@ -302,7 +302,7 @@ static void members_populate(struct region *region)
 	struct region_members *whole = members_of(region);
 
 	for (unsigned i = 0; i < whole->count; i++)
-		if (member_is_open(&whole->members[i]) && !region_is_elsewhere(whole->members[i].region))
+		if (member_is_open(&whole->members[i]) && !whole->members[i].region->caps.is_remote)
 			whole->members[i].region->ops->populate(whole->members[i].region);
 }
 
@@ -320,7 +320,7 @@ static void *populate_loop(void *context)
 	}
 	for (unsigned i = 0; i < whole->count && !atomic_load_acquire(&whole->is_closing); i++)
 		if (pin(whole, i)) {
-			if (region_is_elsewhere(whole->members[i].region))
+			if (whole->members[i].region->caps.is_remote)
 				whole->members[i].region->ops->populate(whole->members[i].region);
 			unpin(whole, i);
 		}
@@ -379,7 +379,7 @@ static int members_is_locked(struct region *region, enum region_role role)
 	return result;
 }
 
-/* members_claim -- of those on blocks, each by its device. */
+/* members_claim -- each by its device. */
 static int members_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
 	struct region_members *whole = members_of(region);
@@ -390,7 +390,7 @@ static int members_claim(struct region *region, const struct region_claim *claim
 		struct region_claim own = *claim;
 		struct farlog_error why = {0};
 
-		if (member_state(member) != MEMBER_READY || !member->region->is_block)
+		if (member_state(member) != MEMBER_READY)
 			continue;
 		own.ring_uuid = member->superblock.ring_uuid;
 		own.uri = member->uri;

@@ -173,6 +173,20 @@ static void fill_contract(struct region_members *whole)
 	}
 }
 
+/* set_caps -- of those that are open. One on blocks makes all commits whole LBAs, and does not tell where a fenced
+ * writer's log ended. */
+static void set_caps(struct region_members *whole)
+{
+	struct region_caps *caps = &whole->region.caps;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		if (member_is_open(&whole->members[i]))
+			caps->is_claimable |= whole->members[i].region->caps.is_claimable;
+	caps->commit_len = whole->superblock.block_len;
+	caps->is_remote = caps->commit_len == 0;
+	caps->tells_end = caps->commit_len == 0;
+}
+
 /* make_copy -- as large as the ring, with the members' header in it. */
 static int make_copy(struct region_members *whole, struct farlog_error *error)
 {
@@ -188,8 +202,7 @@ static int make_copy(struct region_members *whole, struct farlog_error *error)
 	region->built = whole->copy;
 	if (stream_is_supported())
 		region->streamed = whole->copy;
-	for (unsigned i = 0; i < whole->count; i++)
-		region->is_block |= member_is_open(&whole->members[i]) && whole->members[i].region->is_block;
+	set_caps(whole);
 	members_show_header(whole);
 	return FARLOG_OK;
 }
@@ -265,11 +278,16 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 	if (whole == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open members \"%s\": out of memory", text);
 	whole->region = (struct region){.ops = &members_ops,
-		.is_far = true,
 		.are_members = true,
 		.fence_lsn = UINT64_MAX,
 		.tag_lost = UINT64_MAX,
-		.trouble = whole->trouble};
+		.trouble = whole->trouble,
+		.caps = {.has_copy = true,
+			.needs_fetch = true,
+			.is_judged = true,
+			.needs_epoch_room = true,
+			.may_land_late = true,
+			.hint_interval_ns = REGION_HINT_REQUEST_NS}};
 	whole->level = ask->level;
 	whole->epoch_asked = ask->epoch;
 	init_changed(whole);

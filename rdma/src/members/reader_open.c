@@ -55,7 +55,7 @@ static bool attempt(struct reader_member *member)
 	struct farlog_reader *reader;
 
 	if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK &&
-		region_is_elsewhere(reader->region))
+		reader->region->caps.is_remote)
 		reader->region->patience_ns = PATIENCE_NS;
 	if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL &&
 		member->ring_uuid != NULL)

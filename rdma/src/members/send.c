@@ -65,8 +65,7 @@ unsigned members_spans(
 void members_write(
 	struct region_members *whole, struct member *member, const struct region_span *spans, unsigned span_count)
 {
-	/* A far one, and one on blocks, sends from the copy. */
-	for (unsigned i = 0; i < span_count && !member->region->is_far; i++)
+	for (unsigned i = 0; i < span_count && !member->region->caps.has_copy; i++) /* else it sends from the copy itself */
 		member->region->ops->write(member->region, spans[i].off, whole->copy + spans[i].off, spans[i].len);
 }
 
@@ -120,9 +119,7 @@ static void let_tell(struct region_members *whole, struct member *member)
 
 static void look_at_fence(struct member *member)
 {
-	const struct region *region = member->region;
-	uint64_t fence =
-		region->is_load_slow ? atomic_load_relaxed(&region->fence_seen) : region_load_word(region, LAYOUT_FENCE_OFF);
+	uint64_t fence = region_fence(member->region);
 
 	if (fence > member->fence)
 		member->fence = fence;
@@ -131,7 +128,7 @@ static void look_at_fence(struct member *member)
 /* send -- what it lacks, or the first piece of that. */
 static void send(struct region_members *whole, struct member *member)
 {
-	uint64_t piece_len = member->region->is_far ? PIECE_FAR_LEN : PIECE_NEAR_LEN;
+	uint64_t piece_len = member->region->caps.has_copy ? PIECE_FAR_LEN : PIECE_NEAR_LEN;
 	uint64_t drained_lsn = nth_highest(whole, whole->needed, credit_of);
 	struct region_span spans[2];
 	unsigned span_count;

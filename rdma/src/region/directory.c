@@ -55,7 +55,9 @@ static bool load_newest(const uint8_t *base, struct directory *directory)
 
 static const uint8_t *bytes_of(const struct region *region)
 {
-	return region->is_block ? region->directory_copy : region->directory != NULL ? region->directory : region->base;
+	return region->caps.commit_len != 0 ? region->directory_copy :
+		region->directory != NULL       ? region->directory :
+										  region->base;
 }
 
 /* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole
@@ -131,7 +133,7 @@ static int check_entries(
 		if (entry->name[0] == '\0' || memchr(entry->name, '\0', sizeof(entry->name)) == NULL)
 			return damaged(uri, entry, "has no name", error);
 		if (entry->off % LAYOUT_BLOCK_LEN != 0 || entry->len % LAYOUT_BLOCK_LEN != 0 ||
-			entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->extra_len)
+			entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->caps.extra_len)
 			return damaged(uri, entry, "does not lie on blocks of 4096 bytes", error);
 		if (entry->off < end)
 			return damaged(uri, entry, "overlaps what lies before it", error);
@@ -148,7 +150,7 @@ static int check_entries(
 
 int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error)
 {
-	uint64_t least = DIRECTORY_LEN + LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->extra_len;
+	uint64_t least = DIRECTORY_LEN + LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->caps.extra_len;
 	struct superblock superblock;
 	int result;
 
@@ -191,7 +193,7 @@ static int put(struct region *region, uint64_t off, const void *src, size_t len)
  * a magic has been whole, and one that is not is damage and no broken beginning. */
 static int store_copy(struct region *region, unsigned copy, struct directory *directory)
 {
-	size_t line_len = region->is_block ? region->contract.atomic_unit : LAYOUT_LINE_LEN;
+	size_t line_len = region->caps.commit_len != 0 ? region->caps.commit_len : LAYOUT_LINE_LEN;
 	size_t len = (stored_len(directory) + line_len - 1) / line_len * line_len;
 	int result;
 
@@ -216,7 +218,7 @@ int directory_show(struct region *region, const struct directory_entry *entry)
 {
 	int result = region->ops->narrow(region, entry->off, entry->len);
 
-	region->directory = region->is_block ? region->directory_copy : region->base - entry->off;
+	region->directory = region->caps.commit_len != 0 ? region->directory_copy : region->base - entry->off;
 	region->directory_off = entry->off;
 	region->directory_generation = entry->generation;
 	return result;

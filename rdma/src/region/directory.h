@@ -23,7 +23,7 @@
 /* directory_region_len -- of all of a region, as its entries count. */
 static inline uint64_t directory_region_len(const struct region *region)
 {
-	return region->contract.size_bytes + region->extra_len;
+	return region->contract.size_bytes + region->caps.extra_len;
 }
 
 struct directory_header {

@@ -112,10 +112,10 @@ int region_refuse(
 {
 	if (result == FARLOG_NO_MEMORY)
 		return error_set(error, result, ENOMEM, "%s \"%s\"", what, uri);
-	if (!region->is_far)
+	if (region->trouble == NULL)
 		return error_set(error, result, errno, "%s \"%s\"", what, uri);
 	return error_set(error, result, 0, "%s \"%s\": %s", what, uri,
-		region->trouble != NULL && region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
+		region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
 }
 
 int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error)

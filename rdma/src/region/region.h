@@ -20,6 +20,7 @@
 #include "farlog/farlog.h"
 #include "farlog/member.h"
 #include "ring/gather.h"
+#include "ring/layout.h"
 
 struct region;
 struct staging;
@@ -148,6 +149,31 @@ struct region_ops {
 	void (*close)(struct region *region);
 };
 
+/* What a region can do, and what it asks of those who use it. Its kind sets it when it is opened; then it stays. Nobody
+ * else has to know which kind it is. */
+struct region_caps {
+	bool has_copy;         /* a writer puts records together in `base`, a copy on this host, and persist sends them */
+	bool needs_fetch;      /* base shows what fetch has brought: a read is a request, and so is the store of a word */
+	bool is_remote;        /* another process has its bytes: a target */
+	bool tells_end;        /* a fence is told together with where the log of the fenced writer ended */
+	bool is_claimable;     /* a device that several hosts may reach: who is going to write asks it by `claim` */
+	bool words_by_poll;    /* poll brings fence and credit into base, as `look` does */
+	bool may_land_late;    /* a persist that has failed may still land */
+	bool is_load_slow;     /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
+	bool is_seal_durable;  /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
+	bool is_judged;        /* opening it has looked at each ring by itself: whether it is the one, what it has lost */
+	bool needs_epoch_room; /* a ring that is full keeps room for the record of the next epoch */
+	uint32_t commit_len;   /* a commit is whole LBAs of so many bytes; 0: it ends anywhere */
+	uint64_t hint_interval_ns; /* hints are stored no more often than that */
+	/* how long a target may go on with what a broken connection brought it. 0: what was answered is over */
+	uint64_t rest_ns;
+	uint64_t extra_len; /* what a ring takes of the media beyond size_bytes */
+};
+
+#define REGION_HINT_STORE_NS 100000u
+/* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
+#define REGION_HINT_REQUEST_NS 5000000u
+
 /* Sleeps for a persist that is under way. Each ends by an event, or expires: all the time that the caller gave went
  * by. */
 struct region_waits {
@@ -157,43 +183,34 @@ struct region_waits {
 
 struct region {
 	const struct region_ops *ops;
+	struct region_caps caps;
 	struct farlog_contract contract;
 	uint64_t tag; /* of the last persist that was started; each takes the next */
-	/* of the last that is known to be complete; stored by persist and poll, with is_far by whichever thread polls */
+	/* of the last that is known to be complete; stored by persist and poll, by whichever thread polls */
 	uint64_t tag_done;
-	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
-	const uint8_t *base;  /* where the bytes can be loaded directly; of a far drain or reader the header alone */
-	/* where the append path may put a record by ring/stream.h itself instead of `gather`, past the cache unless is_far;
-	 * NULL: nowhere */
+	const uint8_t *base; /* where the bytes can be loaded directly; of a far drain or reader the header alone */
+	/* where the append path may put a record by ring/stream.h itself instead of `gather`, past the cache unless it is a
+	 * copy; NULL: nowhere */
 	uint8_t *streamed;
 	/* where it may put a record together in place of calling `gather`: nobody looks there before it is sent. NULL:
 	 * nowhere */
 	uint8_t *built;
-	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
-	bool is_far;         /* base is a copy; the words in it that others store come by poll */
-	/* with is_block: how long a target may go on with what a broken connection brought it. 0: what was answered is
-	 * over */
-	uint64_t rest_ns;
-	/* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
-	bool is_block;
-	/* with is_block: the device is gone for good, and one that comes under its name has to be opened. Atomic */
+	/* its device is gone for good, and one that comes under its name has to be opened. Atomic */
 	uint64_t is_removed;
-	/* with is_block: the device itself shuts a writer out, and what came after it says where its log ended */
-	bool is_claimed;
-	bool is_shut; /* and has: nothing that is written here lands any more */
-	/* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
+	bool is_claimed; /* the device itself shuts a writer out, and what came after it says where its log ended */
+	bool is_shut;    /* and has: nothing that is written here lands any more */
+	/* no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
 	uint64_t fence_lsn;
 	bool is_fence_exact; /* and below it lies, durable, all that the writer put there */
-	/* with are_members, fenced: below it lies, durable on as many as an acknowledgement needs, all that the writer put
-	 * there. Atomic */
+	/* of members, fenced: below it lies, durable on as many as an acknowledgement needs, all that the writer put there.
+	 * Atomic */
 	uint64_t kept_lsn;
-	/* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
+	/* fenced: fence_lsn is not known yet, and is asked for. Stored behind both */
 	uint64_t is_fence_open;
 	/* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	const uint8_t *directory;
-	const uint8_t *directory_copy; /* with is_block: the directory, as fetch_directory brought it */
-	uint64_t extra_len;            /* what a ring takes of the media beyond size_bytes */
+	const uint8_t *directory_copy; /* on blocks: the directory, as fetch_directory brought it */
 	/* of such a device: this epoch's writer has been closed, as the header had it when it was loaded last */
 	uint32_t closed_epoch;
 	/* of a device that several hosts reach and that does not fence them: this one, as superblock.writer_host; 0 = no
@@ -201,23 +218,23 @@ struct region {
 	uint64_t host;
 	uint64_t directory_off;        /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
-	uint64_t read_count;           /* with is_far: READs posted */
-	struct region_waits waits;     /* with is_far: for persists. Stored by who has the link */
-	uint64_t comeback_count;       /* with is_far: connections after the first one */
-	/* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may
+	uint64_t read_count;           /* with needs_fetch: READs posted */
+	struct region_waits waits;     /* for persists. Stored by who has the link */
+	uint64_t comeback_count;       /* connections after the first one */
+	/* of a drain elsewhere: the persist that went with a connection; it is not sent again, because another drain may
 	 * have come */
 	uint64_t tag_lost;
 	bool are_members; /* several rings that hold the same */
-	/* with are_members, recovered: fewer know the newest epoch than an acknowledgement needs, so that no drain goes on
+	/* of members, recovered: fewer know the newest epoch than an acknowledgement needs, so that no drain goes on
 	 * by them */
 	bool are_few_told;
 	/* of several, which are all to be sent to before any answer is looked for: persist leaves the first look to poll */
 	bool is_member;
 	unsigned member_count;
 	struct farlog_member_counters *member_counters; /* one for each: where to tell how they are. NULL: nobody asks */
-	/* with are_members: how many members beyond the first have the last persist that was completed */
+	/* of members: how many beyond the first have the last persist that was completed */
 	uint64_t more_copies;
-	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
+	const char *trouble;  /* what failed last, "" = nothing yet; NULL: errno tells */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 	uint64_t until_ns;    /* the deadline of who fetches, which may come before patience ends; 0 = none */
 };
@@ -315,17 +332,11 @@ static inline void region_push(struct region *region)
 		region->ops->push(region);
 }
 
-/* region_is_elsewhere -- another process has its bytes: a target. */
-static inline bool region_is_elsewhere(const struct region *region)
-{
-	return region->is_far && !region->is_block;
-}
-
 /* region_can_be_shut -- by another one than its writer, and tells then where that one's log ended: by the target that
  * has it, or by the device. */
 static inline bool region_can_be_shut(const struct region *region)
 {
-	return region_is_elsewhere(region) || region->is_claimed;
+	return region->caps.tells_end || region->is_claimed;
 }
 
 /* region_claim -- where a device has to be asked. */
@@ -340,9 +351,20 @@ static inline uint64_t region_load_word(const struct region *region, uint64_t of
 	return atomic_load_acquire((const uint64_t *)(region->base + off));
 }
 
+/* region_fence_word -- where a writer looks at the fence. region_fence -- the epoch that is demanded at least. */
+static inline const uint64_t *region_fence_word(const struct region *region)
+{
+	return region->caps.is_load_slow ? &region->fence_seen : (const uint64_t *)(region->base + LAYOUT_FENCE_OFF);
+}
+
+static inline uint64_t region_fence(const struct region *region)
+{
+	return atomic_load_acquire(region_fence_word(region));
+}
+
 /* How to look at a ring, behind "run" in an error's text: what shows it takes a path of the host that has it. */
 #define REGION_DUMP "%s: farlog dump '%s'"
 #define REGION_DUMP_OF(region, uri) \
-	region_is_elsewhere(region) ? " on the target's host" : "", region_is_elsewhere(region) ? "REGION" : (uri)
+	(region)->caps.is_remote ? " on the target's host" : "", (region)->caps.is_remote ? "REGION" : (uri)
 
 #endif

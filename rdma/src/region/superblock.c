@@ -75,7 +75,7 @@ static int refuse(
 			return error_set(error, FARLOG_UNSUPPORTED, 0,
 				"region \"%s\": ring format version %u; this build reads version %u%s", uri, seen[i].version,
 				newest_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
-		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != region->is_block)
+		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != (region->caps.commit_len != 0))
 			return refuse_other_kind(uri, &seen[i], error);
 		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
 			return error_set(error, FARLOG_CORRUPT, 0,
@@ -90,9 +90,9 @@ static int refuse(
 		"region \"%s\" (%lu bytes) is %s; to make an empty ring of it, destroying what it holds: "
 		"farlog ring format%s '%s'",
 		uri, region->contract.size_bytes,
-		region->is_block ? "a device without a ring" :
-			is_blank     ? "blank, not a ring" :
-						   "foreign data, not a ring",
+		region->caps.commit_len != 0 ? "a device without a ring" :
+			is_blank                 ? "blank, not a ring" :
+									   "foreign data, not a ring",
 		is_blank ? "" : " --force", uri);
 }
 
@@ -115,13 +115,13 @@ int superblock_load(
 	}
 	if (best == NULL)
 		return refuse(region, uri, seen, error);
-	if ((best->block_len != 0) != region->is_block)
+	if ((best->block_len != 0) != (region->caps.commit_len != 0))
 		return refuse_other_kind(uri, best, error);
-	if (region->is_block && best->block_len != region->contract.atomic_unit)
+	if (best->block_len != region->caps.commit_len)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"region \"%s\": its ring was made for LBAs of %u bytes, and the device now has LBAs of %u; "
 			"format the namespace back, or make a new ring",
-			uri, best->block_len, region->contract.atomic_unit);
+			uri, best->block_len, region->caps.commit_len);
 	*superblock = *best;
 	return FARLOG_OK;
 }

@@ -290,8 +290,7 @@ static void lose_far(struct route_leg *leg, int result)
 	char text[200];
 
 	snprintf(text, sizeof(text), "its ring: %s%s%.120s", farlog_result_text(result),
-		region->is_far && region->trouble != NULL ? ": " : "",
-		region->is_far && region->trouble != NULL ? region->trouble : "");
+		region->trouble != NULL ? ": " : "", region->trouble != NULL ? region->trouble : "");
 	if (result == FARLOG_FENCED)
 		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&far->fenced_epoch));
 	set_far(leg, NULL);

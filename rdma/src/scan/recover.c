@@ -108,10 +108,10 @@ int recover_scan(
 	memset(scan, 0, sizeof(*scan));
 	scan->tail = (struct record_cursor){
 		.lsn = head->head_lsn, .seq = head->head_seq, .epoch = head->last_epoch, .epoch_max = superblock->writer_epoch};
-	scan->shown_lsn = region->is_far ? head->head_lsn : end_lsn;
+	scan->shown_lsn = region->caps.needs_fetch ? head->head_lsn : end_lsn;
 	scan->turns_end_lsn = UINT64_MAX;
 	while (result == FARLOG_OK && scan->tail.lsn < end_lsn) {
-		if (region->is_far)
+		if (region->caps.needs_fetch)
 			result = check_far(region, &identity, end_lsn, scan, &verdict, &found);
 		else
 			verdict = record_check(&identity, &scan->tail, data + off, identity.capacity - off, &found);

@@ -33,7 +33,7 @@ int walk_check(
 	uint64_t left = walk->identity->capacity - off;
 	uint64_t need = walk->piece_len != 0 ? walk->piece_len : PIECE_LEN;
 
-	if (!walk->region->is_far) {
+	if (!walk->region->caps.needs_fetch) {
 		*verdict = record_check(walk->identity, cursor, walk->region->base + LAYOUT_DATA_OFF + off, left, found);
 		return FARLOG_OK;
 	}

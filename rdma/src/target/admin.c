@@ -131,14 +131,14 @@ static int open_ring(struct target_ring *ring, const char *region_uri, struct fa
 
 	if (result != FARLOG_OK)
 		return result;
-	if (ring->region->is_block)
+	if (ring->region->caps.is_remote)
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": region \"%s\" is on another host; a target serves its own", ring->name, region_uri);
+	if (ring->region->caps.has_copy)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"ring \"%s\": region \"%s\" is a block device, whose bytes no network card can reach; a target serves mem: "
 			"regions, and a block device by NVMe over Fabrics",
 			ring->name, region_uri);
-	if (ring->region->is_far)
-		return error_set(error, FARLOG_INVALID, 0,
-			"ring \"%s\": region \"%s\" is on another host; a target serves its own", ring->name, region_uri);
 	result = superblock_load(ring->region, region_uri, &superblock, error);
 	if (result != FARLOG_OK)
 		return result;

@@ -278,9 +278,7 @@ static void fault_populate(struct region *region)
 
 static void fault_forget(struct region *region, uint64_t off, uint64_t len)
 {
-	(void)region;
-	(void)off;
-	(void)len;
+	(void)region, (void)off, (void)len;
 }
 
 static int fault_narrow(struct region *region, uint64_t off, uint64_t len)
@@ -428,6 +426,7 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	fault->drain_generation = memory->drain_generation;
 	fault->is_drain = ask->role == REGION_ROLE_DRAIN;
 	fault->region.ops = &fault_ops;
+	fault->region.caps.hint_interval_ns = REGION_HINT_STORE_NS;
 	fault->region.base = (const uint8_t *)memory->visible;
 	fault->region.patience_ns = memory->is_remote && !fault->is_drain ? REMOTE_PATIENCE_NS : 0;
 	fault->region.contract = (struct farlog_contract){.kind = FARLOG_REGION_FAULT,

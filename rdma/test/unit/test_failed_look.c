@@ -320,14 +320,14 @@ static void fence__records_cannot_be_read(void **state)
 	failing = *ops;
 	failing.fetch = fail_fetch;
 	region->ops = &failing;
-	region->is_far = true;
+	region->caps.needs_fetch = true;
 	assert_int_equal(farlog_target_fence(bed.target, "a", 9, &tail_lsn, &last), FARLOG_IO);
 	assert_non_null(strstr(last.text, "fence: read undrained records of ring \"a\""));
 	assert_int_equal(tail_lsn, 7);
 	assert_int_equal(bed.target->rings->tail_epoch_min, 0);
 	assert_true(region_load_word(region, LAYOUT_FENCE_OFF) < 9);
 	region->ops = ops;
-	region->is_far = false;
+	region->caps.needs_fetch = false;
 	assert_int_equal(farlog_target_fence(bed.target, "a", 9, &tail_lsn, &last), FARLOG_OK);
 	assert_int_equal(region_load_word(region, LAYOUT_FENCE_OFF), 9);
 	free_bed(&bed);

@@ -263,7 +263,7 @@ static void golden__ring_image(void **state)
 /* On the device header and data lie elsewhere: put together as a region of blocks shows them. */
 static void golden__ring_on_blocks(void **state)
 {
-	struct region region = {.base = made, .is_block = true};
+	struct region region = {.base = made};
 	size_t len = load("ring_blocks.bin");
 
 	(void)state;
@@ -272,7 +272,7 @@ static void golden__ring_on_blocks(void **state)
 		memcpy(made + nvme_items[i].off, bytes + (size_t)nvme_items[i].control * LAYOUT_BLOCK_LEN, nvme_items[i].len);
 	memcpy(made + LAYOUT_DATA_OFF, bytes + NVME_DATA_OFF, len - NVME_DATA_OFF);
 	region.contract.size_bytes = len - NVME_EXTRA_LEN;
-	region.contract.atomic_unit = (uint32_t)number_of("ring_blocks.bin", "block_len");
+	region.caps.commit_len = (uint32_t)number_of("ring_blocks.bin", "block_len");
 	check_ring("ring_blocks.bin", &region);
 }
 

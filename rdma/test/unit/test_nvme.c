@@ -335,7 +335,7 @@ static void open__by_the_other_scheme(void **state)
 static void superblock__lba_has_changed(void **state)
 {
 	static uint8_t bytes[LAYOUT_DATA_OFF] __attribute__((aligned(64)));
-	struct region region = {.base = bytes, .is_block = true, .contract = {.size_bytes = SIZE, .atomic_unit = 4096}};
+	struct region region = {.base = bytes, .caps.commit_len = 4096, .contract.size_bytes = SIZE};
 	struct superblock superblock;
 	struct farlog_error error;
 	struct region *made;
@@ -348,7 +348,7 @@ static void superblock__lba_has_changed(void **state)
 	made->ops->close(made);
 	assert_int_equal(superblock_load(&region, "nvme:x", &superblock, &error), FARLOG_UNSUPPORTED);
 	assert_non_null(strstr(error.text, "made for LBAs of 512 bytes"));
-	region.contract.atomic_unit = 512;
+	region.caps.commit_len = 512;
 	assert_int_equal(superblock_load(&region, "nvme:x", &superblock, &error), FARLOG_OK);
 }
 
