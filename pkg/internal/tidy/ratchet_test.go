@@ -67,8 +67,6 @@ var ratchet = map[string]int{
 	"model/members.pml:columns":                                    1,
 	"model/replace.pml:columns":                                    1,
 	"model/run.sh:columns":                                         3,
-	"pkg/api/v1/fabric.proto:columns":                              23,
-	"pkg/api/v1/farlog.proto:columns":                              102,
 	"pkg/api/v1/reporter_test.go:TestReporter_TellsWhatIsNotKnown": 77,
 	"pkg/api/v1/reporter_test.go:columns":                          1,
 	"pkg/audit/fix/message_test.go:columns":                        1,
