@@ -192,6 +192,10 @@ static inline void nvme_give(uint64_t *is_busy)
 	atomic_store_release(is_busy, 0);
 }
 
+/* nvme_take -- without a deadline, because no other thread's append waits here. The commits' queue, is_busy: its holder
+ * waits for the device in `wait`, at opening and at closing, and is then the thread that persists next, or the last
+ * one; every other thread only tries. The calls' queue: who appends only tries; a call that is waited for ends with its
+ * caller's deadline (load_header), a look after 2 ms. */
 void nvme_take(uint64_t *is_busy);
 void nvme_nap(uint64_t limit_ns);
 void nvme_note_trouble(struct region_nvme *nvme, int failure);

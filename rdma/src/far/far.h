@@ -9,6 +9,7 @@
 #ifndef FARLOG_FAR_H
 #define FARLOG_FAR_H
 
+#include <poll.h>
 #include <string.h>
 
 #include "base/uri.h"
@@ -47,12 +48,13 @@ struct far_link_ops {
 	/* Take what has come back into link->done, and progress for a transport that needs it. OK; IO: the link is broken,
 	 * and link->broken says by what. */
 	int (*poll)(struct far_link *link) FARLOG_MUST_CHECK;
-	/* Sleep until poll's answer may have changed since this call began: the caller has found nothing, and nobody has
-	 * used the link since. True: all of timeout_ns went by without an event. NULL: spinning on poll is the way. */
-	bool (*wait)(struct far_link *link, uint64_t timeout_ns);
-	/* What to poll(2) for in place of `wait`, at most room; 0: something has come back meanwhile. NULL: it cannot be
-	 * told. The caller has found nothing, and nobody has used the link since. */
-	unsigned (*sleepers)(struct far_link *link, int *fds, unsigned room);
+	/* What to poll(2) for until poll's answer may have changed since this call began, at most room; 0: something has
+	 * come back meanwhile. *nap_ns is lowered to the longest sleep where something may come that wakes nobody. The
+	 * caller has found nothing, and nobody has used the link since. Who uses it during the sleep, and finds something,
+	 * wakes the sleeper. Never blocks. NULL: spinning on poll is the way. */
+	unsigned (*sleepers)(struct far_link *link, int *fds, unsigned room, uint64_t *nap_ns);
+	/* With sleepers: an answer is expected sooner than a sleeper would wake up; so long it is polled for. */
+	uint64_t spin_ns;
 	/* Tear the connection down. When it returns nothing touches the copy any more. Harmless without a connection. */
 	void (*disconnect)(struct far_link *link);
 	/* And free what was registered. */
@@ -93,6 +95,21 @@ struct far_transport {
 
 extern const struct far_transport far_verbs;
 extern const struct far_transport far_ofi;
+
+#define FAR_SLEEPER_COUNT_MAX 3u /* descriptors of a link */
+
+/* A sleep until something may have come back by a link; one more descriptor may be added to it. */
+struct far_nap {
+	struct pollfd fds[FAR_SLEEPER_COUNT_MAX + 1];
+	unsigned count;
+	uint64_t nap_ns; /* at most timeout_ns: `sleepers` may have lowered it */
+};
+
+/* far_nap_arm -- with the link, of which nobody else makes use: get ready. False: do not sleep, something has come back
+ * meanwhile. far_nap_sleep -- others may use the link. A connection that is torn down meanwhile takes its descriptors
+ * along: whoever does that wakes the sleeper, or the nap is short. True: all of nap_ns went by without an event. */
+bool far_nap_arm(struct far_link *link, struct far_nap *nap, uint64_t timeout_ns);
+bool far_nap_sleep(struct far_nap *nap);
 
 /* far_is_given_up -- connect is to return. */
 static inline bool far_is_given_up(const struct far_link *link)

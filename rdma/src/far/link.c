@@ -1,5 +1,7 @@
-/* far/link.c -- what the links of all transports share: the copy of the ring, and leaving its target. */
+/* far/link.c -- what the links of all transports share: the copy of the ring, sleeping for what comes, and leaving
+ * the target. */
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "far/far.h"
@@ -38,16 +40,35 @@ int far_copy(struct far_link *link, uint64_t size_bytes)
 	return FARLOG_OK;
 }
 
+bool far_nap_arm(struct far_link *link, struct far_nap *nap, uint64_t timeout_ns)
+{
+	int found[FAR_SLEEPER_COUNT_MAX];
+
+	nap->nap_ns = timeout_ns;
+	nap->count = link->ops->sleepers(link, found, FAR_SLEEPER_COUNT_MAX, &nap->nap_ns);
+	for (unsigned i = 0; i < nap->count; i++)
+		nap->fds[i] = (struct pollfd){.fd = found[i], .events = POLLIN};
+	return nap->count > 0;
+}
+
+bool far_nap_sleep(struct far_nap *nap)
+{
+	struct timespec timeout = {(time_t)(nap->nap_ns / 1000000000u), (long)(nap->nap_ns % 1000000000u)};
+
+	return ppoll(nap->fds, nap->count, &timeout, NULL) == 0;
+}
+
 void far_leave(struct far_link *link)
 {
 	const struct far_request request = {.operation = FAR_LEAVE, .tag = FAR_LINK_TAG};
 	uint64_t until_ns = clock_after_ns(LEAVE_NS);
+	struct far_nap nap;
 
 	if (link->ops->poll(link) != FARLOG_OK || link->ops->send(link, &request) != FARLOG_OK)
 		return;
 	while (link->ops->poll(link) == FARLOG_OK && clock_monotonic_ns() < until_ns) {
-		if (link->ops->wait != NULL)
-			link->ops->wait(link, LEAVE_STEP_NS);
+		if (link->ops->sleepers != NULL && far_nap_arm(link, &nap, LEAVE_STEP_NS))
+			(void)far_nap_sleep(&nap);
 		else
 			cpu_relax();
 	}

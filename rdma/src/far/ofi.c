@@ -341,56 +341,17 @@ static bool arm_events(struct ofi_link *ofi, const struct far_glance *before, in
 	return far_glance_is_same(before, &after);
 }
 
-/* sleep_for_events -- true: the time went by. */
-static bool sleep_for_events(struct ofi_link *ofi, const struct far_glance *before, uint64_t timeout_ns)
-{
-	struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	int found[2];
-	struct timespec timeout;
-
-	if (!arm_events(ofi, before, found))
-		return false;
-	if (ofi->post_count > 0 && timeout_ns > OFI_NAP_LAST_NS)
-		timeout_ns = OFI_NAP_LAST_NS; /* that there is room again wakes nobody */
-	timeout = (struct timespec){(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
-	fds[0].fd = found[0];
-	fds[1].fd = found[1];
-	return ppoll(fds, 2, &timeout, NULL) == 0;
-}
-
-static unsigned ofi_sleepers(struct far_link *link, int *fds, unsigned room)
+static unsigned ofi_sleepers(struct far_link *link, int *fds, unsigned room, uint64_t *nap_ns)
 {
 	struct ofi_link *ofi = ofi_of(link);
 	struct far_glance before;
 
-	if (ofi->ep == NULL || ofi->post_count > 0 || room < 2)
+	if (ofi->ep == NULL || room < 2)
 		return 0;
+	if (ofi->post_count > 0 && *nap_ns > OFI_NAP_LAST_NS)
+		*nap_ns = OFI_NAP_LAST_NS; /* that there is room again wakes nobody */
 	before = far_glance(link);
 	return arm_events(ofi, &before, fds) ? 2 : 0;
-}
-
-static bool ofi_wait(struct far_link *link, uint64_t timeout_ns)
-{
-	struct ofi_link *ofi = ofi_of(link);
-	uint64_t until_ns = clock_after_ns(timeout_ns);
-	uint64_t spin_until_ns = clock_after_ns(timeout_ns < WAIT_SPIN_NS ? timeout_ns : WAIT_SPIN_NS);
-	struct far_glance before;
-	uint64_t now_ns;
-
-	if (ofi->ep == NULL)
-		return false;
-	before = far_glance(link);
-	do {
-		struct far_glance after;
-
-		if (turn(ofi) != FARLOG_OK)
-			return false;
-		after = far_glance(link);
-		if (!far_glance_is_same(&before, &after))
-			return false;
-		now_ns = clock_monotonic_ns();
-	} while (now_ns < spin_until_ns);
-	return now_ns < until_ns ? sleep_for_events(ofi, &before, until_ns - now_ns) : true;
 }
 
 static void ofi_close(struct far_link *link)
@@ -399,20 +360,20 @@ static void ofi_close(struct far_link *link)
 	free(link);
 }
 
-#define OFI_OPS(wait_op, sleepers_op) \
+#define OFI_OPS(sleepers_op) \
 	{.connect = ofi_link_connect, \
 		.persist = ofi_persist, \
 		.read = ofi_read, \
 		.write = ofi_write, \
 		.send = ofi_send, \
 		.poll = ofi_poll, \
-		.wait = wait_op, \
 		.sleepers = sleepers_op, \
+		.spin_ns = WAIT_SPIN_NS, \
 		.disconnect = ofi_link_disconnect, \
 		.close = ofi_close}
 
-static const struct far_link_ops spinning_ops = OFI_OPS(NULL, NULL); /* its queues have nothing to sleep on */
-static const struct far_link_ops waiting_ops = OFI_OPS(ofi_wait, ofi_sleepers);
+static const struct far_link_ops spinning_ops = OFI_OPS(NULL); /* its queues have nothing to sleep on */
+static const struct far_link_ops waiting_ops = OFI_OPS(ofi_sleepers);
 
 static int ofi_open(const char *text, const struct uri *uri, struct far_link **link, struct farlog_error *error)
 {

@@ -40,7 +40,7 @@ void ofi_link_disconnect(struct far_link *link)
 /* open_endpoint -- 0 or -FI_E..., and *what says at what. */
 static int open_endpoint(struct ofi_link *ofi, const char **what)
 {
-	enum fi_wait_obj wait_obj = ofi->link.ops->wait != NULL ? FI_WAIT_FD : FI_WAIT_NONE;
+	enum fi_wait_obj wait_obj = ofi->link.ops->sleepers != NULL ? FI_WAIT_FD : FI_WAIT_NONE;
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_CONTEXT, .wait_obj = wait_obj};
 	int failure;

@@ -1,10 +1,12 @@
 /* far/open.c -- opening a ring on another host, and the thread that connects again when its link has broken. */
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -175,6 +177,16 @@ static int make_hello(
 	return FARLOG_OK;
 }
 
+static int open_rouse(struct region_far *far, struct farlog_error *error)
+{
+	if (far->link->ops->sleepers == NULL)
+		return FARLOG_OK;
+	far->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return far->rouse_fd >= 0 ?
+		FARLOG_OK :
+		error_set(error, FARLOG_IO, errno, "open region \"%s\": eventfd for its waiting thread", far->text);
+}
+
 static int start_connector(struct region_far *far, struct farlog_error *error)
 {
 	int failure = pthread_create(&far->connector, NULL, connector_loop, far);
@@ -241,6 +253,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		.words_by_poll = true,
 		.may_land_late = true,
 		.hint_interval_ns = REGION_HINT_REQUEST_NS};
+	far->rouse_fd = -1;
 	far->region.fence_lsn = UINT64_MAX;
 	far->region.tag_lost = UINT64_MAX;
 	far->region.patience_ns = PATIENCE_NS;
@@ -251,9 +264,11 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		far->link->staging = ask->staging;
 		far->link->is_unwanted = ask->is_unwanted;
 		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
-		far->region.ops = far->link->ops->wait != NULL ? &far_waiting_ops : &far_spinning_ops;
-		result = connect_first(far, uri, error);
+		far->region.ops = far->link->ops->sleepers != NULL ? &far_waiting_ops : &far_spinning_ops;
+		result = open_rouse(far, error);
 	}
+	if (result == FARLOG_OK)
+		result = connect_first(far, uri, error);
 	if (result == FARLOG_OK) {
 		far->opening_until_ns = clock_after_ns(OPENING_NS);
 		result = start_connector(far, error);

@@ -17,8 +17,7 @@
 
 #define MISS_COUNT 1024u /* fruitless polls between two looks at how long a persist has been on its way */
 
-/* break_off -- the caller's last act on a broken link. */
-static void break_off(struct region_far *far)
+void far_break_off(struct region_far *far)
 {
 	atomic_store_relaxed(&far->is_torn, 0);
 	atomic_store_release(&far->state, FAR_BROKEN);
@@ -41,14 +40,14 @@ static void resume(struct region_far *far)
 	else if (far->tag_asked != link->done.persist_tag)
 		result = link->ops->persist(link, far->spans, far->span_count, far->tag_asked);
 	if (result != FARLOG_OK)
-		break_off(far);
+		far_break_off(far);
 }
 
 /* look -- what has come back by a link that is up. The caller has taken it. */
 static inline __attribute__((always_inline)) void look(struct region_far *far)
 {
 	if (__builtin_expect(far->link->ops->poll(far->link) != FARLOG_OK, 0))
-		break_off(far);
+		far_break_off(far);
 	atomic_store_relaxed(&far->region.tag_done, far->link->done.persist_tag);
 }
 
@@ -65,6 +64,11 @@ static inline __attribute__((always_inline)) void turn(struct region_far *far)
 			return;
 	}
 	look(far);
+}
+
+void far_turn(struct region_far *far)
+{
+	turn(far);
 }
 
 static void far_write(struct region *region, uint64_t off, const void *src, size_t len)
@@ -85,7 +89,7 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
 	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && far->tag_asked != far->region.tag_lost &&
 		atomic_load_acquire(&far->state) == FAR_UP)
-		break_off(far);
+		far_break_off(far);
 	for (unsigned i = 0; i < span_count; i++)
 		far->spans[i] = spans[i];
 	far->span_count = span_count;
@@ -93,27 +97,12 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	/* A link that is not up sends it when it is back. The first look is taken while we have the link. */
 	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_UP, 1)) {
 		if (__builtin_expect(far->link->ops->persist(far->link, spans, span_count, tag) != FARLOG_OK, 0))
-			break_off(far);
+			far_break_off(far);
 		else if (!far->region.is_member)
 			look(far);
 	}
 	far_give_link(far);
 	return FARLOG_OK;
-}
-
-/* break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none
- * itself: no transport ever finds that out. The link is taken, and a persist is on its way. */
-__attribute__((noinline, cold)) static void break_off_if_silent(struct region_far *far)
-{
-	uint64_t now_ns = clock_monotonic_ns();
-
-	if (atomic_load_relaxed(&far->state) != FAR_UP || far->tag_watched != far->tag_asked) {
-		far->tag_watched = far->tag_asked;
-		far->watched_ns = now_ns;
-	} else if (now_ns - far->watched_ns >= PATIENCE_NS) {
-		far->watched_ns = now_ns;
-		break_off(far);
-	}
 }
 
 static int far_poll(struct region *region)
@@ -126,70 +115,13 @@ static int far_poll(struct region *region)
 		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0)) {
 			is_lost = far->tag_asked == far->region.tag_lost;
 			if (!is_lost && ++far->miss_count % MISS_COUNT == 0)
-				break_off_if_silent(far);
+				far_break_off_if_silent(far);
 		}
 		far_give_link(far);
 	}
 	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0))
 		return far->verdict;
 	return __builtin_expect(is_lost, 0) ? FARLOG_IO : FARLOG_OK;
-}
-
-/* wait_link -- the caller has taken the link, has found with it that what it waits for is not there, and the link is
- * up: a turn of another thread may have brought it since an earlier check, and nothing would end the sleep. True: all
- * of timeout_ns went by. */
-static bool wait_link(struct region_far *far, uint64_t timeout_ns)
-{
-	bool has_expired = far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
-
-	if (far->tag_asked != far->link->done.persist_tag)
-		break_off_if_silent(far);
-	return has_expired;
-}
-
-/* far_wait -- for the persist under way. Without one there is nothing to wait for: poll says so. */
-static void far_wait(struct region *region, uint64_t timeout_ns)
-{
-	struct region_far *far = far_of(region);
-	uint64_t a_while_ns = timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS;
-	bool is_up = false;
-
-	if (far_try_take_link(far)) {
-		is_up = atomic_load_acquire(&far->state) == FAR_UP; /* another thread may just have broken it off */
-		if (is_up && far->tag_asked != far->link->done.persist_tag) {
-			far->region.waits.count++;
-			far->region.waits.expired_count += wait_link(far, timeout_ns);
-		}
-		far_give_link(far);
-	}
-	if (!is_up)
-		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);
-}
-
-/* await -- for cold calls: turn until `is_done` says so. OK, or IO when the link broke or patience ran out. */
-static int await(struct region_far *far, bool (*is_done)(const struct region_far *far, uint64_t tag), uint64_t tag)
-{
-	uint64_t until_ns = clock_after_ns(far->region.patience_ns);
-	bool has_come = false;
-
-	if (far->region.until_ns != 0 && far->region.until_ns < until_ns)
-		until_ns = far->region.until_ns;
-	while (!has_come) {
-		bool is_over;
-
-		far_take_link(far);
-		turn(far);
-		has_come = is_done(far, tag);
-		is_over = atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns ||
-			far_is_given_up(far->link);
-		if (!has_come && !is_over && far->link->ops->wait != NULL)
-			(void)wait_link(far, RETRY_FIRST_NS);
-		far_give_link(far);
-		if (!has_come && is_over)
-			return FARLOG_IO;
-		cpu_relax();
-	}
-	return FARLOG_OK;
 }
 
 static bool is_read(const struct region_far *far, uint64_t tag)
@@ -222,10 +154,12 @@ static bool begin(struct region_far *far)
 
 /* has_come_back -- after a cold call failed: may it be tried again? A writer's are those of its opening, which can be
  * repeated, and a connection in place of the broken one lets the same writer in: nobody else wrote meanwhile. Waits
- * until it is there. */
-static bool has_come_back(struct region_far *far)
+ * until it is there, or limit_ns has come (0: none). */
+static bool has_come_back(struct region_far *far, uint64_t limit_ns)
 {
-	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns &&
+	uint64_t until_ns = limit_ns != 0 && limit_ns < far->opening_until_ns ? limit_ns : far->opening_until_ns;
+
+	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < until_ns &&
 		!far_is_given_up(far->link)) {
 		enum far_state state = atomic_load_acquire(&far->state);
 
@@ -245,14 +179,14 @@ static int fetch_once(struct region_far *far, struct region_span span)
 	far->region.read_count++;
 	result = far->link->ops->read(far->link, span, ++far->read_tag);
 	if (result != FARLOG_OK)
-		break_off(far);
+		far_break_off(far);
 	far_give_link(far);
 	if (result != FARLOG_OK)
 		return FARLOG_IO;
-	result = await(far, is_read, far->read_tag);
+	result = far_await(far, (struct far_await){.is_done = is_read, .tag = far->read_tag}, far->region.until_ns);
 	/* Given up on: with a new connection, what comes of it late lands in no one's way. */
 	if (result != FARLOG_OK && atomic_load_acquire(&far->state) == FAR_UP)
-		break_off(far);
+		far_break_off(far);
 	return result;
 }
 
@@ -262,7 +196,7 @@ static int fetch_piece(struct region_far *far, struct region_span span)
 
 	do
 		result = fetch_once(far, span);
-	while (result != FARLOG_OK && has_come_back(far));
+	while (result != FARLOG_OK && has_come_back(far, far->region.until_ns));
 	return result;
 }
 
@@ -290,10 +224,10 @@ static int ask_once(struct region_far *far, struct far_request *request, uint32_
 	request->tag = far->request_tag = far->request_tag + 1 == FAR_LINK_TAG ? 1 : far->request_tag + 1;
 	result = far->link->ops->send(far->link, request);
 	if (result != FARLOG_OK)
-		break_off(far);
+		far_break_off(far);
 	far_give_link(far);
 	if (result == FARLOG_OK)
-		result = await(far, is_answered, request->tag);
+		result = far_await(far, (struct far_await){.is_done = is_answered, .tag = request->tag}, 0);
 	if (result == FARLOG_OK)
 		*answer = (uint32_t)region_load_word(&far->region, FAR_ANSWER_OFF);
 	return result;
@@ -305,7 +239,7 @@ static int ask(struct region_far *far, struct far_request *request, uint32_t *an
 
 	do
 		result = ask_once(far, request, answer);
-	while (result != FARLOG_OK && has_come_back(far));
+	while (result != FARLOG_OK && has_come_back(far, 0));
 	return result;
 }
 
@@ -320,7 +254,7 @@ static int far_cut(struct region *region)
 		return FARLOG_NOT_YET;
 	state = atomic_load_acquire(&far->state);
 	if (state == FAR_UP)
-		break_off(far);
+		far_break_off(far);
 	far_give_link(far);
 	return state != FAR_UP && atomic_load_acquire(&far->is_torn) ? FARLOG_OK : FARLOG_NOT_YET;
 }
@@ -328,14 +262,15 @@ static int far_cut(struct region *region)
 static unsigned far_sleepers(struct region *region, int *fds, unsigned room)
 {
 	struct region_far *far = far_of(region);
+	uint64_t nap_ns = UINT64_MAX;
 	unsigned count = 0;
 
 	if (!far_try_take_link(far))
 		return 0;
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->sleepers != NULL)
-		count = far->link->ops->sleepers(far->link, fds, room);
+		count = far->link->ops->sleepers(far->link, fds, room, &nap_ns);
 	far_give_link(far);
-	return count;
+	return nap_ns == UINT64_MAX ? count : 0; /* of what wakes nobody who polls for them it cannot be told */
 }
 
 static int far_flush(struct region *region, uint64_t off, uint64_t len)
@@ -384,7 +319,7 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	atomic_store_release((uint64_t *)(far->link->copy + off), value);
 	far_take_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->write(far->link, off, 8) != FARLOG_OK)
-		break_off(far);
+		far_break_off(far);
 	far_give_link(far);
 }
 
@@ -401,7 +336,7 @@ static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_DURABLE_HINT_OFF), durable_lsn);
 		if (far->link->ops->write(far->link, LAYOUT_TAIL_HINT_OFF, sizeof(tail_lsn)) != FARLOG_OK ||
 			far->link->ops->write(far->link, LAYOUT_DURABLE_HINT_OFF, sizeof(durable_lsn)) != FARLOG_OK)
-			break_off(far);
+			far_break_off(far);
 	}
 	far_give_link(far);
 	return is_up;
@@ -481,6 +416,7 @@ void far_close(struct region *region)
 		if (copy != NULL)
 			munmap(copy, copy_len);
 	}
+	far_close_rouse(far);
 	free(far);
 }
 

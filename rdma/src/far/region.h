@@ -52,6 +52,11 @@ struct region_far {
 	uint32_t wakeup; /* futex word of the connector */
 	uint64_t is_closing;
 	char text[URI_PATH_LEN_MAX];
+	/* Of the thread that sleeps in `wait`, of which there is one at a time. It has not taken the link; who has, and
+	 * finds what it sleeps for, wakes it. Stored by who has the link, but for the zero behind a sleep. */
+	uint64_t is_asleep;
+	struct far_glance asleep_glance; /* what it had seen */
+	int rouse_fd;                    /* eventfd(2); -1: a link that spins */
 };
 
 /* With link operations that wait for events, and with those that spin. */
@@ -66,7 +71,14 @@ static inline struct region_far *far_of(struct region *region)
 /* far_close -- at any step of opening, too. */
 void far_close(struct region *region);
 
-/* far_try_take_link, far_take_link, far_give_link -- is_busy: nobody holds it longer than for a turn or a wait. */
+/* far_rouse -- the link is taken: wake the thread that sleeps in `wait`, if what it sleeps for has come, or the link
+ * has broken. */
+void far_rouse(struct region_far *far);
+void far_close_rouse(struct region_far *far);
+
+/* far_try_take_link, far_take_link, far_give_link -- is_busy. Nobody sleeps with it: it is held for a turn, for posting
+ * a persist, a READ, a request or a few words, and to get ready for a sleep. Each of these is a bounded number of calls
+ * into the provider, none of which waits for the target or the network. So taking it needs no deadline. */
 static inline bool far_try_take_link(struct region_far *far)
 {
 	return __atomic_exchange_n(&far->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
@@ -80,8 +92,32 @@ static inline void far_take_link(struct region_far *far)
 
 static inline void far_give_link(struct region_far *far)
 {
+	if (__builtin_expect(atomic_load_relaxed(&far->is_asleep), 0))
+		far_rouse(far);
 	atomic_store_release(&far->is_busy, 0);
 }
+
+/* far_break_off -- the caller's last act on a broken link. far_turn -- progress of whatever state the link is in.
+ * far_break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none
+ * itself: no transport ever finds that out. A persist is on its way. The caller of these has taken the link. */
+void far_break_off(struct region_far *far);
+void far_turn(struct region_far *far);
+void far_break_off_if_silent(struct region_far *far);
+
+/* far_wait -- for the persist under way. Without one there is nothing to wait for: poll says so. */
+void far_wait(struct region *region, uint64_t timeout_ns);
+
+/* What a cold call waits for. */
+struct far_await {
+	bool (*is_done)(const struct region_far *far, uint64_t tag);
+	uint64_t tag;
+	uint64_t until_ns; /* far_await fills in the rest */
+	uint64_t spin_until_ns;
+};
+
+/* far_await -- for cold calls: turn until `is_done` says so. OK, or IO when the link broke, or patience ran out, or
+ * limit_ns came (0: none). Another thread may take what it sleeps for, so a nap is short. */
+int far_await(struct region_far *far, struct far_await wait, uint64_t limit_ns) FARLOG_MUST_CHECK;
 
 /* far_wake_connector -- the connector looks at the state again. */
 void far_wake_connector(struct region_far *far);

@@ -5,7 +5,6 @@
 #include "far/verbs.h"
 
 #include <netdb.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -448,48 +447,31 @@ static void take_completion_events(struct verbs_link *link)
 		link->lib->ack_cq_events(cq, 1);
 }
 
-/* has_missed_event -- after a nap that no event has ended: is there what should have ended it? */
-static bool has_missed_event(struct verbs_link *link, const struct far_glance *before)
-{
-	struct far_glance now;
-
-	if (progress(link) != FARLOG_OK)
-		return false;
-	now = far_glance(&link->link);
-	return !far_glance_is_same(before, &now);
-}
-
-static bool verbs_wait(struct far_link *far, uint64_t timeout_ns)
+static unsigned verbs_sleepers(struct far_link *far, int *fds, unsigned room, uint64_t *nap_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
-	uint64_t nap_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
+	uint64_t nap_max_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
 	struct far_glance before;
 	struct far_glance after;
-	struct timespec timeout;
-	struct pollfd fds[3];
-	int ready;
 
-	if (link->is_broken || link->completions == NULL)
-		return false;
+	if (link->is_broken || link->completions == NULL || room < 3)
+		return 0;
 	before = far_glance(far);
 	/* Ask for an event first, then look: what came before the asking makes none. An answer that is a word is among what
 	 * is looked at: the look takes its announcement from the queue. */
 	take_completion_events(link);
 	ibv_req_notify_cq(link->queue.cq, 0);
-	if (progress(link) != FARLOG_OK)
-		return false;
+	if (progress(link) != FARLOG_OK || look_around(link) != FARLOG_OK)
+		return 0; /* the next poll says so */
 	after = far_glance(far);
 	if (!far_glance_is_same(&before, &after))
-		return false;
-	nap_ns = timeout_ns < nap_ns ? timeout_ns : nap_ns;
-	timeout = (struct timespec){0, (long)nap_ns};
-	fds[0] = (struct pollfd){.fd = link->completions->fd, .events = POLLIN};
-	fds[1] = (struct pollfd){.fd = link->channel->fd, .events = POLLIN};
-	fds[2] = (struct pollfd){.fd = link->device.context->async_fd, .events = POLLIN};
-	ready = ppoll(fds, 3, &timeout, NULL);
-	if (ready > 0 && (fds[1].revents | fds[2].revents) != 0)
-		may_fail(look_around(link)); /* what it finds ends the link, and the next poll says so */
-	return ready == 0 && (nap_ns == timeout_ns || has_missed_event(link, &after));
+		return 0;
+	if (*nap_ns > nap_max_ns)
+		*nap_ns = nap_max_ns;
+	fds[0] = link->completions->fd;
+	fds[1] = link->channel->fd;
+	fds[2] = link->device.context->async_fd;
+	return 3;
 }
 
 /* ---------------------------------------------------------------- opening and closing */
@@ -503,19 +485,19 @@ static void verbs_close(struct far_link *far)
 	free(link);
 }
 
-#define LINK_OPS(wait_op) \
+#define LINK_OPS(sleepers_op) \
 	{.connect = verbs_link_connect, \
 		.persist = verbs_persist, \
 		.read = verbs_read, \
 		.write = verbs_write, \
 		.send = verbs_send, \
 		.poll = verbs_poll, \
-		.wait = wait_op, \
+		.sleepers = sleepers_op, \
 		.disconnect = verbs_link_disconnect, \
 		.close = verbs_close}
 
 static const struct far_link_ops spinning_ops = LINK_OPS(NULL);
-static const struct far_link_ops blocking_ops = LINK_OPS(verbs_wait);
+static const struct far_link_ops blocking_ops = LINK_OPS(verbs_sleepers);
 
 /* find_address -- once: what comes later has a deadline, and names are looked up without one. */
 static int find_address(

@@ -244,6 +244,7 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	struct region_members *whole = members_of(region);
 	int result = FARLOG_IO;
 	bool has_answer = false;
+	struct region *child;
 
 	(void)len;
 	if (off >= LAYOUT_DATA_OFF)
@@ -251,8 +252,11 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	for (unsigned i = 0; i < whole->count; i++) {
 		if (!pin(whole, i))
 			continue;
+		child = whole->members[i].region;
+		child->until_ns = region->until_ns;
 		/* one that cannot says what it said before */
-		result = region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF);
+		result = region_fetch(child, 0, LAYOUT_DATA_OFF);
+		child->until_ns = 0;
 		has_answer |= result == FARLOG_OK;
 		unpin(whole, i);
 	}

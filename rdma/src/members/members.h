@@ -150,7 +150,11 @@ static inline void members_set_word(struct region_members *whole, uint64_t off, 
 	atomic_store_release((uint64_t *)(whole->copy + off), value);
 }
 
-/* members_take, members_give -- is_busy, for those who need it: nobody holds it longer than for a turn. */
+/* members_take, members_give -- is_busy, for those who need it. Nobody sleeps with it: it is held for a turn over
+ * MEMBER_COUNT_MAX members at most, each a bounded number of calls into its region that wait for no device or network
+ * (persist, poll, store_word, push, sleepers, cut), and to see the header. What blocks runs without it: a wait sleeps
+ * between two turns, a fetch pins its member instead. On blocks a look for room waits for the device, for 2 ms. So
+ * taking it needs no deadline. */
 static inline void members_take(struct region_members *whole)
 {
 	for (unsigned spins = 1; __builtin_expect(__atomic_exchange_n(&whole->is_busy, 1, __ATOMIC_ACQUIRE) != 0, 0);

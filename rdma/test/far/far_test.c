@@ -1,11 +1,9 @@
 /* far_test.c -- rings on another host, by libfabric's tcp provider over loopback: what is appended is there, what is
  * fenced stays out, and what breaks in between is repaired or told.
  *
- * usage: far_test [CASE]
- *
- * The target is another process, so that it can be killed; its rings are on tmpfs and in a file (msync). Each flush
- * method is run where the target offers it. There are no sleeps that hope: every wait is for a thing that is checked,
- * with a limit that is far beyond it. */
+ * usage: far_test [CASE]. The target is another process, so that it can be killed; its rings are on tmpfs and in a file
+ * (msync). Each flush method is run where the target offers it. Every wait is for a thing that is checked, with a limit
+ * that is far beyond it. */
 #include "far_test.h"
 
 #include <malloc.h>
@@ -599,6 +597,8 @@ static const struct {
 	{"comeback_ring", test_comeback_ring},
 	{"rails", test_rails},
 	{"silent", test_silent},
+	{"two_deadlines", test_two_deadlines},
+	{"two_taken", test_two_taken},
 	{"wakeup_late", test_wakeup_late},
 	{"wakeup_taken", test_wakeup_taken},
 	{"wakeup_sleepers", test_wakeup_sleepers},

@@ -85,6 +85,8 @@ void test_handshake(void);       /* far_handshake.c */
 void test_wakeup_late(void);     /* far_wakeup.c */
 void test_wakeup_taken(void);    /* far_wakeup.c */
 void test_wakeup_sleepers(void); /* far_wakeup.c */
+void test_two_deadlines(void);   /* far_two.c */
+void test_two_taken(void);       /* far_two.c */
 void test_wakeup_worker(void);   /* far_wakeup.c */
 void test_formatted_anew(void);  /* far_zombie.c */
 /* far_hostile.c: a reader's connection, one read, and its end */
