@@ -19,7 +19,7 @@ import (
 type agentRow struct {
 	ID       string     `json:"id"`
 	Host     string     `json:"host"`
-	IsAlive  bool       `json:"alive"`
+	Alive  bool       `json:"alive"`
 	PID      uint32     `json:"pid"`
 	Metrics  string     `json:"metrics,omitempty"`
 	Reported time.Time  `json:"reported"`
@@ -32,7 +32,7 @@ type agentRow struct {
 
 type agentSpec struct {
 	CapacityBytes uint64 `json:"capacity_bytes"`
-	IsClosed      bool   `json:"closed"`
+	Closed      bool   `json:"closed"`
 	Rack          string `json:"rack,omitempty"`
 	Site          string `json:"site,omitempty"`
 	WearLimit     string `json:"wear_limit,omitempty"`
@@ -63,7 +63,7 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 	return newAgentShowCommand(env, "target", targetRows, func(table *tabwriter.Writer, row agentRow) {
 		if spec := row.Spec; spec != nil {
 			tableRow(table, "capacity\t%s\n", textOr(sizeOrNothing(spec.CapacityBytes), "any"))
-			tableRow(table, "closed\t%s\n", yesNo(spec.IsClosed))
+			tableRow(table, "closed\t%s\n", yesNo(spec.Closed))
 			tableRow(table, "rack\t%s\n", textOr(spec.Rack, "-"))
 			tableRow(table, "site\t%s\n", textOr(spec.Site, "-"))
 			tableRow(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
@@ -118,7 +118,7 @@ func warningText(bits uint32) string {
 }
 
 func (r agentRow) state() string {
-	return map[bool]string{true: "alive", false: "gone"}[r.IsAlive]
+	return map[bool]string{true: "alive", false: "gone"}[r.Alive]
 }
 
 func newAgentListCommand(env *environment, kind string, rowsOf func(*agents) []agentRow,
@@ -230,17 +230,17 @@ func (e *environment) agents(ctx context.Context) (*agents, error) {
 func rowOf(agent *api.Agent, reported time.Time, alive []string) agentRow {
 	return agentRow{
 		ID: agent.Id, Host: agent.Host, PID: agent.Pid, Metrics: agent.MetricsAddress, Reported: reported,
-		IsAlive: slices.Contains(alive, agent.Id), Has: []agentHas{},
+		Alive: slices.Contains(alive, agent.Id), Has: []agentHas{},
 	}
 }
 
 func targetRows(all *agents) []agentRow {
 	rows := []agentRow{}
 	for _, target := range all.Targets {
-		row := rowOf(target.Agent, target.Reported.AsTime(), all.TargetsAlive)
+		row := rowOf(target.Agent, target.ReportTime.AsTime(), all.TargetsAlive)
 		if spec := all.specs[row.Host]; spec != nil {
 			row.Spec = &agentSpec{
-				spec.CapacityBytes, spec.IsClosed, spec.Rack, spec.Site,
+				spec.CapacityBytes, spec.Closed, spec.Rack, spec.Site,
 				percentOrNothing(uint64(spec.WearLimitPercent)),
 			}
 		}
@@ -264,7 +264,7 @@ func targetRows(all *agents) []agentRow {
 func drainRows(all *agents) []agentRow {
 	rows := []agentRow{}
 	for _, drain := range all.Drains {
-		row := rowOf(drain.Agent, drain.Reported.AsTime(), all.DrainsAlive)
+		row := rowOf(drain.Agent, drain.ReportTime.AsTime(), all.DrainsAlive)
 		row.StoreDir, row.Streams = drain.Agent.StoreDir, drain.Agent.Streams
 		if slices.Contains(row.Streams, pattern.All) {
 			row.Streams = nil

@@ -52,7 +52,7 @@ func acquireWriter(ctx context.Context, env *environment, options appendOptions)
 	request := &apiv1.AcquireWriterRequest{
 		Stream: options.stream, EpochSeen: options.epochSeen,
 		Holder: env.holder(options.name), Transport: options.transport,
-		RequestId: apiv1.NewRequestID(), SparesWriter: !options.isTakeover && !options.isStandby,
+		RequestId: apiv1.NewRequestID(), NoTakeover: !options.isTakeover && !options.isStandby,
 	}
 	var grant *apiv1.Grant
 	err := withControl(ctx, env, options.acquireTimeout,

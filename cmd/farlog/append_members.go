@@ -106,7 +106,7 @@ func tellEnd(ctx context.Context, env *environment, client *controlClient, optio
 	defer cancel()
 	_, err := client.ExtendWriter(ctx, &api.ExtendWriterRequest{
 		Stream: options.stream, Epoch: epoch,
-		Holder: env.holder(options.name), IsClosed: true,
+		Holder: env.holder(options.name), Closed: true,
 	})
 	if code := status.Code(err); code == codes.FailedPrecondition || code == codes.NotFound {
 		return nil

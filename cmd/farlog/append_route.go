@@ -183,7 +183,7 @@ func (f *routeFeed) acquire(ctx context.Context) (answer *apiv1.AcquireRouteResp
 		func(ctx context.Context, client apiv1.ControlServiceClient) error {
 			answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
 				Route: f.options.route, Transport: f.options.transport, Holder: f.env.holder(f.options.name),
-				SparesWriters: !f.options.isTakeover,
+				NoTakeover: !f.options.isTakeover,
 			})
 			return err
 		})
@@ -220,7 +220,7 @@ func routeLegs(answer *apiv1.AcquireRouteResponse, options appendOptions) (legs 
 // not suffice: where there is a host agent it is asked.
 func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOptions) (farlog.RouteLeg, error) {
 	made := farlog.RouteLeg{
-		Name: leg.Stream, Required: !leg.IsOptional,
+		Name: leg.Stream, Required: !leg.Optional,
 		Policy: farlog.RoutePolicy(leg.Policy - apiv1.LegPolicy_LEG_POLICY_FAIL), BufferBytes: leg.BufferSizeBytes,
 	}
 	isCarried := leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL

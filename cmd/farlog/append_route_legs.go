@@ -99,7 +99,7 @@ func (f *routeFeed) awaitLegsFree(ctx context.Context) error {
 	}
 	for _, rule := range f.opened.GetResolved() {
 		for _, leg := range rule.Legs {
-			if leg.IsOptional || leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL {
+			if leg.Optional || leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL {
 				continue
 			}
 			options := f.options

@@ -79,7 +79,7 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 func prepareFor(status *api.StreamStatus, transport string) {
 	for _, ring := range status.GetRings() {
 		// what it takes is the same by any rail
-		if uri := reconcile.FarURI(ring.FarUris, transport, ring.Stream, 0); uri != "" {
+		if uri := reconcile.FarURI(ring.RemoteUris, transport, ring.Stream, 0); uri != "" {
 			_ = farlog.Prepare(uri)
 		}
 	}
@@ -130,7 +130,7 @@ func isWriterGone(status *api.StreamStatus, isGrantOld bool) bool {
 	last := status.GetLastGrant().GetEpoch()
 	for _, ring := range status.Rings {
 		hasPassed := ring.WriterEpoch >= last || ring.EpochFenced > last || ring.EpochMin > last || isGrantOld
-		if isSeen(status, ring) && !ring.IsWriterHeld && hasPassed {
+		if isSeen(status, ring) && !ring.WriterHeld && hasPassed {
 			free++
 		}
 	}

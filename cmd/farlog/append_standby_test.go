@@ -14,7 +14,7 @@ func TestIsWriterGone(t *testing.T) {
 	ring := func(target string, epoch, fenced uint32, isHeld bool) *api.RingState {
 		return &api.RingState{
 			Target: target, RingUuid: uuid, WriterEpoch: epoch, EpochFenced: fenced,
-			IsWriterHeld: isHeld,
+			WriterHeld: isHeld,
 		}
 	}
 	status := func(members, k, granted uint32, rings ...*api.RingState) *api.StreamStatus {

@@ -60,7 +60,7 @@ func holderOf(status *api.StreamStatus) *api.RingState {
 		return nil
 	}
 	for _, ring := range status.GetRings() {
-		if isSeen(status, ring) && ring.IsWriterHeld {
+		if isSeen(status, ring) && ring.WriterHeld {
 			return ring
 		}
 	}

@@ -199,7 +199,7 @@ type dumpLine struct {
 	TimestampNS  uint64  `json:"ts_ns"`
 	ClockErrNS   *uint32 `json:"clock_err_ns"` // null: unknown
 	Flags        string  `json:"flags"`
-	IsSuperseded bool    `json:"is_superseded,omitempty"`
+	IsSuperseded bool    `json:"superseded,omitempty"`
 	Class        uint16  `json:"class"`
 	Key          string  `json:"key,omitempty"`
 	KeyRaw       []byte  `json:"key_base64,omitempty"` // instead of key

@@ -26,7 +26,7 @@ before somebody was granted the next: it expired, or its holder never came).`,
 }
 
 func listEpochs(ctx context.Context, env *environment, stream string) error {
-	request := &api.ListEpochsRequest{Stream: stream, IsPast: stream != "" && !isPattern(stream)}
+	request := &api.ListEpochsRequest{Stream: stream, IncludePast: stream != "" && !isPattern(stream)}
 	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListEpochs)
 	if err == nil && len(all.Epochs) == 0 {
 		err = env.mayBeEmpty(ctx, stream)
@@ -37,7 +37,7 @@ func listEpochs(ctx context.Context, env *environment, stream string) error {
 	if env.isJSON() {
 		return env.writeProto(all)
 	}
-	if err := printEpochs(env, all.Epochs); err != nil || !request.IsPast || len(all.Epochs[0].Past) == 0 {
+	if err := printEpochs(env, all.Epochs); err != nil || !request.IncludePast || len(all.Epochs[0].Past) == 0 {
 		return err
 	}
 	return printPast(env, all.Epochs[0].Past)
@@ -53,7 +53,7 @@ func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 	for _, one := range epochs {
 		stem := func() {
 			tableRow(table, "%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)),
-				numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGranted))
+				numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGrantTime))
 		}
 		if !env.isWide() || len(one.Members) == 0 {
 			stem()
@@ -64,7 +64,7 @@ func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 			stem()
 			tableRow(table, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", member.Member+1, member.Target,
 				numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
-				stampText(member.Opened), yesNo(member.IsWriterHeld), numberText(uint64(member.EpochFenced)),
+				stampText(member.OpenTime), yesNo(member.WriterHeld), numberText(uint64(member.EpochFenced)),
 				numberText(uint64(member.EpochAdmitted)))
 		}
 	}
@@ -78,7 +78,7 @@ func printPast(env *environment, past []*api.PastEpoch) error {
 	fmt.Fprintln(table, "PAST EPOCH\tHOLDER\tSINCE\tUNTIL\tENDED BY\tWHOSE\tREASON")
 	for _, one := range past {
 		tableRow(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)),
-			stampText(one.Granted), stampText(one.Ended), endText(one.End), orDash(one.By),
+			stampText(one.GrantTime), stampText(one.EndTime), endText(one.End), orDash(one.By),
 			reasonText(one.Reason))
 	}
 	return table.Flush()

@@ -108,8 +108,8 @@ func askAndApply(ctx context.Context, env *environment, client *controlClient, f
 ) (*api.ApplyFabricResponse, error) {
 	for {
 		answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{
-			Fabric: file.fabric, IsDryRun: true,
-			IsPrune: how.isPrune,
+			Fabric: file.fabric, DryRun: true,
+			Prune: how.isPrune,
 		})
 		if err != nil {
 			problems, more := problemsIn(err)
@@ -128,7 +128,7 @@ func askAndApply(ctx context.Context, env *environment, client *controlClient, f
 		}
 		done, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{
 			Fabric: file.fabric, Revision: answer.Revision,
-			IsPrune: how.isPrune,
+			Prune: how.isPrune,
 		})
 		if status.Code(err) == codes.Aborted && ctx.Err() == nil {
 			continue
@@ -217,10 +217,10 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	for _, change := range answer.Changes {
 		sign := "~"
 		switch {
-		case change.IsNew:
+		case change.Created:
 			sign = "+"
 			created++
-		case change.IsDeleted:
+		case change.Deleted:
 			sign = "-"
 			deleted++
 		default:
@@ -265,7 +265,7 @@ func fieldsText(change *api.Change) string {
 				before, after = known.fromAPI(before), known.fromAPI(after)
 			}
 		}
-		if change.IsNew {
+		if change.Created {
 			texts = append(texts, key+" "+after)
 			continue
 		}

@@ -28,7 +28,7 @@ var nameField = valueField("name", "name", asText)
 var targetFields = []apiField{
 	valueField("host", "host", asText),
 	valueField("capacity", "capacity_bytes", asSize),
-	valueField("closed", "is_closed", asBool),
+	valueField("closed", "closed", asBool),
 	valueField("rack", "rack", asText),
 	valueField("site", "site", asText),
 	valueField("wear_limit", "wear_limit_percent", asPercent),
@@ -38,7 +38,7 @@ var drainFields = []apiField{
 	valueField("host", "host", asText),
 	valueField("store", "store_dir", asText),
 	valueField("streams_max", "streams_max", asCount),
-	valueField("closed", "is_closed", asBool),
+	valueField("closed", "closed", asBool),
 }
 
 var tenantFields = []apiField{
@@ -71,7 +71,7 @@ var streamFields = []apiField{
 var legFields = []apiField{
 	valueField("stream", "stream", asText),
 	valueField("level", "level", asLevel),
-	valueField("optional", "is_optional", asBool),
+	valueField("optional", "optional", asBool),
 	valueField("policy", "policy", asEnum("fail", "spill", "drop")),
 	valueField("buffer", "buffer_size_bytes", asSize),
 	valueField("deadline", "deadline", asDuration),

@@ -60,7 +60,7 @@ router: x
 func TestFieldsText_AsTheFileHasIt(t *testing.T) {
 	for want, change := range map[string]*api.Change{
 		"size 16MiB, record_len_max 253KiB, drain central1, later 7": {
-			Kind: "stream", IsNew: true,
+			Kind: "stream", Created: true,
 			Fields: []*api.FieldChange{
 				{Name: "ring_size_bytes", After: "16777216"},
 				{Name: "record_len_max", After: "259072"},
@@ -70,14 +70,14 @@ func TestFieldsText_AsTheFileHasIt(t *testing.T) {
 		},
 		"capacity - -> 4GiB, closed false -> true, wear_limit 80% -> -": {Kind: "target", Fields: []*api.FieldChange{
 			{Name: "capacity_bytes", Before: "0", After: "4294967296"},
-			{Name: "is_closed", Before: "false", After: "true"},
+			{Name: "closed", Before: "false", After: "true"},
 			{Name: "wear_limit_percent", Before: "80", After: "0"},
 		}},
 		"store - -> /var/lib, closed true -> false": {
 			Kind: "drain",
 			Fields: []*api.FieldChange{
 				{Name: "store_dir", After: "/var/lib"},
-				{Name: "is_closed", Before: "true", After: "false"},
+				{Name: "closed", Before: "true", After: "false"},
 			},
 		},
 		"streams 2 -> 3, ring_bytes 4MiB -> 4194305": {
@@ -140,7 +140,7 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 			fabric.Targets = append(fabric.Targets, &api.TargetSpec{
 				Host:          name.Draw(rt, "host"),
 				CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
-				IsClosed:      rapid.Bool().Draw(rt, "closed"),
+				Closed:        rapid.Bool().Draw(rt, "closed"),
 			})
 			if rapid.Bool().Draw(rt, "has place") {
 				target := fabric.Targets[len(fabric.Targets)-1]
@@ -153,7 +153,7 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 				Host:       name.Draw(rt, "drain's host"),
 				StoreDir:   rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
 				StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"),
-				IsClosed:   rapid.Bool().Draw(rt, "drain closed"),
+				Closed:     rapid.Bool().Draw(rt, "drain closed"),
 			})
 		}
 		for range rapid.IntRange(0, 2).Draw(rt, "tenants") {

@@ -29,7 +29,7 @@ func waitSo(ctx context.Context, env *environment, client *controlClient, fabric
 	told, count, failed := time.Now(), -1, 0
 	for delays := retry.New(waitPause, waitPauseMost); ; {
 		asking, cancel := context.WithTimeout(ctx, client.timeout)
-		answer, err := client.ApplyFabric(asking, &api.ApplyFabricRequest{Fabric: fabric, IsDryRun: true})
+		answer, err := client.ApplyFabric(asking, &api.ApplyFabricRequest{Fabric: fabric, DryRun: true})
 		cancel()
 		if failed++; err != nil && (failed >= answerErrorsMax || time.Now().After(end)) {
 			return nil, client.explain(ctx, "", err)

@@ -54,9 +54,9 @@ func listGrants(ctx context.Context, env *environment, request *api.ListGrantsRe
 		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream,
 			shortName(strings.TrimPrefix(one.Role.String(), "GRANT_")), numberText(uint64(one.Epoch)),
 			numberText(one.Generation), orDash(textOr(one.Drain, holderText(one.Holder))), grantState(one),
-			stampText(one.Granted), stampText(one.Expires))
+			stampText(one.GrantTime), stampText(one.ExpireTime))
 		if env.isWide() {
-			tableRow(table, "\t%s\t%s\t%s", yesNo(one.IsFar), listText(one.Targets),
+			tableRow(table, "\t%s\t%s\t%s", yesNo(one.Remote), listText(one.Targets),
 				textOr(strings.Join(one.Addresses, ", "), "any"))
 		}
 		fmt.Fprintln(table)
@@ -77,9 +77,9 @@ func grantState(one *api.GrantInfo) string {
 	switch {
 	case one.Role != api.GrantRole_GRANT_ROLE_WRITER:
 		return "-"
-	case one.IsFenced:
+	case one.Fenced:
 		return "fenced"
-	case one.IsIn:
+	case one.Active:
 		return "in"
 	}
 	return "granted"

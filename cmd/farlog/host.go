@@ -200,7 +200,7 @@ func (e *environment) encodeDevices(list []nvmehost.Device) error {
 			"device": one.Path, "nqn": one.NQN, "namespace": one.Namespace, "controller": one.Controller.Name,
 			"transport": one.Controller.Transport,
 			"state":     one.Controller.State, "address": one.Controller.Address, "host_nqn": one.Controller.HostNQN,
-			"is_new": one.IsNew, "warnings": warnings,
+			"created": one.IsNew, "warnings": warnings,
 		}); err != nil {
 			return err
 		}

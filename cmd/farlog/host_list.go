@@ -100,14 +100,14 @@ func (e *environment) hosts(ctx context.Context) ([]hostRow, error) {
 }
 
 func hostRowOf(host *api.HostState) hostRow {
-	row := hostRow{Host: host.Host, Reported: host.Reported.AsTime(), Ways: []wayRow{}}
-	for _, way := range host.Ways {
+	row := hostRow{Host: host.Host, Reported: host.ReportTime.AsTime(), Ways: []wayRow{}}
+	for _, way := range host.Paths {
 		one := wayRow{
-			Target: way.Target, Door: way.Door, Least: way.Least.AsDuration(),
-			Median: way.Median.AsDuration(), Count: way.Count, Error: way.Error,
+			Target: way.Target, Door: way.Listener, Least: way.RttMin.AsDuration(),
+			Median: way.RttMedian.AsDuration(), Count: way.Count, Error: way.Error,
 		}
-		if way.Measured != nil {
-			one.Measured = way.Measured.AsTime()
+		if way.MeasureTime != nil {
+			one.Measured = way.MeasureTime.AsTime()
 		}
 		row.Ways = append(row.Ways, one)
 	}
@@ -115,9 +115,9 @@ func hostRowOf(host *api.HostState) hostRow {
 }
 
 // wayText is how far a stream's writer is from one of its targets.
-func wayText(host string, way *api.Way) string {
-	if way.Least == nil {
+func wayText(host string, way *api.NetworkPath) string {
+	if way.RttMin == nil {
 		return fmt.Sprintf("%s to %s: not measured: %s", host, way.Target, way.Error)
 	}
-	return fmt.Sprintf("%s to %s: %s, median %s", host, way.Target, way.Least.AsDuration(), way.Median.AsDuration())
+	return fmt.Sprintf("%s to %s: %s, median %s", host, way.Target, way.RttMin.AsDuration(), way.RttMedian.AsDuration())
 }

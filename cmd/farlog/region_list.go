@@ -29,7 +29,7 @@ alerts do; in --output json it is the API's, which counts from 0. LAG is what is
 	flags.StringVar(&request.Target, "target", "", "only rings of the target with this `id`")
 	flags.StringVar(&request.Host, "host", "", "only rings on this `host`")
 	flags.StringVar(&request.Kind, "kind", "", "only rings in regions of this `kind`, such as devdax or file")
-	flags.BoolVar(&request.IsInError, "error", false, "only rings whose target reports an error")
+	flags.BoolVar(&request.InError, "error", false, "only rings whose target reports an error")
 	group.AddCommand(list)
 	return group
 }
@@ -61,7 +61,7 @@ func listRegions(ctx context.Context, env *environment, request *api.ListRegions
 		if env.isWide() {
 			tableRow(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)),
 				numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
-				state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserved()))
+				state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserveTime()))
 		}
 		fmt.Fprintln(table)
 	}
@@ -71,7 +71,7 @@ func listRegions(ctx context.Context, env *environment, request *api.ListRegions
 // regionState is one word or two for how a ring is.
 func regionState(one *api.RegionInfo) string {
 	switch {
-	case !one.IsTargetAlive:
+	case !one.TargetAlive:
 		return "target gone"
 	case one.State == nil:
 		return "not yet reported"

@@ -273,7 +273,7 @@ func ringJSON(uri string, s farlog.Status) map[string]any {
 		"probe": s.Contract.Probe, "capacity_bytes": s.CapacityBytes, "align": s.Align,
 		"record_len_max": s.RecordLenMax,
 		"writer_epoch":   s.WriterEpoch, "epoch_min": s.EpochMin, "last_epoch": s.LastEpoch, "writer_id": s.WriterID,
-		"is_writer_held": s.WriterHeld, "is_drain_held": s.DrainHeld, "head_lsn": s.HeadLSN, "head_seq": s.HeadSeq,
+		"writer_held": s.WriterHeld, "drain_held": s.DrainHeld, "head_lsn": s.HeadLSN, "head_seq": s.HeadSeq,
 		"credit_lsn": s.CreditLSN, "appended_lsn": s.AppendedLSN, "durable_lsn": s.DurableLSN, "lag_bytes": s.LagBytes,
 		"lag_records": s.LagRecords, "epoch_start_lsn": s.EpochStartLSN, "epoch_start_seq": s.EpochStartSeq,
 		"created": timeText(s.Created), "epoch_opened": timeText(s.EpochOpened),

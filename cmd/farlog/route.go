@@ -107,7 +107,7 @@ func readLegWord(rule *api.RouteRule, leg *api.RouteLeg, name, value string) (er
 		return fmt.Errorf("expected class=N or criticality=N behind a route")
 	}
 	if name == "optional" {
-		leg.IsOptional = true
+		leg.Optional = true
 		if value != "" {
 			return fmt.Errorf("expected optional without a value")
 		}
@@ -129,7 +129,7 @@ func createRoute(ctx context.Context, env *environment, spec *api.RouteSpec, isD
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
-	created, err := client.CreateRoute(ctx, &api.CreateRouteRequest{Spec: spec, IsDryRun: isDryRun})
+	created, err := client.CreateRoute(ctx, &api.CreateRouteRequest{Spec: spec, DryRun: isDryRun})
 	if err != nil {
 		return client.explain(ctx, "", err)
 	}
@@ -137,7 +137,7 @@ func createRoute(ctx context.Context, env *environment, spec *api.RouteSpec, isD
 		return env.writeProto(created)
 	}
 	verb := "exists already"
-	if created.IsNew {
+	if created.Created {
 		verb = map[bool]string{true: "would be created", false: "created"}[isDryRun]
 	}
 	fmt.Fprintf(env.stdout, "route %s %s\n", spec.Name, verb)
@@ -233,7 +233,7 @@ func newRouteShowCommand(env *environment) *cobra.Command {
 func showRoute(env *environment, answer *api.GetRouteResponse) error {
 	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	tableRow(table, "route\t%s\n", answer.Route.Spec.Name)
-	tableRow(table, "created\t%s\n", answer.Route.Created.AsTime().Format(time.RFC3339))
+	tableRow(table, "created\t%s\n", answer.Route.CreateTime.AsTime().Format(time.RFC3339))
 	tableRow(table, "selects\t%s\n", selectedText(answer.Route.Spec))
 	if err := table.Flush(); err != nil {
 		return err
@@ -246,7 +246,7 @@ func showRoute(env *environment, answer *api.GetRouteResponse) error {
 				level = shortName(leg.Level.String())
 			}
 			tableRow(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", leg.Stream, textOr(classesText(rule.Classes), "all"),
-				rule.CriticalityMin, yesNo(!leg.IsOptional), level,
+				rule.CriticalityMin, yesNo(!leg.Optional), level,
 				legPolicyName(leg.Policy), textOr(sizeOrNothing(leg.BufferSizeBytes), "-"),
 				textOr(durationOrNothing(leg.Deadline.AsDuration()), "the stream's"))
 		}
@@ -278,7 +278,7 @@ func newRouteDeleteCommand(env *environment) *cobra.Command {
 			defer cancel()
 			answer, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{
 				Name: args[0], Revision: revision,
-				IsDryRun: isDryRun,
+				DryRun: isDryRun,
 			})
 			if err != nil {
 				return client.explain(ctx, "", err)

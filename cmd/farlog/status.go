@@ -212,9 +212,9 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 	row := statusRow{
 		Stream: status.Stream.Spec.Name, State: shortName(status.Condition.String()), Reason: status.Reason,
 		EpochGranted: status.EpochGranted, Level: shortName(status.Stream.Spec.Level.String()),
-		Drain: status.Assignment.GetDrain(), IsDrainAlive: status.IsDrainAlive, StoredLSN: status.Drain.GetStoredLsn(),
+		Drain: status.Assignment.GetDrain(), IsDrainAlive: status.DrainAlive, StoredLSN: status.Drain.GetStoredLsn(),
 		DrainedRecords: status.Drain.GetRecords(), DrainDuplicates: status.Drain.GetDuplicates(),
-		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: memberCount(status),
+		Target: targetOf(status), IsTargetAlive: status.TargetAlive, Rings: memberCount(status),
 		Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
 	}
 	row.addWear(status)
@@ -227,7 +227,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 	}
 	if ring := leadingRing(status); ring != nil {
 		row.addRing(ring)
-		row.IsClosed = !ring.IsWriterHeld && status.LastGrant.GetClosed() != nil &&
+		row.IsClosed = !ring.WriterHeld && status.LastGrant.GetCloseTime() != nil &&
 			status.LastGrant.Epoch == ring.WriterEpoch
 		row.addMembers(status)
 		row.addCounters(countersOf(status, ring))
@@ -239,7 +239,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 }
 
 func (r *statusRow) addRing(ring *api.RingState) {
-	r.Writer, r.IsWriterHeld, r.Epoch = ring.WriterId, ring.IsWriterHeld, ring.WriterEpoch
+	r.Writer, r.IsWriterHeld, r.Epoch = ring.WriterId, ring.WriterHeld, ring.WriterEpoch
 	r.Region, r.Flush = ring.GetContract().GetKind(), ring.GetContract().GetFlushMethod()
 	r.Attestation = ring.GetContract().GetAttestation()
 	r.HeadLSN, r.DurableLSN, r.AppendedLSN, r.CapacityBytes = ring.HeadLsn, ring.DurableLsn, ring.AppendedLsn,
@@ -252,11 +252,11 @@ func (r *statusRow) addRing(ring *api.RingState) {
 		seconds := ring.TimeToFull.AsDuration().Seconds()
 		r.TimeToFullSeconds = &seconds
 	}
-	if ring.Observed != nil {
-		age := max(0, time.Since(ring.Observed.AsTime()).Seconds())
+	if ring.ObserveTime != nil {
+		age := max(0, time.Since(ring.ObserveTime.AsTime()).Seconds())
 		r.ObservedAgeSeconds = &age
 	}
-	r.URI, r.ObservedUnixSecs = ring.Uri, ring.Observed.AsTime().Unix()
+	r.URI, r.ObservedUnixSecs = ring.Uri, ring.ObserveTime.AsTime().Unix()
 	if level := ring.GetContract().GetLevel(); level != 0 {
 		r.LevelReached = shortName(level.String()) // what acknowledgements can reach, until a writer says what they do
 	}

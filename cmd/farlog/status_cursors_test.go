@@ -22,7 +22,7 @@ func threeMembers(isHeld bool, alive string, ends ...uint64) *api.StreamStatus {
 		}
 		status.RingSpecs = append(status.RingSpecs, &api.RingSpec{Target: target, Member: uint32(i)})
 		ring := &api.RingState{
-			Target: target, RingUuid: []byte{1}, WriterEpoch: 4, WriterId: "w", IsWriterHeld: isHeld,
+			Target: target, RingUuid: []byte{1}, WriterEpoch: 4, WriterId: "w", WriterHeld: isHeld,
 			HeadLsn: 1024, AppendedLsn: end, DurableLsn: end,
 			LagBytes: end - 1024, LagRecords: (end - 1024) / 128, CapacityBytes: 1 << 20,
 		}

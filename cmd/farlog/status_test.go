@@ -30,8 +30,8 @@ func drawStatus(rt *rapid.T) *api.StreamStatus {
 	if rapid.Bool().Draw(rt, "ring") {
 		head := number.Draw(rt, "head")
 		status.Rings = []*api.RingState{{
-			WriterId:     rapid.StringMatching(`[a-z=]{0,127}`).Draw(rt, "writer"),
-			IsWriterHeld: rapid.Bool().Draw(rt, "held"), WriterEpoch: rapid.Uint32().Draw(rt, "epoch"),
+			WriterId:   rapid.StringMatching(`[a-z=]{0,127}`).Draw(rt, "writer"),
+			WriterHeld: rapid.Bool().Draw(rt, "held"), WriterEpoch: rapid.Uint32().Draw(rt, "epoch"),
 			HeadLsn: head, AppendedLsn: head + number.Draw(rt, "undrained"), CapacityBytes: number.Draw(rt, "capacity"),
 			LagRecords: number.Draw(rt, "records"),
 			LagAge:     duration.Draw(rt, "age"), TimeToFull: duration.Draw(rt, "time to full"),
@@ -129,11 +129,11 @@ func TestStatusRow_LatencyIsNotMadeUp(t *testing.T) {
 		TargetsAlive: []string{"t1", "t2"},
 		Rings: []*api.RingState{
 			{
-				Target: "t1", RingUuid: []byte{1}, WriterId: "host=x", WriterEpoch: 3, IsWriterHeld: true,
+				Target: "t1", RingUuid: []byte{1}, WriterId: "host=x", WriterEpoch: 3, WriterHeld: true,
 				AppendedLsn: 640, Counters: &api.WriterCounters{AppendRateRecords: 12},
 			},
 			{
-				Target: "t2", RingUuid: []byte{2}, WriterId: "host=x", WriterEpoch: 3, IsWriterHeld: true,
+				Target: "t2", RingUuid: []byte{2}, WriterId: "host=x", WriterEpoch: 3, WriterHeld: true,
 				AppendedLsn: 512,
 			},
 		},

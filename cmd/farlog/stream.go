@@ -145,7 +145,7 @@ func createStream(ctx context.Context, env *environment, name string, options cr
 		return env.writeProto(status)
 	}
 	verb := "exists already"
-	if created.IsNew {
+	if created.Created {
 		verb = "created"
 	}
 	fmt.Fprintf(env.stdout, "stream %s %s: id %d, %s, ring %s\n", name, verb, created.Stream.StreamId,
@@ -306,7 +306,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	}
 	line("stream", "%s", stream.Spec.Name)
 	line("id", "%d", stream.StreamId)
-	line("created", "%s", stream.Created.AsTime().Format(time.RFC3339))
+	line("created", "%s", stream.CreateTime.AsTime().Format(time.RFC3339))
 	line("state", "%s", strings.TrimSpace(shortName(status.Condition.String())+" "+status.Reason))
 	line("ring size", "%s", config.FormatSize(stream.Spec.RingSizeBytes))
 	line("record len max", "%s", config.FormatSize(uint64(stream.Spec.RecordLenMax)))
@@ -320,7 +320,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("epoch granted", "%d", status.EpochGranted)
 	if holder := status.LastGrant.GetHolder(); holder != nil {
 		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name,
-			status.LastGrant.Granted.AsTime().Format(time.RFC3339))
+			status.LastGrant.GrantTime.AsTime().Format(time.RFC3339))
 		line("writer", "%s", writerTermsText(status.LastGrant))
 		for _, member := range status.LastGrant.Members {
 			if isFarRing(member.Uri) {
@@ -329,7 +329,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		}
 	}
 	line("target", "%s", targetOf(status))
-	for _, way := range status.Ways {
+	for _, way := range status.Paths {
 		line("way", "%s", wayText(stream.Spec.WriterHost, way))
 	}
 	if limit := stream.Spec.LatencyLimit; limit != nil {
@@ -337,12 +337,12 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	}
 	line("drain", "%s", drainText(status))
 	if lost := status.Assignment.GetLostStore(); lost != nil {
-		line("lost store", "%s; given up %s by %s: %s", lostText(lost), lost.When.AsTime().Format(time.RFC3339),
+		line("lost store", "%s; given up %s by %s: %s", lostText(lost), lost.RebindTime.AsTime().Format(time.RFC3339),
 			lost.By, lost.Reason)
 	}
 	for _, ring := range status.Rings {
 		line("ring", "%s", strings.TrimSpace(ring.Uri+" "+atTarget(status, ring)))
-		for _, uri := range ring.FarUris {
+		for _, uri := range ring.RemoteUris {
 			line("far ring", "%s", uri)
 		}
 		line("ring uuid", "%x", ring.RingUuid)
@@ -361,7 +361,7 @@ func drainText(status *api.StreamStatus) string {
 	switch {
 	case status.Assignment == nil:
 		return "-"
-	case !status.IsDrainAlive:
+	case !status.DrainAlive:
 		return status.Assignment.Drain + " (does not report)"
 	}
 	return status.Assignment.Drain

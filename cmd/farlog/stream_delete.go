@@ -56,7 +56,7 @@ func deleteStream(ctx context.Context, env *environment, name string, options de
 	defer cancel()
 	response, err := client.DeleteStream(call, &api.DeleteStreamRequest{
 		Name: name, Revision: options.revision,
-		IsDryRun: options.isDryRun, IsRingLost: options.isRingLost,
+		DryRun: options.isDryRun, RingLost: options.isRingLost,
 	})
 	if err != nil {
 		return client.explain(call, name, err)

@@ -61,7 +61,7 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 	defer cancel()
 	done, err := client.ReplaceMember(call, &api.ReplaceMemberRequest{
 		Stream: name, Member: options.member,
-		With: options.with, Reason: options.reason, IsDryRun: options.isDryRun,
+		With: options.with, Reason: options.reason, DryRun: options.isDryRun,
 	})
 	if err != nil {
 		return client.explain(call, name, err)
@@ -76,10 +76,10 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 	fmt.Fprintf(env.stdout, "stream %s: the ring of target %s %s by one of target %s\n", name,
 		done.Ring.Replacement.FormerTarget, verb, done.Ring.Target)
 	switch {
-	case done.IsLossNeeded:
+	case done.AcceptLossRequired:
 		fmt.Fprintf(env.stdout, "the other members cannot tell all that was acknowledged: farlog stream members "+
 			"accept-loss %s --dry-run says what may be lost\n", name)
-	case done.IsWriterHeld:
+	case done.WriterHeld:
 		fmt.Fprintf(env.stdout, "its writer goes on with the others, and takes the new ring in when the control "+
 			"plane or its host agent is asked for it; farlog status %s says \"new\" until it counts. One that was "+
 			"opened by a grant file hears of nothing: start it again\n", name)
@@ -124,7 +124,7 @@ func acceptLoss(ctx context.Context, env *environment, name, reason string, isDr
 	defer client.Close()
 	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
-	done, err := client.AcceptLoss(call, &api.AcceptLossRequest{Stream: name, Reason: reason, IsDryRun: isDryRun})
+	done, err := client.AcceptLoss(call, &api.AcceptLossRequest{Stream: name, Reason: reason, DryRun: isDryRun})
 	if err != nil {
 		return client.explain(call, name, err)
 	}

@@ -27,7 +27,7 @@ with one of the rings does not. It needs the role admin and is recorded with its
 	}
 	cmd.Flags().StringVar(&request.Drain, "drain", "", "the `drain` that is to have it, by its id or host; required")
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "`why`, for the audit stream; required")
-	cmd.Flags().BoolVar(&request.IsDryRun, "dry-run", false, "say what would be lost; change nothing")
+	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "say what would be lost; change nothing")
 	return cmd
 }
 
@@ -49,7 +49,7 @@ func rebindStream(ctx context.Context, env *environment, request *api.RebindStre
 	if env.isJSON() {
 		return env.writeProto(done)
 	}
-	verb := map[bool]string{true: "would be bound", false: "is bound"}[request.IsDryRun]
+	verb := map[bool]string{true: "would be bound", false: "is bound"}[request.DryRun]
 	to := done.Assignment
 	fmt.Fprintf(env.stdout, "stream %s %s to store %s (%x) of drain %s\n", request.Stream, verb, to.StoreDir,
 		to.StoreUuid, to.Drain)

@@ -68,7 +68,7 @@ func takeOverStream(ctx context.Context, env *environment, name, reason string, 
 	}
 	fmt.Fprintf(env.stdout, "stream %s: writers below epoch %d are fenced since %s (%s) at target %s; %s\n", name,
 		done.Epoch,
-		done.Confirmed.AsTime().Format("2006-01-02T15:04:05.000Z"), time.Since(began).Round(time.Millisecond),
+		done.ConfirmTime.AsTime().Format("2006-01-02T15:04:05.000Z"), time.Since(began).Round(time.Millisecond),
 		strings.Join(done.Fenced, ", "), former)
 	if len(done.Unreached) > 0 {
 		fmt.Fprintf(env.stdout, "not at target %s, which has not confirmed it: it finds the fence when it is back\n",

@@ -60,7 +60,7 @@ func acquireReader(ctx context.Context, env *environment, options tailOptions, t
 		if err != nil {
 			return err
 		}
-		place.goodFor = answer.Grant.GetGoodFor().AsDuration()
+		place.goodFor = answer.Grant.GetValidFor().AsDuration()
 		place.writerPlace, err = placeOf(answer.Grant)
 		return err
 	})

@@ -65,13 +65,13 @@ func listTargets(ctx context.Context, env *environment, request *api.ListTargets
 			}
 			spec := target.Spec
 			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", orDash(agent.GetAgent().GetId()), target.Host,
-				aliveText(agent.GetIsAlive()), rings, bytes,
-				textOr(sizeOrNothing(spec.GetCapacityBytes()), "any"), yesNo(spec.GetIsClosed()),
+				aliveText(agent.GetAlive()), rings, bytes,
+				textOr(sizeOrNothing(spec.GetCapacityBytes()), "any"), yesNo(spec.GetClosed()),
 				orDash(spec.GetRack()), orDash(spec.GetSite()), wornText(agent.GetMedia()))
 			if env.isWide() {
 				tableRow(table, "\t%s\t%s\t%s\t%s", numberText(uint64(agent.GetAgent().GetPid())),
-					orDash(agent.GetAgent().GetMetricsAddress()), stampText(agent.GetReported()),
-					listText(agent.GetAgent().GetDoors()))
+					orDash(agent.GetAgent().GetMetricsAddress()), stampText(agent.GetReportTime()),
+					listText(agent.GetAgent().GetListeners()))
 			}
 			fmt.Fprintln(table)
 		}

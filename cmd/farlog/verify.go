@@ -79,8 +79,8 @@ type verifyResult struct {
 	Path    string               `json:"path"`
 	OK      bool                 `json:"ok"`
 	Store   string               `json:"store_uuid,omitempty"`
-	Key     string               `json:"key_failure,omitempty"`    // why signing.pub is not the store's key
-	NoKey   bool                 `json:"is_key_missing,omitempty"` // there is no signing.pub
+	Key     string               `json:"key_failure,omitempty"` // why signing.pub is not the store's key
+	NoKey   bool                 `json:"key_missing,omitempty"` // there is no signing.pub
 	Streams []store.StreamReport `json:"streams,omitempty"`
 	Merged  *merge.Report        `json:"merged,omitempty"`
 	Against string               `json:"against,omitempty"`

@@ -128,7 +128,7 @@ func streamSamples(server *service.Server) []metrics.StreamSample {
 			Stream:       status.Stream.Spec.Name,
 			Condition:    strings.ToLower(strings.TrimPrefix(status.Condition.String(), "CONDITION_")),
 			EpochGranted: status.EpochGranted,
-			IsDrainAlive: status.IsDrainAlive,
+			IsDrainAlive: status.DrainAlive,
 			Members:      max(1, int(status.Stream.Spec.Members)),
 			MembersReady: membersReady(status),
 		})

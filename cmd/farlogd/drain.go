@@ -303,7 +303,7 @@ func (r *drainRole) report(ctx context.Context) {
 }
 
 func (r *drainRole) state() *api.DrainState {
-	state := &api.DrainState{Agent: r.self(), Reported: timestamppb.Now(), StoreDir: r.store.Dir()}
+	state := &api.DrainState{Agent: r.self(), ReportTime: timestamppb.Now(), StoreDir: r.store.Dir()}
 	for _, worker := range r.list() {
 		progress, failure := worker.look()
 		if failure == "" {

@@ -148,7 +148,7 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 	asked := &api.AcquireWriterRequest{
 		Stream: request.Stream, EpochSeen: request.EpochSeen,
 		Transport: request.Transport, Holder: holder,
-		RequestId: api.NewRequestID(), SparesWriter: !request.IsTakeover,
+		RequestId: api.NewRequestID(), NoTakeover: !request.IsTakeover,
 	}
 	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse,
 		error,
@@ -177,7 +177,7 @@ func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", granted.GetStream())
 	}
 	var uris []string
-	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: termsOf(&api.WriterTerms{
+	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: termsOf(&api.WriterSettings{
 		Level:  granted.Level,
 		Policy: granted.Policy, Deadline: granted.Deadline,
 	})}

@@ -24,7 +24,7 @@ func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) 
 	error,
 ) {
 	response, err := r.client.ExtendWriter(ctx, &api.ExtendWriterRequest{
-		Running: runningTerms(request.Running), IsClosed: request.IsClosed,
+		Running: runningTerms(request.Running), Closed: request.IsClosed,
 		Stream: request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
 		Holder: &api.Holder{
 			Host: r.settings.hostName, Pid: uint32(request.PID),
@@ -80,7 +80,7 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 				Declared: termsOf(one.Declared), Running: termsOf(one.Running), RingUUIDs: one.RingUuids,
 			})
 		}
-		onTold(told, message.Gone, message.IsAll)
+		onTold(told, message.Gone, message.Snapshot)
 		for _, one := range message.Others {
 			r.remember(one.Stream, hostWriter{
 				RingUUID: hex.EncodeToString(one.RingUuid), Target: one.Target,
@@ -103,7 +103,7 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 }
 
 // termsOf is what was declared, as the C library numbers it.
-func termsOf(declared *api.WriterTerms) hostagent.Terms {
+func termsOf(declared *api.WriterSettings) hostagent.Terms {
 	policy := farlog.PolicyBlock
 	if declared.GetPolicy() == api.Policy_POLICY_REJECT {
 		policy = farlog.PolicyReject
@@ -114,7 +114,7 @@ func termsOf(declared *api.WriterTerms) hostagent.Terms {
 	}
 }
 
-func runningTerms(running *hostagent.Terms) *api.WriterTerms {
+func runningTerms(running *hostagent.Terms) *api.WriterSettings {
 	if running == nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func runningTerms(running *hostagent.Terms) *api.WriterTerms {
 	if running.Policy == uint32(farlog.PolicyReject) {
 		policy = api.Policy_POLICY_REJECT
 	}
-	terms := &api.WriterTerms{Level: api.Level(running.Level), Policy: policy}
+	terms := &api.WriterSettings{Level: api.Level(running.Level), Policy: policy}
 	if running.Deadline > 0 {
 		terms.Deadline = durationpb.New(running.Deadline)
 	}

@@ -24,7 +24,7 @@ func (r *hostRole) route(ctx context.Context, name string) (legs []hostagent.Rou
 		}
 		for _, leg := range rule.Legs {
 			legs = append(legs, hostagent.RouteLeg{
-				Stream: leg.Stream, IsOptional: leg.IsOptional,
+				Stream: leg.Stream, IsOptional: leg.Optional,
 				Policy:   strings.ToLower(strings.TrimPrefix(leg.Policy.String(), "LEG_POLICY_")),
 				Level:    uint32(leg.Level),
 				Deadline: leg.Deadline.AsDuration(), BufferBytes: leg.BufferSizeBytes,

@@ -65,7 +65,7 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 	}
 	m.told = ""
 	var doors []hostagent.Door
-	for _, one := range response.Doors {
+	for _, one := range response.Listeners {
 		doors = append(doors, hostagent.Door{Target: one.Target, URI: one.Uri})
 	}
 	if interval = response.Interval.AsDuration(); interval < wayIntervalDefault/10 {
@@ -75,14 +75,14 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 }
 
 func (m *wayMeter) state() *api.HostState {
-	state := &api.HostState{Host: m.host, Reported: timestamppb.Now(), Stalled: m.stalled()}
+	state := &api.HostState{Host: m.host, ReportTime: timestamppb.Now(), Stalled: m.stalled()}
 	for _, one := range m.ways.List() {
-		way := &api.Way{Target: one.Target, Door: one.URI, Count: uint32(one.Count), Error: one.Failure}
+		way := &api.NetworkPath{Target: one.Target, Listener: one.URI, Count: uint32(one.Count), Error: one.Failure}
 		if one.Count > 0 {
-			way.Least, way.Median, way.Measured = durationpb.New(one.Least), durationpb.New(one.Median),
+			way.RttMin, way.RttMedian, way.MeasureTime = durationpb.New(one.Least), durationpb.New(one.Median),
 				timestamppb.New(one.Measured)
 		}
-		state.Ways = append(state.Ways, way)
+		state.Paths = append(state.Paths, way)
 	}
 	return state
 }

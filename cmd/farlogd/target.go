@@ -108,8 +108,8 @@ func ringSample(ring target.Ring) metrics.RingSample {
 		DurableLSN:  state.DurableLsn, LagBytes: state.LagBytes, LagRecords: state.LagRecords,
 		LagAge:     state.LagAge.AsDuration(),
 		TimeToFull: state.TimeToFull.AsDuration(), IsFilling: state.TimeToFull != nil,
-		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.IsWriterHeld,
-		IsDrainHeld: state.IsDrainHeld,
+		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.WriterHeld,
+		IsDrainHeld: state.DrainHeld,
 		Writer:      writerSample(ring.Counters, ring.Members, state.GetCounters().GetStalledFor().AsDuration()),
 	}
 }

@@ -279,8 +279,8 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	if err := asRefusal(err); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("granted", "stream", stream, "is_reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid",
-		p.pid, "is_far", grant.isFar())
+	s.config.Logger.Info("granted", "stream", stream, "reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid",
+		p.pid, "remote", grant.isFar())
 	return replyOf(grant, isReader), nil
 }
 

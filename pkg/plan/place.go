@@ -82,7 +82,7 @@ func (p *placing) place(ring *api.RingSpec) {
 	state.Rings = append(state.Rings, &api.RingState{
 		Stream: name, StreamId: ring.Stream.StreamId, Target: ring.Target,
 		RingUuid: binary.BigEndian.AppendUint64(make([]byte, 8), p.uuids), Uri: "mem:" + name,
-		FarUris: []string{reconcile.TransportVerbs + ":" + name},
+		RemoteUris: []string{reconcile.TransportVerbs + ":" + name},
 	})
 }
 

@@ -85,7 +85,7 @@ type RoutePlan struct {
 // LegPlan is one stream of a route.
 type LegPlan struct {
 	Stream       string  `json:"stream"`
-	IsOptional   bool    `json:"is_optional"`
+	IsOptional   bool    `json:"optional"`
 	FloorSeconds float64 `json:"append_floor_seconds"`
 }
 

@@ -159,7 +159,7 @@ func TestMake_Routes(t *testing.T) {
 			{Legs: []*api.RouteLeg{{Stream: "remote"}}},
 			{
 				Classes: []*api.ClassRange{{First: 7, Last: 9}},
-				Legs:    []*api.RouteLeg{{Stream: "rare", IsOptional: true}},
+				Legs:    []*api.RouteLeg{{Stream: "rare", Optional: true}},
 			},
 		}},
 	}
@@ -218,7 +218,7 @@ func TestMake_Refuses(t *testing.T) {
 			in.Loads[0].Site, in.Sites = "c",
 				append(in.Sites, Site{Name: "c"})
 		},
-		"fabric.streams[0].drain_host: expected a drain that": func(in *Input) { in.Fabric.Drains[0].IsClosed = true },
+		"fabric.streams[0].drain_host: expected a drain that": func(in *Input) { in.Fabric.Drains[0].Closed = true },
 		"fabric.plan.load[0].route: its leg desk7/orders has": func(in *Input) {
 			in.Loads[0].Stream, in.Loads[0].Route = "", "r"
 			in.Fabric.Routes = []*api.RouteSpec{{

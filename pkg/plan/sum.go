@@ -18,14 +18,14 @@ func (m *maker) addRoute(number int, load Load) {
 			func(s StreamPlan) bool { return s.Name == leg.Stream })]
 		align := int(m.in.stream(leg.Stream).Align)
 		setDefault(&align, 64)
-		one.Legs = append(one.Legs, LegPlan{leg.Stream, leg.IsOptional, stream.FloorSeconds})
+		one.Legs = append(one.Legs, LegPlan{leg.Stream, leg.Optional, stream.FloorSeconds})
 		for _, member := range stream.Members {
 			if bits := 8 * wireBytes(RecordBytes(load.Payload, load.Key, align),
 				m.in.planned(member.Target).MTU); !member.isHere {
 				one.WireBits, one.PeakWireBits = one.WireBits+load.Rate*bits, one.PeakWireBits+load.Peak*bits
 			}
 		}
-		if leg.IsOptional {
+		if leg.Optional {
 			continue
 		}
 		if one.Slowest == "" || stream.FloorSeconds > one.FloorSeconds {

@@ -11,7 +11,7 @@ type Report struct {
 	Streams   []StreamReport `json:"streams"`
 	// KeyFailure says why signing.pub is not the public key that store.json has; "" when it is, or is not there.
 	KeyFailure   string `json:"key_failure,omitempty"`
-	IsKeyMissing bool   `json:"is_key_missing,omitempty"` // there is no signing.pub, to be kept elsewhere
+	IsKeyMissing bool   `json:"key_missing,omitempty"` // there is no signing.pub, to be kept elsewhere
 }
 
 // OK tells whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends
@@ -45,7 +45,7 @@ type StreamReport struct {
 	// IsEndProved is false of every stream: a store whose last segments were removed with their manifests cannot tell.
 	// The ring's head, or what the control plane knows as drained, must not be above the next_lsn of the last
 	// generation.
-	IsEndProved bool     `json:"is_end_proved"`
+	IsEndProved bool     `json:"end_proved"`
 	Tail        *Tail    `json:"tail,omitempty"`
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
 	Failure     *Failure `json:"failure,omitempty"`

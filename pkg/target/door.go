@@ -154,7 +154,7 @@ func (o *door) isDone() bool {
 }
 
 // hasGranted tells whether the listeners let in who has this token, and from where it may come now.
-func (o *door) hasGranted(grant *api.FarGrant) bool {
+func (o *door) hasGranted(grant *api.RemoteGrant) bool {
 	from, ok := o.granted[string(grant.Token)]
 	return ok && slices.Equal(from, grant.Addresses)
 }
@@ -243,7 +243,7 @@ func (d *doors) serve(stream string, one *door) error {
 	return nil
 }
 
-func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
+func (d *doors) grant(stream string, one *door, wanted *api.RemoteGrant) error {
 	if one.hasGranted(wanted) {
 		return nil
 	}
@@ -266,8 +266,8 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		}
 		grant.From = append(grant.From, network)
 	}
-	if wanted.Expires != nil {
-		grant.Expires = wanted.Expires.AsTime()
+	if wanted.ExpireTime != nil {
+		grant.Expires = wanted.ExpireTime.AsTime()
 	}
 	for _, listener := range d.listeners {
 		// An epoch below the floor is not let in, and its holder learns that at the door.
@@ -307,7 +307,7 @@ func (d *doors) describe(state *api.RingState) {
 // Until they serve it nobody is told that he is let in.
 func (d *doors) reach(state *api.RingState) {
 	for _, uri := range d.uris {
-		state.FarUris = append(state.FarUris, uri+"/"+state.Stream)
+		state.RemoteUris = append(state.RemoteUris, uri+"/"+state.Stream)
 	}
 }
 

@@ -36,7 +36,7 @@ func newListeningAt(t *testing.T, dir string, uris ...string) *Target {
 }
 
 // admitting is a ring with these clients let in.
-func admitting(epochMin uint32, grants ...*api.FarGrant) *api.RingSpec {
+func admitting(epochMin uint32, grants ...*api.RemoteGrant) *api.RingSpec {
 	spec := want("desk7/orders", 5)
 	spec.Admission = &api.Admission{EpochMin: epochMin, Grants: grants}
 	return spec
@@ -49,14 +49,14 @@ func tokenOf(digit byte) (token [farlog.TokenLen]byte) {
 	return token
 }
 
-func writerGrant(epoch uint32) *api.FarGrant {
+func writerGrant(epoch uint32) *api.RemoteGrant {
 	token := tokenOf(byte(epoch))
-	return &api.FarGrant{Token: token[:], Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch}
+	return &api.RemoteGrant{Token: token[:], Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch}
 }
 
-func drainGrant(generation uint64) *api.FarGrant {
+func drainGrant(generation uint64) *api.RemoteGrant {
 	token := tokenOf(byte(100 + generation))
-	return &api.FarGrant{Token: token[:], Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: generation}
+	return &api.RemoteGrant{Token: token[:], Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: generation}
 }
 
 // seeUntil looks until the ring is as it should be.
@@ -89,11 +89,11 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 	spec := admitting(1, writerGrant(1))
 	state := seeUntil(t, one, "writer 1 is let in", spec,
 		func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
-	if len(state.FarUris) != 1 || !strings.HasPrefix(state.FarUris[0], "ofi:tcp://127.0.0.1:") ||
-		!strings.HasSuffix(state.FarUris[0], "/desk7/orders") {
-		t.Fatalf("reached at %q", state.FarUris)
+	if len(state.RemoteUris) != 1 || !strings.HasPrefix(state.RemoteUris[0], "ofi:tcp://127.0.0.1:") ||
+		!strings.HasSuffix(state.RemoteUris[0], "/desk7/orders") {
+		t.Fatalf("reached at %q", state.RemoteUris)
 	}
-	old, err := openFar(t, state.FarUris[0], 1)
+	old, err := openFar(t, state.RemoteUris[0], 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 		t.Errorf("the fence in the ring is %d, expected 2: it was to be persisted before it was confirmed",
 			state.EpochMin)
 	}
-	next, err := openFar(t, state.FarUris[0], 2)
+	next, err := openFar(t, state.RemoteUris[0], 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,17 +141,17 @@ func TestDoors_AWriterThatComesOrGoesIsLookedAt(t *testing.T) {
 		}
 	}
 	isAsked("been granted its epoch")
-	writer, err := openFar(t, state.FarUris[0], 1)
+	writer, err := openFar(t, state.RemoteUris[0], 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	isAsked("come")
-	if state := see(one, admitting(1, writerGrant(1)))[0].State; !state.IsWriterHeld {
+	if state := see(one, admitting(1, writerGrant(1)))[0].State; !state.WriterHeld {
 		t.Errorf("the writer that has come is not seen: %v", state)
 	}
 	writer.Close()
 	isAsked("gone")
-	if state := see(one, admitting(1, writerGrant(1)))[0].State; state.IsWriterHeld {
+	if state := see(one, admitting(1, writerGrant(1)))[0].State; state.WriterHeld {
 		t.Errorf("the writer that has gone is still seen: %v", state)
 	}
 }
@@ -166,7 +166,7 @@ func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 		granted.Addresses = []string{"192.0.2.7", "198.51.100.0/24", "127.0.0.2/31", "2001:db8::/32"}
 		state := seeUntil(t, one, "the token is known", admitting(epoch, granted),
 			func(state *api.RingState) bool { return state.EpochAdmitted == epoch })
-		if writer, err := openFar(t, state.FarUris[0], epoch); !errors.Is(err, farlog.ErrInvalid) ||
+		if writer, err := openFar(t, state.RemoteUris[0], epoch); !errors.Is(err, farlog.ErrInvalid) ||
 			!strings.Contains(err.Error(), "did not name this address") {
 			writer.Close()
 			t.Fatalf("a writer from another address: %v", err)
@@ -178,7 +178,7 @@ func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 			defer one.doors.mutex.Unlock()
 			return one.doors.rings["desk7/orders"].hasGranted(moved)
 		})
-		writer, err := openFar(t, state.FarUris[0], epoch)
+		writer, err := openFar(t, state.RemoteUris[0], epoch)
 		if err != nil {
 			t.Fatalf("a writer that may come from %q: %v", here, err)
 		}
@@ -195,10 +195,10 @@ func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 	spec := admitting(1, writerGrant(1))
 	state := seeUntil(t, one, "writer 1 is let in", spec,
 		func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
-	if len(state.FarUris) != 2 {
-		t.Fatalf("reached at %q, expected two", state.FarUris)
+	if len(state.RemoteUris) != 2 {
+		t.Fatalf("reached at %q, expected two", state.RemoteUris)
 	}
-	for i, uri := range state.FarUris {
+	for i, uri := range state.RemoteUris {
 		if _, err := openFar(t, uri, 2); err == nil {
 			t.Errorf("%s: a token that nobody granted was let in", uri)
 		}
@@ -206,7 +206,7 @@ func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 			t.Errorf("%d strangers counted, expected %d", sum, i+1)
 		}
 	}
-	writer, err := openFar(t, state.FarUris[1], 1)
+	writer, err := openFar(t, state.RemoteUris[1], 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,25 +231,25 @@ func TestDoors_DrainThatIsReplacedIsShutOutAndTheWriterGoesOn(t *testing.T) {
 	spec := admitting(1, writerGrant(1), drainGrant(1))
 	state := seeUntil(t, one, "drain 1 is let in", spec,
 		func(state *api.RingState) bool { return state.DrainGeneration == 1 && state.EpochAdmitted == 1 })
-	writer, err := openFar(t, state.FarUris[0], 1)
+	writer, err := openFar(t, state.RemoteUris[0], 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer writer.Close()
 	first, second := tokenOf(101), tokenOf(102)
-	old, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &first})
+	old, err := farlog.OpenReader(state.RemoteUris[0], farlog.ReaderOptions{Drain: true, Token: &first})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer old.Close()
 	state = seeUntil(t, one, "drain 2 is let in", admitting(1, writerGrant(1), drainGrant(2)),
 		func(state *api.RingState) bool { return state.DrainGeneration == 2 })
-	next, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &second})
+	next, err := farlog.OpenReader(state.RemoteUris[0], farlog.ReaderOptions{Drain: true, Token: &second})
 	if err != nil {
 		t.Fatalf("the second drain is not let in: %v", err)
 	}
 	defer next.Close()
-	if _, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &first}); err == nil {
+	if _, err := farlog.OpenReader(state.RemoteUris[0], farlog.ReaderOptions{Drain: true, Token: &first}); err == nil {
 		t.Error("the first drain was let in again")
 	}
 	if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, stepTimeout); err != nil {
@@ -283,7 +283,7 @@ func TestDoors_RestartedTargetListensFromItsFirstReport(t *testing.T) {
 	one = newListening(t, dir)
 	for name, specs := range map[string][]*api.RingSpec{"not told of it yet": nil, "wanted": {admitting(1)}} {
 		rings := see(one, specs...)
-		if len(rings) != 1 || len(rings[0].State.RingUuid) == 0 || len(rings[0].State.FarUris) != 1 {
+		if len(rings) != 1 || len(rings[0].State.RingUuid) == 0 || len(rings[0].State.RemoteUris) != 1 {
 			t.Errorf("%s: seen %v, expected a ring and one way to it", name, rings)
 		}
 	}
@@ -297,7 +297,7 @@ func TestDoors_RingIsTakenAwayAndPutBack(t *testing.T) {
 	state := seeUntil(t, one, "the writer is let in", spec,
 		func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
 	spec.RingUuid = state.RingUuid
-	writer, err := openFar(t, state.FarUris[0], 1)
+	writer, err := openFar(t, state.RemoteUris[0], 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 		one.mutex.Unlock()
 		state := seeUntil(t, one, "the writer is let in", spec,
 			func(state *api.RingState) bool { return state.EpochFenced == epoch && state.EpochAdmitted == epoch })
-		return state.FarUris[0]
+		return state.RemoteUris[0]
 	}
 	one.take(message(3))
 	zombie, err := openFar(t, admitted(3), 3)
@@ -431,7 +431,7 @@ func TestCarryFenced_KeepsTheNewest(t *testing.T) {
 
 func TestDoors_BadGrantIsTheRingsErrorAndNoOtherRings(t *testing.T) {
 	one := newListening(t, t.TempDir())
-	bad := admitting(1, &api.FarGrant{Token: []byte("short"), Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 1})
+	bad := admitting(1, &api.RemoteGrant{Token: []byte("short"), Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 1})
 	good := proto.Clone(admitting(1, writerGrant(1))).(*api.RingSpec)
 	good.Stream.Spec.Name = "desk8/orders"
 	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(time.Millisecond) {

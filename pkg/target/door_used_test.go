@@ -16,14 +16,14 @@ func TestDoors_UsedTokenToldAnewByAnotherControlPlane(t *testing.T) {
 	granted := admitting(1, writerGrant(1))
 	isLetIn := func(state *api.RingState) bool { return state.EpochAdmitted == 1 }
 	state := seeUntil(t, one, "the writer may come", granted, isLetIn)
-	writer, err := openFar(t, state.FarUris[0], 1)
+	writer, err := openFar(t, state.RemoteUris[0], 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := func(when string) {
 		t.Helper()
 		seeUntil(t, one, "the grant is known", granted, isLetIn)
-		other, err := openFar(t, state.FarUris[0], 1)
+		other, err := openFar(t, state.RemoteUris[0], 1)
 		if !errors.Is(err, farlog.ErrHeld) || !strings.Contains(err.Error(), "used by another client already") {
 			t.Errorf("%s the token was not refused as used: %v", when, err)
 		}

@@ -120,7 +120,7 @@ func (m *media) look(paths []string, complain func(device string, err error)) (s
 		}
 		m.told[device] = err != nil
 		if err == nil {
-			state.Device, state.Read = device, timestamppb.Now()
+			state.Device, state.ReadTime = device, timestamppb.Now()
 			states = append(states, state)
 		}
 	}

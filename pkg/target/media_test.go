@@ -112,7 +112,7 @@ func TestMedia_DevicesBelow(t *testing.T) {
 	}
 	for range 2 {
 		if states := m.look([]string{dir, dir}, complain); len(states) != 1 || states[0].Device != "/dev/nvme0n1" ||
-			states[0].UsedRatio != 1.12 || states[0].Read == nil {
+			states[0].UsedRatio != 1.12 || states[0].ReadTime == nil {
 			t.Errorf("one of two tells: %v", states)
 		}
 	}

@@ -38,9 +38,9 @@ type rates struct {
 // lookAt describes a ring. cause is why it could not be provided, if so; what is there is then not looked at.
 func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring {
 	now := time.Now()
-	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: at.uri, Observed: timestamppb.New(now)}
+	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: at.uri, ObserveTime: timestamppb.New(now)}
 	if cause != nil {
-		state.Error, state.IsMissing = oneLine(cause), errors.Is(cause, errMissing)
+		state.Error, state.Missing = oneLine(cause), errors.Is(cause, errMissing)
 		return Ring{State: state}
 	}
 	status, err := t.inspect(state.Uri)
@@ -68,10 +68,10 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	case ring.Counters != nil:
 		state.Counters = countersOf(ring.Counters, ring.rates)
 		// of a dead one nobody waits
-		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.IsWriterHeld {
+		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.WriterHeld {
 			state.Counters.StalledFor = durationpb.New(stalled)
 		}
-	case state.IsWriterHeld: // from another host, where its counters are: here only what comes is seen
+	case state.WriterHeld: // from another host, where its counters are: here only what comes is seen
 		state.Counters = &api.WriterCounters{AppendRateRecords: ring.rates.record, AppendRateBytes: ring.rates.appended}
 	}
 	return ring
@@ -91,14 +91,14 @@ func describe(state *api.RingState, status farlog.Status, now time.Time) {
 	state.RingUuid, state.StreamId = status.RingUUID[:], status.StreamID
 	state.Contract = contractOf(status.Contract)
 	state.WriterId = status.WriterID
-	state.IsWriterHeld, state.IsDrainHeld = status.WriterHeld, status.DrainHeld
+	state.WriterHeld, state.DrainHeld = status.WriterHeld, status.DrainHeld
 	state.WriterEpoch, state.EpochMin, state.LastEpoch = status.WriterEpoch, status.EpochMin, status.LastEpoch
 	state.CapacityBytes = status.CapacityBytes
 	state.HeadLsn, state.HeadSeq, state.CreditLsn = status.HeadLSN, status.HeadSeq, status.CreditLSN
 	state.AppendedLsn, state.DurableLsn = status.AppendedLSN, status.DurableLSN
 	state.LagBytes, state.LagRecords = status.LagBytes, status.LagRecords
 	if !status.EpochOpened.IsZero() {
-		state.EpochOpened = timestamppb.New(status.EpochOpened)
+		state.EpochOpenTime = timestamppb.New(status.EpochOpened)
 	}
 	if status.LagBytes > 0 && !status.OldestRecord.IsZero() {
 		state.LagAge = durationpb.New(max(0, now.Sub(status.OldestRecord)))
@@ -108,7 +108,7 @@ func describe(state *api.RingState, status farlog.Status, now time.Time) {
 func contractOf(contract farlog.Contract) *api.Contract {
 	return &api.Contract{
 		Kind: contract.Kind, FlushMethod: contract.FlushMethod, Probe: contract.Probe, Level: api.Level(contract.Level),
-		GranularityBytes: contract.Granularity, AtomicUnitBytes: contract.AtomicUnit, IsReadBack: contract.ReadBack,
+		GranularityBytes: contract.Granularity, AtomicUnitBytes: contract.AtomicUnit, ReadBack: contract.ReadBack,
 		SizeBytes: contract.SizeBytes, DeadlineDefault: durationpb.New(contract.DeadlineDefault),
 	}
 }

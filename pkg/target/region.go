@@ -53,7 +53,7 @@ func (t *Target) agent() *api.Agent {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	agent := proto.Clone(t.config.Agent).(*api.Agent)
-	agent.Regions, agent.Doors = t.regions, t.doors.uris
+	agent.Regions, agent.Listeners = t.regions, t.doors.uris
 	return agent
 }
 

@@ -76,7 +76,7 @@ func TestObserve_LostRingIsMadeAnewWhenToldSo(t *testing.T) {
 	remove()
 	bound := want("a", 5)
 	bound.RingUuid = first.RingUuid
-	if state := see(one, bound)[0].State; !state.IsMissing || len(state.RingUuid) > 0 ||
+	if state := see(one, bound)[0].State; !state.Missing || len(state.RingUuid) > 0 ||
 		!strings.Contains(state.Error, "farlog stream delete a --ring-lost") {
 		t.Fatalf("not missed: %v", state)
 	}
@@ -88,11 +88,11 @@ func TestObserve_LostRingIsMadeAnewWhenToldSo(t *testing.T) {
 	anew := want("a", 5)
 	anew.LostUuid = first.RingUuid
 	second := see(one, anew)[0].State
-	if len(second.RingUuid) == 0 || bytes.Equal(second.RingUuid, first.RingUuid) || second.IsMissing {
+	if len(second.RingUuid) == 0 || bytes.Equal(second.RingUuid, first.RingUuid) || second.Missing {
 		t.Fatalf("not made anew: %v", second)
 	}
 	remove() // the control plane's word was of the first ring
-	if state := see(one, anew)[0].State; len(state.RingUuid) > 0 || !state.IsMissing {
+	if state := see(one, anew)[0].State; len(state.RingUuid) > 0 || !state.Missing {
 		t.Errorf("made a third time: %v", state)
 	}
 }

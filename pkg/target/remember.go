@@ -27,18 +27,18 @@ const fencedMax = 8
 // the newest of them. The control plane tells only who may come in. Nobody is let in by what is added, because the
 // fence is raised before any grant is given.
 func carryFenced(before, wanted []*api.RingSpec) {
-	grants := make(map[string][]*api.FarGrant, len(before))
+	grants := make(map[string][]*api.RemoteGrant, len(before))
 	for _, spec := range before {
 		grants[spec.Stream.Spec.Name] = spec.GetAdmission().GetGrants()
 	}
 	for _, spec := range wanted {
 		admission := spec.GetAdmission()
-		fenced := slices.DeleteFunc(slices.Clone(grants[spec.Stream.Spec.Name]), func(grant *api.FarGrant) bool {
-			isWanted := func(other *api.FarGrant) bool { return bytes.Equal(other.Token, grant.Token) }
+		fenced := slices.DeleteFunc(slices.Clone(grants[spec.Stream.Spec.Name]), func(grant *api.RemoteGrant) bool {
+			isWanted := func(other *api.RemoteGrant) bool { return bytes.Equal(other.Token, grant.Token) }
 			return grant.Role != api.GrantRole_GRANT_ROLE_WRITER || grant.Epoch >= admission.GetEpochMin() ||
 				slices.ContainsFunc(admission.GetGrants(), isWanted)
 		})
-		slices.SortStableFunc(fenced, func(a, b *api.FarGrant) int { return cmp.Compare(b.Epoch, a.Epoch) })
+		slices.SortStableFunc(fenced, func(a, b *api.RemoteGrant) int { return cmp.Compare(b.Epoch, a.Epoch) })
 		if len(fenced) > 0 {
 			admission.Grants = append(admission.Grants, fenced[:min(len(fenced), fencedMax)]...)
 		}

@@ -41,7 +41,7 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 		t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
 	}
 	t.doors.describe(ring.State)
-	ring.State.IsClosed = isClosed(spec, ring.State, len(t.doors.listeners) > 0)
+	ring.State.Closed = isClosed(spec, ring.State, len(t.doors.listeners) > 0)
 	return ring
 }
 
@@ -49,7 +49,7 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 // writer has its lock.
 func isClosed(spec *api.RingSpec, state *api.RingState, hasDoors bool) bool {
 	least := spec.GetAdmission().GetEpochMin()
-	return state.Error == "" && len(state.RingUuid) > 0 && !state.IsWriterHeld && state.EpochMin >= least &&
+	return state.Error == "" && len(state.RingUuid) > 0 && !state.WriterHeld && state.EpochMin >= least &&
 		(!hasDoors || state.EpochFenced >= least)
 }
 
@@ -77,7 +77,7 @@ func (t *Target) gone(spec *api.RingSpec, at site, isRemoving bool) Ring {
 	}
 	ring := t.lookAt(name, at, errGone, nil)
 	ring.State.Error, ring.State.StreamId = "", spec.Stream.StreamId
-	ring.State.IsClosed, ring.State.IsRemoved = true, isRemoving
+	ring.State.Closed, ring.State.Removed = true, isRemoving
 	return ring
 }
 

@@ -73,15 +73,15 @@ func TestEnd_RingGoesWhenWritersAreOutAndAllIsStored(t *testing.T) {
 		if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if got := see(one, ending(draining, state.RingUuid))[0].State; got.IsClosed || got.EpochMin != 5 ||
-			!got.IsWriterHeld {
+		if got := see(one, ending(draining, state.RingUuid))[0].State; got.Closed || got.EpochMin != 5 ||
+			!got.WriterHeld {
 			t.Errorf("with a writer in: %v", got)
 		}
 		if _, err := writer.Append(farlog.Entry{Data: []byte("late")}, 0); err == nil {
 			t.Error("a writer below the fence appends")
 		}
 		writer.Close()
-		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.IsClosed || got.LagBytes == 0 {
+		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.Closed || got.LagBytes == 0 {
 			t.Errorf("with a record in it: %v", got)
 		}
 		if _, err := farlog.OpenWriter(state.Uri, farlog.WriterOptions{
@@ -90,17 +90,17 @@ func TestEnd_RingGoesWhenWritersAreOutAndAllIsStored(t *testing.T) {
 		}); err == nil {
 			t.Error("a grant from before lets a writer in")
 		}
-		if got := see(one, ending(removing, state.RingUuid))[0].State; got.IsRemoved ||
+		if got := see(one, ending(removing, state.RingUuid))[0].State; got.Removed ||
 			!strings.Contains(got.Error, "not drained") {
 			t.Errorf("asked to remove a ring with a record in it: %v", got)
 		}
 		drainAll(t, state.Uri)
-		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.IsClosed || got.LagBytes != 0 ||
-			got.IsRemoved {
+		if got := see(one, ending(draining, state.RingUuid))[0].State; !got.Closed || got.LagBytes != 0 ||
+			got.Removed {
 			t.Errorf("drained: %v", got)
 		}
 		for range 2 { // the control plane may not have heard it the first time
-			if got := see(one, ending(removing, state.RingUuid))[0].State; !got.IsRemoved || len(got.RingUuid) > 0 ||
+			if got := see(one, ending(removing, state.RingUuid))[0].State; !got.Removed || len(got.RingUuid) > 0 ||
 				got.Error != "" {
 				t.Errorf("removed: %v", got)
 			}
@@ -119,12 +119,12 @@ func TestEnd_AnotherRingStays(t *testing.T) {
 	forEachHome(t, func(t *testing.T, one *Target) {
 		state := see(one, want("desk7/orders", 99))[0].State
 		other := ending(removing, []byte("0123456789abcdef"))
-		if got := see(one, other)[0].State; got.IsRemoved || !strings.Contains(got.Error, "nothing is removed") {
+		if got := see(one, other)[0].State; got.Removed || !strings.Contains(got.Error, "nothing is removed") {
 			t.Errorf("got %v", got)
 		}
 		stranger := ending(removing, state.RingUuid)
 		stranger.Stream.Salt = 5
-		if got := see(one, stranger)[0].State; got.IsRemoved || got.Error == "" {
+		if got := see(one, stranger)[0].State; got.Removed || got.Error == "" {
 			t.Errorf("got %v", got)
 		}
 		if _, err := farlog.Inspect(state.Uri); err != nil {
@@ -137,13 +137,13 @@ func TestEnd_AnotherRingStays(t *testing.T) {
 // is none.
 func TestEnd_MissingRing(t *testing.T) {
 	one := newTarget(t, t.TempDir())
-	if got := see(one, ending(draining, nil))[0].State; !got.IsClosed || got.IsRemoved || got.Error != "" {
+	if got := see(one, ending(draining, nil))[0].State; !got.Closed || got.Removed || got.Error != "" {
 		t.Errorf("never made: %v", got)
 	}
 	if left, _ := os.ReadDir(one.config.Dir); len(left) > 1 { // the lock
 		t.Errorf("made for its end: %v", left)
 	}
-	if got := see(one, ending(draining, []byte("0123456789abcdef")))[0].State; got.IsClosed ||
+	if got := see(one, ending(draining, []byte("0123456789abcdef")))[0].State; got.Closed ||
 		!strings.Contains(got.Error, "missing") {
 		t.Errorf("lost: %v", got)
 	}

@@ -29,7 +29,7 @@ func (s *seldom) ReportTarget(_ context.Context, request *api.ReportTargetReques
 		return &api.ReportTargetResponse{FiguresEach: 1000, Report: uint64(len(s.told))}, nil
 	}
 	s.unchanged++
-	return &api.ReportTargetResponse{IsStateWanted: request.Unchanged.Report != uint64(len(s.told))}, nil
+	return &api.ReportTargetResponse{StateRequested: request.Unchanged.Report != uint64(len(s.told))}, nil
 }
 
 // A target tells what happens to its rings with the next report, however seldom figures are wanted, and nothing else

@@ -88,7 +88,7 @@ func isFormer(spec *api.RingSpec, status farlog.Status) bool {
 
 // acceptLoss makes a new ring count, once the operator has said that what only the one before had is lost.
 func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
-	if !spec.GetReplacement().GetIsLossAccepted() || ring.State.Error != "" || ring.State.WriterEpoch > 0 ||
+	if !spec.GetReplacement().GetLossAccepted() || ring.State.Error != "" || ring.State.WriterEpoch > 0 ||
 		!bytes.Equal(spec.RingUuid, ring.State.RingUuid) {
 		return ring
 	}

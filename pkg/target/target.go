@@ -261,7 +261,7 @@ func isNews(before, after []Ring) bool {
 func (t *Target) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	state := &api.TargetState{Agent: t.agent(), Reported: timestamppb.Now(), Media: t.Media()}
+	state := &api.TargetState{Agent: t.agent(), ReportTime: timestamppb.Now(), Media: t.Media()}
 	for _, ring := range t.Rings() {
 		state.Rings = append(state.Rings, ring.State)
 	}

@@ -98,7 +98,7 @@ func TestObserve_CursorsAndLatencyOfAWriterAreSeen(t *testing.T) {
 	}
 	ring := see(one, want("a", 5))[0]
 	state = ring.State
-	if !state.IsWriterHeld || state.WriterEpoch != 4 || !strings.Contains(state.WriterId, "probe") {
+	if !state.WriterHeld || state.WriterEpoch != 4 || !strings.Contains(state.WriterId, "probe") {
 		t.Errorf("writer is not seen: %v", state)
 	}
 	if state.LagBytes == 0 || state.LagBytes != state.AppendedLsn-state.HeadLsn || state.LagRecords < 10 ||
@@ -112,7 +112,7 @@ func TestObserve_CursorsAndLatencyOfAWriterAreSeen(t *testing.T) {
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if state = see(one, want("a", 5))[0].State; state.IsWriterHeld || state.LagRecords < 10 {
+	if state = see(one, want("a", 5))[0].State; state.WriterHeld || state.LagRecords < 10 {
 		t.Errorf("after the writer: %v", state)
 	}
 }
@@ -251,7 +251,7 @@ func TestNew_DirectoryCannotBeMade(t *testing.T) {
 func TestIsNews_WhatChangesHandsIsReportedBeforeItsTime(t *testing.T) {
 	state := func(change func(*api.RingState)) []Ring {
 		one := &api.RingState{
-			Uri: "mem:/a", RingUuid: []byte("u"), WriterEpoch: 2, IsWriterHeld: true,
+			Uri: "mem:/a", RingUuid: []byte("u"), WriterEpoch: 2, WriterHeld: true,
 			AppendedLsn: 128, LagBytes: 128,
 		}
 		change(one)
@@ -265,7 +265,7 @@ func TestIsNews_WhatChangesHandsIsReportedBeforeItsTime(t *testing.T) {
 	}{
 		{"nothing", func(*api.RingState) {}, false},
 		{"cursors", func(s *api.RingState) { s.AppendedLsn, s.LagBytes = 512, 0 }, false},
-		{"writer went", func(s *api.RingState) { s.IsWriterHeld = false }, true},
+		{"writer went", func(s *api.RingState) { s.WriterHeld = false }, true},
 		{"another writer", func(s *api.RingState) { s.WriterEpoch = 3 }, true},
 		{"ring failed", func(s *api.RingState) { s.Error, s.RingUuid = "missing", nil }, true},
 	}
@@ -274,8 +274,8 @@ func TestIsNews_WhatChangesHandsIsReportedBeforeItsTime(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	gone := state(func(s *api.RingState) { s.IsWriterHeld = false })
-	if !isNews(gone, state(func(s *api.RingState) { s.IsWriterHeld, s.LagBytes = false, 0 })) || !isNews(nil, gone) {
+	gone := state(func(s *api.RingState) { s.WriterHeld = false })
+	if !isNews(gone, state(func(s *api.RingState) { s.WriterHeld, s.LagBytes = false, 0 })) || !isNews(nil, gone) {
 		t.Error("a ring drained after its writer, or a new one, is no news")
 	}
 }

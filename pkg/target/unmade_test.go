@@ -91,7 +91,7 @@ func TestUnmade_IsForgottenWhenItIsNotWanted(t *testing.T) {
 	see(one, want("a", 5))
 	ending := want("a", 5)
 	ending.Deletion = api.DeletionStage_DELETION_STAGE_REMOVING
-	if state := see(one, ending)[0].State; !state.IsRemoved || state.Error != "" {
+	if state := see(one, ending)[0].State; !state.Removed || state.Error != "" {
 		t.Errorf("not gone: %v", state)
 	}
 	if err := os.RemoveAll(inTheWay); err != nil {

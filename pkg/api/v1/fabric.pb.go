@@ -231,11 +231,11 @@ func (x *Target) GetRingSizeBytes() uint64 {
 
 // TargetAgent is one daemon of a target.
 type TargetAgent struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Agent   *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	IsAlive bool                   `protobuf:"varint,2,opt,name=is_alive,json=isAlive,proto3" json:"is_alive,omitempty"` // True: it reports.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Alive bool                   `protobuf:"varint,2,opt,name=alive,proto3" json:"alive,omitempty"` // True: it reports.
 	// When its last complete report was received. Absent: never.
-	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"`
+	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"`
 	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"` // Devices below its rings, as far as they report their health.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,16 +278,16 @@ func (x *TargetAgent) GetAgent() *Agent {
 	return nil
 }
 
-func (x *TargetAgent) GetIsAlive() bool {
+func (x *TargetAgent) GetAlive() bool {
 	if x != nil {
-		return x.IsAlive
+		return x.Alive
 	}
 	return false
 }
 
-func (x *TargetAgent) GetReported() *timestamppb.Timestamp {
+func (x *TargetAgent) GetReportTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Reported
+		return x.ReportTime
 	}
 	return nil
 }
@@ -387,11 +387,11 @@ func (x *Drain) GetStreamCount() uint32 {
 
 // DrainAgent is one daemon of a drain.
 type DrainAgent struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Agent   *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	IsAlive bool                   `protobuf:"varint,2,opt,name=is_alive,json=isAlive,proto3" json:"is_alive,omitempty"` // True: it reports.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Alive bool                   `protobuf:"varint,2,opt,name=alive,proto3" json:"alive,omitempty"` // True: it reports.
 	// When its last complete report was received. Absent: never.
-	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"`
+	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"`
 	StoreDir      string                 `protobuf:"bytes,4,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`           // Directory of its store.
 	StreamCount   uint32                 `protobuf:"varint,5,opt,name=stream_count,json=streamCount,proto3" json:"stream_count,omitempty"` // Number of streams that are assigned to it.
 	Records       uint64                 `protobuf:"varint,6,opt,name=records,proto3" json:"records,omitempty"`                            // Records stored since it started, of all its streams.
@@ -438,16 +438,16 @@ func (x *DrainAgent) GetAgent() *Agent {
 	return nil
 }
 
-func (x *DrainAgent) GetIsAlive() bool {
+func (x *DrainAgent) GetAlive() bool {
 	if x != nil {
-		return x.IsAlive
+		return x.Alive
 	}
 	return false
 }
 
-func (x *DrainAgent) GetReported() *timestamppb.Timestamp {
+func (x *DrainAgent) GetReportTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Reported
+		return x.ReportTime
 	}
 	return nil
 }
@@ -728,7 +728,7 @@ func (x *GetTargetResponse) GetTarget() *Target {
 type CreateTargetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *TargetSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	IsDryRun      bool                   `protobuf:"varint,2,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -770,9 +770,9 @@ func (x *CreateTargetRequest) GetSpec() *TargetSpec {
 	return nil
 }
 
-func (x *CreateTargetRequest) GetIsDryRun() bool {
+func (x *CreateTargetRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -780,7 +780,7 @@ func (x *CreateTargetRequest) GetIsDryRun() bool {
 type CreateTargetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	IsNew         bool                   `protobuf:"varint,2,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"` // False: it was declared already, with the same spec.
+	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // False: it was declared already, with the same spec.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -822,9 +822,9 @@ func (x *CreateTargetResponse) GetTarget() *Target {
 	return nil
 }
 
-func (x *CreateTargetResponse) GetIsNew() bool {
+func (x *CreateTargetResponse) GetCreated() bool {
 	if x != nil {
-		return x.IsNew
+		return x.Created
 	}
 	return false
 }
@@ -834,7 +834,7 @@ type UpdateTargetRequest struct {
 	Spec  *TargetSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"` // The whole spec.
 	// Revision of the target that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would change, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would change, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -883,9 +883,9 @@ func (x *UpdateTargetRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *UpdateTargetRequest) GetIsDryRun() bool {
+func (x *UpdateTargetRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -948,7 +948,7 @@ type DeleteTargetRequest struct {
 	Host  string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"` // Name of the host.
 	// Revision of the target that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,9 +997,9 @@ func (x *DeleteTargetRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *DeleteTargetRequest) GetIsDryRun() bool {
+func (x *DeleteTargetRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -1110,7 +1110,7 @@ type WatchTargetsResponse struct {
 	Gone    []string  `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"` // Hosts of which nothing is known any more.
 	// True: targets is the complete list and replaces everything before. So it is also where the changes since the
 	// given revision are no longer kept.
-	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1166,9 +1166,9 @@ func (x *WatchTargetsResponse) GetGone() []string {
 	return nil
 }
 
-func (x *WatchTargetsResponse) GetIsAll() bool {
+func (x *WatchTargetsResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -1179,11 +1179,11 @@ type ListDrainsRequest struct {
 	// next_page_token of the page before. Empty: the first page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// A host or a pattern, such as central*. Empty: all.
-	Host          string   `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
-	Presence      Presence `protobuf:"varint,4,opt,name=presence,proto3,enum=farlog.v1.Presence" json:"presence,omitempty"` // Unspecified: any.
-	IsDetailed    bool     `protobuf:"varint,5,opt,name=is_detailed,json=isDetailed,proto3" json:"is_detailed,omitempty"`   // True: with the progress of each drain on each stream.
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Host            string   `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	Presence        Presence `protobuf:"varint,4,opt,name=presence,proto3,enum=farlog.v1.Presence" json:"presence,omitempty"`              // Unspecified: any.
+	IncludeProgress bool     `protobuf:"varint,5,opt,name=include_progress,json=includeProgress,proto3" json:"include_progress,omitempty"` // True: with the progress of each drain on each stream.
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListDrainsRequest) Reset() {
@@ -1244,9 +1244,9 @@ func (x *ListDrainsRequest) GetPresence() Presence {
 	return Presence_PRESENCE_UNSPECIFIED
 }
 
-func (x *ListDrainsRequest) GetIsDetailed() bool {
+func (x *ListDrainsRequest) GetIncludeProgress() bool {
 	if x != nil {
-		return x.IsDetailed
+		return x.IncludeProgress
 	}
 	return false
 }
@@ -1405,7 +1405,7 @@ func (x *GetDrainResponse) GetDrain() *Drain {
 type CreateDrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *DrainSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	IsDryRun      bool                   `protobuf:"varint,2,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1447,9 +1447,9 @@ func (x *CreateDrainRequest) GetSpec() *DrainSpec {
 	return nil
 }
 
-func (x *CreateDrainRequest) GetIsDryRun() bool {
+func (x *CreateDrainRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -1457,7 +1457,7 @@ func (x *CreateDrainRequest) GetIsDryRun() bool {
 type CreateDrainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Drain         *Drain                 `protobuf:"bytes,1,opt,name=drain,proto3" json:"drain,omitempty"`
-	IsNew         bool                   `protobuf:"varint,2,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"` // False: it was declared already, with the same spec.
+	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // False: it was declared already, with the same spec.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1499,9 +1499,9 @@ func (x *CreateDrainResponse) GetDrain() *Drain {
 	return nil
 }
 
-func (x *CreateDrainResponse) GetIsNew() bool {
+func (x *CreateDrainResponse) GetCreated() bool {
 	if x != nil {
-		return x.IsNew
+		return x.Created
 	}
 	return false
 }
@@ -1511,7 +1511,7 @@ type UpdateDrainRequest struct {
 	Spec  *DrainSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"` // The whole spec.
 	// Revision of the drain that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would change, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would change, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1560,9 +1560,9 @@ func (x *UpdateDrainRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *UpdateDrainRequest) GetIsDryRun() bool {
+func (x *UpdateDrainRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -1625,7 +1625,7 @@ type DeleteDrainRequest struct {
 	Host  string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"` // Name of the host.
 	// Revision of the drain that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1674,9 +1674,9 @@ func (x *DeleteDrainRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *DeleteDrainRequest) GetIsDryRun() bool {
+func (x *DeleteDrainRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -1786,7 +1786,7 @@ type WatchDrainsResponse struct {
 	Gone     []string               `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`          // Hosts of which nothing is known any more.
 	// True: drains is the complete list and replaces everything before. So it is also where the changes since the given
 	// revision are no longer kept.
-	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1842,9 +1842,9 @@ func (x *WatchDrainsResponse) GetGone() []string {
 	return nil
 }
 
-func (x *WatchDrainsResponse) GetIsAll() bool {
+func (x *WatchDrainsResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -1858,8 +1858,8 @@ type RegionInfo struct {
 	// Host of the target. Empty: the target never reported.
 	Host string `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
 	// Ring to which the member is bound, 16 bytes. Empty: to none yet.
-	RingUuid      []byte `protobuf:"bytes,5,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
-	IsTargetAlive bool   `protobuf:"varint,6,opt,name=is_target_alive,json=isTargetAlive,proto3" json:"is_target_alive,omitempty"` // True: the target reports.
+	RingUuid    []byte `protobuf:"bytes,5,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
+	TargetAlive bool   `protobuf:"varint,6,opt,name=target_alive,json=targetAlive,proto3" json:"target_alive,omitempty"` // True: the target reports.
 	// Last report. Absent: none yet.
 	State         *RingState `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1931,9 +1931,9 @@ func (x *RegionInfo) GetRingUuid() []byte {
 	return nil
 }
 
-func (x *RegionInfo) GetIsTargetAlive() bool {
+func (x *RegionInfo) GetTargetAlive() bool {
 	if x != nil {
-		return x.IsTargetAlive
+		return x.TargetAlive
 	}
 	return false
 }
@@ -1958,7 +1958,7 @@ type ListRegionsRequest struct {
 	Host string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	// Kind of its contract, such as devdax. Empty: any.
 	Kind          string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
-	IsInError     bool   `protobuf:"varint,7,opt,name=is_in_error,json=isInError,proto3" json:"is_in_error,omitempty"` // True: only rings for which the target reports an error.
+	InError       bool   `protobuf:"varint,7,opt,name=in_error,json=inError,proto3" json:"in_error,omitempty"` // True: only rings for which the target reports an error.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2035,9 +2035,9 @@ func (x *ListRegionsRequest) GetKind() string {
 	return ""
 }
 
-func (x *ListRegionsRequest) GetIsInError() bool {
+func (x *ListRegionsRequest) GetInError() bool {
 	if x != nil {
-		return x.IsInError
+		return x.InError
 	}
 	return false
 }
@@ -2107,11 +2107,11 @@ type WatchRegionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Changes after this revision. 0: first all rings that exist.
 	Revision      int64  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	Stream        string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`                           // As in ListRegionsRequest.
-	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                           // As in ListRegionsRequest.
-	Host          string `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`                               // As in ListRegionsRequest.
-	Kind          string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`                               // As in ListRegionsRequest.
-	IsInError     bool   `protobuf:"varint,6,opt,name=is_in_error,json=isInError,proto3" json:"is_in_error,omitempty"` // As in ListRegionsRequest.
+	Stream        string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`                   // As in ListRegionsRequest.
+	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                   // As in ListRegionsRequest.
+	Host          string `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`                       // As in ListRegionsRequest.
+	Kind          string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`                       // As in ListRegionsRequest.
+	InError       bool   `protobuf:"varint,6,opt,name=in_error,json=inError,proto3" json:"in_error,omitempty"` // As in ListRegionsRequest.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2181,9 +2181,9 @@ func (x *WatchRegionsRequest) GetKind() string {
 	return ""
 }
 
-func (x *WatchRegionsRequest) GetIsInError() bool {
+func (x *WatchRegionsRequest) GetInError() bool {
 	if x != nil {
-		return x.IsInError
+		return x.InError
 	}
 	return false
 }
@@ -2197,7 +2197,7 @@ type WatchRegionsResponse struct {
 	Streams []string `protobuf:"bytes,3,rep,name=streams,proto3" json:"streams,omitempty"`
 	// True: forget everything before; the complete list begins here. So it is also where the changes since the given
 	// revision are no longer kept.
-	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2253,9 +2253,9 @@ func (x *WatchRegionsResponse) GetStreams() []string {
 	return nil
 }
 
-func (x *WatchRegionsResponse) GetIsAll() bool {
+func (x *WatchRegionsResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -2268,20 +2268,20 @@ type GrantInfo struct {
 	Epoch      uint32                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`                        // Of a writer.
 	Generation uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`              // Of a drain or reader that is admitted from another host.
 	// Of a writer. Of other roles it is not known.
-	Holder  *Holder                `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
-	Drain   string                 `protobuf:"bytes,6,opt,name=drain,proto3" json:"drain,omitempty"`     // Id, of a drain.
-	Targets []string               `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"` // Ids of the targets whose rings it is for.
-	Granted *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=granted,proto3" json:"granted,omitempty"` // Of a writer.
+	Holder    *Holder                `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
+	Drain     string                 `protobuf:"bytes,6,opt,name=drain,proto3" json:"drain,omitempty"`                          // Id, of a drain.
+	Targets   []string               `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"`                      // Ids of the targets whose rings it is for.
+	GrantTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=grant_time,json=grantTime,proto3" json:"grant_time,omitempty"` // Of a writer.
 	// No first connection after this time. Absent: no end. A later epoch or generation ends the grant before;
 	// TakeOverStream revokes that of a writer.
-	Expires *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expires,proto3" json:"expires,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Addresses from which its client may connect. None: from anywhere.
 	Addresses []string `protobuf:"bytes,10,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	IsFar     bool     `protobuf:"varint,11,opt,name=is_far,json=isFar,proto3" json:"is_far,omitempty"` // True: its holder is on another host than one of the rings.
+	Remote    bool     `protobuf:"varint,11,opt,name=remote,proto3" json:"remote,omitempty"` // True: its holder is on another host than one of the rings.
 	// Of a writer. True: the stream was taken over.
-	IsFenced bool `protobuf:"varint,12,opt,name=is_fenced,json=isFenced,proto3" json:"is_fenced,omitempty"`
+	Fenced bool `protobuf:"varint,12,opt,name=fenced,proto3" json:"fenced,omitempty"`
 	// Of a writer. True: it holds one of the rings, as last reported.
-	IsIn          bool `protobuf:"varint,13,opt,name=is_in,json=isIn,proto3" json:"is_in,omitempty"`
+	Active        bool `protobuf:"varint,13,opt,name=active,proto3" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2365,16 +2365,16 @@ func (x *GrantInfo) GetTargets() []string {
 	return nil
 }
 
-func (x *GrantInfo) GetGranted() *timestamppb.Timestamp {
+func (x *GrantInfo) GetGrantTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Granted
+		return x.GrantTime
 	}
 	return nil
 }
 
-func (x *GrantInfo) GetExpires() *timestamppb.Timestamp {
+func (x *GrantInfo) GetExpireTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Expires
+		return x.ExpireTime
 	}
 	return nil
 }
@@ -2386,23 +2386,23 @@ func (x *GrantInfo) GetAddresses() []string {
 	return nil
 }
 
-func (x *GrantInfo) GetIsFar() bool {
+func (x *GrantInfo) GetRemote() bool {
 	if x != nil {
-		return x.IsFar
+		return x.Remote
 	}
 	return false
 }
 
-func (x *GrantInfo) GetIsFenced() bool {
+func (x *GrantInfo) GetFenced() bool {
 	if x != nil {
-		return x.IsFenced
+		return x.Fenced
 	}
 	return false
 }
 
-func (x *GrantInfo) GetIsIn() bool {
+func (x *GrantInfo) GetActive() bool {
 	if x != nil {
-		return x.IsIn
+		return x.Active
 	}
 	return false
 }
@@ -2626,7 +2626,7 @@ type WatchGrantsResponse struct {
 	Streams []string `protobuf:"bytes,3,rep,name=streams,proto3" json:"streams,omitempty"`
 	// True: forget everything before; the complete list begins here. So it is also where the changes since the given
 	// revision are no longer kept.
-	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2682,9 +2682,9 @@ func (x *WatchGrantsResponse) GetStreams() []string {
 	return nil
 }
 
-func (x *WatchGrantsResponse) GetIsAll() bool {
+func (x *WatchGrantsResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -2698,13 +2698,13 @@ type EpochInfo struct {
 	// Writers of lower epochs are fenced. 0: none.
 	Fenced uint32 `protobuf:"varint,3,opt,name=fenced,proto3" json:"fenced,omitempty"`
 	// Holder of the last grant. Absent: nobody, as after a takeover.
-	Holder        *Holder                `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
-	HolderEpoch   uint32                 `protobuf:"varint,5,opt,name=holder_epoch,json=holderEpoch,proto3" json:"holder_epoch,omitempty"`      // Epoch of that grant.
-	HolderGranted *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=holder_granted,json=holderGranted,proto3" json:"holder_granted,omitempty"` // When it was granted.
-	Members       []*MemberEpoch         `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`                                  // One a ring.
-	Past          []*PastEpoch           `protobuf:"bytes,8,rep,name=past,proto3" json:"past,omitempty"`                                        // Former epochs, the last first, at most 16; only with is_past.
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Holder          *Holder                `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	HolderEpoch     uint32                 `protobuf:"varint,5,opt,name=holder_epoch,json=holderEpoch,proto3" json:"holder_epoch,omitempty"`              // Epoch of that grant.
+	HolderGrantTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=holder_grant_time,json=holderGrantTime,proto3" json:"holder_grant_time,omitempty"` // When it was granted.
+	Members         []*MemberEpoch         `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`                                          // One a ring.
+	Past            []*PastEpoch           `protobuf:"bytes,8,rep,name=past,proto3" json:"past,omitempty"`                                                // Former epochs, the last first, at most 16; only with include_past.
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *EpochInfo) Reset() {
@@ -2772,9 +2772,9 @@ func (x *EpochInfo) GetHolderEpoch() uint32 {
 	return 0
 }
 
-func (x *EpochInfo) GetHolderGranted() *timestamppb.Timestamp {
+func (x *EpochInfo) GetHolderGrantTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.HolderGranted
+		return x.HolderGrantTime
 	}
 	return nil
 }
@@ -2798,11 +2798,11 @@ type PastEpoch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Without addresses. Absent: nobody, as with the epoch of a takeover.
-	Holder  *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	Granted *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=granted,proto3" json:"granted,omitempty"`                  // Absent: not known.
-	Ended   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended,proto3" json:"ended,omitempty"`                      // When the next epoch was handed out.
-	End     EpochEnd               `protobuf:"varint,5,opt,name=end,proto3,enum=farlog.v1.EpochEnd" json:"end,omitempty"` // Why it ended.
-	By      string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                            // Identity that caused the end.
+	Holder    *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	GrantTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=grant_time,json=grantTime,proto3" json:"grant_time,omitempty"` // Absent: not known.
+	EndTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`       // When the next epoch was handed out.
+	End       EpochEnd               `protobuf:"varint,5,opt,name=end,proto3,enum=farlog.v1.EpochEnd" json:"end,omitempty"`     // Why it ended.
+	By        string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                                // Identity that caused the end.
 	// The reason that was given. Empty: none.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2853,16 +2853,16 @@ func (x *PastEpoch) GetHolder() *Holder {
 	return nil
 }
 
-func (x *PastEpoch) GetGranted() *timestamppb.Timestamp {
+func (x *PastEpoch) GetGrantTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Granted
+		return x.GrantTime
 	}
 	return nil
 }
 
-func (x *PastEpoch) GetEnded() *timestamppb.Timestamp {
+func (x *PastEpoch) GetEndTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Ended
+		return x.EndTime
 	}
 	return nil
 }
@@ -2940,8 +2940,8 @@ type MemberEpoch struct {
 	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`                                     // Id of the target.
 	WriterEpoch   uint32                 `protobuf:"varint,3,opt,name=writer_epoch,json=writerEpoch,proto3" json:"writer_epoch,omitempty"`       // Epoch of the writer that opened the ring last.
 	LastEpoch     uint32                 `protobuf:"varint,4,opt,name=last_epoch,json=lastEpoch,proto3" json:"last_epoch,omitempty"`             // As in RingState.
-	Opened        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=opened,proto3" json:"opened,omitempty"`                                     // When writer_epoch was opened.
-	IsWriterHeld  bool                   `protobuf:"varint,6,opt,name=is_writer_held,json=isWriterHeld,proto3" json:"is_writer_held,omitempty"`  // True: a process holds the writer's lock.
+	OpenTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`                 // When writer_epoch was opened.
+	WriterHeld    bool                   `protobuf:"varint,6,opt,name=writer_held,json=writerHeld,proto3" json:"writer_held,omitempty"`          // True: a process holds the writer's lock.
 	EpochFenced   uint32                 `protobuf:"varint,7,opt,name=epoch_fenced,json=epochFenced,proto3" json:"epoch_fenced,omitempty"`       // The target has confirmed that no writer of a lower epoch can write.
 	EpochAdmitted uint32                 `protobuf:"varint,8,opt,name=epoch_admitted,json=epochAdmitted,proto3" json:"epoch_admitted,omitempty"` // The target has confirmed that the writer of this epoch is admitted.
 	unknownFields protoimpl.UnknownFields
@@ -3006,16 +3006,16 @@ func (x *MemberEpoch) GetLastEpoch() uint32 {
 	return 0
 }
 
-func (x *MemberEpoch) GetOpened() *timestamppb.Timestamp {
+func (x *MemberEpoch) GetOpenTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Opened
+		return x.OpenTime
 	}
 	return nil
 }
 
-func (x *MemberEpoch) GetIsWriterHeld() bool {
+func (x *MemberEpoch) GetWriterHeld() bool {
 	if x != nil {
-		return x.IsWriterHeld
+		return x.WriterHeld
 	}
 	return false
 }
@@ -3043,7 +3043,7 @@ type ListEpochsRequest struct {
 	Stream string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	// True: with former epochs, their holders and why they ended. A page then has at most 1000 streams. Watches have no
 	// such field.
-	IsPast        bool `protobuf:"varint,4,opt,name=is_past,json=isPast,proto3" json:"is_past,omitempty"`
+	IncludePast   bool `protobuf:"varint,4,opt,name=include_past,json=includePast,proto3" json:"include_past,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3099,9 +3099,9 @@ func (x *ListEpochsRequest) GetStream() string {
 	return ""
 }
 
-func (x *ListEpochsRequest) GetIsPast() bool {
+func (x *ListEpochsRequest) GetIncludePast() bool {
 	if x != nil {
-		return x.IsPast
+		return x.IncludePast
 	}
 	return false
 }
@@ -3229,7 +3229,7 @@ type WatchEpochsResponse struct {
 	Streams []string `protobuf:"bytes,3,rep,name=streams,proto3" json:"streams,omitempty"`
 	// True: forget everything before; the complete list begins here. So it is also where the changes since the given
 	// revision are no longer kept.
-	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3285,9 +3285,9 @@ func (x *WatchEpochsResponse) GetStreams() []string {
 	return nil
 }
 
-func (x *WatchEpochsResponse) GetIsAll() bool {
+func (x *WatchEpochsResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -3461,8 +3461,8 @@ func (x *ReportHostRequest) GetState() *HostState {
 
 type ReportHostResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"` // Time until the next report.
-	Doors         []*Door                `protobuf:"bytes,2,rep,name=doors,proto3" json:"doors,omitempty"`       // Listeners whose round-trip times are to be measured.
+	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`   // Time until the next report.
+	Listeners     []*ListenerAddress     `protobuf:"bytes,2,rep,name=listeners,proto3" json:"listeners,omitempty"` // Listeners whose round-trip times are to be measured.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3504,15 +3504,15 @@ func (x *ReportHostResponse) GetInterval() *durationpb.Duration {
 	return nil
 }
 
-func (x *ReportHostResponse) GetDoors() []*Door {
+func (x *ReportHostResponse) GetListeners() []*ListenerAddress {
 	if x != nil {
-		return x.Doors
+		return x.Listeners
 	}
 	return nil
 }
 
-// Door is a listener of a target: where it lets clients of other hosts in.
-type Door struct {
+// ListenerAddress is where a target listens for clients of other hosts.
+type ListenerAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // Id of the target.
 	Uri           string                 `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`       // ofi:tcp://host:port or verbs://host:port.
@@ -3520,20 +3520,20 @@ type Door struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Door) Reset() {
-	*x = Door{}
+func (x *ListenerAddress) Reset() {
+	*x = ListenerAddress{}
 	mi := &file_fabric_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Door) String() string {
+func (x *ListenerAddress) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Door) ProtoMessage() {}
+func (*ListenerAddress) ProtoMessage() {}
 
-func (x *Door) ProtoReflect() protoreflect.Message {
+func (x *ListenerAddress) ProtoReflect() protoreflect.Message {
 	mi := &file_fabric_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3545,19 +3545,19 @@ func (x *Door) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Door.ProtoReflect.Descriptor instead.
-func (*Door) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListenerAddress.ProtoReflect.Descriptor instead.
+func (*ListenerAddress) Descriptor() ([]byte, []int) {
 	return file_fabric_proto_rawDescGZIP(), []int{50}
 }
 
-func (x *Door) GetTarget() string {
+func (x *ListenerAddress) GetTarget() string {
 	if x != nil {
 		return x.Target
 	}
 	return ""
 }
 
-func (x *Door) GetUri() string {
+func (x *ListenerAddress) GetUri() string {
 	if x != nil {
 		return x.Uri
 	}
@@ -3579,9 +3579,10 @@ const file_fabric_proto_rawDesc = "" +
 	"ring_count\x18\x06 \x01(\rR\tringCount\x12&\n" +
 	"\x0fring_size_bytes\x18\a \x01(\x04R\rringSizeBytes\"\xb6\x01\n" +
 	"\vTargetAgent\x12&\n" +
-	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x19\n" +
-	"\bis_alive\x18\x02 \x01(\bR\aisAlive\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12,\n" +
+	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x14\n" +
+	"\x05alive\x18\x02 \x01(\bR\x05alive\x12;\n" +
+	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\x12,\n" +
 	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\"\xe4\x01\n" +
 	"\x05Drain\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12(\n" +
@@ -3592,9 +3593,10 @@ const file_fabric_proto_rawDesc = "" +
 	"\fstream_count\x18\x06 \x01(\rR\vstreamCount\"\xad\x02\n" +
 	"\n" +
 	"DrainAgent\x12&\n" +
-	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x19\n" +
-	"\bis_alive\x18\x02 \x01(\bR\aisAlive\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12\x1b\n" +
+	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x14\n" +
+	"\x05alive\x18\x02 \x01(\bR\x05alive\x12;\n" +
+	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\x12\x1b\n" +
 	"\tstore_dir\x18\x04 \x01(\tR\bstoreDir\x12!\n" +
 	"\fstream_count\x18\x05 \x01(\rR\vstreamCount\x12\x18\n" +
 	"\arecords\x18\x06 \x01(\x04R\arecords\x12\x14\n" +
@@ -3615,45 +3617,41 @@ const file_fabric_proto_rawDesc = "" +
 	"\x10GetTargetRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\">\n" +
 	"\x11GetTargetResponse\x12)\n" +
-	"\x06target\x18\x01 \x01(\v2\x11.farlog.v1.TargetR\x06target\"f\n" +
+	"\x06target\x18\x01 \x01(\v2\x11.farlog.v1.TargetR\x06target\"a\n" +
 	"\x13CreateTargetRequest\x121\n" +
-	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.TargetSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x02 \x01(\bR\bisDryRun\"X\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.TargetSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"[\n" +
 	"\x14CreateTargetResponse\x12)\n" +
-	"\x06target\x18\x01 \x01(\v2\x11.farlog.v1.TargetR\x06target\x12\x15\n" +
-	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"\x82\x01\n" +
+	"\x06target\x18\x01 \x01(\v2\x11.farlog.v1.TargetR\x06target\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"}\n" +
 	"\x13UpdateTargetRequest\x121\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.TargetSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"q\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"q\n" +
 	"\x14UpdateTargetResponse\x12)\n" +
 	"\x06target\x18\x01 \x01(\v2\x11.farlog.v1.TargetR\x06target\x12.\n" +
-	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"c\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"^\n" +
 	"\x13DeleteTargetRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"A\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"A\n" +
 	"\x14DeleteTargetResponse\x12)\n" +
 	"\x06target\x18\x01 \x01(\v2\x11.farlog.v1.TargetR\x06target\"X\n" +
 	"\x13WatchTargetsRequest\x12#\n" +
 	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12\x1c\n" +
-	"\x04host\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x8a\x01\n" +
+	"\x04host\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x8f\x01\n" +
 	"\x14WatchTargetsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12+\n" +
 	"\atargets\x18\x02 \x03(\v2\x11.farlog.v1.TargetR\atargets\x12\x12\n" +
-	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x15\n" +
-	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"\xd3\x01\n" +
+	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\bR\bsnapshot\"\xdd\x01\n" +
 	"\x11ListDrainsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1c\n" +
 	"\x04host\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\x129\n" +
-	"\bpresence\x18\x04 \x01(\x0e2\x13.farlog.v1.PresenceB\b\xbaH\x05\x82\x01\x02\x10\x01R\bpresence\x12\x1f\n" +
-	"\vis_detailed\x18\x05 \x01(\bR\n" +
-	"isDetailed\"\x82\x01\n" +
+	"\bpresence\x18\x04 \x01(\x0e2\x13.farlog.v1.PresenceB\b\xbaH\x05\x82\x01\x02\x10\x01R\bpresence\x12)\n" +
+	"\x10include_progress\x18\x05 \x01(\bR\x0fincludeProgress\"\x82\x01\n" +
 	"\x12ListDrainsResponse\x12(\n" +
 	"\x06drains\x18\x01 \x03(\v2\x10.farlog.v1.DrainR\x06drains\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
@@ -3661,46 +3659,43 @@ const file_fabric_proto_rawDesc = "" +
 	"\x0fGetDrainRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\":\n" +
 	"\x10GetDrainResponse\x12&\n" +
-	"\x05drain\x18\x01 \x01(\v2\x10.farlog.v1.DrainR\x05drain\"d\n" +
+	"\x05drain\x18\x01 \x01(\v2\x10.farlog.v1.DrainR\x05drain\"_\n" +
 	"\x12CreateDrainRequest\x120\n" +
-	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.DrainSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x02 \x01(\bR\bisDryRun\"T\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.DrainSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"W\n" +
 	"\x13CreateDrainResponse\x12&\n" +
-	"\x05drain\x18\x01 \x01(\v2\x10.farlog.v1.DrainR\x05drain\x12\x15\n" +
-	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"\x80\x01\n" +
+	"\x05drain\x18\x01 \x01(\v2\x10.farlog.v1.DrainR\x05drain\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"{\n" +
 	"\x12UpdateDrainRequest\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.DrainSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"m\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"m\n" +
 	"\x13UpdateDrainResponse\x12&\n" +
 	"\x05drain\x18\x01 \x01(\v2\x10.farlog.v1.DrainR\x05drain\x12.\n" +
-	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"b\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"]\n" +
 	"\x12DeleteDrainRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"=\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"=\n" +
 	"\x13DeleteDrainResponse\x12&\n" +
 	"\x05drain\x18\x01 \x01(\v2\x10.farlog.v1.DrainR\x05drain\"W\n" +
 	"\x12WatchDrainsRequest\x12#\n" +
 	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12\x1c\n" +
-	"\x04host\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x86\x01\n" +
+	"\x04host\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x8b\x01\n" +
 	"\x13WatchDrainsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12(\n" +
 	"\x06drains\x18\x02 \x03(\v2\x10.farlog.v1.DrainR\x06drains\x12\x12\n" +
-	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x15\n" +
-	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"\xd9\x01\n" +
+	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\bR\bsnapshot\"\xd4\x01\n" +
 	"\n" +
 	"RegionInfo\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\rR\x06member\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x1b\n" +
-	"\tring_uuid\x18\x05 \x01(\fR\bringUuid\x12&\n" +
-	"\x0fis_target_alive\x18\x06 \x01(\bR\risTargetAlive\x12*\n" +
-	"\x05state\x18\a \x01(\v2\x14.farlog.v1.RingStateR\x05state\"\xfa\x01\n" +
+	"\tring_uuid\x18\x05 \x01(\fR\bringUuid\x12!\n" +
+	"\ftarget_alive\x18\x06 \x01(\bR\vtargetAlive\x12*\n" +
+	"\x05state\x18\a \x01(\v2\x14.farlog.v1.RingStateR\x05state\"\xf5\x01\n" +
 	"\x12ListRegionsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3708,24 +3703,24 @@ const file_fabric_proto_rawDesc = "" +
 	"\x06stream\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12 \n" +
 	"\x06target\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06target\x12\x1c\n" +
 	"\x04host\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\x12\x1c\n" +
-	"\x04kind\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04kind\x12\x1e\n" +
-	"\vis_in_error\x18\a \x01(\bR\tisInError\"\x8a\x01\n" +
+	"\x04kind\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04kind\x12\x19\n" +
+	"\bin_error\x18\a \x01(\bR\ainError\"\x8a\x01\n" +
 	"\x13ListRegionsResponse\x12/\n" +
 	"\aregions\x18\x01 \x03(\v2\x15.farlog.v1.RegionInfoR\aregions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xda\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xd5\x01\n" +
 	"\x13WatchRegionsRequest\x12#\n" +
 	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12 \n" +
 	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12 \n" +
 	"\x06target\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06target\x12\x1c\n" +
 	"\x04host\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\x12\x1c\n" +
-	"\x04kind\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04kind\x12\x1e\n" +
-	"\vis_in_error\x18\x06 \x01(\bR\tisInError\"\x94\x01\n" +
+	"\x04kind\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04kind\x12\x19\n" +
+	"\bin_error\x18\x06 \x01(\bR\ainError\"\x99\x01\n" +
 	"\x14WatchRegionsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12/\n" +
 	"\aregions\x18\x02 \x03(\v2\x15.farlog.v1.RegionInfoR\aregions\x12\x18\n" +
-	"\astreams\x18\x03 \x03(\tR\astreams\x12\x15\n" +
-	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"\xb1\x03\n" +
+	"\astreams\x18\x03 \x03(\tR\astreams\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\bR\bsnapshot\"\xbc\x03\n" +
 	"\tGrantInfo\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -3735,14 +3730,16 @@ const file_fabric_proto_rawDesc = "" +
 	"generation\x12)\n" +
 	"\x06holder\x18\x05 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x14\n" +
 	"\x05drain\x18\x06 \x01(\tR\x05drain\x12\x18\n" +
-	"\atargets\x18\a \x03(\tR\atargets\x124\n" +
-	"\agranted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x124\n" +
-	"\aexpires\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1c\n" +
+	"\atargets\x18\a \x03(\tR\atargets\x129\n" +
+	"\n" +
+	"grant_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tgrantTime\x12;\n" +
+	"\vexpire_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x1c\n" +
 	"\taddresses\x18\n" +
-	" \x03(\tR\taddresses\x12\x15\n" +
-	"\x06is_far\x18\v \x01(\bR\x05isFar\x12\x1b\n" +
-	"\tis_fenced\x18\f \x01(\bR\bisFenced\x12\x13\n" +
-	"\x05is_in\x18\r \x01(\bR\x04isIn\"\xcd\x01\n" +
+	" \x03(\tR\taddresses\x12\x16\n" +
+	"\x06remote\x18\v \x01(\bR\x06remote\x12\x16\n" +
+	"\x06fenced\x18\f \x01(\bR\x06fenced\x12\x16\n" +
+	"\x06active\x18\r \x01(\bR\x06active\"\xcd\x01\n" +
 	"\x11ListGrantsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3758,26 +3755,27 @@ const file_fabric_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12 \n" +
 	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x122\n" +
 	"\x04role\x18\x03 \x01(\x0e2\x14.farlog.v1.GrantRoleB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04role\x12\x1c\n" +
-	"\x04host\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x90\x01\n" +
+	"\x04host\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x95\x01\n" +
 	"\x13WatchGrantsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.farlog.v1.GrantInfoR\x06grants\x12\x18\n" +
-	"\astreams\x18\x03 \x03(\tR\astreams\x12\x15\n" +
-	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"\xc2\x02\n" +
+	"\astreams\x18\x03 \x03(\tR\astreams\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\bR\bsnapshot\"\xc7\x02\n" +
 	"\tEpochInfo\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\rR\agranted\x12\x16\n" +
 	"\x06fenced\x18\x03 \x01(\rR\x06fenced\x12)\n" +
 	"\x06holder\x18\x04 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12!\n" +
-	"\fholder_epoch\x18\x05 \x01(\rR\vholderEpoch\x12A\n" +
-	"\x0eholder_granted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rholderGranted\x120\n" +
+	"\fholder_epoch\x18\x05 \x01(\rR\vholderEpoch\x12F\n" +
+	"\x11holder_grant_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fholderGrantTime\x120\n" +
 	"\amembers\x18\a \x03(\v2\x16.farlog.v1.MemberEpochR\amembers\x12(\n" +
-	"\x04past\x18\b \x03(\v2\x14.farlog.v1.PastEpochR\x04past\"\x83\x02\n" +
+	"\x04past\x18\b \x03(\v2\x14.farlog.v1.PastEpochR\x04past\"\x8d\x02\n" +
 	"\tPastEpoch\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12)\n" +
-	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
-	"\agranted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
-	"\x05ended\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12%\n" +
+	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x129\n" +
+	"\n" +
+	"grant_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tgrantTime\x125\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12%\n" +
 	"\x03end\x18\x05 \x01(\x0e2\x13.farlog.v1.EpochEndR\x03end\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\":\n" +
@@ -3789,29 +3787,30 @@ const file_fabric_proto_rawDesc = "" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12!\n" +
 	"\fwriter_epoch\x18\x03 \x01(\rR\vwriterEpoch\x12\x1d\n" +
 	"\n" +
-	"last_epoch\x18\x04 \x01(\rR\tlastEpoch\x122\n" +
-	"\x06opened\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06opened\x12$\n" +
-	"\x0eis_writer_held\x18\x06 \x01(\bR\fisWriterHeld\x12!\n" +
+	"last_epoch\x18\x04 \x01(\rR\tlastEpoch\x127\n" +
+	"\topen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\x12\x1f\n" +
+	"\vwriter_held\x18\x06 \x01(\bR\n" +
+	"writerHeld\x12!\n" +
 	"\fepoch_fenced\x18\a \x01(\rR\vepochFenced\x12%\n" +
-	"\x0eepoch_admitted\x18\b \x01(\rR\repochAdmitted\"\x94\x01\n" +
+	"\x0eepoch_admitted\x18\b \x01(\rR\repochAdmitted\"\x9e\x01\n" +
 	"\x11ListEpochsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12 \n" +
-	"\x06stream\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x17\n" +
-	"\ais_past\x18\x04 \x01(\bR\x06isPast\"\x86\x01\n" +
+	"\x06stream\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12!\n" +
+	"\finclude_past\x18\x04 \x01(\bR\vincludePast\"\x86\x01\n" +
 	"\x12ListEpochsResponse\x12,\n" +
 	"\x06epochs\x18\x01 \x03(\v2\x14.farlog.v1.EpochInfoR\x06epochs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"[\n" +
 	"\x12WatchEpochsRequest\x12#\n" +
 	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12 \n" +
-	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\x90\x01\n" +
+	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\x95\x01\n" +
 	"\x13WatchEpochsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12,\n" +
 	"\x06epochs\x18\x02 \x03(\v2\x14.farlog.v1.EpochInfoR\x06epochs\x12\x18\n" +
-	"\astreams\x18\x03 \x03(\tR\astreams\x12\x15\n" +
-	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"l\n" +
+	"\astreams\x18\x03 \x03(\tR\astreams\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\bR\bsnapshot\"l\n" +
 	"\x10ListHostsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3822,11 +3821,11 @@ const file_fabric_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"?\n" +
 	"\x11ReportHostRequest\x12*\n" +
-	"\x05state\x18\x01 \x01(\v2\x14.farlog.v1.HostStateR\x05state\"r\n" +
+	"\x05state\x18\x01 \x01(\v2\x14.farlog.v1.HostStateR\x05state\"\x85\x01\n" +
 	"\x12ReportHostResponse\x125\n" +
-	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12%\n" +
-	"\x05doors\x18\x02 \x03(\v2\x0f.farlog.v1.DoorR\x05doors\"0\n" +
-	"\x04Door\x12\x16\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x128\n" +
+	"\tlisteners\x18\x02 \x03(\v2\x1a.farlog.v1.ListenerAddressR\tlisteners\";\n" +
+	"\x0fListenerAddress\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri*K\n" +
 	"\bPresence\x12\x18\n" +
@@ -3938,7 +3937,7 @@ var file_fabric_proto_goTypes = []any{
 	(*ListHostsResponse)(nil),     // 49: farlog.v1.ListHostsResponse
 	(*ReportHostRequest)(nil),     // 50: farlog.v1.ReportHostRequest
 	(*ReportHostResponse)(nil),    // 51: farlog.v1.ReportHostResponse
-	(*Door)(nil),                  // 52: farlog.v1.Door
+	(*ListenerAddress)(nil),       // 52: farlog.v1.ListenerAddress
 	(*TargetSpec)(nil),            // 53: farlog.v1.TargetSpec
 	(*Agent)(nil),                 // 54: farlog.v1.Agent
 	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
@@ -3957,13 +3956,13 @@ var file_fabric_proto_depIdxs = []int32{
 	3,  // 1: farlog.v1.Target.agents:type_name -> farlog.v1.TargetAgent
 	0,  // 2: farlog.v1.Target.presence:type_name -> farlog.v1.Presence
 	54, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
-	55, // 4: farlog.v1.TargetAgent.reported:type_name -> google.protobuf.Timestamp
+	55, // 4: farlog.v1.TargetAgent.report_time:type_name -> google.protobuf.Timestamp
 	56, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
 	57, // 6: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
 	5,  // 7: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
 	0,  // 8: farlog.v1.Drain.presence:type_name -> farlog.v1.Presence
 	54, // 9: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
-	55, // 10: farlog.v1.DrainAgent.reported:type_name -> google.protobuf.Timestamp
+	55, // 10: farlog.v1.DrainAgent.report_time:type_name -> google.protobuf.Timestamp
 	58, // 11: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
 	0,  // 12: farlog.v1.ListTargetsRequest.presence:type_name -> farlog.v1.Presence
 	2,  // 13: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
@@ -3990,28 +3989,28 @@ var file_fabric_proto_depIdxs = []int32{
 	30, // 34: farlog.v1.WatchRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
 	61, // 35: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
 	62, // 36: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
-	55, // 37: farlog.v1.GrantInfo.granted:type_name -> google.protobuf.Timestamp
-	55, // 38: farlog.v1.GrantInfo.expires:type_name -> google.protobuf.Timestamp
+	55, // 37: farlog.v1.GrantInfo.grant_time:type_name -> google.protobuf.Timestamp
+	55, // 38: farlog.v1.GrantInfo.expire_time:type_name -> google.protobuf.Timestamp
 	61, // 39: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
 	35, // 40: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
 	61, // 41: farlog.v1.WatchGrantsRequest.role:type_name -> farlog.v1.GrantRole
 	35, // 42: farlog.v1.WatchGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
 	62, // 43: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
-	55, // 44: farlog.v1.EpochInfo.holder_granted:type_name -> google.protobuf.Timestamp
+	55, // 44: farlog.v1.EpochInfo.holder_grant_time:type_name -> google.protobuf.Timestamp
 	43, // 45: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
 	41, // 46: farlog.v1.EpochInfo.past:type_name -> farlog.v1.PastEpoch
 	62, // 47: farlog.v1.PastEpoch.holder:type_name -> farlog.v1.Holder
-	55, // 48: farlog.v1.PastEpoch.granted:type_name -> google.protobuf.Timestamp
-	55, // 49: farlog.v1.PastEpoch.ended:type_name -> google.protobuf.Timestamp
+	55, // 48: farlog.v1.PastEpoch.grant_time:type_name -> google.protobuf.Timestamp
+	55, // 49: farlog.v1.PastEpoch.end_time:type_name -> google.protobuf.Timestamp
 	1,  // 50: farlog.v1.PastEpoch.end:type_name -> farlog.v1.EpochEnd
 	41, // 51: farlog.v1.PastEpochs.epochs:type_name -> farlog.v1.PastEpoch
-	55, // 52: farlog.v1.MemberEpoch.opened:type_name -> google.protobuf.Timestamp
+	55, // 52: farlog.v1.MemberEpoch.open_time:type_name -> google.protobuf.Timestamp
 	40, // 53: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
 	40, // 54: farlog.v1.WatchEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
 	63, // 55: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
 	63, // 56: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
 	64, // 57: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
-	52, // 58: farlog.v1.ReportHostResponse.doors:type_name -> farlog.v1.Door
+	52, // 58: farlog.v1.ReportHostResponse.listeners:type_name -> farlog.v1.ListenerAddress
 	6,  // 59: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
 	8,  // 60: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
 	10, // 61: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest

@@ -590,7 +590,7 @@ type TargetSpec struct {
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	// Highest sum of the sizes of all rings on the host. 0: no limit.
 	CapacityBytes uint64 `protobuf:"varint,2,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
-	IsClosed      bool   `protobuf:"varint,3,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"` // True: no further ring is placed there; rings that are there stay.
+	Closed        bool   `protobuf:"varint,3,opt,name=closed,proto3" json:"closed,omitempty"` // True: no further ring is placed there; rings that are there stay.
 	// Failure domain of the host. Empty: not declared.
 	Rack string `protobuf:"bytes,4,opt,name=rack,proto3" json:"rack,omitempty"`
 	// Failure domain of the host. Empty: not declared.
@@ -645,9 +645,9 @@ func (x *TargetSpec) GetCapacityBytes() uint64 {
 	return 0
 }
 
-func (x *TargetSpec) GetIsClosed() bool {
+func (x *TargetSpec) GetClosed() bool {
 	if x != nil {
-		return x.IsClosed
+		return x.Closed
 	}
 	return false
 }
@@ -683,7 +683,7 @@ type DrainSpec struct {
 	StoreDir string `protobuf:"bytes,2,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
 	// Highest number of streams of all drains on the host. 0: no limit.
 	StreamsMax    uint32 `protobuf:"varint,3,opt,name=streams_max,json=streamsMax,proto3" json:"streams_max,omitempty"`
-	IsClosed      bool   `protobuf:"varint,4,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"` // True: no further stream is assigned; streams that are assigned stay.
+	Closed        bool   `protobuf:"varint,4,opt,name=closed,proto3" json:"closed,omitempty"` // True: no further stream is assigned; streams that are assigned stay.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,9 +739,9 @@ func (x *DrainSpec) GetStreamsMax() uint32 {
 	return 0
 }
 
-func (x *DrainSpec) GetIsClosed() bool {
+func (x *DrainSpec) GetClosed() bool {
 	if x != nil {
-		return x.IsClosed
+		return x.Closed
 	}
 	return false
 }
@@ -805,9 +805,9 @@ type RouteLeg struct {
 	// Name of the stream.
 	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
 	// Level that an acknowledgement of the route waits for. Unspecified: the level of the stream.
-	Level      Level     `protobuf:"varint,2,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`
-	IsOptional bool      `protobuf:"varint,3,opt,name=is_optional,json=isOptional,proto3" json:"is_optional,omitempty"` // True: the leg delays no acknowledgement and fails no append.
-	Policy     LegPolicy `protobuf:"varint,4,opt,name=policy,proto3,enum=farlog.v1.LegPolicy" json:"policy,omitempty"`  // What happens to a record that the stream does not take.
+	Level    Level     `protobuf:"varint,2,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`
+	Optional bool      `protobuf:"varint,3,opt,name=optional,proto3" json:"optional,omitempty"`                      // True: the leg delays no acknowledgement and fails no append.
+	Policy   LegPolicy `protobuf:"varint,4,opt,name=policy,proto3,enum=farlog.v1.LegPolicy" json:"policy,omitempty"` // What happens to a record that the stream does not take.
 	// Size of the buffer on the writer's host. Spill: a persistent ring, default 64 MiB. Drop: memory, default 4 MiB.
 	// 0: the default.
 	BufferSizeBytes uint64 `protobuf:"varint,5,opt,name=buffer_size_bytes,json=bufferSizeBytes,proto3" json:"buffer_size_bytes,omitempty"`
@@ -861,9 +861,9 @@ func (x *RouteLeg) GetLevel() Level {
 	return Level_LEVEL_UNSPECIFIED
 }
 
-func (x *RouteLeg) GetIsOptional() bool {
+func (x *RouteLeg) GetOptional() bool {
 	if x != nil {
-		return x.IsOptional
+		return x.Optional
 	}
 	return false
 }
@@ -1020,9 +1020,9 @@ func (x *RouteSpec) GetRules() []*RouteRule {
 
 // Route is a spec and what the control plane adds to it.
 type Route struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Spec    *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Created *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created,proto3" json:"created,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Spec       *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Revision of its last change. UpdateRoute names the revision that it is based on.
 	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1066,9 +1066,9 @@ func (x *Route) GetSpec() *RouteSpec {
 	return nil
 }
 
-func (x *Route) GetCreated() *timestamppb.Timestamp {
+func (x *Route) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Created
+		return x.CreateTime
 	}
 	return nil
 }
@@ -1329,12 +1329,12 @@ func (x *Fabric) GetDrains() []*DrainSpec {
 
 // Stream is a spec and what the control plane chose at creation.
 type Stream struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Spec     *StreamSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	StreamId uint32                 `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"` // From 1, never reused.
-	Salt     uint64                 `protobuf:"fixed64,3,opt,name=salt,proto3" json:"salt,omitempty"`                        // Seeds the CRCs of its records; the same in all members.
-	K        uint32                 `protobuf:"varint,4,opt,name=k,proto3" json:"k,omitempty"`                               // Number of members that an acknowledgement waits for.
-	Created  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Spec       *StreamSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	StreamId   uint32                 `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"` // From 1, never reused.
+	Salt       uint64                 `protobuf:"fixed64,3,opt,name=salt,proto3" json:"salt,omitempty"`                        // Seeds the CRCs of its records; the same in all members.
+	K          uint32                 `protobuf:"varint,4,opt,name=k,proto3" json:"k,omitempty"`                               // Number of members that an acknowledgement waits for.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Revision of its last change. UpdateStream names the revision that it is based on.
 	Revision      int64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1399,9 +1399,9 @@ func (x *Stream) GetK() uint32 {
 	return 0
 }
 
-func (x *Stream) GetCreated() *timestamppb.Timestamp {
+func (x *Stream) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Created
+		return x.CreateTime
 	}
 	return nil
 }
@@ -1422,7 +1422,7 @@ type Contract struct {
 	Level            Level                  `protobuf:"varint,4,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`                          // Highest level that the region can give.
 	GranularityBytes uint32                 `protobuf:"varint,5,opt,name=granularity_bytes,json=granularityBytes,proto3" json:"granularity_bytes,omitempty"` // Bytes that one flush covers: 64, 4096 or a logical block.
 	AtomicUnitBytes  uint32                 `protobuf:"varint,6,opt,name=atomic_unit_bytes,json=atomicUnitBytes,proto3" json:"atomic_unit_bytes,omitempty"`  // Bytes that a power cut never tears: 8 or a logical block.
-	IsReadBack       bool                   `protobuf:"varint,7,opt,name=is_read_back,json=isReadBack,proto3" json:"is_read_back,omitempty"`                 // True: a read from the region completes the flush.
+	ReadBack         bool                   `protobuf:"varint,7,opt,name=read_back,json=readBack,proto3" json:"read_back,omitempty"`                         // True: a read from the region completes the flush.
 	// Size of the region. 0: it does not exist yet.
 	SizeBytes uint64 `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Deadline of an append for which nothing else is declared.
@@ -1505,9 +1505,9 @@ func (x *Contract) GetAtomicUnitBytes() uint32 {
 	return 0
 }
 
-func (x *Contract) GetIsReadBack() bool {
+func (x *Contract) GetReadBack() bool {
 	if x != nil {
-		return x.IsReadBack
+		return x.ReadBack
 	}
 	return false
 }
@@ -1647,14 +1647,14 @@ type Replacement struct {
 	FormerTarget string                 `protobuf:"bytes,1,opt,name=former_target,json=formerTarget,proto3" json:"former_target,omitempty"` // Id of the target of the former ring.
 	// UUIDs of all former rings of this member, 16 bytes each. None of them is accepted again.
 	FormerUuids [][]byte               `protobuf:"bytes,2,rep,name=former_uuids,json=formerUuids,proto3" json:"former_uuids,omitempty"`
-	Began       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=began,proto3" json:"began,omitempty"`   // When ReplaceMember was called.
-	By          string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`         // Identity of the caller of ReplaceMember.
-	Reason      string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // The reason that the caller gave.
+	StartTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"` // When ReplaceMember was called.
+	By          string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                                // Identity of the caller of ReplaceMember.
+	Reason      string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                        // The reason that the caller gave.
 	// True: the operator accepts the loss of records that only the former ring had, and the target makes the new ring
 	// count as it is.
-	IsLossAccepted bool `protobuf:"varint,6,opt,name=is_loss_accepted,json=isLossAccepted,proto3" json:"is_loss_accepted,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	LossAccepted  bool `protobuf:"varint,6,opt,name=loss_accepted,json=lossAccepted,proto3" json:"loss_accepted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Replacement) Reset() {
@@ -1701,9 +1701,9 @@ func (x *Replacement) GetFormerUuids() [][]byte {
 	return nil
 }
 
-func (x *Replacement) GetBegan() *timestamppb.Timestamp {
+func (x *Replacement) GetStartTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Began
+		return x.StartTime
 	}
 	return nil
 }
@@ -1722,16 +1722,16 @@ func (x *Replacement) GetReason() string {
 	return ""
 }
 
-func (x *Replacement) GetIsLossAccepted() bool {
+func (x *Replacement) GetLossAccepted() bool {
 	if x != nil {
-		return x.IsLossAccepted
+		return x.LossAccepted
 	}
 	return false
 }
 
-// FarGrant admits one client of another host to a ring. Its token is a secret: only the target and the holder get it,
+// RemoteGrant admits one client of another host to a ring. Its token is a secret: only the target and the holder get it,
 // and no status, log or error shows it.
-type FarGrant struct {
+type RemoteGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token []byte                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`                         // 16 random bytes.
 	Role  GrantRole              `protobuf:"varint,2,opt,name=role,proto3,enum=farlog.v1.GrantRole" json:"role,omitempty"` // What the holder may do.
@@ -1740,7 +1740,7 @@ type FarGrant struct {
 	Generation uint64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	// No admission after this time; connections that exist stay. Absent: no end. A writer that has opened its epoch is
 	// admitted again at any time.
-	Expires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Addresses, or address/bits, from which the client may connect; connections from elsewhere are refused, whatever
 	// their token. None: from anywhere.
 	Addresses     []string `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
@@ -1748,20 +1748,20 @@ type FarGrant struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *FarGrant) Reset() {
-	*x = FarGrant{}
+func (x *RemoteGrant) Reset() {
+	*x = RemoteGrant{}
 	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *FarGrant) String() string {
+func (x *RemoteGrant) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*FarGrant) ProtoMessage() {}
+func (*RemoteGrant) ProtoMessage() {}
 
-func (x *FarGrant) ProtoReflect() protoreflect.Message {
+func (x *RemoteGrant) ProtoReflect() protoreflect.Message {
 	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1773,47 +1773,47 @@ func (x *FarGrant) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
-func (*FarGrant) Descriptor() ([]byte, []int) {
+// Deprecated: Use RemoteGrant.ProtoReflect.Descriptor instead.
+func (*RemoteGrant) Descriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *FarGrant) GetToken() []byte {
+func (x *RemoteGrant) GetToken() []byte {
 	if x != nil {
 		return x.Token
 	}
 	return nil
 }
 
-func (x *FarGrant) GetRole() GrantRole {
+func (x *RemoteGrant) GetRole() GrantRole {
 	if x != nil {
 		return x.Role
 	}
 	return GrantRole_GRANT_ROLE_UNSPECIFIED
 }
 
-func (x *FarGrant) GetEpoch() uint32 {
+func (x *RemoteGrant) GetEpoch() uint32 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *FarGrant) GetGeneration() uint64 {
+func (x *RemoteGrant) GetGeneration() uint64 {
 	if x != nil {
 		return x.Generation
 	}
 	return 0
 }
 
-func (x *FarGrant) GetExpires() *timestamppb.Timestamp {
+func (x *RemoteGrant) GetExpireTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Expires
+		return x.ExpireTime
 	}
 	return nil
 }
 
-func (x *FarGrant) GetAddresses() []string {
+func (x *RemoteGrant) GetAddresses() []string {
 	if x != nil {
 		return x.Addresses
 	}
@@ -1824,8 +1824,8 @@ func (x *FarGrant) GetAddresses() []string {
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The fence: writers of lower epochs are disconnected. 0: none.
-	EpochMin      uint32      `protobuf:"varint,1,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"`
-	Grants        []*FarGrant `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	EpochMin      uint32         `protobuf:"varint,1,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"`
+	Grants        []*RemoteGrant `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1867,7 +1867,7 @@ func (x *Admission) GetEpochMin() uint32 {
 	return 0
 }
 
-func (x *Admission) GetGrants() []*FarGrant {
+func (x *Admission) GetGrants() []*RemoteGrant {
 	if x != nil {
 		return x.Grants
 	}
@@ -1883,18 +1883,18 @@ type RingState struct {
 	// 16 bytes. Empty: there is no ring.
 	RingUuid []byte `protobuf:"bytes,4,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	// Why there is no usable ring, in one line with its remedy. Empty: there is one.
-	Error        string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	Contract     *Contract              `protobuf:"bytes,6,opt,name=contract,proto3" json:"contract,omitempty"`
-	Observed     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observed,proto3" json:"observed,omitempty"`                                // When the target read the ring.
-	WriterId     string                 `protobuf:"bytes,8,opt,name=writer_id,json=writerId,proto3" json:"writer_id,omitempty"`                // Who opened the ring last, as the writer states it: host, process and name.
-	IsWriterHeld bool                   `protobuf:"varint,9,opt,name=is_writer_held,json=isWriterHeld,proto3" json:"is_writer_held,omitempty"` // True: a process holds the writer's lock.
-	IsDrainHeld  bool                   `protobuf:"varint,10,opt,name=is_drain_held,json=isDrainHeld,proto3" json:"is_drain_held,omitempty"`   // True: a process holds the drain's lock.
-	WriterEpoch  uint32                 `protobuf:"varint,11,opt,name=writer_epoch,json=writerEpoch,proto3" json:"writer_epoch,omitempty"`     // Epoch of the writer that opened the ring last.
+	Error       string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Contract    *Contract              `protobuf:"bytes,6,opt,name=contract,proto3" json:"contract,omitempty"`
+	ObserveTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observe_time,json=observeTime,proto3" json:"observe_time,omitempty"`   // When the target read the ring.
+	WriterId    string                 `protobuf:"bytes,8,opt,name=writer_id,json=writerId,proto3" json:"writer_id,omitempty"`            // Who opened the ring last, as the writer states it: host, process and name.
+	WriterHeld  bool                   `protobuf:"varint,9,opt,name=writer_held,json=writerHeld,proto3" json:"writer_held,omitempty"`     // True: a process holds the writer's lock.
+	DrainHeld   bool                   `protobuf:"varint,10,opt,name=drain_held,json=drainHeld,proto3" json:"drain_held,omitempty"`       // True: a process holds the drain's lock.
+	WriterEpoch uint32                 `protobuf:"varint,11,opt,name=writer_epoch,json=writerEpoch,proto3" json:"writer_epoch,omitempty"` // Epoch of the writer that opened the ring last.
 	// Fence of the ring: writers of lower epochs stop. 0: none.
 	EpochMin  uint32 `protobuf:"varint,12,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"`
 	LastEpoch uint32 `protobuf:"varint,13,opt,name=last_epoch,json=lastEpoch,proto3" json:"last_epoch,omitempty"` // Epoch of the last drained record.
 	// When writer_epoch was opened. Absent: no writer yet.
-	EpochOpened   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=epoch_opened,json=epochOpened,proto3" json:"epoch_opened,omitempty"`
+	EpochOpenTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=epoch_open_time,json=epochOpenTime,proto3" json:"epoch_open_time,omitempty"`
 	CapacityBytes uint64                 `protobuf:"varint,15,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"` // Bytes of records that the ring holds.
 	HeadLsn       uint64                 `protobuf:"varint,16,opt,name=head_lsn,json=headLsn,proto3" json:"head_lsn,omitempty"`                   // First LSN that is not in the store.
 	HeadSeq       uint64                 `protobuf:"varint,17,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"`                   // Sequence number of the record at head_lsn.
@@ -1910,7 +1910,7 @@ type RingState struct {
 	// The writer's shared counters. Absent: it exports none on the target's host.
 	Counters *WriterCounters `protobuf:"bytes,25,opt,name=counters,proto3" json:"counters,omitempty"`
 	// How other hosts reach the ring, one URI a listener of the target. Empty: they do not.
-	FarUris []string `protobuf:"bytes,26,rep,name=far_uris,json=farUris,proto3" json:"far_uris,omitempty"`
+	RemoteUris []string `protobuf:"bytes,26,rep,name=remote_uris,json=remoteUris,proto3" json:"remote_uris,omitempty"`
 	// Confirmed by every listener since the target started: no writer of a lower epoch can write.
 	EpochFenced uint32 `protobuf:"varint,27,opt,name=epoch_fenced,json=epochFenced,proto3" json:"epoch_fenced,omitempty"`
 	// Confirmed by every listener since the target started: the writer of this epoch is admitted.
@@ -1918,13 +1918,13 @@ type RingState struct {
 	// Confirmed by every listener since the target started: the drain of this generation is admitted.
 	DrainGeneration uint64 `protobuf:"varint,29,opt,name=drain_generation,json=drainGeneration,proto3" json:"drain_generation,omitempty"`
 	// For a stream under deletion: no writer has the ring, and none below the fence can open it.
-	IsClosed  bool `protobuf:"varint,40,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`
-	IsRemoved bool `protobuf:"varint,41,opt,name=is_removed,json=isRemoved,proto3" json:"is_removed,omitempty"` // For a stream under deletion: the ring does not exist any more.
+	Closed  bool `protobuf:"varint,40,opt,name=closed,proto3" json:"closed,omitempty"`
+	Removed bool `protobuf:"varint,41,opt,name=removed,proto3" json:"removed,omitempty"` // For a stream under deletion: the ring does not exist any more.
 	// Stream for which the ring was made. 0: not known.
 	StreamId uint32 `protobuf:"varint,42,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
 	// Confirmed by every listener since the target started: readers up to this generation are admitted.
 	ReaderGeneration uint64 `protobuf:"varint,43,opt,name=reader_generation,json=readerGeneration,proto3" json:"reader_generation,omitempty"`
-	IsMissing        bool   `protobuf:"varint,44,opt,name=is_missing,json=isMissing,proto3" json:"is_missing,omitempty"` // True: the ring existed and is not found; error says where.
+	Missing          bool   `protobuf:"varint,44,opt,name=missing,proto3" json:"missing,omitempty"` // True: the ring existed and is not found; error says where.
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2001,9 +2001,9 @@ func (x *RingState) GetContract() *Contract {
 	return nil
 }
 
-func (x *RingState) GetObserved() *timestamppb.Timestamp {
+func (x *RingState) GetObserveTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Observed
+		return x.ObserveTime
 	}
 	return nil
 }
@@ -2015,16 +2015,16 @@ func (x *RingState) GetWriterId() string {
 	return ""
 }
 
-func (x *RingState) GetIsWriterHeld() bool {
+func (x *RingState) GetWriterHeld() bool {
 	if x != nil {
-		return x.IsWriterHeld
+		return x.WriterHeld
 	}
 	return false
 }
 
-func (x *RingState) GetIsDrainHeld() bool {
+func (x *RingState) GetDrainHeld() bool {
 	if x != nil {
-		return x.IsDrainHeld
+		return x.DrainHeld
 	}
 	return false
 }
@@ -2050,9 +2050,9 @@ func (x *RingState) GetLastEpoch() uint32 {
 	return 0
 }
 
-func (x *RingState) GetEpochOpened() *timestamppb.Timestamp {
+func (x *RingState) GetEpochOpenTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.EpochOpened
+		return x.EpochOpenTime
 	}
 	return nil
 }
@@ -2134,9 +2134,9 @@ func (x *RingState) GetCounters() *WriterCounters {
 	return nil
 }
 
-func (x *RingState) GetFarUris() []string {
+func (x *RingState) GetRemoteUris() []string {
 	if x != nil {
-		return x.FarUris
+		return x.RemoteUris
 	}
 	return nil
 }
@@ -2162,16 +2162,16 @@ func (x *RingState) GetDrainGeneration() uint64 {
 	return 0
 }
 
-func (x *RingState) GetIsClosed() bool {
+func (x *RingState) GetClosed() bool {
 	if x != nil {
-		return x.IsClosed
+		return x.Closed
 	}
 	return false
 }
 
-func (x *RingState) GetIsRemoved() bool {
+func (x *RingState) GetRemoved() bool {
 	if x != nil {
-		return x.IsRemoved
+		return x.Removed
 	}
 	return false
 }
@@ -2190,9 +2190,9 @@ func (x *RingState) GetReaderGeneration() uint64 {
 	return 0
 }
 
-func (x *RingState) GetIsMissing() bool {
+func (x *RingState) GetMissing() bool {
 	if x != nil {
-		return x.IsMissing
+		return x.Missing
 	}
 	return false
 }
@@ -2200,20 +2200,20 @@ func (x *RingState) GetIsMissing() bool {
 // Deletion is the state of a stream's deletion. It is kept after the end, until another stream of this name is
 // deleted.
 type Deletion struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // Name of the stream.
-	StreamId uint32                 `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	Stage    DeletionStage          `protobuf:"varint,3,opt,name=stage,proto3,enum=farlog.v1.DeletionStage" json:"stage,omitempty"`
-	EpochMin uint32                 `protobuf:"varint,4,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"` // Writers of lower epochs are fenced.
-	Began    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=began,proto3" json:"began,omitempty"`                        // When DeleteStream was accepted.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // Name of the stream.
+	StreamId  uint32                 `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	Stage     DeletionStage          `protobuf:"varint,3,opt,name=stage,proto3,enum=farlog.v1.DeletionStage" json:"stage,omitempty"`
+	EpochMin  uint32                 `protobuf:"varint,4,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"`   // Writers of lower epochs are fenced.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"` // When DeleteStream was accepted.
 	// When the stream was gone. Absent: not yet.
-	Ended *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
-	By    string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // Identity of the caller.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	By      string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // Identity of the caller.
 	// Store that keeps its records, 16 bytes. Empty: no store was ever assigned.
 	StoreUuid []byte `protobuf:"bytes,8,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
 	StoreDir  string `protobuf:"bytes,9,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // Directory of that store, for people.
 	// True: the caller stated that the ring is lost; the deletion waits for nothing of it.
-	IsRingLost    bool  `protobuf:"varint,10,opt,name=is_ring_lost,json=isRingLost,proto3" json:"is_ring_lost,omitempty"`
+	RingLost      bool  `protobuf:"varint,10,opt,name=ring_lost,json=ringLost,proto3" json:"ring_lost,omitempty"`
 	Revision      int64 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"` // Revision of its last change.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2277,16 +2277,16 @@ func (x *Deletion) GetEpochMin() uint32 {
 	return 0
 }
 
-func (x *Deletion) GetBegan() *timestamppb.Timestamp {
+func (x *Deletion) GetStartTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Began
+		return x.StartTime
 	}
 	return nil
 }
 
-func (x *Deletion) GetEnded() *timestamppb.Timestamp {
+func (x *Deletion) GetEndTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Ended
+		return x.EndTime
 	}
 	return nil
 }
@@ -2312,9 +2312,9 @@ func (x *Deletion) GetStoreDir() string {
 	return ""
 }
 
-func (x *Deletion) GetIsRingLost() bool {
+func (x *Deletion) GetRingLost() bool {
 	if x != nil {
-		return x.IsRingLost
+		return x.RingLost
 	}
 	return false
 }
@@ -2520,7 +2520,7 @@ type Agent struct {
 	// Of a target: where it makes rings. Empty: it does not report them.
 	Regions []*Region `protobuf:"bytes,10,rep,name=regions,proto3" json:"regions,omitempty"`
 	// Of a target: addresses of its listeners, ofi:tcp://host:port or verbs://host:port.
-	Doors         []string `protobuf:"bytes,11,rep,name=doors,proto3" json:"doors,omitempty"`
+	Listeners     []string `protobuf:"bytes,11,rep,name=listeners,proto3" json:"listeners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2625,46 +2625,46 @@ func (x *Agent) GetRegions() []*Region {
 	return nil
 }
 
-func (x *Agent) GetDoors() []string {
+func (x *Agent) GetListeners() []string {
 	if x != nil {
-		return x.Doors
+		return x.Listeners
 	}
 	return nil
 }
 
 // Way is the round-trip time from a trading host to a listener of a target: the handshake of a TCP connection, as the
 // kernel measures it.
-type Way struct {
+type NetworkPath struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // Id of the target.
 	// Address of the listener, as in Agent.doors.
-	Door string `protobuf:"bytes,2,opt,name=door,proto3" json:"door,omitempty"`
+	Listener string `protobuf:"bytes,2,opt,name=listener,proto3" json:"listener,omitempty"`
 	// Lowest of the last measurements; placement uses it. Absent: none succeeded.
-	Least *durationpb.Duration `protobuf:"bytes,3,opt,name=least,proto3" json:"least,omitempty"`
+	RttMin *durationpb.Duration `protobuf:"bytes,3,opt,name=rtt_min,json=rttMin,proto3" json:"rtt_min,omitempty"`
 	// Median of the last measurements. Absent: none succeeded.
-	Median   *durationpb.Duration   `protobuf:"bytes,4,opt,name=median,proto3" json:"median,omitempty"`
-	Count    uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`      // Number of the last measurements, at most 32.
-	Measured *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"` // When the last measurement succeeded.
+	RttMedian   *durationpb.Duration   `protobuf:"bytes,4,opt,name=rtt_median,json=rttMedian,proto3" json:"rtt_median,omitempty"`
+	Count       uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`                               // Number of the last measurements, at most 32.
+	MeasureTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=measure_time,json=measureTime,proto3" json:"measure_time,omitempty"` // When the last measurement succeeded.
 	// Why the last measurement failed. Empty: it succeeded.
 	Error         string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Way) Reset() {
-	*x = Way{}
+func (x *NetworkPath) Reset() {
+	*x = NetworkPath{}
 	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Way) String() string {
+func (x *NetworkPath) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Way) ProtoMessage() {}
+func (*NetworkPath) ProtoMessage() {}
 
-func (x *Way) ProtoReflect() protoreflect.Message {
+func (x *NetworkPath) ProtoReflect() protoreflect.Message {
 	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2676,54 +2676,54 @@ func (x *Way) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Way.ProtoReflect.Descriptor instead.
-func (*Way) Descriptor() ([]byte, []int) {
+// Deprecated: Use NetworkPath.ProtoReflect.Descriptor instead.
+func (*NetworkPath) Descriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
-func (x *Way) GetTarget() string {
+func (x *NetworkPath) GetTarget() string {
 	if x != nil {
 		return x.Target
 	}
 	return ""
 }
 
-func (x *Way) GetDoor() string {
+func (x *NetworkPath) GetListener() string {
 	if x != nil {
-		return x.Door
+		return x.Listener
 	}
 	return ""
 }
 
-func (x *Way) GetLeast() *durationpb.Duration {
+func (x *NetworkPath) GetRttMin() *durationpb.Duration {
 	if x != nil {
-		return x.Least
+		return x.RttMin
 	}
 	return nil
 }
 
-func (x *Way) GetMedian() *durationpb.Duration {
+func (x *NetworkPath) GetRttMedian() *durationpb.Duration {
 	if x != nil {
-		return x.Median
+		return x.RttMedian
 	}
 	return nil
 }
 
-func (x *Way) GetCount() uint32 {
+func (x *NetworkPath) GetCount() uint32 {
 	if x != nil {
 		return x.Count
 	}
 	return 0
 }
 
-func (x *Way) GetMeasured() *timestamppb.Timestamp {
+func (x *NetworkPath) GetMeasureTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Measured
+		return x.MeasureTime
 	}
 	return nil
 }
 
-func (x *Way) GetError() string {
+func (x *NetworkPath) GetError() string {
 	if x != nil {
 		return x.Error
 	}
@@ -2736,8 +2736,8 @@ type HostState struct {
 	// Name of the host. The caller must have the right to write from there.
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	// Round-trip times to targets, one a listener.
-	Ways     []*Way                 `protobuf:"bytes,2,rep,name=ways,proto3" json:"ways,omitempty"`
-	Reported *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"` // When the control plane received it.
+	Paths      []*NetworkPath         `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	ReportTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the control plane received it.
 	// Writers on the host to which no acknowledgement comes.
 	Stalled       []*StalledWriter `protobuf:"bytes,4,rep,name=stalled,proto3" json:"stalled,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2781,16 +2781,16 @@ func (x *HostState) GetHost() string {
 	return ""
 }
 
-func (x *HostState) GetWays() []*Way {
+func (x *HostState) GetPaths() []*NetworkPath {
 	if x != nil {
-		return x.Ways
+		return x.Paths
 	}
 	return nil
 }
 
-func (x *HostState) GetReported() *timestamppb.Timestamp {
+func (x *HostState) GetReportTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Reported
+		return x.ReportTime
 	}
 	return nil
 }
@@ -2876,8 +2876,8 @@ type SlowConsumer struct {
 	LostRecords uint64 `protobuf:"varint,5,opt,name=lost_records,json=lostRecords,proto3" json:"lost_records,omitempty"`
 	// Bytes that a reader has missed. 0: none.
 	LostBytes     uint64                 `protobuf:"varint,8,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
-	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`     // One line for people.
-	Reported      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=reported,proto3" json:"reported,omitempty"` // When the control plane received it.
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                           // One line for people.
+	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the control plane received it.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2961,9 +2961,9 @@ func (x *SlowConsumer) GetReason() string {
 	return ""
 }
 
-func (x *SlowConsumer) GetReported() *timestamppb.Timestamp {
+func (x *SlowConsumer) GetReportTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Reported
+		return x.ReportTime
 	}
 	return nil
 }
@@ -3036,8 +3036,8 @@ type TargetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Rings         []*RingState           `protobuf:"bytes,2,rep,name=rings,proto3" json:"rings,omitempty"`
-	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"` // When the target made the report.
-	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"`       // Devices below its rings, as far as they report their health.
+	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the target made the report.
+	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"`                             // Devices below its rings, as far as they report their health.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3086,9 +3086,9 @@ func (x *TargetState) GetRings() []*RingState {
 	return nil
 }
 
-func (x *TargetState) GetReported() *timestamppb.Timestamp {
+func (x *TargetState) GetReportTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Reported
+		return x.ReportTime
 	}
 	return nil
 }
@@ -3111,7 +3111,7 @@ type MediaHealth struct {
 	WrittenBytes uint64 `protobuf:"varint,5,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
 	// Bits of the field Critical Warning. 0: none.
 	CriticalWarning uint32                 `protobuf:"varint,6,opt,name=critical_warning,json=criticalWarning,proto3" json:"critical_warning,omitempty"`
-	Read            *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=read,proto3" json:"read,omitempty"` // When the log page was read.
+	ReadTime        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"` // When the log page was read.
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3188,9 +3188,9 @@ func (x *MediaHealth) GetCriticalWarning() uint32 {
 	return 0
 }
 
-func (x *MediaHealth) GetRead() *timestamppb.Timestamp {
+func (x *MediaHealth) GetReadTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Read
+		return x.ReadTime
 	}
 	return nil
 }
@@ -3200,8 +3200,8 @@ type DrainState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Progress      []*DrainProgress       `protobuf:"bytes,2,rep,name=progress,proto3" json:"progress,omitempty"`
-	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"`                 // When the drain made the report.
-	StoreDir      string                 `protobuf:"bytes,4,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // Directory of its store.
+	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the drain made the report.
+	StoreDir      string                 `protobuf:"bytes,4,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`       // Directory of its store.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3250,9 +3250,9 @@ func (x *DrainState) GetProgress() []*DrainProgress {
 	return nil
 }
 
-func (x *DrainState) GetReported() *timestamppb.Timestamp {
+func (x *DrainState) GetReportTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Reported
+		return x.ReportTime
 	}
 	return nil
 }
@@ -3508,10 +3508,10 @@ type LostStore struct {
 	// Records below it were released from the rings before the stream was bound to another store; the other store does
 	// not have them.
 	Lsn           uint64                 `protobuf:"varint,3,opt,name=lsn,proto3" json:"lsn,omitempty"`
-	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`      // Sequence number of the first record that the other store has.
-	When          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=when,proto3" json:"when,omitempty"`     // When RebindStream was called.
-	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // Identity of the caller.
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // The reason that the caller gave.
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`                                // Sequence number of the first record that the other store has.
+	RebindTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=rebind_time,json=rebindTime,proto3" json:"rebind_time,omitempty"` // When RebindStream was called.
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                                   // Identity of the caller.
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                           // The reason that the caller gave.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3574,9 +3574,9 @@ func (x *LostStore) GetSeq() uint64 {
 	return 0
 }
 
-func (x *LostStore) GetWhen() *timestamppb.Timestamp {
+func (x *LostStore) GetRebindTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.When
+		return x.RebindTime
 	}
 	return nil
 }
@@ -3756,16 +3756,16 @@ type Grant struct {
 	Policy       Policy                 `protobuf:"varint,7,opt,name=policy,proto3,enum=farlog.v1.Policy" json:"policy,omitempty"`
 	RecordLenMax uint32                 `protobuf:"varint,8,opt,name=record_len_max,json=recordLenMax,proto3" json:"record_len_max,omitempty"` // Largest record in bytes: header, key, payload and padding.
 	// Default deadline of an append. Absent: the default of the region.
-	Deadline *durationpb.Duration   `protobuf:"bytes,9,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	Holder   *Holder                `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
-	Granted  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=granted,proto3" json:"granted,omitempty"` // When the epoch was handed out.
+	Deadline  *durationpb.Duration   `protobuf:"bytes,9,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Holder    *Holder                `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
+	GrantTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=grant_time,json=grantTime,proto3" json:"grant_time,omitempty"` // When the epoch was handed out.
 	// How the writer acknowledges now, as it reported, where that differs from the grant. Absent: no report.
-	Running *WriterTerms `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"`
+	Running *WriterSettings `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"`
 	// For a reader with tokens: from now on, how long the tokens admit it, also after a restart of a target. Absent:
 	// without end.
-	GoodFor *durationpb.Duration `protobuf:"bytes,13,opt,name=good_for,json=goodFor,proto3" json:"good_for,omitempty"`
+	ValidFor *durationpb.Duration `protobuf:"bytes,13,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
 	// When the writer reported that it closed the stream. Absent: no report.
-	Closed *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=closed,proto3" json:"closed,omitempty"`
+	CloseTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
 	// request_id of the call that it answered. Empty: the call had none.
 	RequestId     string `protobuf:"bytes,15,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3872,30 +3872,30 @@ func (x *Grant) GetHolder() *Holder {
 	return nil
 }
 
-func (x *Grant) GetGranted() *timestamppb.Timestamp {
+func (x *Grant) GetGrantTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Granted
+		return x.GrantTime
 	}
 	return nil
 }
 
-func (x *Grant) GetRunning() *WriterTerms {
+func (x *Grant) GetRunning() *WriterSettings {
 	if x != nil {
 		return x.Running
 	}
 	return nil
 }
 
-func (x *Grant) GetGoodFor() *durationpb.Duration {
+func (x *Grant) GetValidFor() *durationpb.Duration {
 	if x != nil {
-		return x.GoodFor
+		return x.ValidFor
 	}
 	return nil
 }
 
-func (x *Grant) GetClosed() *timestamppb.Timestamp {
+func (x *Grant) GetCloseTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Closed
+		return x.CloseTime
 	}
 	return nil
 }
@@ -3919,17 +3919,17 @@ type StreamStatus struct {
 	Rings      []*RingState `protobuf:"bytes,5,rep,name=rings,proto3" json:"rings,omitempty"`                          // Rings that a target has reported.
 	Assignment *Assignment  `protobuf:"bytes,6,opt,name=assignment,proto3" json:"assignment,omitempty"`                // Absent: it is assigned to no drain.
 	// Last report of its drain. Absent: none.
-	Drain         *DrainProgress `protobuf:"bytes,7,opt,name=drain,proto3" json:"drain,omitempty"`
-	IsDrainAlive  bool           `protobuf:"varint,8,opt,name=is_drain_alive,json=isDrainAlive,proto3" json:"is_drain_alive,omitempty"`    // True: its drain reports.
-	IsTargetAlive bool           `protobuf:"varint,9,opt,name=is_target_alive,json=isTargetAlive,proto3" json:"is_target_alive,omitempty"` // True: the target of the first member reports.
-	Condition     Condition      `protobuf:"varint,10,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"`
+	Drain       *DrainProgress `protobuf:"bytes,7,opt,name=drain,proto3" json:"drain,omitempty"`
+	DrainAlive  bool           `protobuf:"varint,8,opt,name=drain_alive,json=drainAlive,proto3" json:"drain_alive,omitempty"`    // True: its drain reports.
+	TargetAlive bool           `protobuf:"varint,9,opt,name=target_alive,json=targetAlive,proto3" json:"target_alive,omitempty"` // True: the target of the first member reports.
+	Condition   Condition      `protobuf:"varint,10,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"`
 	// Why the condition is so, one line for people. Empty with OK.
 	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	// True: the drain reports, and does not have the role drain on this stream.
-	IsDrainRefused bool     `protobuf:"varint,12,opt,name=is_drain_refused,json=isDrainRefused,proto3" json:"is_drain_refused,omitempty"`
-	TargetsAlive   []string `protobuf:"bytes,13,rep,name=targets_alive,json=targetsAlive,proto3" json:"targets_alive,omitempty"` // Ids of its targets that report.
+	DrainRefused bool     `protobuf:"varint,12,opt,name=drain_refused,json=drainRefused,proto3" json:"drain_refused,omitempty"`
+	TargetsAlive []string `protobuf:"bytes,13,rep,name=targets_alive,json=targetsAlive,proto3" json:"targets_alive,omitempty"` // Ids of its targets that report.
 	// Round-trip times from writer_host to its targets, one each, where they are measured.
-	Ways []*Way `protobuf:"bytes,14,rep,name=ways,proto3" json:"ways,omitempty"`
+	Paths []*NetworkPath `protobuf:"bytes,14,rep,name=paths,proto3" json:"paths,omitempty"`
 	// The most worn device below its rings. Absent: no target reports one.
 	Worn       *MediaHealth `protobuf:"bytes,18,opt,name=worn,proto3" json:"worn,omitempty"`
 	WornTarget string       `protobuf:"bytes,19,opt,name=worn_target,json=wornTarget,proto3" json:"worn_target,omitempty"` // Id of the target of that device.
@@ -4022,16 +4022,16 @@ func (x *StreamStatus) GetDrain() *DrainProgress {
 	return nil
 }
 
-func (x *StreamStatus) GetIsDrainAlive() bool {
+func (x *StreamStatus) GetDrainAlive() bool {
 	if x != nil {
-		return x.IsDrainAlive
+		return x.DrainAlive
 	}
 	return false
 }
 
-func (x *StreamStatus) GetIsTargetAlive() bool {
+func (x *StreamStatus) GetTargetAlive() bool {
 	if x != nil {
-		return x.IsTargetAlive
+		return x.TargetAlive
 	}
 	return false
 }
@@ -4050,9 +4050,9 @@ func (x *StreamStatus) GetReason() string {
 	return ""
 }
 
-func (x *StreamStatus) GetIsDrainRefused() bool {
+func (x *StreamStatus) GetDrainRefused() bool {
 	if x != nil {
-		return x.IsDrainRefused
+		return x.DrainRefused
 	}
 	return false
 }
@@ -4064,9 +4064,9 @@ func (x *StreamStatus) GetTargetsAlive() []string {
 	return nil
 }
 
-func (x *StreamStatus) GetWays() []*Way {
+func (x *StreamStatus) GetPaths() []*NetworkPath {
 	if x != nil {
-		return x.Ways
+		return x.Paths
 	}
 	return nil
 }
@@ -4224,7 +4224,7 @@ func (x *Problems) GetMore() uint32 {
 type CreateStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *StreamSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	IsDryRun      bool                   `protobuf:"varint,2,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4266,9 +4266,9 @@ func (x *CreateStreamRequest) GetSpec() *StreamSpec {
 	return nil
 }
 
-func (x *CreateStreamRequest) GetIsDryRun() bool {
+func (x *CreateStreamRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -4276,7 +4276,7 @@ func (x *CreateStreamRequest) GetIsDryRun() bool {
 type CreateStreamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        *Stream                `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	IsNew         bool                   `protobuf:"varint,2,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"` // False: the stream exists already, with the same spec.
+	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // False: the stream exists already, with the same spec.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4318,9 +4318,9 @@ func (x *CreateStreamResponse) GetStream() *Stream {
 	return nil
 }
 
-func (x *CreateStreamResponse) GetIsNew() bool {
+func (x *CreateStreamResponse) GetCreated() bool {
 	if x != nil {
-		return x.IsNew
+		return x.Created
 	}
 	return false
 }
@@ -4331,7 +4331,7 @@ type UpdateStreamRequest struct {
 	Spec *StreamSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Revision of the stream that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would change, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would change, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4380,9 +4380,9 @@ func (x *UpdateStreamRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *UpdateStreamRequest) GetIsDryRun() bool {
+func (x *UpdateStreamRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -4445,10 +4445,10 @@ type DeleteStreamRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Revision of the stream that the caller has seen. 0: any.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
+	DryRun   bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
 	// True: the ring is lost, with its records that were not stored. Its target does not report, or reports the ring as
 	// missing. The deletion waits for nothing of it.
-	IsRingLost    bool `protobuf:"varint,4,opt,name=is_ring_lost,json=isRingLost,proto3" json:"is_ring_lost,omitempty"`
+	RingLost      bool `protobuf:"varint,4,opt,name=ring_lost,json=ringLost,proto3" json:"ring_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4497,16 +4497,16 @@ func (x *DeleteStreamRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *DeleteStreamRequest) GetIsDryRun() bool {
+func (x *DeleteStreamRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
 
-func (x *DeleteStreamRequest) GetIsRingLost() bool {
+func (x *DeleteStreamRequest) GetRingLost() bool {
 	if x != nil {
-		return x.IsRingLost
+		return x.RingLost
 	}
 	return false
 }
@@ -4766,7 +4766,7 @@ type WatchStreamsResponse struct {
 	Deleted []*Deletion `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`
 	// True: streams is the complete list and replaces everything before. So is the first message of a watch from the
 	// beginning, and of a watch from a revision that this etcd has not reached, as after a restore into a new one.
-	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool `protobuf:"varint,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4822,9 +4822,9 @@ func (x *WatchStreamsResponse) GetDeleted() []*Deletion {
 	return nil
 }
 
-func (x *WatchStreamsResponse) GetIsAll() bool {
+func (x *WatchStreamsResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -4892,11 +4892,11 @@ func (x *FieldChange) GetAfter() string {
 // Change is one object that ApplyFabric created, changed or deleted.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                             // target, drain, tenant, stream or route.
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                             // Its key: a name or a host.
-	IsNew         bool                   `protobuf:"varint,3,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"`             // True: created.
-	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`                         // Fields that changed.
-	IsDeleted     bool                   `protobuf:"varint,5,opt,name=is_deleted,json=isDeleted,proto3" json:"is_deleted,omitempty"` // True: deleted, or under deletion.
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // target, drain, tenant, stream or route.
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`        // Its key: a name or a host.
+	Created       bool                   `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"` // True: created.
+	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`    // Fields that changed.
+	Deleted       bool                   `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"` // True: deleted, or under deletion.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4945,9 +4945,9 @@ func (x *Change) GetName() string {
 	return ""
 }
 
-func (x *Change) GetIsNew() bool {
+func (x *Change) GetCreated() bool {
 	if x != nil {
-		return x.IsNew
+		return x.Created
 	}
 	return false
 }
@@ -4959,9 +4959,9 @@ func (x *Change) GetFields() []*FieldChange {
 	return nil
 }
 
-func (x *Change) GetIsDeleted() bool {
+func (x *Change) GetDeleted() bool {
 	if x != nil {
-		return x.IsDeleted
+		return x.Deleted
 	}
 	return false
 }
@@ -4971,10 +4971,10 @@ type ApplyFabricRequest struct {
 	Fabric *Fabric                `protobuf:"bytes,1,opt,name=fabric,proto3" json:"fabric,omitempty"`
 	// Revision of the fabric that the caller has seen. 0: any.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would change, and change nothing.
+	DryRun   bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would change, and change nothing.
 	// True: delete what is not declared, as DeleteStream does. One object that cannot be deleted refuses the whole
 	// call.
-	IsPrune       bool `protobuf:"varint,4,opt,name=is_prune,json=isPrune,proto3" json:"is_prune,omitempty"`
+	Prune         bool `protobuf:"varint,4,opt,name=prune,proto3" json:"prune,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5023,16 +5023,16 @@ func (x *ApplyFabricRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *ApplyFabricRequest) GetIsDryRun() bool {
+func (x *ApplyFabricRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
 
-func (x *ApplyFabricRequest) GetIsPrune() bool {
+func (x *ApplyFabricRequest) GetPrune() bool {
 	if x != nil {
-		return x.IsPrune
+		return x.Prune
 	}
 	return false
 }
@@ -5522,7 +5522,7 @@ type AcquireWriterRequest struct {
 	// True: a living writer is not fenced. While another process has the stream, and this grant would fence it, the
 	// call waits for a moment and then returns FAILED_PRECONDITION. It does not apply to a ring on the holder's own
 	// host, which the ring's lock protects.
-	SparesWriter  bool `protobuf:"varint,6,opt,name=spares_writer,json=sparesWriter,proto3" json:"spares_writer,omitempty"`
+	NoTakeover    bool `protobuf:"varint,6,opt,name=no_takeover,json=noTakeover,proto3" json:"no_takeover,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5592,9 +5592,9 @@ func (x *AcquireWriterRequest) GetRequestId() string {
 	return ""
 }
 
-func (x *AcquireWriterRequest) GetSparesWriter() bool {
+func (x *AcquireWriterRequest) GetNoTakeover() bool {
 	if x != nil {
-		return x.SparesWriter
+		return x.NoTakeover
 	}
 	return false
 }
@@ -5744,9 +5744,9 @@ type ExtendWriterRequest struct {
 	// needs that member of the grant again.
 	RingUuids [][]byte `protobuf:"bytes,5,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
 	// How the writer acknowledges now. Absent: not reported.
-	Running *WriterTerms `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"`
+	Running *WriterSettings `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"`
 	// True: the writer has closed the stream, with nothing in flight, and asks no more. The answer is empty.
-	IsClosed      bool `protobuf:"varint,7,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`
+	Closed        bool `protobuf:"varint,7,opt,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5816,16 +5816,16 @@ func (x *ExtendWriterRequest) GetRingUuids() [][]byte {
 	return nil
 }
 
-func (x *ExtendWriterRequest) GetRunning() *WriterTerms {
+func (x *ExtendWriterRequest) GetRunning() *WriterSettings {
 	if x != nil {
 		return x.Running
 	}
 	return nil
 }
 
-func (x *ExtendWriterRequest) GetIsClosed() bool {
+func (x *ExtendWriterRequest) GetClosed() bool {
 	if x != nil {
-		return x.IsClosed
+		return x.Closed
 	}
 	return false
 }
@@ -5834,7 +5834,7 @@ type ExtendWriterResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Members []*ExtendedMember      `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"` // Rings that the writer has to add.
 	// What the stream declares now. The program uses it for what it did not set itself.
-	Declared      *WriterTerms `protobuf:"bytes,2,opt,name=declared,proto3" json:"declared,omitempty"`
+	Declared      *WriterSettings `protobuf:"bytes,2,opt,name=declared,proto3" json:"declared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5876,15 +5876,15 @@ func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
 	return nil
 }
 
-func (x *ExtendWriterResponse) GetDeclared() *WriterTerms {
+func (x *ExtendWriterResponse) GetDeclared() *WriterSettings {
 	if x != nil {
 		return x.Declared
 	}
 	return nil
 }
 
-// WriterTerms is how a writer acknowledges.
-type WriterTerms struct {
+// WriterSettings is how a writer acknowledges.
+type WriterSettings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         Level                  `protobuf:"varint,1,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`
 	Policy        Policy                 `protobuf:"varint,2,opt,name=policy,proto3,enum=farlog.v1.Policy" json:"policy,omitempty"`
@@ -5893,20 +5893,20 @@ type WriterTerms struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *WriterTerms) Reset() {
-	*x = WriterTerms{}
+func (x *WriterSettings) Reset() {
+	*x = WriterSettings{}
 	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *WriterTerms) String() string {
+func (x *WriterSettings) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*WriterTerms) ProtoMessage() {}
+func (*WriterSettings) ProtoMessage() {}
 
-func (x *WriterTerms) ProtoReflect() protoreflect.Message {
+func (x *WriterSettings) ProtoReflect() protoreflect.Message {
 	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -5918,26 +5918,26 @@ func (x *WriterTerms) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use WriterTerms.ProtoReflect.Descriptor instead.
-func (*WriterTerms) Descriptor() ([]byte, []int) {
+// Deprecated: Use WriterSettings.ProtoReflect.Descriptor instead.
+func (*WriterSettings) Descriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
-func (x *WriterTerms) GetLevel() Level {
+func (x *WriterSettings) GetLevel() Level {
 	if x != nil {
 		return x.Level
 	}
 	return Level_LEVEL_UNSPECIFIED
 }
 
-func (x *WriterTerms) GetPolicy() Policy {
+func (x *WriterSettings) GetPolicy() Policy {
 	if x != nil {
 		return x.Policy
 	}
 	return Policy_POLICY_UNSPECIFIED
 }
 
-func (x *WriterTerms) GetDeadline() *durationpb.Duration {
+func (x *WriterSettings) GetDeadline() *durationpb.Duration {
 	if x != nil {
 		return x.Deadline
 	}
@@ -6056,8 +6056,8 @@ type RunningWriter struct {
 	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`                         // Epoch of its grant.
 	Pid           uint32                 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`                             // Process id of its grant.
 	RingUuids     [][]byte               `protobuf:"bytes,4,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"` // As in ExtendWriterRequest.
-	Running       *WriterTerms           `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`                      // As in ExtendWriterRequest.
-	Declared      *WriterTerms           `protobuf:"bytes,6,opt,name=declared,proto3" json:"declared,omitempty"`                    // As in the last ExtendWriterResponse.
+	Running       *WriterSettings        `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`                      // As in ExtendWriterRequest.
+	Declared      *WriterSettings        `protobuf:"bytes,6,opt,name=declared,proto3" json:"declared,omitempty"`                    // As in the last ExtendWriterResponse.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6120,14 +6120,14 @@ func (x *RunningWriter) GetRingUuids() [][]byte {
 	return nil
 }
 
-func (x *RunningWriter) GetRunning() *WriterTerms {
+func (x *RunningWriter) GetRunning() *WriterSettings {
 	if x != nil {
 		return x.Running
 	}
 	return nil
 }
 
-func (x *RunningWriter) GetDeclared() *WriterTerms {
+func (x *RunningWriter) GetDeclared() *WriterSettings {
 	if x != nil {
 		return x.Declared
 	}
@@ -6239,9 +6239,9 @@ type WriterState struct {
 	Stream   string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`     // Name of the stream.
 	Epoch    uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`      // Epoch of its grant, the newest of the stream.
 	Pid      uint32                 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`          // Process id of its grant.
-	Declared *WriterTerms           `protobuf:"bytes,4,opt,name=declared,proto3" json:"declared,omitempty"` // As in ExtendWriterResponse.
+	Declared *WriterSettings        `protobuf:"bytes,4,opt,name=declared,proto3" json:"declared,omitempty"` // As in ExtendWriterResponse.
 	// As the writer reported last. Without a report: as it was granted.
-	Running *WriterTerms `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`
+	Running *WriterSettings `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`
 	// One a member in the order of the grant, up to the last that is not empty: the ring that replaced another one, and
 	// exists. Empty: none did.
 	RingUuids     [][]byte `protobuf:"bytes,6,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
@@ -6300,14 +6300,14 @@ func (x *WriterState) GetPid() uint32 {
 	return 0
 }
 
-func (x *WriterState) GetDeclared() *WriterTerms {
+func (x *WriterState) GetDeclared() *WriterSettings {
 	if x != nil {
 		return x.Declared
 	}
 	return nil
 }
 
-func (x *WriterState) GetRunning() *WriterTerms {
+func (x *WriterState) GetRunning() *WriterSettings {
 	if x != nil {
 		return x.Running
 	}
@@ -6399,7 +6399,7 @@ type WatchWritersResponse struct {
 	// more.
 	Gone []string `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
 	// True: this is the complete list and replaces everything before. So is the first message.
-	IsAll         bool           `protobuf:"varint,3,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
+	Snapshot      bool           `protobuf:"varint,3,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Others        []*OtherWriter `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"` // By stream: those that were granted or changed.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6449,9 +6449,9 @@ func (x *WatchWritersResponse) GetGone() []string {
 	return nil
 }
 
-func (x *WatchWritersResponse) GetIsAll() bool {
+func (x *WatchWritersResponse) GetSnapshot() bool {
 	if x != nil {
-		return x.IsAll
+		return x.Snapshot
 	}
 	return false
 }
@@ -6584,7 +6584,7 @@ type RebindStreamRequest struct {
 	Drain string `protobuf:"bytes,2,opt,name=drain,proto3" json:"drain,omitempty"`
 	// For the audit stream.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	IsDryRun      bool   `protobuf:"varint,4,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6640,9 +6640,9 @@ func (x *RebindStreamRequest) GetReason() string {
 	return ""
 }
 
-func (x *RebindStreamRequest) GetIsDryRun() bool {
+func (x *RebindStreamRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -6764,9 +6764,9 @@ func (x *TakeOverStreamRequest) GetReason() string {
 type TakeOverStreamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Writers of lower epochs are fenced. The next grant has a higher epoch.
-	Epoch     uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Confirmed *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"` // Since then no record of those writers is acknowledged.
-	Fenced    []string               `protobuf:"bytes,3,rep,name=fenced,proto3" json:"fenced,omitempty"`       // Ids of targets that have confirmed the fence.
+	Epoch       uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	ConfirmTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=confirm_time,json=confirmTime,proto3" json:"confirm_time,omitempty"` // Since then no record of those writers is acknowledged.
+	Fenced      []string               `protobuf:"bytes,3,rep,name=fenced,proto3" json:"fenced,omitempty"`                              // Ids of targets that have confirmed the fence.
 	// Ids of targets that have not. They are too few for an acknowledgement.
 	Unreached []string `protobuf:"bytes,4,rep,name=unreached,proto3" json:"unreached,omitempty"`
 	// Holder of the last grant. Absent: there was none.
@@ -6812,9 +6812,9 @@ func (x *TakeOverStreamResponse) GetEpoch() uint32 {
 	return 0
 }
 
-func (x *TakeOverStreamResponse) GetConfirmed() *timestamppb.Timestamp {
+func (x *TakeOverStreamResponse) GetConfirmTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Confirmed
+		return x.ConfirmTime
 	}
 	return nil
 }
@@ -6843,7 +6843,7 @@ func (x *TakeOverStreamResponse) GetFormer() *Holder {
 type CreateRouteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	IsDryRun      bool                   `protobuf:"varint,2,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6885,9 +6885,9 @@ func (x *CreateRouteRequest) GetSpec() *RouteSpec {
 	return nil
 }
 
-func (x *CreateRouteRequest) GetIsDryRun() bool {
+func (x *CreateRouteRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -6895,7 +6895,7 @@ func (x *CreateRouteRequest) GetIsDryRun() bool {
 type CreateRouteResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Route         *Route                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
-	IsNew         bool                   `protobuf:"varint,2,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"` // False: the route exists already, with the same spec.
+	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // False: the route exists already, with the same spec.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6937,9 +6937,9 @@ func (x *CreateRouteResponse) GetRoute() *Route {
 	return nil
 }
 
-func (x *CreateRouteResponse) GetIsNew() bool {
+func (x *CreateRouteResponse) GetCreated() bool {
 	if x != nil {
-		return x.IsNew
+		return x.Created
 	}
 	return false
 }
@@ -6949,7 +6949,7 @@ type UpdateRouteRequest struct {
 	Spec  *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"` // The whole spec.
 	// Revision of the route that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would change, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would change, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6998,9 +6998,9 @@ func (x *UpdateRouteRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *UpdateRouteRequest) GetIsDryRun() bool {
+func (x *UpdateRouteRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -7063,7 +7063,7 @@ type DeleteRouteRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Revision of the route that the caller has seen. 0: any.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	IsDryRun      bool  `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
+	DryRun        bool  `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer whether it is possible, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7112,9 +7112,9 @@ func (x *DeleteRouteRequest) GetRevision() int64 {
 	return 0
 }
 
-func (x *DeleteRouteRequest) GetIsDryRun() bool {
+func (x *DeleteRouteRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -7504,7 +7504,7 @@ type AcquireRouteRequest struct {
 	Transport string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // As in AcquireWriterRequest.
 	// Only these of its streams. None: all.
 	Streams       []string `protobuf:"bytes,4,rep,name=streams,proto3" json:"streams,omitempty"`
-	SparesWriters bool     `protobuf:"varint,5,opt,name=spares_writers,json=sparesWriters,proto3" json:"spares_writers,omitempty"` // As spares_writer in AcquireWriterRequest.
+	NoTakeover    bool     `protobuf:"varint,5,opt,name=no_takeover,json=noTakeover,proto3" json:"no_takeover,omitempty"` // As no_takeover in AcquireWriterRequest.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7567,9 +7567,9 @@ func (x *AcquireRouteRequest) GetStreams() []string {
 	return nil
 }
 
-func (x *AcquireRouteRequest) GetSparesWriters() bool {
+func (x *AcquireRouteRequest) GetNoTakeover() bool {
 	if x != nil {
-		return x.SparesWriters
+		return x.NoTakeover
 	}
 	return false
 }
@@ -7581,7 +7581,7 @@ type LegGrant struct {
 	Grant  *Grant                 `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`   // Absent: it is not granted.
 	// Why it is not granted. Empty: it is.
 	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	IsOptional    bool   `protobuf:"varint,4,opt,name=is_optional,json=isOptional,proto3" json:"is_optional,omitempty"` // As in RouteLeg.
+	Optional      bool   `protobuf:"varint,4,opt,name=optional,proto3" json:"optional,omitempty"` // As in RouteLeg.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7637,9 +7637,9 @@ func (x *LegGrant) GetError() string {
 	return ""
 }
 
-func (x *LegGrant) GetIsOptional() bool {
+func (x *LegGrant) GetOptional() bool {
 	if x != nil {
-		return x.IsOptional
+		return x.Optional
 	}
 	return false
 }
@@ -7713,7 +7713,7 @@ type ReplaceMemberRequest struct {
 	With string `protobuf:"bytes,3,opt,name=with,proto3" json:"with,omitempty"`
 	// For the audit stream.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	IsDryRun      bool   `protobuf:"varint,5,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7776,9 +7776,9 @@ func (x *ReplaceMemberRequest) GetReason() string {
 	return ""
 }
 
-func (x *ReplaceMemberRequest) GetIsDryRun() bool {
+func (x *ReplaceMemberRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -7788,11 +7788,11 @@ type ReplaceMemberResponse struct {
 	Ring  *RingSpec              `protobuf:"bytes,1,opt,name=ring,proto3" json:"ring,omitempty"` // The member as it is declared after the call.
 	// True: a writer has the stream. It goes on with the other members while it copies to the new ring what is not
 	// stored.
-	IsWriterHeld bool `protobuf:"varint,2,opt,name=is_writer_held,json=isWriterHeld,proto3" json:"is_writer_held,omitempty"`
+	WriterHeld bool `protobuf:"varint,2,opt,name=writer_held,json=writerHeld,proto3" json:"writer_held,omitempty"`
 	// True: the stream cannot be opened without AcceptLoss. Too few other members know what was acknowledged.
-	IsLossNeeded  bool `protobuf:"varint,3,opt,name=is_loss_needed,json=isLossNeeded,proto3" json:"is_loss_needed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AcceptLossRequired bool `protobuf:"varint,3,opt,name=accept_loss_required,json=acceptLossRequired,proto3" json:"accept_loss_required,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ReplaceMemberResponse) Reset() {
@@ -7832,16 +7832,16 @@ func (x *ReplaceMemberResponse) GetRing() *RingSpec {
 	return nil
 }
 
-func (x *ReplaceMemberResponse) GetIsWriterHeld() bool {
+func (x *ReplaceMemberResponse) GetWriterHeld() bool {
 	if x != nil {
-		return x.IsWriterHeld
+		return x.WriterHeld
 	}
 	return false
 }
 
-func (x *ReplaceMemberResponse) GetIsLossNeeded() bool {
+func (x *ReplaceMemberResponse) GetAcceptLossRequired() bool {
 	if x != nil {
-		return x.IsLossNeeded
+		return x.AcceptLossRequired
 	}
 	return false
 }
@@ -7851,7 +7851,7 @@ type AcceptLossRequest struct {
 	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // Name of the stream.
 	// For the audit stream.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	IsDryRun      bool   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // True: answer what would happen, and change nothing.
+	DryRun        bool   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // True: answer what would happen, and change nothing.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7900,9 +7900,9 @@ func (x *AcceptLossRequest) GetReason() string {
 	return ""
 }
 
-func (x *AcceptLossRequest) GetIsDryRun() bool {
+func (x *AcceptLossRequest) GetDryRun() bool {
 	if x != nil {
-		return x.IsDryRun
+		return x.DryRun
 	}
 	return false
 }
@@ -8266,9 +8266,9 @@ type ReportTargetResponse struct {
 	Report      uint64 `protobuf:"varint,3,opt,name=report,proto3" json:"report,omitempty"` // In the answer to a state: the number that Unchanged may name.
 	// In the answer to Unchanged: the control plane does not know the report that it names. The agent sends its state
 	// at once.
-	IsStateWanted bool `protobuf:"varint,4,opt,name=is_state_wanted,json=isStateWanted,proto3" json:"is_state_wanted,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StateRequested bool `protobuf:"varint,4,opt,name=state_requested,json=stateRequested,proto3" json:"state_requested,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReportTargetResponse) Reset() {
@@ -8322,9 +8322,9 @@ func (x *ReportTargetResponse) GetReport() uint64 {
 	return 0
 }
 
-func (x *ReportTargetResponse) GetIsStateWanted() bool {
+func (x *ReportTargetResponse) GetStateRequested() bool {
 	if x != nil {
-		return x.IsStateWanted
+		return x.StateRequested
 	}
 	return false
 }
@@ -8479,13 +8479,13 @@ func (x *ReportDrainRequest) GetUnchanged() *Unchanged {
 }
 
 type ReportDrainResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`                                   // From one report to the next.
-	FiguresEach   uint32                 `protobuf:"varint,2,opt,name=figures_each,json=figuresEach,proto3" json:"figures_each,omitempty"`         // As in ReportTargetResponse.
-	Report        uint64                 `protobuf:"varint,3,opt,name=report,proto3" json:"report,omitempty"`                                      // As in ReportTargetResponse.
-	IsStateWanted bool                   `protobuf:"varint,4,opt,name=is_state_wanted,json=isStateWanted,proto3" json:"is_state_wanted,omitempty"` // As in ReportTargetResponse.
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Interval       *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`                                    // From one report to the next.
+	FiguresEach    uint32                 `protobuf:"varint,2,opt,name=figures_each,json=figuresEach,proto3" json:"figures_each,omitempty"`          // As in ReportTargetResponse.
+	Report         uint64                 `protobuf:"varint,3,opt,name=report,proto3" json:"report,omitempty"`                                       // As in ReportTargetResponse.
+	StateRequested bool                   `protobuf:"varint,4,opt,name=state_requested,json=stateRequested,proto3" json:"state_requested,omitempty"` // As in ReportTargetResponse.
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReportDrainResponse) Reset() {
@@ -8539,9 +8539,9 @@ func (x *ReportDrainResponse) GetReport() uint64 {
 	return 0
 }
 
-func (x *ReportDrainResponse) GetIsStateWanted() bool {
+func (x *ReportDrainResponse) GetStateRequested() bool {
 	if x != nil {
-		return x.IsStateWanted
+		return x.StateRequested
 	}
 	return false
 }
@@ -8589,41 +8589,40 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
 	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x8f\x01\n" +
 	"\rlatency_limit\x1a~!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: the limit is of the way from there'\x1a\xaf\x02\n" +
-	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xd4\x02\n" +
+	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xcf\x02\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12%\n" +
-	"\x0ecapacity_bytes\x18\x02 \x01(\x04R\rcapacityBytes\x12\x1b\n" +
-	"\tis_closed\x18\x03 \x01(\bR\bisClosed\x12\x1c\n" +
+	"\x0ecapacity_bytes\x18\x02 \x01(\x04R\rcapacityBytes\x12\x16\n" +
+	"\x06closed\x18\x03 \x01(\bR\x06closed\x12\x1c\n" +
 	"\x04rack\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04rack\x12\x1c\n" +
 	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\x126\n" +
-	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\"\x83\x03\n" +
+	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\"\xfe\x02\n" +
 	"\tDrainSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12\xa7\x01\n" +
 	"\tstore_dir\x18\x02 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\tstore_dir\x129expected an absolute directory of at most 4096 characters\x1a9this == '' || this.size() <= 4096 && this.startsWith('/')R\bstoreDir\x12\x1f\n" +
 	"\vstreams_max\x18\x03 \x01(\rR\n" +
-	"streamsMax\x12\x1b\n" +
-	"\tis_closed\x18\x04 \x01(\bR\bisClosed\"\xc6\x01\n" +
+	"streamsMax\x12\x16\n" +
+	"\x06closed\x18\x04 \x01(\bR\x06closed\"\xc6\x01\n" +
 	"\n" +
 	"ClassRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\rR\x04last:\x8d\x01\xbaH\x89\x01\x1a\x86\x01\n" +
-	"\x04last\x1a~this.first <= this.last && this.last <= 65535u ? '' : 'expected a class from 0 to 65535, or the first and the last of several'\"\xdc\b\n" +
+	"\x04last\x1a~this.first <= this.last && this.last <= 65535u ? '' : 'expected a class from 0 to 65535, or the first and the last of several'\"\xd1\b\n" +
 	"\bRouteLeg\x12f\n" +
 	"\x06stream\x18\x01 \x01(\tBN\xbaHK\xba\x01H\n" +
 	"\x06stream\x12\x1dexpected the name of a stream\x1a\x1fthis != '' && this.size() <= 63R\x06stream\x12u\n" +
 	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelBM\xbaHJ\xba\x01G\n" +
-	"\x05level\x12&expected posted, visible or persistent\x1a\x16this >= 0 && this <= 3R\x05level\x12\x1f\n" +
-	"\vis_optional\x18\x03 \x01(\bR\n" +
-	"isOptional\x12,\n" +
+	"\x05level\x12&expected posted, visible or persistent\x1a\x16this >= 0 && this <= 3R\x05level\x12\x1a\n" +
+	"\boptional\x18\x03 \x01(\bR\boptional\x12,\n" +
 	"\x06policy\x18\x04 \x01(\x0e2\x14.farlog.v1.LegPolicyR\x06policy\x12*\n" +
 	"\x11buffer_size_bytes\x18\x05 \x01(\x04R\x0fbufferSizeBytes\x12\x9d\x01\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x19.google.protobuf.DurationBf\xbaHc\xba\x01`\n" +
-	"\bdeadline\x12#expected more than 0 and at most 1h\x1a/this > duration('0s') && this <= duration('1h')R\bdeadline:\xd5\x04\xbaH\xd1\x04\x1a\x9c\x02\n" +
-	"\x06policy\x1a\x91\x02this.policy == 3 && !this.is_optional ? 'expected fail or spill: a leg that is required loses nothing' : this.policy == 1 && this.is_optional ? 'expected spill or drop: a leg that is optional fails no append' : this.policy in [1, 2, 3] ? '' : 'expected fail, spill or drop'\x1a\xaf\x02\n" +
+	"\bdeadline\x12#expected more than 0 and at most 1h\x1a/this > duration('0s') && this <= duration('1h')R\bdeadline:\xcf\x04\xbaH\xcb\x04\x1a\x96\x02\n" +
+	"\x06policy\x1a\x8b\x02this.policy == 3 && !this.optional ? 'expected fail or spill: a leg that is required loses nothing' : this.policy == 1 && this.optional ? 'expected spill or drop: a leg that is optional fails no append' : this.policy in [1, 2, 3] ? '' : 'expected fail, spill or drop'\x1a\xaf\x02\n" +
 	"\x11buffer_size_bytes\x1a\x99\x02this.policy == 1 ? (this.buffer_size_bytes == 0u ? '' : 'expected only with policy spill or drop') : this.buffer_size_bytes % 4096u == 0u && this.buffer_size_bytes >= 16384u && this.buffer_size_bytes <= 17592186044416u ? '' : 'expected a multiple of 4096 bytes from 16384 to 16TiB'\"\x9c\x03\n" +
 	"\tRouteRule\x12p\n" +
 	"\aclasses\x18\x01 \x03(\v2\x15.farlog.v1.ClassRangeB?\xbaH<\xba\x019\n" +
@@ -8637,10 +8636,11 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\xcf\x01\xbaH\xcb\x01\xba\x01\xc7\x01\n" +
 	"\x04name\x12\\expected 1 to 63 letters, digits, '.', '_', '-' in parts separated by '/', such as desk7/all\x1aathis.size() <= 63 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$')R\x04name\x12x\n" +
 	"\x05rules\x18\x02 \x03(\v2\x14.farlog.v1.RouteRuleBL\xbaHI\xba\x01F\n" +
-	"\x05rules\x12\x16expected 1 to 64 rules\x1a%this.size() >= 1 && this.size() <= 64R\x05rules\"\x83\x01\n" +
+	"\x05rules\x12\x16expected 1 to 64 rules\x1a%this.size() >= 1 && this.size() <= 64R\x05rules\"\x8a\x01\n" +
 	"\x05Route\x12(\n" +
-	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x124\n" +
-	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1a\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x12;\n" +
+	"\vcreate_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"\x94\x03\n" +
 	"\n" +
 	"TenantSpec\x12\xcb\x01\n" +
@@ -8664,23 +8664,23 @@ const file_farlog_proto_rawDesc = "" +
 	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\x12,\n" +
 	"\x06routes\x18\x03 \x03(\v2\x14.farlog.v1.RouteSpecR\x06routes\x12/\n" +
 	"\atenants\x18\x04 \x03(\v2\x15.farlog.v1.TenantSpecR\atenants\x12,\n" +
-	"\x06drains\x18\x05 \x03(\v2\x14.farlog.v1.DrainSpecR\x06drains\"\xc4\x01\n" +
+	"\x06drains\x18\x05 \x03(\v2\x14.farlog.v1.DrainSpecR\x06drains\"\xcb\x01\n" +
 	"\x06Stream\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x12\n" +
 	"\x04salt\x18\x03 \x01(\x06R\x04salt\x12\f\n" +
-	"\x01k\x18\x04 \x01(\rR\x01k\x124\n" +
-	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1a\n" +
-	"\brevision\x18\x06 \x01(\x03R\brevision\"\x81\x03\n" +
+	"\x01k\x18\x04 \x01(\rR\x01k\x12;\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12\x1a\n" +
+	"\brevision\x18\x06 \x01(\x03R\brevision\"\xfc\x02\n" +
 	"\bContract\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12!\n" +
 	"\fflush_method\x18\x02 \x01(\tR\vflushMethod\x12\x14\n" +
 	"\x05probe\x18\x03 \x01(\tR\x05probe\x12&\n" +
 	"\x05level\x18\x04 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12+\n" +
 	"\x11granularity_bytes\x18\x05 \x01(\rR\x10granularityBytes\x12*\n" +
-	"\x11atomic_unit_bytes\x18\x06 \x01(\rR\x0fatomicUnitBytes\x12 \n" +
-	"\fis_read_back\x18\a \x01(\bR\n" +
-	"isReadBack\x12\x1d\n" +
+	"\x11atomic_unit_bytes\x18\x06 \x01(\rR\x0fatomicUnitBytes\x12\x1b\n" +
+	"\tread_back\x18\a \x01(\bR\breadBack\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
 	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
@@ -8694,43 +8694,47 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06member\x18\x05 \x01(\rR\x06member\x128\n" +
 	"\vreplacement\x18\x06 \x01(\v2\x16.farlog.v1.ReplacementR\vreplacement\x12\x1b\n" +
 	"\tlost_uuid\x18\a \x01(\fR\blostUuid\x124\n" +
-	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xd9\x01\n" +
+	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xdd\x01\n" +
 	"\vReplacement\x12#\n" +
 	"\rformer_target\x18\x01 \x01(\tR\fformerTarget\x12!\n" +
-	"\fformer_uuids\x18\x02 \x03(\fR\vformerUuids\x120\n" +
-	"\x05began\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12\x0e\n" +
+	"\fformer_uuids\x18\x02 \x03(\fR\vformerUuids\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12(\n" +
-	"\x10is_loss_accepted\x18\x06 \x01(\bR\x0eisLossAccepted\"\xd4\x01\n" +
-	"\bFarGrant\x12\x14\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
+	"\rloss_accepted\x18\x06 \x01(\bR\flossAccepted\"\xde\x01\n" +
+	"\vRemoteGrant\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\x124\n" +
-	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1c\n" +
-	"\taddresses\x18\x06 \x03(\tR\taddresses\"U\n" +
+	"generation\x12;\n" +
+	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x1c\n" +
+	"\taddresses\x18\x06 \x03(\tR\taddresses\"X\n" +
 	"\tAdmission\x12\x1b\n" +
-	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12+\n" +
-	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xc9\t\n" +
+	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12.\n" +
+	"\x06grants\x18\x02 \x03(\v2\x16.farlog.v1.RemoteGrantR\x06grants\"\xc2\t\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
 	"\x03uri\x18\x03 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x04 \x01(\fR\bringUuid\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12/\n" +
-	"\bcontract\x18\x06 \x01(\v2\x13.farlog.v1.ContractR\bcontract\x126\n" +
-	"\bobserved\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bobserved\x12\x1b\n" +
-	"\twriter_id\x18\b \x01(\tR\bwriterId\x12$\n" +
-	"\x0eis_writer_held\x18\t \x01(\bR\fisWriterHeld\x12\"\n" +
-	"\ris_drain_held\x18\n" +
-	" \x01(\bR\visDrainHeld\x12!\n" +
+	"\bcontract\x18\x06 \x01(\v2\x13.farlog.v1.ContractR\bcontract\x12=\n" +
+	"\fobserve_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vobserveTime\x12\x1b\n" +
+	"\twriter_id\x18\b \x01(\tR\bwriterId\x12\x1f\n" +
+	"\vwriter_held\x18\t \x01(\bR\n" +
+	"writerHeld\x12\x1d\n" +
+	"\n" +
+	"drain_held\x18\n" +
+	" \x01(\bR\tdrainHeld\x12!\n" +
 	"\fwriter_epoch\x18\v \x01(\rR\vwriterEpoch\x12\x1b\n" +
 	"\tepoch_min\x18\f \x01(\rR\bepochMin\x12\x1d\n" +
 	"\n" +
-	"last_epoch\x18\r \x01(\rR\tlastEpoch\x12=\n" +
-	"\fepoch_opened\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vepochOpened\x12%\n" +
+	"last_epoch\x18\r \x01(\rR\tlastEpoch\x12B\n" +
+	"\x0fepoch_open_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\repochOpenTime\x12%\n" +
 	"\x0ecapacity_bytes\x18\x0f \x01(\x04R\rcapacityBytes\x12\x19\n" +
 	"\bhead_lsn\x18\x10 \x01(\x04R\aheadLsn\x12\x19\n" +
 	"\bhead_seq\x18\x11 \x01(\x04R\aheadSeq\x12\x1d\n" +
@@ -8745,32 +8749,31 @@ const file_farlog_proto_rawDesc = "" +
 	"\alag_age\x18\x17 \x01(\v2\x19.google.protobuf.DurationR\x06lagAge\x12;\n" +
 	"\ftime_to_full\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"timeToFull\x125\n" +
-	"\bcounters\x18\x19 \x01(\v2\x19.farlog.v1.WriterCountersR\bcounters\x12\x19\n" +
-	"\bfar_uris\x18\x1a \x03(\tR\afarUris\x12!\n" +
+	"\bcounters\x18\x19 \x01(\v2\x19.farlog.v1.WriterCountersR\bcounters\x12\x1f\n" +
+	"\vremote_uris\x18\x1a \x03(\tR\n" +
+	"remoteUris\x12!\n" +
 	"\fepoch_fenced\x18\x1b \x01(\rR\vepochFenced\x12%\n" +
 	"\x0eepoch_admitted\x18\x1c \x01(\rR\repochAdmitted\x12)\n" +
-	"\x10drain_generation\x18\x1d \x01(\x04R\x0fdrainGeneration\x12\x1b\n" +
-	"\tis_closed\x18( \x01(\bR\bisClosed\x12\x1d\n" +
-	"\n" +
-	"is_removed\x18) \x01(\bR\tisRemoved\x12\x1b\n" +
+	"\x10drain_generation\x18\x1d \x01(\x04R\x0fdrainGeneration\x12\x16\n" +
+	"\x06closed\x18( \x01(\bR\x06closed\x12\x18\n" +
+	"\aremoved\x18) \x01(\bR\aremoved\x12\x1b\n" +
 	"\tstream_id\x18* \x01(\rR\bstreamId\x12+\n" +
-	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\x12\x1d\n" +
-	"\n" +
-	"is_missing\x18, \x01(\bR\tisMissing\"\xf6\x02\n" +
+	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\x12\x18\n" +
+	"\amissing\x18, \x01(\bR\amissing\"\xff\x02\n" +
 	"\bDeletion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12.\n" +
 	"\x05stage\x18\x03 \x01(\x0e2\x18.farlog.v1.DeletionStageR\x05stage\x12\x1b\n" +
-	"\tepoch_min\x18\x04 \x01(\rR\bepochMin\x120\n" +
-	"\x05began\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
-	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x0e\n" +
+	"\tepoch_min\x18\x04 \x01(\rR\bepochMin\x129\n" +
+	"\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x0e\n" +
 	"\x02by\x18\a \x01(\tR\x02by\x12\x1d\n" +
 	"\n" +
 	"store_uuid\x18\b \x01(\fR\tstoreUuid\x12\x1b\n" +
-	"\tstore_dir\x18\t \x01(\tR\bstoreDir\x12 \n" +
-	"\fis_ring_lost\x18\n" +
-	" \x01(\bR\n" +
-	"isRingLost\x12\x1a\n" +
+	"\tstore_dir\x18\t \x01(\tR\bstoreDir\x12\x1b\n" +
+	"\tring_lost\x18\n" +
+	" \x01(\bR\bringLost\x12\x1a\n" +
 	"\brevision\x18\v \x01(\x03R\brevision\"\xbf\x05\n" +
 	"\x0eWriterCounters\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12#\n" +
@@ -8794,7 +8797,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
 	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\x12:\n" +
 	"\vstalled_for\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"stalledFor\"\xbb\x02\n" +
+	"stalledFor\"\xc3\x02\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -8807,28 +8810,30 @@ const file_farlog_proto_rawDesc = "" +
 	"\astreams\x18\b \x03(\tR\astreams\x12\x1c\n" +
 	"\taddresses\x18\t \x03(\tR\taddresses\x12+\n" +
 	"\aregions\x18\n" +
-	" \x03(\v2\x11.farlog.v1.RegionR\aregions\x12\x14\n" +
-	"\x05doors\x18\v \x03(\tR\x05doors\"\x99\x02\n" +
-	"\x03Way\x12\"\n" +
+	" \x03(\v2\x11.farlog.v1.RegionR\aregions\x12\x1c\n" +
+	"\tlisteners\x18\v \x03(\tR\tlisteners\"\xba\x02\n" +
+	"\vNetworkPath\x12\"\n" +
 	"\x06target\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06target\x12\x1c\n" +
-	"\x04door\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04door\x12/\n" +
-	"\x05least\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05least\x121\n" +
-	"\x06median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06median\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\rR\x05count\x126\n" +
-	"\bmeasured\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bmeasured\x12\x1e\n" +
-	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xc1\x02\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06target\x12$\n" +
+	"\blistener\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\blistener\x122\n" +
+	"\artt_min\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06rttMin\x128\n" +
+	"\n" +
+	"rtt_median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\trttMedian\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\rR\x05count\x12=\n" +
+	"\fmeasure_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vmeasureTime\x12\x1e\n" +
+	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xd0\x02\n" +
 	"\tHostState\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
-	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12-\n" +
-	"\x04ways\x18\x02 \x03(\v2\x0e.farlog.v1.WayB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x04ways\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12=\n" +
+	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x127\n" +
+	"\x05paths\x18\x02 \x03(\v2\x16.farlog.v1.NetworkPathB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x05paths\x12;\n" +
+	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\x12=\n" +
 	"\astalled\x18\x04 \x03(\v2\x18.farlog.v1.StalledWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\astalled\"\x83\x01\n" +
 	"\rStalledWriter\x12 \n" +
 	"\x06stream\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12:\n" +
 	"\vstalled_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"stalledFor\"\xaa\x02\n" +
+	"stalledFor\"\xaf\x02\n" +
 	"\fSlowConsumer\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1e\n" +
 	"\x05route\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05route\x12)\n" +
@@ -8837,17 +8842,19 @@ const file_farlog_proto_rawDesc = "" +
 	"\flost_records\x18\x05 \x01(\x04R\vlostRecords\x12\x1d\n" +
 	"\n" +
 	"lost_bytes\x18\b \x01(\x04R\tlostBytes\x12 \n" +
-	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x126\n" +
-	"\breported\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\breported\"X\n" +
+	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12;\n" +
+	"\vreport_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\"X\n" +
 	"\x06Region\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12&\n" +
 	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\xc7\x01\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xcc\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
-	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12,\n" +
-	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\"\x99\x02\n" +
+	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x12;\n" +
+	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\x12,\n" +
+	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\"\xa2\x02\n" +
 	"\vMediaHealth\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1d\n" +
 	"\n" +
@@ -8856,13 +8863,14 @@ const file_farlog_proto_rawDesc = "" +
 	"spareRatio\x122\n" +
 	"\x15spare_threshold_ratio\x18\x04 \x01(\x01R\x13spareThresholdRatio\x12#\n" +
 	"\rwritten_bytes\x18\x05 \x01(\x04R\fwrittenBytes\x12)\n" +
-	"\x10critical_warning\x18\x06 \x01(\rR\x0fcriticalWarning\x12.\n" +
-	"\x04read\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04read\"\xbf\x01\n" +
+	"\x10critical_warning\x18\x06 \x01(\rR\x0fcriticalWarning\x127\n" +
+	"\tread_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"\xc4\x01\n" +
 	"\n" +
 	"DrainState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x124\n" +
-	"\bprogress\x18\x02 \x03(\v2\x18.farlog.v1.DrainProgressR\bprogress\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12\x1b\n" +
+	"\bprogress\x18\x02 \x03(\v2\x18.farlog.v1.DrainProgressR\bprogress\x12;\n" +
+	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\x12\x1b\n" +
 	"\tstore_dir\x18\x04 \x01(\tR\bstoreDir\"\x87\x02\n" +
 	"\rDrainProgress\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
@@ -8895,14 +8903,15 @@ const file_farlog_proto_rawDesc = "" +
 	"\amembers\x18\n" +
 	" \x03(\v2\x11.farlog.v1.MemberR\amembers\x123\n" +
 	"\n" +
-	"lost_store\x18\v \x01(\v2\x14.farlog.v1.LostStoreR\tlostStore\"\xc3\x01\n" +
+	"lost_store\x18\v \x01(\v2\x14.farlog.v1.LostStoreR\tlostStore\"\xd0\x01\n" +
 	"\tLostStore\x12\x1d\n" +
 	"\n" +
 	"store_uuid\x18\x01 \x01(\fR\tstoreUuid\x12\x1b\n" +
 	"\tstore_dir\x18\x02 \x01(\tR\bstoreDir\x12\x10\n" +
 	"\x03lsn\x18\x03 \x01(\x04R\x03lsn\x12\x10\n" +
-	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12.\n" +
-	"\x04when\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04when\x12\x0e\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12;\n" +
+	"\vrebind_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"rebindTime\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\"|\n" +
 	"\x06Holder\x12\x12\n" +
@@ -8915,7 +8924,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\fR\x05token\"\xd9\x04\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"\xea\x04\n" +
 	"\x05Grant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x14\n" +
@@ -8927,13 +8936,15 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0erecord_len_max\x18\b \x01(\rR\frecordLenMax\x125\n" +
 	"\bdeadline\x18\t \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12)\n" +
 	"\x06holder\x18\n" +
-	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
-	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
-	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x124\n" +
-	"\bgood_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\agoodFor\x122\n" +
-	"\x06closed\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\x12\x1d\n" +
+	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x129\n" +
 	"\n" +
-	"request_id\x18\x0f \x01(\tR\trequestId\"\xdd\x06\n" +
+	"grant_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tgrantTime\x123\n" +
+	"\arunning\x18\f \x01(\v2\x19.farlog.v1.WriterSettingsR\arunning\x126\n" +
+	"\tvalid_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\x129\n" +
+	"\n" +
+	"close_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x0f \x01(\tR\trequestId\"\xd8\x06\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -8945,15 +8956,16 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"assignment\x18\x06 \x01(\v2\x15.farlog.v1.AssignmentR\n" +
 	"assignment\x12.\n" +
-	"\x05drain\x18\a \x01(\v2\x18.farlog.v1.DrainProgressR\x05drain\x12$\n" +
-	"\x0eis_drain_alive\x18\b \x01(\bR\fisDrainAlive\x12&\n" +
-	"\x0fis_target_alive\x18\t \x01(\bR\risTargetAlive\x122\n" +
+	"\x05drain\x18\a \x01(\v2\x18.farlog.v1.DrainProgressR\x05drain\x12\x1f\n" +
+	"\vdrain_alive\x18\b \x01(\bR\n" +
+	"drainAlive\x12!\n" +
+	"\ftarget_alive\x18\t \x01(\bR\vtargetAlive\x122\n" +
 	"\tcondition\x18\n" +
 	" \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
-	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\x12#\n" +
-	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\x12\"\n" +
-	"\x04ways\x18\x0e \x03(\v2\x0e.farlog.v1.WayR\x04ways\x12*\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12#\n" +
+	"\rdrain_refused\x18\f \x01(\bR\fdrainRefused\x12#\n" +
+	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\x12,\n" +
+	"\x05paths\x18\x0e \x03(\v2\x16.farlog.v1.NetworkPathR\x05paths\x12*\n" +
 	"\x04worn\x18\x12 \x01(\v2\x16.farlog.v1.MediaHealthR\x04worn\x12\x1f\n" +
 	"\vworn_target\x18\x13 \x01(\tR\n" +
 	"wornTarget\x12/\n" +
@@ -8967,29 +8979,25 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\"N\n" +
 	"\bProblems\x12.\n" +
 	"\bproblems\x18\x01 \x03(\v2\x12.farlog.v1.ProblemR\bproblems\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\rR\x04more\"^\n" +
+	"\x04more\x18\x02 \x01(\rR\x04more\"Y\n" +
 	"\x13CreateStreamRequest\x12)\n" +
-	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x02 \x01(\bR\bisDryRun\"X\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"[\n" +
 	"\x14CreateStreamResponse\x12)\n" +
-	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x15\n" +
-	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"z\n" +
+	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"u\n" +
 	"\x13UpdateStreamRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"q\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"q\n" +
 	"\x14UpdateStreamResponse\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12.\n" +
-	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"\x85\x01\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"{\n" +
 	"\x13DeleteStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\x12 \n" +
-	"\fis_ring_lost\x18\x04 \x01(\bR\n" +
-	"isRingLost\"G\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1b\n" +
+	"\tring_lost\x18\x04 \x01(\bR\bringLost\"G\n" +
 	"\x14DeleteStreamResponse\x12/\n" +
 	"\bdeletion\x18\x01 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\"\xdc\x01\n" +
 	"\x12ListStreamsRequest\x12%\n" +
@@ -9008,29 +9016,27 @@ const file_farlog_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"O\n" +
 	"\x13WatchStreamsRequest\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1c\n" +
-	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"\xa5\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"\xaa\x01\n" +
 	"\x14WatchStreamsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12+\n" +
 	"\astreams\x18\x02 \x03(\v2\x11.farlog.v1.StreamR\astreams\x12-\n" +
-	"\adeleted\x18\x03 \x03(\v2\x13.farlog.v1.DeletionR\adeleted\x12\x15\n" +
-	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"O\n" +
+	"\adeleted\x18\x03 \x03(\v2\x13.farlog.v1.DeletionR\adeleted\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\bR\bsnapshot\"O\n" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"\x96\x01\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\x94\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
-	"\x06is_new\x18\x03 \x01(\bR\x05isNew\x12.\n" +
-	"\x06fields\x18\x04 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\x12\x1d\n" +
-	"\n" +
-	"is_deleted\x18\x05 \x01(\bR\tisDeleted\"\x94\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\acreated\x18\x03 \x01(\bR\acreated\x12.\n" +
+	"\x06fields\x18\x04 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\x12\x18\n" +
+	"\adeleted\x18\x05 \x01(\bR\adeleted\"\x8a\x01\n" +
 	"\x12ApplyFabricRequest\x12)\n" +
 	"\x06fabric\x18\x01 \x01(\v2\x11.farlog.v1.FabricR\x06fabric\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\x12\x19\n" +
-	"\bis_prune\x18\x04 \x01(\bR\aisPrune\"\xa6\x01\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05prune\x18\x04 \x01(\bR\x05prune\"\xa6\x01\n" +
 	"\x13ApplyFabricResponse\x12+\n" +
 	"\achanges\x18\x01 \x03(\v2\x11.farlog.v1.ChangeR\achanges\x12\x1e\n" +
 	"\n" +
@@ -9058,7 +9064,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
-	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\xe3\x01\n" +
+	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\xdf\x01\n" +
 	"\x14AcquireWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1d\n" +
@@ -9066,27 +9072,28 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\x12&\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18$R\trequestId\x12#\n" +
-	"\rspares_writer\x18\x06 \x01(\bR\fsparesWriter\"?\n" +
+	"request_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18$R\trequestId\x12\x1f\n" +
+	"\vno_takeover\x18\x06 \x01(\bR\n" +
+	"noTakeover\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"L\n" +
 	"\x15ReportConsumerRequest\x123\n" +
 	"\bconsumer\x18\x01 \x01(\v2\x17.farlog.v1.SlowConsumerR\bconsumer\"O\n" +
 	"\x16ReportConsumerResponse\x125\n" +
-	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xfa\x01\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xf8\x01\n" +
 	"\x13ExtendWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12)\n" +
 	"\x06holder\x18\x03 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\x12\x1d\n" +
 	"\n" +
-	"ring_uuids\x18\x05 \x03(\fR\tringUuids\x120\n" +
-	"\arunning\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x12\x1b\n" +
-	"\tis_closed\x18\a \x01(\bR\bisClosed\"\x7f\n" +
+	"ring_uuids\x18\x05 \x03(\fR\tringUuids\x123\n" +
+	"\arunning\x18\x06 \x01(\v2\x19.farlog.v1.WriterSettingsR\arunning\x12\x16\n" +
+	"\x06closed\x18\a \x01(\bR\x06closed\"\x82\x01\n" +
 	"\x14ExtendWriterResponse\x123\n" +
-	"\amembers\x18\x01 \x03(\v2\x19.farlog.v1.ExtendedMemberR\amembers\x122\n" +
-	"\bdeclared\x18\x02 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\"\x97\x01\n" +
-	"\vWriterTerms\x12&\n" +
+	"\amembers\x18\x01 \x03(\v2\x19.farlog.v1.ExtendedMemberR\amembers\x125\n" +
+	"\bdeclared\x18\x02 \x01(\v2\x19.farlog.v1.WriterSettingsR\bdeclared\"\x9a\x01\n" +
+	"\x0eWriterSettings\x12&\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12)\n" +
 	"\x06policy\x18\x02 \x01(\x0e2\x11.farlog.v1.PolicyR\x06policy\x125\n" +
 	"\bdeadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"O\n" +
@@ -9095,38 +9102,38 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04ring\x18\x02 \x01(\v2\x11.farlog.v1.MemberR\x04ring\"h\n" +
 	"\x13CheckWritersRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12=\n" +
-	"\awriters\x18\x02 \x03(\v2\x18.farlog.v1.RunningWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\"\xd4\x01\n" +
+	"\awriters\x18\x02 \x03(\v2\x18.farlog.v1.RunningWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\"\xda\x01\n" +
 	"\rRunningWriter\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\rR\x03pid\x12\x1d\n" +
 	"\n" +
-	"ring_uuids\x18\x04 \x03(\fR\tringUuids\x120\n" +
-	"\arunning\x18\x05 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x122\n" +
-	"\bdeclared\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\"0\n" +
+	"ring_uuids\x18\x04 \x03(\fR\tringUuids\x123\n" +
+	"\arunning\x18\x05 \x01(\v2\x19.farlog.v1.WriterSettingsR\arunning\x125\n" +
+	"\bdeclared\x18\x06 \x01(\v2\x19.farlog.v1.WriterSettingsR\bdeclared\"0\n" +
 	"\x14CheckWritersResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x03(\rR\achanged\"W\n" +
 	"\x13WatchWritersRequest\x12\x1e\n" +
 	"\x04host\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04host\x12 \n" +
-	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\xd2\x01\n" +
+	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\xd8\x01\n" +
 	"\vWriterState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
-	"\x03pid\x18\x03 \x01(\rR\x03pid\x122\n" +
-	"\bdeclared\x18\x04 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\x120\n" +
-	"\arunning\x18\x05 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x12\x1d\n" +
+	"\x03pid\x18\x03 \x01(\rR\x03pid\x125\n" +
+	"\bdeclared\x18\x04 \x01(\v2\x19.farlog.v1.WriterSettingsR\bdeclared\x123\n" +
+	"\arunning\x18\x05 \x01(\v2\x19.farlog.v1.WriterSettingsR\arunning\x12\x1d\n" +
 	"\n" +
 	"ring_uuids\x18\x06 \x03(\fR\tringUuids\"\x82\x01\n" +
 	"\vOtherWriter\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
 	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x12&\n" +
-	"\x05level\x18\x04 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\"\xa3\x01\n" +
+	"\x05level\x18\x04 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\"\xa8\x01\n" +
 	"\x14WatchWritersResponse\x120\n" +
 	"\awriters\x18\x01 \x03(\v2\x16.farlog.v1.WriterStateR\awriters\x12\x12\n" +
-	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x15\n" +
-	"\x06is_all\x18\x03 \x01(\bR\x05isAll\x12.\n" +
+	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x1a\n" +
+	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\x12.\n" +
 	"\x06others\x18\x04 \x03(\v2\x16.farlog.v1.OtherWriterR\x06others\"\x9b\x01\n" +
 	"\x14AcquireReaderRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
@@ -9134,14 +9141,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\"\n" +
 	"\arenewed\x18\x04 \x03(\fB\b\xbaH\x05\x92\x01\x02\x10\x10R\arenewed\"?\n" +
 	"\x15AcquireReaderResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x8e\x01\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x89\x01\n" +
 	"\x13RebindStreamRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1d\n" +
 	"\x05drain\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05drain\x12\"\n" +
 	"\x06reason\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x04 \x01(\bR\bisDryRun\"\x8b\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x8b\x01\n" +
 	"\x14RebindStreamResponse\x125\n" +
 	"\n" +
 	"assignment\x18\x01 \x01(\v2\x15.farlog.v1.AssignmentR\n" +
@@ -9152,33 +9158,30 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15TakeOverStreamRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\"\n" +
 	"\x06reason\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\"\xc9\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\"\xce\x01\n" +
 	"\x16TakeOverStreamResponse\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x128\n" +
-	"\tconfirmed\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tconfirmed\x12\x16\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12=\n" +
+	"\fconfirm_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vconfirmTime\x12\x16\n" +
 	"\x06fenced\x18\x03 \x03(\tR\x06fenced\x12\x1c\n" +
 	"\tunreached\x18\x04 \x03(\tR\tunreached\x12)\n" +
-	"\x06former\x18\x05 \x01(\v2\x11.farlog.v1.HolderR\x06former\"\\\n" +
+	"\x06former\x18\x05 \x01(\v2\x11.farlog.v1.HolderR\x06former\"W\n" +
 	"\x12CreateRouteRequest\x12(\n" +
-	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x02 \x01(\bR\bisDryRun\"T\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"W\n" +
 	"\x13CreateRouteResponse\x12&\n" +
-	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x12\x15\n" +
-	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"x\n" +
+	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"s\n" +
 	"\x12UpdateRouteRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"m\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"m\n" +
 	"\x13UpdateRouteResponse\x12&\n" +
 	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x12.\n" +
-	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"b\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"]\n" +
 	"\x12DeleteRouteRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"=\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"=\n" +
 	"\x13DeleteRouteResponse\x12&\n" +
 	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\"\x8f\x01\n" +
 	"\x11ListRoutesRequest\x12%\n" +
@@ -9201,41 +9204,40 @@ const file_farlog_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"f\n" +
 	"\x13WatchRoutesResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x123\n" +
-	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\xb5\x01\n" +
+	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\xaf\x01\n" +
 	"\x13AcquireRouteRequest\x12\x14\n" +
 	"\x05route\x18\x01 \x01(\tR\x05route\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
 	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x18\n" +
-	"\astreams\x18\x04 \x03(\tR\astreams\x12%\n" +
-	"\x0espares_writers\x18\x05 \x01(\bR\rsparesWriters\"\x81\x01\n" +
+	"\astreams\x18\x04 \x03(\tR\astreams\x12\x1f\n" +
+	"\vno_takeover\x18\x05 \x01(\bR\n" +
+	"noTakeover\"|\n" +
 	"\bLegGrant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.farlog.v1.GrantR\x05grant\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1f\n" +
-	"\vis_optional\x18\x04 \x01(\bR\n" +
-	"isOptional\"\x99\x01\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
+	"\boptional\x18\x04 \x01(\bR\boptional\"\x99\x01\n" +
 	"\x14AcquireRouteResponse\x12&\n" +
 	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x120\n" +
 	"\bresolved\x18\x02 \x03(\v2\x14.farlog.v1.RouteRuleR\bresolved\x12'\n" +
-	"\x04legs\x18\x03 \x03(\v2\x13.farlog.v1.LegGrantR\x04legs\"\xa5\x01\n" +
+	"\x04legs\x18\x03 \x03(\v2\x13.farlog.v1.LegGrantR\x04legs\"\xa0\x01\n" +
 	"\x14ReplaceMemberRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1f\n" +
 	"\x06member\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06member\x12\x12\n" +
 	"\x04with\x18\x03 \x01(\tR\x04with\x12\"\n" +
 	"\x06reason\x18\x04 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x05 \x01(\bR\bisDryRun\"\x8c\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x93\x01\n" +
 	"\x15ReplaceMemberResponse\x12'\n" +
-	"\x04ring\x18\x01 \x01(\v2\x13.farlog.v1.RingSpecR\x04ring\x12$\n" +
-	"\x0eis_writer_held\x18\x02 \x01(\bR\fisWriterHeld\x12$\n" +
-	"\x0eis_loss_needed\x18\x03 \x01(\bR\fisLossNeeded\"m\n" +
+	"\x04ring\x18\x01 \x01(\v2\x13.farlog.v1.RingSpecR\x04ring\x12\x1f\n" +
+	"\vwriter_held\x18\x02 \x01(\bR\n" +
+	"writerHeld\x120\n" +
+	"\x14accept_loss_required\x18\x03 \x01(\bR\x12acceptLossRequired\"h\n" +
 	"\x11AcceptLossRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\"\n" +
 	"\x06reason\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x1c\n" +
-	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"F\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"F\n" +
 	"\x12AcceptLossResponse\x12\x18\n" +
 	"\amembers\x18\x01 \x03(\tR\amembers\x12\x16\n" +
 	"\x06losses\x18\x02 \x03(\tR\x06losses\"\x13\n" +
@@ -9254,12 +9256,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\"w\n" +
 	"\x13ReportTargetRequest\x12,\n" +
 	"\x05state\x18\x01 \x01(\v2\x16.farlog.v1.TargetStateR\x05state\x122\n" +
-	"\tunchanged\x18\x02 \x01(\v2\x14.farlog.v1.UnchangedR\tunchanged\"\xb0\x01\n" +
+	"\tunchanged\x18\x02 \x01(\v2\x14.farlog.v1.UnchangedR\tunchanged\"\xb1\x01\n" +
 	"\x14ReportTargetResponse\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12!\n" +
 	"\ffigures_each\x18\x02 \x01(\rR\vfiguresEach\x12\x16\n" +
-	"\x06report\x18\x03 \x01(\x04R\x06report\x12&\n" +
-	"\x0fis_state_wanted\x18\x04 \x01(\bR\risStateWanted\"^\n" +
+	"\x06report\x18\x03 \x01(\x04R\x06report\x12'\n" +
+	"\x0fstate_requested\x18\x04 \x01(\bR\x0estateRequested\"^\n" +
 	"\x17WatchAssignmentsRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x1b\n" +
 	"\tstore_dir\x18\x02 \x01(\tR\bstoreDir\"S\n" +
@@ -9267,12 +9269,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\vassignments\x18\x01 \x03(\v2\x15.farlog.v1.AssignmentR\vassignments\"u\n" +
 	"\x12ReportDrainRequest\x12+\n" +
 	"\x05state\x18\x01 \x01(\v2\x15.farlog.v1.DrainStateR\x05state\x122\n" +
-	"\tunchanged\x18\x02 \x01(\v2\x14.farlog.v1.UnchangedR\tunchanged\"\xaf\x01\n" +
+	"\tunchanged\x18\x02 \x01(\v2\x14.farlog.v1.UnchangedR\tunchanged\"\xb0\x01\n" +
 	"\x13ReportDrainResponse\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12!\n" +
 	"\ffigures_each\x18\x02 \x01(\rR\vfiguresEach\x12\x16\n" +
-	"\x06report\x18\x03 \x01(\x04R\x06report\x12&\n" +
-	"\x0fis_state_wanted\x18\x04 \x01(\bR\risStateWanted*\x7f\n" +
+	"\x06report\x18\x03 \x01(\x04R\x06report\x12'\n" +
+	"\x0fstate_requested\x18\x04 \x01(\bR\x0estateRequested*\x7f\n" +
 	"\x05Level\x12\x15\n" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLEVEL_POSTED\x10\x01\x12\x11\n" +
@@ -9396,13 +9398,13 @@ var file_farlog_proto_goTypes = []any{
 	(*Contract)(nil),                 // 18: farlog.v1.Contract
 	(*RingSpec)(nil),                 // 19: farlog.v1.RingSpec
 	(*Replacement)(nil),              // 20: farlog.v1.Replacement
-	(*FarGrant)(nil),                 // 21: farlog.v1.FarGrant
+	(*RemoteGrant)(nil),              // 21: farlog.v1.RemoteGrant
 	(*Admission)(nil),                // 22: farlog.v1.Admission
 	(*RingState)(nil),                // 23: farlog.v1.RingState
 	(*Deletion)(nil),                 // 24: farlog.v1.Deletion
 	(*WriterCounters)(nil),           // 25: farlog.v1.WriterCounters
 	(*Agent)(nil),                    // 26: farlog.v1.Agent
-	(*Way)(nil),                      // 27: farlog.v1.Way
+	(*NetworkPath)(nil),              // 27: farlog.v1.NetworkPath
 	(*HostState)(nil),                // 28: farlog.v1.HostState
 	(*StalledWriter)(nil),            // 29: farlog.v1.StalledWriter
 	(*SlowConsumer)(nil),             // 30: farlog.v1.SlowConsumer
@@ -9447,7 +9449,7 @@ var file_farlog_proto_goTypes = []any{
 	(*ReportConsumerResponse)(nil),   // 69: farlog.v1.ReportConsumerResponse
 	(*ExtendWriterRequest)(nil),      // 70: farlog.v1.ExtendWriterRequest
 	(*ExtendWriterResponse)(nil),     // 71: farlog.v1.ExtendWriterResponse
-	(*WriterTerms)(nil),              // 72: farlog.v1.WriterTerms
+	(*WriterSettings)(nil),           // 72: farlog.v1.WriterSettings
 	(*ExtendedMember)(nil),           // 73: farlog.v1.ExtendedMember
 	(*CheckWritersRequest)(nil),      // 74: farlog.v1.CheckWritersRequest
 	(*RunningWriter)(nil),            // 75: farlog.v1.RunningWriter
@@ -9507,7 +9509,7 @@ var file_farlog_proto_depIdxs = []int32{
 	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	118, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	118, // 11: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
 	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -9515,26 +9517,26 @@ var file_farlog_proto_depIdxs = []int32{
 	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	118, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	118, // 19: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
 	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
 	117, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	118, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
-	3,   // 27: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	118, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	118, // 26: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
+	3,   // 27: farlog.v1.RemoteGrant.role:type_name -> farlog.v1.GrantRole
+	118, // 28: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
+	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.RemoteGrant
 	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	118, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	118, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	118, // 31: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
+	118, // 32: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
 	117, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
 	117, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	118, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	118, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	118, // 37: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
+	118, // 38: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
 	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
 	117, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
 	117, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
@@ -9542,36 +9544,36 @@ var file_farlog_proto_depIdxs = []int32{
 	117, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	117, // 44: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
 	31,  // 45: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	117, // 46: farlog.v1.Way.least:type_name -> google.protobuf.Duration
-	117, // 47: farlog.v1.Way.median:type_name -> google.protobuf.Duration
-	118, // 48: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
-	27,  // 49: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
-	118, // 50: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
+	117, // 46: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
+	117, // 47: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
+	118, // 48: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
+	27,  // 49: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
+	118, // 50: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
 	29,  // 51: farlog.v1.HostState.stalled:type_name -> farlog.v1.StalledWriter
 	117, // 52: farlog.v1.StalledWriter.stalled_for:type_name -> google.protobuf.Duration
 	38,  // 53: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
-	118, // 54: farlog.v1.SlowConsumer.reported:type_name -> google.protobuf.Timestamp
+	118, // 54: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
 	0,   // 55: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	26,  // 56: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	23,  // 57: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	118, // 58: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	118, // 58: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
 	33,  // 59: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	118, // 60: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	118, // 60: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
 	26,  // 61: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	35,  // 62: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	118, // 63: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	118, // 63: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
 	39,  // 64: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
 	37,  // 65: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	118, // 66: farlog.v1.LostStore.when:type_name -> google.protobuf.Timestamp
+	118, // 66: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
 	39,  // 67: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,   // 68: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,   // 69: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
 	117, // 70: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	38,  // 71: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	118, // 72: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	72,  // 73: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
-	117, // 74: farlog.v1.Grant.good_for:type_name -> google.protobuf.Duration
-	118, // 75: farlog.v1.Grant.closed:type_name -> google.protobuf.Timestamp
+	118, // 72: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	72,  // 73: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	117, // 74: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	118, // 75: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
 	17,  // 76: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
 	40,  // 77: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
 	19,  // 78: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
@@ -9579,7 +9581,7 @@ var file_farlog_proto_depIdxs = []int32{
 	36,  // 80: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
 	35,  // 81: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
 	5,   // 82: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 83: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
+	27,  // 83: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
 	33,  // 84: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
 	24,  // 85: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
 	117, // 86: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
@@ -9608,25 +9610,25 @@ var file_farlog_proto_depIdxs = []int32{
 	30,  // 109: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
 	117, // 110: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
 	38,  // 111: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	72,  // 112: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	72,  // 112: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
 	73,  // 113: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	72,  // 114: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 115: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 116: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	117, // 117: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	72,  // 114: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 115: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 116: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	117, // 117: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
 	39,  // 118: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
 	75,  // 119: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	72,  // 120: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
-	72,  // 121: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
-	72,  // 122: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterTerms
-	72,  // 123: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterTerms
+	72,  // 120: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	72,  // 121: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	72,  // 122: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	72,  // 123: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
 	0,   // 124: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
 	78,  // 125: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
 	79,  // 126: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
 	38,  // 127: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
 	40,  // 128: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
 	36,  // 129: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	118, // 130: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	118, // 130: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
 	38,  // 131: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
 	12,  // 132: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
 	13,  // 133: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route

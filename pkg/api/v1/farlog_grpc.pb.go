@@ -154,7 +154,7 @@ type ControlServiceClient interface {
 	// ListAgents returns the last reports of all targets and drains.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes objects until they are as declared. It reports all problems of a declaration at
-	// once, and then changes nothing. It deletes only with is_prune. ABORTED: the fabric was changed after the revision
+	// once, and then changes nothing. It deletes only with prune. ABORTED: the fabric was changed after the revision
 	// that the request names.
 	ApplyFabric(ctx context.Context, in *ApplyFabricRequest, opts ...grpc.CallOption) (*ApplyFabricResponse, error)
 	// Backup sends everything that the control plane keeps, as of one revision, with the tokens of grants. It needs the
@@ -590,7 +590,7 @@ type ControlServiceServer interface {
 	// ListAgents returns the last reports of all targets and drains.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes objects until they are as declared. It reports all problems of a declaration at
-	// once, and then changes nothing. It deletes only with is_prune. ABORTED: the fabric was changed after the revision
+	// once, and then changes nothing. It deletes only with prune. ABORTED: the fabric was changed after the revision
 	// that the request names.
 	ApplyFabric(context.Context, *ApplyFabricRequest) (*ApplyFabricResponse, error)
 	// Backup sends everything that the control plane keeps, as of one revision, with the tokens of grants. It needs the

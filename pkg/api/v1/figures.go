@@ -55,18 +55,18 @@ func IsSameMedia(a, b []*MediaHealth) bool {
 func IsSameRing(a, b *RingState) bool {
 	return a.Stream == b.Stream && a.StreamId == b.StreamId && a.Target == b.Target && a.Uri == b.Uri &&
 		bytes.Equal(a.RingUuid, b.RingUuid) && a.Error == b.Error &&
-		isSameContract(a.Contract, b.Contract) && slices.Equal(a.FarUris, b.FarUris) &&
+		isSameContract(a.Contract, b.Contract) && slices.Equal(a.RemoteUris, b.RemoteUris) &&
 		a.CapacityBytes == b.CapacityBytes &&
-		a.WriterId == b.WriterId && a.IsWriterHeld == b.IsWriterHeld && a.IsDrainHeld == b.IsDrainHeld &&
+		a.WriterId == b.WriterId && a.WriterHeld == b.WriterHeld && a.DrainHeld == b.DrainHeld &&
 		a.WriterEpoch == b.WriterEpoch && a.EpochMin == b.EpochMin && a.LastEpoch == b.LastEpoch &&
-		isSameTime(a.EpochOpened, b.EpochOpened) &&
+		isSameTime(a.EpochOpenTime, b.EpochOpenTime) &&
 		a.EpochFenced == b.EpochFenced && a.EpochAdmitted == b.EpochAdmitted &&
 		a.DrainGeneration == b.DrainGeneration && a.ReaderGeneration == b.ReaderGeneration &&
-		a.IsClosed == b.IsClosed && a.IsRemoved == b.IsRemoved && a.IsMissing == b.IsMissing &&
+		a.Closed == b.Closed && a.Removed == b.Removed && a.Missing == b.Missing &&
 		// The one thing that is decided by cursors is the end of a stream, and by whether there ever was anything.
 		(a.HeadLsn > 0) == (b.HeadLsn > 0) && (a.AppendedLsn > 0) == (b.AppendedLsn > 0) &&
-		(!a.IsClosed || isAllStored(a) == isAllStored(b)) &&
-		(a.IsWriterHeld || (a.LagBytes > 0) == (b.LagBytes > 0)) // of a ring that nobody writes: it may be deleted
+		(!a.Closed || isAllStored(a) == isAllStored(b)) &&
+		(a.WriterHeld || (a.LagBytes > 0) == (b.LagBytes > 0)) // of a ring that nobody writes: it may be deleted
 }
 
 func isAllStored(ring *RingState) bool {
@@ -79,7 +79,7 @@ func isSameContract(a, b *Contract) bool {
 	}
 	return a.Kind == b.Kind && a.FlushMethod == b.FlushMethod && a.Probe == b.Probe && a.Level == b.Level &&
 		a.GranularityBytes == b.GranularityBytes &&
-		a.AtomicUnitBytes == b.AtomicUnitBytes && a.IsReadBack == b.IsReadBack && a.SizeBytes == b.SizeBytes &&
+		a.AtomicUnitBytes == b.AtomicUnitBytes && a.ReadBack == b.ReadBack && a.SizeBytes == b.SizeBytes &&
 		a.Attestation == b.Attestation &&
 		isSameDuration(a.DeadlineDefault, b.DeadlineDefault)
 }

@@ -20,14 +20,14 @@ type Reporter[S interface{ GetAgent() *Agent }] struct {
 type ReportAnswer interface {
 	GetFiguresEach() uint32
 	GetReport() uint64
-	GetIsStateWanted() bool
+	GetStateRequested() bool
 }
 
 // Report tells the control plane how the agent is, in one call or in two. It blocks as long as ctx lets it.
 func (r *Reporter[S]) Report(ctx context.Context, state S) error {
 	if unchanged := r.unchanged(state); unchanged != nil {
 		var none S
-		if answer, err := r.Send(ctx, none, unchanged); err == nil && !answer.GetIsStateWanted() {
+		if answer, err := r.Send(ctx, none, unchanged); err == nil && !answer.GetStateRequested() {
 			return nil
 		}
 		// It does not know the report: it is another instance, or an older one that has never heard of such, or

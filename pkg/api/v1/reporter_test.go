@@ -34,7 +34,7 @@ func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged
 		return (*ReportTargetResponse)(nil), errors.New("agent.id: expected a name")
 	case unchanged.Report != p.known || unchanged.Agent.GetId() != "t1" || state != nil:
 		p.heard = append(p.heard, "wanted")
-		return &ReportTargetResponse{IsStateWanted: true}, nil
+		return &ReportTargetResponse{StateRequested: true}, nil
 	}
 	p.heard = append(p.heard, "unchanged")
 	return new(ReportTargetResponse), nil
@@ -44,7 +44,7 @@ func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged
 // unchanged is told all in the same moment.
 func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
 	one := func(change func(*RingState)) *TargetState {
-		ring := &RingState{Stream: "a", CapacityBytes: 100, AppendedLsn: 10, HeadLsn: 10, IsWriterHeld: true}
+		ring := &RingState{Stream: "a", CapacityBytes: 100, AppendedLsn: 10, HeadLsn: 10, WriterHeld: true}
 		change(ring)
 		return &TargetState{Agent: &Agent{Id: "t1"}, Rings: []*RingState{ring}}
 	}
@@ -73,7 +73,7 @@ func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
 		{
 			name: "writer went", plane: plane{each: 3}, states: []*TargetState{
 				same(),
-				one(func(ring *RingState) { ring.IsWriterHeld = false }), same(),
+				one(func(ring *RingState) { ring.WriterHeld = false }), same(),
 			},
 			want: []string{"state", "state", "state"},
 		},

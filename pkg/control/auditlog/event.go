@@ -134,8 +134,8 @@ func (a *Event) setOutcome(response any, err error) {
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()
 		for _, change := range response.GetChanges() {
-			if change.IsNew || change.IsDeleted {
-				verb := map[bool]string{true: "new ", false: "deleted "}[change.IsNew]
+			if change.Created || change.Deleted {
+				verb := map[bool]string{true: "new ", false: "deleted "}[change.Created]
 				a.Changes = append(a.Changes, verb+change.Kind+" "+change.Name)
 				continue
 			}

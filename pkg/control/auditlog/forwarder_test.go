@@ -86,11 +86,11 @@ func TestActs_OfMembers(t *testing.T) {
 			status.Error(codes.InvalidArgument, "no member is on t9"),
 		},
 		{
-			replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "to see", IsDryRun: true},
+			replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "to see", DryRun: true},
 			&api.ReplaceMemberResponse{Ring: ring}, nil,
 		},
 		{
-			accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "to see", IsDryRun: true},
+			accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "to see", DryRun: true},
 			&api.AcceptLossResponse{}, nil,
 		},
 	} {

@@ -31,7 +31,7 @@ func TestActs_TooManyWait(t *testing.T) {
 	for method, request := range map[string]any{
 		api.ControlService_AcquireWriter_FullMethodName: &api.AcquireWriterRequest{},
 		api.ControlService_ListStreams_FullMethodName:   &api.ListStreamsRequest{},
-		api.ControlService_CreateStream_FullMethodName:  &api.CreateStreamRequest{IsDryRun: true},
+		api.ControlService_CreateStream_FullMethodName:  &api.CreateStreamRequest{DryRun: true},
 	} {
 		isDone = false
 		if _, err := r.Do(t.Context(), access.Local(), method, request, do); err != nil || !isDone {

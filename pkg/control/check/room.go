@@ -20,7 +20,7 @@ func (f *finder) checkPlaces() {
 		case specs[host] == nil && !f.world.hasTargetOn(host):
 			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
 				"expected a host under targets, or one whose target is registered")
-		case specs[host].GetIsClosed():
+		case specs[host].GetClosed():
 			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
 				"expected a target that is not closed to new rings")
 		}

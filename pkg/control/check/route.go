@@ -30,7 +30,7 @@ func RouteWithDefaults(asked *api.RouteSpec) *api.RouteSpec {
 		})
 		for _, leg := range rule.Legs {
 			policy := api.LegPolicy_LEG_POLICY_FAIL
-			if leg.IsOptional {
+			if leg.Optional {
 				policy = api.LegPolicy_LEG_POLICY_DROP
 			}
 			setDefault(&leg.Policy, policy)

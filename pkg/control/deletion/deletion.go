@@ -58,7 +58,7 @@ func whyKeepRing(v *state.View, name string, spec *api.RingSpec) string {
 		return "" // the target looks once more: a ring that is there after all is closed and drained first
 	case ring.GetError() != "":
 		return fmt.Sprintf("target %s: %s%s", spec.Target, ring.Error, lost)
-	case ring.GetIsWriterHeld():
+	case ring.GetWriterHeld():
 		return fmt.Sprintf("a writer has its ring (%s): end it, and delete again",
 			state.HolderText(v.Grants[name], ring))
 	case ring.GetLagBytes() > 0:
@@ -73,7 +73,7 @@ func whyKeepRing(v *state.View, name string, spec *api.RingSpec) string {
 func wasNeverMade(v *state.View, name string, spec *api.RingSpec, ring *api.RingState) bool {
 	return v.Epochs[name] == 0 && v.Assignments[name] == nil && len(spec.RingUuid) == 0 && spec.Replacement == nil &&
 		len(spec.LostUuid) == 0 &&
-		ring.GetError() != "" && len(ring.RingUuid) == 0 && !ring.IsMissing && ring.WriterEpoch == 0 &&
+		ring.GetError() != "" && len(ring.RingUuid) == 0 && !ring.Missing && ring.WriterEpoch == 0 &&
 		ring.AppendedLsn == 0
 }
 
@@ -91,8 +91,8 @@ func New(v *state.View, name string, isRingLost bool, by string) *api.Deletion {
 	given := v.Assignments[name]
 	return &api.Deletion{
 		Name: name, StreamId: v.Streams[name].StreamId, Stage: api.DeletionStage_DELETION_STAGE_DRAINING,
-		EpochMin: uint32(min(epoch, limit)),
-		Began:    timestamppb.New(time.Now()), By: by, IsRingLost: isRingLost, StoreUuid: given.GetStoreUuid(),
+		EpochMin:  uint32(min(epoch, limit)),
+		StartTime: timestamppb.New(time.Now()), By: by, RingLost: isRingLost, StoreUuid: given.GetStoreUuid(),
 		StoreDir: given.GetStoreDir(),
 	}
 }
@@ -160,7 +160,7 @@ func EndWrites(v *state.View, action reconcile.Action) (key string, writes []cli
 	deletion.Revision = 0
 	gone := []string{etcd.KeyAssignments + name}
 	if action.Forget != "" {
-		deletion.Stage, deletion.Ended = api.DeletionStage_DELETION_STAGE_ENDED, timestamppb.New(time.Now())
+		deletion.Stage, deletion.EndTime = api.DeletionStage_DELETION_STAGE_ENDED, timestamppb.New(time.Now())
 		gone = append(gone, etcd.KeyEpochs+name, etcd.KeyGrants+name, etcd.KeyPastEpochs+name, etcd.KeyStreams+name)
 		for i := range reconcile.MemberCount(v.Streams[name]) {
 			member := reconcile.MemberKey(name, i)

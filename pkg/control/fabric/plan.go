@@ -80,7 +80,7 @@ func (p *Plan) compareTargets(v *state.View, asked []*api.TargetSpec) {
 		}
 		p.targets = append(p.targets, target)
 		p.Changes = append(p.Changes, &api.Change{
-			Kind: "target", Name: target.Host, IsNew: have == nil,
+			Kind: "target", Name: target.Host, Created: have == nil,
 			Fields: fields,
 		})
 	}
@@ -95,7 +95,7 @@ func (p *Plan) compareStreams(v *state.View, asked []*api.StreamSpec) {
 		if have == nil {
 			p.Created = append(p.Created, spec)
 			p.Changes = append(p.Changes, &api.Change{
-				Kind: "stream", Name: spec.Name, IsNew: true,
+				Kind: "stream", Name: spec.Name, Created: true,
 				Fields: newFields(spec),
 			})
 			continue

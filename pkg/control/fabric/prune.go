@@ -39,7 +39,7 @@ func (p *Plan) prune(v *state.View, caller access.Caller, fabric *api.Fabric) {
 			p.pruneRoute(left, name)
 		case kind == "target" || kind == "drain" || kind == "tenant":
 			p.dropped = append(p.dropped, declaredKeys[kind]+name)
-			p.Changes = append(p.Changes, &api.Change{Kind: kind, Name: name, IsDeleted: true})
+			p.Changes = append(p.Changes, &api.Change{Kind: kind, Name: name, Deleted: true})
 		case caller.May(api.ControlService_DeleteStream_FullMethodName, name) != nil:
 			stay = append(stay, one)
 		default:
@@ -55,7 +55,7 @@ func (p *Plan) pruneRoute(left check.Routes, name string) {
 		return
 	}
 	p.ended = append(p.ended, name)
-	p.Changes = append(p.Changes, &api.Change{Kind: "route", Name: name, IsDeleted: true})
+	p.Changes = append(p.Changes, &api.Change{Kind: "route", Name: name, Deleted: true})
 }
 
 func (p *Plan) pruneStream(v *state.View, left check.Routes, caller access.Caller, name string) {
@@ -68,7 +68,7 @@ func (p *Plan) pruneStream(v *state.View, left check.Routes, caller access.Calle
 		return
 	}
 	p.deletions = append(p.deletions, deletion.New(v, name, false, string(caller.ID)))
-	p.Changes = append(p.Changes, &api.Change{Kind: "stream", Name: name, IsDeleted: true})
+	p.Changes = append(p.Changes, &api.Change{Kind: "stream", Name: name, Deleted: true})
 }
 
 // declaredKeys are where it is kept what is declared of things that exist without it.

@@ -70,7 +70,7 @@ func legText(leg *api.RouteLeg) string {
 	if leg.Level != api.Level_LEVEL_UNSPECIFIED {
 		words = append(words, check.LevelName(leg.Level))
 	}
-	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.IsOptional],
+	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.Optional],
 		legPolicyName(leg.Policy))
 	if leg.BufferSizeBytes > 0 {
 		words = append(words, fmt.Sprint(leg.BufferSizeBytes))
@@ -104,7 +104,7 @@ func (p *Plan) compareRoutes(v *state.View, fabric *api.Fabric) {
 		if have == nil || len(changes) > 0 {
 			p.routes = append(p.routes, spec)
 			p.Changes = append(p.Changes, &api.Change{
-				Kind: "route", Name: spec.Name, IsNew: have == nil,
+				Kind: "route", Name: spec.Name, Created: have == nil,
 				Fields: changes,
 			})
 		}

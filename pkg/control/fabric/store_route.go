@@ -16,7 +16,7 @@ import (
 
 // RouteWith is a route with another spec; a new one when there was none.
 func RouteWith(have *api.Route, spec *api.RouteSpec) *api.Route {
-	route := &api.Route{Spec: spec, Created: timestamppb.Now()}
+	route := &api.Route{Spec: spec, CreateTime: timestamppb.Now()}
 	if have != nil {
 		route = proto.Clone(have).(*api.Route)
 		route.Spec = spec

@@ -65,7 +65,7 @@ func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	stream := &api.Stream{Spec: spec, StreamId: id, Salt: salt, K: spec.Needed, Created: timestamppb.New(time.Now())}
+	stream := &api.Stream{Spec: spec, StreamId: id, Salt: salt, K: spec.Needed, CreateTime: timestamppb.New(time.Now())}
 	value, err := etcd.Encode(stream)
 	return stream, value, err
 }

@@ -18,7 +18,7 @@ func (p *Plan) compareTenants(v *state.View, asked []*api.TenantSpec) {
 		}
 		p.tenants = append(p.tenants, tenant)
 		p.Changes = append(p.Changes, &api.Change{
-			Kind: "tenant", Name: tenant.Name, IsNew: have == nil,
+			Kind: "tenant", Name: tenant.Name, Created: have == nil,
 			Fields: fields,
 		})
 	}

@@ -83,8 +83,8 @@ func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admis
 // addresses.
 func AdmitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, expires time.Time) {
 	EndWriters(admission, epoch)
-	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires),
+	admission.Grants = append(admission.Grants, &api.RemoteGrant{
+		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, ExpireTime: timestamppb.New(expires),
 		Addresses: addresses,
 	})
 }
@@ -99,7 +99,7 @@ func EndWriters(admission *api.Admission, epoch uint32) {
 func admitDrain(admission *api.Admission, generation uint64, token []byte) {
 	admission.Grants = slices.DeleteFunc(admission.Grants, IsDrain)
 	if token != nil {
-		admission.Grants = append(admission.Grants, &api.FarGrant{
+		admission.Grants = append(admission.Grants, &api.RemoteGrant{
 			Token: token, Role: api.GrantRole_GRANT_ROLE_DRAIN,
 			Generation: generation,
 		})
@@ -111,16 +111,16 @@ func admitDrain(admission *api.Admission, generation uint64, token []byte) {
 func keepWriter(admission *api.Admission, epoch uint32) {
 	for _, grant := range admission.Grants {
 		if IsWriter(grant) && grant.Epoch == epoch {
-			grant.Expires = nil
+			grant.ExpireTime = nil
 		}
 	}
 }
 
 // IsWriter tells the grant of a writer.
-func IsWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
+func IsWriter(grant *api.RemoteGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
 
 // IsDrain tells the grant of a drain.
-func IsDrain(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
+func IsDrain(grant *api.RemoteGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
 
 // drainToken is the token of an assignment for one of the rings; nil: it needs none.
 func drainToken(v *state.View, assignment *api.Assignment, member int) []byte {
@@ -138,16 +138,16 @@ func IsFar(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest
 	case reconcile.TransportMem:
 		return false, nil
 	case reconcile.TransportVerbs, reconcile.TransportOFI:
-		if reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, 0) == "" {
+		if reconcile.FarURI(ring.RemoteUris, request.Transport, request.Stream, 0) == "" {
 			return false, refusal.Precondition(refusal.ReasonNoTransport, "transport", refusal.Quote(request.Transport),
 				"expected one by which target %s listens", ring.Target).
 				Errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
-					request.Stream, ring.Target, request.Transport, ring.FarUris)
+					request.Stream, ring.Target, request.Transport, ring.RemoteUris)
 		}
 		return true, nil
 	case "":
 		host := request.Holder.GetHost()
-		return len(ring.FarUris) > 0 && host != "" && host != v.Targets[ring.Target].GetAgent().GetHost(), nil
+		return len(ring.RemoteUris) > 0 && host != "" && host != v.Targets[ring.Target].GetAgent().GetHost(), nil
 	}
 	return false, refusal.InvalidArgument("", []*api.Problem{{
 		Field: "transport",

@@ -35,7 +35,7 @@ func (c *Confirmation) isConfirmed(v *state.View, i int) bool {
 	}
 	ring := reconcile.SeenRing(v.Targets, v.Rings[reconcile.MemberKey(c.Stream, i)])
 	fenced := ring.GetEpochFenced()
-	if c.IsLocal && len(ring.GetFarUris()) == 0 {
+	if c.IsLocal && len(ring.GetRemoteUris()) == 0 {
 		fenced = max(fenced, ring.GetEpochMin())
 	}
 	return fenced > c.Epoch || fenced == c.Epoch && (!c.IsLetIn[i] || ring.GetEpochAdmitted() >= c.Epoch)

@@ -61,7 +61,7 @@ func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, gran
 		}
 		granted = proto.Clone(grant).(*api.Grant)
 		granted.Epoch = last + 1
-		granted.Granted = timestamppb.New(time.Now())
+		granted.GrantTime = timestamppb.New(time.Now())
 		value, err := etcd.Encode(granted)
 		if err != nil {
 			return nil, 0, err

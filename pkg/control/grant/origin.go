@@ -19,7 +19,7 @@ import (
 // reached by its loopback, so that they must be.
 func Origins(v *state.View, addresses []string, host string, ring *api.RingState) []string {
 	if host != "" && host == v.Targets[ring.GetTarget()].GetAgent().GetHost() ||
-		slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
+		slices.ContainsFunc(ring.GetRemoteUris(), isLoopbackURI) {
 		return addresses
 	}
 	var far []string

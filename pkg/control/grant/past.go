@@ -30,8 +30,8 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 			past.Reset() // what has been is told to people alone, and stops no writer
 		}
 	}
-	if last := len(past.Epochs) - 1; last >= 0 && one.Granted == nil {
-		one.Granted = past.Epochs[last].Ended
+	if last := len(past.Epochs) - 1; last >= 0 && one.GrantTime == nil {
+		one.GrantTime = past.Epochs[last].EndTime
 	}
 	past.Epochs = append(past.Epochs, one)
 	past.Epochs = past.Epochs[max(0, len(past.Epochs)-PastMost):]
@@ -43,7 +43,7 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant,
 	taken *Takeover,
 ) *api.PastEpoch {
-	one := &api.PastEpoch{Epoch: ended, Ended: next.Granted, By: next.GetHolder().GetIdentity()}
+	one := &api.PastEpoch{Epoch: ended, EndTime: next.GrantTime, By: next.GetHolder().GetIdentity()}
 	for _, kv := range grants.GetKvs() {
 		last := new(api.Grant)
 		// another one's epoch was for nobody
@@ -52,7 +52,7 @@ func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, 
 				Host: last.Holder.Host, Pid: last.Holder.Pid, Name: last.Holder.Name,
 				Identity: last.Holder.Identity,
 			}
-			one.Granted = last.Granted
+			one.GrantTime = last.GrantTime
 		}
 	}
 	switch {

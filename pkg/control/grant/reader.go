@@ -183,8 +183,8 @@ func (c *Reader) admit(admission *api.Admission, ring int, now time.Time) (gener
 		}
 	}
 	count := 0
-	admission.Grants = slices.DeleteFunc(admission.Grants, func(grant *api.FarGrant) bool {
-		isOver := isReader(grant) && (grant.Expires.AsTime().Before(now) || c.isRenewed(grant))
+	admission.Grants = slices.DeleteFunc(admission.Grants, func(grant *api.RemoteGrant) bool {
+		isOver := isReader(grant) && (grant.ExpireTime.AsTime().Before(now) || c.isRenewed(grant))
 		if isReader(grant) && !isOver {
 			count++
 		}
@@ -196,18 +196,18 @@ func (c *Reader) admit(admission *api.Admission, ring int, now time.Time) (gener
 			Errorf("%d readers were let in within %s: expected fewer, try again later", count, c.Life)
 	}
 	generation++
-	admission.Grants = append(admission.Grants, &api.FarGrant{
+	admission.Grants = append(admission.Grants, &api.RemoteGrant{
 		Token: c.Tokens[ring], Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation,
-		Expires: timestamppb.New(now.Add(c.Life)), Addresses: c.from[ring],
+		ExpireTime: timestamppb.New(now.Add(c.Life)), Addresses: c.from[ring],
 	})
 	return generation, nil
 }
 
 // isRenewed tells a grant whose place this one takes. Whoever holds it shows that by its sum, which is no secret and so
 // may be recorded.
-func (c *Reader) isRenewed(grant *api.FarGrant) bool {
+func (c *Reader) isRenewed(grant *api.RemoteGrant) bool {
 	sum := sha256.Sum256(grant.Token)
 	return slices.ContainsFunc(c.Renewed, func(one []byte) bool { return bytes.Equal(one, sum[:]) })
 }
 
-func isReader(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_READER }
+func isReader(grant *api.RemoteGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_READER }

@@ -19,7 +19,7 @@ import (
 // a target would be full of them. Writers and drains stay.
 func TestAdmitReader(t *testing.T) {
 	now := time.Unix(1000, 0)
-	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{
+	admission := &api.Admission{EpochMin: 3, Grants: []*api.RemoteGrant{
 		{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3},
 		{Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9},
 	}}
@@ -69,7 +69,7 @@ func TestAdmitReader_Renewed(t *testing.T) {
 		t.Errorf("the same one once more, which is forgotten already: %v", err)
 	}
 	for _, grant := range admission.Grants {
-		if bytes.Equal(grant.Token, token(7)) || !grant.Expires.AsTime().Equal(now.Add(UnusedMax)) {
+		if bytes.Equal(grant.Token, token(7)) || !grant.ExpireTime.AsTime().Equal(now.Add(UnusedMax)) {
 			t.Errorf("left: %v", grant)
 		}
 	}

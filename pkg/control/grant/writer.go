@@ -15,7 +15,7 @@ import (
 func AdmittedBefore(v *state.View, granted *api.Grant, now time.Time) *WriterAdmission {
 	specs, isWhole := reconcile.RingSpecs(v.Rings, v.Streams[granted.Stream])
 	if v.Epochs[granted.Stream] != granted.Epoch || !isWhole || len(specs) != len(granted.Members) ||
-		granted.Closed != nil {
+		granted.CloseTime != nil {
 		return nil
 	}
 	a := new(WriterAdmission)
@@ -29,7 +29,7 @@ func AdmittedBefore(v *state.View, granted *api.Grant, now time.Time) *WriterAdm
 			if !IsWriter(one) || one.Epoch != granted.Epoch {
 				continue
 			}
-			if one.Expires != nil && one.Expires.AsTime().Before(now) {
+			if one.ExpireTime != nil && one.ExpireTime.AsTime().Before(now) {
 				return nil
 			}
 			token = one.Token
@@ -114,7 +114,7 @@ func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission,
 			Target: ring.Target,
 		}
 		if admitting.IsFar[i] {
-			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
+			member.Uri = reconcile.FarURI(ring.RemoteUris, request.Transport, request.Stream, i)
 		}
 		grant.Members = append(grant.Members, member)
 	}

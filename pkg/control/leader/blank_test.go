@@ -86,7 +86,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		var now *state.View
 		if round%2 == 0 {
 			now = r.place(t, name, []byte("0123456789abcdef"),
-				&api.RingState{Stream: name, IsMissing: true, Error: "is missing"})
+				&api.RingState{Stream: name, Missing: true, Error: "is missing"})
 			action.Renew = &api.RingSpec{
 				Target: "of-" + name, Stream: now.Streams[name],
 				LostUuid: []byte("0123456789abcdef"),

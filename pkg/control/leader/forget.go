@@ -69,14 +69,19 @@ func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[st
 	holders := ringHolders(v)
 	for id, state := range v.Targets {
 		look(etcd.KeyTargets+id, etcd.KeyLiveTargets+id, v.LiveTargets[id] != nil || holders[id] ||
-			len(state.Rings) > 0, state.GetReported().AsTime())
+			len(state.Rings) > 0, state.GetReportTime().AsTime())
 	}
 	for id, state := range v.Drains {
 		look(etcd.KeyDrains+id, etcd.KeyLiveDrains+id, v.LiveDrains[id] != nil || len(v.GivenTo.ByAgent[id]) > 0,
-			state.GetReported().AsTime())
+			state.GetReportTime().AsTime())
 	}
 	for host, state := range v.Hosts {
-		look(etcd.KeyHosts+host, "", now.Sub(state.GetReported().AsTime()) < AgentKept, state.GetReported().AsTime())
+		look(
+			etcd.KeyHosts+host,
+			"",
+			now.Sub(state.GetReportTime().AsTime()) < AgentKept,
+			state.GetReportTime().AsTime(),
+		)
 	}
 	return keys
 }

@@ -27,7 +27,7 @@ func actionGuards(v *state.View, action reconcile.Action) []clientv3.Cmp {
 	}
 	guards = append(guards, state.UnchangedSince(v, etcd.KeyAssignments+name),
 		state.UnchangedSince(v, etcd.KeyDeletions+name))
-	if action.IsEnd() && v.Deletions[name].GetIsRingLost() { // the ring may be seen again
+	if action.IsEnd() && v.Deletions[name].GetRingLost() { // the ring may be seen again
 		rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 		for _, ring := range rings {
 			if ring != nil && v.LiveTargets[ring.Target] == nil {

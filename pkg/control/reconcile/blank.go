@@ -25,7 +25,7 @@ func IsRenewable(world World, ring *api.RingSpec) bool {
 	seen := SeenRing(world.Targets, ring)
 	return isBlank(world, ring.GetStream().GetSpec().GetName()) && len(ring.GetRingUuid()) > 0 &&
 		ring.Replacement == nil && world.LiveTargets[ring.Target] != nil &&
-		seen.GetIsMissing() && seen.GetWriterEpoch() == 0 && seen.GetAppendedLsn() == 0
+		seen.GetMissing() && seen.GetWriterEpoch() == 0 && seen.GetAppendedLsn() == 0
 }
 
 func isBlank(world World, name string) bool { return world.Epochs[name] == 0 }

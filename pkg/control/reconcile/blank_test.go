@@ -30,7 +30,7 @@ func (w World) wanting(stream string, level api.Level) World {
 func (w World) missing(stream string, writer uint32) World {
 	target := w.Targets[w.Rings[stream].Target]
 	target.Rings = append(target.Rings, &api.RingState{
-		Stream: stream, Error: "is missing", IsMissing: true,
+		Stream: stream, Error: "is missing", Missing: true,
 		WriterEpoch: writer,
 	})
 	return w
@@ -97,7 +97,7 @@ func TestPlan_LevelsAndBlankRings(t *testing.T) {
 		{"lost ring of a dead target is not", lost().missing("a", 0).dying("t1"), ""},
 		{"ring with another error is not", func() World {
 			w := lost().missing("a", 0)
-			w.Targets["t1"].Rings[0].IsMissing = false
+			w.Targets["t1"].Rings[0].Missing = false
 			return w
 		}(), ""},
 	}

@@ -22,10 +22,10 @@ func end(world World, rings []*api.RingSpec, name string) (action Action, ok, is
 	isEmpty, isRemoved := true, true
 	for _, ring := range rings {
 		seen := SeenRing(world.Targets, ring)
-		if ring == nil || deletion.IsRingLost && IsLost(world.LiveTargets, ring, seen) {
+		if ring == nil || deletion.RingLost && IsLost(world.LiveTargets, ring, seen) {
 			continue
 		}
-		isEmpty, isRemoved = isEmpty && isEmptied(deletion, seen), isRemoved && seen.GetIsRemoved()
+		isEmpty, isRemoved = isEmpty && isEmptied(deletion, seen), isRemoved && seen.GetRemoved()
 	}
 	switch {
 	case isRemoved: // also where none was ever wanted
@@ -40,13 +40,13 @@ func end(world World, rings []*api.RingSpec, name string) (action Action, ok, is
 
 // IsLost tells a ring of which its target shows nothing: it does not report, or reports that the ring is not there.
 func IsLost(liveTargets map[string]*api.Agent, ring *api.RingSpec, seen *api.RingState) bool {
-	return liveTargets[ring.GetTarget()] == nil || len(seen.GetRingUuid()) == 0 && !seen.GetIsClosed()
+	return liveTargets[ring.GetTarget()] == nil || len(seen.GetRingUuid()) == 0 && !seen.GetClosed()
 }
 
 // isEmptied tells whether a ring has no writer any more and nothing that is not stored. One that was never made says so
 // without a uuid.
 func isEmptied(deletion *api.Deletion, seen *api.RingState) bool {
-	if !seen.GetIsClosed() {
+	if !seen.GetClosed() {
 		return false
 	}
 	return len(seen.RingUuid) == 0 || seen.EpochMin >= deletion.EpochMin && seen.LagBytes == 0 &&

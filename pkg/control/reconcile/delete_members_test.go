@@ -25,7 +25,7 @@ func endingMembers(stage api.DeletionStage, isRingLost bool, members ...func(*ap
 		Stream: "a", Drain: "d1", Target: "t1", RingUuid: []byte("t1"),
 		Generation: 5,
 	}
-	world.Deletions = map[string]*api.Deletion{"a": {Name: "a", Stage: stage, EpochMin: 4, IsRingLost: isRingLost}}
+	world.Deletions = map[string]*api.Deletion{"a": {Name: "a", Stage: stage, EpochMin: 4, RingLost: isRingLost}}
 	return world
 }
 
@@ -33,11 +33,11 @@ func endingMembers(stage api.DeletionStage, isRingLost bool, members ...func(*ap
 // and then that it is gone.
 func TestEnd_EachMemberCounts(t *testing.T) {
 	const draining, removing = api.DeletionStage_DELETION_STAGE_DRAINING, api.DeletionStage_DELETION_STAGE_REMOVING
-	closed := func(r *api.RingState) { r.IsClosed = true }
-	lagging := func(r *api.RingState) { r.IsClosed, r.LagBytes = true, 64 }
-	held := func(r *api.RingState) { r.IsWriterHeld = true }
+	closed := func(r *api.RingState) { r.Closed = true }
+	lagging := func(r *api.RingState) { r.Closed, r.LagBytes = true, 64 }
+	held := func(r *api.RingState) { r.WriterHeld = true }
 	missing := func(r *api.RingState) { r.RingUuid, r.Error = nil, "missing" }
-	removed := func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }
+	removed := func(r *api.RingState) { r.RingUuid, r.Closed, r.Removed = nil, true, true }
 	for _, tc := range []struct {
 		name  string
 		world World

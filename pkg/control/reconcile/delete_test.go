@@ -81,7 +81,7 @@ func (f *fabricOf) target() {
 	switch {
 	case f.stage == api.DeletionStage_DELETION_STAGE_DRAINING:
 		f.fence = 4
-		state.EpochMin, state.IsClosed = f.fence, !f.isWriterIn
+		state.EpochMin, state.Closed = f.fence, !f.isWriterIn
 	case f.stage == api.DeletionStage_DELETION_STAGE_REMOVING && f.isRingThere && !f.isWriterIn && !f.isDrainIn &&
 		f.head == f.appended:
 		f.isRingThere = false
@@ -90,7 +90,7 @@ func (f *fabricOf) target() {
 		state.RingUuid, state.AppendedLsn, state.HeadLsn, state.LagBytes = []byte("u"), f.appended, f.head,
 			f.appended-f.head
 	} else {
-		state.IsClosed, state.IsRemoved = true, true
+		state.Closed, state.Removed = true, true
 	}
 	f.reported = append(f.reported, state)
 }
@@ -192,17 +192,17 @@ func TestEnd(t *testing.T) {
 		},
 		{"not closed yet waits", ending(placed(), draining), ""},
 		{"closed below an older fence waits", seen(ending(placed(), draining),
-			func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 3 }), ""},
+			func(r *api.RingState) { r.Closed, r.EpochMin = true, 3 }), ""},
 		{"closed with records waits", seen(ending(placed(), draining),
-			func(r *api.RingState) { r.IsClosed, r.EpochMin, r.LagBytes = true, 4, 64 }), ""},
+			func(r *api.RingState) { r.Closed, r.EpochMin, r.LagBytes = true, 4, 64 }), ""},
 		{"closed and empty is retired", seen(ending(placed(), draining),
-			func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 4 }), "retire a;"},
+			func(r *api.RingState) { r.Closed, r.EpochMin = true, 4 }), "retire a;"},
 		{"another drain takes over what is left", ending(placed().withDrain("d2", testHost).withAssignment("a", "gone",
 			"u"), draining), "assign a(u) to d1 #6;"},
 		{"being removed is not drained again", ending(emptyWorld().withStream("a").withTarget("t1",
 			testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", testHost), removing), ""},
 		{"removed is forgotten", seen(ending(placed(), removing),
-			func(r *api.RingState) { r.IsRemoved, r.RingUuid = true, nil }), "forget a;"},
+			func(r *api.RingState) { r.Removed, r.RingUuid = true, nil }), "forget a;"},
 		{"ended does nothing", ending(emptyWorld(), api.DeletionStage_DELETION_STAGE_ENDED), ""},
 		{"a new stream of the name is placed", ending(emptyWorld().withStream("a").withTarget("t1", testHost),
 			api.DeletionStage_DELETION_STAGE_ENDED), "place a on t1;"},
@@ -237,12 +237,12 @@ func checkEnd(rt *rapid.T, world World, action Action) {
 	if !IsBeingDeleted(deletion) {
 		rt.Fatalf("ended what is to stay: %s", describe([]Action{action}))
 	}
-	if action.Retire != "" && (!seen.IsClosed || len(seen.RingUuid) > 0 &&
+	if action.Retire != "" && (!seen.Closed || len(seen.RingUuid) > 0 &&
 		(seen.LagBytes > 0 || seen.EpochMin < deletion.EpochMin)) {
 		rt.Fatalf("retired too early: %s", describe([]Action{action}))
 	}
-	if action.Forget != "" && ring != nil && !deletion.IsRingLost &&
-		!(deletion.Stage == api.DeletionStage_DELETION_STAGE_REMOVING && seen.GetIsRemoved()) {
+	if action.Forget != "" && ring != nil && !deletion.RingLost &&
+		!(deletion.Stage == api.DeletionStage_DELETION_STAGE_REMOVING && seen.GetRemoved()) {
 		rt.Fatalf("forgot too early: %s", describe([]Action{action}))
 	}
 }

@@ -52,7 +52,7 @@ func WhyNotDrained(world World, name string, loads map[string]int) string {
 // fullText is why a drain takes no further stream, by what is declared of its host.
 func fullText(spec *api.DrainSpec, drain *api.Agent) string {
 	switch {
-	case spec.GetIsClosed():
+	case spec.GetClosed():
 		return fmt.Sprintf("those on host %s are declared closed", drain.Host)
 	case spec.GetStoreDir() != "" && spec.StoreDir != drain.StoreDir:
 		return fmt.Sprintf("those on host %s are declared to write store %s, it writes %s", drain.Host, spec.StoreDir,
@@ -65,7 +65,7 @@ func fullText(spec *api.DrainSpec, drain *api.Agent) string {
 func unreachedText(world World, rings []*api.RingSpec, drain *api.Agent) string {
 	for _, ring := range rings {
 		seen := SeenRing(world.Targets, ring)
-		if IsBoundRing(ring, seen) && len(seen.FarUris) > 0 && way(world, ring, seen, drain) == "" {
+		if IsBoundRing(ring, seen) && len(seen.RemoteUris) > 0 && way(world, ring, seen, drain) == "" {
 			return fmt.Sprintf("drain %s reaches other hosts by %s alone, and target %s does not listen by that: "+
 				"give either another --drain-transport or --listen", drain.Id, drain.Transport, ring.Target)
 		}
@@ -81,7 +81,7 @@ func mayTake(world World, drain *api.Agent, loads map[string]int) bool {
 	switch {
 	case spec == nil:
 		return true
-	case spec.IsClosed || spec.StoreDir != "" && spec.StoreDir != drain.StoreDir:
+	case spec.Closed || spec.StoreDir != "" && spec.StoreDir != drain.StoreDir:
 		return false
 	}
 	return spec.StreamsMax == 0 || loadOfHost(world, drain.Host, loads) < int(spec.StreamsMax)

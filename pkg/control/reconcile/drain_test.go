@@ -24,7 +24,7 @@ func TestMayTake_WhatIsDeclared(t *testing.T) {
 		{&api.DrainSpec{Host: "c1"}, true},
 		{&api.DrainSpec{Host: "c1", StreamsMax: 3}, true},
 		{&api.DrainSpec{Host: "c1", StreamsMax: 2}, false},
-		{&api.DrainSpec{Host: "c1", IsClosed: true}, false},
+		{&api.DrainSpec{Host: "c1", Closed: true}, false},
 		{&api.DrainSpec{Host: "c1", StoreDir: "/store"}, true},
 		{&api.DrainSpec{Host: "c1", StoreDir: "/other"}, false},
 	} {
@@ -49,7 +49,7 @@ func TestPlan_StreamsOfADeclaredDrain(t *testing.T) {
 	if len(world.Assignments) != 2 {
 		t.Fatalf("%d streams are assigned, 2 were declared for the host", len(world.Assignments))
 	}
-	world.DrainSpecs["c1"] = &api.DrainSpec{Host: "c1", IsClosed: true}
+	world.DrainSpecs["c1"] = &api.DrainSpec{Host: "c1", Closed: true}
 	for _, action := range Plan(world, testNow) {
 		if action.Assign != nil {
 			t.Errorf("a closed drain is given, or loses, %v", action.Assign)
@@ -75,7 +75,7 @@ func TestWhyNotDrained(t *testing.T) {
 			"drain d1 has not the role drain on this stream: give it in the control plane's --access-file",
 		},
 		{
-			"closed", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{IsClosed: true} },
+			"closed", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{Closed: true} },
 			"drain d1 takes no further stream: those on host c1 are declared closed",
 		},
 		{
@@ -86,7 +86,7 @@ func TestWhyNotDrained(t *testing.T) {
 			"full", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{StreamsMax: 2} },
 			"those on host c1 may have 2 streams, and have them",
 		},
-		{"no door", func(w World) { w.Targets["t1"].Rings[0].FarUris = nil }, "drain d1 is not on the target's host: " +
+		{"no door", func(w World) { w.Targets["t1"].Rings[0].RemoteUris = nil }, "drain d1 is not on the target's host: " +
 			"start farlogd drain there, or to drain from another host give the target --listen"},
 		{
 			"another door", func(w World) { w.LiveDrains["d1"].Transport = "verbs" },
@@ -95,14 +95,14 @@ func TestWhyNotDrained(t *testing.T) {
 		{"the nearest tells", func(w World) {
 			w.LiveDrains["d0"] = &api.Agent{Id: "d0", Host: "c0", Streams: []string{"b"}}
 			w.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "c2", Streams: []string{"b"}}
-			w.DrainSpecs["c1"] = &api.DrainSpec{IsClosed: true}
+			w.DrainSpecs["c1"] = &api.DrainSpec{Closed: true}
 		}, "drain d1 takes no further stream"},
 		{"nothing", func(World) {}, ""},
 	} {
 		world := emptyWorld().withTarget("t1", "s1").withDrain("d1", "c1").withStream("a").withRing("a", "t1",
 			"u").bound("a", "u")
 		world.DrainSpecs, world.LiveDrains["d1"].StoreDir = map[string]*api.DrainSpec{}, "/d"
-		world.Targets["t1"].Rings[0].FarUris = []string{"ofi:tcp://s1:1/a"}
+		world.Targets["t1"].Rings[0].RemoteUris = []string{"ofi:tcp://s1:1/a"}
 		test.edit(world)
 		loads := map[string]int{"d1": 2}
 		got := WhyNotDrained(world, "a", loads)

@@ -24,9 +24,13 @@ const (
 
 // WayTo is the shortest way that a host's agent measured to a target, by any of its doors. why says why there is none:
 // then way is nil, or one that failed.
-func WayTo(world World, host, target string, now time.Time) (way *api.Way, why string) {
+func WayTo(world World, host, target string, now time.Time) (way *api.NetworkPath, why string) {
 	if agent := world.LiveTargets[target]; agent != nil && agent.Host == host {
-		return &api.Way{Target: target, Least: durationpb.New(0), Median: durationpb.New(0)}, "" // by memory
+		return &api.NetworkPath{
+			Target:    target,
+			RttMin:    durationpb.New(0),
+			RttMedian: durationpb.New(0),
+		}, "" // by memory
 	}
 	state := world.Hosts[host]
 	if state == nil {
@@ -34,23 +38,23 @@ func WayTo(world World, host, target string, now time.Time) (way *api.Way, why s
 	}
 	why = fmt.Sprintf("host %s has not measured the way there: does the target have --listen, and is its agent newer?",
 		host)
-	for _, one := range state.Ways {
+	for _, one := range state.Paths {
 		switch {
 		case one.Target != target:
-		case one.Least == nil:
-			if way == nil || way.Least == nil {
-				way, why = one, fmt.Sprintf("host %s cannot reach it at %s: %s", host, one.Door, one.Error)
+		case one.RttMin == nil:
+			if way == nil || way.RttMin == nil {
+				way, why = one, fmt.Sprintf("host %s cannot reach it at %s: %s", host, one.Listener, one.Error)
 			}
-		case now.Sub(one.Measured.AsTime()) > MeasuredMax:
+		case now.Sub(one.MeasureTime.AsTime()) > MeasuredMax:
 			if way == nil {
 				why = fmt.Sprintf("host %s measured the way there last at %s, more than %s ago: is its host agent "+
-					"running?", host, one.Measured.AsTime().UTC().Format(time.RFC3339), MeasuredMax)
+					"running?", host, one.MeasureTime.AsTime().UTC().Format(time.RFC3339), MeasuredMax)
 			}
-		case way == nil || way.Least == nil || one.Least.AsDuration() < way.Least.AsDuration():
+		case way == nil || way.RttMin == nil || one.RttMin.AsDuration() < way.RttMin.AsDuration():
 			way = one
 		}
 	}
-	if way.GetLeast() != nil {
+	if way.GetRttMin() != nil {
 		return way, ""
 	}
 	return way, why
@@ -67,9 +71,9 @@ func whyTooFar(world World, spec *api.StreamSpec, target string, now time.Time) 
 	case why != "":
 		return fmt.Sprintf("target %s on host %s: with a latency limit of %s its way has to be measured, and %s",
 			target, host, limit, why)
-	case way.Least.AsDuration() > limit:
+	case way.RttMin.AsDuration() > limit:
 		return fmt.Sprintf("target %s on host %s is %s from host %s, the stream's limit is %s: raise latency_limit, "+
-			"or start a target that is nearer", target, host, way.Least.AsDuration(), spec.WriterHost, limit)
+			"or start a target that is nearer", target, host, way.RttMin.AsDuration(), spec.WriterHost, limit)
 	}
 	return ""
 }
@@ -83,9 +87,9 @@ func Far(world World, stream *api.Stream, target string, now time.Time) string {
 	if way, why := WayTo(world, spec.WriterHost, target, now); why != "" {
 		return fmt.Sprintf("target %s was not chosen by its latency, or is not known to be near any more: %s", target,
 			why)
-	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && way.Least.AsDuration() > limit {
+	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && way.RttMin.AsDuration() > limit {
 		return fmt.Sprintf("target %s is %s from host %s now, the stream's limit is %s: farlog stream members "+
-			"replace moves a member", target, way.Least.AsDuration(), spec.WriterHost, limit)
+			"replace moves a member", target, way.RttMin.AsDuration(), spec.WriterHost, limit)
 	}
 	return ""
 }
@@ -99,7 +103,7 @@ func nearest(world World, spec *api.StreamSpec, targets []string, now time.Time)
 	ways := map[string]time.Duration{}
 	for _, target := range targets {
 		if way, why := WayTo(world, spec.WriterHost, target, now); why == "" {
-			ways[target] = way.Least.AsDuration()
+			ways[target] = way.RttMin.AsDuration()
 		}
 	}
 	if len(ways) == 0 {
@@ -127,17 +131,19 @@ func best(world World, spec *api.StreamSpec, targets []string, loads map[string]
 // IsMoved tells whether what a host measured differs from what it measured before by so much that other targets may be
 // nearer.
 func IsMoved(before, now *api.HostState) bool {
-	if before == nil || len(before.Ways) != len(now.Ways) {
+	if before == nil || len(before.Paths) != len(now.Paths) {
 		return true
 	}
-	byDoor := func(a, b *api.Way) int { return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Door, b.Door)) }
-	isSame := func(a, b *api.Way) bool {
-		if byDoor(a, b) != 0 || (a.Least == nil) != (b.Least == nil) {
+	byDoor := func(a, b *api.NetworkPath) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Listener, b.Listener))
+	}
+	isSame := func(a, b *api.NetworkPath) bool {
+		if byDoor(a, b) != 0 || (a.RttMin == nil) != (b.RttMin == nil) {
 			return false
 		}
-		apart := (a.Least.AsDuration() - b.Least.AsDuration()).Abs()
-		return apart <= max(a.Least.AsDuration()*alikePercent/100, alikeLeast)
+		apart := (a.RttMin.AsDuration() - b.RttMin.AsDuration()).Abs()
+		return apart <= max(a.RttMin.AsDuration()*alikePercent/100, alikeLeast)
 	}
-	return !slices.EqualFunc(slices.SortedFunc(slices.Values(before.Ways), byDoor),
-		slices.SortedFunc(slices.Values(now.Ways), byDoor), isSame)
+	return !slices.EqualFunc(slices.SortedFunc(slices.Values(before.Paths), byDoor),
+		slices.SortedFunc(slices.Values(now.Paths), byDoor), isSame)
 }

@@ -21,12 +21,12 @@ func (w World) withWay(host, target, door string, micros int, measured time.Time
 	if w.Hosts[host] == nil {
 		w.Hosts[host] = &api.HostState{Host: host}
 	}
-	way := &api.Way{Target: target, Door: door, Error: "connection refused"}
+	way := &api.NetworkPath{Target: target, Listener: door, Error: "connection refused"}
 	if micros >= 0 {
-		way.Least, way.Measured, way.Error = durationpb.New(time.Duration(micros)*time.Microsecond),
+		way.RttMin, way.MeasureTime, way.Error = durationpb.New(time.Duration(micros)*time.Microsecond),
 			timestamppb.New(measured), ""
 	}
-	w.Hosts[host].Ways = append(w.Hosts[host].Ways, way)
+	w.Hosts[host].Paths = append(w.Hosts[host].Paths, way)
 	return w
 }
 
@@ -50,7 +50,7 @@ func TestPlace_PrefersTheNearest(t *testing.T) {
 		limit := world.Streams["new"].Spec.LatencyLimit.AsDuration()
 		mayTake := func(id string) bool {
 			way, isKnown := known[id]
-			return !world.TargetSpecs["host-"+id].IsClosed && (limit == 0 || isKnown && way <= limit)
+			return !world.TargetSpecs["host-"+id].Closed && (limit == 0 || isKnown && way <= limit)
 		}
 		could := 0
 		for id := range world.LiveTargets {
@@ -97,8 +97,8 @@ func drawWays(t *rapid.T) (World, map[string]time.Duration) {
 		id := fmt.Sprint("t", i)
 		world.withTarget(id, "host-"+id)
 		world.TargetSpecs["host-"+id] = &api.TargetSpec{
-			Host:     "host-" + id,
-			IsClosed: rapid.IntRange(0, 4).Draw(t, "closed") == 0,
+			Host:   "host-" + id,
+			Closed: rapid.IntRange(0, 4).Draw(t, "closed") == 0,
 		}
 		for n := range rapid.IntRange(0, 3).Draw(t, "rings") {
 			world.withStream(fmt.Sprintf("%s/%d", id, n)).withRing(fmt.Sprintf("%s/%d", id, n), id, "")
@@ -164,7 +164,7 @@ func TestPlace_SaysWhoIsTooFar(t *testing.T) {
 			t.Errorf("planned %s, and the reason is %q", describe(actions), why)
 		}
 	}
-	world.Hosts["desk7"].Ways = world.Hosts["desk7"].Ways[4:]
+	world.Hosts["desk7"].Paths = world.Hosts["desk7"].Paths[4:]
 	if why := WhyNotPlaced(world, "a", nil, testNow.Add(MeasuredMax)); why != "" {
 		t.Errorf("by measurements that still count: %q", why)
 	}
@@ -216,7 +216,7 @@ func TestIsMoved(t *testing.T) {
 		return world.Hosts["h"]
 	}
 	backwards := state(40, 60)
-	backwards.Ways[0], backwards.Ways[1] = backwards.Ways[1], backwards.Ways[0]
+	backwards.Paths[0], backwards.Paths[1] = backwards.Paths[1], backwards.Paths[0]
 	for _, test := range []struct {
 		before, now *api.HostState
 		want        bool

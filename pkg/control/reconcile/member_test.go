@@ -27,7 +27,9 @@ func (w World) reported(without ...string) World {
 		}
 		state := &api.RingState{
 			Stream: ring.Stream.Spec.Name, Target: ring.Target, Uri: "mem:/" + key,
-			RingUuid: []byte("u-" + key), FarUris: []string{"ofi:tcp://" + ring.Target + ":1/" + ring.Stream.Spec.Name},
+			RingUuid: []byte(
+				"u-" + key,
+			), RemoteUris: []string{"ofi:tcp://" + ring.Target + ":1/" + ring.Stream.Spec.Name},
 		}
 		w.Targets[ring.Target].Rings = append(w.Targets[ring.Target].Rings, state)
 	}
@@ -79,11 +81,11 @@ func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("a dead target makes %s", describe(actions))
 	}
-	world.Targets["t4"].Rings[0].FarUris = nil
+	world.Targets["t4"].Rings[0].RemoteUris = nil
 	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("a target that does not listen just now makes %s", describe(actions))
 	}
-	world.Targets["t4"].Rings[0].FarUris = []string{"ofi:tcp://t4:2/a"}
+	world.Targets["t4"].Rings[0].RemoteUris = []string{"ofi:tcp://t4:2/a"}
 	if actions := Plan(world, testNow); len(actions) != 1 || !strings.Contains(actions[0].Assign.GetUri(), "t4:2") ||
 		actions[0].Assign.Generation != assignment.Generation+1 {
 		t.Fatalf("another port makes %s", describe(actions))

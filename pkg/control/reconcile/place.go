@@ -39,7 +39,7 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 		free, isLimited := room[host]
 		tooFar, unreached := whyTooFar(world, spec, name, now), whyUnreached(world.LiveTargets[name], spec)
 		switch {
-		case world.TargetSpecs[host].GetIsClosed():
+		case world.TargetSpecs[host].GetClosed():
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
 		case isWornOut(world, name):
 			medium := wornMedium(world, name)

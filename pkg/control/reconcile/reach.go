@@ -43,7 +43,7 @@ func whyUnreached(target *api.Agent, spec *api.StreamSpec) string {
 	}
 	is := fmt.Sprintf("target %s has region %s, which serves host %s alone", target.Id, local, target.Host)
 	switch {
-	case len(target.Doors) > 0:
+	case len(target.Listeners) > 0:
 		return is + ", and listens for other hosts: give it a mem: region too, or start it without --listen"
 	case !isOnHost(target, spec.GetWriterHost()):
 		return fmt.Sprintf("%s, and the writer is to be on host %s: name another target host, or give that target a "+

@@ -69,7 +69,7 @@ func TestWhyUnreached(t *testing.T) {
 	} {
 		world := World{LiveTargets: map[string]*api.Agent{"t1": {
 			Id: "t1", Host: "h", Regions: test.regions,
-			Doors: test.doors,
+			Listeners: test.doors,
 		}}}
 		got := WhyUnreached(world, test.spec)
 		if test.want == "" && got != "" || !strings.Contains(got, test.want) {

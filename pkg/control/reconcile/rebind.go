@@ -29,7 +29,7 @@ func Rebound(world World, name, drain string) (assignment *api.Assignment, whyNo
 		}
 		// That nobody drains a ring is reported with the head as it is then; while somebody does, a report is older
 		// than the head.
-		if seen.IsDrainHeld {
+		if seen.DrainHeld {
 			return nil, fmt.Sprintf("a drain has its ring on target %s: end it, and try again when the target has "+
 				"seen that, a second later", ring.Target)
 		}

@@ -125,13 +125,13 @@ func TestRebound_Refusals(t *testing.T) {
 		"bound to no store yet":                func(w World) { delete(w.Assignments, "s") },
 		"not reported by target t2":            func(w World) { delete(w.LiveTargets, "t2") },
 		"not reported by target t1":            func(w World) { w.Targets["t1"].Rings[0].RingUuid = []byte("another") },
-		"a drain has its ring on target t2":    func(w World) { w.Targets["t2"].Rings[0].IsDrainHeld = true },
+		"a drain has its ring on target t2":    func(w World) { w.Targets["t2"].Rings[0].DrainHeld = true },
 		"has not the role drain":               func(w World) { w.LiveDrains["d2"].Streams = []string{"other/*"} },
 		"declared to be drained on host x":     func(w World) { w.Streams["s"].Spec.DrainHost = "x" },
 		"takes no further stream": func(w World) {
 			w.DrainSpecs["h"] = &api.DrainSpec{
-				Host:     "h",
-				IsClosed: true,
+				Host:   "h",
+				Closed: true,
 			}
 		},
 		"does not reach its rings: it is on host far": func(w World) { w.LiveDrains["d2"].Host = "far" },

@@ -282,7 +282,7 @@ func keep(world World, ring *api.RingSpec, name string, member int) (Action, boo
 	}
 	seen := SeenRing(world.Targets, ring)
 	for _, grant := range world.Admissions[MemberKey(name, member)].GetGrants() {
-		if grant.Role == api.GrantRole_GRANT_ROLE_WRITER && grant.Expires != nil &&
+		if grant.Role == api.GrantRole_GRANT_ROLE_WRITER && grant.ExpireTime != nil &&
 			seen.GetWriterEpoch() == grant.Epoch {
 			return Action{Keep: &Writer{Stream: name, Member: member, Epoch: grant.Epoch}}, true
 		}

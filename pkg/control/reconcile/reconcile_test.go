@@ -65,7 +65,7 @@ func (w World) granted(stream string) World {
 func (w World) listening(stream string, uris ...string) World {
 	for _, state := range w.Targets[w.Rings[stream].Target].Rings {
 		if state.Stream == stream {
-			state.FarUris = uris
+			state.RemoteUris = uris
 		}
 	}
 	return w
@@ -81,9 +81,9 @@ func (w World) reachingBy(drain, transport string) World {
 func (w World) admitted(stream string, epoch, opened uint32) World {
 	w.Admissions[stream] = &api.Admission{
 		EpochMin: epoch,
-		Grants: []*api.FarGrant{{
+		Grants: []*api.RemoteGrant{{
 			Token: []byte("0123456789abcdef"), Role: api.GrantRole_GRANT_ROLE_WRITER,
-			Epoch: epoch, Expires: timestamppb.New(time.Unix(1, 0)),
+			Epoch: epoch, ExpireTime: timestamppb.New(time.Unix(1, 0)),
 		}},
 	}
 	SeenRing(w.Targets, w.Rings[stream]).WriterEpoch = opened
@@ -300,7 +300,7 @@ func drawWorld(rt *rapid.T) World {
 			world.TargetSpecs[host] = &api.TargetSpec{
 				Host:          host,
 				CapacityBytes: rapid.SampledFrom([]uint64{0, 1, 100, 250}).Draw(rt, "capacity"),
-				IsClosed:      rapid.Bool().Draw(rt, "closed"),
+				Closed:        rapid.Bool().Draw(rt, "closed"),
 			}
 		}
 	}
@@ -312,7 +312,7 @@ func drawWorld(rt *rapid.T) World {
 			world.Deletions[name] = &api.Deletion{
 				Name:  name,
 				Stage: api.DeletionStage(rapid.IntRange(1, 3).Draw(rt, "stage")), EpochMin: 4,
-				IsRingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0,
+				RingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0,
 			}
 		}
 		spec := world.Streams[name].Spec
@@ -333,9 +333,9 @@ func drawWorld(rt *rapid.T) World {
 		}).Draw(rt, "far")...)
 		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil &&
 			rapid.Bool().Draw(rt, "closed for the end") {
-			ring.IsClosed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"),
+			ring.Closed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"),
 				rapid.Uint64Range(0, 1).Draw(rt, "lag")
-			ring.IsRemoved = rapid.Bool().Draw(rt, "removed") &&
+			ring.Removed = rapid.Bool().Draw(rt, "removed") &&
 				world.Deletions[name].GetStage() == api.DeletionStage_DELETION_STAGE_REMOVING
 		}
 		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "admitted") {
@@ -449,7 +449,7 @@ func checkRenewal(rt *rapid.T, world World, action Action) {
 	if len(former.RingUuid) == 0 { // bound by the same plan, to what a drain was told of
 		former = &api.RingSpec{Target: former.Target, RingUuid: world.Assignments[ring.Stream.Spec.Name].GetRingUuid()}
 	}
-	if world.Epochs[ring.Stream.Spec.Name] > 0 || !seen.GetIsMissing() || seen.WriterEpoch > 0 ||
+	if world.Epochs[ring.Stream.Spec.Name] > 0 || !seen.GetMissing() || seen.WriterEpoch > 0 ||
 		former.Target != ring.Target || string(former.RingUuid) != string(ring.LostUuid) || len(ring.RingUuid) > 0 {
 		rt.Fatalf("wanted anew although it may hold records: %s", describe([]Action{action}))
 	}
@@ -473,7 +473,7 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		if !givesLevel(world.LiveTargets[ring.Target], ring.Stream.Spec.Level) {
 			rt.Fatalf("placed where its level is not given: %s", describe([]Action{action}))
 		}
-		if wanted != "" && host != wanted || world.TargetSpecs[host].GetIsClosed() {
+		if wanted != "" && host != wanted || world.TargetSpecs[host].GetClosed() {
 			rt.Fatalf("placed where it is not wanted: %s", describe([]Action{action}))
 		}
 		return

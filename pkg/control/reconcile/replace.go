@@ -70,7 +70,7 @@ func WhyNotReplace(world World, name string, member int) string {
 	case isThere && Needed(stream) == 1:
 		return fmt.Sprintf("target %s has its ring, and with one member needed it may have what no other has",
 			rings[member].Target)
-	case isThere && seen.IsWriterHeld && Needed(stream) == MemberCount(stream):
+	case isThere && seen.WriterHeld && Needed(stream) == MemberCount(stream):
 		return fmt.Sprintf("a writer needs all members, that of target %s too: end it first", rings[member].Target)
 	case isThere && tells[member] && TellingCount(tells, member) < FenceCount(stream):
 		return fmt.Sprintf("target %s has its ring, and without it too few know what was acknowledged: the ring of "+

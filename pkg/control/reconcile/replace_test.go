@@ -52,7 +52,7 @@ func TestReplace_OneAtATimeInAFailureDomainOfItsOwn(t *testing.T) {
 	// A ring of before, or one that was written, is not the new one.
 	state := &api.RingState{
 		Stream: "a", Target: "t4", Uri: "mem:/new", RingUuid: former.RingUuid,
-		FarUris: []string{"ofi:tcp://t4:1/a"},
+		RemoteUris: []string{"ofi:tcp://t4:1/a"},
 	}
 	world.Targets["t4"].Rings = []*api.RingState{state}
 	if actions := Plan(world, testNow); len(actions) != 0 {
@@ -99,7 +99,7 @@ func TestReplace_NotWhatIsThereAndMayBeAlone(t *testing.T) {
 	}
 	world = threeWritten()
 	world.Streams["a"].K = 3
-	SeenRing(world.Targets, world.Rings[MemberKey("a", member)]).IsWriterHeld = true
+	SeenRing(world.Targets, world.Rings[MemberKey("a", member)]).WriterHeld = true
 	if why := WhyNotReplace(world, "a", member); !strings.Contains(why, "a writer needs all members") {
 		t.Errorf("with all needed: %q", why)
 	}

@@ -58,5 +58,5 @@ func way(world World, ring *api.RingSpec, seen *api.RingState, drain *api.Agent)
 	if drain.Host == world.Targets[ring.Target].GetAgent().GetHost() {
 		return seen.Uri
 	}
-	return FarURI(seen.FarUris, drain.Transport, ring.GetStream().GetSpec().GetName(), int(ring.Member))
+	return FarURI(seen.RemoteUris, drain.Transport, ring.GetStream().GetSpec().GetName(), int(ring.Member))
 }

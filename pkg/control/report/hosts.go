@@ -25,7 +25,7 @@ func (r *Keeper) KeepHost(ctx context.Context, state *api.HostState) error {
 	now, _ := r.mirror.Load()
 	before := now.Hosts[state.Host]
 	isStalled := len(state.Stalled)+len(before.GetStalled()) > 0
-	age := state.Reported.AsTime().Sub(before.GetReported().AsTime())
+	age := state.ReportTime.AsTime().Sub(before.GetReportTime().AsTime())
 	if !isStalled && !reconcile.IsMoved(before, state) && age < hostKept {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (r *Keeper) LastOfHost(now *state.View, host string) *api.HostState {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	kept, told := now.Hosts[host], r.hosts[host]
-	if kept == nil || told != nil && told.Reported.AsTime().After(kept.Reported.AsTime()) {
+	if kept == nil || told != nil && told.ReportTime.AsTime().After(kept.ReportTime.AsTime()) {
 		return told
 	}
 	return kept

@@ -254,7 +254,7 @@ func (r *Keeper) turn(key string, moved map[string]bool) map[string]bool {
 // alone may hold records although no epoch was granted.
 func KeepSigns(v *state.View, state *api.TargetState) {
 	for _, ring := range state.Rings {
-		if !ring.IsMissing {
+		if !ring.Missing {
 			continue
 		}
 		for _, before := range v.Targets[state.Agent.Id].GetRings() {

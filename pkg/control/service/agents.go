@@ -49,7 +49,7 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 ) {
 	if request.State == nil && request.Unchanged != nil {
 		isKnown, err := s.unchanged(ctx, access.RoleTarget, request.Unchanged)
-		return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), IsStateWanted: !isKnown},
+		return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), StateRequested: !isKnown},
 			err
 	}
 	agent := request.GetState().GetAgent()
@@ -75,7 +75,10 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainRequest) (*api.ReportDrainResponse, error) {
 	if request.State == nil && request.Unchanged != nil {
 		isKnown, err := s.unchanged(ctx, access.RoleDrain, request.Unchanged)
-		return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval), IsStateWanted: !isKnown}, err
+		return &api.ReportDrainResponse{
+			Interval:       durationpb.New(s.config.ReportInterval),
+			StateRequested: !isKnown,
+		}, err
 	}
 	agent := request.GetState().GetAgent()
 	if err := s.register(ctx, access.RoleDrain, agent); err != nil {

@@ -263,7 +263,7 @@ func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 		t.Errorf("a stream that nobody has written was opened %d times", count)
 	}
 	written := proto.Clone(unwritten).(*api.RingState)
-	written.WriterEpoch, written.IsWriterHeld = 3, false
+	written.WriterEpoch, written.WriterHeld = 3, false
 	one.reportTarget("t1", written)
 	one.until("the stream is opened anew", func() bool { return opened.Load() > 0 })
 	for range 3 {

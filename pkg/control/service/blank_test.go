@@ -17,7 +17,7 @@ func (i *instance) missing(name string) {
 	state := &api.TargetState{
 		Agent: &api.Agent{Id: "t1", Host: "alpha"},
 		Rings: []*api.RingState{{
-			Stream: name, Target: "t1", Uri: "mem:/" + name, IsMissing: true,
+			Stream: name, Target: "t1", Uri: "mem:/" + name, Missing: true,
 			Error: "is missing",
 		}},
 	}

@@ -33,7 +33,7 @@ func (s *Server) ReportConsumer(ctx context.Context, request *api.ReportConsumer
 		Holder:   copyOf(request.GetConsumer().GetHolder()),
 		LagBytes: request.GetConsumer().GetLagBytes(), LostRecords: request.GetConsumer().GetLostRecords(),
 		LostBytes: request.GetConsumer().GetLostBytes(),
-		Reason:    request.GetConsumer().GetReason(), Reported: timestamppb.Now(),
+		Reason:    request.GetConsumer().GetReason(), ReportTime: timestamppb.Now(),
 	}
 	if err := checkHolder(told.Holder); err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func TestStatus_StalledWriter(t *testing.T) {
 	one.granted(answered)
 	now, _ := one.server.mirror.Load()
 	local := farRing("a", "t1")
-	local.IsWriterHeld, local.Counters = true, &api.WriterCounters{StalledFor: durationpb.New(2 * time.Second)}
+	local.WriterHeld, local.Counters = true, &api.WriterCounters{StalledFor: durationpb.New(2 * time.Second)}
 	for name, test := range map[string]struct {
 		rings  []*api.RingState
 		host   *api.HostState
@@ -115,9 +115,13 @@ func TestStatus_StalledWriter(t *testing.T) {
 }
 
 func stalledHost(epoch uint32, ago time.Duration) *api.HostState {
-	return &api.HostState{Host: "beta", Reported: timestamppb.New(time.Now().Add(-ago)), Stalled: []*api.StalledWriter{
-		{Stream: "a", Epoch: epoch, StalledFor: durationpb.New(2 * time.Second)},
-	}}
+	return &api.HostState{
+		Host:       "beta",
+		ReportTime: timestamppb.New(time.Now().Add(-ago)),
+		Stalled: []*api.StalledWriter{
+			{Stream: "a", Epoch: epoch, StalledFor: durationpb.New(2 * time.Second)},
+		},
+	}
 }
 
 // What a host says of its writers is in etcd at once, and so is that it is over.

@@ -78,7 +78,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err != nil {
 		return nil, err
 	}
-	if request.SparesWriter {
+	if request.NoTakeover {
 		if err := s.spare(ctx, request, admitting); err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	}
 	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(),
 		"pid", granted.Holder.GetPid(),
-		"is_far", slices.Contains(admitting.IsFar, true), "by", callerOf(ctx).ID)
+		"remote", slices.Contains(admitting.IsFar, true), "by", callerOf(ctx).ID)
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterReques
 		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream,
 			i)]); admitting.IsFar[i] {
 			member.Token = admitting.Tokens[i]
-			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport, request.Stream, i); uri != "" {
+			if uri := reconcile.FarURI(ring.GetRemoteUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri
 			}
 		}

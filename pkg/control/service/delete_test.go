@@ -38,7 +38,7 @@ func TestDeleteStream_Refusals(t *testing.T) {
 	}{
 		{
 			"writer", "a writer has its ring (trading1/77, epoch 3)",
-			func(r *api.RingState) { r.IsWriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 3 },
+			func(r *api.RingState) { r.WriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 3 },
 		},
 		{
 			"records", "12 records (4096 bytes) of its ring are not stored yet: farlog status desk7/orders",
@@ -56,7 +56,7 @@ func TestDeleteStream_Refusals(t *testing.T) {
 		one.reportTarget("t1", shown(stream, tc.change))
 		for _, isDryRun := range []bool{true, false} {
 			_, err := one.control.DeleteStream(one.context(),
-				&api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: isDryRun})
+				&api.DeleteStreamRequest{Name: "desk7/orders", DryRun: isDryRun})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("%s, dry %v: got %v, want %q", tc.name, isDryRun, err, tc.want)
 			}
@@ -87,7 +87,7 @@ func TestDeleteStream_RingThatWasNeverMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+		r.RingUuid, r.Closed, r.Removed = nil, true,
 			true
 	}))
 	one.until("it is gone", func() bool {
@@ -129,7 +129,7 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsWriterHeld, r.WriterEpoch = true, 1 }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.WriterHeld, r.WriterEpoch = true, 1 }))
 	one.reportDrain("d1")
 	if got := one.status("desk7/orders"); got.Condition != api.Condition_CONDITION_DELETING ||
 		got.Deletion.EpochMin != 2 {
@@ -143,11 +143,11 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("created: %v", err)
 	}
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Closed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status("desk7/orders").Assignment == nil })
 	again()
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+		r.RingUuid, r.Closed, r.Removed = nil, true,
 			true
 	}))
 	one.until("it is gone", func() bool {
@@ -188,13 +188,13 @@ func TestDeleteStream_RingLost(t *testing.T) {
 		specs := one.status("desk7/orders").RingSpecs
 		return len(specs) > 0 && len(specs[0].RingUuid) > 0
 	})
-	lost := &api.DeleteStreamRequest{Name: "desk7/orders", IsRingLost: true}
+	lost := &api.DeleteStreamRequest{Name: "desk7/orders", RingLost: true}
 	if _, err := one.control.DeleteStream(one.context(), lost); status.Code(err) != codes.FailedPrecondition ||
 		!strings.Contains(err.Error(), "is not lost") {
 		t.Errorf("got %v", err)
 	}
 	one.endLife(etcd.KeyLiveTargets + "t1")
-	one.until("the target is gone", func() bool { return !one.status("desk7/orders").IsTargetAlive })
+	one.until("the target is gone", func() bool { return !one.status("desk7/orders").TargetAlive })
 	if err := one.delete("desk7/orders"); err == nil || !strings.Contains(err.Error(), "--ring-lost") {
 		t.Errorf("got %v", err)
 	}

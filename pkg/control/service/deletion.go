@@ -31,7 +31,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 		return nil, refusal.StaleRevision(fmt.Sprintf("stream %q", request.Name), have.Revision, request.Revision)
 	}
 	if deletion := now.Deletions[request.Name]; reconcile.IsBeingDeleted(deletion) &&
-		deletion.IsRingLost == request.IsRingLost {
+		deletion.RingLost == request.RingLost {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
 	if by := now.RouteSpecs().WhoSelects(request.Name, ""); by != "" {
@@ -39,20 +39,20 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 			"expected a stream that no route selects: route %q does", by).
 			Errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
-	if reason := deletion.WhyNot(now, request.Name, request.IsRingLost); reason != "" {
+	if reason := deletion.WhyNot(now, request.Name, request.RingLost); reason != "" {
 		return nil, refusal.Precondition(refusal.ReasonNotDeletable, "name", refusal.Quote(request.Name),
 			"expected a stream that nobody writes and whose records are all stored: %s", reason).
 			Errorf("stream %q is not deleted: %s", request.Name, reason)
 	}
-	ending := deletion.New(now, request.Name, request.IsRingLost, string(callerOf(ctx).ID))
-	if request.IsDryRun {
+	ending := deletion.New(now, request.Name, request.RingLost, string(callerOf(ctx).ID))
+	if request.DryRun {
 		return &api.DeleteStreamResponse{Deletion: ending}, nil
 	}
 	if ending.Revision, err = deletion.Begin(ctx, s.config.Client, now, now.Revision, ending); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", ending.StreamId, "is_ring_lost",
-		request.IsRingLost, "by", callerOf(ctx).ID)
+	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", ending.StreamId, "ring_lost",
+		request.RingLost, "by", callerOf(ctx).ID)
 	return &api.DeleteStreamResponse{Deletion: ending}, s.mirror.WaitRevision(ctx, ending.Revision)
 }
 

@@ -27,7 +27,7 @@ func (s *Server) ListDrains(_ context.Context, request *api.ListDrainsRequest) (
 	response := &api.ListDrainsResponse{Revision: now.Revision}
 	counts := now.CountStreams()
 	response.Drains, response.NextPageToken, err = onePage(request, names, func(host string) (*api.Drain, bool) {
-		one := s.drainOf(now, hosts, counts, host, request.IsDetailed)
+		one := s.drainOf(now, hosts, counts, host, request.IncludeProgress)
 		return one, request.Presence == 0 || one.Presence == request.Presence
 	})
 	return response, err
@@ -68,11 +68,11 @@ func (s *Server) declaredDrains() declared[*api.DrainSpec] {
 
 // CreateDrain implements farlog.v1.FabricService.
 func (s *Server) CreateDrain(ctx context.Context, request *api.CreateDrainRequest) (*api.CreateDrainResponse, error) {
-	isNew, err := s.declaredDrains().create(ctx, request.Spec, request.IsDryRun)
+	isNew, err := s.declaredDrains().create(ctx, request.Spec, request.DryRun)
 	if err != nil {
 		return nil, err
 	}
-	return &api.CreateDrainResponse{Drain: s.declaredDrain(request.Spec), IsNew: isNew}, nil
+	return &api.CreateDrainResponse{Drain: s.declaredDrain(request.Spec), Created: isNew}, nil
 }
 
 // declaredDrain is a host as it is, with a spec that it may only come to have.
@@ -85,7 +85,7 @@ func (s *Server) declaredDrain(spec *api.DrainSpec) *api.Drain {
 
 // UpdateDrain implements farlog.v1.FabricService.
 func (s *Server) UpdateDrain(ctx context.Context, request *api.UpdateDrainRequest) (*api.UpdateDrainResponse, error) {
-	fields, err := s.declaredDrains().update(ctx, request.Spec, request.Revision, request.IsDryRun)
+	fields, err := s.declaredDrains().update(ctx, request.Spec, request.Revision, request.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Server) UpdateDrain(ctx context.Context, request *api.UpdateDrainReques
 
 // DeleteDrain implements farlog.v1.FabricService.
 func (s *Server) DeleteDrain(ctx context.Context, request *api.DeleteDrainRequest) (*api.DeleteDrainResponse, error) {
-	spec, err := s.declaredDrains().remove(ctx, request.Host, request.Revision, request.IsDryRun)
+	spec, err := s.declaredDrains().remove(ctx, request.Host, request.Revision, request.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Server) WatchDrains(request *api.WatchDrainsRequest,
 			if err != nil {
 				return err
 			}
-			response := &api.WatchDrainsResponse{Revision: now.Revision, IsAll: isAll}
+			response := &api.WatchDrainsResponse{Revision: now.Revision, Snapshot: isAll}
 			for _, host := range named {
 				if hosts[host] == nil {
 					response.Gone = append(response.Gone, host)

@@ -45,7 +45,7 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 		return nil, err
 	}
 	changed := ringsChangedFor(now, request)
-	if len(changed) == 0 || request.IsClosed {
+	if len(changed) == 0 || request.Closed {
 		return &api.ExtendWriterResponse{Declared: termsOf(now.Streams[request.Stream].Spec)}, nil
 	}
 	response, err := s.recorder.Do(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request,
@@ -115,7 +115,7 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 		}
 		ring := &api.Member{Uri: seen.Uri, RingUuid: now.Rings[key].RingUuid, Target: seen.Target}
 		if isFar {
-			ring.Uri = reconcile.FarURI(seen.FarUris, request.Transport, name, i)
+			ring.Uri = reconcile.FarURI(seen.RemoteUris, request.Transport, name, i)
 		}
 		if i < len(granted.Members) {
 			granted.Members[i] = proto.Clone(ring).(*api.Member) // what is kept has no token

@@ -115,9 +115,9 @@ func TestExtendWriter_OneThatHasEnded(t *testing.T) {
 	one.granted(answered)
 	request := &api.ExtendWriterRequest{
 		Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi",
-		IsClosed: true,
+		Closed: true,
 	}
-	if grant := one.status("a").LastGrant; grant.Closed != nil {
+	if grant := one.status("a").LastGrant; grant.CloseTime != nil {
 		t.Errorf("before it has ended: %v", grant)
 	}
 	other := proto.Clone(request).(*api.ExtendWriterRequest)
@@ -128,12 +128,12 @@ func TestExtendWriter_OneThatHasEnded(t *testing.T) {
 	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
 		t.Fatalf("told %v, %v", response, err)
 	}
-	one.until("its end is known", func() bool { return one.status("a").LastGrant.Closed != nil })
+	one.until("its end is known", func() bool { return one.status("a").LastGrant.CloseTime != nil })
 	answered = one.acquireFar("ofi")
 	one.untilAdmission(2)
 	one.confirm(2, 2)
 	one.granted(answered)
-	if grant := one.status("a").LastGrant; grant.Epoch != 2 || grant.Closed != nil {
+	if grant := one.status("a").LastGrant; grant.Epoch != 2 || grant.CloseTime != nil {
 		t.Errorf("the next writer's: %v", grant)
 	}
 	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.FailedPrecondition {
@@ -159,7 +159,7 @@ func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool)
 			w.Declared.Policy = api.Policy_POLICY_REJECT
 		},
 		"another level": func(w *api.RunningWriter, _ *api.CheckWritersRequest) {
-			w.Running = &api.WriterTerms{Level: api.Level_LEVEL_VISIBLE}
+			w.Running = &api.WriterSettings{Level: api.Level_LEVEL_VISIBLE}
 		},
 		"never told": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Declared = nil },
 		"":           func(*api.RunningWriter, *api.CheckWritersRequest) {},
@@ -191,7 +191,7 @@ func replaceRing(t *testing.T, one *instance, etcd *etcd.Cluster) {
 	}
 	replaced := proto.Clone(now.Rings["a"]).(*api.RingSpec)
 	replaced.Replacement = &api.Replacement{
-		Began: timestamppb.Now(), FormerTarget: replaced.Target,
+		StartTime: timestamppb.Now(), FormerTarget: replaced.Target,
 		FormerUuids: [][]byte{replaced.RingUuid}, By: "test", Reason: "test",
 	}
 	replaced.RingUuid = nil

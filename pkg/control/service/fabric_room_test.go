@@ -17,7 +17,7 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	apply := func(fabric *api.Fabric, isPrune bool) error {
-		_, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: fabric, IsPrune: isPrune})
+		_, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: fabric, Prune: isPrune})
 		return err
 	}
 	host := func(name string, capacity uint64) *api.TargetSpec {

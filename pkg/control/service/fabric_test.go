@@ -43,7 +43,7 @@ func changesText(changes []*api.Change) string {
 	var texts []string
 	for _, change := range changes {
 		text := change.Kind + " " + change.Name
-		if change.IsNew {
+		if change.Created {
 			text += " new"
 		} else {
 			for _, field := range change.Fields {
@@ -63,7 +63,7 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 1 << 30}},
 		Streams: []*api.StreamSpec{{Name: "a", TargetHost: "alpha"}, {Name: "b", Policy: api.Policy_POLICY_REJECT}},
 	}
-	dry, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, IsDryRun: true})
+	dry, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, DryRun: true})
 	if got := changesText(dry.GetChanges()); err != nil || got != "target alpha new; stream a new; stream b new" {
 		t.Fatalf("dry run: %q, %v", got, err)
 	}
@@ -89,10 +89,10 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 		len(again.Changes)+len(again.Undeclared) != 0 {
 		t.Fatalf("exported and applied: %v, %v", again, err)
 	}
-	fabric.Targets[0].IsClosed, fabric.Streams[1].Policy, fabric.Streams[0].Deadline = true, 0,
+	fabric.Targets[0].Closed, fabric.Streams[1].Policy, fabric.Streams[0].Deadline = true, 0,
 		durationpb.New(time.Second)
 	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
-	want := "target alpha is_closed false->true; stream a deadline 0s->1s; stream b policy reject->block"
+	want := "target alpha closed false->true; stream a deadline 0s->1s; stream b policy reject->block"
 	if got := changesText(changed.GetChanges()); err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -158,7 +158,7 @@ func TestUpdateStream_ByRevision(t *testing.T) {
 	spec := proto.Clone(stream.Spec).(*api.StreamSpec)
 	spec.Policy = api.Policy_POLICY_REJECT
 	dry, err := one.control.UpdateStream(one.context(),
-		&api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision, IsDryRun: true})
+		&api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision, DryRun: true})
 	if err != nil || len(dry.Fields) != 1 {
 		t.Fatalf("dry run: %v, %v", dry, err)
 	}
@@ -287,7 +287,8 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	hear := func(want string, isAll bool) int64 {
 		t.Helper()
 		message, err := watch.Recv()
-		if err != nil || len(message.Streams) != 1 || message.Streams[0].Spec.Name != want || message.IsAll != isAll ||
+		if err != nil || len(message.Streams) != 1 || message.Streams[0].Spec.Name != want ||
+			message.Snapshot != isAll ||
 			message.Revision >= 1<<40 {
 			t.Fatalf("got %v, %v, expected stream %s, all there is: %t", message, err, want, isAll)
 		}
@@ -353,7 +354,7 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(spec *api.StreamSpec, isDryRun bool) error {
-		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: spec, IsDryRun: isDryRun})
+		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: spec, DryRun: isDryRun})
 		return err
 	}
 	for spec, want := range map[*api.StreamSpec]string{

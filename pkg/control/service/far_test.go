@@ -23,7 +23,7 @@ import (
 // farRing is a ring that its target, on host alpha, offers to other hosts.
 func farRing(stream, target string) *api.RingState {
 	state := ring(stream, target)
-	state.FarUris = []string{"ofi:tcp://alpha:7471/" + stream, "verbs://alpha:7472/" + stream}
+	state.RemoteUris = []string{"ofi:tcp://alpha:7471/" + stream, "verbs://alpha:7472/" + stream}
 	return state
 }
 
@@ -94,7 +94,7 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	answered := one.acquireFar("")
 	admission := one.untilAdmission(1)
 	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 ||
-		len(admission.Grants[0].Token) != grant.TokenLen || admission.Grants[0].Expires == nil {
+		len(admission.Grants[0].Token) != grant.TokenLen || admission.Grants[0].ExpireTime == nil {
 		t.Fatalf("the target is told %v", admission)
 	}
 	one.confirm(1, 0)
@@ -212,7 +212,7 @@ func TestDrain_TargetIsToldFromWhereItMayCome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := func(want string) *api.FarGrant {
+	from := func(want string) *api.RemoteGrant {
 		for {
 			message, err := watch.Recv()
 			if err != nil {
@@ -288,7 +288,7 @@ func TestDrain_OnAnotherHostIsAdmittedAndItsSuccessorTakesItsPlace(t *testing.T)
 	one := startFar(t)
 	first := one.drainToken(&api.Agent{Id: "d1", Host: "beta"})
 	one.endLife(etcd.KeyLiveDrains + "d1")
-	one.until("the first is gone", func() bool { return !one.status("a").IsDrainAlive })
+	one.until("the first is gone", func() bool { return !one.status("a").DrainAlive })
 	second := one.drainToken(&api.Agent{Id: "d2", Host: "gamma"})
 	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{
 		Id:   "t1",
@@ -354,7 +354,7 @@ func TestAcquireWriter_TargetThatDoesNotConfirmIsNamed(t *testing.T) {
 func TestAcquireWriter_TransportIsChecked(t *testing.T) {
 	one := startFar(t)
 	one.reportTarget("t1", ring("a", "t1"))
-	one.until("the target listens no more", func() bool { return len(one.status("a").Rings[0].FarUris) == 0 })
+	one.until("the target listens no more", func() bool { return len(one.status("a").Rings[0].RemoteUris) == 0 })
 	for transport, want := range map[string]codes.Code{
 		"verbs":          codes.FailedPrecondition,
 		"carrier pigeon": codes.InvalidArgument, "mem": codes.OK,

@@ -21,7 +21,7 @@ func tellOfAll(t *testing.T, one *instance, now time.Time) {
 	old := timestamppb.New(now.Add(-2 * leader.AgentKept))
 	tell := func(id string, reported *timestamppb.Timestamp, rings ...*api.RingState) {
 		t.Helper()
-		state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "host-" + id}, Reported: reported, Rings: rings}
+		state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "host-" + id}, ReportTime: reported, Rings: rings}
 		if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{State: state}); err != nil {
 			t.Fatal(err)
 		}
@@ -36,8 +36,8 @@ func tellOfAll(t *testing.T, one *instance, now time.Time) {
 	tell("ended", old)
 	if _, err := one.drain.ReportDrain(one.context(),
 		&api.ReportDrainRequest{State: &api.DrainState{
-			Agent:    &api.Agent{Id: "drain", Host: "host-holder"},
-			Reported: old,
+			Agent:      &api.Agent{Id: "drain", Host: "host-holder"},
+			ReportTime: old,
 		}}); err != nil {
 		t.Fatal(err)
 	}

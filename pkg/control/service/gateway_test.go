@@ -69,11 +69,11 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 	}{
 		{
 			"create", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576}}`, 200,
-			`"is_new":true`,
+			`"created":true`,
 		},
 		{
 			"create again", admin, "POST", "/v1/streams",
-			`{"spec": {"name": "desk7/orders", "ring_size_bytes": "1048576"}}`, 200, `"is_new":false`,
+			`{"spec": {"name": "desk7/orders", "ring_size_bytes": "1048576"}}`, 200, `"created":false`,
 		},
 		{
 			"create what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409,
@@ -121,11 +121,11 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"fabric", admin, "GET", "/v1/fabric", "", 200, `"policy":"POLICY_REJECT"`},
 		{"delete without the role", host, "DELETE", "/v1/streams/desk7/orders", "", 403, `has not the role admin`},
 		{
-			"delete, dry", admin, "DELETE", "/v1/streams/desk7/orders?is_dry_run=true", "", 200,
+			"delete, dry", admin, "DELETE", "/v1/streams/desk7/orders?dry_run=true", "", 200,
 			`"stage":"DELETION_STAGE_DRAINING"`,
 		},
 		{
-			"apply", admin, "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "is_dry_run": true}`,
+			"apply", admin, "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "dry_run": true}`,
 			200, `"undeclared":["stream desk7/orders"]`,
 		},
 		{
@@ -134,13 +134,13 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		},
 		{
 			"declare a target", admin, "POST", "/v1/targets", `{"spec": {"host": "storage1", "rack": "r1"}}`, 200,
-			`"is_new":true`,
+			`"created":true`,
 		},
 		{"declare a bad one", admin, "POST", "/v1/targets", `{"spec": {"host": "a b"}}`, 400, `"field":"spec.host"`},
 		{"targets", admin, "GET", "/v1/targets?rack=r1&page_size=1", "", 200, `"host":"storage1"`},
 		{"target", admin, "GET", "/v1/targets/storage1", "", 200, `"presence":"PRESENCE_GONE"`},
 		{"targets without the role", host, "GET", "/v1/targets", "", 403, `has not the role admin or audit`},
-		{"take it back", admin, "DELETE", "/v1/targets/storage1?is_dry_run=true", "", 200, `"rack":"r1"`},
+		{"take it back", admin, "DELETE", "/v1/targets/storage1?dry_run=true", "", 200, `"rack":"r1"`},
 		{
 			"declare a drain", admin, "POST", "/v1/drains", `{"spec": {"host": "c1", "store_dir": "store"}}`, 400,
 			`expected an absolute directory`,
@@ -236,14 +236,14 @@ func TestHTTP_AllProblemsOfABody(t *testing.T) {
 	}{
 		{
 			"a stream", "POST", "/v1/streams",
-			`{"spec": {"nime": "a", "align": 96, "ringSizeBytes": "x", "name": "b", "name": "c", "deadline": "soon", "level": "ETERNAL"}, "isDryRun": 7, "x": {"y": [1]}}`,
+			`{"spec": {"nime": "a", "align": 96, "ringSizeBytes": "x", "name": "b", "name": "c", "deadline": "soon", "level": "ETERNAL"}, "dryRun": 7, "x": {"y": [1]}}`,
 			[]string{
 				`spec.nime="a": ` + fieldRule + ` (line 1:11)`,
 				`spec.ringSizeBytes="x": expected a value of type uint64 (line 1:54)`,
 				`spec.name="c": expected the field once: it is there twice`,
 				`spec.deadline="soon": expected a value of type google.protobuf.Duration`,
 				`spec.level="ETERNAL": expected one of LEVEL_POSTED, LEVEL_VISIBLE`,
-				`isDryRun=7: expected a value of type bool`, "x={\"y\": [1]}: " + fieldRule,
+				`dryRun=7: expected a value of type bool`, "x={\"y\": [1]}: " + fieldRule,
 				`spec.align=96: expected a power of two from 64 to 4096`,
 			},
 		},

@@ -81,17 +81,17 @@ func TestAcquireWriter_SparesTheLiving(t *testing.T) {
 	one := startFar(t)
 	state := farRing("a", "t1")
 	report := func(epoch uint32, isHeld bool) {
-		state.EpochFenced, state.EpochAdmitted, state.WriterEpoch, state.IsWriterHeld = 100, 100, epoch, isHeld
-		state.Observed = timestamppb.Now()
+		state.EpochFenced, state.EpochAdmitted, state.WriterEpoch, state.WriterHeld = 100, 100, epoch, isHeld
+		state.ObserveTime = timestamppb.Now()
 		one.reportTarget("t1", state)
 		one.until("it is seen", func() bool {
 			seen := one.status("a").Rings[0]
-			return seen.IsWriterHeld == isHeld && seen.WriterEpoch == epoch
+			return seen.WriterHeld == isHeld && seen.WriterEpoch == epoch
 		})
 	}
 	acquire := func(pid uint32, transport string, isSparing bool) (uint32, error) {
 		response, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{
-			Stream: "a", Transport: transport, SparesWriter: isSparing, Holder: &api.Holder{Host: "beta", Pid: pid},
+			Stream: "a", Transport: transport, NoTakeover: isSparing, Holder: &api.Holder{Host: "beta", Pid: pid},
 		})
 		return response.GetGrant().GetEpoch(), err
 	}

@@ -46,7 +46,7 @@ func (s *Server) WatchGrants(request *api.WatchGrantsRequest,
 		send: func(told streamsTold[*api.GrantInfo]) error {
 			return stream.Send(&api.WatchGrantsResponse{
 				Revision: told.revision, Grants: told.items,
-				Streams: told.streams, IsAll: told.isAll,
+				Streams: told.streams, Snapshot: told.isAll,
 			})
 		},
 	})
@@ -88,7 +88,7 @@ func grantsOf(v *state.View, stream string) (found []*api.GrantInfo) {
 	}
 	if last := v.Grants[stream]; last != nil {
 		one := of(api.GrantRole_GRANT_ROLE_WRITER, uint64(last.Epoch))
-		one.Holder, one.Granted, one.Addresses = last.Holder, last.Granted, last.GetHolder().GetAddresses()
+		one.Holder, one.GrantTime, one.Addresses = last.Holder, last.GrantTime, last.GetHolder().GetAddresses()
 		for _, member := range last.Members {
 			one.Targets = append(one.Targets, member.Target)
 		}
@@ -104,7 +104,7 @@ func grantsOf(v *state.View, stream string) (found []*api.GrantInfo) {
 	for i, spec := range specs {
 		for _, far := range v.Admissions[reconcile.MemberKey(stream, i)].GetGrants() {
 			one := of(far.Role, max(uint64(far.Epoch), far.Generation))
-			one.IsFar, one.Expires, one.Addresses = true, far.Expires, far.Addresses
+			one.Remote, one.ExpireTime, one.Addresses = true, far.ExpireTime, far.Addresses
 			if !slices.Contains(one.Targets, spec.GetTarget()) {
 				one.Targets = append(one.Targets, spec.GetTarget())
 			}
@@ -125,11 +125,11 @@ func judgeWriter(v *state.View, specs []*api.RingSpec, one *api.GrantInfo) {
 	if one.Role != api.GrantRole_GRANT_ROLE_WRITER {
 		return
 	}
-	one.IsFenced = one.Epoch < v.Epochs[one.Stream] || one.Epoch < fenceOf(v, one.Stream)
+	one.Fenced = one.Epoch < v.Epochs[one.Stream] || one.Epoch < fenceOf(v, one.Stream)
 	for _, spec := range specs {
-		if seen := reconcile.SeenRing(v.Targets, spec); spec != nil && seen.GetIsWriterHeld() &&
+		if seen := reconcile.SeenRing(v.Targets, spec); spec != nil && seen.GetWriterHeld() &&
 			seen.GetWriterEpoch() == one.Epoch {
-			one.IsIn = true
+			one.Active = true
 		}
 	}
 }
@@ -154,12 +154,12 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 		return nil, err
 	}
 	response := &api.ListEpochsResponse{Revision: now.Revision}
-	if request.IsPast && (request.PageSize == 0 || request.PageSize > pastPageMost) {
+	if request.IncludePast && (request.PageSize == 0 || request.PageSize > pastPageMost) {
 		request.PageSize = pastPageMost
 	}
 	response.Epochs, response.NextPageToken, err = onePage(request, streams,
 		func(stream string) (*api.EpochInfo, bool) { return epochsOf(now, stream), true })
-	if err == nil && request.IsPast {
+	if err == nil && request.IncludePast {
 		err = s.addPast(ctx, response.Epochs)
 	}
 	return response, err
@@ -175,7 +175,7 @@ func (s *Server) WatchEpochs(request *api.WatchEpochsRequest,
 		send: func(told streamsTold[*api.EpochInfo]) error {
 			return stream.Send(&api.WatchEpochsResponse{
 				Revision: told.revision, Epochs: told.items,
-				Streams: told.streams, IsAll: told.isAll,
+				Streams: told.streams, Snapshot: told.isAll,
 			})
 		},
 	})
@@ -186,7 +186,7 @@ func epochsOf(v *state.View, stream string) *api.EpochInfo {
 	last := v.Grants[stream]
 	info := &api.EpochInfo{
 		Stream: stream, Granted: v.Epochs[stream], Fenced: fenceOf(v, stream), Holder: last.GetHolder(),
-		HolderEpoch: last.GetEpoch(), HolderGranted: last.GetGranted(),
+		HolderEpoch: last.GetEpoch(), HolderGrantTime: last.GetGrantTime(),
 	}
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	for i, spec := range specs {
@@ -196,8 +196,8 @@ func epochsOf(v *state.View, stream string) *api.EpochInfo {
 		seen := reconcile.SeenRing(v.Targets, spec)
 		info.Members = append(info.Members, &api.MemberEpoch{
 			Member: uint32(i), Target: spec.Target, WriterEpoch: seen.GetWriterEpoch(), LastEpoch: seen.GetLastEpoch(),
-			Opened:       seen.GetEpochOpened(),
-			IsWriterHeld: seen.GetIsWriterHeld(), EpochFenced: seen.GetEpochFenced(),
+			OpenTime:   seen.GetEpochOpenTime(),
+			WriterHeld: seen.GetWriterHeld(), EpochFenced: seen.GetEpochFenced(),
 			EpochAdmitted: seen.GetEpochAdmitted(),
 		})
 	}

@@ -194,7 +194,7 @@ func operatorTrials() map[string]trial {
 		},
 		"DeleteStream": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewControlServiceClient(conn).DeleteStream(ctx,
-				&api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: true})
+				&api.DeleteStreamRequest{Name: "desk7/orders", DryRun: true})
 			return err
 		},
 		"WatchStreams": func(ctx context.Context, conn *grpc.ClientConn) error {

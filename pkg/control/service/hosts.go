@@ -33,21 +33,24 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 		return nil, err
 	}
 	now, _ := s.mirror.Load()
-	return &api.ReportHostResponse{Interval: durationpb.New(state.HostInterval), Doors: doorsFor(now, reported.Host)},
+	return &api.ReportHostResponse{
+			Interval:  durationpb.New(state.HostInterval),
+			Listeners: doorsFor(now, reported.Host),
+		},
 		nil
 }
 
 // toOurClock moves a report's times by as much as the host's clock is off, or the report was under way.
 func toOurClock(state *api.HostState, now time.Time) {
-	if state.Reported != nil {
-		off := now.Sub(state.Reported.AsTime())
-		for _, way := range state.Ways {
-			if way.Measured != nil {
-				way.Measured = measuredAt(way.Measured.AsTime().Add(off), now)
+	if state.ReportTime != nil {
+		off := now.Sub(state.ReportTime.AsTime())
+		for _, way := range state.Paths {
+			if way.MeasureTime != nil {
+				way.MeasureTime = measuredAt(way.MeasureTime.AsTime().Add(off), now)
 			}
 		}
 	}
-	state.Reported = timestamppb.New(now)
+	state.ReportTime = timestamppb.New(now)
 }
 
 // measuredAt is when something was measured by our clock: not behind its report, and not at a time that there is none
@@ -63,11 +66,11 @@ func measuredAt(at, now time.Time) *timestamppb.Timestamp {
 }
 
 // doorsFor lists where clients of a host come in: on its own targets they do not.
-func doorsFor(v *state.View, host string) (doors []*api.Door) {
+func doorsFor(v *state.View, host string) (doors []*api.ListenerAddress) {
 	for _, id := range slices.Sorted(maps.Keys(v.LiveTargets)) {
 		if target := v.LiveTargets[id]; target.Host != host {
-			for _, uri := range target.Doors {
-				doors = append(doors, &api.Door{Target: id, Uri: uri})
+			for _, uri := range target.Listeners {
+				doors = append(doors, &api.ListenerAddress{Target: id, Uri: uri})
 			}
 		}
 	}

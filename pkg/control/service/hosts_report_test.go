@@ -33,10 +33,12 @@ func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 	for i, micros := range []int64{100, 110, 90, 124, 126, 126, 130} {
 		measured := time.Now().Add(off)
 		reported := &api.HostState{
-			Host: "desk7", Reported: timestamppb.New(measured.Add(time.Second)),
-			Ways: []*api.Way{{
-				Target: "t1", Door: "ofi:tcp://x:1", Count: 1,
-				Least: durationpb.New(time.Duration(micros) * time.Microsecond), Measured: timestamppb.New(measured),
+			Host: "desk7", ReportTime: timestamppb.New(measured.Add(time.Second)),
+			Paths: []*api.NetworkPath{{
+				Target: "t1", Listener: "ofi:tcp://x:1", Count: 1,
+				RttMin: durationpb.New(
+					time.Duration(micros) * time.Microsecond,
+				), MeasureTime: timestamppb.New(measured),
 			}},
 		}
 		response, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: reported})
@@ -52,10 +54,10 @@ func TestReportHost_FiguresStayOutOfEtcd(t *testing.T) {
 		}
 		listed, err := one.fabric().ListHosts(one.context(), &api.ListHostsRequest{Host: "desk*"})
 		if err != nil || len(listed.Hosts) != 1 ||
-			listed.Hosts[0].Ways[0].Least.AsDuration() != time.Duration(micros)*time.Microsecond {
+			listed.Hosts[0].Paths[0].RttMin.AsDuration() != time.Duration(micros)*time.Microsecond {
 			t.Errorf("listed %v, %v, want what was told last", listed, err)
 		}
-		if age := time.Since(listed.Hosts[0].Ways[0].Measured.AsTime()); age < time.Second ||
+		if age := time.Since(listed.Hosts[0].Paths[0].MeasureTime.AsTime()); age < time.Second ||
 			age > reconcile.MeasuredMax {
 			t.Errorf("measured %s ago by our clock", age)
 		}

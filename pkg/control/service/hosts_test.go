@@ -37,18 +37,18 @@ func TestTargets_AreDeclaredOneByOne(t *testing.T) {
 	_, err = fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: &api.TargetSpec{Host: "a/b"}})
 	wants(t, "a bad host", err, codes.InvalidArgument,
 		`spec.host="a/b": expected 1 to 128 letters, digits, '.', '_' or '-'`)
-	dry, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec, IsDryRun: true})
-	if err != nil || !dry.IsNew || dry.Target.Revision != 0 {
+	dry, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec, DryRun: true})
+	if err != nil || !dry.Created || dry.Target.Revision != 0 {
 		t.Fatalf("dry run: %v, %v", dry, err)
 	}
 	_, err = fabric.GetTarget(one.context(), &api.GetTargetRequest{Host: "alpha"})
 	wants(t, "a dry run declares nothing", err, codes.NotFound)
 	made, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec})
-	if err != nil || !made.IsNew || made.Target.Revision == 0 || made.Target.Presence != api.Presence_PRESENCE_GONE {
+	if err != nil || !made.Created || made.Target.Revision == 0 || made.Target.Presence != api.Presence_PRESENCE_GONE {
 		t.Fatalf("create: %v, %v", made, err)
 	}
 	again, err := fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec})
-	if err != nil || again.IsNew || again.Target.Revision != made.Target.Revision {
+	if err != nil || again.Created || again.Target.Revision != made.Target.Revision {
 		t.Fatalf("create again: %v, %v", again, err)
 	}
 	_, err = fabric.CreateTarget(one.context(), &api.CreateTargetRequest{Spec: &api.TargetSpec{
@@ -132,7 +132,7 @@ func TestTargets_ListedByPageAndFilter(t *testing.T) {
 	}
 	drains, err := one.fabric().ListDrains(one.context(), &api.ListDrainsRequest{})
 	if err != nil || len(drains.Drains) != 1 || drains.Drains[0].Host != "central1" ||
-		!drains.Drains[0].Agents[0].IsAlive || drains.Drains[0].Agents[0].StoreDir != "/s" {
+		!drains.Drains[0].Agents[0].Alive || drains.Drains[0].Agents[0].StoreDir != "/s" {
 		t.Errorf("drains: %v, %v", drains, err)
 	}
 }
@@ -161,7 +161,7 @@ func (w *hostWatch) until(want string) {
 		if w.last, err = w.stream.Recv(); err != nil {
 			w.t.Fatalf("waiting for %q: %v, known %v", want, err, w.known)
 		}
-		if w.last.IsAll {
+		if w.last.Snapshot {
 			clear(w.known)
 		}
 		for _, target := range w.last.Targets {
@@ -206,7 +206,7 @@ func TestTargets_WatchedAcrossABreak(t *testing.T) {
 	watch.until("apple rack r1 alive false; beta rack r1 alive false")
 	declare("apple", "r2")
 	watch.until("apple rack r2 alive false; beta rack r1 alive false")
-	if watch.last.IsAll || len(watch.last.Targets) != 1 {
+	if watch.last.Snapshot || len(watch.last.Targets) != 1 {
 		t.Errorf("a change is told as %v", watch.last)
 	}
 	one.reportTarget("t1")
@@ -220,7 +220,7 @@ func TestTargets_WatchedAcrossABreak(t *testing.T) {
 	defer stop()
 	resumed := one.watchTargets(ctx, watch.known, watch.last.Revision)
 	resumed.until("alpha rack  alive true; apple rack r2 alive false; delta rack r3 alive false")
-	if resumed.last.IsAll || len(resumed.last.Targets) != 1 || !slices.Equal(resumed.last.Gone, []string{"beta"}) {
+	if resumed.last.Snapshot || len(resumed.last.Targets) != 1 || !slices.Equal(resumed.last.Gone, []string{"beta"}) {
 		t.Errorf("a watch that goes on is told %v", resumed.last)
 	}
 	// Another control plane has begun after all that: it tells everything, so that what is gone is known to be.
@@ -228,7 +228,7 @@ func TestTargets_WatchedAcrossABreak(t *testing.T) {
 	known := map[string]string{"lost": "lost"}
 	elsewhere := other.watchTargets(ctx, known, 1)
 	elsewhere.until("alpha rack  alive true; apple rack r2 alive false; delta rack r3 alive false")
-	if !elsewhere.last.IsAll {
+	if !elsewhere.last.Snapshot {
 		t.Errorf("a watch of what is not known any more is told %v", elsewhere.last)
 	}
 	declare("epsilon", "r4")
@@ -263,7 +263,7 @@ func TestRegionsGrantsEpochs_OfAStream(t *testing.T) {
 	grants, err := one.fabric().ListGrants(one.context(),
 		&api.ListGrantsRequest{Role: api.GrantRole_GRANT_ROLE_WRITER, Host: "h"})
 	if err != nil || len(grants.Grants) != 1 || grants.Grants[0].Epoch != 2 || grants.Grants[0].Holder.GetPid() != 1 ||
-		grants.Grants[0].IsFenced || !slices.Equal(grants.Grants[0].Targets, []string{"t1"}) {
+		grants.Grants[0].Fenced || !slices.Equal(grants.Grants[0].Targets, []string{"t1"}) {
 		t.Errorf("grants: %v, %v", grants, err)
 	}
 	raw, err := protojson.Marshal(grants)

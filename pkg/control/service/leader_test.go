@@ -61,11 +61,11 @@ func TestLeader_PlanOfTheStreamBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	old["being deleted"] = one.view()
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Closed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status(name).Assignment == nil })
 	old["retired"] = one.view()
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+		r.RingUuid, r.Closed, r.Removed = nil, true,
 			true
 	}))
 	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })
@@ -200,10 +200,10 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	if err := one.delete(name); err != nil {
 		t.Fatal(err)
 	}
-	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, 2 }))
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Closed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status(name).Assignment == nil })
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.RingUuid, r.IsClosed, r.IsRemoved = nil, true,
+		r.RingUuid, r.Closed, r.Removed = nil, true,
 			true
 	}))
 	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })

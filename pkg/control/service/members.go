@@ -58,13 +58,13 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 			Errorf("stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream,
 				request.Member, why)
 	}
-	by := &api.Replacement{Began: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
+	by := &api.Replacement{StartTime: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
 	ring := reconcile.Replaced(rings[member], target, by)
 	response := &api.ReplaceMemberResponse{
-		Ring: ring, IsWriterHeld: hasWriter(now, rings),
-		IsLossNeeded: reconcile.TellingCount(isReported(now, rings), member) < reconcile.FenceCount(stream),
+		Ring: ring, WriterHeld: hasWriter(now, rings),
+		AcceptLossRequired: reconcile.TellingCount(isReported(now, rings), member) < reconcile.FenceCount(stream),
 	}
-	if request.IsDryRun {
+	if request.DryRun {
 		return response, nil
 	}
 	revision, err := setRings(ctx, s.config.Client, now, request.Stream, map[int]*api.RingSpec{member: ring})
@@ -100,7 +100,7 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 		response.Members = append(response.Members, ring.Target)
 		response.Losses = append(response.Losses, lossText(now, request.Stream, ring))
 	}
-	if request.IsDryRun {
+	if request.DryRun {
 		return response, nil
 	}
 	revision, err := setRings(ctx, s.config.Client, now, request.Stream, changed)
@@ -169,7 +169,7 @@ func targetsText(rings []*api.RingSpec) string {
 // hasWriter tells whether somebody writes to one of the rings, as far as living targets say.
 func hasWriter(v *state.View, rings []*api.RingSpec) bool {
 	return slices.ContainsFunc(rings, func(ring *api.RingSpec) bool {
-		return v.LiveTargets[ring.GetTarget()] != nil && reconcile.SeenRing(v.Targets, ring).GetIsWriterHeld()
+		return v.LiveTargets[ring.GetTarget()] != nil && reconcile.SeenRing(v.Targets, ring).GetWriterHeld()
 	})
 }
 
@@ -207,11 +207,11 @@ func accepted(ring *api.RingSpec, reason, by string) *api.RingSpec {
 	after := proto.Clone(ring).(*api.RingSpec)
 	if after.Replacement == nil {
 		after.Replacement = &api.Replacement{
-			FormerTarget: ring.Target, Began: timestamppb.New(time.Now()), By: by,
+			FormerTarget: ring.Target, StartTime: timestamppb.New(time.Now()), By: by,
 			Reason: reason,
 		}
 	}
-	after.Replacement.IsLossAccepted = true
+	after.Replacement.LossAccepted = true
 	return after
 }
 
@@ -224,7 +224,7 @@ func lossText(v *state.View, name string, ring *api.RingSpec) string {
 			"with it", ring.Target)
 	}
 	text := fmt.Sprintf("the ring of target %s, replaced at %s (%s)", replacement.FormerTarget,
-		state.ClockTime(replacement.Began.AsTime()), replacement.Reason)
+		state.ClockTime(replacement.StartTime.AsTime()), replacement.Reason)
 	var former *api.RingState
 	for _, state := range v.Targets[replacement.FormerTarget].GetRings() {
 		if state.Stream == name && slices.ContainsFunc(replacement.FormerUuids,
@@ -238,7 +238,7 @@ func lossText(v *state.View, name string, ring *api.RingSpec) string {
 	}
 	return text + fmt.Sprintf(": its target last reported records up to lsn %d at %s, %d of them (%d bytes) not "+
 		"stored then; those that no other member has are lost", former.AppendedLsn,
-		state.ClockTime(former.Observed.AsTime()), former.LagRecords, former.LagBytes)
+		state.ClockTime(former.ObserveTime.AsTime()), former.LagRecords, former.LagBytes)
 }
 
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A

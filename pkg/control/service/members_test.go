@@ -157,7 +157,7 @@ func TestToBeCounted_UntoldOnesFirst(t *testing.T) {
 		t.Errorf("that one is away, and counted were %v", got)
 	}
 	after := accepted(rings[2], "test", "operator")
-	if !after.Replacement.IsLossAccepted || rings[2].Replacement != nil ||
+	if !after.Replacement.LossAccepted || rings[2].Replacement != nil ||
 		reconcile.Counts(after, v.Targets["t3"].Rings[0]) || !bytes.Equal(after.RingUuid, rings[2].RingUuid) {
 		t.Errorf("accepted %v", after)
 	}

@@ -25,9 +25,9 @@ func largeTarget(rings int) *api.TargetState {
 		name := fmt.Sprintf("desk%02d/orders-%05d", i%40, i)
 		state.Rings = append(state.Rings, &api.RingState{
 			Stream: name, Target: "t1", Uri: "mem:/dev/dax0.0?ring=" + name,
-			RingUuid: fmt.Appendf(nil, "%-16.16s", name),
-			Contract: &api.Contract{Kind: "devdax", FlushMethod: "clwb", Probe: fmt.Sprintf("%0400d", 0), Level: 3},
-			FarUris:  []string{"verbs://storage1.ld4.example.com:7471/" + name}, AppendedLsn: 4096, DurableLsn: 4096,
+			RingUuid:   fmt.Appendf(nil, "%-16.16s", name),
+			Contract:   &api.Contract{Kind: "devdax", FlushMethod: "clwb", Probe: fmt.Sprintf("%0400d", 0), Level: 3},
+			RemoteUris: []string{"verbs://storage1.ld4.example.com:7471/" + name}, AppendedLsn: 4096, DurableLsn: 4096,
 		})
 	}
 	return state

@@ -23,7 +23,7 @@ func (i *instance) epochs(request *api.ListEpochsRequest) *api.ListEpochsRespons
 // pastTexts are the epochs of a stream that were the last once, the last first.
 func (i *instance) pastTexts(stream string) (texts []string) {
 	i.t.Helper()
-	for _, one := range i.epochs(&api.ListEpochsRequest{Stream: stream, IsPast: true}).Epochs[0].Past {
+	for _, one := range i.epochs(&api.ListEpochsRequest{Stream: stream, IncludePast: true}).Epochs[0].Past {
 		holder := "nobody"
 		if one.Holder != nil {
 			holder = one.Holder.Host + " " + one.Holder.Name
@@ -79,15 +79,15 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	if past := one.pastTexts("a"); strings.Join(past, "; ") != strings.Join(want, "; ") {
 		t.Errorf("past epochs:\n%s\nexpected:\n%s", strings.Join(past, "\n"), strings.Join(want, "\n"))
 	}
-	list := one.epochs(&api.ListEpochsRequest{IsPast: true})
+	list := one.epochs(&api.ListEpochsRequest{IncludePast: true})
 	if len(list.Epochs) != 2 || len(list.Epochs[0].Past) != 5 || len(list.Epochs[1].Past) != 0 {
 		t.Fatalf("of all streams: %v", list)
 	}
 	for i, ended := range list.Epochs[0].Past {
-		if later := ended.Ended.AsTime(); ended.Granted == nil || later.Before(ended.Granted.AsTime()) || i > 0 &&
-			!later.Equal(list.Epochs[0].Past[i-1].Granted.AsTime()) {
-			t.Errorf("epoch %d from %v to %v, the next from %v", ended.Epoch, ended.Granted, ended.Ended,
-				list.Epochs[0].Past[max(0, i-1)].Granted)
+		if later := ended.EndTime.AsTime(); ended.GrantTime == nil || later.Before(ended.GrantTime.AsTime()) || i > 0 &&
+			!later.Equal(list.Epochs[0].Past[i-1].GrantTime.AsTime()) {
+			t.Errorf("epoch %d from %v to %v, the next from %v", ended.Epoch, ended.GrantTime, ended.EndTime,
+				list.Epochs[0].Past[max(0, i-1)].GrantTime)
 		}
 		if len(ended.Holder.GetAddresses()) > 0 {
 			t.Errorf("epoch %d keeps addresses", ended.Epoch)

@@ -25,7 +25,7 @@ func TestCreateStream_RegionOfItsHostAlone(t *testing.T) {
 	const want = "region nvme:/dev/nvme2n1, which serves host alpha alone"
 	far := &api.StreamSpec{Name: "desk7/orders", WriterHost: "desk7"}
 	for _, isDryRun := range []bool{true, false} {
-		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: far, IsDryRun: isDryRun})
+		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: far, DryRun: isDryRun})
 		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), want) {
 			t.Errorf("created, dry run %v: %v", isDryRun, err)
 		}

@@ -50,14 +50,16 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 			"expected a drain that may have it: %s", whyNot).
 			Errorf("stream %q is not bound to another store: %s", request.Stream, whyNot)
 	}
-	bound.LostStore.When, bound.LostStore.By, bound.LostStore.Reason = timestamppb.Now(), string(callerOf(ctx).ID),
+	bound.LostStore.RebindTime, bound.LostStore.By, bound.LostStore.Reason = timestamppb.Now(), string(
+		callerOf(ctx).ID,
+	),
 		request.Reason
 	response := &api.RebindStreamResponse{Assignment: bound}
 	for _, ring := range now.Status(request.Stream).Rings {
 		response.LagRecords, response.LagBytes = max(response.LagRecords, ring.LagRecords),
 			max(response.LagBytes, ring.LagBytes)
 	}
-	if request.IsDryRun {
+	if request.DryRun {
 		return response, nil
 	}
 	revision, err := rebind(ctx, s.config.Client, now, bound)

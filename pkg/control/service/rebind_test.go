@@ -36,13 +36,13 @@ func TestRebindStream_Refusals(t *testing.T) {
 		t.Errorf("its drain lives: %v", err)
 	}
 	one.endLife(etcd.KeyLiveDrains + "d1")
-	one.until("its drain is gone", func() bool { return !one.status("a").IsDrainAlive })
+	one.until("its drain is gone", func() bool { return !one.status("a").DrainAlive })
 	before, err := one.server.fresh()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dry, err := one.control.RebindStream(one.context(),
-		&api.RebindStreamRequest{Stream: "a", Drain: "d2", Reason: "test", IsDryRun: true})
+		&api.RebindStreamRequest{Stream: "a", Drain: "d2", Reason: "test", DryRun: true})
 	if err != nil || dry.Assignment.LostStore.GetLsn() != 4096 || one.status("a").Assignment.Drain != "d1" {
 		t.Fatalf("dry run: %v, %v", dry, err)
 	}
@@ -53,7 +53,7 @@ func TestRebindStream_Refusals(t *testing.T) {
 		t.Errorf("given to another drain meanwhile: %v", err)
 	}
 	one.endLife(etcd.KeyLiveDrains + "d3")
-	one.until("its drain is gone", func() bool { return !one.status("a").IsDrainAlive })
+	one.until("its drain is gone", func() bool { return !one.status("a").DrainAlive })
 	done, err := one.control.RebindStream(one.context(), request)
 	if err != nil || string(done.Assignment.StoreUuid) != "second" || done.Assignment.LostStore.Reason != "test" ||
 		one.status("a").Assignment.Drain != "d2" {

@@ -48,7 +48,7 @@ func TestRefusals_CarryDetails(t *testing.T) {
 		}}}}); err != nil {
 		t.Fatal(err)
 	}
-	held := shown(stream, func(r *api.RingState) { r.IsWriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 1 })
+	held := shown(stream, func(r *api.RingState) { r.WriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 1 })
 	one.reportTarget("t1", held, ring("desk7/going", "t1"),
 		&api.RingState{Stream: "desk7/bare", Target: "t1", Error: "disk on fire"})
 	one.until("it is bound", func() bool {

@@ -44,7 +44,7 @@ func (s *Server) WatchRegions(request *api.WatchRegionsRequest,
 		send: func(told streamsTold[*api.RegionInfo]) error {
 			return stream.Send(&api.WatchRegionsResponse{
 				Revision: told.revision, Regions: told.items,
-				Streams: told.streams, IsAll: told.isAll,
+				Streams: told.streams, Snapshot: told.isAll,
 			})
 		},
 	})
@@ -69,9 +69,9 @@ func regionInfo(v *state.View, stream string, member int, spec *api.RingSpec) *a
 	live := v.LiveTargets[spec.Target]
 	return &api.RegionInfo{
 		Stream: stream, Member: uint32(member), Target: spec.Target, RingUuid: spec.RingUuid,
-		IsTargetAlive: live != nil,
-		Host:          cmp.Or(live.GetHost(), v.Targets[spec.Target].GetAgent().GetHost()),
-		State:         reconcile.SeenRing(v.Targets, spec),
+		TargetAlive: live != nil,
+		Host:        cmp.Or(live.GetHost(), v.Targets[spec.Target].GetAgent().GetHost()),
+		State:       reconcile.SeenRing(v.Targets, spec),
 	}
 }
 
@@ -80,12 +80,12 @@ type regionsAsked interface {
 	GetTarget() string
 	GetHost() string
 	GetKind() string
-	GetIsInError() bool
+	GetInError() bool
 }
 
 func isRegionListed(one *api.RegionInfo, asked regionsAsked) bool {
 	return (asked.GetTarget() == "" || one.Target == asked.GetTarget()) &&
 		(asked.GetHost() == "" || one.Host == asked.GetHost()) &&
 		(asked.GetKind() == "" || one.State.GetContract().GetKind() == asked.GetKind()) &&
-		(!asked.GetIsInError() || one.State.GetError() != "")
+		(!asked.GetInError() || one.State.GetError() != "")
 }

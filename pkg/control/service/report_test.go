@@ -113,12 +113,12 @@ func TestReport_EmptiedRingIsNews(t *testing.T) {
 		isNews      bool
 	}{
 		{
-			"written and stored", &api.RingState{IsWriterHeld: true, HeadLsn: 1, AppendedLsn: 5, LagBytes: 4},
-			&api.RingState{IsWriterHeld: true, HeadLsn: 9, AppendedLsn: 9}, false,
+			"written and stored", &api.RingState{WriterHeld: true, HeadLsn: 1, AppendedLsn: 5, LagBytes: 4},
+			&api.RingState{WriterHeld: true, HeadLsn: 9, AppendedLsn: 9}, false,
 		},
 		{
-			"first record stored", &api.RingState{IsWriterHeld: true, AppendedLsn: 5, LagBytes: 5},
-			&api.RingState{IsWriterHeld: true, HeadLsn: 5, AppendedLsn: 5}, true,
+			"first record stored", &api.RingState{WriterHeld: true, AppendedLsn: 5, LagBytes: 5},
+			&api.RingState{WriterHeld: true, HeadLsn: 5, AppendedLsn: 5}, true,
 		},
 		{
 			"all stored, nobody writes", &api.RingState{HeadLsn: 1, AppendedLsn: 5, LagBytes: 4},
@@ -129,8 +129,8 @@ func TestReport_EmptiedRingIsNews(t *testing.T) {
 			&api.RingState{HeadLsn: 3, AppendedLsn: 5, LagBytes: 2}, false,
 		},
 		{
-			"closed and all stored", &api.RingState{IsClosed: true, HeadLsn: 1, AppendedLsn: 5},
-			&api.RingState{IsClosed: true, HeadLsn: 5, AppendedLsn: 5}, true,
+			"closed and all stored", &api.RingState{Closed: true, HeadLsn: 1, AppendedLsn: 5},
+			&api.RingState{Closed: true, HeadLsn: 5, AppendedLsn: 5}, true,
 		},
 	} {
 		if isNews := !api.IsSameRing(test.before, test.now); isNews != test.isNews {

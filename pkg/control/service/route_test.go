@@ -46,7 +46,7 @@ func routeTrials() map[string]trial {
 			return err
 		}),
 		"DeleteRoute": call(func(ctx context.Context, client api.ControlServiceClient) error {
-			_, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{Name: spec.Name, IsDryRun: true})
+			_, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{Name: spec.Name, DryRun: true})
 			return err
 		}),
 		"ListRoutes": call(func(ctx context.Context, client api.ControlServiceClient) error {
@@ -129,7 +129,7 @@ func TestApplyFabric_Routes(t *testing.T) {
 		t.Errorf("exported and applied: %v, %v", again, err)
 	}
 	wanted.Routes[1].Rules[0].CriticalityMin = 3
-	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: wanted, IsDryRun: true})
+	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: wanted, DryRun: true})
 	if got := changesText(changed.GetChanges()); err != nil ||
 		got != "route some rules[0] classes 5-20 => fills required fail->classes 5-20 criticality 3 => fills "+
 			"required fail" {
@@ -142,8 +142,8 @@ func TestApplyFabric_Routes(t *testing.T) {
 func (i *instance) dropRoutes(fabric *api.Fabric) {
 	i.t.Helper()
 	if _, err := i.control.DeleteStream(i.context(), &api.DeleteStreamRequest{
-		Name:     "fills",
-		IsDryRun: true,
+		Name:   "fills",
+		DryRun: true,
 	}); status.Code(err) != codes.FailedPrecondition ||
 		!strings.Contains(err.Error(), `route "some" selects it`) {
 		i.t.Errorf("stream of a route: %v", err)
@@ -154,7 +154,7 @@ func (i *instance) dropRoutes(fabric *api.Fabric) {
 		i.t.Errorf("route of a route: %v", err)
 	}
 	fabric.Routes = nil
-	pruned, err := i.apply(&api.ApplyFabricRequest{Fabric: fabric, IsPrune: true, IsDryRun: true})
+	pruned, err := i.apply(&api.ApplyFabricRequest{Fabric: fabric, Prune: true, DryRun: true})
 	if !slices.ContainsFunc(problemsIn(err), func(text string) bool {
 		return strings.HasPrefix(text,
 			`fabric.streams="there"`)
@@ -162,8 +162,8 @@ func (i *instance) dropRoutes(fabric *api.Fabric) {
 		i.t.Errorf("pruned: %v, %v", pruned, err)
 	}
 	fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: "there", RingSizeBytes: i.streamSize("there")})
-	pruned, err = i.apply(&api.ApplyFabricRequest{Fabric: fabric, IsPrune: true})
-	if err != nil || len(pruned.Changes) != 2 || !pruned.Changes[0].IsDeleted {
+	pruned, err = i.apply(&api.ApplyFabricRequest{Fabric: fabric, Prune: true})
+	if err != nil || len(pruned.Changes) != 2 || !pruned.Changes[0].Deleted {
 		i.t.Errorf("pruned: %v, %v", pruned, err)
 	}
 	if list, err := i.control.ListRoutes(i.context(), &api.ListRoutesRequest{}); err != nil || len(list.Routes) != 0 {
@@ -186,7 +186,7 @@ func TestApplyFabric_AllProblemsOfRoutes(t *testing.T) {
 	wrong.Rules[0].Legs[0].Policy, wrong.Rules[0].CriticalityMin = api.LegPolicy_LEG_POLICY_DROP, 300
 	wrong.Rules = append(wrong.Rules, &api.RouteRule{
 		Classes: []*api.ClassRange{{First: 9, Last: 3}},
-		Legs:    []*api.RouteLeg{{Stream: "b", IsOptional: true, BufferSizeBytes: 5}},
+		Legs:    []*api.RouteLeg{{Stream: "b", Optional: true, BufferSizeBytes: 5}},
 	}, &api.RouteRule{})
 	_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{
 		Streams: []*api.StreamSpec{{Name: "a"}, {Name: "b"}, {Name: "c"}},
@@ -236,10 +236,10 @@ func TestCreateRoute_AmongOthers(t *testing.T) {
 		return one.control.CreateRoute(one.context(), &api.CreateRouteRequest{Spec: spec})
 	}
 	first, err := create(route("low", "to a"))
-	if err != nil || !first.IsNew || first.Route.Revision == 0 {
+	if err != nil || !first.Created || first.Route.Revision == 0 {
 		t.Fatalf("got %v, %v", first, err)
 	}
-	if again, err := create(route("low", "to a")); err != nil || again.IsNew ||
+	if again, err := create(route("low", "to a")); err != nil || again.Created ||
 		!proto.Equal(again.Route.Spec, first.Route.Spec) {
 		t.Errorf("again: %v, %v", again, err)
 	}

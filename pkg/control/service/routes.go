@@ -35,14 +35,14 @@ func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteReques
 		return &api.CreateRouteResponse{Route: have}, nil
 	}
 	made := fabric.RouteWith(nil, spec)
-	if request.IsDryRun {
-		return &api.CreateRouteResponse{Route: made, IsNew: true}, nil
+	if request.DryRun {
+		return &api.CreateRouteResponse{Route: made, Created: true}, nil
 	}
 	if made.Revision, err = fabric.WriteRoute(ctx, s.config.Client, now, spec); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("created", "route", spec.Name, "by", callerOf(ctx).ID)
-	return &api.CreateRouteResponse{Route: made, IsNew: true}, s.mirror.WaitRevision(ctx, made.Revision)
+	return &api.CreateRouteResponse{Route: made, Created: true}, s.mirror.WaitRevision(ctx, made.Revision)
 }
 
 // UpdateRoute implements farlog.v1.ControlService.
@@ -57,7 +57,7 @@ func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteReques
 	}
 	made, fields := fabric.RouteWith(have, spec), fabric.RouteChanges(have.Spec, spec)
 	made.Revision = have.Revision
-	if len(fields) == 0 || request.IsDryRun {
+	if len(fields) == 0 || request.DryRun {
 		return &api.UpdateRouteResponse{Route: made, Fields: fields}, nil
 	}
 	if made.Revision, err = fabric.WriteRoute(ctx, s.config.Client, now, spec); err != nil {
@@ -125,7 +125,7 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 			"expected a route that no other selects: route %q does", by).
 			Errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
-	if request.IsDryRun {
+	if request.DryRun {
 		return &api.DeleteRouteResponse{Route: have}, nil
 	}
 	revision, err := fabric.DeleteRoute(ctx, s.config.Client, now, request.Name)
@@ -254,7 +254,7 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	response := &api.AcquireRouteResponse{Route: have, Resolved: now.RouteSpecs().Resolve(request.Route)}
 	for _, leg := range check.LegsOf(response.Resolved) {
 		if len(request.Streams) == 0 || slices.Contains(request.Streams, leg.Stream) {
-			response.Legs = append(response.Legs, &api.LegGrant{Stream: leg.Stream, IsOptional: leg.IsOptional})
+			response.Legs = append(response.Legs, &api.LegGrant{Stream: leg.Stream, Optional: leg.Optional})
 		}
 	}
 	for _, stream := range request.Streams {
@@ -280,7 +280,7 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{
 				Stream: leg.Stream,
 				Holder: copyOf(request.Holder), Transport: request.Transport,
-				SparesWriter: request.SparesWriters,
+				NoTakeover: request.NoTakeover,
 			})
 			if leg.Grant = answer.GetGrant(); err != nil {
 				leg.Error = status.Convert(refusal.AsStatus(err)).Message()

@@ -32,13 +32,13 @@ func (f *scaleFabric) reportAll(round int) {
 	now, _ := f.server.mirror.Load()
 	for i := range scaleTargets {
 		host := fmt.Sprintf("host%02d", i)
-		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, Reported: timestamppb.Now()},
-			&api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, Reported: timestamppb.Now()}
+		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, ReportTime: timestamppb.Now()},
+			&api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, ReportTime: timestamppb.Now()}
 		for _, ring := range grant.RingsOf(now, "t"+host).Rings {
 			name := ring.Stream.Spec.Name
 			target.Rings = append(target.Rings, &api.RingState{
 				Stream: name, Target: target.Agent.Id,
-				Uri: "mem:/" + name, RingUuid: []byte(fmt.Sprintf("%-16.16s", name)), Observed: timestamppb.Now(),
+				Uri: "mem:/" + name, RingUuid: []byte(fmt.Sprintf("%-16.16s", name)), ObserveTime: timestamppb.Now(),
 				CapacityBytes: 1 << 20, AppendedLsn: 64, HeadLsn: 64, CreditLsn: uint64(64 + round),
 				Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT},
 			})

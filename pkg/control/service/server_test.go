@@ -311,7 +311,7 @@ func TestCreateStream_ConcurrentCallsMakeOneStream(t *testing.T) {
 			t.Errorf("stream id %d given to %s and %s", response.Stream.StreamId, other, name)
 		}
 		ids[response.Stream.StreamId] = name
-		if response.IsNew {
+		if response.Created {
 			newCount++
 		}
 	}
@@ -326,7 +326,7 @@ func TestAcquireWriter_HandsOutAHigherEpochEachTime(t *testing.T) {
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
 	seen := ring("a", "t1")
-	seen.WriterEpoch, seen.IsWriterHeld = 6, true // opened by its URI alone, and alive
+	seen.WriterEpoch, seen.WriterHeld = 6, true // opened by its URI alone, and alive
 	one.reportTarget("t1", seen)
 	var group sync.WaitGroup
 	var mutex sync.Mutex
@@ -422,7 +422,7 @@ func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
 	one.reportDrain("d2")
 	// d1 says nothing more; its lease is what ends it. d2 and the target live on.
 	one.until("d2 has it", func() bool { return one.status("a").Assignment.Drain == "d2" })
-	if got := one.status("a"); got.Assignment.Generation != first.Generation+1 || !got.IsDrainAlive {
+	if got := one.status("a"); got.Assignment.Generation != first.Generation+1 || !got.DrainAlive {
 		t.Errorf("got %v", got)
 	}
 	one.reportDrain("d1")
@@ -495,7 +495,7 @@ func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
 	report("d3", "first")
 	one.until("a drain of the store has it", func() bool {
 		got := one.status("a")
-		return got.Assignment.Drain == "d3" && got.IsDrainAlive
+		return got.Assignment.Drain == "d3" && got.DrainAlive
 	})
 }
 

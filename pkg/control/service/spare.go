@@ -46,7 +46,7 @@ func livingWriter(v *state.View, request *api.AcquireWriterRequest,
 		if spec == nil || v.LiveTargets[spec.Target] == nil || len(ring.GetRingUuid()) == 0 || ring.GetError() != "" {
 			continue
 		}
-		if !ring.IsWriterHeld {
+		if !ring.WriterHeld {
 			free++
 			continue
 		}

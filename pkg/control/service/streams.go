@@ -33,7 +33,7 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 			Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule,
 		}})
 	}
-	if request.IsDryRun {
+	if request.DryRun {
 		return s.wouldCreate(spec)
 	}
 	stream, isNew, err := s.fabric.CreateStream(ctx, spec)
@@ -49,7 +49,7 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if isNew {
 		s.config.Logger.Info("created", "stream", spec.Name, "by", callerOf(ctx).ID)
 	}
-	return &api.CreateStreamResponse{Stream: stream, IsNew: isNew}, nil
+	return &api.CreateStreamResponse{Stream: stream, Created: isNew}, nil
 }
 
 // wouldCreate says what a creation would come to. Id and salt are chosen when it is made.
@@ -67,7 +67,7 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if _, err := fabric.RefuseRoom(now, spec); err != nil {
 		return nil, err
 	}
-	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil
+	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, Created: true}, nil
 }
 
 func isSameSpec(have, asked *api.StreamSpec) error {
@@ -105,7 +105,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	if err != nil {
 		return nil, err
 	}
-	if len(fields) == 0 || request.IsDryRun {
+	if len(fields) == 0 || request.DryRun {
 		return &api.UpdateStreamResponse{Stream: fabric.StreamWith(have, spec), Fields: fields}, nil
 	}
 	var taking *fabric.Quota
@@ -217,7 +217,7 @@ func (s *Server) WatchStreams(request *api.WatchStreamsRequest,
 		}
 		response, err := streamsChangedSince(now, callerOf(ctx), request.Name, last)
 		if err == nil && (len(response.Streams)+len(response.Deleted) > 0 || isAll) {
-			response.IsAll = isAll
+			response.Snapshot = isAll
 			err = stream.Send(response)
 		}
 		last, isAll = now.FabricRevision, false
@@ -254,7 +254,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		return nil, refusal.StaleRevision("the fabric", now.FabricRevision, request.Revision)
 	}
 	var pruner *access.Caller
-	if caller := callerOf(ctx); request.IsPrune {
+	if caller := callerOf(ctx); request.Prune {
 		pruner = &caller
 	}
 	plan, err := fabric.NewPlan(now, request.Fabric, pruner)
@@ -275,15 +275,15 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		Changes: plan.Changes, Undeclared: plan.Undeclared,
 		Revision: now.FabricRevision, Drift: fabric.DriftFrom(now, callerOf(ctx), request.Fabric),
 	}
-	if request.IsDryRun || len(plan.Changes) == 0 {
+	if request.DryRun || len(plan.Changes) == 0 {
 		return response, nil
 	}
 	if response.Revision, err = s.fabric.ApplyPlan(ctx, now, plan); err != nil {
 		return nil, err
 	}
 	for _, change := range plan.Changes {
-		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted",
-			change.IsDeleted, "by", callerOf(ctx).ID)
+		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "created", change.Created, "deleted",
+			change.Deleted, "by", callerOf(ctx).ID)
 	}
 	if err := s.mirror.WaitRevision(ctx, response.Revision); err != nil {
 		return nil, err

@@ -274,7 +274,7 @@ func (w *sweepWorld) life(name string) {
 		}
 		return nil
 	})
-	w.show(name, func(r *api.RingState) { r.IsClosed, r.EpochMin, r.LagRecords, r.LagBytes = true, second+1, 3, 4096 })
+	w.show(name, func(r *api.RingState) { r.Closed, r.EpochMin, r.LagRecords, r.LagBytes = true, second+1, 3, 4096 })
 	w.insist("a stream is created beside it", func() error {
 		_, err := w.control.CreateStream(w.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name +
 			"-beside"}})
@@ -284,9 +284,9 @@ func (w *sweepWorld) life(name string) {
 	if now := w.view(); now.Assignments[name] == nil || now.Rings[name] == nil {
 		w.t.Fatal("a stream with undrained records is retired")
 	}
-	w.show(name, func(r *api.RingState) { r.IsClosed, r.EpochMin = true, second+1 })
+	w.show(name, func(r *api.RingState) { r.Closed, r.EpochMin = true, second+1 })
 	w.until("nobody drains it", func() bool { return w.view().Assignments[name] == nil })
-	w.show(name, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true })
+	w.show(name, func(r *api.RingState) { r.RingUuid, r.Closed, r.Removed = nil, true, true })
 	w.until("it is gone", func() bool { return w.view().Streams[name] == nil })
 }
 

@@ -45,7 +45,7 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	if now, err = wanted.Wait(ctx, s.mirror); err != nil {
 		return nil, err
 	}
-	response := &api.TakeOverStreamResponse{Epoch: granted.Epoch, Confirmed: timestamppb.Now(), Former: former}
+	response := &api.TakeOverStreamResponse{Epoch: granted.Epoch, ConfirmTime: timestamppb.Now(), Former: former}
 	response.Fenced, response.Unreached = wanted.FencedTargets(now)
 	return response, nil
 }

@@ -70,11 +70,11 @@ func (s *Server) declaredTargets() declared[*api.TargetSpec] {
 func (s *Server) CreateTarget(ctx context.Context, request *api.CreateTargetRequest) (*api.CreateTargetResponse,
 	error,
 ) {
-	isNew, err := s.declaredTargets().create(ctx, request.Spec, request.IsDryRun)
+	isNew, err := s.declaredTargets().create(ctx, request.Spec, request.DryRun)
 	if err != nil {
 		return nil, err
 	}
-	return &api.CreateTargetResponse{Target: s.declaredTarget(request.Spec), IsNew: isNew}, nil
+	return &api.CreateTargetResponse{Target: s.declaredTarget(request.Spec), Created: isNew}, nil
 }
 
 // declaredTarget is a host as it is, with a spec that it may only come to have.
@@ -89,7 +89,7 @@ func (s *Server) declaredTarget(spec *api.TargetSpec) *api.Target {
 func (s *Server) UpdateTarget(ctx context.Context, request *api.UpdateTargetRequest) (*api.UpdateTargetResponse,
 	error,
 ) {
-	fields, err := s.declaredTargets().update(ctx, request.Spec, request.Revision, request.IsDryRun)
+	fields, err := s.declaredTargets().update(ctx, request.Spec, request.Revision, request.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Server) UpdateTarget(ctx context.Context, request *api.UpdateTargetRequ
 func (s *Server) DeleteTarget(ctx context.Context, request *api.DeleteTargetRequest) (*api.DeleteTargetResponse,
 	error,
 ) {
-	spec, err := s.declaredTargets().remove(ctx, request.Host, request.Revision, request.IsDryRun)
+	spec, err := s.declaredTargets().remove(ctx, request.Host, request.Revision, request.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *Server) WatchTargets(request *api.WatchTargetsRequest,
 			if err != nil {
 				return err
 			}
-			response := &api.WatchTargetsResponse{Revision: now.Revision, IsAll: isAll}
+			response := &api.WatchTargetsResponse{Revision: now.Revision, Snapshot: isAll}
 			for _, host := range named {
 				if hosts[host] == nil {
 					response.Gone = append(response.Gone, host)

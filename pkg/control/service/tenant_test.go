@@ -171,7 +171,7 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 		return &api.StreamSpec{Name: "desk7/" + name, RecordsPerSecond: records, BytesPerSecond: bytes}
 	}
 	create := func(spec *api.StreamSpec, isDryRun bool) error {
-		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: spec, IsDryRun: isDryRun})
+		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: spec, DryRun: isDryRun})
 		return err
 	}
 	update := func(spec *api.StreamSpec) error {
@@ -245,8 +245,8 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := one.apply(&api.ApplyFabricRequest{
-		Fabric:   &api.Fabric{Tenants: []*api.TenantSpec{quota}},
-		IsDryRun: true,
+		Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}},
+		DryRun: true,
 	})
 	want := "it has 2 streams, more than its quota of 1, and 600 records/s declared, more than its quota of 300: " +
 		"they stay, and no further ones are taken"

@@ -14,16 +14,16 @@ import (
 )
 
 // termsOf is how a stream's writer shall acknowledge.
-func termsOf(spec *api.StreamSpec) *api.WriterTerms {
-	return &api.WriterTerms{Level: spec.Level, Policy: spec.Policy, Deadline: spec.Deadline}
+func termsOf(spec *api.StreamSpec) *api.WriterSettings {
+	return &api.WriterSettings{Level: spec.Level, Policy: spec.Policy, Deadline: spec.Deadline}
 }
 
 // runningTerms is how a grant's holder acknowledges, as far as he has said.
-func runningTerms(grant *api.Grant) *api.WriterTerms {
+func runningTerms(grant *api.Grant) *api.WriterSettings {
 	if grant.Running != nil {
 		return grant.Running
 	}
-	return &api.WriterTerms{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline}
+	return &api.WriterSettings{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline}
 }
 
 // noteWriter keeps what a writer says that it runs with, so that whoever looks at the stream sees whether it has taken
@@ -34,8 +34,8 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 	if request.Running != nil && !isSameTerms(request.Running, runningTerms(noted)) {
 		noted.Running = request.Running
 	}
-	if request.IsClosed && noted.Closed == nil {
-		noted.Closed = timestamppb.Now()
+	if request.Closed && noted.CloseTime == nil {
+		noted.CloseTime = timestamppb.Now()
 	}
 	if proto.Equal(noted, now.Grants[request.Stream]) {
 		return nil
@@ -50,7 +50,7 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
 	}
 	switch {
-	case !request.IsClosed:
+	case !request.Closed:
 		return nil
 	case err == nil && !put.Succeeded:
 		return grant.ErrRingsChanged
@@ -58,7 +58,7 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 	return err
 }
 
-func isSameTerms(one, other *api.WriterTerms) bool {
+func isSameTerms(one, other *api.WriterSettings) bool {
 	return one.Level == other.Level && one.Policy == other.Policy &&
 		one.Deadline.AsDuration() == other.Deadline.AsDuration()
 }

@@ -47,7 +47,7 @@ func areGoodDurations(durations ...*durationpb.Duration) bool {
 
 func areTargetTimesGood(state *api.TargetState) bool {
 	for _, ring := range state.GetRings() {
-		if !areGood(ring.GetObserved(), ring.GetEpochOpened()) ||
+		if !areGood(ring.GetObserveTime(), ring.GetEpochOpenTime()) ||
 			!areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
 			return false
 		}
@@ -58,16 +58,16 @@ func areTargetTimesGood(state *api.TargetState) bool {
 		}
 	}
 	for _, one := range state.GetMedia() {
-		if !areGood(one.GetRead()) {
+		if !areGood(one.GetReadTime()) {
 			return false
 		}
 	}
-	return areGood(state.GetReported())
+	return areGood(state.GetReportTime())
 }
 
 func areHostTimesGood(state *api.HostState) bool {
-	for _, way := range state.GetWays() {
-		if !areGood(way.GetMeasured()) || !areGoodDurations(way.GetLeast(), way.GetMedian()) {
+	for _, way := range state.GetPaths() {
+		if !areGood(way.GetMeasureTime()) || !areGoodDurations(way.GetRttMin(), way.GetRttMedian()) {
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func areHostTimesGood(state *api.HostState) bool {
 			return false
 		}
 	}
-	return areGood(state.GetReported())
+	return areGood(state.GetReportTime())
 }
 
 // timeProblems finds every time in a message that is out of range.

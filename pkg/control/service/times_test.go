@@ -81,7 +81,7 @@ func TestCheckRequest_EachTimeOfAReport(t *testing.T) {
 			}
 		}
 	}
-	if err := checkRequest(&api.ReportTargetRequest{State: &api.TargetState{Rings: []*api.RingState{{Observed: timestamppb.Now(), LagAge: durationpb.New(time.Second), Counters: &api.WriterCounters{}}}}}); err != nil {
+	if err := checkRequest(&api.ReportTargetRequest{State: &api.TargetState{Rings: []*api.RingState{{ObserveTime: timestamppb.Now(), LagAge: durationpb.New(time.Second), Counters: &api.WriterCounters{}}}}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,13 +91,13 @@ func TestReportHost_TimesThatJSONHasNot(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	hosts := api.NewHostServiceClient(one.conn)
-	for _, way := range []*api.Way{
-		{Target: "t", Least: &durationpb.Duration{Seconds: math.MaxInt64}},
-		{Target: "t", Measured: &timestamppb.Timestamp{Nanos: math.MaxInt32}},
+	for _, way := range []*api.NetworkPath{
+		{Target: "t", RttMin: &durationpb.Duration{Seconds: math.MaxInt64}},
+		{Target: "t", MeasureTime: &timestamppb.Timestamp{Nanos: math.MaxInt32}},
 	} {
 		if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: &api.HostState{
-			Host: "h",
-			Ways: []*api.Way{way},
+			Host:  "h",
+			Paths: []*api.NetworkPath{way},
 		}}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v, expected to be refused", way, err)
 		}
@@ -112,10 +112,10 @@ func TestReportHost_TimesThatJSONHasNot(t *testing.T) {
 			time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 		} {
 			state := &api.HostState{
-				Host: "h", Reported: timestamppb.New(reported),
-				Ways: []*api.Way{{
-					Target: "t", Count: 1, Least: durationpb.New(1),
-					Measured: timestamppb.New(measured),
+				Host: "h", ReportTime: timestamppb.New(reported),
+				Paths: []*api.NetworkPath{{
+					Target: "t", Count: 1, RttMin: durationpb.New(1),
+					MeasureTime: timestamppb.New(measured),
 				}},
 			}
 			if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: state}); err != nil {
@@ -125,7 +125,7 @@ func TestReportHost_TimesThatJSONHasNot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := listed.Hosts[0].Ways[0].Measured
+			at := listed.Hosts[0].Paths[0].MeasureTime
 			if at != nil && (!at.IsValid() || at.AsTime().After(time.Now())) {
 				t.Errorf("measured %s, reported %s: %v", measured, reported, at)
 			}

@@ -29,7 +29,7 @@ func (i *instance) isKnown(agent *api.Agent, report uint64) bool {
 	return !i.tellTarget(&api.ReportTargetRequest{Unchanged: &api.Unchanged{
 		Agent:  agent,
 		Report: report,
-	}}).IsStateWanted
+	}}).StateRequested
 }
 
 // An agent that says that nothing has changed is believed while what it told last is what is known of it, and lives.
@@ -42,7 +42,7 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	state := func(lsn uint64) *api.ReportTargetRequest {
 		return &api.ReportTargetRequest{State: &api.TargetState{
 			Agent: proto.Clone(agent).(*api.Agent),
-			Rings: []*api.RingState{{Stream: "a", IsWriterHeld: true, AppendedLsn: lsn, HeadLsn: 1}},
+			Rings: []*api.RingState{{Stream: "a", WriterHeld: true, AppendedLsn: lsn, HeadLsn: 1}},
 		}}
 	}
 	first := one.tellTarget(state(1))

@@ -23,7 +23,7 @@ func checkRequest(request any) error {
 	case *api.ReportTargetRequest:
 		return checkTimes(request, areTargetTimesGood(request.State))
 	case *api.ReportDrainRequest:
-		return checkTimes(request, areGood(request.State.GetReported()))
+		return checkTimes(request, areGood(request.State.GetReportTime()))
 	case *api.ListStreamsRequest:
 		return checkMessage(request)
 	case *api.WatchStreamsRequest:

@@ -27,12 +27,12 @@ type agentOf struct {
 	extended, checked, told, downs atomic.Int64 // questions for one, for all; messages and breaks of the watch
 }
 
-func hostTerms(said *api.WriterTerms) hostagent.Terms {
+func hostTerms(said *api.WriterSettings) hostagent.Terms {
 	return hostagent.Terms{Level: uint32(said.Level), Policy: uint32(said.Policy), Deadline: said.Deadline.AsDuration()}
 }
 
-func apiTerms(terms *hostagent.Terms) *api.WriterTerms {
-	said := &api.WriterTerms{Level: api.Level(terms.Level), Policy: api.Policy(terms.Policy)}
+func apiTerms(terms *hostagent.Terms) *api.WriterSettings {
+	said := &api.WriterSettings{Level: api.Level(terms.Level), Policy: api.Policy(terms.Policy)}
 	if terms.Deadline > 0 {
 		said.Deadline = durationpb.New(terms.Deadline)
 	}
@@ -82,7 +82,7 @@ func (a *agentOf) watch(ctx context.Context, onTold func([]hostagent.Told, []str
 				Declared: hostTerms(one.Declared), Running: hostTerms(one.Running), RingUUIDs: one.RingUuids,
 			})
 		}
-		onTold(told, message.Gone, message.IsAll)
+		onTold(told, message.Gone, message.Snapshot)
 		a.told.Add(1)
 	}, func(error) {
 		onDown()
@@ -112,7 +112,7 @@ func hosted(t *testing.T, etcd *etcd.Cluster, dial func(*instance) api.ControlSe
 	var running sync.WaitGroup
 	running.Go(func() { agent.writers.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	terms := hostTerms(&api.WriterTerms{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline})
+	terms := hostTerms(&api.WriterSettings{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline})
 	return one, agent, hostagent.ExtendRequest{
 		Stream: "a", Epoch: grant.Epoch, PID: 1,
 		RingUUIDs: [][]byte{grant.Members[0].RingUuid}, Running: &terms,

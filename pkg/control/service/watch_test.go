@@ -49,7 +49,7 @@ func (w *writersWatch) until(what string, streams []string, isSo func(told map[s
 		if err != nil {
 			w.t.Fatalf("%s: %v, told %v", what, err, w.told)
 		}
-		if message.IsAll {
+		if message.Snapshot {
 			clear(w.told)
 		}
 		heard := slices.Clone(message.Gone)
@@ -220,7 +220,7 @@ func (w *streamsKnown) until(want string) {
 		if w.last, err = w.stream.Recv(); err != nil {
 			w.t.Fatalf("waiting for %q: %v, known %v", want, err, w.known)
 		}
-		if w.last.IsAll {
+		if w.last.Snapshot {
 			clear(w.known)
 		}
 		for _, stream := range w.last.Streams {
@@ -266,7 +266,7 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 	acquire("desk8/a")
 	acquire("desk7/b")
 	watch.until("desk7/a 1; desk7/b 1")
-	if watch.last.IsAll || !slices.Equal(watch.last.Streams, []string{"desk7/b"}) {
+	if watch.last.Snapshot || !slices.Equal(watch.last.Streams, []string{"desk7/b"}) {
 		t.Errorf("a change is told as %v", watch.last)
 	}
 	acquire("desk7/b")
@@ -280,13 +280,13 @@ func TestEpochs_WatchedAcrossABreak(t *testing.T) {
 		resumed := from.watchEpochs(ctx, maps.Clone(watch.known),
 			&api.WatchEpochsRequest{Stream: "desk7/*", Revision: watch.last.Revision})
 		resumed.until("desk7/a 2")
-		if resumed.last.IsAll {
+		if resumed.last.Snapshot {
 			t.Errorf("a watch that goes on is told %v", resumed.last)
 		}
 	}
 	for _, revision := range []int64{gone - 1, 1 << 40} {
 		resumed := other.watchEpochs(ctx, map[string]string{"lost": "1"}, &api.WatchEpochsRequest{Revision: revision})
-		if resumed.until("desk7/a 2; desk8/a 1"); !resumed.last.IsAll {
+		if resumed.until("desk7/a 2; desk8/a 1"); !resumed.last.Snapshot {
 			t.Errorf("from revision %d: told %v", revision, resumed.last)
 		}
 	}
@@ -318,7 +318,7 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	one.create("a")
 	one.create("b")
 	one.reportTarget("t1", ring("a", "t1"), ring("b", "t1"))
-	regions, err := one.fabric().WatchRegions(one.context(), &api.WatchRegionsRequest{Host: "alpha", IsInError: true})
+	regions, err := one.fabric().WatchRegions(one.context(), &api.WatchRegionsRequest{Host: "alpha", InError: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,11 +327,11 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told, err := regions.Recv(); err != nil || !told.IsAll || len(told.Regions)+len(told.Streams) != 0 ||
+	if told, err := regions.Recv(); err != nil || !told.Snapshot || len(told.Regions)+len(told.Streams) != 0 ||
 		told.Revision == 0 {
 		t.Errorf("at first: regions %v, %v", told, err)
 	}
-	if told, err := grants.Recv(); err != nil || !told.IsAll || len(told.Grants)+len(told.Streams) != 0 ||
+	if told, err := grants.Recv(); err != nil || !told.Snapshot || len(told.Grants)+len(told.Streams) != 0 ||
 		told.Revision == 0 {
 		t.Errorf("at first: grants %v, %v", told, err)
 	}
@@ -342,7 +342,7 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 	one.reportTarget("t1", moved, ring("b", "t1"))
 	one.reportTarget("t1", moved, broken)
 	told, err := regions.Recv()
-	if err != nil || told.IsAll || len(told.Regions) != 1 || told.Regions[0].State.Error != broken.Error ||
+	if err != nil || told.Snapshot || len(told.Regions) != 1 || told.Regions[0].State.Error != broken.Error ||
 		!slices.Equal(told.Streams, []string{"b"}) {
 		t.Errorf("in error: %v, %v", told, err)
 	}
@@ -354,12 +354,12 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if told, err := grants.Recv(); err != nil || len(told.Grants) != 1 || told.Grants[0].Epoch != 1 ||
-		told.Grants[0].IsIn || !slices.Equal(told.Streams, []string{"a"}) {
+		told.Grants[0].Active || !slices.Equal(told.Streams, []string{"a"}) {
 		t.Errorf("granted: %v, %v", told, err)
 	}
-	moved.IsWriterHeld, moved.WriterEpoch = true, 1
+	moved.WriterHeld, moved.WriterEpoch = true, 1
 	one.reportTarget("t1", moved, ring("b", "t1"))
-	if told, err := grants.Recv(); err != nil || len(told.Grants) != 1 || !told.Grants[0].IsIn {
+	if told, err := grants.Recv(); err != nil || len(told.Grants) != 1 || !told.Grants[0].Active {
 		t.Errorf("in: %v, %v", told, err)
 	}
 	one.endLife(etcd.KeyLiveTargets + "t1")
@@ -372,7 +372,7 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 		t.Fatalf("all: %v, %v", told, err)
 	}
 	one.reportTarget("t1", moved, ring("b", "t1"))
-	if told, err := all.Recv(); err != nil || told.IsAll || len(told.Regions) != 2 || !told.Regions[0].IsTargetAlive {
+	if told, err := all.Recv(); err != nil || told.Snapshot || len(told.Regions) != 2 || !told.Regions[0].TargetAlive {
 		t.Errorf("its target is back: %v, %v", told, err)
 	}
 }

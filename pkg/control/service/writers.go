@@ -57,7 +57,7 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest,
 			streams = writtenFrom(now, request.Host)
 			told.begin()
 		}
-		response := &api.WatchWritersResponse{IsAll: isAll}
+		response := &api.WatchWritersResponse{Snapshot: isAll}
 		for _, name := range streams {
 			if pattern.Covers([]string{named}, name) {
 				tellWriter(now, response, told, name, writerState(now, caller, request.Host, name),

@@ -33,7 +33,7 @@ func (v *View) measure(world reconcile.World, status *api.StreamStatus, now time
 	}
 	for _, ring := range status.RingSpecs {
 		if way, _ := reconcile.WayTo(world, host, ring.Target, now); way != nil {
-			status.Ways = append(status.Ways, way)
+			status.Paths = append(status.Paths, way)
 		}
 		if text := reconcile.Far(world, status.Stream, ring.Target, now); text != "" && status.Reason == "" {
 			status.Reason = text

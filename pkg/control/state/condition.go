@@ -37,11 +37,11 @@ func (v *View) Status(name string) *api.StreamStatus {
 	}
 	v.addWear(status)
 	status.SlowConsumers = v.SlowConsumers(name)
-	status.IsTargetAlive = len(status.TargetsAlive) > 0 && len(status.TargetsAlive) >= reconcile.Quorum(status.Stream)
+	status.TargetAlive = len(status.TargetsAlive) > 0 && len(status.TargetsAlive) >= reconcile.Quorum(status.Stream)
 	if assignment := status.Assignment; assignment != nil {
 		drain := v.LiveDrains[assignment.Drain]
-		status.IsDrainAlive = reconcile.WritesStore(drain, assignment)
-		status.IsDrainRefused = drain != nil && !reconcile.MayDrain(drain, name)
+		status.DrainAlive = reconcile.WritesStore(drain, assignment)
+		status.DrainRefused = drain != nil && !reconcile.MayDrain(drain, name)
 		for _, progress := range v.Drains[assignment.Drain].GetProgress() {
 			if progress.Stream == name {
 				status.Drain = progress
@@ -122,11 +122,11 @@ func ConditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 			check.LevelName(wanted), ring.Uri, check.LevelName(given))
 	}
 	text := status.Drain.GetLastError()
-	if !status.IsDrainAlive {
+	if !status.DrainAlive {
 		text = ""
 	}
 	switch {
-	case text != "" && status.IsTargetAlive:
+	case text != "" && status.TargetAlive:
 		return api.Condition_CONDITION_ERROR, "drain: " + text
 	case ring.Error != "":
 		return api.Condition_CONDITION_ERROR, ring.Error
@@ -160,7 +160,7 @@ func conditionWithoutRing(status *api.StreamStatus, target string) (api.Conditio
 	if len(status.Rings) > 0 && status.Rings[0].Error != "" {
 		return api.Condition_CONDITION_ERROR, status.Rings[0].Error
 	}
-	if !status.IsTargetAlive {
+	if !status.TargetAlive {
 		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report", target)
 	}
 	return api.Condition_CONDITION_PENDING, fmt.Sprintf("target %s has not made the ring yet", target)
@@ -171,19 +171,19 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	switch {
 	case full >= api.FullAlarm:
 		return api.Condition_CONDITION_ALARM, fmt.Sprintf("ring is %.0f %% full", full*100)
-	case !status.IsTargetAlive:
+	case !status.TargetAlive:
 		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target,
-			ClockTime(ring.Observed.AsTime()))
+			ClockTime(ring.ObserveTime.AsTime()))
 	case status.Assignment == nil:
 		return api.Condition_CONDITION_DRAIN_GONE, "no drain has been given it yet"
-	case !status.IsDrainAlive:
+	case !status.DrainAlive:
 		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
-	case status.IsDrainRefused:
+	case status.DrainRefused:
 		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s has not the role drain on this stream: give "+
 			"it in the control plane's --access-file", status.Assignment.Drain)
 	case full >= api.FullWarn:
 		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
-	case ring.WriterEpoch > 0 && !ring.IsWriterHeld && !isClosedBy(status.LastGrant, ring):
+	case ring.WriterEpoch > 0 && !ring.WriterHeld && !isClosedBy(status.LastGrant, ring):
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
 	}
 	return api.Condition_CONDITION_OK, ""
@@ -210,13 +210,13 @@ func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
 // writer beside it, and the host agent of one on another host.
 func (v *View) stalledFor(status *api.StreamStatus, now time.Time) (longest time.Duration) {
 	for _, ring := range status.Rings {
-		if ring.IsWriterHeld && slices.Contains(status.TargetsAlive, ring.Target) {
+		if ring.WriterHeld && slices.Contains(status.TargetsAlive, ring.Target) {
 			longest = max(longest, ring.Counters.GetStalledFor().AsDuration())
 		}
 	}
 	host := v.Hosts[status.LastGrant.GetHolder().GetHost()]
 	for _, one := range host.GetStalled() {
-		told := now.Sub(host.Reported.AsTime())
+		told := now.Sub(host.ReportTime.AsTime())
 		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch &&
 			told < hostMissed*HostInterval {
 			longest = max(longest, one.StalledFor.AsDuration()+max(0, told))
@@ -231,7 +231,7 @@ func warnOfLevel(status *api.StreamStatus) {
 	wanted := status.Stream.Spec.Level
 	for _, ring := range status.Rings {
 		level := ring.Counters.GetLevel()
-		if status.Condition == api.Condition_CONDITION_OK && ring.IsWriterHeld &&
+		if status.Condition == api.Condition_CONDITION_OK && ring.WriterHeld &&
 			level != api.Level_LEVEL_UNSPECIFIED && level < wanted {
 			status.Condition = api.Condition_CONDITION_WARN
 			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s",
@@ -242,7 +242,7 @@ func warnOfLevel(status *api.StreamStatus) {
 
 // isClosedBy tells that the ring's last writer has said that it ended by itself: that is no trouble of the stream's.
 func isClosedBy(grant *api.Grant, ring *api.RingState) bool {
-	return grant.GetClosed() != nil && grant.Epoch == ring.WriterEpoch
+	return grant.GetCloseTime() != nil && grant.Epoch == ring.WriterEpoch
 }
 
 // drainGoneText names the store, where only that will do.

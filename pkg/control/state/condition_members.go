@@ -65,7 +65,7 @@ func isFresh(status *api.StreamStatus, spec *api.RingSpec) bool {
 		}
 		return nil
 	}
-	hasWriter := slices.ContainsFunc(status.Rings, (*api.RingState).GetIsWriterHeld)
+	hasWriter := slices.ContainsFunc(status.Rings, (*api.RingState).GetWriterHeld)
 	isTelling := reconcile.Tells(status.RingSpecs, look)[slices.Index(status.RingSpecs, spec)]
 	return !isTelling && (spec.Replacement != nil || !hasWriter)
 }
@@ -93,8 +93,8 @@ func ofMember(status *api.StreamStatus, spec *api.RingSpec) *api.StreamStatus {
 			K:    1,
 		},
 		EpochGranted: status.EpochGranted, LastGrant: status.LastGrant, RingSpecs: []*api.RingSpec{spec},
-		Assignment: status.Assignment, IsDrainAlive: status.IsDrainAlive,
-		IsDrainRefused: status.IsDrainRefused, IsTargetAlive: slices.Contains(status.TargetsAlive, spec.Target),
+		Assignment: status.Assignment, DrainAlive: status.DrainAlive,
+		DrainRefused: status.DrainRefused, TargetAlive: slices.Contains(status.TargetsAlive, spec.Target),
 	}
 	for _, ring := range status.Rings {
 		if ring.Target == spec.Target {

@@ -18,11 +18,11 @@ func healthyRing() *api.RingState {
 func TestConditionOf_WorstFirst(t *testing.T) {
 	healthy := func() *api.StreamStatus {
 		return &api.StreamStatus{
-			Stream:        &api.Stream{Spec: &api.StreamSpec{Name: "a", Level: api.Level_LEVEL_PERSISTENT}},
-			RingSpecs:     []*api.RingSpec{{Target: "t1"}},
-			Rings:         []*api.RingState{healthyRing()},
-			Assignment:    &api.Assignment{Drain: "d1"},
-			IsTargetAlive: true, IsDrainAlive: true,
+			Stream:      &api.Stream{Spec: &api.StreamSpec{Name: "a", Level: api.Level_LEVEL_PERSISTENT}},
+			RingSpecs:   []*api.RingSpec{{Target: "t1"}},
+			Rings:       []*api.RingState{healthyRing()},
+			Assignment:  &api.Assignment{Drain: "d1"},
+			TargetAlive: true, DrainAlive: true,
 		}
 	}
 	cases := []struct {
@@ -34,30 +34,30 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 		{"not placed", func(s *api.StreamStatus) { s.RingSpecs = nil }, api.Condition_CONDITION_PENDING},
 		{"no ring yet", func(s *api.StreamStatus) { s.Rings = nil }, api.Condition_CONDITION_PENDING},
 		{
-			"target died before the ring", func(s *api.StreamStatus) { s.Rings, s.IsTargetAlive = nil, false },
+			"target died before the ring", func(s *api.StreamStatus) { s.Rings, s.TargetAlive = nil, false },
 			api.Condition_CONDITION_TARGET_GONE,
 		},
-		{"target died", func(s *api.StreamStatus) { s.IsTargetAlive = false }, api.Condition_CONDITION_TARGET_GONE},
-		{"drain died", func(s *api.StreamStatus) { s.IsDrainAlive = false }, api.Condition_CONDITION_DRAIN_GONE},
+		{"target died", func(s *api.StreamStatus) { s.TargetAlive = false }, api.Condition_CONDITION_TARGET_GONE},
+		{"drain died", func(s *api.StreamStatus) { s.DrainAlive = false }, api.Condition_CONDITION_DRAIN_GONE},
 		{"no drain", func(s *api.StreamStatus) { s.Assignment = nil }, api.Condition_CONDITION_DRAIN_GONE},
 		{"writer died", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch = 3 }, api.Condition_CONDITION_WRITER_GONE},
 		{"writer ended", func(s *api.StreamStatus) {
-			s.Rings[0].WriterEpoch, s.LastGrant = 3, &api.Grant{Epoch: 3, Closed: timestamppb.Now()}
+			s.Rings[0].WriterEpoch, s.LastGrant = 3, &api.Grant{Epoch: 3, CloseTime: timestamppb.Now()}
 		}, api.Condition_CONDITION_OK},
 		{"another writer died since", func(s *api.StreamStatus) {
-			s.Rings[0].WriterEpoch, s.LastGrant = 4, &api.Grant{Epoch: 3, Closed: timestamppb.Now()}
+			s.Rings[0].WriterEpoch, s.LastGrant = 4, &api.Grant{Epoch: 3, CloseTime: timestamppb.Now()}
 		}, api.Condition_CONDITION_WRITER_GONE},
 		{"writer died, granted", func(s *api.StreamStatus) {
 			s.Rings[0].WriterEpoch, s.LastGrant = 3,
 				&api.Grant{Epoch: 3}
 		}, api.Condition_CONDITION_WRITER_GONE},
 		{
-			"writer lives", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.Rings[0].IsWriterHeld = 3, true },
+			"writer lives", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.Rings[0].WriterHeld = 3, true },
 			api.Condition_CONDITION_OK,
 		},
 		{"warn", func(s *api.StreamStatus) { s.Rings[0].AppendedLsn = 750_000 }, api.Condition_CONDITION_WARN},
 		{"alarm before drain gone", func(s *api.StreamStatus) {
-			s.Rings[0].AppendedLsn, s.IsDrainAlive = 1_000_000,
+			s.Rings[0].AppendedLsn, s.DrainAlive = 1_000_000,
 				false
 		}, api.Condition_CONDITION_ALARM},
 		{
@@ -69,7 +69,7 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 			api.Condition_CONDITION_ERROR,
 		},
 		{"target died, which its drain sees", func(s *api.StreamStatus) {
-			s.Drain, s.IsTargetAlive = &api.DrainProgress{LastError: "input or output failed"}, false
+			s.Drain, s.TargetAlive = &api.DrainProgress{LastError: "input or output failed"}, false
 		}, api.Condition_CONDITION_TARGET_GONE},
 	}
 	for _, tc := range cases {
@@ -105,7 +105,7 @@ func TestWarnOfLevel(t *testing.T) {
 	} {
 		status := &api.StreamStatus{
 			Stream: &api.Stream{Spec: &api.StreamSpec{Level: api.Level_LEVEL_PERSISTENT}}, Condition: c.condition,
-			Rings: []*api.RingState{{IsWriterHeld: c.isHeld, Counters: &api.WriterCounters{Level: c.level}}},
+			Rings: []*api.RingState{{WriterHeld: c.isHeld, Counters: &api.WriterCounters{Level: c.level}}},
 		}
 		if warnOfLevel(status); status.Condition != c.want ||
 			(status.Reason != "") != (status.Condition == api.Condition_CONDITION_WARN) {

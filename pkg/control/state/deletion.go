@@ -74,7 +74,7 @@ func deletionText(one *api.StreamStatus) string {
 
 func ringEndText(one *api.StreamStatus, target string, ring *api.RingState) string {
 	switch {
-	case ring.IsRemoved:
+	case ring.Removed:
 		return ""
 	case !slices.Contains(one.TargetsAlive, target):
 		return fmt.Sprintf("target %s does not report", target)
@@ -82,13 +82,13 @@ func ringEndText(one *api.StreamStatus, target string, ring *api.RingState) stri
 		return ring.Error
 	case one.Deletion.Stage == api.DeletionStage_DELETION_STAGE_REMOVING:
 		return fmt.Sprintf("target %s removes its ring", target)
-	case ring.IsWriterHeld:
+	case ring.WriterHeld:
 		return fmt.Sprintf("a writer (%s) still has the ring, end it", HolderText(one.LastGrant, ring))
-	case ring.LagBytes > 0 && !one.IsDrainAlive:
+	case ring.LagBytes > 0 && !one.DrainAlive:
 		return fmt.Sprintf("%d records are not stored, and no drain reports", ring.LagRecords)
 	case ring.LagBytes > 0:
 		return fmt.Sprintf("%d records are still to be stored", ring.LagRecords)
-	case !ring.IsClosed:
+	case !ring.Closed:
 		return fmt.Sprintf("target %s fences writers", target)
 	}
 	return ""

@@ -104,13 +104,13 @@ func (v *View) Target(host string, ids []string, counts map[string]RingTotals) *
 	for _, id := range ids {
 		state, live := v.Targets[id], v.LiveTargets[id]
 		one := &api.TargetAgent{
-			Agent: live, IsAlive: live != nil, Reported: state.GetReported(),
+			Agent: live, Alive: live != nil, ReportTime: state.GetReportTime(),
 			Media: state.GetMedia(),
 		}
 		if live == nil {
 			one.Agent = state.GetAgent()
 		}
-		isAlive = isAlive || one.IsAlive
+		isAlive = isAlive || one.Alive
 		target.RingCount += counts[id].count
 		target.RingSizeBytes += counts[id].bytes
 		target.Agents = append(target.Agents, one)
@@ -126,7 +126,7 @@ func (v *View) Drain(host string, ids []string, counts map[string]uint32, isDeta
 	for _, id := range ids {
 		state, live := v.Drains[id], v.LiveDrains[id]
 		one := &api.DrainAgent{
-			Agent: live, IsAlive: live != nil, Reported: state.GetReported(),
+			Agent: live, Alive: live != nil, ReportTime: state.GetReportTime(),
 			StreamCount: counts[id],
 		}
 		if live == nil {
@@ -140,7 +140,7 @@ func (v *View) Drain(host string, ids []string, counts map[string]uint32, isDeta
 		if isDetailed {
 			one.Progress = state.GetProgress()
 		}
-		isAlive = isAlive || one.IsAlive
+		isAlive = isAlive || one.Alive
 		drain.StreamCount += one.StreamCount
 		drain.Agents = append(drain.Agents, one)
 	}

@@ -198,14 +198,14 @@ func (f *fed) drawReport(target string) *api.TargetState {
 		if rapid.IntRange(0, 3).Draw(f.t, "uuid") > 0 && len(one.RingUuid) == 0 {
 			one.RingUuid = []byte("ring of " + name + target)
 		}
-		one.FarUris = rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/a"}, {"ofi:tcp://127.0.0.1:2/a"}}).Draw(f.t,
+		one.RemoteUris = rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/a"}, {"ofi:tcp://127.0.0.1:2/a"}}).Draw(f.t,
 			"far")
 		one.WriterEpoch, one.EpochMin = rapid.Uint32Range(0, 2).Draw(f.t, "writer"),
 			rapid.Uint32Range(0, 9).Draw(f.t, "fence")
-		if one.IsMissing = rapid.IntRange(0, 5).Draw(f.t, "missing") == 0; one.IsMissing {
+		if one.Missing = rapid.IntRange(0, 5).Draw(f.t, "missing") == 0; one.Missing {
 			one.RingUuid = nil
 		}
-		one.IsClosed, one.IsRemoved = rapid.Bool().Draw(f.t, "closed"), rapid.IntRange(0, 3).Draw(f.t, "removed") == 0
+		one.Closed, one.Removed = rapid.Bool().Draw(f.t, "closed"), rapid.IntRange(0, 3).Draw(f.t, "removed") == 0
 		state.Rings = append(state.Rings, one)
 	}
 	return state
@@ -289,7 +289,7 @@ func (f *fed) drawChange() {
 		f.write(map[string]proto.Message{etcd.KeyTargetSpecs + "alpha": &api.TargetSpec{
 			Host:          "alpha",
 			CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"),
-			IsClosed:      rapid.Bool().Draw(f.t, "closed"),
+			Closed:        rapid.Bool().Draw(f.t, "closed"),
 		}})
 	case 4:
 		if f.view().Streams[name] == nil {
@@ -308,7 +308,7 @@ func (f *fed) drawChange() {
 			f.write(map[string]proto.Message{etcd.KeyDeletions + name: &api.Deletion{
 				Name:  name,
 				Stage: api.DeletionStage_DELETION_STAGE_DRAINING, EpochMin: 3,
-				IsRingLost: rapid.Bool().Draw(f.t, "lost"),
+				RingLost: rapid.Bool().Draw(f.t, "lost"),
 			}})
 		}
 	case 6:

@@ -152,12 +152,12 @@ func (t *targetAgent) state() (*api.TargetState, int) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := timestamppb.Now()
-	state := &api.TargetState{Agent: t.agent, Reported: now}
+	state := &api.TargetState{Agent: t.agent, ReportTime: now}
 	for _, spec := range t.rings {
 		name := spec.Stream.Spec.Name
 		state.Rings = append(state.Rings, &api.RingState{
 			Stream: name, StreamId: spec.Stream.StreamId, Target: t.agent.Id,
-			Uri: "mem:/var/lib/farlog/target/" + name + ".ring", RingUuid: uuidOf(name), Observed: now,
+			Uri: "mem:/var/lib/farlog/target/" + name + ".ring", RingUuid: uuidOf(name), ObserveTime: now,
 			CapacityBytes: 1 << 20, Contract: &api.Contract{
 				Kind: "file", FlushMethod: "msync", Probe: "file on ext4",
 				Level: api.Level_LEVEL_PERSISTENT, GranularityBytes: 1,
@@ -205,7 +205,7 @@ func (d *drainAgent) run(ctx context.Context) {
 func (d *drainAgent) state() *api.DrainState {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	state := &api.DrainState{Agent: d.agent, Reported: timestamppb.Now(), StoreDir: d.agent.StoreDir}
+	state := &api.DrainState{Agent: d.agent, ReportTime: timestamppb.Now(), StoreDir: d.agent.StoreDir}
 	for _, given := range d.given {
 		progress := &api.DrainProgress{Stream: given.Stream, RingUuid: given.RingUuid}
 		d.all.drain(progress)

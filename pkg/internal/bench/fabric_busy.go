@@ -37,8 +37,8 @@ func (a *agents) write(ring *api.RingState, epoch uint32, now *timestamppb.Times
 	if epoch == 0 {
 		return
 	}
-	ring.WriterId, ring.IsWriterHeld, ring.IsDrainHeld = "bench", true, true
-	ring.WriterEpoch, ring.LastEpoch, ring.EpochMin, ring.EpochOpened = epoch, epoch, epoch, a.opened
+	ring.WriterId, ring.WriterHeld, ring.DrainHeld = "bench", true, true
+	ring.WriterEpoch, ring.LastEpoch, ring.EpochMin, ring.EpochOpenTime = epoch, epoch, epoch, a.opened
 	count := a.moved()
 	if count == 0 {
 		return

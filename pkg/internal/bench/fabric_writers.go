@@ -147,16 +147,16 @@ func (h *hostAgent) watch(ctx context.Context, onTold func([]hostagent.Told, []s
 				Declared: terms(one.Declared), Running: terms(one.Running), RingUUIDs: one.RingUuids,
 			})
 		}
-		onTold(told, message.Gone, message.IsAll)
+		onTold(told, message.Gone, message.Snapshot)
 	}, func(error) { onDown() })
 }
 
-func terms(said *api.WriterTerms) hostagent.Terms {
+func terms(said *api.WriterSettings) hostagent.Terms {
 	return hostagent.Terms{Level: uint32(said.Level), Policy: uint32(said.Policy), Deadline: said.Deadline.AsDuration()}
 }
 
-func apiTerms(terms *hostagent.Terms) *api.WriterTerms {
-	said := &api.WriterTerms{Level: api.Level(terms.Level), Policy: api.Policy(terms.Policy)}
+func apiTerms(terms *hostagent.Terms) *api.WriterSettings {
+	said := &api.WriterSettings{Level: api.Level(terms.Level), Policy: api.Policy(terms.Policy)}
 	if terms.Deadline > 0 {
 		said.Deadline = durationpb.New(terms.Deadline)
 	}

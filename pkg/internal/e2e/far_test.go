@@ -194,7 +194,7 @@ func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
 	other := testenv.NewTarget(t, cluster, "storage2", farHost)
 	cluster.CreateStream("desk8/orders", "--size", "2MiB", "--level", "visible", "--target", "storage2")
 	testenv.Until(t, "the other target's ring is drained", func() (bool, error) {
-		return cluster.Stream("desk8/orders").GetRings()[0].GetIsDrainHeld(), nil
+		return cluster.Stream("desk8/orders").GetRings()[0].GetDrainHeld(), nil
 	})
 	other.Pause()
 	l := newLedger(t, "S")

@@ -144,7 +144,7 @@ func (b *hostBench) untilReadersEnded() {
 		// grant had ended on the way
 		streams := map[string]bool{}
 		for _, grant := range response.Grants {
-			if time.Now().Before(grant.Expires.AsTime()) {
+			if time.Now().Before(grant.ExpireTime.AsTime()) {
 				return false, nil
 			}
 			streams[grant.Stream] = true

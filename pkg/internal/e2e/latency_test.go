@@ -110,7 +110,7 @@ func waitHost(t *testing.T, cluster *testenv.Cluster, stream, want string) {
 		status := cluster.Stream(stream)
 		host := hostOfRing(status)
 		if host != "" && host != want {
-			t.Fatalf("stream %s is on %s, want %s: %v", stream, host, want, status.Ways)
+			t.Fatalf("stream %s is on %s, want %s: %v", stream, host, want, status.Paths)
 		}
 		return host != "" && len(status.Rings) > 0 && len(status.Rings[0].RingUuid) > 0, nil
 	})

@@ -12,7 +12,7 @@ import java.util.regex.Pattern;
 /** The history in the store of a daemon, read by {@code farlog dump}, which checks every record on the way. */
 final class StoreHistory implements History {
     private static final Pattern LINE = Pattern
-        .compile("\"seq\":(\\d+),.*\"flags\":\"([^\"]*)\",(\"is_superseded\":true,)?\"class\":(\\d+),"
+        .compile("\"seq\":(\\d+),.*\"flags\":\"([^\"]*)\",(\"superseded\":true,)?\"class\":(\\d+),"
             + "(?:\"key\":\"([0-9a-f]*)\",)?\"len\":\\d+(?:,\"payload\":\"([0-9a-f]*)\")?");
 
     private final ProcessBuilder dump;
