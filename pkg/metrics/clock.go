@@ -26,10 +26,10 @@ const (
 var (
 	clockSynchronised = prometheus.NewDesc("farlog_clock_synchronized",
 		"1 while the kernel knows this host's clock to be disciplined.", nil, nil)
-	clockOffset = prometheus.NewDesc("farlog_clock_offset_seconds", "What the kernel has still to correct the "+
-		"clock by; 0 where only its rate is steered, as chrony and phc2sys do.", nil, nil)
+	clockOffset = prometheus.NewDesc("farlog_clock_offset_seconds", "Correction of the clock that the kernel has "+
+		"still to apply; 0 where only its rate is steered, as chrony and phc2sys do.", nil, nil)
 	clockEstimated = prometheus.NewDesc("farlog_clock_estimated_error_seconds",
-		"What is believed of the clock's error by who disciplines it.", nil, nil)
+		"The clock's error as estimated by the daemon that disciplines it.", nil, nil)
 	clockErrorMax = prometheus.NewDesc("farlog_clock_error_seconds", "Bound on the distance of the clock from UTC.",
 		nil, nil)
 )

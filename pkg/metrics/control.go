@@ -75,8 +75,8 @@ var (
 	streamCondition = desc("stream", "condition_info", "1 for the condition that a stream is in.", "stream",
 		"condition")
 	streamEpoch   = desc("stream", "granted_epoch", "Last epoch handed out.", "stream")
-	streamMembers = desc("stream", "members", "Rings that the stream's configuration has.", "stream")
-	streamReady   = desc("stream", "members_ready", "Those of them whose target lives and provides the ring.",
+	streamMembers = desc("stream", "members", "Members that the stream is declared with.", "stream")
+	streamReady   = desc("stream", "members_ready", "Members whose target reports and provides the ring.",
 		"stream")
 	streamDrained = desc("stream", "drain_alive", "1 while the stream's drain reports.", "stream")
 )
@@ -100,12 +100,12 @@ func (c streamCollector) Collect(metrics chan<- prometheus.Metric) {
 }
 
 var (
-	controlLeading = desc("control", "leading",
-		"1 while this control plane is the one that places rings and assigns drains.")
-	controlEtcd   = desc("control", "etcd_seen", "1 while this control plane follows its etcd and is answered by it.")
+	controlLeading = desc("control", "leader",
+		"1 while this control plane is the leader, which places rings and assigns drains.")
+	controlEtcd   = desc("control", "etcd_connected", "1 while this control plane reads and writes its etcd.")
 	controlAgents = desc("control", "agents", "Agents that report.", "role")
-	controlActs   = desc("control", "acts_waiting", "Acts that wait for the audit stream to take them, as the "+
-		"control plane that leads sees it, 0 at others; at 10000 no further act is done.")
+	controlActs   = desc("control", "audit_events_pending", "Audit events that are not yet in the audit stream, as "+
+		"the leader counts them, 0 at others; at 10000 administrative calls are refused.")
 	controlReports = desc("control", "reports_unstored",
 		"Agents whose last report to this control plane could not be stored in etcd.")
 )

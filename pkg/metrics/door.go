@@ -36,8 +36,13 @@ type unauthenticatedCollector struct {
 	counts func() map[string]uint64
 }
 
-var unauthenticatedDesc = desc("target", "stranger_total",
-	"Connections refused that came by no grant known here, or in no version of farlog.", "target", "transport")
+var unauthenticatedDesc = desc(
+	"target",
+	"unauthenticated_total",
+	"Connections refused because their grant is not known here, or their protocol version is not farlog's.",
+	"target",
+	"transport",
+)
 
 func (c unauthenticatedCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- unauthenticatedDesc

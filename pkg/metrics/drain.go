@@ -32,7 +32,7 @@ func NewDrain(registry prometheus.Registerer, samples func() []DrainSample) *Dra
 		syncs: newLatency("store", "sync_seconds", "Time to make one batch durable in the store.", "stream"),
 		restart: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "drain", Name: "restarts_total",
-			Help: "Times the draining of a stream ended with an error and was begun again.",
+			Help: "Times the draining of a stream ended with an error and was restarted.",
 		}, []string{"stream"}),
 	}
 	registry.MustRegister(drain.syncs, drain.restart, drainCollector{samples})
@@ -56,19 +56,19 @@ var (
 	drainBatches    = desc("drain", "batches_total", "Batches stored since the drain started.", "stream")
 	drainDuplicates = desc("drain", "duplicates_total", "Records read again that the store already had.", "stream")
 	drainStoredLSN  = desc("drain", "stored_lsn", "First LSN that is not yet synced in the store.", "stream")
-	drainHeadLSN    = desc("drain", "head_lsn", "Head that the drain has given back to the writer.", "stream")
+	drainHeadLSN    = desc("drain", "head_lsn", "First LSN that the drain has not released to the writer.", "stream")
 	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.",
 		"stream")
 	drainLagSeconds = desc("drain", "lag_seconds",
 		"Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
-	drainUnconfirmed = desc("drain", "unconfirmed_bytes", "Bytes that are left in a stream's rings and that fewer "+
-		"members have than are needed, while none is away: on their way, or left by a writer that is gone, and then "+
-		"the next one decides what becomes of them.", "stream")
-	drainFailing = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
-	drainGap     = desc("drain", "gap", "1 while draining stands before a gap: a record that was acknowledged "+
-		"and is unreadable, or a store that has less than the ring gave back.", "stream")
-	drainSuspect = desc("drain", "suspect", "1 while bytes that are no record stand where the next one would: "+
-		"torn by a writer that died, or scribbled.", "stream")
+	drainUnconfirmed = desc("drain", "unconfirmed_bytes", "Bytes in a stream's rings that fewer members have than "+
+		"an acknowledgement needs, while no member is down: in flight, or left by a writer that died; then the "+
+		"next writer keeps or drops them.", "stream")
+	drainFailing = desc("drain", "failing", "1 while the drain cannot write to its store and retries.", "stream")
+	drainGap     = desc("drain", "gap", "1 while the drain is blocked before missing records: an acknowledged "+
+		"record is unreadable, or the store has less than the ring has released.", "stream")
+	drainSuspect = desc("drain", "suspect", "1 while invalid bytes lie where the next record would be: torn by a "+
+		"writer that died, or overwritten by a client.", "stream")
 )
 
 type drainCollector struct{ samples func() []DrainSample }

@@ -30,12 +30,15 @@ type HostWriterSample struct {
 var (
 	hostGranted = desc("host", "grants_total", "Grants given to programs of this host.")
 	hostRefused = desc("host", "refused_total",
-		"Requests of programs of this host for something that is not, or that they may not have.")
-	hostLeast = desc("host", "way_least_seconds",
-		"Least time of the last handshakes with a target's door, by which placement goes.", "target", "door")
-	hostMedian = desc("host", "way_median_seconds", "Median time of the last handshakes with a target's door.",
-		"target", "door")
-	hostMissed = desc("host", "way_failures_total", "Handshakes with a target's door that failed.", "target", "door")
+		"Requests of programs of this host for a stream that does not exist or that they may not open.")
+	hostLeast = desc("host", "rtt_min_seconds",
+		"Minimum round-trip time of the last TCP handshakes with a target's listener; placement uses "+
+			"it.", "target", "listener")
+	hostMedian = desc("host", "rtt_median_seconds", "Median round-trip time of the last TCP handshakes with a "+
+		"target's listener.",
+		"target", "listener")
+	hostMissed = desc("host", "rtt_failures_total", "TCP handshakes with a target's listener that "+
+		"failed.", "target", "listener")
 	hostFailed = desc("host", "failed_total", "Requests that got no grant because the control plane did not give one.")
 )
 

@@ -7,7 +7,7 @@ import (
 )
 
 var keeperOffset = prometheus.NewDesc("farlog_clock_keeper_offset_seconds", "How far this host's clock is off, "+
-	"either way, as who keeps it says: chrony, or else ptp4l. Absent while neither tells.", []string{"keeper"}, nil)
+	"either way, as chrony or else ptp4l reports; absent while neither answers.", []string{"keeper"}, nil)
 
 // NewClockKeeper registers what who keeps the clock says of it, in seconds. read must not wait for it.
 func NewClockKeeper(registry prometheus.Registerer, read func() (keeper string, offset float64, isKnown bool)) {

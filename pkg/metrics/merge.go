@@ -17,14 +17,14 @@ type MergeSample struct {
 
 var (
 	mergeRecords = desc("merge", "records_total", "Records put into the merged order since the drain started.")
-	mergeLate    = desc("merge", "late_total", "Of them those whose stream was not waited for any longer.")
-	mergeEarly   = desc("merge", "early_total", "Of them those whose time was too far in the future to be believed.")
+	mergeLate    = desc("merge", "late_total", "Records merged after the limit of waiting for their stream.")
+	mergeEarly   = desc("merge", "early_total", "Records merged whose time was too far ahead of this host's clock.")
 	mergeStreams = desc("merge", "streams", "Streams in the merged order.")
 	mergeAbsent  = desc("merge", "absent_streams",
-		"Streams that bring nothing, no heartbeat either, and are not waited for.")
+		"Streams that merging does not wait for: they deliver neither records nor heartbeats.")
 	mergeLag = desc("merge", "lag_seconds",
-		"While records wait for a stream that is behind: how far the order is behind the clock; else 0.")
-	mergeFailing = desc("merge", "failing", "1 while merging does not go on because of an error.")
+		"How far the merged order is behind the clock while records wait for a slow stream; else 0.")
+	mergeFailing = desc("merge", "failing", "1 while merging is stopped by an error.")
 )
 
 type mergeCollector struct {

@@ -118,7 +118,7 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		"farlog_ring_full_ratio":           0.75,
 		"farlog_ring_time_to_full_seconds": 20, "farlog_ring_writer_epoch": 7, "farlog_writer_records_total": 11,
 		"farlog_writer_clock_error_seconds": 2e-6, "farlog_control_grants_total": 1, "farlog_drain_records_total": 9,
-		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leading": 1,
+		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leader": 1,
 		"farlog_writer_clock_known": 1,
 		"farlog_drain_gap":          0, "farlog_store_free_bytes": 1 << 30,
 		"farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,

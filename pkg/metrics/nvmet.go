@@ -13,7 +13,7 @@ var (
 	nvmetStepDesc = desc("target", "nvmet_step_total",
 		"Steps taken to bring the kernel's NVMe target to what its file declares.")
 	nvmetFailureDesc = desc("target", "nvmet_failure_total",
-		"Looks at the kernel's NVMe target that ended with an error.")
+		"Checks of the kernel's NVMe target that ended with an error.")
 )
 
 type nvmetCollector struct{ sample func() NVMeTSample }

@@ -21,9 +21,9 @@ var (
 	replicaBytes   = desc("replica", "copied_bytes_total", "Bytes copied since the replica started.", "stream")
 	replicaLag     = desc("replica", "lag_bytes", "Bytes synced in the first store and not here, as it was asked "+
 		"last; absent until it was asked since the replica started.", "stream")
-	replicaAge = desc("replica", "lag_seconds", "Since the last moment at which the first store is known to have "+
-		"had nothing that is not here, or since the replica started.", "stream")
-	replicaFailing = desc("replica", "failing", "1 while copying the stream does not go on because of an error.",
+	replicaAge = desc("replica", "lag_seconds", "Time since this store last had all that the first store had, or "+
+		"since the replica started.", "stream")
+	replicaFailing = desc("replica", "failing", "1 while copying the stream is stopped by an error.",
 		"stream")
 	replicaSource = desc("replica", "source_up", "1 while the first store answers.")
 )

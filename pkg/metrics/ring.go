@@ -130,9 +130,9 @@ var writerMetrics = []writerMetric{
 		func(w *WriterSample) uint64 { return w.Unknown }),
 	writerCounter("too_large_total", "Appends refused because the record was too large.",
 		func(w *WriterSample) uint64 { return w.TooLarge }),
-	writerCounter("warnings_total", "Times the ring passed its warning mark.",
+	writerCounter("warnings_total", "Times the ring passed its warning threshold.",
 		func(w *WriterSample) uint64 { return w.Warnings }),
-	writerCounter("alarms_total", "Times the ring passed its alarm mark.",
+	writerCounter("alarms_total", "Times the ring passed its alarm threshold.",
 		func(w *WriterSample) uint64 { return w.Alarms }),
 	writerCounter("orphans_total", "Records behind an unreadable one, dropped when the writer opened: whether they "+
 		"were acknowledged is not known.", func(w *WriterSample) uint64 { return w.Orphans }),
@@ -148,7 +148,8 @@ var writerMetrics = []writerMetric{
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return w.StalledFor.Seconds() },
 	},
 	{
-		desc("writer", "pressure", "0 below the warning mark, 1 from it on, 2 from the alarm mark on.", "stream",
+		desc("writer", "pressure", "0 below the warning threshold, 1 from it on, 2 from the alarm threshold "+
+			"on.", "stream",
 			"target"),
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) },
 	},
@@ -163,17 +164,17 @@ type memberMetric struct {
 var memberMetrics = []memberMetric{
 	memberMetricOf("state", "1 up, 2 catching up, 3 away, 4 late: demoted, 5 out until the next writer.",
 		prometheus.GaugeValue, func(m MemberSample) uint64 { return m.State }),
-	memberMetricOf("lag_bytes", "Undrained bytes that were given to members and that this one has not confirmed.",
+	memberMetricOf("lag_bytes", "Undrained bytes sent to members that this member has not confirmed.",
 		prometheus.GaugeValue, func(m MemberSample) uint64 { return m.LagBytes }),
-	memberMetricOf("confirmed_lsn", "First LSN that it has not confirmed.", prometheus.GaugeValue,
+	memberMetricOf("confirmed_lsn", "First LSN that the member has not confirmed.", prometheus.GaugeValue,
 		func(m MemberSample) uint64 { return m.ConfirmedLSN }),
-	memberMetricOf("head_lsn", "First LSN not yet stored, as it is known to keep it.", prometheus.GaugeValue,
+	memberMetricOf("head_lsn", "First LSN not yet stored, as the member keeps it.", prometheus.GaugeValue,
 		func(m MemberSample) uint64 { return m.HeadLSN }),
-	memberMetricOf("demotions_total", "Times it fell behind its deadline.", prometheus.CounterValue,
+	memberMetricOf("demotions_total", "Times it missed its deadline and was demoted.", prometheus.CounterValue,
 		func(m MemberSample) uint64 { return m.Demotions }),
-	memberMetricOf("evictions_total", "Times it was shut out after an error.", prometheus.CounterValue,
+	memberMetricOf("evictions_total", "Times it was evicted after an error.", prometheus.CounterValue,
 		func(m MemberSample) uint64 { return m.Evictions }),
-	memberMetricOf("rejoins_total", "Times it came, or came back, after the writer had opened.",
+	memberMetricOf("rejoins_total", "Times it joined or rejoined after the writer had opened.",
 		prometheus.CounterValue, func(m MemberSample) uint64 { return m.Rejoins }),
 }
 

@@ -15,10 +15,10 @@ type StoreSample struct {
 }
 
 var (
-	storeFree     = desc("store", "free_bytes", "Room that is left on the store's file system.")
+	storeFree     = desc("store", "free_bytes", "Free space of the store's file system.")
 	storeVerified = desc("store", "verify_timestamp_seconds",
 		"When the drain last read the whole store and checked it, in seconds since 1970; 0 = not since it started.")
-	storeTook    = desc("store", "verify_seconds", "How long that took.")
+	storeTook    = desc("store", "verify_seconds", "Duration of the last verification of the store.")
 	storeDamaged = desc("store", "verify_failed",
 		"1 when the last verification found something missing, altered or out of order in the stream.", "stream")
 )

@@ -39,12 +39,17 @@ func NewRecorder(client *clientv3.Client, instance string, isOn bool) *Recorder 
 	return &Recorder{client: client, instance: instance, isOn: isOn}
 }
 
+// dryRunner is a request that may only ask what would come of it.
+type dryRunner interface{ GetDryRun() bool }
+
+var _ dryRunner = (*api.CreateStreamRequest)(nil) // does not compile when the field gets another name
+
 // Do does something for a caller and records it.
 func (r *Recorder) Do(ctx context.Context, caller access.Caller, method string, request any,
 	do func() (any, error),
 ) (any, error) {
-	dry, _ := request.(interface{ GetIsDryRun() bool })
-	if !r.isOn || !IsRecorded(method) || dry != nil && dry.GetIsDryRun() {
+	dry, _ := request.(dryRunner)
+	if !r.isOn || !IsRecorded(method) || dry != nil && dry.GetDryRun() {
 		return do()
 	}
 	event := r.NewEvent(ctx, caller, method, request)

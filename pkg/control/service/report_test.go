@@ -12,13 +12,14 @@ import (
 
 // figures are the fields of reports by which nothing is decided, and those that the cases below are about.
 var figures = map[protoreflect.FullName]bool{
-	"farlog.v1.RingState.observed": true, "farlog.v1.RingState.head_seq": true, "farlog.v1.RingState.credit_lsn": true,
+	"farlog.v1.RingState.observe_time": true, "farlog.v1.RingState.head_seq": true,
+	"farlog.v1.RingState.credit_lsn":  true,
 	"farlog.v1.RingState.durable_lsn": true, "farlog.v1.RingState.lag_records": true,
 	"farlog.v1.RingState.lag_age":      true,
 	"farlog.v1.RingState.time_to_full": true, "farlog.v1.RingState.counters": true,
-	"farlog.v1.TargetState.reported":      true,
-	"farlog.v1.MediaHealth.written_bytes": true, "farlog.v1.MediaHealth.read": true,
-	"farlog.v1.DrainState.reported": true, "farlog.v1.DrainProgress.stored_lsn": true,
+	"farlog.v1.TargetState.report_time":   true,
+	"farlog.v1.MediaHealth.written_bytes": true, "farlog.v1.MediaHealth.read_time": true,
+	"farlog.v1.DrainState.report_time": true, "farlog.v1.DrainProgress.stored_lsn": true,
 	"farlog.v1.DrainProgress.head_lsn": true, "farlog.v1.DrainProgress.records": true,
 	"farlog.v1.DrainProgress.bytes": true, "farlog.v1.DrainProgress.batches": true,
 	"farlog.v1.DrainProgress.duplicates": true,

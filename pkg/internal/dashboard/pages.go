@@ -55,10 +55,10 @@ func (p Panel) wide(columns int) Panel {
 func fabric() Dashboard {
 	return Dashboard{
 		Name: "fabric", Title: "farlog / fabric",
-		About: "All streams: what waits, what is slow, what is not there.", Rows: []Row{
+		About: "All streams: lag, latency, and what is missing.", Rows: []Row{
 			{"Log lag", []Panel{
-				number("s", "Oldest record that waits", "max(farlog_ring_lag_seconds)", 5, 60),
-				number("bytes", "Bytes that wait", "sum(max by (stream) (farlog_ring_lag_bytes))", 0, 0),
+				number("s", "Oldest undrained record", "max(farlog_ring_lag_seconds)", 5, 60),
+				number("bytes", "Undrained bytes", "sum(max by (stream) (farlog_ring_lag_bytes))", 0, 0),
 				number("s", "Shortest time to full", "min(farlog_ring_time_to_full_seconds)", 300,
 					60).says("Nothing while no ring fills."),
 				number("percentunit", "Fullest ring", "max(farlog_ring_full_ratio)", 0.7, 0.85),
@@ -69,7 +69,7 @@ func fabric() Dashboard {
 					1,
 					0,
 				).
-					says("Without those that nobody writes at present: their writer closed, or ended otherwise."),
+					says("Streams that nobody writes at present are left out: their writer closed or ended."),
 				number(
 					"short",
 					"Alerts",
@@ -81,7 +81,7 @@ func fabric() Dashboard {
 					"topk(20, max by (stream) (farlog_ring_lag_seconds))",
 					"{{stream}}",
 				}).marks(5, 60).wide(12),
-				lines("bytes", "Bytes that wait", Query{
+				lines("bytes", "Undrained bytes", Query{
 					"topk(20, max by (stream) (farlog_ring_lag_bytes))",
 					"{{stream}}",
 				}).wide(12),
@@ -121,9 +121,9 @@ func fabric() Dashboard {
 					"count(min by (stream) (farlog_stream_drain_alive) == 0) or vector(0)", 1, 1),
 				number("short", "Targets", `max(farlog_control_agents{role="target"})`, 0, 0),
 				number("short", "Drains", `max(farlog_control_agents{role="drain"})`, 0, 0),
-				number("short", "Leaders", "sum(farlog_control_leading)", 0, 0),
-				number("short", "Control planes that see etcd", "sum(farlog_control_etcd_seen)", 0, 0),
-				number("short", "Acts that wait for the audit stream", "max(farlog_control_acts_waiting)", 1000, 5000),
+				number("short", "Leaders", "sum(farlog_control_leader)", 0, 0),
+				number("short", "Control planes connected to etcd", "sum(farlog_control_etcd_connected)", 0, 0),
+				number("short", "Audit events pending", "max(farlog_control_audit_events_pending)", 1000, 5000),
 				lines("ops", "Calls", Query{
 					"sum by (code) (rate(farlog_control_request_seconds_count[$__rate_interval]))",
 					"{{code}}",
@@ -155,8 +155,8 @@ func stream() Dashboard {
 					"farlog_ring_lag_seconds" + ofStream,
 					"{{stream}} {{target}}",
 				}).marks(5, 60),
-				lines("bytes", "Bytes that wait", Query{"farlog_ring_lag_bytes" + ofStream, "{{stream}} {{target}}"}),
-				lines("short", "Records that wait", Query{
+				lines("bytes", "Undrained bytes", Query{"farlog_ring_lag_bytes" + ofStream, "{{stream}} {{target}}"}),
+				lines("short", "Undrained records", Query{
 					"farlog_ring_lag_records" + ofStream,
 					"{{stream}} {{target}}",
 				}),
@@ -225,15 +225,15 @@ func stream() Dashboard {
 					once("farlog_writer_member_state" + ofStream),
 					"{{stream}} {{member}}",
 				}).
-					says("As the writer has it: 1 up, 2 catching up, 3 away, 4 late, 5 out until the next opening. " +
-						"Only 1 counts. Nothing of a stream with one ring."),
+					says("As the writer sees it: 1 up, 2 catching up, 3 lost, 4 late, 5 evicted until the next " +
+						"opening. Only 1 counts. No data for a stream with one ring."),
 				lines("bytes", "Bytes that each has not confirmed",
 					Query{once("farlog_writer_member_lag_bytes" + ofStream), "{{stream}} {{member}}"}),
 				lines("short", "Lost and back", Query{once("increase(farlog_writer_member_demotions_total" + ofStream +
 					"[$__rate_interval])"), "late {{stream}} {{member}}"},
 					Query{
 						once("increase(farlog_writer_member_evictions_total" + ofStream + "[$__rate_interval])"),
-						"shut out {{stream}} {{member}}",
+						"evicted {{stream}} {{member}}",
 					},
 					Query{
 						once("increase(farlog_writer_member_rejoins_total" + ofStream + "[$__rate_interval])"),
@@ -260,7 +260,7 @@ func stream() Dashboard {
 				lines("short", "Connections from other hosts",
 					Query{"farlog_target_writers" + ofStream, "writers {{stream}} {{transport}}"},
 					Query{"farlog_target_drains" + ofStream, "drains {{stream}} {{transport}}"}),
-				lines("ops", "At the door", Query{"rate(farlog_target_admitted_total" + ofStream +
+				lines("ops", "Listener", Query{"rate(farlog_target_admitted_total" + ofStream +
 					"[$__rate_interval])", "admitted {{stream}}"},
 					Query{"rate(farlog_target_refused_total" + ofStream + "[$__rate_interval])", "refused {{stream}}"},
 					Query{"rate(farlog_target_lost_total" + ofStream + "[$__rate_interval])", "lost {{stream}}"},
@@ -274,19 +274,19 @@ func stream() Dashboard {
 func drain() Dashboard {
 	return Dashboard{
 		Name: "drain", Title: "farlog / drain",
-		About:     "What drains take out of rings, and the stores that they write.",
+		About:     "What drains move out of rings, and the stores that they write.",
 		Variables: []Variable{{"instance", "farlog_store_free_bytes", "instance"}}, Rows: []Row{
 			{"Log lag", []Panel{
 				lines("s", "Age of the oldest record, as the drain sees it",
 					Query{"topk(20, farlog_drain_lag_seconds" + ofInstance + ")", "{{stream}}"}).marks(5, 60).wide(12),
-				lines("bytes", "Bytes that wait, as the drain sees it",
+				lines("bytes", "Undrained bytes, as the drain sees it",
 					Query{"topk(20, farlog_drain_lag_bytes" + ofInstance + ")", "{{stream}}"},
 					Query{
 						"topk(20, farlog_drain_unconfirmed_bytes" + ofInstance + ")",
 						"unconfirmed {{stream}}",
 					}).wide(12).
-					says("Unconfirmed: fewer members have them than an acknowledgement needs. They are on their way, " +
-						"or a writer that is gone left them and the next one decides."),
+					says("Unconfirmed: fewer members have them than an acknowledgement needs. They are in flight, " +
+						"or a writer that died left them and the next writer decides."),
 			}},
 			{"Draining", []Panel{
 				lines("ops", "Records a second", Query{"sum by (stream) (rate(farlog_drain_records_total" + ofInstance +
@@ -300,10 +300,10 @@ func drain() Dashboard {
 					Title: "Sync of the store", Unit: "s", Kind: kindGraph,
 					Queries: quantiles("rate(farlog_store_sync_seconds_bucket" + ofInstance + "[$__rate_interval])"),
 				},
-				lines("short", "In trouble", Query{"farlog_drain_failing" + ofInstance, "failing {{stream}}"},
+				lines("short", "Errors", Query{"farlog_drain_failing" + ofInstance, "failing {{stream}}"},
 					Query{"farlog_drain_suspect" + ofInstance, "suspect {{stream}}"},
 					Query{"farlog_drain_gap" + ofInstance, "gap {{stream}}"}).marks(1, 1),
-				lines("short", "Begun again, and read twice",
+				lines("short", "Restarts and duplicates",
 					Query{
 						"increase(farlog_drain_restarts_total" + ofInstance + "[$__rate_interval])",
 						"restarts {{stream}}",
@@ -316,10 +316,10 @@ func drain() Dashboard {
 					Query{"farlog_drain_head_lsn" + ofInstance, "head {{stream}}"}),
 			}},
 			{"Store", []Panel{
-				lines("bytes", "Room left", Query{"farlog_store_free_bytes" + ofInstance, "{{instance}}"}),
+				lines("bytes", "Free space", Query{"farlog_store_free_bytes" + ofInstance, "{{instance}}"}),
 				number("s", "Since the last verification",
 					"time() - max(farlog_store_verify_timestamp_seconds"+ofInstance+")", 2*86400, 3*86400),
-				number("s", "It took", "max(farlog_store_verify_seconds"+ofInstance+")", 0, 0),
+				number("s", "Verification took", "max(farlog_store_verify_seconds"+ofInstance+")", 0, 0),
 				number("short", "Damaged streams", "sum(farlog_store_verify_failed"+ofInstance+")", 1, 1),
 			}},
 			{"Second site", []Panel{
@@ -334,7 +334,7 @@ func drain() Dashboard {
 					Query{"1 - farlog_replica_source_up", "no answer to {{instance}}"}).marks(1, 1),
 			}},
 			{"Merged order", []Panel{
-				lines("s", "How far it is behind the clock",
+				lines("s", "Lag behind the clock",
 					Query{"farlog_merge_lag_seconds" + ofInstance, "{{instance}}"}),
 				lines("ops", "Records a second, and those that were late",
 					Query{
@@ -357,24 +357,24 @@ func drain() Dashboard {
 func host() Dashboard {
 	return Dashboard{
 		Name: "host", Title: "farlog / host",
-		About:     "The processes of farlog on a host, and who comes to its target.",
+		About:     "The processes of farlog on a host, and the clients of its target.",
 		Variables: []Variable{{"instance", "farlog_build_info", "instance"}}, Rows: []Row{
 			{"Log lag", []Panel{
 				lines("s", "Age of the oldest record of the rings here",
 					Query{"topk(20, farlog_ring_lag_seconds" + ofInstance + ")", "{{stream}}"}).marks(5, 60).wide(12),
-				lines("bytes", "Bytes that wait in the rings here",
+				lines("bytes", "Undrained bytes in the rings here",
 					Query{"sum by (target) (farlog_ring_lag_bytes" + ofInstance + ")", "{{target}}"}).wide(12),
 			}},
 			{"Processes", []Panel{
 				lines("short", "Up", Query{`up{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
-				lines("short", "Sees its control plane, or its etcd",
+				lines("short", "Connected to its control plane, or etcd",
 					Query{"farlog_target_control_connected" + ofInstance, "target {{instance}}"},
 					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"},
 					Query{"farlog_host_control_connected" + ofInstance, "host {{instance}}"},
-					Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
+					Query{"farlog_control_etcd_connected" + ofInstance, "control {{instance}}"}),
 				lines(
 					"s",
-					"Certificates end in",
+					"Certificates expire in",
 					Query{
 						`{__name__=~"farlog_(control|target|drain|host|replica)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`,
 						"{{job}} {{instance}}",
@@ -393,15 +393,15 @@ func host() Dashboard {
 						`rate(process_cpu_seconds_total{job=~"farlog.*", instance=~"$instance"}[$__rate_interval])`,
 						"{{job}} {{instance}}",
 					}),
-				lines("s", "The clock may be wrong by",
+				lines("s", "Clock error",
 					Query{"farlog_clock_error_seconds" + ofInstance, "at most {{instance}}"},
 					Query{"farlog_clock_estimated_error_seconds" + ofInstance, "estimated {{instance}}"},
 					Query{"abs(farlog_clock_offset_seconds" + ofInstance + ")", "being corrected {{instance}}"},
 					Query{
 						"farlog_clock_keeper_offset_seconds" + ofInstance,
 						"off by {{keeper}} {{instance}}",
-					}).marks(0.001, 0.1).says("Nothing while nobody keeps it."),
-				lines("short", "Clock is kept", Query{
+					}).marks(0.001, 0.1).says("No data while no time daemon runs."),
+				lines("short", "Clock is synchronized", Query{
 					"farlog_clock_synchronized" + ofInstance,
 					"{{job}} {{instance}}",
 				}),
@@ -419,24 +419,23 @@ func host() Dashboard {
 				},
 			}},
 			{"Host agent", []Panel{
-				lines("ops", "Asked of the host agent",
+				lines("ops", "Requests to the host agent",
 					Query{"rate(farlog_host_grants_total" + ofInstance + "[$__rate_interval])", "granted {{instance}}"},
 					Query{
 						"rate(farlog_host_refused_total" + ofInstance + "[$__rate_interval])",
 						"refused {{instance}}",
 					},
 					Query{"rate(farlog_host_failed_total" + ofInstance + "[$__rate_interval])", "failed {{instance}}"}),
-				lines("s", "Way to targets on other hosts",
-					Query{"farlog_host_way_least_seconds" + ofInstance, "least {{instance}} to {{target}} {{door}}"},
+				lines("s", "Round-trip time to targets on other hosts",
+					Query{"farlog_host_rtt_min_seconds" + ofInstance, "min {{instance}} to {{target}} {{listener}}"},
 					Query{
-						"farlog_host_way_median_seconds" + ofInstance,
-						"median {{instance}} to {{target}} {{door}}",
-					}).says("Of the last 32 handshakes of TCP " +
-					"connections. Placement of a stream with a writer_host goes by the least."),
+						"farlog_host_rtt_median_seconds" + ofInstance,
+						"median {{instance}} to {{target}} {{listener}}",
+					}).says("Of the last 32 TCP handshakes. Placement by writer_host uses the minimum."),
 				lines("ops", "Handshakes with targets that failed",
 					Query{
-						"rate(farlog_host_way_failures_total" + ofInstance + "[$__rate_interval])",
-						"{{instance}} to {{target}} {{door}}",
+						"rate(farlog_host_rtt_failures_total" + ofInstance + "[$__rate_interval])",
+						"{{instance}} to {{target}} {{listener}}",
 					}),
 			}},
 			{"Target", []Panel{
@@ -447,11 +446,12 @@ func host() Dashboard {
 					"sum by (transport) (farlog_target_drains" + ofInstance + ")",
 					"drains {{transport}}",
 				}),
-				lines("ops", "Turned away", Query{"sum by (transport) (rate(farlog_target_refused_total" + ofInstance +
+				lines("ops", "Refused", Query{"sum by (transport) (rate(farlog_target_refused_total" + ofInstance +
 					"[$__rate_interval]))", "refused {{transport}}"},
 					Query{
-						"sum by (transport) (rate(farlog_target_stranger_total" + ofInstance + "[$__rate_interval]))",
-						"stranger {{transport}}",
+						"sum by (transport) (rate(farlog_target_unauthenticated_total" + ofInstance +
+							"[$__rate_interval]))",
+						"unauthenticated {{transport}}",
 					},
 					Query{
 						"sum by (transport) (rate(farlog_target_denied_total" + ofInstance + "[$__rate_interval]))",
@@ -461,7 +461,7 @@ func host() Dashboard {
 						"sum by (transport) (rate(farlog_target_lost_total" + ofInstance + "[$__rate_interval]))",
 						"lost {{transport}}",
 					}),
-				lines("ops", "Asked of the target's processor",
+				lines("ops", "Requests to the target's processor",
 					Query{
 						"sum by (transport) (rate(farlog_target_request_total" + ofInstance + "[$__rate_interval]))",
 						"requests {{transport}}",
@@ -476,9 +476,9 @@ func host() Dashboard {
 				},
 					Query{
 						"1 - farlog_target_spare_ratio" + ofInstance,
-						"of the spare {{device}} {{target}}",
+						"spare capacity used {{device}} {{target}}",
 					}).marks(0.8,
-					1).says("Nothing where no ring lies on an NVMe device that tells it."),
+					1).says("No data where no ring lies on an NVMe device that reports it."),
 				lines("binBps", "Records written to regions",
 					Query{
 						"rate(farlog_target_region_written_bytes_total" + ofInstance + "[$__rate_interval])",

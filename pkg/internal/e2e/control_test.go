@@ -134,7 +134,7 @@ func leaderOf(t *testing.T, cluster *testenv.Cluster) int {
 			if err != nil {
 				return false, err
 			}
-			if strings.Contains(string(raw), "\nfarlog_control_leading 1\n") {
+			if strings.Contains(string(raw), "\nfarlog_control_leader 1\n") {
 				leader = i
 			}
 		}
