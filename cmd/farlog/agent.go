@@ -19,7 +19,7 @@ import (
 type agentRow struct {
 	ID       string     `json:"id"`
 	Host     string     `json:"host"`
-	Alive  bool       `json:"alive"`
+	Alive    bool       `json:"alive"`
 	PID      uint32     `json:"pid"`
 	Metrics  string     `json:"metrics,omitempty"`
 	Reported time.Time  `json:"reported"`
@@ -32,7 +32,7 @@ type agentRow struct {
 
 type agentSpec struct {
 	CapacityBytes uint64 `json:"capacity_bytes"`
-	Closed      bool   `json:"closed"`
+	Closed        bool   `json:"closed"`
 	Rack          string `json:"rack,omitempty"`
 	Site          string `json:"site,omitempty"`
 	WearLimit     string `json:"wear_limit,omitempty"`
