@@ -83,7 +83,7 @@ type EpochEnd int32
 
 const (
 	EpochEnd_EPOCH_END_UNSPECIFIED EpochEnd = 0
-	EpochEnd_EPOCH_END_TAKEN_OVER  EpochEnd = 1 // TakeOverStream; by and reason tell more.
+	EpochEnd_EPOCH_END_TAKEN_OVER  EpochEnd = 1 // TakeOverStream: see by and reason.
 	EpochEnd_EPOCH_END_RESTARTED   EpochEnd = 2 // The same program, by host and name, was granted the stream again.
 	EpochEnd_EPOCH_END_REPLACED    EpochEnd = 3 // Another program, such as a standby, was granted the stream; by names it.
 	// No target reported a ring opened with it before the next grant: it expired, or its holder did not connect.

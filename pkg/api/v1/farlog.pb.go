@@ -1729,8 +1729,8 @@ func (x *Replacement) GetLossAccepted() bool {
 	return false
 }
 
-// RemoteGrant admits one client of another host to a ring. Its token is a secret: only the target and the holder get it,
-// and no status, log or error shows it.
+// RemoteGrant admits one client of another host to a ring. Its token is a secret: only the target and the holder get
+// it, and no status, log or error shows it.
 type RemoteGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token []byte                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`                         // 16 random bytes.
@@ -2637,7 +2637,7 @@ func (x *Agent) GetListeners() []string {
 type NetworkPath struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // Id of the target.
-	// Address of the listener, as in Agent.doors.
+	// Address of the listener, as in Agent.listeners.
 	Listener string `protobuf:"bytes,2,opt,name=listener,proto3" json:"listener,omitempty"`
 	// Lowest of the last measurements; placement uses it. Absent: none succeeded.
 	RttMin *durationpb.Duration `protobuf:"bytes,3,opt,name=rtt_min,json=rttMin,proto3" json:"rtt_min,omitempty"`
@@ -8550,7 +8550,7 @@ var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x18\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x18\n" +
 	"\n" +
 	"StreamSpec\x12\xe7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
@@ -8584,11 +8584,11 @@ const file_farlog_proto_rawDesc = "" +
 	"\x12records_per_second\x18\x0f \x01(\x04BR\xbaHO\xba\x01L\n" +
 	"\x12records_per_second\x12\x1eexpected at most 1000000000000\x1a\x16this <= 1000000000000uR\x10recordsPerSecond\x12~\n" +
 	"\x10bytes_per_second\x18\x10 \x01(\x04BT\xbaHQ\xba\x01N\n" +
-	"\x10bytes_per_second\x12 expected at most 100000000000000\x1a\x18this <= 100000000000000uR\x0ebytesPerSecond:\x8d\t\xbaH\x89\t\x1a\xcb\x03\n" +
+	"\x10bytes_per_second\x12 expected at most 100000000000000\x1a\x18this <= 100000000000000uR\x0ebytesPerSecond:\x94\t\xbaH\x90\t\x1a\xcb\x03\n" +
 	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
-	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x8f\x01\n" +
-	"\rlatency_limit\x1a~!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: the limit is of the way from there'\x1a\xaf\x02\n" +
+	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x96\x01\n" +
+	"\rlatency_limit\x1a\x84\x01!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: it limits the round-trip time from there'\x1a\xaf\x02\n" +
 	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xcf\x02\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
