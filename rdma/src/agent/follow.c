@@ -153,7 +153,7 @@ static void *follow_loop(void *context)
 {
 	struct agent_follower *follower = context;
 	struct farlog_writer_member members[MEMBER_COUNT_MAX];
-	bool is_alone = !follower->writer->region->are_members;
+	bool is_alone = farlog_writer_members(follower->writer, members, MEMBER_COUNT_MAX) == 0;
 	uint64_t ask_ns = 0;   /* the next time, when all are there */
 	uint64_t least_ns = 0; /* not before */
 

@@ -521,8 +521,7 @@ static void nvme_populate(struct region *region)
 static void nvme_forget(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region; /* a writer's commands need their pages, and others have only what an inspection has fetched */
-	(void)off;
-	(void)len;
+	(void)off, (void)len;
 }
 
 static int nvme_lock(struct region *region, enum region_role role)
@@ -606,6 +605,7 @@ void nvme_close(struct region *region)
 }
 
 const struct region_ops nvme_ops = {
+	.members = REGION_ALONE,
 	.write = nvme_write,
 	.gather = nvme_gather,
 	.persist = nvme_persist,

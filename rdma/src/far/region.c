@@ -371,8 +371,7 @@ static void far_populate(struct region *region)
 static void far_forget(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region; /* pages that a device has registered must stay */
-	(void)off;
-	(void)len;
+	(void)off, (void)len;
 }
 
 static int far_lock(struct region *region, enum region_role role)
@@ -421,7 +420,8 @@ void far_close(struct region *region)
 }
 
 #define FAR_OPS(wait_op, sleepers_op) \
-	{.write = far_write, \
+	{.members = REGION_ALONE, \
+		.write = far_write, \
 		.gather = far_gather, \
 		.persist = far_persist, \
 		.poll = far_poll, \

@@ -65,8 +65,8 @@ static void change_level(struct farlog_writer *writer, uint8_t level)
 {
 	uint64_t from_lsn = MUTANT(LEVEL_OF_BEFORE) ? writer->level_lsn : writer->ring.appended_lsn;
 
-	if (writer->region->ops->set_level != NULL && !MUTANT(LEVEL_UNASKED))
-		writer->region->ops->set_level(writer->region, level, writer->ring.appended_lsn);
+	if (!MUTANT(LEVEL_UNASKED))
+		writer->region->ops->members.set_level(writer->region, level, writer->ring.appended_lsn);
 	writer->level_before = writer->level;
 	writer->level_before_lsn = writer->level_lsn;
 	writer->level_lsn = from_lsn;
@@ -100,21 +100,12 @@ void writer_take_terms(struct farlog_writer *writer)
 /* check -- can the ring do so at all? */
 static int check(struct farlog_writer *writer, const struct farlog_writer_terms *terms, struct farlog_error *error)
 {
-	const struct farlog_contract *contract = &writer->region->contract;
-
 	if (terms->level == 0 || terms->level > FARLOG_LEVEL_PERSISTENT || terms->policy > FARLOG_POLICY_REJECT)
 		return error_set(error, FARLOG_INVALID, 0,
 			"level %u and policy %u of a writer: expected one of posted, visible and persistent, and a policy of those "
 			"in farlog.h",
 			terms->level, terms->policy);
-	if (writer->region->ops->check_level != NULL)
-		return writer->region->ops->check_level(writer->region, terms->level, error);
-	if (terms->level <= contract->level)
-		return FARLOG_OK;
-	return error_set(error, FARLOG_LEVEL, 0,
-		"asked for level %s, but the ring's region gives %s at most (%s, flush %s: %s)",
-		farlog_level_name((int)terms->level), farlog_level_name((int)contract->level), contract->kind_name,
-		contract->flush_name, contract->probe);
+	return writer->region->ops->members.check_level(writer->region, terms->level, error);
 }
 
 int farlog_writer_set_terms(farlog_writer *writer, const struct farlog_writer_terms *asked, struct farlog_error *error)

@@ -170,7 +170,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	struct head_slot head;
 	int result;
 
-	result = writer->region->ops->recover != NULL ? writer->region->ops->recover(writer->region, error) : FARLOG_OK;
+	result = writer->region->ops->members.recover(writer->region, error);
 	if (result != FARLOG_OK)
 		return result;
 	durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
@@ -386,8 +386,8 @@ static int take_resources(
 		return error_set(error, FARLOG_NO_MEMORY, 0, "keep the counters' directory");
 	result = stats_open(
 		writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, &writer->counters_lock_fd, error);
-	if (result == FARLOG_OK && writer->region->are_members)
-		writer->region->member_counters = stats_members(writer->counters, writer->region->member_count);
+	if (result == FARLOG_OK)
+		writer->region->ops->members.count(writer->region, writer->counters);
 	return result;
 }
 
@@ -542,8 +542,8 @@ int farlog_writer_close(farlog_writer *writer)
 	clock_leave(&writer->guest); /* the last word is ours */
 	deadline.duration_ns = writer->deadline_ns;
 	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
-	if (result == FARLOG_OK && writer->region->ops->finish != NULL)
-		writer->region->ops->finish(writer->region, writer->deadline_ns);
+	if (result == FARLOG_OK)
+		writer->region->ops->members.finish(writer->region, writer->deadline_ns);
 	if (result == FARLOG_OK)
 		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
 	writer_unfollow(writer, result == FARLOG_OK);

@@ -134,8 +134,7 @@ static void mem_gather(struct region *region, uint64_t off, struct gather *gathe
 
 static int mem_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
-	(void)spans;
-	(void)span_count;
+	(void)spans, (void)span_count;
 	persist_fence();
 	atomic_store_relaxed(&region->tag_done, tag);
 	return FARLOG_OK;
@@ -152,8 +151,7 @@ static void read_back(struct region *region)
 
 static int bar_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
-	(void)spans;
-	(void)span_count;
+	(void)spans, (void)span_count;
 	read_back(region);
 	atomic_store_relaxed(&region->tag_done, tag);
 	return FARLOG_OK;
@@ -386,7 +384,8 @@ static int mem_unlink(const struct region *region, const char *path)
 }
 
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op) \
-	{.write = mem_write, \
+	{.members = REGION_ALONE, \
+		.write = mem_write, \
 		.gather = mem_gather, \
 		.persist = persist_op, \
 		.poll = poll_op, \

@@ -203,8 +203,7 @@ static void members_finish(struct region *region, uint64_t timeout_ns)
 static int members_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region; /* members_recover has: each for itself */
-	(void)off;
-	(void)len;
+	(void)off, (void)len;
 	return FARLOG_OK;
 }
 
@@ -340,8 +339,7 @@ void members_start_populator(struct region_members *whole)
 static void members_forget(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region; /* members send from there */
-	(void)off;
-	(void)len;
+	(void)off, (void)len;
 }
 
 static int members_lock(struct region *region, enum region_role role)
@@ -405,6 +403,13 @@ static int members_claim(struct region *region, const struct region_claim *claim
 }
 
 const struct region_ops members_ops = {
+	.members = {.recover = members_recover,
+		.check_level = members_check_level,
+		.set_level = members_set_level,
+		.finish = members_finish,
+		.view = members_view,
+		.replace = members_replace,
+		.count = members_count},
 	.write = members_put,
 	.gather = members_gather,
 	.persist = members_persist,
@@ -424,9 +429,5 @@ const struct region_ops members_ops = {
 	.unlock = members_unlock,
 	.is_locked = members_is_locked,
 	.claim = members_claim,
-	.recover = members_recover,
-	.check_level = members_check_level,
-	.set_level = members_set_level,
-	.finish = members_finish,
 	.close = members_close,
 };

@@ -120,6 +120,7 @@ struct region_members {
 	pthread_t populator;
 	uint64_t is_opened; /* the epoch is: members that come from now on join. Stored with the mutex held */
 	uint64_t is_closing;
+	struct farlog_member_counters *counters; /* one for each: where to tell how they are. NULL: nobody asks */
 	struct staging staging;
 	bool has_staging;
 	uint8_t first_uuid[16]; /* of the first member, as it was asked for; all zero = any */
@@ -215,8 +216,8 @@ int members_settle_one(struct member *member, struct farlog_error *error) FARLOG
  * hold for the whole. */
 void members_show_header(struct region_members *whole);
 
-/* members_recover -- region_ops.recover. members_propose -- region_ops.propose. members_tell_epoch -- have one know the
- * epoch. */
+/* members_recover -- region_members_ops.recover. members_propose -- region_ops.propose. members_tell_epoch -- have one
+ * know the epoch. */
 int members_recover(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
 int members_propose(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 int members_tell_epoch(struct region_members *whole, struct member *member) FARLOG_MUST_CHECK;
@@ -266,8 +267,8 @@ void member_tell(struct member *member);
 /* member_leave -- one attempt to close one that is leaving. False: what it was sent may still land. */
 bool member_leave(struct member *member);
 
-/* members_replace -- a member is another ring from now on: farlog_writer_replace_member. */
-int members_replace(struct region_members *whole, unsigned index, const struct member_ring *ring,
+/* members_replace -- region_members_ops.replace. */
+int members_replace(struct region *region, unsigned index, const struct farlog_member_ring *given,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* member_adopt -- for its thread, with the mutex held: be the ring that it was told of, when it is not open and was
@@ -285,8 +286,11 @@ bool member_may_know(const struct region_members *whole, const struct member *me
 /* members_tell_state -- as others are told. Nothing of what is a member's thread's is looked at. */
 enum farlog_member_state members_tell_state(const struct region_members *whole, const struct member *member);
 
-/* members_view -- farlog_writer_members. */
-unsigned members_view(struct region_members *whole, struct farlog_writer_member *members, unsigned room);
+/* members_view -- region_members_ops.view. */
+unsigned members_view(struct region *region, struct farlog_writer_member *members, unsigned room);
+
+/* members_count -- region_members_ops.count. */
+void members_count(struct region *region, struct farlog_counters *counters);
 
 /* members_tick -- a turn, when nobody else is at it. */
 void members_tick(struct region_members *whole);

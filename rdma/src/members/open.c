@@ -251,7 +251,6 @@ static int take_uri(struct region_members *whole, struct farlog_error *error)
 
 	whole->count = result == FARLOG_OK ? whole->uri.count : 0;
 	whole->needed = whole->uri.needed;
-	whole->region.member_count = whole->count;
 	for (unsigned i = 0; i < whole->count; i++)
 		whole->members[i].uri = strcpy(whole->members[i].ring.uri, whole->uri.uris[i]);
 	return result;
@@ -278,7 +277,6 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 	if (whole == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open members \"%s\": out of memory", text);
 	whole->region = (struct region){.ops = &members_ops,
-		.are_members = true,
 		.fence_lsn = UINT64_MAX,
 		.tag_lost = UINT64_MAX,
 		.trouble = whole->trouble,

@@ -9,44 +9,31 @@
 #include "log/writer.h"
 #include "members/members.h"
 
-/* take_ring -- what is given, looked at and copied. */
-static int take_ring(const struct farlog_member_ring *given, struct member_ring *ring, struct farlog_error *error)
+static int check_ring(const struct farlog_member_ring *given, struct farlog_error *error)
 {
 	static const uint8_t none[16];
 
-	memset(ring, 0, sizeof(*ring));
-	if (given->uri == NULL || given->uri[0] == '\0' || strlen(given->uri) >= sizeof(ring->uri) ||
+	if (given->uri == NULL || given->uri[0] == '\0' || strlen(given->uri) >= URI_PATH_LEN_MAX ||
 		strpbrk(given->uri, " \n\r") != NULL || member_uri_is(given->uri))
 		return error_set(error, FARLOG_INVALID, 0,
 			"uri \"%.60s\" of a ring in the place of another: expected that of one ring, of less than %zu bytes",
-			given->uri != NULL ? given->uri : "", sizeof(ring->uri));
+			given->uri != NULL ? given->uri : "", (size_t)URI_PATH_LEN_MAX);
 	if (given->ring_uuid == NULL || memcmp(given->ring_uuid, none, sizeof(none)) == 0)
 		return error_set(error, FARLOG_INVALID, 0,
 			"ring \"%.100s\" in the place of another, without a uuid: expected the one that it was bound by",
 			given->uri);
-	strcpy(ring->uri, given->uri);
-	memcpy(ring->uuid, given->ring_uuid, sizeof(ring->uuid));
-	ring->has_uuid = true;
-	ring->has_token = given->grant_token != NULL;
-	if (ring->has_token)
-		memcpy(ring->token, given->grant_token, sizeof(ring->token));
 	return FARLOG_OK;
 }
 
 int farlog_writer_replace_member(
-	farlog_writer *writer, unsigned member, const struct farlog_member_ring *given, struct farlog_error *error)
+	farlog_writer *writer, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error)
 {
-	struct member_ring ring;
-	int result = take_ring(given, &ring, error);
+	int result = check_ring(ring, error);
 
-	if (result == FARLOG_OK && !writer->region->are_members)
-		result = error_set(error, FARLOG_UNSUPPORTED, 0,
-			"ring \"%.100s\" in the place of another: the writer has one ring, which is never replaced", given->uri);
 	if (result == FARLOG_OK)
-		result = members_replace(members_of(writer->region), member, &ring, error);
+		result = writer->region->ops->members.replace(writer->region, member, ring, error);
 	if (result == FARLOG_OK && member == 0) /* by whose uuid the counters are looked for */
-		stats_also(writer->counters_dir, writer->superblock.ring_uuid, ring.uuid);
-	explicit_bzero(&ring, sizeof(ring));
+		stats_also(writer->counters_dir, writer->superblock.ring_uuid, ring->ring_uuid);
 	return result;
 }
 
@@ -58,7 +45,7 @@ int farlog_shared_replace_member(
 
 unsigned farlog_writer_members(farlog_writer *writer, struct farlog_writer_member *members, unsigned room)
 {
-	return writer->region->are_members ? members_view(members_of(writer->region), members, room) : 0;
+	return writer->region->ops->members.view(writer->region, members, room);
 }
 
 unsigned farlog_shared_members(farlog_shared *shared, struct farlog_writer_member *members, unsigned room)

@@ -5,6 +5,7 @@
  * new one. That comes in as one that was away does, but nobody has known it: it is sent what lies behind a head that is
  * above all that was ever written over, which its superblock says; and it is told the epoch only when none below that
  * can be opened any more, wherever the former ring is. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -33,17 +34,25 @@ static void give_up(struct region_members *whole, struct member *member)
 	members_give(whole);
 }
 
-int members_replace(
-	struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error)
+/* make_ring -- as it is given. */
+static struct member_ring make_ring(const struct farlog_member_ring *given)
 {
-	struct member *member = &whole->members[index < whole->count ? index : 0];
+	struct member_ring ring = {.has_uuid = true, .has_token = given->grant_token != NULL};
+
+	snprintf(ring.uri, sizeof(ring.uri), "%s", given->uri);
+	memcpy(ring.uuid, given->ring_uuid, sizeof(ring.uuid));
+	if (ring.has_token)
+		memcpy(ring.token, given->grant_token, sizeof(ring.token));
+	return ring;
+}
+
+/* take_next -- from now on the member is going to be this ring. False: it is that one already. */
+static bool take_next(struct member *member, const struct member_ring *ring)
+{
+	struct region_members *whole = member->whole;
 	const struct member_ring *present;
 	bool is_news;
 
-	if (index >= whole->count || !whole->is_opened)
-		return error_set(error, FARLOG_INVALID, 0,
-			"members \"%s\": member %u is replaced: expected one of %u, of a stream that is open", whole->text,
-			index + 1, whole->count);
 	pthread_mutex_lock(&whole->mutex);
 	present = member->is_replaced ? &member->next : &member->ring;
 	is_news = !is_same_uuid(present, ring) ||
@@ -57,8 +66,23 @@ int members_replace(
 	}
 	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
-	if (is_news)
-		give_up(whole, member);
+	return is_news;
+}
+
+int members_replace(
+	struct region *region, unsigned index, const struct farlog_member_ring *given, struct farlog_error *error)
+{
+	struct region_members *whole = members_of(region);
+	struct member_ring ring;
+
+	if (index >= whole->count || !whole->is_opened)
+		return error_set(error, FARLOG_INVALID, 0,
+			"members \"%s\": member %u is replaced: expected one of %u, of a stream that is open", whole->text,
+			index + 1, whole->count);
+	ring = make_ring(given);
+	if (take_next(&whole->members[index], &ring))
+		give_up(whole, &whole->members[index]);
+	explicit_bzero(&ring, sizeof(ring));
 	return FARLOG_OK;
 }
 
@@ -128,8 +152,9 @@ bool member_may_know(const struct region_members *whole, const struct member *me
 	return count >= wanted;
 }
 
-unsigned members_view(struct region_members *whole, struct farlog_writer_member *members, unsigned room)
+unsigned members_view(struct region *region, struct farlog_writer_member *members, unsigned room)
 {
+	struct region_members *whole = members_of(region);
 	unsigned count = room < whole->count ? room : whole->count;
 
 	memset(members, 0, count * sizeof(*members));

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mutant.h"
+#include "base/stats.h"
 
 #define PIECE_NEAR_LEN (256u << 10) /* is copied while the writer waits */
 #define PIECE_FAR_LEN (1u << 20)
@@ -354,15 +355,24 @@ enum farlog_member_state members_tell_state(const struct region_members *whole, 
 	return member->is_late ? FARLOG_MEMBER_LATE : FARLOG_MEMBER_UP;
 }
 
+void members_count(struct region *region, struct farlog_counters *counters)
+{
+	struct region_members *whole = members_of(region);
+
+	members_take(whole);
+	whole->counters = stats_members(counters, whole->count);
+	members_give(whole);
+}
+
 void members_tell_counters(struct region_members *whole)
 {
 	uint64_t drained_lsn;
 
-	if (whole->region.member_counters == NULL)
+	if (whole->counters == NULL)
 		return;
 	drained_lsn = nth_highest(whole, whole->needed, credit_of);
 	for (unsigned i = 0; i < whole->count; i++) {
-		struct farlog_member_counters *told = &whole->region.member_counters[i];
+		struct farlog_member_counters *told = &whole->counters[i];
 		const struct member *member = &whole->members[i];
 		uint64_t confirmed_lsn = member_state(member) == MEMBER_IN ? member->done_lsn : told->confirmed_lsn;
 		uint64_t from_lsn = confirmed_lsn > drained_lsn ? confirmed_lsn : drained_lsn;

@@ -37,7 +37,10 @@ static void page_close(struct region *region)
 	free(region);
 }
 
-static const struct region_ops page_ops = {.flush = page_flush, .is_locked = page_is_locked, .close = page_close};
+static const struct region_ops page_ops = {.members = REGION_ALONE,
+	.flush = page_flush,
+	.is_locked = page_is_locked,
+	.close = page_close};
 
 static struct region *make_region(void)
 {

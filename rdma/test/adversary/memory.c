@@ -256,8 +256,7 @@ static int fault_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	int result;
 
-	(void)off;
-	(void)len;
+	(void)off, (void)len;
 	pthread_mutex_lock(&fault_mutex);
 	/* others read what is visible, as of memory of their own host */
 	result = fault_of(region)->is_drain && is_gone(fault_of(region)) ? FARLOG_IO : FARLOG_OK;
@@ -363,6 +362,7 @@ static void fault_close(struct region *region)
 }
 
 static const struct region_ops fault_ops = {
+	.members = REGION_ALONE,
 	.write = fault_write,
 	.gather = fault_gather,
 	.persist = fault_persist,

@@ -60,7 +60,7 @@ static bool make(struct kept *kept)
 /* await_whole -- all of them have what was acknowledged. */
 static void await_whole(const struct kept *kept, uint64_t end_lsn)
 {
-	const struct farlog_member_counters *counters = kept->writer->region->member_counters;
+	const struct farlog_member_counters *counters = members_of(kept->writer->region)->counters;
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 	unsigned count = 0;
 

@@ -77,7 +77,7 @@ static void free_stream(struct stream *stream)
 
 static bool is_in(const struct stream *stream, unsigned i, enum farlog_member_state state)
 {
-	return atomic_load_relaxed(&stream->writer->region->member_counters[i].state) == state;
+	return atomic_load_relaxed(&members_of(stream->writer->region)->counters[i].state) == state;
 }
 
 static void wait_until_in(struct stream *stream, unsigned i, enum farlog_member_state state)
@@ -102,10 +102,10 @@ void test_slow_member(void)
 			CHECK(position.copies == 2 || i == 0);
 		}
 		wait_until_in(&stream, 2, FARLOG_MEMBER_LATE);
-		CHECK(stream.writer->region->member_counters[2].demotion_count >= 1);
-		CHECK(stream.writer->region->member_counters[2].eviction_count == 0);
+		CHECK(members_of(stream.writer->region)->counters[2].demotion_count >= 1);
+		CHECK(members_of(stream.writer->region)->counters[2].eviction_count == 0);
 		wait_until_in(&stream, 2, FARLOG_MEMBER_UP);
-		CHECK(stream.writer->region->member_counters[2].confirmed_lsn == position.end_lsn);
+		CHECK(members_of(stream.writer->region)->counters[2].confirmed_lsn == position.end_lsn);
 	}
 	free_stream(&stream);
 }

@@ -123,7 +123,7 @@ static void unmake(struct silent *silent)
 
 static const struct farlog_member_counters *counters_of(const struct silent *silent)
 {
-	return &silent->writer->region->member_counters[SILENT];
+	return &members_of(silent->writer->region)->counters[SILENT];
 }
 
 static bool is_silent_in(const struct silent *silent, enum farlog_member_state state)
