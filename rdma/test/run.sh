@@ -2,10 +2,11 @@
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
 # Parts: unit conformance crash sweep far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument
-# all of them. quick: the first eight, with a tenth of the runs below; that is what make test takes.
+# all of them. quick: those that make test takes, with a tenth of the runs below, and of the mutants those that unit
+# tests find.
 # How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FILE_CRASHES=n of a
-# ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), FAR_MUTANTS=no to leave its mutants out,
-# MEMBER_RUNS=n of a stream with several members (10000),
+# ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), MUTANT_PROGRAMS=LIST to play only the tests of
+# these programs with mutants, MEMBER_RUNS=n of a stream with several members (10000),
 # PERCENT=n of the calls that the sweep makes fail (100), ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n
 # (150), FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
@@ -53,7 +54,7 @@ make_targets() {
 # explain LOG -- why a part failed: the tests that failed by name, the test in which a sanitizer spoke, and what was
 # said there.
 explain() {
-	grep -E '^\[  FAILED  \] |^\[   LINE   \]|: FAILED' "$1" | head -40
+	grep -E '^\[  FAILED  \] |^\[   LINE   \]|: FAILED|: SURVIVED|: ERROR: ' "$1" | head -40
 	awk '
 		/^\[ RUN      \]/ { test = $0 }
 		/ERROR: .*Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed/ && !left { print "in " test; left = 60 }
@@ -132,14 +133,10 @@ part_sweep() {
 	run sweep "$build/release/test/sweep"
 }
 
+# part_mutants -- each fault in rdma/test/mutants, built into the tests that must find it.
 part_mutants() {
 	release || { fail mutants; return; }
-	run mutants "$build/release/test/crash" --mutants
-	run mutants-blocks "$build/release/test/crash" --blocks --mutants
-	run mutants-files "$build/release/test/crash" --files --mutants
-	run takeover-mutants "$build/release/test/takeover" --mutants
-	run members-mutants "$build/release/test/members" --mutants
-	run routes-mutants "$build/release/test/routes" --mutants
+	run mutants go -C "$root" run ./pkg/internal/mutant/catch -build "$build/release" -programs "${MUTANT_PROGRAMS:-}"
 }
 
 # part_far -- rings of a target in other hands, over libfabric on the loopback.
@@ -147,7 +144,6 @@ part_far() {
 	release || { fail far; return; }
 	CRASHES=${FAR_CRASHES:-400} run far-crash "$build/release/test/far-crash"
 	run far-test "$build/release/test/far-test"
-	[ "${FAR_MUTANTS:-yes}" = no ] || run far-mutants "$build/release/test/far-crash" --mutants
 }
 
 part_asan() {
@@ -288,10 +284,10 @@ part_install() {
 
 parts=${*:-unit clang conformance crash sweep mutants far verbs asan tsan fuzz cxx examples install}
 if [ "$parts" = quick ]; then
-	parts="unit conformance crash sweep far cxx examples install"
+	parts="unit conformance crash sweep mutants far cxx examples install"
 	crashes=${CRASHES:-10000}
 	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FILE_CRASHES="${FILE_CRASHES:-2000}" \
-		FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
+		FAR_CRASHES="${FAR_CRASHES:-40}" MUTANT_PROGRAMS="${MUTANT_PROGRAMS:-unit}"
 	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}" \
 		PERCENT="${PERCENT:-5}"
 fi

@@ -11,7 +11,6 @@
 
 #include "admin/ring_admin.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "region/directory.h"
 #include "region/superblock.h"
 #include "scan/recover.h"
@@ -164,12 +163,10 @@ static int carve(
 	entry.off = room.off;
 	entry.slot = free_slot(directory);
 	strcpy(entry.name, name);
-	result = MUTANT(ENTRY_BEFORE_RING) ? add_entry(change, &entry, room.index, error) :
-										 make_ring(change, &entry, config, error);
+	result = make_ring(change, &entry, config, error);
 	if (result != FARLOG_OK)
 		return result;
-	return MUTANT(ENTRY_BEFORE_RING) ? make_ring(change, &entry, config, error) :
-									   add_entry(change, &entry, room.index, error);
+	return add_entry(change, &entry, room.index, error);
 }
 
 /* check_foreign -- a device that begins with zeros may belong to somebody all the same. */

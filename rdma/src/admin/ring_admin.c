@@ -7,7 +7,6 @@
 #include "admin/ring_admin.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "farlog/takeover.h"
 #include "region/directory.h"
 #include "region/superblock.h"
@@ -287,8 +286,7 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
 		return result; /* as fenced as that already */
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-	result = MUTANT(FENCE_NOT_FLUSHED) ? region_persist_wait(region, &fence, 1) :
-										 region->ops->flush(region, fence.off, fence.len);
+	result = region->ops->flush(region, fence.off, fence.len);
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "persist fence of ring", uri, error);
 	return FARLOG_OK;

@@ -17,7 +17,6 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/mutant.h"
 
 #define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
 #define OPEN_PATIENCE_NS 100000000u /* of an open writer that asks for the header: resolve has a deadline */
@@ -42,11 +41,8 @@ static bool is_under_way(const struct region_nvme *nvme)
 
 static void put_commit(struct region_nvme *nvme, uint64_t off, uint8_t *bytes, uint64_t len)
 {
-	struct block_command command = {.verb = MUTANT(NO_FUA) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE,
-		.off = off,
-		.bytes = bytes,
-		.len = (uint32_t)len,
-		.id = ID_PIECE};
+	struct block_command command = {
+		.verb = BLOCK_WRITE_DURABLE, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ID_PIECE};
 
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 	nvme->flying_count++;
@@ -159,8 +155,6 @@ static void note_answer(struct region_nvme *nvme, const struct block_answer *ans
 		break;
 	default:
 		nvme->flying_count--;
-		if (MUTANT(ACKED_OUT_OF_ORDER))
-			atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
 		if (answer->failure == 0)
 			break;
 		nvme->failure = answer->failure;
@@ -226,16 +220,12 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	nvme_take(&nvme->is_busy);
 	if (region->is_shut) {
 		nvme->failure = EBADE; /* nothing goes out any more */
-	} else if ((nvme->flying_count > 0 || nvme->is_held) && !MUTANT(ACKED_OUT_OF_ORDER)) {
+	} else if (nvme->flying_count > 0 || nvme->is_held) {
 		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
 	} else {
 		take_spans(nvme, spans, span_count);
 		nvme->failure = 0;
 		nvme->tag_asked = tag;
-		if (MUTANT(LBA_WRITTEN_AGAIN) && spans[0].off > LAYOUT_DATA_OFF) {
-			nvme->spans[0].off -= nvme->device->lba_len;
-			nvme->spans[0].len += nvme->device->lba_len;
-		}
 		nvme_hold(nvme);
 		if (!nvme->is_held)
 			put_pieces(nvme);

@@ -6,7 +6,6 @@
  * after it says where that one began to write: below lies, durable, all that it found, and nothing of ours will ever
  * lie above. */
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "blocks/reserve.h"
 #include "region/superblock.h"
@@ -67,10 +66,6 @@ void nvme_begin_shut(struct region_nvme *nvme)
 	nvme->span_at = nvme->span_count; /* nothing more goes out */
 	if (*fence <= nvme->epoch)
 		atomic_store_release(fence, (uint64_t)nvme->epoch + 1);
-	if (MUTANT(REFUSED_IS_FENCED)) {
-		region->fence_lsn = 0;
-		atomic_store_release(&region->is_fence_open, 0);
-	}
 }
 
 /* put_follow -- read both superblocks, beside the copy's, which tell our own. */
@@ -156,7 +151,7 @@ static void put_first(struct region_nvme *nvme)
 
 void nvme_hold(struct region_nvme *nvme)
 {
-	if (!nvme->is_wary || MUTANT(NOT_WARY))
+	if (!nvme->is_wary)
 		return;
 	if (!nvme->device->is_clockless && clock_monotonic_ns() - nvme->looked_ns < WARY_INTERVAL_NS)
 		return;
@@ -167,8 +162,7 @@ void nvme_hold(struct region_nvme *nvme)
 /* nvme_take_first -- what was asked long ago may have been answered long ago: it is asked again. */
 void nvme_take_first(struct region_nvme *nvme, int failure)
 {
-	bool is_old =
-		!nvme->device->is_clockless && clock_monotonic_ns() - nvme->held_ns >= WARY_INTERVAL_NS && !MUTANT(OLD_LOOK);
+	bool is_old = !nvme->device->is_clockless && clock_monotonic_ns() - nvme->held_ns >= WARY_INTERVAL_NS;
 
 	if (failure == 0 && is_old && nvme->failure == 0) {
 		put_first(nvme);

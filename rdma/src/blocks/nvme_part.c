@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "region/directory.h"
 #include "region/staging.h"
@@ -115,8 +114,7 @@ int nvme_store_directory(struct region *region, uint64_t off, const void *src, s
 		else
 			memcpy(nvme->window, (const uint8_t *)src + done, piece_len);
 		if (result == FARLOG_OK)
-			result = nvme_call(nvme, MUTANT(DIRECTORY_NOT_DURABLE) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE, off + done,
-				nvme->window, piece_len, NVME_PATIENCE_NS);
+			result = nvme_call(nvme, BLOCK_WRITE_DURABLE, off + done, nvme->window, piece_len, NVME_PATIENCE_NS);
 	}
 	nvme_give(&nvme->are_calls_busy);
 	return result;

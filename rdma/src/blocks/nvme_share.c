@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "blocks/reserve.h"
 #include "region/superblock.h"
@@ -116,7 +115,7 @@ static int check_former(struct region_nvme *nvme, const struct reserve_view *vie
 	if (last.writer_epoch == 0 || nvme->region.closed_epoch == last.writer_epoch)
 		return FARLOG_OK;
 	memcpy(&host, last.writer_host, sizeof(host));
-	if (host == nvme->region.host || host == by_id || nvme->device->is_former_gone || MUTANT(FORMER_NOT_ASKED))
+	if (host == nvme->region.host || host == by_id || nvme->device->is_former_gone)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
 		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still "
@@ -130,16 +129,15 @@ static int check_former(struct region_nvme *nvme, const struct reserve_view *vie
 int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error)
 {
 	uint8_t *block = nvme_block_of(nvme->called, NVME_HINTS);
-	enum block_verb verb = MUTANT(OUT_NOT_DURABLE) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE;
 	int result;
 
 	if (nvme->region.closed_epoch == epoch)
 		return FARLOG_OK;
 	nvme_take(&nvme->are_calls_busy);
 	nvme_make_hints(nvme, block, epoch);
-	result = nvme->is_call_flying ?
-		FARLOG_IO :
-		nvme_call(nvme, verb, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
+	result = nvme->is_call_flying ? FARLOG_IO :
+									nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block,
+										nvme->device->lba_len, NVME_PATIENCE_NS);
 	nvme_give(&nvme->are_calls_busy);
 	return result == FARLOG_OK ?
 		FARLOG_OK :
@@ -179,7 +177,7 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 			return error_set(error, result, 0,
 				"ring \"%s\": other rings of its namespace are being opened on this host; try again", claim->uri);
 		nvme->is_opening = true;
-		if (view.is_here && !MUTANT(NOT_ANNOUNCED))
+		if (view.is_here)
 			result = announce(nvme, claim, &view, error);
 	}
 	return result == FARLOG_OK ? check_former(nvme, &view, claim->uri, false, error) : result;

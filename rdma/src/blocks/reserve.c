@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "farlog/former.h"
 
@@ -103,7 +102,7 @@ static int take_once(struct block_device *device, uint64_t key, const struct res
 		return result;
 	if (view->type == 0)
 		return ask(device, RESERVE_ACQUIRE, key, 0);
-	if (view->is_holder_us || MUTANT(NOT_PREEMPTED))
+	if (view->is_holder_us)
 		return FARLOG_OK;
 	return ask(device, RESERVE_PREEMPT, key, view->holder_key);
 }
@@ -131,8 +130,6 @@ int reserve_take(struct block_device *device, const struct region_claim *claim, 
 		if (view->is_holder_us && view->is_registered && view->holder_key == key)
 			return FARLOG_OK;
 		result = take_once(device, key, view);
-		if (result == FARLOG_OK && MUTANT(NOT_PREEMPTED))
-			return FARLOG_OK;
 		if (result != FARLOG_OK && result != FARLOG_HELD)
 			return refuse_io(claim->uri, "take", error);
 	}
@@ -169,7 +166,7 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 			return FARLOG_OK;
 		if (result != FARLOG_OK)
 			return refuse_io(claim->uri, "look at", error);
-		if (!MUTANT(RECOVERED_FIRST) && has_zombie(device, view))
+		if (has_zombie(device, view))
 			return error_set(error, FARLOG_HELD, 0,
 				"ring \"%s\": a writer on another host has taken it over, and the one that it was taken from still "
 				"lives on this host; end it (farlog ring show "

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "far/region.h"
 
 #define MISS_COUNT 1024u /* fruitless polls between two looks at how long a persist has been on its way */
@@ -33,8 +32,6 @@ static void resume(struct region_far *far)
 
 	atomic_store_release(&far->state, FAR_UP);
 	far->region.comeback_count++;
-	if (MUTANT(NOT_SENT_AGAIN)) /* but for its last line */
-		far->spans[0] = (struct region_span){far->spans[0].off + far->spans[0].len - LAYOUT_LINE_LEN, LAYOUT_LINE_LEN};
 	if (far->tag_asked != link->done.persist_tag && far->role == REGION_ROLE_DRAIN)
 		far->region.tag_lost = far->tag_asked;
 	else if (far->tag_asked != link->done.persist_tag)

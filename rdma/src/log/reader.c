@@ -464,8 +464,6 @@ static void expect_next(struct farlog_reader *reader)
 
 	if (!reader->is_drain || reader->region->ops->expect == NULL)
 		return;
-	if (MUTANT(AHEAD_OF_DURABLE))
-		len = reader->released.head_lsn + reader->identity.capacity - lsn;
 	if (len < left_in_ring)
 		spans[0].len = len;
 	else

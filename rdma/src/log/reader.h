@@ -2,7 +2,6 @@
 #ifndef FARLOG_READER_H
 #define FARLOG_READER_H
 
-#include "base/mutant.h"
 #include "region/region.h"
 #include "region/superblock.h"
 #include "ring/record.h"
@@ -96,15 +95,14 @@ void reader_refresh(struct farlog_reader *reader);
  * what is there now: the target's host may have been without power, and another drain may have been in. */
 static inline bool reader_is_back(const struct farlog_reader *reader, uint64_t comeback_count)
 {
-	return reader->region->comeback_count != comeback_count && !MUTANT(COMEBACK_UNSEEN);
+	return reader->region->comeback_count != comeback_count;
 }
 
 /* reader_is_of_log -- false: a record found here is of an epoch that ended before it. Only a ring that one of the later
  * writers did not have, as a member of several, has any. */
 static inline bool reader_is_of_log(const struct farlog_reader *reader, uint64_t lsn, uint32_t epoch)
 {
-	return lsn < reader->superblock.epoch_start_lsn || epoch >= reader->superblock.writer_epoch ||
-		MUTANT(EPOCH_ORDER_UNCHECKED);
+	return lsn < reader->superblock.epoch_start_lsn || epoch >= reader->superblock.writer_epoch;
 }
 
 /* reader_store_head -- of a drain that knows that all below it will be in every log to come: a new writer makes no

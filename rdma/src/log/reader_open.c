@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "base/member_uri.h"
-#include "base/mutant.h"
 #include "base/stream_uri.h"
 #include "farlog/reader_ring.h"
 #include "farlog/reader_waits.h"
@@ -59,8 +58,7 @@ static int settle_header(struct region *region)
 {
 	struct region_span header = {0, LAYOUT_DATA_OFF};
 
-	return MUTANT(SETTLED_BY_PERSIST) ? region_persist_wait(region, &header, 1) :
-										region->ops->flush(region, header.off, header.len);
+	return region->ops->flush(region, header.off, header.len);
 }
 
 static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
@@ -84,7 +82,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		result = region_claim(reader->region, &claim, error);
 	if (result != FARLOG_OK)
 		return result;
-	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) && settle_header(reader->region) != FARLOG_OK)
+	if (config->is_drain && settle_header(reader->region) != FARLOG_OK)
 		return region_refuse(reader->region, FARLOG_IO, "flush header of ring", uri, error);
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);

@@ -1,5 +1,4 @@
 /* log/release.c -- the drain's last step: what the store has is the writer's again. */
-#include "base/mutant.h"
 #include "log/reader.h"
 
 #define FORGET_LEN (8u << 20)
@@ -86,8 +85,6 @@ static int store_slot(struct farlog_reader *reader, const struct head_slot *slot
 {
 	int result;
 
-	if (MUTANT(CREDIT_BEFORE_HEAD))
-		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, slot->head_lsn);
 	result = head_store(reader->region, &reader->superblock, slot);
 	if (result != FARLOG_OK) {
 		reader->is_release_open = reader->region->caps.may_land_late;

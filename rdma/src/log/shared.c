@@ -4,7 +4,7 @@
  * seals it (a fence covers only the stores of its own core). Then records are published in LSN order. Where a sealed
  * record is durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
  *
- * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`;
+ * Owners: ring, fence state and the counters of what was appended by the holder of `reserve`;
  * `published_lsn`, and where sealed is durable the latencies, by the thread whose turn it is; the flush state by the
  * holder of `flush`. `flush` may be held across a flush, `reserve` never. All other counters are added to atomically.
  *
@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "log/shared_handle.h"
 
 #define SPIN_COUNT 500u
@@ -266,7 +265,7 @@ static bool end_commit(struct farlog_shared *shared, struct deadline *deadline, 
 	has_pad = writer_take_pad(writer, clock_ticks(), &pad);
 	*end_lsn = writer->ring.appended_lsn;
 	shared_unlock(&shared->reserve);
-	if (has_pad && !MUTANT(PAD_MISSING)) {
+	if (has_pad) {
 		writer_put_pad(writer, &pad);
 		writer->region->ops->seal(writer->region);
 	}

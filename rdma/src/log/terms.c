@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "log/shared.h"
 #include "log/writer.h"
 
@@ -63,13 +62,10 @@ uint8_t writer_level_at(const struct farlog_writer *writer, uint64_t lsn)
 /* change_level -- from the next record on. */
 static void change_level(struct farlog_writer *writer, uint8_t level)
 {
-	uint64_t from_lsn = MUTANT(LEVEL_OF_BEFORE) ? writer->level_lsn : writer->ring.appended_lsn;
-
-	if (!MUTANT(LEVEL_UNASKED))
-		writer->region->ops->members.set_level(writer->region, level, writer->ring.appended_lsn);
+	writer->region->ops->members.set_level(writer->region, level, writer->ring.appended_lsn);
 	writer->level_before = writer->level;
 	writer->level_before_lsn = writer->level_lsn;
-	writer->level_lsn = from_lsn;
+	writer->level_lsn = writer->ring.appended_lsn;
 	writer->level = level;
 	if (level < writer->level_least)
 		writer->level_least = level;

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 
 #define TURN_DEFAULT_NS 1000000000u
 #define SPIN_COUNT 2000u
@@ -141,7 +140,6 @@ static inline __attribute__((always_inline)) int persist(
  * them, and alone, so that it is never torn. */
 __attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
 {
-	uint64_t to_lsn;
 
 	if (writer->is_failed)
 		return FARLOG_UNKNOWN;
@@ -153,10 +151,7 @@ __attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
 	writer_end_commit(writer);
-	to_lsn = writer->ring.appended_lsn;
-	if (MUTANT(PAD_NOT_SENT) && to_lsn - writer->durable_lsn > writer->identity.block_len)
-		to_lsn -= writer->identity.block_len;
-	return persist(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn, to_lsn);
+	return persist(writer, writer->durable_lsn, writer->ring.appended_lsn);
 }
 
 /* pump -- writer_pump, in line where nearly every append passes. */
@@ -171,7 +166,7 @@ static inline __attribute__((always_inline)) int pump(struct farlog_writer *writ
 	}
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
-	return persist(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn, writer->ring.appended_lsn);
+	return persist(writer, writer->durable_lsn, writer->ring.appended_lsn);
 }
 
 int writer_pump(struct farlog_writer *writer)

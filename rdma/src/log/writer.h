@@ -27,7 +27,6 @@ struct farlog_writer {
 	uint64_t durable_lsn;
 	uint64_t persisting_lsn; /* durable_lsn once the persist under way is complete */
 	uint64_t persist_tag;
-	uint64_t last_lsn;   /* start of the newest record */
 	uint64_t hint_ticks; /* when the hints were last stored */
 	uint64_t hint_interval_ticks;
 	uint64_t fenced_epoch; /* 0 = not fenced */

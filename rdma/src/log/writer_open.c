@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "base/stream_uri.h"
 #include "log/openers.h"
 #include "log/writer.h"
@@ -73,7 +72,7 @@ static int refuse_io(const struct farlog_writer *writer, const char *what, const
  * acknowledged one. */
 static int settle_media(struct farlog_writer *writer, const char *uri, struct farlog_error *error)
 {
-	if (MUTANT(RECOVERY_NO_FLUSH) || writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
+	if (writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
 		return FARLOG_OK;
 	return refuse_io(writer, "flush header of ring", uri, error);
 }
@@ -84,7 +83,7 @@ static int settle_records(struct farlog_writer *writer, const char *uri, uint64_
 	unsigned span_count =
 		from_lsn == writer->ring.appended_lsn ? 0 : writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
 
-	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
+	for (unsigned i = 0; i < span_count; i++)
 		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
 			return refuse_io(writer, "flush undrained records of ring", uri, error);
 	return FARLOG_OK;
@@ -128,9 +127,9 @@ static void find_loss(const struct farlog_writer *writer, const struct head_slot
 
 	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
 		snprintf(why, room, "everything below lsn %lu was acknowledged", hint_lsn);
-	else if (is_one && tail_lsn < start_lsn && is_place(writer, head, start_lsn) && !MUTANT(START_UNSEEN))
+	else if (is_one && tail_lsn < start_lsn && is_place(writer, head, start_lsn))
 		snprintf(why, room, "epoch %u was begun at lsn %lu, behind it", superblock->writer_epoch, start_lsn);
-	else if (is_one && !was_member && orphans->later_lsn != UINT64_MAX && !MUTANT(LATER_UNSEEN))
+	else if (is_one && !was_member && orphans->later_lsn != UINT64_MAX)
 		snprintf(why, room, "the record at lsn %lu was written when that was durable", orphans->later_lsn);
 }
 
@@ -181,8 +180,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be
 	 * written, so it is made durable now: after it was read, for a flush before would miss it. Should the drain have
 	 * gone on meanwhile, then by way of a higher head that it did flush. */
-	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
-		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
+	if (writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
 		return refuse_io(writer, "flush head of ring", uri, error);
 	head_start(&writer->superblock, &head);
 	if (head.last_epoch > writer->superblock.writer_epoch)
@@ -239,10 +237,10 @@ static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t 
  * had under way has landed then, or never will. The fence word is for those that the device does not hold back, because
  * it cannot or has forgotten. */
 static int shut_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
-	enum region_claim_kind kind, struct farlog_error *error)
+	struct farlog_error *error)
 {
 	struct region *region = writer->region;
-	struct region_claim claim = {.kind = kind, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
 	int result = FARLOG_OK;
 
 	for (unsigned turn = 0; turn < CLAIM_COUNT_MAX && region->caps.is_claimable && result == FARLOG_OK; turn++) {
@@ -315,7 +313,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	writer->superblock.epoch_opened_ns = now.utc_ns;
 	write_identity(config, writer->superblock.writer_id);
 	memcpy(writer->superblock.writer_host, &writer->region->host, sizeof(writer->superblock.writer_host));
-	result = superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED));
+	result = superblock_store(writer->region, &writer->superblock, true);
 	if (result == FARLOG_FENCED)
 		return error_set(error, result, 0,
 			"ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
@@ -346,7 +344,7 @@ static void keep_room(struct farlog_writer *writer)
 	uint64_t len = 2 *
 		(record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
 
-	if (writer->region->caps.needs_epoch_room && !MUTANT(NO_ROOM_FOR_EPOCH))
+	if (writer->region->caps.needs_epoch_room)
 		writer->ring.kept_bytes = len < writer->identity.capacity / 4 ? len : writer->identity.capacity / 4;
 	writer->plain_limit_lsn = 0; /* the EPOCH record moved it, before this was kept: the next record does again */
 }
@@ -421,8 +419,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	locked = region_lock(writer->region, REGION_ROLE_WRITER);
 	if (locked != FARLOG_OK)
 		return check_held(writer, uri, locked, error);
-	result =
-		shut_others(writer, uri, config, MUTANT(RECOVERED_FIRST) ? REGION_CLAIM_BESIDE : REGION_CLAIM_ALONE, error);
+	result = shut_others(writer, uri, config, error);
 	if (result == FARLOG_OK)
 		result = settle_media(writer, uri, error);
 	if (result == FARLOG_OK)
@@ -439,8 +436,6 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 		result = take_resources(writer, config, error);
 	if (result == FARLOG_OK)
 		result = recover(writer, uri, config, watch, error);
-	if (result == FARLOG_OK && MUTANT(RECOVERED_FIRST))
-		result = shut_others(writer, uri, config, REGION_CLAIM_ALONE, error);
 	if (result == FARLOG_OK && watch != NULL && watch->recovered != NULL)
 		result = watch->recovered(watch->context, writer, error);
 	if (result == FARLOG_OK)

@@ -121,12 +121,8 @@ void writer_gather(const struct farlog_writer *writer, const struct ring_place *
 void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
 {
 	uint8_t bytes[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
-	uint64_t said_len =
-		MUTANT(PAD_SHORT) && pad->len > LAYOUT_LINE_LEN && pad->off + pad->len < writer->identity.capacity ?
-		pad->len - LAYOUT_LINE_LEN :
-		pad->len;
 
-	record_build_pad(&writer->identity, &pad->header, said_len, bytes);
+	record_build_pad(&writer->identity, &pad->header, pad->len, bytes);
 	writer->region->ops->write(writer->region, LAYOUT_DATA_OFF + pad->off, bytes, sizeof(bytes));
 }
 
@@ -145,7 +141,7 @@ bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer
 {
 	struct clock_reading now;
 
-	pad->len = MUTANT(PACKED_ON) ? 0 : record_pad_len(&writer->identity, writer->ring.appended_lsn);
+	pad->len = record_pad_len(&writer->identity, writer->ring.appended_lsn);
 	if (pad->len == 0)
 		return false;
 	clock_read(ticks, &now);
@@ -166,7 +162,7 @@ void writer_end_commit(struct farlog_writer *writer)
 {
 	struct writer_pad pad;
 
-	if (writer_take_pad(writer, clock_ticks(), &pad) && !MUTANT(PAD_MISSING))
+	if (writer_take_pad(writer, clock_ticks(), &pad))
 		writer_put_pad(writer, &pad);
 }
 
@@ -260,7 +256,6 @@ int writer_stage_generally(struct farlog_writer *writer, const struct farlog_ent
 	writer_gather(writer, &place, entry, flags, ticks, &gather);
 	writer_write(writer, &place, &gather);
 	writer_position(writer, &place, writer->ring.next_seq, position);
-	writer->last_lsn = place.record_lsn;
 	ring_advance(&writer->ring, &place);
 	writer_account(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
 	move_limit(writer);
@@ -291,7 +286,6 @@ IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_
 {
 	gather_entry(writer, place, entry, 0, now, gather);
 	writer_position(writer, place, writer->ring.next_seq, position);
-	writer->last_lsn = place->record_lsn;
 	writer->ring.appended_lsn = place->end_lsn;
 	writer->ring.appended_off = place->record_off + gather->len; /* below the limit no record ends with the lap */
 	writer->ring.next_seq++;

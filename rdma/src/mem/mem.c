@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "mem/persist.h"
 #include "mem/watch.h"
 #include "region/disk_room.h"
@@ -84,14 +83,6 @@ static int msync_span(struct region_mem *mem, uint64_t off, uint64_t len)
 	uint64_t start = off & ~(uint64_t)(PAGE_LEN - 1);
 	uint64_t end = off + len;
 
-	if (MUTANT(MSYNC_LAST_PAGE))
-		start = (end - 1) & ~(uint64_t)(PAGE_LEN - 1);
-	if (MUTANT(MSYNC_NOT_FIRST_PAGE) && end - start > PAGE_LEN)
-		start += PAGE_LEN;
-	if (MUTANT(MSYNC_NOT_LAST_PAGE) && end - start > PAGE_LEN)
-		end = (end - 1) & ~(uint64_t)(PAGE_LEN - 1);
-	if (MUTANT(MSYNC_NO_HEADER) && off < LAYOUT_DATA_OFF)
-		return 0;
 	return msync(mem->bytes + start, end - start, MS_SYNC);
 }
 
@@ -105,7 +96,7 @@ static void *msync_loop(void *context)
 		uint64_t asked = atomic_load_acquire(&helper->asked);
 
 		if (asked != helper->done) {
-			for (unsigned i = 0; i < helper->span_count && !(i > 0 && MUTANT(MSYNC_ONE_SPAN)); i++)
+			for (unsigned i = 0; i < helper->span_count; i++)
 				if (msync_span(mem, helper->spans[i].off, helper->spans[i].len) != 0)
 					atomic_store_release(&helper->failure, (uint64_t)errno);
 			atomic_store_release(&helper->done, asked);

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "members/members.h"
 #include "region/superblock.h"
 
@@ -157,8 +156,6 @@ static int take_roles(struct member *member)
 /* is_own_epoch -- it was told by this writer, perhaps without an answer. */
 static bool is_own_epoch(const struct region_members *whole, const struct superblock *superblock)
 {
-	if (MUTANT(EPOCH_BY_NUMBER))
-		return superblock->writer_epoch == whole->epoch;
 	return superblock->writer_epoch == whole->epoch &&
 		superblock->epoch_opened_ns == whole->superblock.epoch_opened_ns &&
 		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
@@ -168,7 +165,7 @@ static bool is_own_epoch(const struct region_members *whole, const struct superb
  * without the records of after. */
 static int check_blank(struct member *member)
 {
-	if (member->superblock.writer_epoch == 0 || MUTANT(NEW_RING_USED))
+	if (member->superblock.writer_epoch == 0)
 		atomic_store_release(&member->was_blank, 1);
 	return member->was_blank ? FARLOG_OK :
 							   error_set(&member->error, FARLOG_NOT_A_RING, 0,
@@ -201,7 +198,7 @@ static int join(struct member *member)
 		result = members_claim_ring(whole, member, &member->error);
 	if (result == FARLOG_OK && member->is_new)
 		result = check_blank(member);
-	if (result == FARLOG_OK && !MUTANT(ROLES_TAKEN_FIRST))
+	if (result == FARLOG_OK)
 		result = check_successor(member); /* or a device were taken away from whoever that is */
 	if (result == FARLOG_OK)
 		result = take_roles(member);
@@ -291,12 +288,12 @@ bool member_leave(struct member *member)
 
 	if (atomic_load_acquire(&member->pin_count) > 0)
 		return false;
-	if (region->ops->cut != NULL && !MUTANT(REUSED_EARLY) && region->ops->cut(region) != FARLOG_OK)
+	if (region->ops->cut != NULL && region->ops->cut(region) != FARLOG_OK)
 		return false;
 	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because
 	 * a connection broke may have reached the target, and lands whenever that likes: it must not find a place that has
 	 * been written anew. */
-	if (member->is_going && !MUTANT(REUSED_EARLY))
+	if (member->is_going)
 		member->rests_until_ns = clock_monotonic_ns() + region->caps.rest_ns;
 	member_shut(member);
 	atomic_store_release(&member->state, MEMBER_AWAY);

@@ -1,7 +1,6 @@
 /* members/level.c -- the level that members have to give to count, changed while the writer runs. See
  * members/members.h. */
 #include "base/err.h"
-#include "base/mutant.h"
 #include "members/members.h"
 
 int members_check_level(struct region *region, uint32_t level, struct farlog_error *error)
@@ -28,7 +27,7 @@ void members_set_level(struct region *region, uint32_t level, uint64_t from_lsn)
 	members_take(whole);
 	is_complete = region_is_done(&whole->region, whole->tag_asked) && whole->asked_lsn >= from_lsn;
 	whole->level_next = 0;
-	if (level >= whole->level || is_complete || MUTANT(LEVEL_LOWERED_EARLY)) {
+	if (level >= whole->level || is_complete) {
 		whole->level = level;
 	} else {
 		whole->level_next = level;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "members/members.h"
 #include "region/superblock.h"
 
@@ -121,9 +120,9 @@ static bool has_lost(const struct region_members *whole, const struct member *me
 	uint64_t hint_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
 	bool is_newest = epoch_of(member) == whole->epoch_last;
 
-	if (is_short_of(whole, member, hint_lsn) && !MUTANT(LOST_TELLS))
+	if (is_short_of(whole, member, hint_lsn))
 		return true;
-	return is_newest && is_short_of(whole, member, member->superblock.epoch_start_lsn) && !MUTANT(LOST_START_TELLS);
+	return is_newest && is_short_of(whole, member, member->superblock.epoch_start_lsn);
 }
 
 /* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of
@@ -143,7 +142,7 @@ static bool is_better(const struct member *member, const struct member *best)
 
 	if (best == NULL)
 		return true;
-	if (epoch != best->scan.tail.epoch && !MUTANT(LONGEST_LOG))
+	if (epoch != best->scan.tail.epoch)
 		return epoch > best->scan.tail.epoch;
 	if (member->scan.tail.lsn != best->scan.tail.lsn)
 		return member->scan.tail.lsn > best->scan.tail.lsn;
@@ -283,7 +282,7 @@ static int mend(
 	unsigned span_count = members_spans(whole, whole->start.head_lsn, from_lsn, spans);
 	int result = FARLOG_OK;
 
-	for (unsigned i = 0; i < span_count && result == FARLOG_OK && !MUTANT(RECOVERY_NO_FLUSH); i++)
+	for (unsigned i = 0; i < span_count && result == FARLOG_OK; i++)
 		result = member->region->ops->flush(member->region, spans[i].off, spans[i].len);
 	if (result == FARLOG_OK)
 		result = send_lacking(whole, member, from_lsn, tail_lsn);
@@ -302,7 +301,7 @@ static int check_first(struct region_members *whole, struct farlog_error *error)
 
 	for (unsigned i = 0; i < whole->count; i++)
 		open_count += member_state(&whole->members[i]) == MEMBER_READY;
-	if (whole->epoch_last != 0 || open_count == whole->count || MUTANT(FIRST_ON_FEW))
+	if (whole->epoch_last != 0 || open_count == whole->count)
 		return FARLOG_OK;
 	members_describe(whole, text, sizeof(text));
 	return error_set(error, FARLOG_IO, 0,
@@ -342,7 +341,7 @@ static bool are_few_told(const struct region_members *whole)
 
 	for (unsigned i = 0; i < whole->count; i++)
 		count += member_state(&whole->members[i]) == MEMBER_READY && epoch_of(&whole->members[i]) == whole->epoch_last;
-	return count < whole->needed && !MUTANT(FULL_UNTOLD);
+	return count < whole->needed;
 }
 
 /* show_log -- the writer finds in the copy a ring at rest. */
@@ -365,8 +364,6 @@ int members_recover(struct region *region, struct farlog_error *error)
 
 	settle_all(whole);
 	find_start(whole);
-	if (MUTANT(OPENING_REFUSES) && whole->epoch_last != 0)
-		return error_set(error, FARLOG_IO, 0, "a mutant");
 	whole->capacity = whole->superblock.capacity;
 	best = find_best(whole, &last_far);
 	result = members_check_count(whole, error);
@@ -394,7 +391,7 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 {
 	struct superblock superblock = member->superblock;
 	const struct superblock *epoch = &whole->superblock;
-	const struct head_slot *floor = member->is_new && !MUTANT(NEW_RING_FLOOR_LOW) ? &member->floor : &whole->start;
+	const struct head_slot *floor = member->is_new ? &member->floor : &whole->start;
 	int result;
 
 	superblock.writer_epoch = epoch->writer_epoch;
@@ -407,13 +404,13 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	}
 	superblock.epoch_opened_ns = epoch->epoch_opened_ns;
 	memcpy(superblock.writer_id, epoch->writer_id, sizeof(superblock.writer_id));
-	if (floor->head_lsn > superblock.floor_lsn && !MUTANT(NO_FLOOR)) {
+	if (floor->head_lsn > superblock.floor_lsn) {
 		superblock.floor_lsn = floor->head_lsn;
 		superblock.floor_seq = floor->head_seq;
 		superblock.floor_epoch = floor->last_epoch;
 	}
 	memcpy(superblock.writer_host, &member->region->host, sizeof(superblock.writer_host));
-	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
+	result = superblock_store(member->region, &superblock, true);
 	if (result != FARLOG_OK)
 		return result;
 	/* It ends what an opening tells other hosts on the device, takes nothing, and cannot fail: who finds that still
@@ -431,11 +428,11 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 
 /* propose_to -- the new epoch, to all that are open and know the log, or to those that are new. How many know it
  * now. */
-static unsigned propose_to(struct region_members *whole, bool are_fresh, unsigned limit, bool *is_fenced)
+static unsigned propose_to(struct region_members *whole, bool are_fresh, bool *is_fenced)
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < whole->count && count < limit; i++) {
+	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 		struct farlog_error why = {.result = FARLOG_IO, .text = "it did not store the new epoch"};
 
@@ -458,20 +455,17 @@ static unsigned propose_to(struct region_members *whole, bool are_fresh, unsigne
 int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
 {
 	struct region_members *whole = members_of(region);
-	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : member_quorum(whole->count, whole->needed);
-	unsigned limit = MUTANT(EPOCH_ON_FEW) ? 1 : MEMBER_COUNT_MAX;
+	unsigned needed = member_quorum(whole->count, whole->needed);
 	bool is_fenced = false;
 	unsigned count;
 
 	memcpy(&whole->superblock, src, sizeof(whole->superblock));
 	memcpy(whole->copy + off, src, len);
 	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);
-	if (MUTANT(NEW_RING_FIRST))
-		count = propose_to(whole, true, limit, &is_fenced);
-	count = propose_to(whole, false, limit, &is_fenced);
-	if (count >= members_quorum(whole) && count < limit)
-		count += propose_to(whole, true, limit - count, &is_fenced);
-	for (unsigned i = 0; i < whole->count; i++) /* of a mutant: those that do not know it take part as well */
+	count = propose_to(whole, false, &is_fenced);
+	if (count >= members_quorum(whole))
+		count += propose_to(whole, true, &is_fenced);
+	for (unsigned i = 0; i < whole->count; i++)
 		if (member_state(&whole->members[i]) == MEMBER_READY) {
 			whole->members[i].is_of_epoch = true;
 			atomic_store_release(&whole->members[i].state, MEMBER_IN);

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "base/member_uri.h"
-#include "base/mutant.h"
 #include "farlog/replace.h"
 #include "region/region.h"
 #include "region/staging.h"
@@ -183,7 +182,7 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 /* members_quorum -- how many members are needed to know the log: one at least has each record that was acknowledged. */
 static inline unsigned members_quorum(const struct region_members *whole)
 {
-	return whole->count - whole->needed + 1 - (MUTANT(RECOVERED_ON_FEW) && whole->needed < whole->count ? 1 : 0);
+	return whole->count - whole->needed + 1;
 }
 
 /* members_drop -- one that is open before the epoch is, and cannot be used. Its thread tries again. */

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "ring/stream.h"

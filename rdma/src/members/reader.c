@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 
 #define LOOK_NS 20000000u     /* between two looks at the members that are not read from */
 #define AWAY_NS 100000000u    /* before one that did not answer is asked again */
@@ -100,7 +99,7 @@ static bool look_around(struct reader_members *members)
 		struct reader_member *member = &members->member[i];
 
 		/* what is read from is looked at by that */
-		if (i != members->current || member->is_away || (!is_readable(members, member) && !MUTANT(READ_UNLOOKED)))
+		if (i != members->current || member->is_away || !is_readable(members, member))
 			look_at(members, member, now_ns);
 		if (members->is_drain && member->reader != NULL && !member->is_away)
 			/* one that was away when the head was moved last; what fails is tried again */
@@ -190,7 +189,7 @@ static bool count_in(struct verdict *verdict, struct reader_member *member, int 
  * its head is in the store. */
 static bool is_passed_by(const struct reader_members *members)
 {
-	for (unsigned i = 0; i < members->count && members->is_drain && !MUTANT(HEAD_OF_LATE_UNSEEN); i++)
+	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL && members->member[i].reader->released.head_lsn > members->cursor.lsn)
 			return true;
 	return false;

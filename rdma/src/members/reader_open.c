@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "members/members.h"
 #include "members/reader.h"
 
@@ -297,7 +296,7 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 			members->current = i;
 	if (open_count < member_quorum(members->count, members->needed))
 		return refuse(members, open_count, error);
-	if (known_count < members->count - members->needed + 1 && !MUTANT(NEW_RING_KNOWS_HEAD))
+	if (known_count < members->count - members->needed + 1)
 		return refuse_new(members, known_count, error);
 	members->cursor = (struct record_cursor){
 		.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "base/mutant.h"
 #include "scan/walk.h"
 
 /* next_of -- the record at `at` of a batch, as one that was found. */
@@ -82,7 +81,7 @@ static int is_same(
 	int result = FARLOG_OK;
 
 	at.epoch_max = reader->superblock.writer_epoch;
-	for (uint64_t used = 0; result == FARLOG_OK && used < batch->len && !MUTANT(RELEASE_UNCOMPARED);) {
+	for (uint64_t used = 0; result == FARLOG_OK && used < batch->len;) {
 		struct record_found found;
 		struct record_found wanted;
 		enum record_verdict verdict;
@@ -112,10 +111,10 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 	struct farlog_reader *reader = member->reader;
 	struct walk walk = {.region = reader->region, .identity = &reader->identity};
 	uint64_t comeback_count = reader->region->comeback_count;
-	uint64_t begun_lsn = MUTANT(BEGINNING_UNSEEN) ? UINT64_MAX : reader->superblock.epoch_start_lsn;
+	uint64_t begun_lsn = reader->superblock.epoch_start_lsn;
 	uint64_t from_lsn = at.lsn;
 
-	if (member->reached_epoch == members->epoch || MUTANT(OLD_EPOCH_ENOUGH))
+	if (member->reached_epoch == members->epoch)
 		return true;
 	at.epoch_max = reader->superblock.writer_epoch;
 	while (at.epoch < members->epoch && at.lsn < begun_lsn) {
@@ -168,7 +167,7 @@ int reader_members_hold_back(
 	struct farlog_batch part = *batch;
 	struct record_cursor end = reader->cursor;
 
-	if (batch->next_lsn <= reader->sure_lsn || MUTANT(RELEASED_UNSEEN))
+	if (batch->next_lsn <= reader->sure_lsn)
 		return FARLOG_OK;
 	cut(reader, from, reader->sure_lsn, buf, &part);
 	if (part.len > 0) {

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "members/members.h"
 #include "ring/record.h"
 
@@ -28,8 +27,7 @@ static void give_up(struct region_members *whole, struct member *member)
 
 	members_take(whole);
 	state = member_state(member);
-	if ((state == MEMBER_IN || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced) &&
-		!MUTANT(OLD_RING_COUNTED))
+	if ((state == MEMBER_IN || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced))
 		members_evict(whole, member);
 	members_give(whole);
 }
@@ -143,7 +141,7 @@ bool member_may_know(const struct region_members *whole, const struct member *me
 	unsigned wanted = whole->count - whole->needed + 1;
 	unsigned count = 0;
 
-	if (!member->is_new || MUTANT(NEW_RING_ALONE))
+	if (!member->is_new)
 		return true;
 	if (wanted > whole->count - 1)
 		wanted = whole->count - 1;

@@ -7,7 +7,6 @@
 #include "members/members.h"
 
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "base/stats.h"
 
 #define PIECE_NEAR_LEN (256u << 10) /* is copied while the writer waits */
@@ -90,7 +89,7 @@ void members_evict(struct region_members *whole, struct member *member)
  * begin. */
 static void take_in(struct region_members *whole, struct member *member)
 {
-	uint64_t from_lsn = MUTANT(JOINER_COUNTED) ? whole->asked_lsn : nth_highest(whole, whole->needed, credit_of);
+	uint64_t from_lsn = nth_highest(whole, whole->needed, credit_of);
 
 	if (member->is_new && !member->is_of_epoch) {
 		if (!member_find_floor(whole, member))
@@ -244,14 +243,14 @@ static bool is_weak(const struct region_members *whole, const struct member *mem
 static bool counts(const struct region_members *whole, const struct member *member)
 {
 	/* The state first: while it is not MEMBER_IN, the rest is its thread's, which may just put another ring there. */
-	return member_state(member) == MEMBER_IN && (member->is_of_epoch || MUTANT(COUNTED_UNTOLD)) &&
-		!is_weak(whole, member) && !is_fenced(whole, member) && member->done_lsn >= whole->asked_lsn;
+	return member_state(member) == MEMBER_IN && member->is_of_epoch && !is_weak(whole, member) &&
+		!is_fenced(whole, member) && member->done_lsn >= whole->asked_lsn;
 }
 
 /* take_weaker -- what was asked for is complete. */
 static void take_weaker(struct region_members *whole)
 {
-	if (whole->level_next == 0 || (whole->asked_lsn < whole->level_next_lsn && !MUTANT(LEVEL_LOWERED_EARLY)))
+	if (whole->level_next == 0 || whole->asked_lsn < whole->level_next_lsn)
 		return;
 	whole->level = whole->level_next;
 	whole->level_next = 0;
@@ -260,7 +259,6 @@ static void take_weaker(struct region_members *whole)
 /* settle -- is what was asked for complete? In LSN order, because each member's log is. */
 static void settle(struct region_members *whole)
 {
-	unsigned needed = whole->needed - (MUTANT(ACKED_ON_FEW) ? 1 : 0);
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < whole->count; i++) {
@@ -271,7 +269,7 @@ static void settle(struct region_members *whole)
 		member->is_late = false;
 		count++;
 	}
-	if (count < needed || count == 0)
+	if (count < whole->needed)
 		return;
 	atomic_store_relaxed(&whole->region.more_copies, count - 1);
 	atomic_store_relaxed(&whole->region.tag_done, whole->tag_asked);
@@ -317,7 +315,7 @@ static void find_end(struct region_members *whole)
 	}
 	region->fence_lsn = is_known && !is_open ? end_lsn : UINT64_MAX;
 	/* as if it had been acknowledged: every later writer finds it */
-	atomic_store_release(&region->kept_lsn, nth_highest(whole, MUTANT(KEPT_BY_ONE) ? 1 : whole->needed, kept_of));
+	atomic_store_release(&region->kept_lsn, nth_highest(whole, whole->needed, kept_of));
 	atomic_store_release(&region->is_fence_open, is_open);
 }
 
@@ -406,8 +404,6 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 
 		if (__builtin_expect(member_state(member) == MEMBER_JOINED, 0))
 			take_in(whole, member);
-		if (MUTANT(NEW_RING_EARLY) && member_state(member) == MEMBER_IN && member->is_new && !member->is_of_epoch)
-			let_tell(whole, member);
 		if (member_state(member) == MEMBER_IN && !member->is_going && member->done_lsn < whole->asked_lsn &&
 			!is_fenced(whole, member))
 			send(whole, member);
@@ -461,7 +457,7 @@ void members_take_credit(struct region_members *whole, bool is_urgent)
 		if (seen_lsn > member->credit_lsn && seen_lsn <= whole->asked_lsn)
 			member->credit_lsn = seen_lsn;
 	}
-	credit_lsn = nth_highest(whole, MUTANT(HIGHEST_CREDIT) ? 1 : whole->needed, credit_of);
+	credit_lsn = nth_highest(whole, whole->needed, credit_of);
 	limit_lsn = free_limit(whole, is_urgent);
 	if (credit_lsn > limit_lsn)
 		credit_lsn = limit_lsn;

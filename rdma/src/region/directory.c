@@ -8,7 +8,6 @@
 
 #include "base/crc32c.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "region/superblock.h"
 
 #define HEADER_CRC_LEN offsetof(struct directory_header, crc32c)
@@ -205,7 +204,7 @@ static int store_copy(struct region *region, unsigned copy, struct directory *di
 
 int directory_store(struct region *region, struct directory *directory)
 {
-	unsigned other = MUTANT(DIRECTORY_IN_PLACE) ? directory->copy : !directory->copy;
+	unsigned other = !directory->copy;
 	int result;
 
 	directory->header.generation++;

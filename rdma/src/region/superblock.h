@@ -17,7 +17,8 @@ bool superblock_is_blank(const struct region *region);
 /* superblock_marks -- the checksum of each place, 0 of a blank one. False: one of them is torn or half written. */
 bool superblock_marks(const struct region *region, uint32_t marks[2]);
 
-/* superblock_store -- raise the generation, write to the other place, persist. is_persisted false: the mutant. */
+/* superblock_store -- raise the generation, write to the other place, persist. is_persisted false: the caller
+ * persists it. */
 int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted) FARLOG_MUST_CHECK;
 
 /* head_load -- the valid slot with the higher head_lsn. False: neither is valid. */

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "base/mutant.h"
 
 #define GATHER_HEAD_COUNT 7u
 #define GATHER_HEAD_LEN (8u * GATHER_HEAD_COUNT)
@@ -85,7 +84,7 @@ static inline void gather_own(struct gather *gather)
 /* gather_crc -- of a head and the pieces, which are owned, and so lie behind one another. */
 static inline uint32_t gather_crc(const struct gather *gather, const uint8_t *head)
 {
-	uint64_t body_len = MUTANT(CRC_HEADER_ONLY) ? 0 : gather->piece[0].len + gather->piece[1].len;
+	uint64_t body_len = gather->piece[0].len + gather->piece[1].len;
 
 	return crc32c_record(gather->salt, head, gather->piece[0].start, body_len);
 }

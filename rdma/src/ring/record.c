@@ -4,14 +4,12 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "base/mutant.h"
 
 _Static_assert(RECORD_CRC_OFF == CRC32C_HEAD_LEN, "a record's head lies before its CRC");
 
 static uint32_t record_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
 {
-	return crc32c_record(
-		(uint32_t)identity->salt, record, record + RECORD_HEADER_LEN, MUTANT(CRC_HEADER_ONLY) ? 0 : body_len);
+	return crc32c_record((uint32_t)identity->salt, record, record + RECORD_HEADER_LEN, body_len);
 }
 
 static uint64_t get_word(const uint8_t *src)
@@ -42,8 +40,6 @@ void record_build_pad(
 /* epoch_fits -- epochs never go down along the log, and go up only where an epoch begins. */
 static int epoch_fits(const struct record_cursor *cursor, const struct record_header *header)
 {
-	if (MUTANT(EPOCH_ORDER_UNCHECKED))
-		return header->epoch <= cursor->epoch_max;
 	if (header->epoch == cursor->epoch)
 		return header->epoch != 0 && header->epoch <= cursor->epoch_max;
 	return header->epoch > cursor->epoch && header->epoch <= cursor->epoch_max &&
@@ -53,8 +49,8 @@ static int epoch_fits(const struct record_cursor *cursor, const struct record_he
 static int header_fits(const struct record_cursor *cursor, const struct record_header *header)
 {
 	return header->magic == RECORD_MAGIC && header->version == RECORD_VERSION &&
-		header->header_words == RECORD_HEADER_LEN / 8 && (header->lsn == cursor->lsn || MUTANT(NO_LSN_CHECK)) &&
-		(header->seq == cursor->seq || MUTANT(NO_LSN_CHECK)) && epoch_fits(cursor, header);
+		header->header_words == RECORD_HEADER_LEN / 8 && header->lsn == cursor->lsn && header->seq == cursor->seq &&
+		epoch_fits(cursor, header);
 }
 
 enum record_verdict record_check(const struct record_identity *identity, const struct record_cursor *cursor,
@@ -88,8 +84,7 @@ enum record_verdict record_check(const struct record_identity *identity, const s
 	}
 	if (found->stored_len > available)
 		return RECORD_CUT;
-	if (get_word(src + found->stored_len - RECORD_TRAILER_LEN) != (header.lsn ^ identity->salt) &&
-		!MUTANT(NO_LSN_CHECK) && !MUTANT(CRC_HEADER_ONLY))
+	if (get_word(src + found->stored_len - RECORD_TRAILER_LEN) != (header.lsn ^ identity->salt))
 		return RECORD_NOT_HERE;
 	return record_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
 }

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 
 #define NAP_NS 50000u
 
@@ -95,8 +94,7 @@ static int ask_leg(struct route_step *step, unsigned i, bool is_late)
 		run->way = ROUTE_WAY_TURN;
 		return route_ask_buffer(leg, entry, 0);
 	}
-	return result == FARLOG_OK && run->is_begun && !MUTANT(SPILL_RUN_UNASKED) &&
-			route_ask_buffer(leg, entry, run->spill_bytes) != FARLOG_OK ?
+	return result == FARLOG_OK && run->is_begun && route_ask_buffer(leg, entry, run->spill_bytes) != FARLOG_OK ?
 		ROUTE_GROUP_ENDS :
 		result;
 }

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 
 #define SPIN_NS 20000u
 #define NAP_NS 50000u
@@ -101,9 +100,9 @@ static void spill_run(struct route_step *step, unsigned i, size_t from)
 		if (route_put_into_spill(step, i, index, is_first, said->position.seq) != FARLOG_OK)
 			break;
 		said->result = FARLOG_OK;
-		is_first = MUTANT(SPILL_RUN_APART);
+		is_first = false;
 	}
-	if (!is_first || MUTANT(SPILL_RUN_APART))
+	if (!is_first)
 		route_give_turn(leg);
 }
 
@@ -150,8 +149,7 @@ static void end_spilled(struct route_step *step, unsigned i)
 	struct farlog_writer *writer = shared_writer(leg->buffer);
 	uint64_t durable_lsn = UINT64_MAX;
 
-	if (!MUTANT(SPILL_UNFLUSHED) &&
-		shared_settle(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
+	if (shared_settle(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
 		durable_lsn = shared_durable_lsn(leg->buffer);
 	for (size_t index = step->first; index < step->end; index++) {
 		struct farlog_route_result *said = &step->positions[index].legs[i];

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 
 #define SLICE_NS 5000000u /* of one step, waiting for the ring's media */
 #define NAP_NS 50000
@@ -196,7 +195,7 @@ int route_begin_buffer(struct route_leg *leg)
 	slot.head_lsn = end->lsn;
 	slot.head_seq = end->seq;
 	slot.last_epoch = end->epoch;
-	if (is_empty && !MUTANT(SPILL_NOT_BEGUN) && release(leg, &slot, 0, 0) != FARLOG_OK)
+	if (is_empty && release(leg, &slot, 0, 0) != FARLOG_OK)
 		return FARLOG_IO;
 	atomic_store_release(&leg->carried_lsn, leg->reader->released.head_lsn);
 	rewind_reader(leg);
@@ -214,13 +213,13 @@ static int settle_head(void *context, const struct farlog_writer *far, struct fa
 	uint64_t doubt_count;
 	int result = FARLOG_OK;
 
-	if (slot.far_epoch != 0 && last_epoch == slot.far_epoch && landed > 0 && !MUTANT(SPILL_SENT_AGAIN))
+	if (slot.far_epoch != 0 && last_epoch == slot.far_epoch && landed > 0)
 		result = skip(leg, (uint64_t)landed, &slot);
 	else if (slot.far_epoch != 0 && last_epoch > slot.far_epoch) {
 		result = count_carriable(leg, &doubt_count);
 		atomic_add(&leg->counters.doubt_count, result == FARLOG_OK ? doubt_count : 0);
 	}
-	if (result == FARLOG_OK && !MUTANT(SPILL_HEAD_LATE)) /* the EPOCH record comes first */
+	if (result == FARLOG_OK) /* the EPOCH record comes first */
 		result = release(leg, &slot, far->epoch, far->ring.next_seq + 1);
 	rewind_reader(leg);
 	return result == FARLOG_OK ?
@@ -270,11 +269,6 @@ static bool open_far(struct route_leg *leg)
 	leg->retry_at_ns = 0;
 	leg->head_far_seq = leg->far->ring.next_seq;
 	atomic_store_relaxed(&leg->deadline_ns, leg->far->deadline_ns);
-	if (MUTANT(SPILL_HEAD_LATE)) {
-		struct head_slot slot = leg->reader->released;
-
-		may_fail(release(leg, &slot, leg->far->epoch, leg->far->ring.next_seq)); /* a mutant: it is wrong anyhow */
-	}
 	rewind_reader(leg);
 	route_say(leg, NULL);
 	atomic_store_release(&leg->state, FARLOG_LEG_CARRYING);
@@ -386,7 +380,7 @@ static int settle_buffer(struct route_leg *leg, uint64_t lsn)
 static int carry_batch(struct route_leg *leg, const struct farlog_batch *batch)
 {
 	struct load load = {.slot = leg->reader->released, .far_seq = leg->next_far_seq};
-	int sent, result = MUTANT(SPILL_CARRIED_EARLY) ? FARLOG_OK : settle_buffer(leg, batch->next_lsn);
+	int sent, result = settle_buffer(leg, batch->next_lsn);
 
 	if (result != FARLOG_OK) {
 		rewind_reader(leg);
@@ -394,7 +388,7 @@ static int carry_batch(struct route_leg *leg, const struct farlog_batch *batch)
 	}
 	sent = send(leg, batch, &load);
 	result = sent == FARLOG_OK || sent == FARLOG_FULL ? FARLOG_OK : sent;
-	if (result == FARLOG_OK && !MUTANT(SPILL_RELEASED_EARLY))
+	if (result == FARLOG_OK)
 		result = settle_far(leg);
 	if (result == FARLOG_OK && load.slot.head_lsn > leg->reader->released.head_lsn) {
 		result = release(leg, &load.slot, leg->far->epoch, load.far_seq);
@@ -433,7 +427,7 @@ static int beat(struct route_leg *leg)
 	if (writer_check_entry(leg->far, &nothing, &extent) != FARLOG_OK ||
 		writer_find_room(leg->far, extent, &place) != FARLOG_OK)
 		return FARLOG_OK; /* another one comes */
-	if (!MUTANT(BEAT_UNSAID) && release(leg, &slot, leg->far->epoch, far_seq) != FARLOG_OK)
+	if (release(leg, &slot, leg->far->epoch, far_seq) != FARLOG_OK)
 		return FARLOG_OK;
 	leg->head_far_seq = leg->next_far_seq = far_seq;
 	result = writer_stage(leg->far, &nothing, RECORD_FLAG_HEARTBEAT, clock_ticks(), &position);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mutant.h"
-
 int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes)
 {
 	struct farlog_writer *writer = shared_writer(leg->buffer);
@@ -44,12 +42,11 @@ bool route_take_turn(struct route_leg *leg)
 int route_turn_to_spill(struct route_leg *leg, uint64_t far_seq)
 {
 	struct head_slot slot = leg->reader->released;
-	int result = FARLOG_OK;
+	int result;
 
 	slot.far_epoch = leg->far->epoch;
 	slot.far_seq = (uint32_t)far_seq;
-	if (!MUTANT(SPILL_PLACE_UNSAID))
-		result = reader_release_spill(leg->reader, &slot);
+	result = reader_release_spill(leg->reader, &slot);
 	if (result != FARLOG_OK)
 		return FARLOG_IO;
 	leg->head_far_seq = far_seq;
@@ -68,8 +65,6 @@ static void drop(struct route_leg *leg, const struct clock_reading *now)
 	struct route_gap *gap = &leg->gap;
 
 	atomic_add(&leg->counters.dropped_count, 1);
-	if (MUTANT(GAP_UNCOUNTED))
-		return;
 	if (gap->count++ == 0) {
 		gap->from_number = leg->offered_number;
 		gap->from_ts_ns = now->utc_ns;

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/mutant.h"
 #include "route/step.h"
 
 #define NAP_NS 50000u
@@ -98,10 +97,6 @@ static void offer_optional(struct route_step *step)
 
 		if (route_offer(leg, &step->entries[step->end], &position->legs[i]) != FARLOG_OK)
 			position->dropped |= 1u << i;
-		for (uint64_t late_ns = clock_after_ns(500000000); MUTANT(OPTIONAL_AWAITED) && clock_monotonic_ns() < late_ns;)
-			if (atomic_load_acquire(&leg->carried_lsn) >= shared_published_lsn(leg->buffer) ||
-				nanosleep(&(struct timespec){0, NAP_NS}, NULL) != 0)
-				break;
 	}
 }
 

@@ -1,7 +1,6 @@
 /* scan/recover.c -- finding the tail. */
 #include "scan/recover.h"
 
-#include "base/mutant.h"
 #include "region/superblock.h"
 
 #include <string.h>
@@ -39,7 +38,7 @@ static int check_far(struct region *region, const struct record_identity *identi
 
 		*verdict = record_check(
 			identity, &scan->tail, region->base + LAYOUT_DATA_OFF + off, scan->shown_lsn - scan->tail.lsn, found);
-		if (*verdict != RECORD_CUT || scan->shown_lsn == end_lsn || (MUTANT(PIECE_IS_ALL) && scan->record_count > 0))
+		if (*verdict != RECORD_CUT || scan->shown_lsn == end_lsn)
 			return FARLOG_OK;
 		result = show(region, identity->capacity, scan, to_lsn < end_lsn ? to_lsn : end_lsn);
 		if (result != FARLOG_OK)
@@ -68,7 +67,7 @@ static uint64_t turn_lsn(const struct recover_scan *scan, unsigned turn)
  * behind it, what lies there of an earlier epoch may make the log go on to that PAD, and the epoch begin with it. */
 static bool is_same_turn(const struct recover_turn *one, const struct recover_turn *other)
 {
-	return one->epoch == other->epoch && (one->lsn == other->lsn || MUTANT(TURNS_BY_EPOCH));
+	return one->epoch == other->epoch && one->lsn == other->lsn;
 }
 
 uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover_scan *other)
@@ -89,8 +88,6 @@ uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover
  * epochs do not look at this either. */
 static bool is_cut(const struct superblock *superblock, uint64_t lsn, uint32_t epoch)
 {
-	if (MUTANT(NOT_CUT) || MUTANT(EPOCH_ORDER_UNCHECKED) || MUTANT(LONGEST_LOG))
-		return false;
 	return lsn >= superblock->epoch_start_lsn && epoch < superblock->writer_epoch;
 }
 

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "farlog/takeover.h"
 #include "region/superblock.h"
 #include "scan/recover.h"
@@ -364,7 +363,7 @@ static int persist_floor(
 	struct superblock superblock;
 	struct head_slot head;
 	struct recover_scan scan;
-	int result = MUTANT(FENCED_NOT_FLUSHED) ? FARLOG_OK : region->ops->flush(region, 0, region->contract.size_bytes);
+	int result = region->ops->flush(region, 0, region->contract.size_bytes);
 
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "fence: make durable what was written to ring", ring->name, error);
@@ -383,7 +382,7 @@ static int persist_floor(
 	*tail_epoch = superblock.writer_epoch;
 	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))
 		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-	if (!MUTANT(FLOOR_NOT_FLUSHED) && region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
+	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
 		return region_refuse(region, FARLOG_IO, "fence: persist the epoch floor of ring", ring->name, error);
 	return FARLOG_OK;
 }

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "region/superblock.h"
 #include "wire/piece.h"
 
@@ -376,9 +375,7 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 	result = find_place(target, hello, peer, &ring, &grant, refusal);
 	if (result == FARLOG_OK && (old = find_conn(ring, grant)) != NULL) {
 		/* The same client again: what its old connection had on the way must not land after what the new one brings. */
-		if (MUTANT(FORMER_LET_LAND))
-			old->is_gone = true;
-		else if (old->pin_count == 0)
+		if (old->pin_count == 0)
 			may_fail(target_shut_out(target, old, NULL));                 /* while it lasts the place is taken: HELD */
 		result = find_place(target, hello, peer, &ring, &grant, refusal); /* the lock was let go */
 		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;
@@ -473,7 +470,7 @@ bool target_put(const struct target_conn *conn, const struct far_message *messag
 
 	if (!may_put(conn, &message->request, carried_len))
 		return false;
-	for (unsigned i = 0; i < message->request.span_count && !MUTANT(NOT_PUT); i++) {
+	for (unsigned i = 0; i < message->request.span_count; i++) {
 		uint64_t *to = (uint64_t *)(conn->ring->bytes + message->request.spans[i].off);
 
 		for (uint64_t word = 0; word < message->request.spans[i].len / sizeof(*to); word++)

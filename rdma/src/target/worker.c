@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "target/target.h"
 
 struct job {
@@ -34,7 +33,7 @@ uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *
 {
 	int result = FARLOG_OK;
 
-	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK && !MUTANT(ANSWERED_EARLY); i++)
+	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK; i++)
 		result = ring->region->ops->flush(ring->region, request->spans[i].off, request->spans[i].len);
 	atomic_bump(&ring->counters.flush_count, 1);
 	return (uint32_t)-result;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "ring/layout.h"
 
 #define REMOTE_PATIENCE_NS 200000u

@@ -64,7 +64,4 @@ FARLOG_API void farlog_fault_set_slowness(const char *name, unsigned of_256);
 /* farlog_fault_media -- what a power cut now could not take. */
 FARLOG_API void farlog_fault_media(const char *name, uint64_t off, void *dst, uint64_t len);
 
-/* farlog_fault_set_mutant -- break the protocol in one way (base/mutant.h); 0 mends it. */
-FARLOG_API void farlog_fault_set_mutant(int mutant);
-
 #endif

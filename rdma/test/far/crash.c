@@ -1,6 +1,6 @@
 /* crash.c -- power cuts of a target while a far writer is at work, on adversarial memory.
  *
- * usage: far-crash [--mutants]        SEED=n reproduces the choices, not the threads' timing   CRASHES=n (500)
+ * usage: far-crash [--fences]        SEED=n reproduces the choices, not the threads' timing   CRASHES=n (500)
  *
  * The real client and the real target, over libfabric's tcp provider on the loopback, in one process. The ring lies in
  * a memory that keeps every store pending until the target has flushed it, and that loses any subset of the pending
@@ -8,7 +8,7 @@
  * over, undrained records and all, and goes on behind them. The power is cut as well between a fence that the target
  * has confirmed and the opening that rests on it: the epoch floor and all that lies below the log's end are still
  * there. Then: every acknowledged record is in the ring or was drained, once, in order and with its own bytes. With
- * --mutants the protocol is broken, one way at a time, and this must be found. */
+ * --fences only the cuts behind a fence. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,6 @@
 #include <time.h>
 
 #include "wire/wire.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 
 #define MEMORY "far-crash"
@@ -28,7 +27,6 @@
 #define CRASHES_A_LIFE 50u
 #define TAKEOVER_EVERY 5u /* turns of the writer */
 #define TRIES_MAX 100u
-#define MUTANT_CRASHES_MAX 4000u
 #define FENCE_ROUNDS 40u
 
 /* What is known of each record, by the number in its payload. */
@@ -451,52 +449,22 @@ static bool play_fences(uint64_t seed, unsigned rounds)
 	return true;
 }
 
-static int run_mutants(uint64_t seed)
-{
-	static const struct {
-		const char *name;
-		int mutant;
-		bool is_of_fence;
-	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY, false},
-		{"not sent again over the next link", MUTANT_NOT_SENT_AGAIN, false},
-		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL, false},
-		{"carried and not put in its place", MUTANT_NOT_PUT, false},
-		{"fence without a flush of the ring", MUTANT_FENCED_NOT_FLUSHED, true},
-		{"fence without a flush of the floor", MUTANT_FLOOR_NOT_FLUSHED, true}};
-	unsigned caught = 0;
-	unsigned count = sizeof(mutants) / sizeof(mutants[0]);
-
-	for (unsigned i = 0; i < count; i++) {
-		unsigned crashes = 0;
-		unsigned takeovers;
-		uint64_t records;
-		bool is_caught;
-
-		farlog_fault_set_mutant(mutants[i].mutant);
-		is_caught = mutants[i].is_of_fence ? !play_fences(seed, FENCE_ROUNDS) :
-											 !play(seed, MUTANT_CRASHES_MAX, &crashes, &takeovers, &records);
-		farlog_fault_set_mutant(MUTANT_NONE);
-		printf("far-mutants: %s: %s after %u crashes\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", crashes);
-		caught += is_caught;
-	}
-	printf("far-mutants: %u passed, %u failed\n", caught, count - caught);
-	return caught == count ? 0 : 1;
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t seed = getenv("SEED") != NULL ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL);
 	unsigned wanted = getenv("CRASHES") != NULL ? (unsigned)strtoul(getenv("CRASHES"), NULL, 10) : 500;
-	unsigned crashes;
-	unsigned takeovers;
-	uint64_t records;
+	bool is_fences_alone = argc > 1 && strcmp(argv[1], "--fences") == 0;
+	unsigned crashes = 0;
+	unsigned takeovers = 0;
+	uint64_t records = 0;
 	bool is_well;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
-		return run_mutants(seed);
-	is_well = play(seed, wanted, &crashes, &takeovers, &records) && play_fences(seed, FENCE_ROUNDS);
+	is_well =
+		(is_fences_alone || play(seed, wanted, &crashes, &takeovers, &records)) && play_fences(seed, FENCE_ROUNDS);
 	printf("far-crash: SEED=%lu, %u power cuts, %u takeovers, %lu records\n", seed, crashes, takeovers, records);
+	if (!is_well) /* the cuts that it took, and no fewer than one */
+		printf("far-crash: reproduce: SEED=%lu CRASHES=%u\n", seed, crashes + 1);
 	printf("far-crash: %d passed, %d failed\n", is_well, !is_well);
 	return is_well ? 0 : 1;
 }

@@ -12,7 +12,6 @@
 #include "base/err.h"
 #include "far_test.h"
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "members/reader.h"
 #include "ring/record.h"
 #include "adversary/memory.h"
@@ -207,7 +206,6 @@ static bool make(struct stream *stream, unsigned count)
 
 static void unmake(struct stream *stream)
 {
-	farlog_fault_set_mutant(MUTANT_NONE);
 	farlog_reader_close(stream->drain);
 	for (unsigned i = 0; i < COUNT; i++)
 		if (stream->beds[i].path[0] != '\0')
@@ -236,18 +234,17 @@ static bool open_members(struct stream *stream, bool is_epoch_new)
 
 /* is_given_out -- what was to be released, although one of the two members has lost it, or what shows that its log is
  * the newest. */
-static bool is_given_out(const struct plan *plan, int mutant)
+static bool is_given_out(const struct plan *plan)
 {
 	struct farlog_batch batch = {0};
 	struct stream stream;
 	bool is_given = false;
 
-	snprintf(now_testing, sizeof(now_testing), "comeback: %s%s", plan->name, mutant != MUTANT_NONE ? ", mutant" : "");
+	snprintf(now_testing, sizeof(now_testing), "comeback: %s", plan->name);
 	if (make(&stream, COUNT) && open_members(&stream, plan->is_epoch_new)) {
 		stream.drain->members->current = 0;
 		between.lost_lsn = plan->is_epoch_new ? stream.begun_lsn : 0;
 		stand_between(&stream, plan);
-		farlog_fault_set_mutant(mutant);
 		is_given = read_batch(stream.drain, &batch);
 		CHECK(between.flushes_left == 0);
 	}
@@ -266,11 +263,9 @@ void test_comeback_members(void)
 	};
 
 	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
-		bool is_given = is_given_out(&plans[i], MUTANT_NONE);
+		bool is_given = is_given_out(&plans[i]);
 
 		CHECK(!is_given);
-		is_given = is_given_out(&plans[i], MUTANT_COMEBACK_UNSEEN);
-		CHECK(is_given);
 	}
 }
 
@@ -298,14 +293,13 @@ static int release(farlog_reader *drain, const struct farlog_batch *batch)
 
 /* release_behind_another -- a drain has read a batch more than it released, and another one has moved a member's head
  * further meanwhile. The member's head. */
-static uint64_t release_behind_another(int mutant, int expected, uint64_t *end_lsn)
+static uint64_t release_behind_another(uint64_t *end_lsn)
 {
 	struct farlog_batch batch = {0};
 	struct stream stream;
 	uint64_t head_lsn = 0;
 
-	snprintf(
-		now_testing, sizeof(now_testing), "comeback: behind another drain%s", mutant != MUTANT_NONE ? ", mutant" : "");
+	snprintf(now_testing, sizeof(now_testing), "comeback: behind another drain");
 	if (make(&stream, COUNT) && open_members(&stream, false)) {
 		struct region *region = stream.drain->members->member[1].reader->region;
 		uint64_t comeback_count = region->comeback_count;
@@ -314,8 +308,7 @@ static uint64_t release_behind_another(int mutant, int expected, uint64_t *end_l
 			read_batch(stream.drain, &batch));
 		return_after(&stream.beds[1], drain_all, &stream.beds[1]);
 		await_back(region, comeback_count);
-		farlog_fault_set_mutant(mutant);
-		CHECK(release(stream.drain, &batch) == expected);
+		CHECK(release(stream.drain, &batch) == FARLOG_HELD);
 		head_lsn = head_of(&stream.beds[1]);
 		CHECK(batch.next_lsn < stream.end_lsn);
 	}
@@ -328,11 +321,9 @@ static uint64_t release_behind_another(int mutant, int expected, uint64_t *end_l
 void test_comeback_head(void)
 {
 	uint64_t end_lsn;
-	uint64_t head_lsn = release_behind_another(MUTANT_NONE, FARLOG_HELD, &end_lsn);
+	uint64_t head_lsn = release_behind_another(&end_lsn);
 
 	CHECK(head_lsn == end_lsn);
-	head_lsn = release_behind_another(MUTANT_COMEBACK_UNSEEN, FARLOG_OK, &end_lsn);
-	CHECK(head_lsn < end_lsn);
 }
 
 /* rewrite -- a power cut takes all but the first record of the epoch, and the next writer begins behind that. */
@@ -346,14 +337,14 @@ static void rewrite(void *context)
 
 /* release_what_was_lost -- of one ring: what the drain read is gone, and other records lie there. How far the head
  * has come. */
-static uint64_t release_what_was_lost(int mutant, uint64_t *begun_lsn)
+static uint64_t release_what_was_lost(uint64_t *begun_lsn)
 {
 	struct farlog_batch batch = {0};
 	struct stream stream;
 	uint64_t head_lsn = 0;
 	int result;
 
-	snprintf(now_testing, sizeof(now_testing), "comeback: one ring%s", mutant != MUTANT_NONE ? ", mutant" : "");
+	snprintf(now_testing, sizeof(now_testing), "comeback: one ring");
 	if (make(&stream, 1)) {
 		host_kill(&stream.beds[0].host);
 		stream.end_lsn = write_epoch(stream.beds[0].local_uri, stream.beds, 1, &stream.begun_lsn);
@@ -367,11 +358,10 @@ static uint64_t release_what_was_lost(int mutant, uint64_t *begun_lsn)
 		return_after(&stream.beds[0], rewrite, &stream);
 		await_back(stream.drain->region, comeback_count);
 		CHECK(stream.begun_lsn == FIRST_LEN && batch.next_lsn > FIRST_LEN);
-		farlog_fault_set_mutant(mutant);
 		result = release(stream.drain, &batch);
 		head_lsn = head_of(&stream.beds[0]);
-		CHECK((result == FARLOG_OK) == (mutant != MUTANT_NONE));
-		CHECK(mutant != MUTANT_NONE || (read_batch(stream.drain, &batch) && batch.is_rewound && batch.last_epoch == 2));
+		CHECK(result != FARLOG_OK);
+		CHECK(read_batch(stream.drain, &batch) && batch.is_rewound && batch.last_epoch == 2);
 	}
 	*begun_lsn = stream.begun_lsn;
 	unmake(&stream);
@@ -382,9 +372,7 @@ static uint64_t release_what_was_lost(int mutant, uint64_t *begun_lsn)
 void test_comeback_ring(void)
 {
 	uint64_t begun_lsn;
-	uint64_t head_lsn = release_what_was_lost(MUTANT_NONE, &begun_lsn);
+	uint64_t head_lsn = release_what_was_lost(&begun_lsn);
 
 	CHECK(head_lsn <= begun_lsn);
-	head_lsn = release_what_was_lost(MUTANT_COMEBACK_UNSEEN, &begun_lsn);
-	CHECK(head_lsn > begun_lsn);
 }

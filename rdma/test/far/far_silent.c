@@ -13,7 +13,6 @@
 #include "far_links.h"
 #include "far/ofi.h"
 #include "held_wire.h"
-#include "base/mutant.h"
 #include "ring/record.h"
 #include "far/open.h"
 #include "members/members.h"
@@ -374,16 +373,15 @@ static void unconfirmed(void)
 }
 
 /* A member is back by a new connection, and has newer records where the wire still holds an old one: what it lets go
- * then does not land. is_mutant: of a target that lets a writer in anew beside its former connection. */
-static void let_go_late(bool is_mutant)
+ * then does not land. */
+static void let_go_late(void)
 {
 	struct farlog_position ghost;
 	struct silent silent;
 	char uri[512];
 
-	snprintf(now_testing, sizeof(now_testing), "silent: let go late%s", is_mutant ? ", mutant" : "");
-	if (make(&silent, true, uri, sizeof(uri)) &&
-		CHECK_ASK(&silent.beds[SILENT].host, "mutant %d", is_mutant ? MUTANT_FORMER_LET_LAND : 0)) {
+	snprintf(now_testing, sizeof(now_testing), "silent: let go late");
+	if (make(&silent, true, uri, sizeof(uri))) {
 		go_on(&silent, 20 * PAYLOAD_LEN);
 		await_whole(&silent);
 		wire_hold(&silent.wire);
@@ -392,8 +390,8 @@ static void let_go_late(bool is_mutant)
 		await_whole(&silent);
 		CHECK(lsn_at_target(&silent, ghost.lsn) != ghost.lsn && are_alike(&silent));
 		wire_let_go(&silent.wire);
-		CHECK(await_landing(&silent, &ghost) == is_mutant);
-		CHECK(are_alike(&silent) == !is_mutant);
+		CHECK(!await_landing(&silent, &ghost));
+		CHECK(are_alike(&silent));
 	}
 	unmake(&silent);
 }
@@ -523,8 +521,7 @@ static void taken_over(void)
 void test_silent(void)
 {
 	unconfirmed();
-	let_go_late(false);
-	let_go_late(true);
+	let_go_late();
 	given_up_while_idle();
 	thawed_late();
 	too_few();

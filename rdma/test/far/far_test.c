@@ -586,7 +586,6 @@ static const struct {
 	{"carried", test_carried},
 	{"stub", test_stub},
 	{"route", test_route},
-	{"route_mutant", test_route_mutant},
 	{"formatted_anew", test_formatted_anew},
 	{"slow_member", test_slow_member},
 	{"fenced_members", test_fenced_members},

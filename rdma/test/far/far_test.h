@@ -74,12 +74,11 @@ void test_kept_by_one(void);      /* far_kept.c */
 void test_comeback_members(void); /* far_comeback.c */
 void test_comeback_head(void);
 void test_comeback_ring(void);
-void test_rails(void);   /* far_members.c */
-void test_silent(void);  /* far_silent.c */
-void test_twins(void);   /* far_twins.c */
-void test_carried(void); /* far_carried.c */
-void test_route(void);   /* far_route.c */
-void test_route_mutant(void);
+void test_rails(void);           /* far_members.c */
+void test_silent(void);          /* far_silent.c */
+void test_twins(void);           /* far_twins.c */
+void test_carried(void);         /* far_carried.c */
+void test_route(void);           /* far_route.c */
 void test_stub(void);            /* far_stub.c */
 void test_handshake(void);       /* far_handshake.c */
 void test_wakeup_late(void);     /* far_wakeup.c */

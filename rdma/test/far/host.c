@@ -175,9 +175,6 @@ static void obey(farlog_target *target, const char *line)
 	} else if (sscanf(line, "fault %u", &epoch) == 1) {
 		atomic_store_relaxed(&ofi_end_fails, epoch);
 		reply(FARLOG_OK, &error, "");
-	} else if (sscanf(line, "mutant %u", &epoch) == 1) {
-		farlog_fault_set_mutant((int)epoch);
-		reply(FARLOG_OK, &error, "");
 	} else if (strncmp(line, "usage", 5) == 0) {
 		reply(FARLOG_OK, &error, "%u %zu", open_file_count(), mallinfo2().uordblks);
 	} else {

@@ -33,7 +33,6 @@ void host_kill(struct host *host);
  *   refusals                             OK of-unauthenticated of-all peer=HOST:PORT ring=NAME result=NAME text, of the
  *                                        last one
  *   fault N                              ofi_end_fails, target_ofi.h
- *   mutant N                             mutant.h
  *   usage                                OK open files, bytes of heap in use */
 int host_main(const char *listen_uri);
 

@@ -3,15 +3,14 @@
  * It drives the real writer, recovery, reader and drain order (store, sync, release) on adversarial memory, lets them
  * die in the middle of a random operation, of a power cut (an arbitrary subset of the unflushed words survives) or of a
  * kill (everything stays visible and unflushed, and a power cut may follow), and asks the oracle after every opening.
- * With --mutants the protocol is broken in one way at a time, and each of these faults must be found: otherwise the
- * test proves nothing.
+ * What it is worth is shown by rdma/test/mutants: the protocol broken in one way at a time.
  *
  * With --blocks first, the ring lies on adversarial blocks instead, below a real nvme region: whole LBAs survive or do
  * not. With --files first it lies in an adversarial page cache, below a real mem region of a file: pages that msync was
  * asked for survive, and any of the others.
  *
  * CRASHES=n  how many (default 100000)      SEED=n  reproduces a run      ROUND=n  only this round of it
- * MUTANT=n   break the protocol and report how it was found, as a failure         TRACE=1  prints every step
+ * TRACE=1    prints every step
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,41 +23,7 @@
 #include "world.h"
 
 #define CRASHES_DEFAULT 100000u
-#define MUTANT_CRASHES_MAX 200000u
-#define MUTANT_COUNT 24
 #define CRASHES_PER_ROUND 40u
-
-static const struct {
-	int mutant;
-	const char *name;
-	enum { ALL, WORDS, BLOCKS, PAGES } where; /* it is a fault */
-} mutants[MUTANT_COUNT] = {
-	{MUTANT_NO_LSN_CHECK, "no lsn check", ALL},
-	{MUTANT_CRC_HEADER_ONLY, "crc over the header only", ALL},
-	{MUTANT_FLUSH_LAST_ONLY, "flush of the last record only", ALL},
-	{MUTANT_CREDIT_BEFORE_HEAD, "credit before head persisted", ALL},
-	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", ALL},
-	{MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", ALL},
-	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", ALL},
-	{MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", ALL},
-	/* of blocks the header is read, as a whole, before any flush */
-	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS},
-	{MUTANT_FENCE_NOT_FLUSHED, "fence persisted, not flushed", WORDS},
-	{MUTANT_SETTLED_BY_PERSIST, "another drain's head persisted, not flushed", WORDS},
-	{MUTANT_ACKED_OUT_OF_ORDER, "acknowledged when one of several commands is back", BLOCKS},
-	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS},
-	{MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
-	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS},
-	{MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
-	{MUTANT_PAD_SHORT, "a PAD that ends before its LBA", BLOCKS},
-	{MUTANT_PAD_NOT_SENT, "the LBA of the PAD not sent", BLOCKS},
-	{MUTANT_MSYNC_LAST_PAGE, "msync of the last page alone", PAGES},
-	{MUTANT_MSYNC_NOT_FIRST_PAGE, "msync of all but the first page", PAGES},
-	{MUTANT_MSYNC_NOT_LAST_PAGE, "msync of all but the last page", PAGES},
-	{MUTANT_MSYNC_NO_HEADER, "no msync of the header", PAGES},
-	{MUTANT_MSYNC_ONE_SPAN, "msync of one of two spans", PAGES},
-	{MUTANT_AHEAD_OF_DURABLE, "read ahead of what is durable, and not again", BLOCKS},
-};
 
 struct tally {
 	uint64_t power_cuts;
@@ -134,13 +99,13 @@ static void count(struct tally *tally)
 
 /* play -- rounds of one ring's life each, until enough crashes or the first failure. True: a failure, its text in
  * world.oracle. */
-static bool play(uint64_t seed, uint64_t crash_count, int mutant, struct tally *tally, uint64_t *failed_round)
+static bool play(uint64_t seed, uint64_t crash_count, struct tally *tally, uint64_t *failed_round)
 {
 	uint64_t only = runs_number("ROUND", UINT64_MAX);
 
 	memset(tally, 0, sizeof(*tally));
 	for (uint64_t round = only != UINT64_MAX ? only : 0; tally->power_cuts + tally->kills < crash_count; round++) {
-		world_start(&world, seed * 0x2545F4914F6CDD1Dull + round, mutant);
+		world_start(&world, seed * 0x2545F4914F6CDD1Dull + round);
 		for (unsigned i = 0; i < CRASHES_PER_ROUND && !oracle_has_failed(&world.oracle); i++)
 			live_and_die(tally);
 		if (!oracle_has_failed(&world.oracle))
@@ -156,7 +121,7 @@ static bool play(uint64_t seed, uint64_t crash_count, int mutant, struct tally *
 	return false;
 }
 
-static int run_crashes(uint64_t seed, uint64_t crash_count, int mutant)
+static int run_crashes(uint64_t seed, uint64_t crash_count)
 {
 	uint64_t start_ns = clock_monotonic_ns();
 	struct tally tally;
@@ -166,7 +131,7 @@ static int run_crashes(uint64_t seed, uint64_t crash_count, int mutant)
 
 	printf("crash: SEED=%lu CRASHES=%lu\n", seed, crash_count);
 	fflush(stdout);
-	has_failed = play(seed, crash_count, mutant, &tally, &round);
+	has_failed = play(seed, crash_count, &tally, &round);
 	seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
 	printf("crash: %lu power cuts, %lu kills, %lu openings, %lu steps, %lu records, %lu acknowledged, %.1f s, %.0f "
 		   "crashes/s\n",
@@ -178,35 +143,6 @@ static int run_crashes(uint64_t seed, uint64_t crash_count, int mutant)
 	return has_failed;
 }
 
-static bool is_fault_here(int where)
-{
-	return where == ALL || where == (memory == &memory_of_words ? WORDS : memory->is_blocks ? BLOCKS : PAGES);
-}
-
-static int run_mutants(uint64_t seed)
-{
-	int caught = 0;
-	int count = 0;
-
-	printf("mutants: SEED=%lu\n", seed);
-	for (int i = 0; i < MUTANT_COUNT; i++) {
-		struct tally tally;
-		uint64_t round;
-		bool is_caught;
-
-		if (!is_fault_here(mutants[i].where))
-			continue;
-		is_caught = play(seed, MUTANT_CRASHES_MAX, mutants[i].mutant, &tally, &round);
-		caught += is_caught;
-		count++;
-		printf("mutants: %s: %s after %lu crashes%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED",
-			tally.power_cuts + tally.kills, is_caught ? ": " : "", is_caught ? world.oracle.failure : "");
-		fflush(stdout);
-	}
-	printf("mutants: %d passed, %d failed\n", caught, count - caught);
-	return caught != count;
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
@@ -216,17 +152,10 @@ int main(int argc, char **argv)
 	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--blocks") == 0) {
 		memory = &memory_of_blocks;
-		argc--;
-		argv++;
 	} else if (argc > 1 && strcmp(argv[1], "--files") == 0) {
 		memory = &memory_of_pages;
-		argc--;
-		argv++;
 	}
-	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
-		result = run_mutants(seed);
-	else
-		result = run_crashes(seed, runs_number("CRASHES", CRASHES_DEFAULT), (int)runs_number("MUTANT", 0));
+	result = run_crashes(seed, runs_number("CRASHES", CRASHES_DEFAULT));
 	clock_stop();
 	return result;
 }

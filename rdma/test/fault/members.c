@@ -12,19 +12,17 @@
  * still be opened, and the writer is told at some time, when no epoch after its own has been granted. One of sixteen
  * runs is of nothing else (members_replace.c), and one of 64 of a first opening that is cut short.
  *
- * usage: members [--mutants]; SEED=n, RUNS=n (10000), RUN=n one of them, TRACE=1. */
+ * usage: members; SEED=n, RUNS=n (10000), RUN=n one of them, TRACE=1. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "members_world.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 #include "runs.h"
 #include "region/superblock.h"
 #include "log/writer.h"
 
 #define RUNS_DEFAULT 10000u
-#define RUNS_OF_A_MUTANT 10000u
 #define KEPT_LEN 256u         /* that appends leave free for an EPOCH record */
 #define RUNS_THAT_COUNT 256u  /* fewer may have come to less by chance */
 #define REPLACEMENT_EVERY 16u /* runs, one is of nothing else */
@@ -347,30 +345,6 @@ static void play_first_cut(void)
 	(void)open_calmly(&world.now, world.uri, 0, &error);
 }
 
-static const struct runs_mutant mutants[] = {
-	{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 14},
-	{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 16},
-	{MUTANT_COUNTED_UNTOLD, "a member counts before it was told the epoch", 4},
-	{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 4},
-	{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 5},
-	{MUTANT_LONGEST_LOG, "the longest log without epoch order", 8},
-	{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 106},
-	{MUTANT_ACKED_ON_FEW, "acknowledged at k - 1", 1},
-	{MUTANT_NO_FLOOR, "no floor in the superblock", 129},
-	{MUTANT_OLD_RING_COUNTED, "a ring counts that was replaced", 5},
-	{MUTANT_NEW_RING_USED, "the ring in its place is not new", 7},
-	{MUTANT_NEW_RING_EARLY, "the ring in its place is told too early", 131},
-	{MUTANT_NEW_RING_FLOOR_LOW, "and with a floor too low", 6},
-	{MUTANT_NEW_RING_ALONE, "and alone", 43},
-	{MUTANT_OPENING_REFUSES, "a stream that was written is refused", 1},
-	{MUTANT_RELEASED_UNSEEN, "given out what one member has", 53},
-	{MUTANT_RELEASE_UNCOMPARED, "a member has what its epoch is of", 9},
-	{MUTANT_READ_UNLOOKED, "the member that is read from not looked at again", 18},
-	{MUTANT_HEAD_OF_LATE_UNSEEN, "a drain goes on below a head that it hears of late", 53},
-	{MUTANT_NO_ROOM_FOR_EPOCH, "a full ring has no room for an epoch", 99},
-	{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 100},
-};
-
 static void play(uint64_t run, uint64_t seed)
 {
 	bool is_replacement = run % REPLACEMENT_EVERY == REPLACEMENT_EVERY - 1;
@@ -423,12 +397,11 @@ static const char *too_little(void)
 		NULL;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	struct runs runs = {"members", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants,
-		sizeof(mutants) / sizeof(mutants[0]), too_little};
+	struct runs runs = {"members", RUNS_DEFAULT, play, world.failure, report, too_little};
 
 	world.is_traced = getenv("TRACE") != NULL;
 	members_are_tended = true;
-	return runs_main(&runs, argc, argv);
+	return runs_main(&runs);
 }

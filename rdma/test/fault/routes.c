@@ -7,7 +7,7 @@
  * carriers, drains and time; route, ring and recovery are the real ones. What the drains stored is compared with what
  * was acknowledged.
  *
- * usage: routes [--mutants]; SEED=n, RUNS=n (400), RUN=n one of them, TRACE=1. */
+ * usage: routes; SEED=n, RUNS=n (400), RUN=n one of them, TRACE=1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +15,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "farlog/heartbeat.h"
-#include "base/mutant.h"
 #include "ring/record.h"
 #include "adversary/memory.h"
 #include "route/route.h"
 #include "runs.h"
 
 #define RUNS_DEFAULT 400u
-#define RUNS_OF_A_MUTANT 2000u
 #define LEG_COUNT 2u
 #define NUMBER_MAX 8192u
 #define SPILL_BYTES_SMALL (LAYOUT_DATA_OFF + (16u << 10)) /* less than a batch may want */
@@ -522,20 +520,6 @@ static void play_gap(uint64_t seed)
 			world.legs[0].stored_count, taken, stats.dropped_count, stats.gap_count, told);
 }
 
-static const struct runs_mutant mutants[] = {
-	{MUTANT_SPILL_UNFLUSHED, "a spilled record acknowledged before its flush", 0},
-	{MUTANT_SPILL_RELEASED_EARLY, "the spill's head moved before the leg's ring has it durable", 0},
-	{MUTANT_SPILL_SENT_AGAIN, "what the ring has is not skipped", 0},
-	{MUTANT_SPILL_HEAD_LATE, "the next epoch before the spill's head", 0},
-	{MUTANT_SPILL_PLACE_UNSAID, "the first spilled record's place not said", 0},
-	{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 26},
-	{MUTANT_SPILL_NOT_BEGUN, "an empty spill's head not begun anew", 0},
-	{MUTANT_SPILL_RUN_APART, "each record of a late batch says its own place", 9},
-	{MUTANT_SPILL_RUN_UNASKED, "a batch without room for all of it in the spill", 2},
-	{MUTANT_BEAT_UNSAID, "a heartbeat of a leg's thread whose place is not said", 0},
-	{MUTANT_GAP_UNCOUNTED, "a dropped record in no gap", 0},
-};
-
 static void play(uint64_t run, uint64_t seed)
 {
 	run % 64 == 63 ? play_gap(seed) : play_run(seed);
@@ -548,11 +532,10 @@ static void report(void)
 		world.runs, world.openings, world.crashes, world.acks, world.spilled, world.unknowns);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	struct runs runs = {"routes", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants,
-		sizeof(mutants) / sizeof(mutants[0]), NULL};
+	struct runs runs = {"routes", RUNS_DEFAULT, play, world.failure, report, NULL};
 
 	world.is_traced = getenv("TRACE") != NULL;
-	return runs_main(&runs, argc, argv);
+	return runs_main(&runs);
 }

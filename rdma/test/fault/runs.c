@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 
 uint64_t runs_number(const char *name, uint64_t otherwise)
@@ -19,15 +18,13 @@ uint64_t runs_number(const char *name, uint64_t otherwise)
 }
 
 /* play -- until one fails. True: one has. */
-static bool play(const struct runs *runs, uint64_t seed, uint64_t run_count, int mutant, uint64_t *failed)
+static bool play(const struct runs *runs, uint64_t seed, uint64_t run_count, uint64_t *failed)
 {
 	uint64_t only = runs_number("RUN", UINT64_MAX);
 
 	for (uint64_t run = only != UINT64_MAX ? only : 0; run < run_count || run == only; run++) {
 		runs->failure[0] = '\0';
-		farlog_fault_set_mutant(mutant);
 		runs->play(run, seed * 0x9E3779B97F4A7C15ull + run * 0x2545F4914F6CDD1Dull + 1);
-		farlog_fault_set_mutant(MUTANT_NONE);
 		*failed = run;
 		if (runs->failure[0] != '\0')
 			return true;
@@ -37,26 +34,7 @@ static bool play(const struct runs *runs, uint64_t seed, uint64_t run_count, int
 	return false;
 }
 
-static int play_mutants(const struct runs *runs, uint64_t seed)
-{
-	size_t caught = 0;
-
-	for (size_t i = 0; i < runs->mutant_count; i++) {
-		const struct runs_mutant *mutant = &runs->mutants[i];
-		uint64_t own = mutant->seed != 0 && getenv("SEED") == NULL ? mutant->seed : seed;
-		uint64_t run;
-		bool is_caught = play(runs, own, runs_number("RUNS", runs->mutant_run_count), mutant->mutant, &run);
-
-		caught += is_caught;
-		printf("%s-mutants: %s: %s in run %lu%s%s\n", runs->name, mutant->name, is_caught ? "caught" : "SURVIVED", run,
-			is_caught ? ": " : "", runs->failure);
-		fflush(stdout);
-	}
-	printf("%s-mutants: %zu passed, %zu failed\n", runs->name, caught, runs->mutant_count - caught);
-	return caught != runs->mutant_count;
-}
-
-int runs_main(const struct runs *runs, int argc, char **argv)
+int runs_main(const struct runs *runs)
 {
 	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
 	uint64_t run = 0;
@@ -66,9 +44,7 @@ int runs_main(const struct runs *runs, int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%s: SEED=%lu\n", runs->name, seed);
 	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
-	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
-		return play_mutants(runs, seed);
-	has_failed = play(runs, seed, runs_number("RUNS", runs->run_count), (int)runs_number("MUTANT", 0), &run);
+	has_failed = play(runs, seed, runs_number("RUNS", runs->run_count), &run);
 	runs->report();
 	too_little = !has_failed && runs->too_little != NULL ? runs->too_little() : NULL;
 	if (too_little != NULL) {

@@ -7,14 +7,13 @@
  * with what the writers were told. Rounds with a restart of the target let it forget the reservations while both
  * writers' connections come back; there the former writer rests, and has to find out by itself.
  *
- * usage: takeover [--mutants]; SEED=n, ROUNDS=n (3000), ROUND=n one of them. */
+ * usage: takeover; SEED=n, ROUNDS=n (3000), ROUND=n one of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mutant.h"
 #include "adversary/blocks.h"
 #include "adversary/memory.h"
 #include "ring/layout.h"
@@ -30,7 +29,6 @@
 /* in the middle of a takeover, which stands still meanwhile: where the log ended is not known before it goes on */
 #define INSIDE_DEADLINE_NS 1000000u
 #define ROUNDS_DEFAULT 3000u
-#define ROUNDS_OF_A_MUTANT 3000u
 #define DRAIN_HOST 2
 
 enum outcome { OUTCOME_OPEN = 0, OUTCOME_ACKED = 1, OUTCOME_FENCED = 2 };
@@ -310,14 +308,12 @@ static void play_round(uint64_t seed)
 }
 
 /* play -- rounds, until one fails. True: one has. */
-static bool play(uint64_t seed, uint64_t round_count, int mutant, uint64_t *failed_round)
+static bool play(uint64_t seed, uint64_t round_count, uint64_t *failed_round)
 {
 	uint64_t only = runs_number("ROUND", UINT64_MAX);
 
 	for (uint64_t round = only != UINT64_MAX ? only : 0; round < round_count || only == round; round++) {
-		farlog_fault_set_mutant(mutant);
 		play_round(seed * 0x9E3779B97F4A7C15ull + round * 0x2545F4914F6CDD1Dull + 1);
-		farlog_fault_set_mutant(0);
 		if (world.now.writer != NULL)
 			farlog_writer_close(world.now.writer);
 		if (world.former.writer != NULL)
@@ -331,34 +327,7 @@ static bool play(uint64_t seed, uint64_t round_count, int mutant, uint64_t *fail
 	return false;
 }
 
-static int run_mutants(uint64_t seed)
-{
-	static const struct {
-		int mutant;
-		const char *name;
-	} mutants[] = {
-		{MUTANT_NOT_PREEMPTED, "former writer not preempted"},
-		{MUTANT_RECOVERED_FIRST, "tail found before the fence"},
-		{MUTANT_REFUSED_IS_FENCED, "refused taken for absent"},
-		{MUTANT_NOT_WARY, "no look after a rest"},
-	};
-	int caught = 0;
-	int count = (int)(sizeof(mutants) / sizeof(mutants[0]));
-
-	for (int i = 0; i < count; i++) {
-		uint64_t round;
-		bool is_caught = play(seed, ROUNDS_OF_A_MUTANT, mutants[i].mutant, &round);
-
-		caught += is_caught;
-		printf("takeover-mutants: %s: %s in round %lu%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", round,
-			is_caught ? ": " : "", world.failure);
-		fflush(stdout);
-	}
-	printf("takeover-mutants: %d passed, %d failed\n", caught, count - caught);
-	return caught != count;
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
 	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
 	uint64_t round_count = runs_number("ROUNDS", ROUNDS_DEFAULT);
@@ -368,9 +337,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("takeover: SEED=%lu\n", seed);
 	may_fail(clock_start()); /* one sampler for all, so that an opening does not wait for its first sample */
-	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
-		return run_mutants(seed);
-	has_failed = play(seed, round_count, (int)runs_number("MUTANT", 0), &round);
+	has_failed = play(seed, round_count, &round);
 	printf("takeover: %lu rounds, %lu takeovers, %lu acknowledged, %lu fenced\n", round + 1, world.takeovers,
 		world.acked, world.fenced);
 	if (has_failed)

@@ -82,7 +82,7 @@ static void die_in_format(struct world *world, const struct farlog_ring_config *
 	farlog_writer_close(writer);
 }
 
-void world_start(struct world *world, uint64_t seed, int mutant)
+void world_start(struct world *world, uint64_t seed)
 {
 	struct farlog_ring_config config;
 	struct farlog_ring_status status;
@@ -90,10 +90,8 @@ void world_start(struct world *world, uint64_t seed, int mutant)
 
 	memset(world, 0, offsetof(struct world, buffer));
 	world->random = seed;
-	world->mutant = mutant;
 	world->is_traced = getenv("TRACE") != NULL;
 	memory->drop(WORLD_NAME);
-	farlog_fault_set_mutant(mutant);
 	choose_shape(world, &config);
 	if (farlog_ring_format(memory->uri, &config, &error) != FARLOG_OK)
 		oracle_fail(&world->oracle, "format: %s", error.text);
@@ -143,5 +141,4 @@ void world_stop(struct world *world)
 	world->drain = NULL;
 	world->follower = NULL;
 	memory->drop(WORLD_NAME);
-	farlog_fault_set_mutant(MUTANT_NONE);
 }

@@ -4,7 +4,6 @@
 #define FARLOG_TEST_WORLD_H
 
 #include "adversary/blocks.h"
-#include "base/mutant.h"
 #include "oracle.h"
 #include "adversary/memory.h"
 #include "adversary/file.h"
@@ -42,7 +41,6 @@ struct world {
 	/* extents are mostly multiples of this, so that records of different epochs begin at one place */
 	uint32_t quantum;
 	uint32_t drain_laziness; /* of 16: how often the drain does nothing */
-	int mutant;
 	farlog_writer *writer;
 	farlog_shared *shared; /* at most one of writer and shared is open */
 	farlog_reader *drain;
@@ -82,7 +80,7 @@ static inline uint64_t below(struct world *world, uint64_t bound)
 }
 
 /* world_start -- a new ring of random shape. world_stop -- close everything, forget the memory. */
-void world_start(struct world *world, uint64_t seed, int mutant);
+void world_start(struct world *world, uint64_t seed);
 void world_stop(struct world *world);
 
 /* world_step -- one random step of the writer, the drain or the follower. */

@@ -164,8 +164,7 @@ static void drain_sync(struct world *world)
 {
 	if (!world->has_read)
 		return;
-	if (world->mutant != MUTANT_HEAD_BEFORE_STORE)
-		oracle_sync(&world->oracle);
+	oracle_sync(&world->oracle);
 	trace(world, "drain sync up to %lu\n", world->read.next_lsn);
 	world->synced = world->read;
 	world->has_synced = true;
@@ -190,10 +189,7 @@ static void drain_release(struct world *world)
 	}
 	world->released_lsn = world->releasing_lsn;
 	world->has_synced = false;
-	if (world->mutant != MUTANT_HEAD_BEFORE_STORE)
-		oracle_head(&world->oracle, world->released_lsn);
-	else if (below(world, 2))
-		oracle_sync(&world->oracle); /* the mutant syncs too, but afterwards */
+	oracle_head(&world->oracle, world->released_lsn);
 }
 
 static struct world *releasing_world;
@@ -304,8 +300,7 @@ bool drain_until_empty(struct world *world)
 			world->released_lsn == before_lsn)
 			return true;
 		drain_sync(world);
-		if (world->mutant != MUTANT_HEAD_BEFORE_STORE)
-			oracle_sync(&world->oracle);
+		oracle_sync(&world->oracle);
 		drain_release(world);
 		if (world->drain_walk.lsn == appended_lsn(world) && world->released_lsn == world->drain_walk.lsn)
 			return true;

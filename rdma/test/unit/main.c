@@ -1,4 +1,5 @@
-/* main.c -- runs all unit tests; a name as argument runs the group of that name only. */
+/* main.c -- runs all unit tests; a name as argument runs the group of that name only, a second one that test of
+ * it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,6 +15,7 @@
 static uint64_t random_state;
 static char paths[PATH_COUNT_MAX][256];
 static unsigned path_count;
+static const char *only_test; /* NULL: all */
 
 uint64_t unit_random(void)
 {
@@ -81,7 +83,6 @@ farlog_writer *unit_open(const char *uri)
 void unit_fault(uint64_t size_bytes, uint32_t record_len_max)
 {
 	farlog_fault_drop(FAULT_NAME);
-	farlog_fault_set_mutant(0);
 	unit_format(FAULT_URI, size_bytes, record_len_max);
 	farlog_fault_reseed(FAULT_NAME, unit_random() | 1);
 }
@@ -139,6 +140,15 @@ int unit_submit(farlog_writer *writer, uint32_t len, uint8_t fill, struct farlog
 	return farlog_submit(writer, &entry, position);
 }
 
+int unit_count(const struct CMUnitTest *tests, size_t count)
+{
+	int found = 0;
+
+	for (size_t i = 0; i < count; i++)
+		found += only_test == NULL || strcmp(only_test, tests[i].name) == 0;
+	return found;
+}
+
 static void remove_paths(void)
 {
 	for (unsigned i = 0; i < path_count; i++)
@@ -150,6 +160,8 @@ int main(int argc, char **argv)
 	const char *seed = getenv("SEED");
 	struct group_result total = {0, 0};
 
+	only_test = argc > 2 ? argv[2] : NULL;
+	cmocka_set_test_filter(only_test);
 	random_state = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0); /* what a sanitizer ends has told which test it was in */
 	printf("unit: SEED=%lu\n", random_state);

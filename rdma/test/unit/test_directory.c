@@ -483,7 +483,6 @@ static bool check_either(const struct attempt *attempt)
 static void prepare(bool has_neighbours, const char *old)
 {
 	farlog_fault_drop(FAULT_NAME);
-	farlog_fault_set_mutant(0);
 	if (!has_neighbours) { /* bytes of an old single ring, whose header alone was wiped */
 		struct region_ask ask = {.access = REGION_CREATE, .size_bytes = REGION_LEN};
 		struct region *region;

@@ -1,5 +1,5 @@
 /* Many rings on one device: what test_directory.c shows of memory, by whole LBAs; and power cuts in each operation on
- * adversarial blocks, with mutants that have to be found. */
+ * adversarial blocks. ROUNDS=n of each cut (2). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "adversary/blocks.h"
 #include "region/directory.h"
-#include "base/mutant.h"
 #include "ring/record.h"
 #include "blocks/nvme.h"
 #include "unit.h"
@@ -18,7 +17,7 @@
 #define TAKEN_LEN (RING_LEN + NVME_EXTRA_LEN) /* on the device */
 #define DEVICE_LEN (DIRECTORY_LEN + 4 * TAKEN_LEN)
 #define LIST_MAX 8
-#define MUTANT_TRY_COUNT 20 /* of cuts everywhere */
+#define ROUND_COUNT 2 /* of cuts everywhere */
 
 static char text[500];
 static char failure[300]; /* of a crash, "" = none */
@@ -94,7 +93,6 @@ static int count_records(const char *uri, const char *ring, uint8_t fill)
 static void blocks(uint32_t lba_len, int has_cache)
 {
 	farlog_block_drop(NAME);
-	farlog_fault_set_mutant(0);
 	farlog_block_hosts(0);
 	farlog_block_host(0);
 	farlog_block_shape(lba_len, has_cache);
@@ -325,13 +323,12 @@ static void prepare(const struct attempt *attempt, uint32_t lba_len)
 
 /* cut -- in the n-th operation of the attempt, and in some operation of the next one if that did not come through.
  * True: it came through. */
-static bool cut(const struct attempt *attempt, unsigned n, int mutant)
+static bool cut(const struct attempt *attempt, unsigned n)
 {
 	bool is_through;
 	bool is_new;
 
 	farlog_block_reseed(NAME, unit_random() | 1);
-	farlog_fault_set_mutant(mutant);
 	farlog_block_arm(NAME, n);
 	is_through = make_attempt(attempt) == FARLOG_OK;
 	farlog_block_crash(NAME);
@@ -346,20 +343,22 @@ static bool cut(const struct attempt *attempt, unsigned n, int mutant)
 	if (!is_new)
 		FAIL_IF(make_attempt(attempt) != FARLOG_OK);
 	FAIL_IF(!check_either(attempt));
-	farlog_fault_set_mutant(0);
 	return is_through;
 }
 
 static void cut_everywhere(struct attempt attempt)
 {
-	for (unsigned round = 0; round < 2; round++) {
+	const char *rounds = getenv("ROUNDS");
+	unsigned long round_count = rounds != NULL ? strtoul(rounds, NULL, 0) : ROUND_COUNT;
+
+	for (unsigned long round = 0; round < round_count; round++) {
 		bool is_through = false;
 		unsigned n = 1;
 
 		for (; !is_through; n++) {
 			failure[0] = '\0';
-			prepare(&attempt, round == 0 ? 512 : 4096);
-			is_through = cut(&attempt, n, 0);
+			prepare(&attempt, round % 2 == 0 ? 512 : 4096);
+			is_through = cut(&attempt, n);
 			if (failure[0] != '\0')
 				fail_msg("cut in operation %u: %s", n, failure);
 		}
@@ -385,29 +384,6 @@ static void crash__while_a_ring_is_removed(void **state)
 	cut_everywhere((struct attempt){.ring = "old", .is_removal = true, .count_before = 3});
 }
 
-/* The same cuts with the protocol broken have to be seen, or they prove nothing. */
-static void mutants__are_found(void **state)
-{
-	static const struct attempt attempts[] = {
-		{.ring = "new", .count_before = 2}, {.ring = "old", .is_removal = true, .count_before = 3}};
-	static const int mutants[] = {MUTANT_DIRECTORY_NOT_DURABLE, MUTANT_DIRECTORY_IN_PLACE, MUTANT_ENTRY_BEFORE_RING};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
-		failure[0] = '\0';
-		for (unsigned try_count = 0; try_count < MUTANT_TRY_COUNT && failure[0] == '\0'; try_count++) {
-			bool is_through = false;
-
-			for (unsigned n = 1; !is_through && failure[0] == '\0'; n++) {
-				prepare(&attempts[try_count % 2], 512);
-				is_through = cut(&attempts[try_count % 2], n, mutants[i]);
-			}
-		}
-		if (failure[0] == '\0')
-			fail_msg("mutant %d was not found", mutants[i]);
-	}
-}
-
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blocks__rings_side_by_side),
 	cmocka_unit_test(blocks__locks_are_of_one_ring),
@@ -416,6 +392,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(crash__while_a_ring_is_carved),
 	cmocka_unit_test(crash__while_a_directory_is_made),
 	cmocka_unit_test(crash__while_a_ring_is_removed),
-	cmocka_unit_test(mutants__are_found),
 };
 RUN_GROUP(directory_blocks, tests)

@@ -7,7 +7,6 @@
 
 #include "adversary/blocks.h"
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "region/superblock.h"
 #include "unit.h"
@@ -179,7 +178,6 @@ static void recovery__below_where_the_newest_epoch_began(void **state)
 	struct region *region;
 
 	(void)state;
-	farlog_fault_set_mutant(MUTANT_NONE);
 	unit_fault(SIZE, 4096);
 	writer = unit_open(FAULT_URI);
 	assert_int_equal(unit_append(writer, 300, 1, &position), FARLOG_OK);
@@ -191,10 +189,6 @@ static void recovery__below_where_the_newest_epoch_began(void **state)
 	assert_int_equal(region->ops->flush(region, 0, SIZE), FARLOG_OK);
 	region->ops->close(region);
 	expect_open(FAULT_URI, FARLOG_CORRUPT, "was begun at");
-	farlog_fault_set_mutant(MUTANT_START_UNSEEN);
-	writer = unit_open(FAULT_URI);
-	farlog_writer_close(writer);
-	farlog_fault_set_mutant(MUTANT_NONE);
 }
 
 static void make_blocks(struct farlog_position positions[4])
@@ -202,7 +196,6 @@ static void make_blocks(struct farlog_position positions[4])
 	farlog_writer *writer;
 
 	farlog_block_drop(BLOCKS);
-	farlog_fault_set_mutant(MUTANT_NONE);
 	farlog_block_shape(512, 1);
 	unit_format(BLOCKS_URI, SIZE, 8192);
 	farlog_block_reseed(BLOCKS, 5);
@@ -221,10 +214,6 @@ static void recovery__blocks_of_a_later_commit(void **state)
 	struct farlog_position positions[4];
 
 	(void)state;
-	make_blocks(positions);
-	farlog_block_wipe(BLOCKS, NVME_DATA_OFF + positions[1].lsn, 512);
-	farlog_fault_set_mutant(MUTANT_LATER_UNSEEN);
-	expect_open(BLOCKS_URI, FARLOG_OK, "");
 	make_blocks(positions);
 	farlog_block_wipe(BLOCKS, NVME_DATA_OFF + positions[1].lsn, 512);
 	expect_open(BLOCKS_URI, FARLOG_CORRUPT, "was written when that was durable");

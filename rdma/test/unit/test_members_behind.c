@@ -9,7 +9,6 @@
 #include "adversary/blocks.h"
 #include "base/clock.h"
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "unit.h"
@@ -259,9 +258,6 @@ static void join__takes_nothing_from_a_successor(void **state)
 	(void)state;
 	assert_int_equal(append_behind_a_zombie(&seen), FARLOG_OK);
 	assert_int_equal(seen, FARLOG_MEMBER_OUT);
-	farlog_fault_set_mutant(MUTANT_ROLES_TAKEN_FIRST);
-	assert_int_equal(append_behind_a_zombie(&seen), FARLOG_UNKNOWN);
-	farlog_fault_set_mutant(0);
 }
 
 /* come_meanwhile -- the successor, after so many operations of the device: the member counts for the first writer no

@@ -2,7 +2,6 @@
  * the ways in which a stream once stood still, or was stored twice. On adversarial memories, in time that the test
  * makes. */
 #include "base/err.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"
@@ -41,7 +40,6 @@ static void begin(void)
 
 static void end(void)
 {
-	farlog_fault_set_mutant(MUTANT_NONE);
 	farlog_fault_set_clock(0);
 	members_are_tended = false;
 	for (unsigned i = 0; i < COUNT; i++)
@@ -195,8 +193,6 @@ static void open__full_of_records(void **state)
 {
 	(void)state;
 	assert_int_equal(open_full(), FARLOG_OK);
-	farlog_fault_set_mutant(MUTANT_NO_ROOM_FOR_EPOCH);
-	assert_int_equal(open_full(), FARLOG_FULL);
 	end();
 }
 
@@ -242,7 +238,6 @@ static uint64_t drain_behind_opening(int *result)
  * told when they have all that lies below it: so the drain goes on, and so does the stream. No record is missing. */
 static void open__full_of_epochs(void **state)
 {
-	static const int mutants[] = {MUTANT_FULL_UNTOLD, MUTANT_BEGINNING_UNSEEN};
 	farlog_reader *reader;
 	uint64_t count;
 	int last;
@@ -256,13 +251,6 @@ static void open__full_of_epochs(void **state)
 	farlog_reader_close(reader);
 	assert_int_equal(drain_behind_opening(&last), count);
 	assert_int_equal(last, FARLOG_OK);
-	for (unsigned i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
-		fill_by_openings();
-		farlog_fault_set_mutant(mutants[i]);
-		assert_int_equal(drain_behind_opening(&last), 0);
-		assert_int_equal(last, FARLOG_FULL);
-		farlog_fault_set_mutant(MUTANT_NONE);
-	}
 	end();
 }
 
@@ -316,8 +304,6 @@ static void drain__member_read_is_looked_at(void **state)
 {
 	(void)state;
 	assert_int_equal(read_of_left_behind(), 2);
-	farlog_fault_set_mutant(MUTANT_READ_UNLOOKED);
-	assert_int_equal(read_of_left_behind(), 0);
 	end();
 }
 
@@ -353,8 +339,6 @@ static void drain__head_heard_of_late(void **state)
 {
 	(void)state;
 	assert_int_equal(end_of_passed(), FARLOG_HELD);
-	farlog_fault_set_mutant(MUTANT_HEAD_OF_LATE_UNSEEN);
-	assert_int_equal(end_of_passed(), FARLOG_NOT_YET);
 	end();
 }
 

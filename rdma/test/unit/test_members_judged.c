@@ -1,7 +1,6 @@
 /* test_members_judged.c -- which logs an opening goes by: not one whose media lost what was acknowledged, and not one
  * that another writer of the same number began. On adversarial memories. */
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "ring/record.h"
 #include "adversary/memory.h"
 #include "members/members.h"
@@ -49,7 +48,6 @@ static void make(void)
 
 static void end(void)
 {
-	farlog_fault_set_mutant(MUTANT_NONE);
 	farlog_fault_set_clock(0);
 	members_are_tended = false;
 	for (unsigned i = 0; i < COUNT; i++)
@@ -175,7 +173,7 @@ static int count_missing(struct farlog_error *error)
 
 /* lose -- the first member loses the piece of its log that begins there, and one other member is away. What is
  * missing then. */
-static int lose(unsigned epoch_count, uint64_t from_lsn, unsigned away, int mutant, struct farlog_error *error)
+static int lose(unsigned epoch_count, uint64_t from_lsn, unsigned away, struct farlog_error *error)
 {
 	int missing_count;
 
@@ -183,9 +181,7 @@ static int lose(unsigned epoch_count, uint64_t from_lsn, unsigned away, int muta
 	erase(0, from_lsn, LOST_LEN);
 	if (away < COUNT)
 		set_away(away, true);
-	farlog_fault_set_mutant(mutant);
 	missing_count = count_missing(error);
-	farlog_fault_set_mutant(MUTANT_NONE);
 	if (away < COUNT)
 		set_away(away, false);
 	return missing_count;
@@ -193,22 +189,18 @@ static int lose(unsigned epoch_count, uint64_t from_lsn, unsigned away, int muta
 
 /* check_lost -- each piece in turn. With one member more to read the log has all; without, an opening by the one that
  * lost and one that never had it refuses, and names the former. */
-static void check_lost(unsigned epoch_count, int mutant)
+static void check_lost(unsigned epoch_count)
 {
-	unsigned mutant_count = 0;
-
 	make_epochs(epoch_count);
 	assert_true(acked_end_lsn > 2 * LOST_LEN);
 	for (uint64_t lsn = 0; lsn < acked_end_lsn; lsn += LOST_LEN) {
 		struct farlog_error error = {0};
 
-		assert_int_equal(lose(epoch_count, lsn, COUNT, MUTANT_NONE, &error), 0);
-		assert_int_equal(lose(epoch_count, lsn, 1, MUTANT_NONE, &error), REFUSED);
+		assert_int_equal(lose(epoch_count, lsn, COUNT, &error), 0);
+		assert_int_equal(lose(epoch_count, lsn, 1, &error), REFUSED);
 		if (strstr(error.text, "member 1") == NULL || strstr(error.text, "it has lost records that it had") == NULL)
 			fail_msg("lost from lsn %lu: \"%s\"", lsn, error.text);
-		mutant_count += lose(epoch_count, lsn, 1, mutant, &error) > 0;
 	}
-	assert_true(mutant_count > 0);
 	end();
 }
 
@@ -217,7 +209,7 @@ static void check_lost(unsigned epoch_count, int mutant)
 static void open__lost_what_its_hint_covers(void **state)
 {
 	(void)state;
-	check_lost(1, MUTANT_LOST_TELLS);
+	check_lost(1);
 }
 
 /* open__lost_what_its_epoch_is_behind -- nor where a power cut took the hint: all below the beginning of the epoch
@@ -225,7 +217,7 @@ static void open__lost_what_its_hint_covers(void **state)
 static void open__lost_what_its_epoch_is_behind(void **state)
 {
 	(void)state;
-	check_lost(2, MUTANT_LOST_START_TELLS);
+	check_lost(2);
 }
 
 /* ---------------------------------------------------------------- logs that are alike by their epochs */
@@ -297,7 +289,7 @@ static uint64_t go_on_without_second(struct farlog_position *position)
  * took the first record and left the PAD, so that its log goes on from the one epoch to the other behind the place
  * where this began. Then the next epoch came without it. True: after the opening behind that its log is the others'.
  * */
-static bool bring_back_second(int mutant)
+static bool bring_back_second(void)
 {
 	uint8_t right[CAPACITY - UNDONE_LSN];
 	uint8_t there[CAPACITY - UNDONE_LSN];
@@ -310,9 +302,7 @@ static bool bring_back_second(int mutant)
 	assert_int_equal(position.lsn, CAPACITY);
 	copy(0, 1, UNDONE_LSN + EPOCH_LEN, CAPACITY);
 	assert_int_equal(go_on_without_second(&position), position.end_lsn);
-	farlog_fault_set_mutant(mutant);
 	writer = must_open();
-	farlog_fault_set_mutant(MUTANT_NONE);
 	assert_int_equal(must_append(writer, PAYLOAD_LEN).copies, COUNT);
 	(void)farlog_writer_close(writer);
 	farlog_fault_media(names[0], LAYOUT_DATA_OFF + UNDONE_LSN, right, sizeof(right));
@@ -323,8 +313,7 @@ static bool bring_back_second(int mutant)
 static void open__epochs_alike_and_logs_not(void **state)
 {
 	(void)state;
-	assert_true(bring_back_second(MUTANT_NONE));
-	assert_false(bring_back_second(MUTANT_TURNS_BY_EPOCH));
+	assert_true(bring_back_second());
 	end();
 }
 
@@ -363,7 +352,7 @@ static void tell_first_alone(void)
 
 /* state_of_namesake -- the next writer has the other two, and takes the same number. How it sees the first, when that
  * is back. */
-static uint32_t state_of_namesake(int mutant)
+static uint32_t state_of_namesake(void)
 {
 	struct farlog_writer_member members[COUNT];
 	struct farlog_position position;
@@ -375,12 +364,10 @@ static uint32_t state_of_namesake(int mutant)
 	assert_int_equal(writer->epoch, superblock_of(1).writer_epoch);
 	assert_int_equal(writer->epoch, 2);
 	set_away(0, false);
-	farlog_fault_set_mutant(mutant);
 	for (unsigned i = 0; i < RECORD_COUNT; i++) {
 		members_tend(writer->region);
 		position = must_append(writer, PAYLOAD_LEN);
 	}
-	farlog_fault_set_mutant(MUTANT_NONE);
 	assert_int_equal(farlog_writer_members(writer, members, COUNT), COUNT);
 	assert_int_equal(position.copies, members[0].state == FARLOG_MEMBER_UP ? COUNT : COUNT - 1);
 	(void)farlog_writer_close(writer);
@@ -392,8 +379,7 @@ static uint32_t state_of_namesake(int mutant)
 static void join__epoch_of_a_namesake(void **state)
 {
 	(void)state;
-	assert_int_equal(state_of_namesake(MUTANT_NONE), FARLOG_MEMBER_OUT);
-	assert_int_equal(state_of_namesake(MUTANT_EPOCH_BY_NUMBER), FARLOG_MEMBER_UP);
+	assert_int_equal(state_of_namesake(), FARLOG_MEMBER_OUT);
 	end();
 }
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"
@@ -34,7 +33,6 @@ static void begin(void)
 
 static void end(void)
 {
-	farlog_fault_set_mutant(MUTANT_NONE);
 	farlog_fault_set_clock(0);
 	members_are_tended = false;
 	for (unsigned i = 0; i < COUNT; i++)
@@ -120,8 +118,6 @@ static void epoch__new_ring_is_last(void **state)
 	(void)state;
 	begin();
 	assert_false(is_ever_known_alone());
-	farlog_fault_set_mutant(MUTANT_NEW_RING_FIRST);
-	assert_true(is_ever_known_alone());
 	end();
 }
 
@@ -174,8 +170,6 @@ static void drain__new_ring_is_no_witness(void **state)
 	(void)state;
 	begin();
 	assert_int_equal(drain_beside_new_ring(), FARLOG_IO);
-	farlog_fault_set_mutant(MUTANT_NEW_RING_KNOWS_HEAD);
-	assert_int_equal(drain_beside_new_ring(), FARLOG_OK);
 	end();
 }
 
@@ -200,8 +194,6 @@ static void open__new_rings_are_no_stream(void **state)
 	(void)state;
 	begin();
 	assert_int_equal(open_new_without_last(), FARLOG_IO);
-	farlog_fault_set_mutant(MUTANT_FIRST_ON_FEW);
-	assert_int_equal(open_new_without_last(), FARLOG_OK);
 	end();
 }
 

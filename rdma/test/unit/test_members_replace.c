@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "ring/record.h"
 #include "adversary/memory.h"
 #include "members/members.h"
@@ -64,7 +63,6 @@ static farlog_writer *begin(void)
 static void end(farlog_writer *writer)
 {
 	(void)farlog_writer_close(writer);
-	farlog_fault_set_mutant(MUTANT_NONE);
 	farlog_fault_set_clock(0);
 	members_are_tended = false;
 	for (unsigned i = 0; i <= COUNT; i++)
@@ -176,7 +174,7 @@ static bool holds_log(const farlog_writer *writer, unsigned i, uint64_t end_lsn)
 	return memcmp(there + from_lsn, writer->region->base + LAYOUT_DATA_OFF + from_lsn, end_lsn - from_lsn) == 0;
 }
 
-static bool is_told_with_all(int mutant)
+static bool is_told_with_all(void)
 {
 	farlog_writer *writer = begin();
 	bool has_all = true;
@@ -184,7 +182,6 @@ static bool is_told_with_all(int mutant)
 	append_some(writer, 5);
 	farlog_fault_set_remote(names[NEW], 1);
 	farlog_fault_set_slowness(names[NEW], 250);
-	farlog_fault_set_mutant(mutant);
 	replace_first(writer, uris[NEW]);
 	for (unsigned i = 0; i < STEPS_MAX && superblock_of(NEW).writer_epoch == 0; i++)
 		step(writer);
@@ -199,11 +196,10 @@ static bool is_told_with_all(int mutant)
 static void replace__told_with_all(void **state)
 {
 	(void)state;
-	assert_true(is_told_with_all(MUTANT_NONE));
-	assert_false(is_told_with_all(MUTANT_NEW_RING_EARLY));
+	assert_true(is_told_with_all());
 }
 
-static uint64_t floor_after(int mutant, uint64_t *credit_lsn)
+static uint64_t floor_after(uint64_t *credit_lsn)
 {
 	farlog_writer *writer = begin();
 	uint64_t floor_lsn;
@@ -214,7 +210,6 @@ static uint64_t floor_after(int mutant, uint64_t *credit_lsn)
 	append_some(writer, 10);
 	*credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 	assert_true(*credit_lsn > 0);
-	farlog_fault_set_mutant(mutant);
 	replace_first(writer, uris[NEW]);
 	assert_true(is_taken(writer));
 	floor_lsn = superblock_of(NEW).floor_lsn;
@@ -230,11 +225,10 @@ static void replace__begins_at_a_head(void **state)
 	uint64_t credit_lsn;
 
 	(void)state;
-	assert_true(floor_after(MUTANT_NONE, &credit_lsn) >= credit_lsn);
-	assert_true(floor_after(MUTANT_NEW_RING_FLOOR_LOW, &credit_lsn) < credit_lsn);
+	assert_true(floor_after(&credit_lsn) >= credit_lsn);
 }
 
-static bool is_told_alone(int mutant)
+static bool is_told_alone(void)
 {
 	farlog_writer *writer = begin();
 	bool is_told;
@@ -243,7 +237,6 @@ static bool is_told_alone(int mutant)
 	farlog_fault_set_away(names[2], 1);
 	writer = open_whole(WHOLE); /* an epoch that the third does not know */
 	append_some(writer, 3);
-	farlog_fault_set_mutant(mutant);
 	replace_first(writer, uris[NEW]);
 	is_told = is_taken(writer);
 	assert_int_equal(superblock_of(NEW).writer_epoch, is_told ? writer->epoch : 0);
@@ -258,13 +251,12 @@ static bool is_told_alone(int mutant)
 static void replace__told_behind_others(void **state)
 {
 	(void)state;
-	assert_false(is_told_alone(MUTANT_NONE));
-	assert_true(is_told_alone(MUTANT_NEW_RING_ALONE));
+	assert_false(is_told_alone());
 }
 
 /* append_untold -- the third does not know the epoch, so that the new ring, which has all, is not told it either: what
  * comes of an append that the new ring and the second have. */
-static int append_untold(int mutant)
+static int append_untold(void)
 {
 	farlog_writer *writer = begin();
 	struct farlog_position position;
@@ -277,7 +269,6 @@ static int append_untold(int mutant)
 	replace_first(writer, uris[NEW]);
 	assert_false(is_taken(writer));
 	assert_true(holds_log(writer, NEW, writer->ring.appended_lsn));
-	farlog_fault_set_mutant(mutant);
 	result = unit_append(writer, 200, 7, &position);
 	assert_int_equal(superblock_of(NEW).writer_epoch, 0);
 	farlog_fault_set_away(names[2], 0);
@@ -290,8 +281,7 @@ static int append_untold(int mutant)
 static void replace__counts_when_it_is_told(void **state)
 {
 	(void)state;
-	assert_int_equal(append_untold(MUTANT_NONE), FARLOG_UNKNOWN);
-	assert_int_equal(append_untold(MUTANT_COUNTED_UNTOLD), FARLOG_OK);
+	assert_int_equal(append_untold(), FARLOG_UNKNOWN);
 }
 
 /* replace__not_new -- nor is the former ring ever taken back. */

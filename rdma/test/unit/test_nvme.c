@@ -23,7 +23,6 @@
 static void make(uint32_t lba_len)
 {
 	farlog_block_drop(NAME);
-	farlog_fault_set_mutant(0);
 	farlog_block_shape(lba_len, 1);
 	unit_format(URI, SIZE, 8192);
 	farlog_block_reseed(NAME, unit_random() | 1);

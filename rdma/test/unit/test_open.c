@@ -2,14 +2,12 @@
  *
  * The drain stores a head slot at each moment of the opening in turn, and has not flushed it when the power goes, much
  * later: after the writer has reused the space below that head and acknowledged what it wrote there. Then every
- * acknowledged record must still be found. With the flush of the header before the head is read (a mutant) it is
- * not. */
+ * acknowledged record must still be found. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/crc32c.h"
-#include "base/mutant.h"
 #include "mem/persist.h"
 #include "region/superblock.h"
 #include "unit.h"
@@ -61,7 +59,7 @@ static void prepare(void)
 
 /* survives -- one life: the head is stored at `moment` of the opening, the space is reused, the power goes. Is the log
  * whole? */
-static bool survives(int mutant, uint64_t moment, uint64_t seed)
+static bool survives(uint64_t moment, uint64_t seed)
 {
 	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 	struct farlog_position position = {0};
@@ -71,7 +69,6 @@ static bool survives(int mutant, uint64_t moment, uint64_t seed)
 	bool is_whole;
 
 	prepare();
-	farlog_fault_set_mutant(mutant);
 	farlog_fault_call(FAULT_NAME, moment, store_head, NULL);
 	assert_int_equal(farlog_writer_open(FAULT_URI, &config, &writer, NULL), FARLOG_OK);
 	acknowledged_lsn = farlog_writer_recovery(writer)->tail_lsn;
@@ -81,32 +78,25 @@ static bool survives(int mutant, uint64_t moment, uint64_t seed)
 	farlog_fault_reseed(FAULT_NAME, seed);
 	farlog_fault_crash(FAULT_NAME);
 	farlog_writer_close(writer);
-	farlog_fault_set_mutant(MUTANT_NONE);
 	/* By inspection: the ring may be too full for another epoch. */
 	is_whole = farlog_ring_inspect(FAULT_URI, &status, NULL) == FARLOG_OK && status.appended_lsn >= acknowledged_lsn;
 	return is_whole;
 }
 
-static unsigned count_losses(int mutant)
+static unsigned count_losses(void)
 {
 	unsigned losses = 0;
 
 	for (uint64_t moment = 0; moment < MOMENTS; moment++)
 		for (uint64_t seed = 1; seed <= SEEDS; seed++)
-			losses += !survives(mutant, moment, seed);
+			losses += !survives(moment, seed);
 	return losses;
 }
 
 static void open__head_stored_beside_it(void **state)
 {
 	(void)state;
-	assert_int_equal(count_losses(MUTANT_NONE), 0);
-}
-
-static void open__head_stored_beside_it_mutant_is_caught(void **state)
-{
-	(void)state;
-	assert_true(count_losses(MUTANT_HEAD_FLUSHED_EARLY) > 0);
+	assert_int_equal(count_losses(), 0);
 }
 
 static void open__deadline_of_for_ever_does_not_wrap(void **state)
@@ -206,7 +196,6 @@ static void open__bytes_that_change_during_append_stay_valid(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__head_stored_beside_it),
-	cmocka_unit_test(open__head_stored_beside_it_mutant_is_caught),
 	cmocka_unit_test(open__deadline_of_for_ever_does_not_wrap),
 	cmocka_unit_test(open__bytes_that_change_during_append_stay_valid),
 	cmocka_unit_test(open__fence_far_above_the_last_epoch_is_refused),

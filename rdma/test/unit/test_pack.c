@@ -20,7 +20,6 @@ static const struct farlog_entry entry = {.data = payload, .len = sizeof(payload
 static void make(uint32_t lba_len, uint32_t align)
 {
 	farlog_block_drop(NAME);
-	farlog_fault_set_mutant(0);
 	farlog_block_shape(lba_len, 1);
 	assert_int_equal(
 		farlog_ring_format(URI,

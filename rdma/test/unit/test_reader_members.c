@@ -5,7 +5,6 @@
 
 #include "farlog/member.h"
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "members/reader.h"
 #include "ring/record.h"
 #include "region/region.h"
@@ -431,9 +430,6 @@ static void members__epoch_without_a_record(void **state)
 {
 	(void)state;
 	assert_int_equal(read_of_old_epoch(), 0);
-	farlog_fault_set_mutant(MUTANT_OLD_EPOCH_ENOUGH);
-	assert_int_equal(read_of_old_epoch(), 1);
-	farlog_fault_set_mutant(0);
 }
 
 /* What a former writer left is more than a batch; the next one has begun behind it, and nobody has said how far that
@@ -528,9 +524,6 @@ static void members__head_waits_for_enough_of_them(void **state)
 {
 	(void)state;
 	assert_false(release_unshared());
-	farlog_fault_set_mutant(MUTANT_RELEASED_UNSEEN);
-	assert_true(release_unshared());
-	farlog_fault_set_mutant(0);
 }
 
 /* An idle writer's last word is old: the members are asked, and two are enough. */

@@ -6,7 +6,6 @@
 #include "adversary/blocks.h"
 #include "blocks/reserve.h"
 #include "base/clock.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "unit.h"
 #include "log/writer.h"
@@ -18,7 +17,6 @@
 static void make(void)
 {
 	farlog_block_drop(NAME);
-	farlog_fault_set_mutant(0);
 	farlog_block_hosts(1);
 	farlog_block_host(0);
 	farlog_block_shape(512, 1);
@@ -327,7 +325,7 @@ static void append__look_that_hangs_and_says_fenced(void **state)
 
 /* fall_behind -- a look was answered, its writer did not come by to take the answer; meanwhile another host has taken
  * the ring over, and the target has forgotten that. Returns what its record comes to. */
-static int fall_behind(int mutant)
+static int fall_behind(void)
 {
 	struct farlog_position position;
 	struct region_nvme *nvme;
@@ -352,9 +350,7 @@ static int fall_behind(int mutant)
 		may_fail(farlog_poll(writer, &durable_lsn));
 	farlog_block_restart(NAME);
 	nvme->held_ns -= 2000000000u;
-	farlog_fault_set_mutant(mutant);
 	result = farlog_wait(former, former->ring.appended_lsn, 10000000000u);
-	farlog_fault_set_mutant(0);
 	farlog_writer_close(former);
 	farlog_writer_close(writer);
 	return result;
@@ -363,8 +359,7 @@ static int fall_behind(int mutant)
 static void append__look_that_is_old(void **state)
 {
 	(void)state;
-	assert_int_equal(fall_behind(MUTANT_OLD_LOOK), FARLOG_OK); /* it has written over what came after it */
-	assert_int_equal(fall_behind(0), FARLOG_FENCED);
+	assert_int_equal(fall_behind(), FARLOG_FENCED);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "ring/record.h"
 #include "route/route.h"
 #include "unit.h"
@@ -42,7 +41,6 @@ static int append(farlog_route *route, uint16_t class_id, uint32_t criticality, 
 static const char *fault_ring(const char *uri, uint64_t seed)
 {
 	farlog_fault_drop(uri + strlen("fault:"));
-	farlog_fault_set_mutant(0);
 	unit_format(uri, SIZE, 0);
 	farlog_fault_reseed(uri + strlen("fault:"), seed);
 	return uri;

@@ -48,7 +48,6 @@ static void fill(uint64_t first, size_t count)
 static const char *fault_ring(const char *uri, uint64_t size_bytes, uint64_t seed)
 {
 	farlog_fault_drop(uri + strlen("fault:"));
-	farlog_fault_set_mutant(0);
 	farlog_fault_set_clock(SECOND_NS);
 	if (size_bytes != 0)
 		unit_format(uri, size_bytes, 0);

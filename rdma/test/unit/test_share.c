@@ -1,6 +1,6 @@
 /* Rings of one namespace whose writers are on several hosts, on adversarial blocks. What is shown: nobody follows a
  * writer of another host that was not closed; of two hosts that open a ring at once, at every point of each other's
- * opening, at most one has it; and mutants of both are found. */
+ * opening, at most one has it. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,6 @@
 #include "adversary/blocks.h"
 #include "farlog/former.h"
 #include "region/directory.h"
-#include "base/mutant.h"
 #include "blocks/nvme.h"
 #include "unit.h"
 
@@ -223,7 +222,7 @@ static void former__out_by_its_target(void **state)
 }
 
 /* count_forgotten -- power cuts behind the word, of some, after which it is not there any more. */
-static unsigned count_forgotten(int mutant)
+static unsigned count_forgotten(void)
 {
 	unsigned forgotten = 0;
 
@@ -231,9 +230,7 @@ static unsigned count_forgotten(int mutant)
 		make_rings(0);
 		farlog_block_reseed(NAME, seed);
 		make_dead_writer(0);
-		farlog_fault_set_mutant(mutant);
 		assert_int_equal(put_out(farlog_host_number("nqn.host-0"), 1), FARLOG_OK);
-		farlog_fault_set_mutant(0);
 		farlog_block_crash(NAME);
 		forgotten += !former_of().is_closed;
 	}
@@ -244,8 +241,7 @@ static unsigned count_forgotten(int mutant)
 static void former__power_cut_when_it_is_out(void **state)
 {
 	(void)state;
-	assert_int_equal(count_forgotten(0), 0);
-	assert_true(count_forgotten(MUTANT_OUT_NOT_DURABLE) > 0);
+	assert_int_equal(count_forgotten(), 0);
 }
 
 static void former__of_a_ring_in_memory(void **state)
@@ -356,7 +352,7 @@ static void open_second(void *context)
 }
 
 /* count_at_once -- the points of host 0's opening at which host 1, opening as well, ends with both having the ring. */
-static unsigned count_at_once(int mutant, unsigned *one_count)
+static unsigned count_at_once(unsigned *one_count)
 {
 	unsigned both_count = 0;
 
@@ -366,7 +362,6 @@ static unsigned count_at_once(int mutant, unsigned *one_count)
 		int result;
 
 		make_rings(1);
-		farlog_fault_set_mutant(mutant);
 		farlog_block_reseed(NAME, operation + 1);
 		second = NULL;
 		farlog_block_call(NAME, operation, open_second, NULL);
@@ -376,7 +371,6 @@ static unsigned count_at_once(int mutant, unsigned *one_count)
 		*one_count += (first != NULL) != (second != NULL);
 		farlog_writer_close(first);
 		farlog_writer_close(second);
-		farlog_fault_set_mutant(0);
 	}
 	farlog_block_drop(NAME);
 	return both_count;
@@ -387,17 +381,8 @@ static void open__two_hosts_at_once(void **state)
 	unsigned one_count;
 
 	(void)state;
-	assert_int_equal(count_at_once(0, &one_count), 0);
+	assert_int_equal(count_at_once(&one_count), 0);
 	assert_true(one_count > 20);
-}
-
-static void mutants__are_found(void **state)
-{
-	unsigned one_count;
-
-	(void)state;
-	assert_true(count_at_once(MUTANT_NOT_ANNOUNCED, &one_count) > 0);
-	assert_true(count_at_once(MUTANT_FORMER_NOT_ASKED, &one_count) > 0);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -412,7 +397,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(former__of_a_ring_in_memory),
 	cmocka_unit_test(remove__writer_on_another_host),
 	cmocka_unit_test(open__two_hosts_at_once),
-	cmocka_unit_test(mutants__are_found),
 };
 
 RUN_GROUP(share, tests)

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "farlog/host.h"
 #include "ring/layout.h"
-#include "base/mutant.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "unit.h"
@@ -65,7 +64,6 @@ static farlog_writer *begin(uint32_t level)
 
 static void end(farlog_writer *writer)
 {
-	farlog_fault_set_mutant(MUTANT_NONE);
 	(void)farlog_writer_close(writer);
 	members_are_tended = false;
 	for (unsigned i = 0; i < COUNT; i++)
@@ -154,16 +152,16 @@ static void terms__policy_and_deadline(void **state)
 }
 
 /* append_after_raise -- a stronger level is asked for while one of those that give it is away. */
-static int append_after_raise(int mutant, struct farlog_position *position)
+static int append_after_raise(void)
 {
+	struct farlog_position position;
 	farlog_writer *writer = begin(FARLOG_LEVEL_VISIBLE);
 	int result;
 
-	assert_int_equal(unit_append(writer, 100, 1, position), FARLOG_OK);
-	farlog_fault_set_mutant(mutant);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	set(writer, FARLOG_LEVEL_PERSISTENT);
 	farlog_fault_set_away(names[2], 1); /* left are one that gives it, and the weak one */
-	result = unit_append(writer, 100, 1, position);
+	result = unit_append(writer, 100, 1, &position);
 	end(writer);
 	return result;
 }
@@ -171,23 +169,17 @@ static int append_after_raise(int mutant, struct farlog_position *position)
 /* terms__stronger_is_asked_of_members -- what is said to be persistent is so on as many as are needed. */
 static void terms__stronger_is_asked_of_members(void **state)
 {
-	struct farlog_position position;
-
 	(void)state;
-	assert_int_equal(append_after_raise(MUTANT_NONE, &position), FARLOG_UNKNOWN);
-	/* acknowledged with one persistent copy of two */
-	assert_int_equal(append_after_raise(MUTANT_LEVEL_UNASKED, &position), FARLOG_OK);
-	assert_int_equal(position.level, FARLOG_LEVEL_PERSISTENT);
+	assert_int_equal(append_after_raise(), FARLOG_UNKNOWN);
 }
 
 /* level_of_before -- of a record that the weak member counted for. */
-static uint32_t level_of_before(int mutant)
+static uint32_t level_of_before(void)
 {
 	farlog_writer *writer = begin(FARLOG_LEVEL_VISIBLE);
 	struct farlog_position before, position;
 
 	assert_int_equal(unit_append(writer, 100, 1, &before), FARLOG_OK);
-	farlog_fault_set_mutant(mutant);
 	set(writer, FARLOG_LEVEL_PERSISTENT);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	assert_int_equal(position.level, FARLOG_LEVEL_PERSISTENT);
@@ -200,12 +192,11 @@ static uint32_t level_of_before(int mutant)
 static void terms__before_stays_as_it_was(void **state)
 {
 	(void)state;
-	assert_int_equal(level_of_before(MUTANT_NONE), FARLOG_LEVEL_VISIBLE);
-	assert_int_equal(level_of_before(MUTANT_LEVEL_OF_BEFORE), FARLOG_LEVEL_PERSISTENT);
+	assert_int_equal(level_of_before(), FARLOG_LEVEL_VISIBLE);
 }
 
 /* settle_before -- a record was appended at the stronger level, and is not there yet when a weaker one is asked for. */
-static int settle_before(int mutant)
+static int settle_before(void)
 {
 	farlog_writer *writer = begin(FARLOG_LEVEL_PERSISTENT);
 	struct farlog_position before, position;
@@ -214,7 +205,6 @@ static int settle_before(int mutant)
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	farlog_fault_set_away(names[2], 1);
 	assert_int_equal(unit_submit(writer, 100, 1, &before), FARLOG_OK);
-	farlog_fault_set_mutant(mutant);
 	set(writer, FARLOG_LEVEL_VISIBLE);
 	assert_int_equal(unit_submit(writer, 100, 1, &position), FARLOG_OK);
 	result = farlog_wait(writer, before.end_lsn, 0);
@@ -233,8 +223,7 @@ static int settle_before(int mutant)
 static void terms__weaker_waits_for_before(void **state)
 {
 	(void)state;
-	assert_int_equal(settle_before(MUTANT_NONE), FARLOG_UNKNOWN);
-	assert_int_equal(settle_before(MUTANT_LEVEL_LOWERED_EARLY), FARLOG_OK);
+	assert_int_equal(settle_before(), FARLOG_UNKNOWN);
 }
 
 /* terms__refused -- with the text of an opening, and nothing changed. */

@@ -22,12 +22,16 @@ struct group_result {
 	int failed;
 };
 
+/* unit_count -- of these tests, those that were asked for. */
+int unit_count(const struct CMUnitTest *tests, size_t count);
+
 #define RUN_GROUP(name, tests) \
 	struct group_result group_##name(void) \
 	{ \
-		struct group_result result = {(int)(sizeof(tests) / sizeof((tests)[0])), 0}; \
+		struct group_result result = {unit_count(tests, sizeof(tests) / sizeof((tests)[0])), 0}; \
 \
-		result.failed = cmocka_run_group_tests_name(#name, tests, NULL, NULL); \
+		if (result.run > 0) \
+			result.failed = cmocka_run_group_tests_name(#name, tests, NULL, NULL); \
 		return result; \
 	}
 
