@@ -164,8 +164,8 @@ func (t *tree) compile(e edge) error {
 	} {
 		command += " -iquote " + folder
 	}
-	// What a fault leaves unused is no error.
-	if err := t.run(command + " -w"); err != nil {
+	// What a fault leaves unused is no error; what the compiler says is for a log.
+	if err := t.run(command + " -w -fdiagnostics-color=never"); err != nil {
 		return fmt.Errorf("compile %s: %w", t.b.fromRoot(e.File), err)
 	}
 	t.objects[e.Output] = object
