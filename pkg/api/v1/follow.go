@@ -29,7 +29,7 @@ const (
 // longer, as it tells of each.
 const (
 	RequestLenMax = 16 << 20
-	answerLenMax  = 4 * RequestLenMax
+	AnswerLenMax  = 4 * RequestLenMax
 )
 
 // Dial makes a connection to a control plane, or to the first of several that takes it: host:port, or a list of those
@@ -54,7 +54,7 @@ func Dial(address string, credentials credentials.TransportCredentials) (*grpc.C
 			},
 			MinConnectTimeout: dialTimeout,
 		}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerLenMax)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(AnswerLenMax)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 5 * time.Second, Timeout: 3 * time.Second,
 			PermitWithoutStream: true,

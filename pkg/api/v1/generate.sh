@@ -1,7 +1,6 @@
 #!/bin/sh
-# Regenerate the Go code of farlog.proto and fabric.proto, their gateway from HTTP, and docs/reference/api.md. The
-# results are committed, so that a plain `go build` needs none of this. Versions are pinned: another generator version
-# is another diff.
+# Regenerate the Go code of farlog.proto and fabric.proto, and docs/reference/api.md. The results are committed, so that
+# a plain `go build` needs none of this. Versions are pinned: another generator version is another diff.
 set -eu
 cd "$(dirname "$0")"
 root=$(cd ../../.. && pwd)
@@ -14,14 +13,10 @@ fi
 export GOBIN="$tools/bin"
 [ -x "$GOBIN/protoc-gen-go" ] || go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 [ -x "$GOBIN/protoc-gen-go-grpc" ] || go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
-[ -x "$GOBIN/protoc-gen-grpc-gateway" ] ||
-	go install github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway@v2.31.0
 go run "$root/pkg/internal/gen/protodeps" >"$tools/deps.binpb"
 "$tools/venv/bin/python-grpc-tools-protoc" --descriptor_set_in="$tools/deps.binpb" -I . \
 	--plugin=protoc-gen-go="$GOBIN/protoc-gen-go" --go_out=. --go_opt=paths=source_relative \
 	--plugin=protoc-gen-go-grpc="$GOBIN/protoc-gen-go-grpc" --go-grpc_out=. --go-grpc_opt=paths=source_relative \
-	--plugin=protoc-gen-grpc-gateway="$GOBIN/protoc-gen-grpc-gateway" --grpc-gateway_out=. \
-		--grpc-gateway_opt=paths=source_relative \
 	--descriptor_set_out="$tools/farlog.binpb" --include_source_info farlog.proto fabric.proto
 # What pkg/internal/tidy compares: the .proto files that these were made from.
 sha256sum farlog.proto fabric.proto >farlog.proto.sha256

@@ -1,17 +1,16 @@
 package service
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
@@ -22,22 +21,24 @@ const (
 	httpIdleMax   = 2 * time.Minute
 )
 
-// newHTTP makes the API over HTTP/JSON: the same calls, by way of the same guard, as whoever the connection's
-// certificate says.
-func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
-	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, pathJSON{&runtime.JSONPb{
-		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true},
-		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: false},
-	}}), runtime.WithErrorHandler(writeHTTPError), runtime.WithRoutingErrorHandler(writeRoutingError),
-		runtime.SetQueryParameterParser(queryParser{}))
-	here := inProcess{s}
-	err := errors.Join(
-		api.RegisterControlServiceHandlerClient(ctx, mux, api.NewControlServiceClient(here)),
-		api.RegisterFabricServiceHandlerClient(ctx, mux, api.NewFabricServiceClient(here)),
-		api.RegisterTargetServiceHandlerClient(ctx, mux, api.NewTargetServiceClient(here)),
-		api.RegisterDrainServiceHandlerClient(ctx, mux, api.NewDrainServiceClient(here)),
-		api.RegisterHostServiceHandlerClient(ctx, mux, api.NewHostServiceClient(here)))
-	if err != nil {
+// overHTTP are the services that HTTP reaches.
+var overHTTP = []grpc.ServiceDesc{
+	api.ControlService_ServiceDesc, api.FabricService_ServiceDesc,
+	api.TargetService_ServiceDesc, api.DrainService_ServiceDesc,
+	api.HostService_ServiceDesc,
+}
+
+// newHTTP makes the API over HTTP/1.1: JSON by the paths that the protocol gives its calls, Connect and gRPC-Web by
+// their names. All go through the same guard, as whoever the connection's certificate says.
+func (s *Server) newHTTP(overGRPC http.Handler) (*http.Server, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(response http.ResponseWriter, request *http.Request) {
+		writeHTTPError(response, status.Error(codes.NotFound, http.StatusText(http.StatusNotFound)))
+	})
+	if err := s.routePaths(mux); err != nil {
+		return nil, fmt.Errorf("set up HTTP: %w", err)
+	}
+	if err := routeNames(mux, overGRPC); err != nil {
 		return nil, fmt.Errorf("set up HTTP: %w", err)
 	}
 	handler := http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
@@ -50,8 +51,9 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 		if request.TLS != nil {
 			from.AuthInfo = tlsInfo(*request.TLS)
 		}
-		request.Body = &jsonBody{ReadCloser: limitBody(response, request)}
-		mux.ServeHTTP(response, request.WithContext(peer.NewContext(request.Context(), from)))
+		request = request.WithContext(peer.NewContext(request.Context(), from))
+		limitPace(response, request)
+		mux.ServeHTTP(response, request)
 	})
 	return &http.Server{Handler: handler, ReadHeaderTimeout: httpHeaderMax, IdleTimeout: httpIdleMax}, nil
 }

@@ -7,10 +7,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -23,42 +21,15 @@ const (
 	bodyPaceBytes = 64 << 10
 )
 
-// restorePath is the one call whose body has many messages; each of them has the limit that others have as a whole.
-const restorePath = "/v1/restore"
-
-// limitBody keeps a request from filling the memory, and from never ending.
-func limitBody(response http.ResponseWriter, request *http.Request) io.ReadCloser {
-	if request.Body != http.NoBody {
-		request.Body = &paced{
-			ReadCloser: request.Body, deadline: http.NewResponseController(response).SetReadDeadline,
-			limit: bodyPaceMax,
-		}
+// limitPace keeps a request from never ending, also one that is answered before it is read. The request is a copy of
+// net/http's, which has to find its own body in its own when it decides what to do with the rest of it.
+func limitPace(response http.ResponseWriter, request *http.Request) {
+	if request.Body == http.NoBody {
+		return
 	}
-	if request.URL.Path == restorePath {
-		return &lines{Closer: request.Body, from: bufio.NewReader(request.Body)}
-	}
-	return http.MaxBytesReader(response, request.Body, api.RequestLenMax)
-}
-
-// lines is a body that has no line longer than a request may be.
-type lines struct {
-	io.Closer
-	from *bufio.Reader
-	long int // of the line so far
-}
-
-// Read implements io.Reader.
-func (l *lines) Read(into []byte) (int, error) {
-	read, err := l.from.Read(into)
-	for _, one := range into[:read] {
-		if l.long++; one == '\n' {
-			l.long = 0
-		}
-		if l.long > api.RequestLenMax {
-			return 0, fmt.Errorf("a line of more than %d bytes: expected one entry a line", api.RequestLenMax)
-		}
-	}
-	return read, err
+	deadline := http.NewResponseController(response).SetReadDeadline
+	_ = deadline(time.Now().Add(bodyPaceMax)) // where it cannot be set, reading says so
+	request.Body = &paced{ReadCloser: request.Body, deadline: deadline, limit: bodyPaceMax}
 }
 
 // errBodySlow is in the error of a body that comes too slowly.
@@ -92,22 +63,18 @@ func (p *paced) Read(into []byte) (int, error) {
 	return count, err
 }
 
-// bodyAnswer is what a body is told that was not read to its end; nil: that is not what is wrong.
-func bodyAnswer(err error) error {
+// bodyError is what a body is told that was not read to its end.
+func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
-	switch text := err.Error(); {
-	case errors.As(err, &tooLarge) || strings.Contains(text, "request body too large"):
-		// the gateway keeps the text alone
-		return &runtime.HTTPStatusError{
-			HTTPStatus: http.StatusRequestEntityTooLarge,
-			Err: refusal.Exhausted(refusal.ReasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
-				Errorf("the body is too large: expected at most %d bytes", api.RequestLenMax),
+	switch {
+	case errors.As(err, &tooLarge) || errors.Is(err, bufio.ErrTooLong):
+		return codedError{
+			http.StatusRequestEntityTooLarge,
+			refusal.Exhausted(refusal.ReasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
+				Errorf("the body, or a line of several, is too large: expected at most %d bytes", api.RequestLenMax),
 		}
-	case strings.Contains(text, errBodySlow.Error()):
-		return &runtime.HTTPStatusError{
-			HTTPStatus: http.StatusRequestTimeout,
-			Err:        status.Error(codes.DeadlineExceeded, errBodySlow.Error()),
-		}
+	case errors.Is(err, errBodySlow):
+		return codedError{http.StatusRequestTimeout, status.Error(codes.DeadlineExceeded, errBodySlow.Error())}
 	}
-	return nil
+	return status.Errorf(codes.Canceled, "the body ended early: %v", err)
 }

@@ -1,204 +1,164 @@
 package service
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
-	"sync"
+	"net/http"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/tracing"
 )
 
-// overHTTP are the services that HTTP reaches.
-var overHTTP = []grpc.ServiceDesc{
-	api.ControlService_ServiceDesc, api.FabricService_ServiceDesc,
-	api.TargetService_ServiceDesc, api.DrainService_ServiceDesc,
-	api.HostService_ServiceDesc,
+// webCall answers one call of the API as JSON, through the interceptors that calls over gRPC go through.
+type webCall struct {
+	server         *Server
+	name, fullName string
+	hasBody        bool     // the request is the body; else it is in the path and behind the ?
+	variables      []string // fields in the path
+	unary          *grpc.MethodDesc
+	stream         *grpc.StreamDesc // where unary is nil
 }
 
-// inProcess makes calls of the services in this process, through the interceptors that calls from outside go through.
-// It is what the gateway takes for a connection; the caller is in the context.
-type inProcess struct{ server *Server }
-
-// Invoke implements grpc.ClientConnInterface.
-func (p inProcess) Invoke(ctx context.Context, method string, request, response any, _ ...grpc.CallOption) error {
-	one, ok := unaryCall(method)
-	if !ok {
-		return status.Errorf(codes.Unimplemented, "method %s", method)
+// ServeHTTP implements http.Handler.
+func (c *webCall) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	if request.Method == http.MethodHead { // which http.ServeMux takes for GET
+		writeMethodError(response, request, []string{http.MethodGet})
+		return
 	}
-	decode := func(into any) error { return copyMessage(into, request) }
-	answer, err := one.Handler(p.server, ctx, decode, p.intercept)
-	if err != nil {
-		return err
+	ctx := request.Context()
+	if !api.IsTraced(&stats.RPCTagInfo{FullMethodName: c.fullName}) {
+		_ = c.answer(ctx, response, request) // it has been told
+		return
 	}
-	return copyMessage(response, answer)
+	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(request.Header))
+	ctx, span := tracing.Tracer.Start(ctx, c.fullName[1:], trace.WithSpanKind(trace.SpanKindServer))
+	tracing.EndSpan(span, c.answer(ctx, response, request))
 }
 
-// unaryCall finds a call by its full name.
-func unaryCall(method string) (grpc.MethodDesc, bool) {
-	for _, service := range overHTTP {
-		for _, one := range service.Methods {
-			if "/"+service.ServiceName+"/"+one.MethodName == method {
-				return one, true
-			}
-		}
+// answer makes the call and writes what it gives, or its error, which it gives as well.
+func (c *webCall) answer(ctx context.Context, response http.ResponseWriter, request *http.Request) error {
+	if c.unary == nil {
+		return c.answerStream(ctx, response, request)
 	}
-	return grpc.MethodDesc{}, false
+	decode := func(into any) error { return c.readRequest(response, request, into.(proto.Message)) }
+	answer, err := c.unary.Handler(c.server, ctx, decode, c.server.interceptUnary)
+	if err == nil {
+		err = writeJSON(response, answer, "", "")
+	} else {
+		writeHTTPError(response, err)
+	}
+	return err
 }
 
-// streamCall finds a call with many messages by its full name.
-func streamCall(method string) (grpc.StreamDesc, bool) {
-	for _, service := range overHTTP {
-		for _, one := range service.Streams {
-			if "/"+service.ServiceName+"/"+one.StreamName == method {
-				return one, true
-			}
-		}
-	}
-	return grpc.StreamDesc{}, false
-}
-
-func (p inProcess) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (any, error) {
-	return p.server.observeUnary(ctx, request, info, func(ctx context.Context, request any) (any, error) {
-		return p.server.guardUnary(ctx, request, info, handler)
+	return s.observeUnary(ctx, request, info, func(ctx context.Context, request any) (any, error) {
+		return s.guardUnary(ctx, request, info, handler)
 	})
 }
 
-// NewStream implements grpc.ClientConnInterface.
-func (p inProcess) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string,
-	_ ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	one, ok := streamCall(method)
-	if !ok {
-		return nil, status.Errorf(codes.Unimplemented, "method %s", method)
-	}
-	s := &pipe{
-		ctx: ctx, hasOneRequest: !one.ClientStreams, requests: make(chan any, 1), sent: make(chan struct{}),
-		answers: make(chan any), ended: make(chan struct{}),
-	}
+func (c *webCall) answerStream(ctx context.Context, response http.ResponseWriter, request *http.Request) error {
+	stream := &webStream{ctx: ctx, call: c, response: response, request: request}
 	info := &grpc.StreamServerInfo{
-		FullMethod: method, IsServerStream: one.ServerStreams,
-		IsClientStream: one.ClientStreams,
+		FullMethod: c.fullName, IsServerStream: c.stream.ServerStreams, IsClientStream: c.stream.ClientStreams,
 	}
-	go func() {
-		defer close(s.ended)
-		s.err = p.server.observeStream(p.server, served{s}, info, func(server any, stream grpc.ServerStream) error {
-			return p.server.guardStream(server, stream, info, one.Handler)
-		})
-	}()
-	return s, nil
-}
-
-// pipe is such a call. It is the client's end; served is the server's.
-type pipe struct {
-	ctx           context.Context
-	hasOneRequest bool
-	requests      chan any
-	sent          chan struct{} // closed behind the last request
-	closing       sync.Once
-	answers       chan any
-	ended         chan struct{}
-	err           error // once ended is closed
-}
-
-// Context implements grpc.ClientStream.
-func (p *pipe) Context() context.Context { return p.ctx }
-
-// Header implements grpc.ClientStream.
-func (p *pipe) Header() (metadata.MD, error) { return metadata.MD{}, nil }
-
-// Trailer implements grpc.ClientStream.
-func (p *pipe) Trailer() metadata.MD { return nil }
-
-// CloseSend implements grpc.ClientStream.
-func (p *pipe) CloseSend() error {
-	p.closing.Do(func() { close(p.sent) })
-	return nil
-}
-
-// SendMsg implements grpc.ClientStream. io.EOF: the call has ended, RecvMsg says how. The generated code asks RecvMsg
-// after io.EOF only where there are many requests: of a call with one gRPC's own SendMsg tells no error either.
-func (p *pipe) SendMsg(message any) error {
-	select {
-	case p.requests <- message:
-		return nil
-	case <-p.ended:
-	case <-p.ctx.Done():
+	err := c.server.observeStream(c.server, stream, info, func(server any, stream grpc.ServerStream) error {
+		return c.server.guardStream(server, stream, info, c.stream.Handler)
+	})
+	switch {
+	case err != nil && stream.isAnswered:
+		_ = writeJSON(response, statusOf(err), `{"error":`, "}\n") // the line behind the last message
+	case err != nil:
+		writeHTTPError(response, err)
 	}
-	if p.hasOneRequest {
-		return nil
+	return err
+}
+
+// webStream is a call with many messages. Its requests are a line of the body each, its answers a line of JSON each
+// below "result". One goroutine reads, one writes.
+type webStream struct {
+	ctx        context.Context
+	call       *webCall
+	response   http.ResponseWriter
+	request    *http.Request
+	lines      *bufio.Scanner
+	isRead     bool // the only request
+	isAnswered bool
+}
+
+// Context implements grpc.ServerStream.
+func (w *webStream) Context() context.Context { return w.ctx }
+
+// SetHeader implements grpc.ServerStream.
+func (w *webStream) SetHeader(metadata.MD) error { return nil }
+
+// SendHeader implements grpc.ServerStream.
+func (w *webStream) SendHeader(metadata.MD) error { return nil }
+
+// SetTrailer implements grpc.ServerStream.
+func (w *webStream) SetTrailer(metadata.MD) {}
+
+// SendMsg implements grpc.ServerStream.
+func (w *webStream) SendMsg(message any) error {
+	w.isAnswered = true
+	if !w.call.stream.ServerStreams {
+		return writeJSON(w.response, message, "", "")
+	}
+	if err := writeJSON(w.response, message, `{"result":`, "}\n"); err != nil {
+		return err
+	}
+	return http.NewResponseController(w.response).Flush()
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (w *webStream) RecvMsg(into any) error {
+	if w.call.stream.ClientStreams {
+		return w.readLine(into.(proto.Message))
+	}
+	if w.isRead {
+		return io.EOF
+	}
+	w.isRead = true
+	return w.call.readRequest(w.response, w.request, into.(proto.Message))
+}
+
+// readLine reads the next message of several. None is longer than one may be that comes alone.
+func (w *webStream) readLine(into proto.Message) error {
+	if w.lines == nil {
+		w.lines = bufio.NewScanner(w.request.Body)
+		w.lines.Buffer(nil, api.RequestLenMax)
+	}
+	for w.lines.Scan() {
+		if line := w.lines.Bytes(); len(line) > 0 {
+			return unmarshalJSON(line, into)
+		}
+	}
+	if err := w.lines.Err(); err != nil {
+		return bodyError(err)
 	}
 	return io.EOF
 }
 
-// RecvMsg implements grpc.ClientStream.
-func (p *pipe) RecvMsg(into any) error {
-	select {
-	case answer := <-p.answers:
-		return copyMessage(into, answer)
-	case <-p.ended:
-		if p.err != nil {
-			return p.err
-		}
-		return io.EOF
+// writeJSON writes a message with what stands before and behind it, in one piece.
+func writeJSON(response http.ResponseWriter, message any, before, behind string) error {
+	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.
+		MarshalAppend([]byte(before), message.(proto.Message))
+	if err != nil {
+		return fmt.Errorf("write answer: %w", err)
 	}
-}
-
-type served struct{ pipe *pipe }
-
-// Context implements grpc.ServerStream.
-func (s served) Context() context.Context { return s.pipe.ctx }
-
-// SetHeader implements grpc.ServerStream.
-func (s served) SetHeader(metadata.MD) error { return nil }
-
-// SendHeader implements grpc.ServerStream.
-func (s served) SendHeader(metadata.MD) error { return nil }
-
-// SetTrailer implements grpc.ServerStream.
-func (s served) SetTrailer(metadata.MD) {}
-
-// SendMsg implements grpc.ServerStream.
-func (s served) SendMsg(message any) error {
-	select {
-	case s.pipe.answers <- message:
-		return nil
-	case <-s.pipe.ctx.Done():
-		return s.pipe.ctx.Err()
-	}
-}
-
-// RecvMsg implements grpc.ServerStream.
-func (s served) RecvMsg(into any) error {
-	select {
-	case message := <-s.pipe.requests:
-		return copyMessage(into, message)
-	case <-s.pipe.ctx.Done():
-		return s.pipe.ctx.Err()
-	case <-s.pipe.sent:
-	}
-	select {
-	case message := <-s.pipe.requests: // the last one, sent before that
-		return copyMessage(into, message)
-	default:
-		return io.EOF
-	}
-}
-
-func copyMessage(into, from any) error {
-	to, isTo := into.(proto.Message)
-	message, isMessage := from.(proto.Message)
-	if !isTo || !isMessage {
-		return status.Errorf(codes.Internal, "%T is no message", from)
-	}
-	proto.Reset(to)
-	proto.Merge(to, message)
-	return nil
+	response.Header().Set("Content-Type", "application/json")
+	_, err = response.Write(append(text, behind...))
+	return err
 }

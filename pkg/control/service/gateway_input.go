@@ -1,22 +1,18 @@
 package service
 
 import (
-	"cmp"
-	"context"
-	"errors"
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -24,108 +20,107 @@ import (
 	"github.com/farlog/farlog/pkg/control/refusal"
 )
 
-// How protojson and the reader of parameters say what is wrong with a text; protojson's spaces vary.
-var (
-	unknownParameter = regexp.MustCompile(`unknown parameter ("(?:[^"\\]|\\.)*"), value ("(?:[^"\\]|\\.)*")`)
-	badParameter     = regexp.MustCompile(
-		`parsing (?:field|list) "([^"]*)": (?:\w+\.\w+: )?(?:parsing )?("(?:[^"\\]|\\.)*")?:? ?(.*)$`,
-	)
-	jsonSyntax = regexp.MustCompile(`(?:syntax error )?\(line (\d+:\d+)\): (.*)$`)
-)
-
-// writeHTTPError answers with a problem in the details where the body was not to be read, as the calls themselves do.
-func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler,
-	response http.ResponseWriter, request *http.Request, err error,
-) {
-	if answer := bodyAnswer(err); answer != nil {
-		err = answer
-	} else if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument &&
-		len(answer.Details()) == 0 {
-		if body, ok := request.Body.(*jsonBody); ok && len(body.problems) > 0 {
-			err = refusal.InvalidArgument("", body.problems)
-		} else {
-			err = refusal.WithProblems(codes.InvalidArgument, answer.Message(), problemsOfText(answer.Message()))
-		}
-	}
-	runtime.DefaultHTTPErrorHandler(ctx, mux, marshaler, response, request, err)
-}
-
-// writeRoutingError answers where no call is. A path that has other methods is not one that is still to be written, as
-// the gateway would have it.
-func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler,
-	response http.ResponseWriter, request *http.Request, code int,
-) {
-	if code == http.StatusMethodNotAllowed {
-		writeHTTPError(ctx, mux, marshaler, response, request, &runtime.HTTPStatusError{
-			HTTPStatus: code, Err: status.Errorf(codes.Unimplemented,
-				"%s %s: expected another method, as docs/reference/api.md has them", request.Method, request.URL.Path),
-		})
-		return
-	}
-	runtime.DefaultRoutingErrorHandler(ctx, mux, marshaler, response, request, code)
-}
-
-// problemsOfText finds fields, values and rules in what the reader of JSON, or of parameters, says.
-func problemsOfText(text string) (problems []*api.Problem) {
-	text = strings.ReplaceAll(text, "\u00a0", " ")
-	for _, found := range unknownParameter.FindAllStringSubmatch(text, -1) {
-		name, _ := strconv.Unquote(found[1])
-		problems = append(problems, &api.Problem{Field: name, Value: found[2], Rule: fieldRule})
-	}
-	if len(problems) > 0 {
-		return problems
-	}
-	one := &api.Problem{Field: "body", Rule: "expected the request as docs/reference/api.md has it: " + text}
-	if found := badParameter.FindStringSubmatch(text); found != nil {
-		one = &api.Problem{Field: found[1], Value: found[2], Rule: found[3]}
-		if !strings.HasPrefix(one.Rule, "expected ") {
-			one.Rule = "expected a value of the field's type: " + one.Rule
-		}
-	} else if found := jsonSyntax.FindStringSubmatch(text); found != nil {
-		one = &api.Problem{Field: "body", Rule: fmt.Sprintf("expected JSON: %s (line %s)", found[2], found[1])}
-	}
-	return []*api.Problem{one}
-}
-
 // fieldRule is what is told of a field that there is not.
 const fieldRule = "expected a field of the request, as docs/reference/api.md has them: there is none of that name"
 
-// queryParser reads what stands behind the ? of a request, and refuses what the request has no field for.
-type queryParser struct{ runtime.DefaultQueryParser }
-
-// Parse implements runtime.QueryParameterParser.
-func (p queryParser) Parse(into proto.Message, values url.Values, filter *utilities.DoubleArray) error {
-	var unknown []string
-	var wrong error
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		field := fieldAt(into.ProtoReflect().Descriptor(), strings.Split(name, "."))
-		if field == nil {
-			unknown = append(unknown, fmt.Sprintf("unknown parameter %q, value %q", name,
-				strings.Join(values[name], ",")))
-		} else if field.Enum() != nil {
-			wrong = cmp.Or(wrong, checkEnum(name, values[name], field.Enum()))
+// readRequest reads the request of a call from the body, or from the path and what stands behind the ?.
+func (c *webCall) readRequest(response http.ResponseWriter, request *http.Request, into proto.Message) error {
+	values := request.URL.Query()
+	if c.hasBody {
+		raw, err := io.ReadAll(http.MaxBytesReader(response, request.Body, api.RequestLenMax))
+		if err != nil {
+			return bodyError(err)
 		}
+		if err := checkNoParameters(values); err != nil || len(bytes.TrimSpace(raw)) == 0 {
+			return err
+		}
+		return unmarshalJSON(raw, into)
 	}
-	if len(unknown) > 0 {
-		return errors.New(strings.Join(unknown, "; ")) // of which writeHTTPError makes problems
+	for _, name := range c.variables {
+		values[name] = append(values[name], request.PathValue(name))
 	}
-	if wrong != nil {
-		return wrong
-	}
-	return p.DefaultQueryParser.Parse(into, values, filter)
+	return readParameters(values, into)
 }
 
-// checkEnum says which values there are: the gateway says only that this is none.
-func checkEnum(name string, values []string, kind protoreflect.EnumDescriptor) error {
-	for _, value := range values {
-		number, err := strconv.ParseInt(value, 10, 32)
-		if err == nil && kind.Values().ByNumber(protoreflect.EnumNumber(number)) != nil ||
-			kind.Values().ByName(protoreflect.Name(value)) != nil {
-			continue
-		}
-		return fmt.Errorf("parsing field %q: %q: %s", name, value, enumRule(kind))
+// checkNoParameters refuses what stands behind the ? where the request is the body: nobody would read it.
+func checkNoParameters(values url.Values) error {
+	var problems []*api.Problem
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		problems = append(problems, &api.Problem{
+			Field: name, Value: shownValue(values[name]), Rule: "expected no parameter: this call reads its body alone",
+		})
 	}
-	return nil
+	if len(problems) == 0 {
+		return nil
+	}
+	return refusal.InvalidArgument("", problems)
+}
+
+// readParameters fills a request with texts by their fields, and tells of all that cannot be.
+func readParameters(values url.Values, into proto.Message) error {
+	var problems []*api.Problem
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if rule := readParameter(name, values[name], into); rule != "" {
+			problems = append(problems, &api.Problem{Field: name, Value: shownValue(values[name]), Rule: rule})
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return refusal.InvalidArgument("", problems)
+}
+
+func shownValue(texts []string) string { return strconv.Quote(strings.Join(texts, ",")) }
+
+// readParameter sets one field, by way of the JSON that has it alone; "" or what was expected.
+func readParameter(name string, texts []string, into proto.Message) string {
+	path := strings.Split(name, ".")
+	field := fieldAt(into.ProtoReflect().Descriptor(), path)
+	if field == nil {
+		return fieldRule
+	}
+	if len(texts) > 1 && !field.IsList() {
+		return "expected the parameter once"
+	}
+	values := make([]any, len(texts))
+	for i, text := range texts {
+		value, isOne := parameterValue(field, text)
+		if !isOne {
+			return enumRule(field.Enum())
+		}
+		values[i] = value
+	}
+	var object any = values
+	if !field.IsList() {
+		object = values[0]
+	}
+	for _, one := range slices.Backward(path) {
+		object = map[string]any{one: object}
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return err.Error()
+	}
+	read := into.ProtoReflect().New().Interface()
+	if protojson.Unmarshal(raw, read) != nil {
+		return "expected a value of type " + typeText(field)
+	}
+	proto.Merge(into, read)
+	return ""
+}
+
+// parameterValue is a text as JSON has it in a field; false: the field's kind has no such value.
+func parameterValue(field protoreflect.FieldDescriptor, text string) (any, bool) {
+	if isTrue, err := strconv.ParseBool(text); field.Kind() == protoreflect.BoolKind && err == nil {
+		return isTrue, true
+	}
+	if field.Enum() == nil {
+		return text, true
+	}
+	if number, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return number, field.Enum().Values().ByNumber(protoreflect.EnumNumber(number)) != nil
+	}
+	return text, field.Enum().Values().ByName(protoreflect.Name(text)) != nil
 }
 
 // enumRule lists the values of a kind, without the one that stands for none of them.
@@ -149,4 +144,22 @@ func fieldAt(message protoreflect.MessageDescriptor, path []string) protoreflect
 		return nil
 	}
 	return fieldAt(field.Message(), path[1:])
+}
+
+// unmarshalJSON reads a message. Of what is none it tells all that is wrong, each with the path of its field: of a
+// fabric with many streams the name alone tells nobody which one it is.
+func unmarshalJSON(raw []byte, into proto.Message) error {
+	err := protojson.Unmarshal(raw, into)
+	if err == nil {
+		return nil
+	}
+	if syntax := json.Unmarshal(raw, new(json.RawMessage)); syntax != nil {
+		err = syntax
+	} else if problems := problemsOfJSON(raw, into); len(problems) > 0 {
+		return refusal.InvalidArgument("", problems)
+	}
+	return refusal.InvalidArgument("", []*api.Problem{{
+		Field: "body",
+		Rule:  fmt.Sprintf("expected the request as docs/reference/api.md has it: %v", err),
+	}})
 }

@@ -1,10 +1,6 @@
 package service
 
 import (
-	"encoding/json"
-	"io"
-
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -14,37 +10,6 @@ import (
 
 // problemsMost is how many problems of a body are told.
 const problemsMost = 1000
-
-// jsonBody is the body of a request, and what was wrong with it as a message: the gateway hands the reader of a body
-// on, and of its error only the text.
-type jsonBody struct {
-	io.ReadCloser
-	problems []*api.Problem
-}
-
-// pathJSON is the gateway's reader and writer of JSON. Of a body that is no request it finds all that is wrong, each
-// with the path of its field: of a fabric with many streams the name alone tells nobody which one it is.
-type pathJSON struct{ *runtime.JSONPb }
-
-// NewDecoder implements runtime.Marshaler.
-func (p pathJSON) NewDecoder(from io.Reader) runtime.Decoder {
-	decoder := json.NewDecoder(from)
-	return runtime.DecoderFunc(func(into any) error {
-		message, ok := into.(proto.Message)
-		if !ok {
-			return runtime.DecoderWrapper{Decoder: decoder, UnmarshalOptions: p.UnmarshalOptions}.Decode(into)
-		}
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return err
-		}
-		err := p.UnmarshalOptions.Unmarshal(raw, message)
-		if body, ok := from.(*jsonBody); ok && err != nil {
-			body.problems = problemsOfJSON(raw, message)
-		}
-		return err
-	})
-}
 
 // problemsOfJSON finds all that is wrong with a body that is not a message of this kind: in what can be read of it also
 // what breaks the rules of its fields. nil: nothing that it knows of.

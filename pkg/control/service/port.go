@@ -20,8 +20,8 @@ const (
 )
 
 // port is one listener for two protocols. A client that speaks HTTP/2 only is taken for gRPC, which speaks nothing
-// else; one that also or only offers HTTP/1.1, as browsers, curl and libraries do, gets JSON. With TLS the handshake
-// tells (ALPN), without it the first bytes.
+// else; one that also or only offers HTTP/1.1, as browsers, curl and libraries do, gets that, for JSON, Connect and
+// gRPC-Web. With TLS the handshake tells (ALPN), without it the first bytes.
 type port struct {
 	net.Listener
 	keeper  *identity.Keeper // nil: no TLS

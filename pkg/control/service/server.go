@@ -160,7 +160,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 // serve answers gRPC and HTTP until ctx is done.
 func (s *Server) serve(ctx context.Context, listener net.Listener, workers *sync.WaitGroup, ready func()) error {
 	server, checks := s.newGRPC()
-	web, err := s.newHTTP(ctx)
+	web, err := s.newHTTP(server)
 	if err != nil {
 		listener.Close()
 		return err
@@ -180,14 +180,14 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, workers *sync
 	close(s.stopping)
 	checks.Shutdown()
 	listener.Close()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracefulStopMax)
+	defer cancel()
+	if web.Shutdown(stopping) != nil { // first: gRPC's server ends at once what comes to it by way of HTTP/1.1
+		web.Close() // somebody still watches
+	}
 	timer := time.AfterFunc(gracefulStopMax, server.Stop)
 	defer timer.Stop()
 	server.GracefulStop()
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracefulStopMax)
-	defer cancel()
-	if web.Shutdown(stopping) != nil {
-		web.Close() // somebody still watches
-	}
 	return err
 }
 
