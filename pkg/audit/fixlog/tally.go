@@ -68,7 +68,7 @@ func (t *Tally) Add(entry Entry) error {
 func (t *Tally) Markdown() string {
 	var out strings.Builder
 	span := time.Duration(t.LastNS - t.FirstNS)
-	fmt.Fprintf(&out, "%d messages, %d bytes of FIX, %d order ids, %.1f s; busiest millisecond: %d messages; "+
+	fmt.Fprintf(&out, "%d messages, %d bytes of FIX, %d order ids, %.1f s; busiest millisecond: %d messages;\n"+
 		"messages with a wrong body length or check sum: %d.\n\n", t.Messages, t.Bytes, len(t.ClOrdIDs), span.Seconds(),
 		t.BusiestMS, t.BadMessage)
 	out.WriteString("| session | messages |\n|---|---:|\n")

@@ -52,7 +52,7 @@ func TestDocs_PagesAreShort(t *testing.T) {
 }
 
 func TestDocs_LinesFitTheScreen(t *testing.T) {
-	for _, f := range docPages(t) {
+	for _, f := range tracked(t, ".md") {
 		for i, line := range f.lines() {
 			if length := utf8.RuneCountInString(line); length > pageLineLenMax {
 				t.Errorf("%s:%d has %d columns, the limit is %d: wrap it; make a list of a table with long cells",
