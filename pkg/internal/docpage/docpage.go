@@ -57,9 +57,13 @@ func Parse(path, content string) Page {
 	return page
 }
 
-// Guides reads the pages that a reader follows step by step: tutorials and how-to pages.
+// Guides reads the pages that a reader follows step by step: the README, tutorials and how-to pages.
 func Guides(root string) ([]Page, error) {
-	var pages []Page
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		return nil, err
+	}
+	pages := []Page{Parse("README.md", string(readme))}
 	for _, folder := range []string{"tutorials", "how-to"} {
 		paths, err := filepath.Glob(filepath.Join(root, "docs", folder, "*.md"))
 		if err != nil {
@@ -107,8 +111,8 @@ func Outputs(output string) []string {
 	return strings.Split(output, separator+"\n")[1:]
 }
 
-// Prints says whether the expected lines are in the output, in this order, with others between them. "..." stands for any text
-// within a line, and alone on a line for any lines. Without: the line that is missing.
+// Prints says whether the expected lines are in the output, in this order, with others between them. "..." stands for
+// any text within a line, and alone on a line for any lines. Without: the line that is missing.
 func Prints(output, expected string) (string, bool) {
 	lines := strings.Split(output, "\n")
 	for want := range strings.Lines(expected) {

@@ -17,16 +17,16 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// notRunMax is how many command blocks of the tutorials and how-to pages are marked as not run here. It may only fall:
-// a page that needs what no test machine has says so, block by block, and a reader sees it.
+// notRunMax is how many command blocks of the README, the tutorials and the how-to pages are marked as not run here. It
+// may only fall: a page that needs what no test machine has says so, block by block, and a reader sees it.
 const notRunMax = 21
 
 // pageTimeout ends a page whose commands wait for what never comes. It is no measure: a page takes a few seconds.
 const pageTimeout = 5 * time.Minute
 
-// Every command of the tutorials and how-to pages does what the page says. A page is one shell that stops at the first
-// command that fails, in an empty directory with farlog and farlogd in PATH, in a network of its own, so that each page
-// has the default ports to itself. A text block behind a command block is what that prints.
+// Every command of the README, the tutorials and the how-to pages does what the page says. A page is one shell that
+// stops at the first command that fails, in an empty directory with farlog and farlogd in PATH, in a network of its own,
+// so that each page has the default ports to itself. A text block behind a command block is what that prints.
 func TestDocs_CommandsRun(t *testing.T) {
 	pages, err := docpage.Guides(testenv.Root())
 	if err != nil {

@@ -127,7 +127,6 @@ var ratchet = map[string]int{
 	"pkg/internal/dashboard/pages.go:fabric":                                                      92,
 	"pkg/internal/dashboard/pages.go:host":                                                        138,
 	"pkg/internal/dashboard/pages.go:stream":                                                      125,
-	"pkg/internal/docpage/docpage.go:columns":                                                     1,
 	"pkg/internal/e2e/audit_test.go:TestAudit_EveryActIsRecorded":                                 77,
 	"pkg/internal/e2e/audit_test.go:columns":                                                      1,
 	"pkg/internal/e2e/latency_test.go:TestLatency_StreamIsPlacedNearItsWriter":                    76,
