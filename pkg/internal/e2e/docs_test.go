@@ -25,8 +25,8 @@ const notRunMax = 21
 const pageTimeout = 5 * time.Minute
 
 // Every command of the README, the tutorials and the how-to pages does what the page says. A page is one shell that
-// stops at the first command that fails, in an empty directory with farlog and farlogd in PATH, in a network of its own,
-// so that each page has the default ports to itself. A text block behind a command block is what that prints.
+// stops at the first command that fails, in an empty directory with farlog and farlogd in PATH, in a network of its
+// own, so that each page has the default ports to itself. A text block behind a command block is what that prints.
 func TestDocs_CommandsRun(t *testing.T) {
 	pages, err := docpage.Guides(testenv.Root())
 	if err != nil {
