@@ -436,7 +436,7 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	uint64_t size = contract->size_bytes;
 
 	if (size == 0 && access != REGION_CREATE)
-		return error_set(error, FARLOG_INVALID, 0,
+		return error_set(error, FARLOG_NOT_A_RING, 0,
 			"region \"%s\": it is empty, so that no ring is there; to make one: farlog ring format '%s' --size 64MiB",
 			text, text);
 	if (size % LAYOUT_BLOCK_LEN != 0 && access != REGION_CREATE)
