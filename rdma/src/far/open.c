@@ -173,7 +173,7 @@ static int make_hello(
 	far->hello.client_id = ask->client_id;
 	if (ask->client_id == 0 &&
 		getrandom(&far->hello.client_id, sizeof(far->hello.client_id), 0) != sizeof(far->hello.client_id))
-		return error_set(error, FARLOG_IO, 0, "ring \"%s\": no random number for the client's identity", far->text);
+		return error_set(error, FARLOG_IO, errno, "ring \"%s\": no random number for the client's identity", far->text);
 	return FARLOG_OK;
 }
 

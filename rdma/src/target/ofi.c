@@ -5,6 +5,7 @@
  * while it is at work here. A revocation therefore is an order to this thread: it closes the memory region, so that the
  * key opens nothing, and the endpoint, so that nothing arrives, and only then is the order done. Each tenant has a
  * domain: a key of one opens nothing of another's. */
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,12 +258,13 @@ static int ofi_open(
 	listener->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	listener->acceptor.listener = listener;
 	listener->acceptor.wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	result = lib_ofi_load(&listener->lib, error);
+	result = listener->wakeup_fd < 0 || listener->acceptor.wakeup_fd < 0 ?
+		error_set(error, FARLOG_IO, errno, "listen at \"%s\": eventfd", text) :
+		lib_ofi_load(&listener->lib, error);
 	if (result == FARLOG_OK)
 		result = ofi_info(listener->lib, text, uri, FI_SOURCE, &listener->info, error);
 	if (result == FARLOG_OK) {
-		failure =
-			listener->wakeup_fd < 0 || listener->acceptor.wakeup_fd < 0 ? -FI_EMFILE : start_listening(listener, uri);
+		failure = start_listening(listener, uri);
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, 0, "listen at \"%s\": %s", text, listener->lib->strerror(-failure));
 	}

@@ -339,7 +339,8 @@ static int verbs_listener_open(
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->moved, NULL);
 	listener->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	result = lib_verbs_load(&listener->lib, error);
+	result = listener->wakeup_fd < 0 ? error_set(error, FARLOG_IO, errno, "listen at \"%s\": eventfd", text) :
+									   lib_verbs_load(&listener->lib, error);
 	if (result == FARLOG_OK)
 		result = verbs_channel_open(listener->lib, text, &listener->channel, error);
 	if (result == FARLOG_OK)
@@ -347,7 +348,7 @@ static int verbs_listener_open(
 	if (result == FARLOG_OK)
 		result = find_hosts(listener, text, error);
 	if (result == FARLOG_OK) {
-		failure = listener->wakeup_fd < 0 ? EMFILE : pthread_create(&listener->thread, NULL, serve_loop, listener);
+		failure = pthread_create(&listener->thread, NULL, serve_loop, listener);
 		listener->is_running = failure == 0;
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, failure, "start the thread that listens at \"%s\"", text);

@@ -1,6 +1,7 @@
 /* wire/lib_ofi.c -- loading libfabric, and what both ends of a connection ask of it. */
 #include "wire/lib_ofi.h"
 
+#include <errno.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -162,7 +163,7 @@ int ofi_register(struct fid_domain *domain, const struct fi_info *info, void *st
 	/* Whoever knows a key of this domain may write: it is drawn, not counted. */
 	for (unsigned i = 0; i < 4 && failure == -FI_ENOKEY; i++) {
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
-			return -FI_EIO;
+			return -errno;
 		if (info->domain_attr->mr_key_size < sizeof(key))
 			key &= (UINT64_C(1) << info->domain_attr->mr_key_size * 8) - 1;
 		failure = fi_mr_reg(domain, start, len, access, 0, key, 0, mr, NULL);
