@@ -25,6 +25,8 @@ static enum calls_kind failing_kind;
 static _Thread_local bool is_mine; /* this thread's calls count */
 static _Atomic(const char *) failed_name;
 static atomic_int failed_errno;
+static _Thread_local bool is_own; /* this thread armed the sweep */
+static atomic_bool was_own;       /* and made the call that failed */
 
 const char *calls_kind_name(enum calls_kind kind)
 {
@@ -40,7 +42,18 @@ void calls_arm(enum calls_kind kind, unsigned n)
 	failed_errno = 0;
 	counted = 0;
 	is_mine = true;
+	is_own = true;
 	failing = n;
+}
+
+void calls_follow_threads(void)
+{
+	is_mine = true;
+}
+
+bool calls_was_own(void)
+{
+	return was_own;
 }
 
 unsigned calls_disarm(void)
@@ -60,9 +73,7 @@ int calls_errno(void)
 	return failed_errno;
 }
 
-/* fails -- count a call; the errno with which it fails, 0 = it is made. errors: by enum calls_kind, 0 = a call of this
- * kind does not fail so. */
-static int fails(const char *name, const int errors[CALLS_KIND_COUNT])
+int calls_fail(const char *name, const int errors[CALLS_KIND_COUNT])
 {
 	unsigned n;
 
@@ -73,6 +84,7 @@ static int fails(const char *name, const int errors[CALLS_KIND_COUNT])
 		return 0;
 	failed_errno = errors[failing_kind];
 	failed_name = name;
+	was_own = is_own;
 	return errors[failing_kind];
 }
 
@@ -89,7 +101,7 @@ static int fails(const char *name, const int errors[CALLS_KIND_COUNT])
 	result_type __wrap_##name parameters; \
 	result_type __wrap_##name parameters \
 	{ \
-		int error = fails(#name, errors); \
+		int error = calls_fail(#name, errors); \
 \
 		if (error == 0) \
 			return __real_##name arguments; \
@@ -138,7 +150,7 @@ int __real_posix_fallocate64(int fd, off64_t off, off64_t len);
 int __wrap_posix_fallocate64(int fd, off64_t off, off64_t len);
 int __wrap_posix_fallocate64(int fd, off64_t off, off64_t len)
 {
-	int error = fails("posix_fallocate64", SPACE);
+	int error = calls_fail("posix_fallocate64", SPACE);
 
 	return error != 0 ? error : __real_posix_fallocate64(fd, off, len);
 }
@@ -149,7 +161,7 @@ int __wrap_posix_fallocate64(int fd, off64_t off, off64_t len)
 	int __wrap_##name(first_type first, second_type second, ...); \
 	int __wrap_##name(first_type first, second_type second, ...) \
 	{ \
-		int error = fails(#name, errors); \
+		int error = calls_fail(#name, errors); \
 		va_list more; \
 		void *third; \
 \
@@ -185,7 +197,7 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
-	int error = fails("pthread_create", ERRORS(EAGAIN));
+	int error = calls_fail("pthread_create", ERRORS(EAGAIN));
 	struct start *start;
 	int result;
 
@@ -211,7 +223,7 @@ static void poison_last(struct io_uring *ring)
 {
 	struct io_uring_sqe *sqe;
 
-	if (ring->sq.sqe_tail == ring->sq.sqe_head || fails("io_uring command", ERRORS(EBADF)) == 0)
+	if (ring->sq.sqe_tail == ring->sq.sqe_head || calls_fail("io_uring command", ERRORS(EBADF)) == 0)
 		return;
 	sqe = &ring->sq.sqes[(ring->sq.sqe_tail - 1) & ring->sq.ring_mask];
 	sqe->fd = 1 << 20;
@@ -219,7 +231,7 @@ static void poison_last(struct io_uring *ring)
 
 static int submit(struct io_uring *ring)
 {
-	int error = fails("io_uring_submit", ERRORS(EIO, EINTR));
+	int error = calls_fail("io_uring_submit", ERRORS(EIO, EINTR));
 
 	if (error != 0)
 		return -error;
@@ -229,7 +241,7 @@ static int submit(struct io_uring *ring)
 
 static int submit_and_get_events(struct io_uring *ring)
 {
-	int error = fails("io_uring_submit_and_get_events", ERRORS(EIO, EINTR));
+	int error = calls_fail("io_uring_submit_and_get_events", ERRORS(EIO, EINTR));
 
 	if (error != 0)
 		return -error;
@@ -240,7 +252,7 @@ static int submit_and_get_events(struct io_uring *ring)
 static int submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **answer, unsigned count,
 	struct __kernel_timespec *timeout, sigset_t *signals)
 {
-	int error = fails("io_uring_submit_and_wait_timeout", ERRORS(EIO, EINTR));
+	int error = calls_fail("io_uring_submit_and_wait_timeout", ERRORS(EIO, EINTR));
 
 	if (error != 0)
 		return -error;
@@ -267,5 +279,5 @@ void *__wrap_dlsym(void *handle, const char *name)
 			return submits[i].wrapped;
 		}
 	}
-	return found;
+	return found != NULL ? calls_of_ofi(name, found) : NULL;
 }

@@ -21,6 +21,17 @@ enum calls_kind {
 void calls_arm(enum calls_kind kind, unsigned n);
 unsigned calls_disarm(void);
 
+/* calls_follow_threads -- threads that this one starts before the sweep is armed count when it is. */
+void calls_follow_threads(void);
+
+/* calls_fail -- count a call; the errno with which it fails, 0 = it is made. errors: by enum calls_kind, 0 = a call of
+ * this kind does not fail so. calls_of_ofi -- what to call in place of a function that libfabric exports. */
+int calls_fail(const char *name, const int errors[CALLS_KIND_COUNT]);
+void *calls_of_ofi(const char *name, void *found);
+
+/* calls_was_own -- the call that failed was one of the thread that armed the sweep. */
+bool calls_was_own(void);
+
 /* calls_failed -- the name of the call that was made to fail, NULL = none was; calls_errno -- what it said. */
 const char *calls_failed(void);
 int calls_errno(void);

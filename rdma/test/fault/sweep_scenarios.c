@@ -393,5 +393,12 @@ const struct scenario scenarios[] = {
 	{"cut", START_DAMAGED, run_cut, judge_cut, NEAR, NULL},
 	{"former", START_LEFT, run_former, judge_former, NEAR, NULL},
 	{"make a second ring", START_LEFT, run_second, judge_second, MANY, NULL},
+	{"listen and serve", START_LEFT, run_listen, judge_listen, TARGET, NULL},
+	{"append from another host", START_LEFT, run_remote, judge_remote, TARGET, make_target},
+	{"append by a living remote writer", START_LEFT, run_remote_living, judge_remote, TARGET, make_remote},
+	{"fence a remote writer", START_LEFT, run_remote_fence, judge_remote_fence, TARGET, make_remote},
+	{"route", START_LEFT, run_route, judge_route, ROUTE, make_route},
+	{"spill", START_LEFT, run_spill, judge_route, ROUTE, make_held},
+	{"carry what was spilled", START_LEFT, run_carry, judge_route, ROUTE, make_spilled},
 	{NULL, START_NONE, NULL, NULL, 0, NULL},
 };

@@ -20,6 +20,8 @@
 #define MEMBERS 4u /* of a stream with members */
 #define DEVICE 8u  /* of a ring that has all of a device, which is formatted but never removed */
 #define SPARE 16u  /* of a stream that goes on when one of its members fails */
+#define TARGET 32u /* of a ring that a target serves */
+#define ROUTE 64u  /* of a ring that is the leg of a route */
 #define NEAR (ONE | MANY | DEVICE)
 
 /* What a ring is when a run begins. */
@@ -102,5 +104,26 @@ struct scenario {
 extern const struct scenario scenarios[]; /* up to one without a name */
 
 int run_format(void);
+
+/* sweep_target.c: a target that listens and serves a ring, one whose client comes, and one whose client is fenced. */
+bool target_is_possible(void);
+int make_target(void);
+int make_remote(void);
+int run_listen(void);
+int run_remote(void);
+int run_remote_living(void);
+int run_remote_fence(void);
+void judge_listen(int result);
+void judge_remote(int result);
+void judge_remote_fence(int result);
+
+/* sweep_route.c: a route whose leg's ring is there, one whose leg spills, and one that carries what was spilled. */
+int make_route(void);
+int make_held(void);
+int make_spilled(void);
+int run_route(void);
+int run_spill(void);
+int run_carry(void);
+void judge_route(int result);
 
 #endif
