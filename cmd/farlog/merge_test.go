@@ -58,18 +58,18 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 		!strings.Contains(table, "merged order: 102 entries of 2 streams") {
 		t.Fatalf("exit code %d:\n%s", code, table)
 	}
-	name := filepath.Join(dir, "merged", "0000000001.ord")
+	name := filepath.Join(dir, "merged", "order", "0000000001.seg")
 	before, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	altered := append([]byte(nil), before...)
-	altered[4096+64*20] ^= 1
+	altered[4096+128*20+60] ^= 1
 	if err := os.WriteFile(name, altered, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, talk, code = runFarlog(t, "verify", dir); code != exitFailure ||
-		!strings.Contains(talk, "merged order: segment 0000000001.ord") {
+		!strings.Contains(talk, "merged order: segment 0000000001.seg") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 	if _, talk, code = runFarlog(t, "merge", dir); code != exitFailure || !strings.Contains(talk, "--anew") {
@@ -91,7 +91,7 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 		t.Fatalf("exit code %d:\n%s", code, table)
 	}
 	if names, err := os.ReadDir(filepath.Join(dir, "merged")); err != nil || len(names) != 3 {
-		t.Fatalf("%v, %v: expected lock, decisions and one file", names, err)
+		t.Fatalf("%v, %v: expected lock, decisions and the order", names, err)
 	}
 	if _, talk, code = runFarlog(t, "merge", dir, "--final", "-f"); code != exitUsage ||
 		!strings.Contains(talk, "expected one of them") {

@@ -265,24 +265,28 @@ func (w *mergedWorld) mergeAgain(isCrashing bool) error {
 	return w.look()
 }
 
-// orderBytes gives the bytes of the order: all files, without their marks, and the checkpoints.
+// orderBytes gives the bytes of the order: all segments without their marks, but those that have not begun, and their
+// manifests.
 func (w *mergedWorld) orderBytes() ([]byte, error) {
-	names, err := w.disk.ReadDir(mergedDir)
+	names, err := w.disk.ReadDir(mergedDir + "/order")
 	if err != nil {
 		return nil, err
 	}
 	var all []byte
 	for _, name := range names {
-		if suffix := path.Ext(name); suffix != ".ord" && suffix != ".json" {
+		if suffix := path.Ext(name); suffix != ".seg" && suffix != ".json" {
 			continue
 		}
-		raw, err := w.disk.Bytes(path.Join(mergedDir, name))
+		raw, err := w.disk.Bytes(path.Join(mergedDir, "order", name))
 		if err != nil {
 			return nil, err
 		}
 		raw = bytes.Clone(raw)
-		if path.Ext(name) == ".ord" {
+		if path.Ext(name) == ".seg" {
 			clear(raw[512:4096])
+		}
+		if len(bytes.Trim(raw, "\x00")) == 0 {
+			continue
 		}
 		all = append(append(all, name...), raw...)
 	}

@@ -232,7 +232,7 @@ func (w *mergedWorld) tryComeUp() (err error) {
 	}
 	if w.merger == nil {
 		if w.merger, err = merge.Open(w.store, merge.Options{
-			LateLimit: mergedLate, FileSlots: 64,
+			LateLimit: mergedLate, SegmentBytes: store.SegmentBytesMin,
 			Now: clock,
 		}); err != nil {
 			w.merger = nil

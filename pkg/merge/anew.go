@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"time"
@@ -32,11 +31,16 @@ const (
 
 // Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its
 // place when it goes at least as far. What had been given out of the order comes again in the same one, as long as
-// every stream is there. Its files have the same slots then, and each is put over the one before as a whole: a crash at
-// any point leaves an order that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing was
-// changed), and those of Open.
+// every stream is there. Its segments have the same records then, and each is put over the one before as a whole: a
+// crash at any point leaves an order that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing
+// was changed), and those of Open.
 func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
-	a := anew{fsys: s.FS(), dir: path.Join(s.Dir(), dirName), beside: path.Join(s.Dir(), dirName, besideName)}
+	options, err := options.withDefaults()
+	if err != nil {
+		return Progress{}, err
+	}
+	dir := path.Join(s.Dir(), dirName)
+	a := anew{store: s, dir: dir, beside: path.Join(dir, besideName)}
 	lock, err := takeDir(s, a.dir)
 	if err != nil {
 		return Progress{}, err
@@ -46,27 +50,25 @@ func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Pr
 	if err := a.begin(); err != nil {
 		return Progress{}, err
 	}
-	slotsMax, err := a.slotsMax(a.dir)
-	if err != nil {
+	if there, err := openOrder(s, a.dir, options.SegmentBytes); err == nil {
+		options.SegmentBytes = there.segmentBytes // the same segments; one that is damaged may not tell
+	} else if !errors.Is(err, store.ErrCorrupt) {
 		return Progress{}, err
 	}
-	if slotsMax != 0 {
-		options.FileSlots = slotsMax // the same files
-	}
-	progress, err := a.merge(ctx, s, options, until)
+	progress, err := a.merge(ctx, options, until)
 	if err != nil {
 		return progress, err
 	}
-	there, err := a.slots(a.dir)
+	there, err := a.bytes(a.dir)
 	if err != nil {
 		return progress, err
 	}
-	made, err := a.slots(a.beside)
+	made, err := a.bytes(a.beside)
 	if err != nil {
 		return progress, err
 	}
 	if made < there {
-		return progress, fmt.Errorf("%w: %s has %d slots, made anew it would have %d, and wait for %q", ErrShort, a.dir,
+		return progress, fmt.Errorf("%w: %s has %d bytes, made anew it would have %d, and wait for %q", ErrShort, a.dir,
 			there, made, progress.WaitsFor)
 	}
 	return progress, a.swap()
@@ -74,7 +76,7 @@ func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Pr
 
 // anew is an order that is being made beside another one.
 type anew struct {
-	fsys        store.FS
+	store       *store.Store
 	dir, beside string
 }
 
@@ -97,21 +99,19 @@ func takeDir(s *store.Store, dir string) (io.Closer, error) {
 // begin takes what an attempt before left away, and copies the decisions: those that are made now stand behind them.
 func (a anew) begin() error {
 	a.clear()
-	if err := a.fsys.Mkdir(a.beside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	fsys := a.store.FS()
+	if err := fsys.Mkdir(a.beside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make %s: %w", a.beside, err)
 	}
-	raw, err := readWhole(a.fsys, path.Join(a.dir, decisionsName), math.MaxInt64)
+	err := store.CopyFile(fsys, path.Join(a.dir, decisionsName), path.Join(a.beside, decisionsName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", path.Join(a.dir, decisionsName), err)
-	}
-	return writeWhole(a.fsys, path.Join(a.beside, decisionsName), raw)
+	return err
 }
 
-func (a anew) merge(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
-	m, err := openIn(s, options, a.beside)
+func (a anew) merge(ctx context.Context, options Options, until Until) (Progress, error) {
+	m, err := openIn(a.store, options, a.beside)
 	if err != nil {
 		return Progress{}, err
 	}
@@ -129,7 +129,7 @@ func (a anew) merge(ctx context.Context, s *store.Store, options Options, until 
 
 // follow merges what comes, until the order that is there is caught up with.
 func (a anew) follow(ctx context.Context, m *Merger) error {
-	there, err := a.slots(a.dir)
+	there, err := a.bytes(a.dir)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (a anew) follow(ctx context.Context, m *Merger) error {
 		if isMoved {
 			continue
 		}
-		if made, err := a.slots(a.beside); err != nil || made >= there {
+		if made, err := a.bytes(a.beside); err != nil || made >= there {
 			return err
 		}
 		select {
@@ -153,89 +153,64 @@ func (a anew) follow(ctx context.Context, m *Merger) error {
 }
 
 // swap puts each file over the one before. The decisions come first: an order never goes with fewer than it was made
-// by.
+// by. A segment comes before its index and its manifest, which are of no use without it.
 func (a anew) swap() error {
-	if err := a.fsys.Rename(path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
-		return fmt.Errorf("rename decisions: %w", err)
-	}
-	if err := a.fsys.SyncDir(a.dir); err != nil {
-		return fmt.Errorf("sync %s: %w", a.dir, err)
-	}
-	found, err := listFiles(a.fsys, a.beside)
-	if err != nil {
+	fsys, from, to := a.store.FS(), path.Join(a.beside, orderStream), path.Join(a.dir, orderStream)
+	if err := replace(fsys, path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
 		return err
 	}
-	for number := uint64(1); number <= found.orders; number++ {
-		for _, suffix := range []string{orderSuffix, checkpointSuffix} {
-			if suffix == checkpointSuffix && number > found.checkpoints {
+	if err := fsys.Mkdir(to, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make %s: %w", to, err)
+	}
+	names, err := fsys.ReadDir(from)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", from, err)
+	}
+	isThere, count := map[string]bool{}, uint64(0)
+	for _, name := range names {
+		isThere[name] = true
+	}
+	for ; isThere[fmt.Sprintf("%010d.seg", count+1)]; count++ {
+		for _, suffix := range []string{".seg", ".idx", ".json"} {
+			name := fmt.Sprintf("%010d%s", count+1, suffix)
+			if !isThere[name] {
 				continue
 			}
-			if err := a.fsys.Rename(fileName(a.beside, number, suffix), fileName(a.dir, number, suffix)); err != nil {
-				return fmt.Errorf("rename %s: %w", fileName(a.beside, number, suffix), err)
-			}
-			if err := a.fsys.SyncDir(a.dir); err != nil {
-				return fmt.Errorf("sync %s: %w", a.dir, err)
+			if err := replace(fsys, path.Join(from, name), path.Join(to, name)); err != nil {
+				return err
 			}
 		}
 	}
-	return removeOrder(a.fsys, a.dir, found) // what a damaged order had more files of
+	return a.store.Derived(a.dir, store.SegmentBytesMin).RemoveSegments(orderStream, count)
+}
+
+// replace renames a file over another one, durably.
+func replace(fsys store.FS, from, to string) error {
+	if err := fsys.Rename(from, to); err != nil {
+		return fmt.Errorf("rename %s: %w", from, err)
+	}
+	if err := fsys.SyncDir(path.Dir(to)); err != nil {
+		return fmt.Errorf("sync %s: %w", path.Dir(to), err)
+	}
+	return nil
 }
 
 // clear takes away what lies beside; whatever stays is taken away the next time.
 func (a anew) clear() {
-	names, err := a.fsys.ReadDir(a.beside)
-	if err != nil {
-		return
-	}
-	for _, name := range names {
-		_ = a.fsys.Remove(path.Join(a.beside, name))
-	}
-	_ = a.fsys.Remove(a.beside)
-}
-
-// front gives the beginning of a file of an order; zeros where there is no such file, or less of it. A file that cannot
-// be read could tell anything: whoever wants to go on without it moves it away.
-func (a anew) front(dir string, number uint64) ([]byte, error) {
-	raw, name := make([]byte, orderDataOff), fileName(dir, number, orderSuffix)
-	file, err := a.fsys.OpenFile(name, os.O_RDONLY, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return raw, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	defer file.Close()
-	if _, err := file.ReadAt(raw, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return raw, nil
-}
-
-// slots counts those that were synced, in all files that tell.
-func (a anew) slots(dir string) (count uint64, err error) {
-	found, err := listFiles(a.fsys, dir)
-	if err != nil {
-		return 0, err
-	}
-	for number := uint64(1); number <= found.orders; number++ {
-		raw, err := a.front(dir, number)
+	fsys := a.store.FS()
+	for _, dir := range []string{path.Join(a.beside, orderStream), a.beside} {
+		names, err := fsys.ReadDir(dir)
 		if err != nil {
-			return 0, err
+			continue
 		}
-		count += decodeMarks(raw).slots
+		for _, name := range names {
+			_ = fsys.Remove(path.Join(dir, name))
+		}
+		_ = fsys.Remove(dir)
 	}
-	return count, nil
 }
 
-// slotsMax is that of the order's files; 0 = they do not tell.
-func (a anew) slotsMax(dir string) (uint32, error) {
-	raw, err := a.front(dir, 1)
-	if err != nil {
-		return 0, err
-	}
-	h, err := decodeOrderHeader(raw)
-	if err != nil {
-		return 0, nil //nolint:nilerr // it is damaged, which is why the order is made again
-	}
-	return h.slotsMax, nil
+// bytes counts those of records that were synced, in all segments that tell.
+func (a anew) bytes(dir string) (int64, error) {
+	return a.store.Derived(dir, store.SegmentBytesMin).SyncedBytes(sourceOf(a.store, store.SegmentBytesMin))
 }

@@ -15,7 +15,7 @@ import (
 func ordered(t *testing.T) *world {
 	t.Helper()
 	w := start(t, 2)
-	for ms := 1; ms < 100; ms++ {
+	for ms := 1; ms < 150; ms++ {
 		w.feeds[0].put(at(ms), 0, "x")
 		w.feeds[1].put(at(ms), 0, "y")
 	}
@@ -38,8 +38,17 @@ func anewOf(w *world, until merge.Until) error {
 	return err
 }
 
+// grow brings more than a segment of the order, and merges nothing.
+func (w *world) grow(t *testing.T) {
+	t.Helper()
+	for ms := 300; ms < 400; ms++ {
+		w.feeds[0].put(at(ms), 0, "more")
+	}
+	must(t, w.feeds[0].drain(w.store, true))
+}
+
 // Whatever operation meets a power cut or a kill: every entry that was in the order is in it at once, before anybody
-// merges again, verify finds it whole, and a merge goes on with it.
+// merges again, verify finds it whole, and a merge goes on with it. The one that is made goes further.
 func TestAnew_CrashLeavesTheOrderWhole(t *testing.T) {
 	for _, isPowerCut := range []bool{false, true} {
 		for operations, isDone := 0, false; !isDone; operations++ {
@@ -47,6 +56,7 @@ func TestAnew_CrashLeavesTheOrderWhole(t *testing.T) {
 				continue // until then it only makes the other one
 			}
 			w := ordered(t)
+			w.grow(t)
 			w.fs.CrashAfter(operations)
 			err := anewOf(w, merge.UntilEnd)
 			isDone = err == nil && !w.fs.IsCrashed()
@@ -82,7 +92,7 @@ func TestAnew_CrashLeavesTheOrderWhole(t *testing.T) {
 func TestAnew_CrashOverADamagedOrderIsMadeGood(t *testing.T) {
 	for operations, isDone := 0, false; !isDone; operations += 3 {
 		w := ordered(t)
-		must(t, w.fs.Change("/store/merged/0000000002.ord",
+		must(t, w.fs.Change(orderDir+"/0000000002.seg",
 			func(data []byte) []byte { data[4096+130] ^= 1; return data }))
 		w.fs.CrashAfter(operations)
 		isDone = anewOf(w, merge.UntilEnd) == nil && !w.fs.IsCrashed()
@@ -118,4 +128,27 @@ func TestAnew_WaitsUntilItGoesAsFar(t *testing.T) {
 	w.in(t)
 	must(t, w.checkRerun2(t))
 	expect(t, w, "0+10 0+30")
+}
+
+// Whatever operation of taking the order away meets a power cut: what is left of it is read without an error, and a
+// merge makes it whole.
+func TestRemove_CrashLeavesNoHole(t *testing.T) {
+	for operations, isDone := 0, false; !isDone; operations++ {
+		w := ordered(t)
+		w.fs.CrashAfter(operations)
+		err := merge.Remove(w.store)
+		isDone = err == nil && !w.fs.IsCrashed()
+		if err != nil && !errors.Is(err, storetest.ErrCrashed) {
+			t.Fatalf("after %d operations: %v", operations, err)
+		}
+		w.fs.Crash()
+		must(t, w.openStore())
+		if _, err := w.entries(); err != nil {
+			t.Fatalf("after %d operations: %v", operations, err)
+		}
+		must(t, w.openMerge())
+		must(t, w.merger.Finish(context.Background()))
+		must(t, w.look())
+		must(t, w.merger.Close())
+	}
 }

@@ -23,19 +23,33 @@ type decision struct {
 	isEarly bool
 }
 
-// decisions is the file of them: slots as those of the order, each a pair of its own because it has its stream's name
-// in it.
+// Layout of the file of decisions (docs/reference/format-merge.md): two marks, then the decisions.
+const (
+	markAOff       = 0
+	markBOff       = 512
+	markLen        = 32
+	markCRCOff     = 28
+	decisionsOff   = 1024
+	decisionLen    = 128
+	decisionCRCOff = 60
+	nameOff        = 64
+)
+
+// mark says how many decisions are synced. A and B are written in turn.
+type mark struct{ count, turn uint64 }
+
+// decisions is the file of them.
 type decisions struct {
 	file  store.File
 	name  string
 	known map[string]map[store.Place]decision // by stream
-	count uint32                              // pairs in the file
-	fresh []byte                              // decided, not yet written
-	raw   []byte                              // the whole ones as they were found, until settle
+	count uint32                              // in the file
+	mark  mark
+	fresh []byte // decided, not yet written
 }
 
-// openDecisions reads them all. What a crash left torn at the end was relied upon by nobody and is cut. isReadOnly
-// leaves the file as it is; it may be missing then.
+// openDecisions reads them all. As many as the mark says must be whole; what a crash left torn behind them was relied
+// upon by nobody and is cut. isReadOnly leaves the file as it is; it may be missing then.
 func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, error) {
 	d := &decisions{name: path.Join(dir, decisionsName), known: map[string]map[store.Place]decision{}}
 	flags := os.O_RDWR | os.O_CREATE
@@ -50,10 +64,10 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		return nil, fmt.Errorf("open %s: %w", d.name, err)
 	}
 	size, err := d.file.Size()
-	raw := make([]byte, size)
+	raw := make([]byte, max(size, decisionsOff))
 	if err == nil && size > 0 {
 		var n int
-		if n, err = d.file.ReadAt(raw, 0); int64(n) == size {
+		if n, err = d.file.ReadAt(raw[:size], 0); int64(n) == size {
 			err = nil
 		}
 	}
@@ -61,47 +75,68 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		d.file.Close()
 		return nil, fmt.Errorf("read %s: %w", d.name, err)
 	}
-	if err := d.take(raw); err != nil {
+	if err = d.take(raw); err == nil && !isReadOnly {
+		err = d.settle(raw[:d.end()])
+	}
+	if err != nil {
 		d.file.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *decisions) take(all []byte) error {
-	raw := all
-	for len(raw) >= 2*slotLen {
-		one, err := decodeDecision(raw[:2*slotLen], d.count)
+// end is where the next decision goes.
+func (d *decisions) end() int64 { return decisionsOff + int64(d.count)*decisionLen }
+
+func (d *decisions) take(raw []byte) error {
+	d.mark = decodeMarks(raw)
+	for int64(len(raw)) >= d.end()+decisionLen {
+		one, err := decodeDecision(raw[d.end():][:decisionLen], d.count)
 		if err != nil {
 			break
 		}
 		d.of(one.stream)[one.Place] = one
 		d.count++
-		raw = raw[2*slotLen:]
 	}
-	if d.isSynced(raw) {
+	if uint64(d.count) < d.mark.count {
 		return &store.CorruptError{
-			Path: d.name, Offset: int64(d.count) * 2 * slotLen,
-			Err: errors.New("decision is damaged: it was synced before the ones behind it"),
+			Path: d.name, Offset: d.end(),
+			Err: fmt.Errorf("%d decisions are whole, %d were synced", d.count, d.mark.count),
 		}
 	}
-	d.raw = all[:int(d.count)*2*slotLen]
 	return nil
 }
 
 // settle cuts what a crash left behind the whole ones.
-func (d *decisions) settle() error {
-	if err := d.file.Truncate(int64(len(d.raw))); err != nil {
+func (d *decisions) settle(whole []byte) error {
+	if err := d.file.Truncate(int64(len(whole))); err != nil {
 		return fmt.Errorf("cut %s: %w", d.name, err)
 	}
 	// Written again: a process that died after a failed sync leaves them in the page cache as if they were on the disk.
-	if _, err := d.file.WriteAt(d.raw, 0); err != nil {
+	if _, err := d.file.WriteAt(whole[decisionsOff:], decisionsOff); err != nil {
 		return fmt.Errorf("write %s: %w", d.name, err)
 	}
-	d.raw = nil
+	return d.sync()
+}
+
+// sync makes what is written durable, and says in the mark how many there are. The mark itself becomes durable with the
+// next sync; until then it serves after a crash of the process.
+func (d *decisions) sync() error {
 	if err := d.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", d.name, err)
 	}
+	if uint64(d.count) == d.mark.count {
+		return nil
+	}
+	next := mark{uint64(d.count), d.mark.turn + 1}
+	off := int64(markBOff)
+	if next.turn%2 == 1 {
+		off = markAOff
+	}
+	if _, err := d.file.WriteAt(next.encode(), off); err != nil {
+		return fmt.Errorf("mark %s: %w", d.name, err)
+	}
+	d.mark = next
 	return nil
 }
 
@@ -115,23 +150,11 @@ func (d *decisions) of(stream string) map[store.Place]decision {
 	return known
 }
 
-// isSynced tells whether the decision at the front of raw, which is none, was one: a later one says how many were
-// synced before it was written.
-func (d *decisions) isSynced(raw []byte) bool {
-	for i := uint32(1); len(raw) >= int(i+1)*2*slotLen; i++ {
-		pair := raw[i*2*slotLen:][:2*slotLen]
-		if _, err := decodeDecision(pair, d.count+i); err == nil && binary.LittleEndian.Uint32(pair[52:]) > d.count {
-			return true
-		}
-	}
-	return false
-}
-
 // add decides. It counts once flush has returned.
 func (d *decisions) add(one decision) {
-	pending := uint32(len(d.fresh) / (2 * slotLen))
+	pending := uint32(len(d.fresh) / decisionLen)
 	if mutant != MutantDecisionForgotten {
-		d.fresh = one.encode(d.fresh, d.count+pending, d.count)
+		d.fresh = one.encode(d.fresh, d.count+pending)
 	}
 	d.of(one.stream)[one.Place] = one
 }
@@ -140,15 +163,12 @@ func (d *decisions) flush() error {
 	if len(d.fresh) == 0 {
 		return nil
 	}
-	if _, err := d.file.WriteAt(d.fresh, int64(d.count)*2*slotLen); err != nil {
+	if _, err := d.file.WriteAt(d.fresh, d.end()); err != nil {
 		return fmt.Errorf("write %s: %w", d.name, err)
 	}
-	if err := d.file.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", d.name, err)
-	}
-	d.count += uint32(len(d.fresh) / (2 * slotLen))
+	d.count += uint32(len(d.fresh) / decisionLen)
 	d.fresh = d.fresh[:0]
-	return nil
+	return d.sync()
 }
 
 func (d *decisions) close() error {
@@ -161,8 +181,29 @@ func (d *decisions) close() error {
 	return nil
 }
 
-func (one decision) encode(dst []byte, index, synced uint32) []byte {
-	var raw [2 * slotLen]byte
+func (m mark) encode() []byte {
+	raw := make([]byte, markLen)
+	binary.LittleEndian.PutUint64(raw, m.count)
+	binary.LittleEndian.PutUint64(raw[8:], m.turn)
+	binary.LittleEndian.PutUint32(raw[markCRCOff:], record.CRC32C(0, raw[:markCRCOff]))
+	return raw
+}
+
+// decodeMarks gives the newer of the two; the zero mark when there is none.
+func decodeMarks(raw []byte) mark {
+	var newest mark
+	for _, off := range []int{markAOff, markBOff} {
+		one := raw[off : off+markLen]
+		m := mark{binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:])}
+		if record.CRC32C(0, one[:markCRCOff]) == binary.LittleEndian.Uint32(one[markCRCOff:]) && m.turn > newest.turn {
+			newest = m
+		}
+	}
+	return newest
+}
+
+func (one decision) encode(dst []byte, index uint32) []byte {
+	var raw [decisionLen]byte
 	binary.LittleEndian.PutUint64(raw[0:], one.orderNS)
 	binary.LittleEndian.PutUint64(raw[16:], one.LSN)
 	binary.LittleEndian.PutUint32(raw[32:], one.Epoch)
@@ -173,22 +214,26 @@ func (one decision) encode(dst []byte, index, synced uint32) []byte {
 	}
 	binary.LittleEndian.PutUint16(raw[44:], uint16(flags))
 	binary.LittleEndian.PutUint16(raw[46:], uint16(len(one.stream)))
-	binary.LittleEndian.PutUint32(raw[52:], synced)
-	copy(raw[slotLen:], one.stream)
-	binary.LittleEndian.PutUint32(raw[60:], record.CRC32C(record.CRC32C(index, raw[:60]), raw[slotLen:]))
+	copy(raw[nameOff:], one.stream)
+	binary.LittleEndian.PutUint32(raw[decisionCRCOff:], decisionCRC(raw[:], index))
 	return append(dst, raw[:]...)
 }
 
+// decisionCRC continues that of the decision's number in the file, so that it proves its place.
+func decisionCRC(raw []byte, index uint32) uint32 {
+	return record.CRC32C(record.CRC32C(index, raw[:decisionCRCOff]), raw[nameOff:])
+}
+
 func decodeDecision(raw []byte, index uint32) (decision, error) {
-	if record.CRC32C(record.CRC32C(index, raw[:60]), raw[slotLen:]) != binary.LittleEndian.Uint32(raw[60:]) {
-		return decision{}, errSlotCRC
+	if decisionCRC(raw, index) != binary.LittleEndian.Uint32(raw[decisionCRCOff:]) {
+		return decision{}, errors.New("CRC does not match")
 	}
 	length := int(binary.LittleEndian.Uint16(raw[46:]))
-	if length == 0 || length > slotLen {
+	if length == 0 || length > decisionLen-nameOff {
 		return decision{}, fmt.Errorf("stream name of %d bytes", length)
 	}
 	return decision{
-		stream: strings.Clone(string(raw[slotLen : slotLen+length])),
+		stream: strings.Clone(string(raw[nameOff : nameOff+length])),
 		Place: store.Place{
 			LSN: binary.LittleEndian.Uint64(raw[16:]), Epoch: binary.LittleEndian.Uint32(raw[32:]),
 			Generation: uint64(binary.LittleEndian.Uint32(raw[36:])),

@@ -2,112 +2,23 @@ package merge
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
+	"sort"
 
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// Layout of an order file (docs/reference/format.md section 8).
 const (
-	orderMagic     = "FARLOGMO"
-	orderVersion   = 1
-	orderHeaderLen = 512
-	orderDataOff   = 4096
-	orderCRCOff    = 508
-	markAOff       = 512
-	markBOff       = 1024
-	markLen        = 32
-	markCRCOff     = 28
+	// SegmentBytesDefault is how large a segment of the order is.
+	SegmentBytesDefault = store.SegmentBytesDefault
+	segmentHeaderBytes  = 4096
 
-	// FileSlotsDefault is how many slots of 64 bytes a file of the order has.
-	FileSlotsDefault = 1 << 20
-	fileSlotsMin     = 4
+	positionsFormat  = "farlog-merge"
+	positionsVersion = 2
 )
-
-// orderHeader begins a file of the order. There is nothing in it that the records and the decisions do not determine.
-type orderHeader struct {
-	number      uint64 // from 1
-	slotsMax    uint32
-	firstIndex  uint64 // of its first entry among all entries
-	prevOrderNS uint64 // of the last entry before
-	previous    [sha256.Size]byte
-}
-
-func (h orderHeader) encode() []byte {
-	raw := make([]byte, orderHeaderLen)
-	copy(raw, orderMagic)
-	binary.LittleEndian.PutUint32(raw[8:], orderVersion)
-	binary.LittleEndian.PutUint32(raw[12:], orderDataOff)
-	binary.LittleEndian.PutUint64(raw[16:], h.number)
-	binary.LittleEndian.PutUint32(raw[24:], h.slotsMax)
-	binary.LittleEndian.PutUint64(raw[32:], h.firstIndex)
-	binary.LittleEndian.PutUint64(raw[40:], h.prevOrderNS)
-	copy(raw[48:80], h.previous[:])
-	binary.LittleEndian.PutUint32(raw[orderCRCOff:], record.CRC32C(0, raw[:orderCRCOff]))
-	return raw
-}
-
-var errNoHeader = errors.New("no valid header of an order file")
-
-func decodeOrderHeader(raw []byte) (orderHeader, error) {
-	if len(raw) < orderHeaderLen || string(raw[:8]) != orderMagic ||
-		binary.LittleEndian.Uint32(raw[8:]) != orderVersion {
-		return orderHeader{}, fmt.Errorf("%w: magic %q, expected %q of version %d", errNoHeader, raw[:min(8, len(raw))],
-			orderMagic, orderVersion)
-	}
-	h := orderHeader{
-		number: binary.LittleEndian.Uint64(raw[16:]), slotsMax: binary.LittleEndian.Uint32(raw[24:]),
-		firstIndex: binary.LittleEndian.Uint64(raw[32:]), prevOrderNS: binary.LittleEndian.Uint64(raw[40:]),
-		previous: [32]byte(raw[48:80]),
-	}
-	if !bytes.Equal(h.encode(), raw[:orderHeaderLen]) {
-		return orderHeader{}, fmt.Errorf("%w: CRC does not match, or a reserved byte is not zero", errNoHeader)
-	}
-	return h, nil
-}
-
-// mark says how many slots of a file are synced: readers go no further. A and B are written in turn.
-type mark struct {
-	slots, turn uint64
-	decisions   uint32 // that were synced by then
-}
-
-func (m mark) encode() []byte {
-	raw := make([]byte, markLen)
-	binary.LittleEndian.PutUint64(raw, m.slots)
-	binary.LittleEndian.PutUint64(raw[8:], m.turn)
-	binary.LittleEndian.PutUint32(raw[16:], m.decisions)
-	binary.LittleEndian.PutUint32(raw[markCRCOff:], record.CRC32C(0, raw[:markCRCOff]))
-	return raw
-}
-
-func (m mark) offset() int64 {
-	if m.turn%2 == 1 {
-		return markAOff
-	}
-	return markBOff
-}
-
-// decodeMarks gives the newer of the two; the zero mark when there is none.
-func decodeMarks(raw []byte) mark {
-	var newest mark
-	for _, off := range []int{markAOff, markBOff} {
-		one := raw[off : off+markLen]
-		m := mark{
-			binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:]),
-			binary.LittleEndian.Uint32(one[16:]),
-		}
-		if record.CRC32C(0, one[:markCRCOff]) == binary.LittleEndian.Uint32(one[markCRCOff:]) && m.turn > newest.turn {
-			newest = m
-		}
-	}
-	return newest
-}
 
 // last is the last entry of a stream: all that is needed to go on behind it.
 type last struct {
@@ -119,89 +30,174 @@ type last struct {
 
 // info is what an encoder knows of a stream.
 type info struct {
-	name   string
-	number uint32 // in the table of the file
-	file   uint64 // which number means
-	last   last   // zero = none
+	name string
+	key  []byte // the name
+	last last   // zero = none
 }
 
-// encoder makes the bytes of the order, file by file, and nothing else: what writes them and what checks them use it
-// alike.
+// positions is the first record of each segment of the order: what is needed to go on behind it, without the segments
+// before. There is nothing in it that the records and the decisions do not determine.
+type positions struct {
+	Format       string           `json:"format"`
+	Version      int              `json:"version"`
+	SegmentBytes int64            `json:"segment_bytes"`
+	NextIndex    uint64           `json:"next_index"`
+	OrderNS      uint64           `json:"order_ns"`
+	LastStream   string           `json:"last_stream"`
+	Streams      []streamPosition `json:"streams"`
+}
+
+type streamPosition struct {
+	Stream     string `json:"stream"`
+	Generation uint64 `json:"generation"`
+	Epoch      uint32 `json:"epoch"`
+	LSN        uint64 `json:"lsn"`
+	Seq        uint64 `json:"seq"`
+	OrderNS    uint64 `json:"order_ns"`
+	IsLate     bool   `json:"is_late"`
+}
+
+// encoder makes the records of the order and nothing else: what writes them and what checks them use it alike.
 type encoder struct {
-	header    orderHeader
-	slots     uint32 // of the file
-	names     uint32 // in the file's table
-	nextIndex uint64 // of the next entry among all
-	orderNS   uint64 // of the last entry
-	stream    string // of the last entry
-	streams   map[string]*info
-	sum       hash.Hash // of the file: header and slots
+	identity     record.Identity
+	segmentBytes int64
+	room         int64         // bytes that are left in the segment
+	cursor       record.Cursor // of the next record
+	nextIndex    uint64        // of the next entry among all
+	orderNS      uint64        // of the last entry
+	stream       string        // of the last entry
+	streams      map[string]*info
+	payload      [entryLen]byte // of the entry that is being added
 }
 
-func newEncoder(slotsMax uint32) *encoder {
-	e := &encoder{streams: map[string]*info{}}
-	e.begin(orderHeader{number: 1, slotsMax: slotsMax})
-	return e
+func newEncoder(s *store.Store, segmentBytes int64) *encoder {
+	return &encoder{
+		identity: identityOf(sourceOf(s, segmentBytes)), segmentBytes: segmentBytes, streams: map[string]*info{},
+		cursor: record.Cursor{Epoch: orderEpoch},
+	}
 }
 
-func (e *encoder) begin(h orderHeader) {
-	e.header, e.slots, e.names, e.sum = h, 0, 0, sha256.New()
-	_, _ = e.sum.Write(h.encode())
+func identityOf(source store.Source) record.Identity {
+	return record.Identity{Salt: source.Salt, Align: source.Align, RecordLenMax: source.RecordLenMax}
 }
 
 func (e *encoder) info(stream string) *info {
 	known := e.streams[stream]
 	if known == nil {
-		known = &info{name: stream}
+		known = &info{name: stream, key: []byte(stream)}
 		e.streams[stream] = known
 	}
 	return known
 }
 
-// isFull tells whether an entry of the stream begins the next file: it and the name of its stream lie in one.
-func (e *encoder) isFull(of *info) bool {
-	need := uint32(1)
-	if of.file != e.header.number {
-		need += 2
+// isFull tells whether the next entry, of whatever stream, begins a segment.
+func (e *encoder) isFull() bool { return e.room < entryExtentMax }
+
+// begin appends the record that begins a segment to dst.
+func (e *encoder) begin(dst []byte) ([]byte, error) {
+	payload, err := json.Marshal(e.positions())
+	if err != nil {
+		return dst, fmt.Errorf("encode positions: %w", err)
 	}
-	return e.slots+need > e.header.slotsMax
+	e.room = e.segmentBytes - segmentHeaderBytes
+	if need := int64(record.Extent(orderAlign, 0, len(payload))) + entryExtentMax; need > e.room {
+		return dst, fmt.Errorf("%w: the positions of %d streams take %d bytes, expected at most %d in a segment of "+
+			"the order: merge fewer streams into one", store.ErrInvalid, len(e.streams), need, e.room)
+	}
+	return e.put(dst, record.Header{TimestampNS: e.orderNS, Class: uint16(flagPositions)}, nil, payload)
 }
 
-// next begins the next file. What was added must have been hashed.
-func (e *encoder) next() {
-	e.begin(orderHeader{
-		number: e.header.number + 1, slotsMax: e.header.slotsMax, firstIndex: e.nextIndex,
-		prevOrderNS: e.orderNS, previous: e.digest(),
-	})
-}
-
-// hash takes in slots that were added: many at once.
-func (e *encoder) hash(slots []byte) { _, _ = e.sum.Write(slots) }
-
-func (e *encoder) digest() [sha256.Size]byte { return [sha256.Size]byte(e.sum.Sum(nil)) }
-
-// add appends an entry's slots to dst.
-func (e *encoder) add(dst []byte, entry *Entry, of *info) []byte {
-	if of.file != e.header.number {
-		e.learn(of)
-		dst = encodeName(dst, e.slots, of.number, of.name)
-		e.slots += 2
-	}
-	entry.number = of.number
-	dst = entry.encode(dst, e.slots)
-	e.slots++
+// add appends the record of an entry to dst.
+func (e *encoder) add(dst []byte, entry *Entry, of *info) ([]byte, error) {
+	h := record.Header{TimestampNS: entry.OrderNS, Class: uint16(entry.Flags)}
+	dst, err := e.put(dst, h, of.key, entry.payload(&e.payload))
 	e.take(entry, of)
-	return dst
+	return dst, err
 }
 
-func (e *encoder) learn(of *info) {
-	e.names++
-	of.file, of.number = e.header.number, e.names
+func (e *encoder) put(dst []byte, h record.Header, key, payload []byte) ([]byte, error) {
+	h.LSN, h.Seq, h.Epoch = e.cursor.LSN, e.cursor.Seq, orderEpoch
+	before := len(dst)
+	dst, err := record.AppendTo(dst, h, key, payload, e.identity)
+	if err != nil {
+		return dst, fmt.Errorf("encode order: %w", err)
+	}
+	e.skip(int64(len(dst) - before))
+	return dst, nil
 }
 
-// take counts an entry whose slots are there.
+// skip moves over a record.
+func (e *encoder) skip(stored int64) {
+	e.room -= stored
+	e.cursor.LSN += uint64(stored)
+	e.cursor.Seq++
+}
+
+// take counts an entry whose record is there.
 func (e *encoder) take(entry *Entry, of *info) {
 	e.nextIndex++
 	e.orderNS, e.stream = entry.OrderNS, of.name
 	of.last = last{entry.Place, entry.Seq, entry.OrderNS, entry.Flags&FlagLate != 0}
+}
+
+func isPositions(item *store.Item) bool { return Flags(item.Class)&flagPositions != 0 }
+
+// load takes in a record that is there. The first must be the one that begins its segment.
+func (e *encoder) load(item *store.Item) error {
+	if !isPositions(item) {
+		entry, err := decodeEntry(&item.Record)
+		if err != nil {
+			return err
+		}
+		e.take(&entry, e.info(entry.Stream))
+	} else if p, err := decodePositions(item.Payload); err != nil {
+		return err
+	} else if err := e.resume(p); err != nil {
+		return err
+	}
+	e.cursor.LSN, e.cursor.Seq = item.LSN, item.Seq
+	e.skip(int64(len(item.Raw)))
+	return nil
+}
+
+// resume stands at the begin of a segment, before the record that begins it.
+func (e *encoder) resume(p positions) error {
+	if p.SegmentBytes != e.segmentBytes {
+		return fmt.Errorf("segments of %d bytes, the first one says %d", p.SegmentBytes, e.segmentBytes)
+	}
+	e.room = e.segmentBytes - segmentHeaderBytes
+	e.nextIndex, e.orderNS, e.stream = p.NextIndex, p.OrderNS, p.LastStream
+	for _, s := range p.Streams {
+		place := store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN}
+		e.info(s.Stream).last = last{place, s.Seq, s.OrderNS, s.IsLate}
+	}
+	return nil
+}
+
+func (e *encoder) positions() positions {
+	p := positions{
+		Format: positionsFormat, Version: positionsVersion, SegmentBytes: e.segmentBytes, NextIndex: e.nextIndex,
+		OrderNS: e.orderNS, LastStream: e.stream, Streams: []streamPosition{},
+	}
+	for name, of := range e.streams {
+		if l := of.last; l.Generation != 0 {
+			p.Streams = append(p.Streams, streamPosition{
+				name, l.Generation, l.Epoch, l.LSN, l.seq, l.orderNS, l.isLate,
+			})
+		}
+	}
+	sort.Slice(p.Streams, func(i, k int) bool { return p.Streams[i].Stream < p.Streams[k].Stream })
+	return p
+}
+
+func decodePositions(raw []byte) (p positions, err error) {
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, fmt.Errorf("decode positions: %w", err)
+	}
+	again, err := json.Marshal(p)
+	if err != nil || !bytes.Equal(again, raw) || p.Format != positionsFormat || p.Version != positionsVersion {
+		return p, errors.Join(err, fmt.Errorf("positions of format %q, version %d, expected %q, %d, and nothing else "+
+			"than what its fields encode to", p.Format, p.Version, positionsFormat, positionsVersion))
+	}
+	return p, nil
 }

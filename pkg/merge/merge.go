@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"sort"
 	"time"
@@ -28,16 +29,15 @@ const (
 	absentInterval = 200 * time.Millisecond // of those that are not waited for
 	listInterval   = time.Second            // for streams that are new in the store
 	flushInterval  = 100 * time.Millisecond
-	flushBytes     = 32 << 20
 	stepEntries    = 16 << 10
 )
 
 // Options of a merge; the zero value is the product's.
 type Options struct {
-	LateLimit  time.Duration // how long a silent stream holds up the others; 0 = 5 s
-	AheadLimit time.Duration // a record whose time is further in the future than this is not believed; 0 = 1 min
-	FileSlots  uint32        // of 64 bytes in one file of a new order; 0 = 1,048,576
-	Now        func() time.Time
+	LateLimit    time.Duration // how long a silent stream holds up the others; 0 = 5 s
+	AheadLimit   time.Duration // a record whose time is further in the future than this is not believed; 0 = 1 min
+	SegmentBytes int64         // of a new order; 0 = 64 MiB
+	Now          func() time.Time
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -47,16 +47,17 @@ func (o Options) withDefaults() (Options, error) {
 	if o.AheadLimit == 0 {
 		o.AheadLimit = AheadLimitDefault
 	}
-	if o.FileSlots == 0 {
-		o.FileSlots = FileSlotsDefault
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = SegmentBytesDefault
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.LateLimit < 0 || o.AheadLimit < 0 || o.FileSlots < fileSlotsMin {
-		return o, fmt.Errorf("%w: late limit %s, ahead limit %s, %d slots a file: expected positive limits and at "+
-			"least %d slots",
-			store.ErrInvalid, o.LateLimit, o.AheadLimit, o.FileSlots, fileSlotsMin)
+	if o.LateLimit < 0 || o.AheadLimit < 0 || o.SegmentBytes < store.SegmentBytesMin ||
+		o.SegmentBytes%segmentHeaderBytes != 0 || o.SegmentBytes > math.MaxInt32 {
+		return o, fmt.Errorf("%w: late limit %s, ahead limit %s, segments of %d bytes: expected positive limits, and "+
+			"segments of a multiple of %d bytes from %d to 2 GiB",
+			store.ErrInvalid, o.LateLimit, o.AheadLimit, o.SegmentBytes, segmentHeaderBytes, store.SegmentBytesMin)
 	}
 	return o, nil
 }
@@ -98,7 +99,7 @@ func openIn(s *store.Store, options Options, dir string) (*Merger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLog(s, dir, options.FileSlots)
+	l, err := openLog(s, dir, options.SegmentBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +210,7 @@ func (m *Merger) step() (int, error) {
 		}
 	}
 	m.unsynced += moved
-	if m.unsynced > 0 && (moved == 0 || now.Sub(m.flushed) >= flushInterval || len(m.log.fresh) >= flushBytes) {
+	if m.unsynced > 0 && (moved == 0 || now.Sub(m.flushed) >= flushInterval) {
 		m.unsynced, m.flushed = 0, now
 		return moved, m.log.flush()
 	}

@@ -1,6 +1,7 @@
 package merge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -195,7 +196,7 @@ func TestReader_SeekTimeFindsTheFirstAtOrAfter(t *testing.T) {
 // Each alteration of a byte of the order, of a decision or of a checkpoint is found, and so is a file that is missing.
 func TestVerify_FindsEveryAlteration(t *testing.T) {
 	w := start(t, 2)
-	for ms := 1; ms < 60; ms++ {
+	for ms := 1; ms < 120; ms++ {
 		w.feeds[0].put(at(ms), 0, "x")
 	}
 	w.in(t)
@@ -206,39 +207,36 @@ func TestVerify_FindsEveryAlteration(t *testing.T) {
 	w.in(t)
 	must(t, w.merger.Finish(context.Background()))
 	must(t, w.merger.Close())
-	names, err := w.fs.ReadDir("/store/merged")
-	must(t, err)
-	if len(names) < 5 {
-		t.Fatalf("%v: expected two files, a checkpoint, decisions and the lock", names)
-	}
-	for _, name := range names {
-		if name == "lock" {
-			continue
-		}
-		raw, err := w.fs.Bytes(path.Join("/store/merged", name))
+	for _, name := range []string{
+		"order/0000000001.seg", "order/0000000001.json", "order/0000000002.seg", "decisions",
+	} {
+		name = path.Join("/store/merged", name)
+		raw, err := w.fs.Bytes(name)
 		must(t, err)
-		for off := 0; off < len(raw); off += 7 {
-			if strings.HasSuffix(name, ".ord") && off >= 512 && off < 4096 {
+		used := len(bytes.TrimRight(raw, "\x00")) // what lies behind the last record means nothing
+		for off := 0; off < used; off += 7 {
+			if strings.HasSuffix(name, ".seg") && off >= 512 && off < 4096 ||
+				strings.HasSuffix(name, "s") && off < 1024 {
 				continue // marks and reserved bytes: they say how far, not what
 			}
 			flip := func(data []byte) []byte { data[off] ^= 0x10; return data }
-			must(t, w.fs.Change(path.Join("/store/merged", name), flip))
+			must(t, w.fs.Change(name, flip))
 			report, err := merge.Verify(context.Background(), w.store, nil)
 			if err == nil && report.Failure == nil {
 				t.Fatalf("%s: a bit of byte %d is another, and verify finds nothing", name, off)
 			}
-			must(t, w.fs.Change(path.Join("/store/merged", name), flip))
+			must(t, w.fs.Change(name, flip))
 		}
 	}
 	report, err := merge.Verify(context.Background(), w.store, nil)
 	must(t, err)
-	if report.Failure != nil || report.Late != 1 || report.Entries != 62 {
+	if report.Failure != nil || report.Late != 1 || report.Entries != 122 {
 		t.Fatalf("%+v: %s", report, report.Statement())
 	}
-	must(t, w.fs.Remove("/store/merged/0000000001.json"))
+	must(t, w.fs.Remove(firstSegment))
 	report, err = merge.Verify(context.Background(), w.store, nil)
 	if err != nil || report.Failure == nil {
-		t.Fatalf("checkpoint is missing: %v, %v", report, err)
+		t.Fatalf("segment is missing: %v, %v", report, err)
 	}
 }
 
@@ -277,24 +275,26 @@ func TestOpen_GoesOnAsIfItHadNotEnded(t *testing.T) {
 	expect(t, w, "0+100 0+20(clock-back) 0+30(clock-back)")
 }
 
-// Whole slots that a crash left behind a torn one are of an order that never was.
-func TestOpen_CutsWholeSlotsBehindATornOne(t *testing.T) {
+// Whole entries that a crash left behind a torn one are of an order that never was.
+func TestOpen_CutsWholeEntriesBehindATornOne(t *testing.T) {
 	w := start(t, 1)
 	for ms := 1; ms < 20; ms++ {
 		w.feeds[0].put(at(ms), 0, "x")
 	}
 	w.in(t)
 	must(t, w.merger.Close())
-	must(t, w.fs.Change("/store/merged/0000000001.ord", func(data []byte) []byte {
-		clear(data[512:4096])        // no mark of them
-		clear(data[4096+5*64:][:64]) // one that the crash took
+	raw, err := w.fs.Bytes(firstSegment)
+	must(t, err)
+	used := len(bytes.TrimRight(raw, "\x00"))
+	torn := used - 5*entryBytes // within one of the last
+	must(t, w.fs.Change(firstSegment, func(data []byte) []byte {
+		clear(data[512:4096])               // no mark of them
+		clear(data[torn : torn+entryBytes]) // one that the crash took
 		return data
 	}))
 	must(t, w.openMerge())
-	raw, err := w.fs.Bytes("/store/merged/0000000001.ord")
-	must(t, err)
-	if len(raw) != 4096+5*64 {
-		t.Fatalf("file has %d bytes, expected the five slots before the torn one", len(raw))
+	if next := w.merger.Progress().NextIndex; next == 0 || next > 20-5 {
+		t.Fatalf("%d entries, expected those before the torn one", next)
 	}
 	w.in(t)
 	must(t, w.checkRerun2(t))
@@ -328,7 +328,7 @@ func TestOpen_DamagedLastDecisionIsNotCut(t *testing.T) {
 	w.pass(time.Second)
 	w.in(t)
 	must(t, w.merger.Close())
-	must(t, w.fs.Change("/store/merged/decisions", func(data []byte) []byte { data[3] ^= 1; return data }))
+	must(t, w.fs.Change("/store/merged/decisions", func(data []byte) []byte { data[1024+3] ^= 1; return data }))
 	before, err := w.fs.Bytes("/store/merged/decisions")
 	must(t, err)
 	if err := w.openMerge(); !errors.Is(err, store.ErrCorrupt) ||
@@ -417,6 +417,25 @@ func TestReader_FollowsAMergeThatGoesOn(t *testing.T) {
 		}
 		w.feeds[0].put(at(ms), 0, "x")
 		w.in(t)
+	}
+}
+
+// What is written and not synced is given to no reader.
+func TestReader_GivesOnlyWhatIsSynced(t *testing.T) {
+	w := start(t, 1)
+	w.in(t)
+	before := len(w.seen)
+	w.feeds[0].put(at(1), 0, "x")
+	must(t, w.feeds[0].drain(w.store, true))
+	isMoved, err := w.merger.Step()
+	must(t, err)
+	must(t, w.merger.Write())
+	if all, err := w.entries(); err != nil || !isMoved || len(all) != before {
+		t.Fatalf("moved %v, %d entries, expected the %d that are synced: %v", isMoved, len(all), before, err)
+	}
+	w.in(t)
+	if len(w.seen) != before+1 {
+		t.Fatalf("%d entries, expected %d", len(w.seen), before+1)
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"reflect"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/farlog/farlog/pkg/store"
@@ -41,17 +38,14 @@ func (r Report) Statement() string {
 }
 
 // Verify makes the order of a store again from its records and the decisions, and compares it with the one that is
-// there, byte for byte; it checks the signatures of the checkpoints. nil: the store has none. key, when not nil, is
+// there, byte for byte; it checks the signatures of the segments. nil: the store has none. key, when not nil, is
 // trusted instead of the store's own. It may run beside a merge and then speaks of what had been ordered when it began.
 // Damage is in the report; the error is for what could not be read.
 func Verify(ctx context.Context, s *store.Store, key ed25519.PublicKey) (*Report, error) {
-	if key == nil {
-		key = s.PublicKey()
-	}
-	v := &verifier{ctx: ctx, store: s, fsys: s.FS(), dir: path.Join(s.Dir(), dirName), key: key}
-	err := v.run()
+	v := &verifier{ctx: ctx, store: s, dir: path.Join(s.Dir(), dirName)}
+	err := v.run(key)
 	_ = v.core.close() // only read
-	if errors.Is(err, fs.ErrNotExist) && v.report.Files == 0 {
+	if v.report.Files == 0 && (errors.Is(err, store.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
 		return nil, nil
 	}
 	var damage *store.CorruptError
@@ -68,93 +62,47 @@ func Verify(ctx context.Context, s *store.Store, key ed25519.PublicKey) (*Report
 type verifier struct {
 	ctx   context.Context
 	store *store.Store
-	fsys  store.FS
 	dir   string
-	key   ed25519.PublicKey
 
 	core
 	*encoder // of what the records give
 	report   Report
 }
 
-func (v *verifier) run() error {
-	found, err := listFiles(v.fsys, v.dir)
+func (v *verifier) run(key ed25519.PublicKey) error {
+	at, err := openOrder(v.store, v.dir, SegmentBytesDefault)
 	if err != nil {
 		return err
 	}
-	if err := found.check(v.dir); err != nil {
+	report, err := at.store.Verify(v.ctx, store.VerifyOptions{Stream: orderStream, PublicKey: key})
+	if err != nil {
 		return err
 	}
-	v.report.Files, v.report.Checkpoints = found.orders, found.checkpoints
-	if found.orders == 0 {
+	stream := report.Streams[0]
+	v.report.Files, v.report.Checkpoints = uint64(stream.Segments), uint64(stream.SealedSegments)
+	if stream.Failure != nil {
+		v.report.Failure = stream.Failure
 		return nil
 	}
-	end, err := v.findEnd(found)
+	end, err := at.end()
 	if err != nil {
 		return err
 	}
-	v.encoder = newEncoder(end.header.slotsMax)
+	v.encoder = newEncoder(at.store, at.segmentBytes)
 	if err := v.openSources(end); err != nil {
 		return err
 	}
-	for number := uint64(1); number <= found.orders; number++ {
-		if err := v.checkFile(number, end); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// findEnd learns where each stream ends in the order. What the merge has put behind that since is not looked at.
-func (v *verifier) findEnd(found files) (*encoder, error) {
-	end := newEncoder(0)
-	if found.checkpoints > 0 {
-		c, err := loadCheckpoint(v.fsys, v.dir, found.checkpoints, v.key)
-		if err != nil {
-			return nil, err
-		}
-		if end, err = c.resume(); err != nil {
-			return nil, &store.CorruptError{Path: fileName(v.dir, found.checkpoints, checkpointSuffix), Err: err}
-		}
-	}
-	if found.orders == found.checkpoints {
-		return end, nil
-	}
-	h, m, raw, err := v.readFile(found.orders)
+	reader, err := at.read()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if found.orders == 1 {
-		end.begin(h)
-	}
-	used, err := end.takeSlots(raw)
-	if uint64(end.slots) < m.slots {
-		return nil, &store.CorruptError{
-			Path:   fileName(v.dir, found.orders, orderSuffix),
-			Offset: int64(orderDataOff + used), Err: err,
-		}
-	}
-	return end, nil
-}
-
-func (v *verifier) readFile(number uint64) (h orderHeader, m mark, slots []byte, err error) {
-	name := fileName(v.dir, number, orderSuffix)
-	raw, err := readWhole(v.fsys, name, 1<<40)
-	if err != nil {
-		return h, m, nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if len(raw) < orderDataOff {
-		return h, m, nil, &store.CorruptError{Path: name, Err: io.ErrUnexpectedEOF}
-	}
-	if h, err = decodeOrderHeader(raw); err != nil {
-		return h, m, nil, &store.CorruptError{Path: name, Err: err}
-	}
-	return h, decodeMarks(raw), raw[orderDataOff:], nil
+	defer reader.Close()
+	return v.compare(at, reader, end)
 }
 
 // openSources opens the streams that are in the order, each up to its last record there.
 func (v *verifier) openSources(end *encoder) error {
-	decided, err := openDecisions(v.fsys, v.dir, true)
+	decided, err := openDecisions(v.store.FS(), v.dir, true)
 	if err != nil {
 		return err
 	}
@@ -196,57 +144,54 @@ func (v *verifier) pullOrEnd(s *source) error {
 	return nil
 }
 
-// checkFile makes one file again and compares.
-func (v *verifier) checkFile(number uint64, end *encoder) error {
-	name := fileName(v.dir, number, orderSuffix)
-	h, _, raw, err := v.readFile(number)
-	if err != nil {
-		return err
-	}
-	if h != v.header {
-		return &store.CorruptError{Path: name, Err: fmt.Errorf("header does not continue file %d", number-1)}
-	}
-	isLast := number == end.header.number
-	if isLast {
-		raw = raw[:min(len(raw), int(end.slots)*slotLen)]
-	}
-	var slots []byte
-	at := 0
-	for len(raw)-at > 0 {
+// compare makes the records of the order again, up to where it ended when it was looked at.
+func (v *verifier) compare(at order, reader *store.Reader, end *encoder) error {
+	var want []byte
+	for v.cursor.LSN < end.cursor.LSN {
 		if err := v.ctx.Err(); err != nil {
 			return err
 		}
-		s, err := v.core.next()
+		item, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			err = &store.CorruptError{Path: v.dir, LSN: v.cursor.LSN, Err: errors.New("order ends before its end")}
+		}
 		if err != nil {
-			return &store.CorruptError{Path: name, Offset: int64(orderDataOff + at), Err: err}
+			return err
 		}
-		if s == nil {
-			return &store.CorruptError{
-				Path: name, Offset: int64(orderDataOff + at),
-				Err: fmt.Errorf("entry %d: the streams have no further record for it", v.nextIndex),
+		if v.isFull() {
+			if want, err = v.begin(want[:0]); err != nil {
+				return err
 			}
-		}
-		if v.isFull(s.info) {
-			return &store.CorruptError{
-				Path: name, Offset: int64(orderDataOff + at),
-				Err: fmt.Errorf("file is longer than its %d slots", h.slotsMax),
+			if !bytes.Equal(item.Raw, want) {
+				return at.damaged(&item, errors.New("positions at the begin of the segment are not those that the "+
+					"records and decisions give"))
 			}
+			continue
 		}
-		slots = v.encoder.add(slots[:0], &s.head, s.info)
-		if !bytes.HasPrefix(raw[at:], slots) {
-			return v.differs(name, at, raw[at:], &s.head)
-		}
-		v.hash(slots)
-		at += len(slots)
-		v.count(&s.head)
-		if err := v.pullOrEnd(s); err != nil {
+		if want, err = v.checkEntry(at, &item, want[:0]); err != nil {
 			return err
 		}
 	}
-	if isLast {
-		return nil
+	return nil
+}
+
+// checkEntry compares a record of the order with the entry that comes next.
+func (v *verifier) checkEntry(at order, item *store.Item, want []byte) ([]byte, error) {
+	s, err := v.core.next()
+	if err != nil {
+		return want, at.damaged(item, err)
 	}
-	return v.checkCheckpoint(number)
+	if s == nil {
+		return want, at.damaged(item, fmt.Errorf("entry %d: the streams have no further record for it", v.nextIndex))
+	}
+	if want, err = v.encoder.add(want, &s.head, s.info); err != nil {
+		return want, err
+	}
+	if !bytes.Equal(item.Raw, want) {
+		return want, v.differs(at, item, &s.head)
+	}
+	v.count(&s.head)
+	return want, v.pullOrEnd(s)
 }
 
 func (v *verifier) count(e *Entry) {
@@ -265,35 +210,13 @@ func (v *verifier) count(e *Entry) {
 }
 
 // differs says what stands where the given entry should.
-func (v *verifier) differs(name string, at int, raw []byte, want *Entry) error {
-	found := "bytes that are no entry"
-	names := make(table, v.names)
-	for n, of := range v.streams {
-		if of.file == v.header.number {
-			names[of.number-1] = n
-		}
-	}
-	if got, isName, _, err := names.decode(raw, v.slots-1); err == nil && !isName {
+func (v *verifier) differs(at order, item *store.Item, want *Entry) error {
+	found := "a record that is no entry"
+	if got, err := decodeEntry(&item.Record); err == nil && !isPositions(item) {
 		found = fmt.Sprintf("stream %s at %s, order time %d", got.Stream, got.Place, got.OrderNS)
 	}
-	return &store.CorruptError{Path: name, LSN: want.LSN, Offset: int64(orderDataOff + at), Err: fmt.Errorf(
-		"entry %d is %s; the records and decisions give stream %s at %s, order time %d", v.nextIndex-1, found,
-		want.Stream, want.Place, want.OrderNS)}
-}
-
-func (v *verifier) checkCheckpoint(number uint64) error {
-	c, err := loadCheckpoint(v.fsys, v.dir, number, v.key)
-	if err != nil {
-		return err
-	}
-	if want := v.checkpoint(); !reflect.DeepEqual(c, want) {
-		return &store.CorruptError{
-			Path: fileName(v.dir, number, checkpointSuffix),
-			Err:  errors.New("checkpoint does not describe its file"),
-		}
-	}
-	v.encoder.next()
-	return nil
+	return at.damaged(item, fmt.Errorf("entry %d is %s; the records and decisions give stream %s at %s, order time %d",
+		v.nextIndex-1, found, want.Stream, want.Place, want.OrderNS))
 }
 
 // Remove takes the order away, to be made again from the records and the decisions, which stay. It is for an order that
@@ -306,24 +229,5 @@ func Remove(s *store.Store) error {
 		return fmt.Errorf("remove merged order %s: %w", dir, err)
 	}
 	defer lock.Close()
-	return removeOrder(fsys, dir, files{})
-}
-
-// removeOrder takes away the files behind those that stay.
-func removeOrder(fsys store.FS, dir string, staying files) error {
-	names, err := fsys.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", dir, err)
-	}
-	for i := len(names) - 1; i >= 0; i-- { // from the end, so that no crash leaves a hole
-		suffix := path.Ext(names[i])
-		number, err := strconv.ParseUint(strings.TrimSuffix(names[i], suffix), 10, 64)
-		if err == nil && (suffix == orderSuffix && number > staying.orders || suffix == checkpointSuffix &&
-			number > staying.checkpoints) {
-			if err := fsys.Remove(path.Join(dir, names[i])); err != nil {
-				return fmt.Errorf("remove %s: %w", names[i], err)
-			}
-		}
-	}
-	return fsys.SyncDir(dir)
+	return s.Derived(dir, store.SegmentBytesMin).RemoveSegments(orderStream, 0)
 }

@@ -19,6 +19,10 @@ import (
 const (
 	second = uint64(time.Second)
 	begin  = 1763700000 * second
+
+	orderDir     = "/store/merged/order"
+	firstSegment = orderDir + "/0000000001.seg"
+	entryBytes   = 128 // of an entry of a stream with a short name
 )
 
 // world is a store with streams, its merge, and a clock, in a file system that can be cut off.
@@ -28,7 +32,6 @@ type world struct {
 	feeds  []*feed
 	merger *merge.Merger
 	now    time.Time
-	slots  uint32
 	// seen is what readers have been given of the order so far: it may only grow.
 	seen []merge.Entry
 }
@@ -43,7 +46,7 @@ type feed struct {
 }
 
 func newWorld(seed uint64, streams int) (*world, error) {
-	w := &world{fs: storetest.NewCrashFS(seed), now: time.Unix(0, int64(begin)), slots: 64}
+	w := &world{fs: storetest.NewCrashFS(seed), now: time.Unix(0, int64(begin))}
 	for i := range streams {
 		w.feeds = append(w.feeds, &feed{name: fmt.Sprintf("desk%d/orders", i), source: store.Source{
 			StreamName: fmt.Sprintf("desk%d/orders", i), StreamID: uint32(i + 1), RingUUID: record.UUID{byte(i + 1)},
@@ -64,7 +67,7 @@ func (w *world) openStore() (err error) {
 func (w *world) openMerge() (err error) {
 	w.merger, err = merge.Open(w.store, merge.Options{
 		LateLimit: time.Second, AheadLimit: time.Minute,
-		FileSlots: w.slots, Now: func() time.Time { return w.now },
+		SegmentBytes: store.SegmentBytesMin, Now: func() time.Time { return w.now },
 	})
 	return err
 }
@@ -209,24 +212,28 @@ func plain(e merge.Entry) string {
 	return fmt.Sprint(e.Stream, e.Place, e.OrderNS, e.TimestampNS, e.Flags, e.RecordFlags, e.RecordCRC)
 }
 
-// orderBytes gives the bytes of the order: all files, without their marks, and the checkpoints.
+// orderBytes gives the bytes of the order: all segments without their marks, but those that have not begun, and what
+// belongs to them.
 func (w *world) orderBytes() ([]byte, error) {
-	names, err := w.fs.ReadDir("/store/merged")
+	names, err := w.fs.ReadDir(orderDir)
 	if err != nil {
 		return nil, err
 	}
 	var all []byte
 	for _, name := range names {
-		if !strings.HasSuffix(name, ".ord") && !strings.HasSuffix(name, ".json") {
+		if name == "lock" || strings.HasSuffix(name, ".tail") {
 			continue
 		}
-		raw, err := w.fs.Bytes(path.Join("/store/merged", name))
+		raw, err := w.fs.Bytes(path.Join(orderDir, name))
 		if err != nil {
 			return nil, err
 		}
 		raw = bytes.Clone(raw)
-		if strings.HasSuffix(name, ".ord") {
+		if strings.HasSuffix(name, ".seg") {
 			clear(raw[512:4096])
+		}
+		if len(bytes.Trim(raw, "\x00")) == 0 {
+			continue
 		}
 		all = append(append(all, name...), raw...)
 	}

@@ -44,7 +44,7 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 		store: s, dir: dir, source: source, key: key, lock: lock, hash: hasher{isInline: s.options.IsSynchronous},
 		rollover: rollover{
 			dir: dir, key: key, segmentBytes: s.options.SegmentBytes,
-			isSynchronous: s.options.IsSynchronous, now: s.options.Now,
+			isSynchronous: s.options.IsSynchronous, isDerived: s.options.isDerived, now: s.options.Now,
 		},
 	}
 	if err := a.recover(); err != nil {
@@ -198,7 +198,7 @@ func (a *Appender) resumeSealed(f found) error {
 		if err != nil {
 			return wrap("open", f.name, err)
 		}
-		err = finishSealed(file, m.UsedBytes)
+		err = a.rollover.finishSealed(file, m.UsedBytes)
 		if closeErr := file.Close(); err == nil {
 			err = closeErr
 		}

@@ -36,6 +36,7 @@ type rollover struct {
 	key           ed25519.PrivateKey
 	segmentBytes  int64
 	isSynchronous bool
+	isDerived     bool
 	now           func() time.Time
 
 	retired    *retired
@@ -178,19 +179,23 @@ func (r *rollover) seal(s *retired, previous [sha256.Size]byte) (digest [sha256.
 		return digest, wrap("sync", r.dir.path, err)
 	}
 	// The segment is sealed. What follows only tidies up; a failure is made good by the next appender that opens.
-	_ = finishSealed(s.file, s.used)
+	_ = r.finishSealed(s.file, s.used)
 	_ = s.file.Close()
 	return sha256.Sum256(raw), nil
 }
 
 // finishSealed cuts a sealed segment to its used bytes and makes it read-only: in this order, because a crash that
-// takes the cut and leaves the mode would leave a file that only root can open to cut it.
-func finishSealed(file File, used int64) error {
+// takes the cut and leaves the mode would leave a file that only root can open to cut it. A derived segment stays
+// writable: where its manifest is taken away first, or comes later, it is one that takes records.
+func (r *rollover) finishSealed(file File, used int64) error {
 	if err := file.Truncate(used); err != nil {
 		return err
 	}
 	if err := file.Sync(); err != nil {
 		return err
+	}
+	if r.isDerived {
+		return nil
 	}
 	return file.SetReadOnly()
 }

@@ -39,11 +39,14 @@ type Options struct {
 	// order for crash tests.
 	IsSynchronous bool
 	Now           func() time.Time // nil = time.Now
+
+	isDerived bool // of Derived
 }
 
 // Store is an open store. It holds no lock and no open file; methods may be called from any goroutine.
 type Store struct {
 	dir     string
+	streams string // the directory of the streams
 	fsys    FS
 	options Options
 	uuid    record.UUID
@@ -78,7 +81,7 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, fmt.Errorf("%w: segment size %d, expected a multiple of %d from %d on",
 			ErrInvalid, options.SegmentBytes, segmentDataOffset, SegmentBytesMin)
 	}
-	s := &Store{dir: dir, fsys: options.FS, options: options}
+	s := &Store{dir: dir, streams: path.Join(dir, streamsName), fsys: options.FS, options: options}
 	err := s.load()
 	if err == nil && options.Create {
 		err = s.syncDirs()
@@ -107,9 +110,9 @@ func (s *Store) Dir() string { return s.dir }
 
 // Streams lists the names of the streams in the store, sorted.
 func (s *Store) Streams() ([]string, error) {
-	names, err := s.fsys.ReadDir(path.Join(s.dir, streamsName))
+	names, err := s.fsys.ReadDir(s.streams)
 	if err != nil {
-		return nil, wrap("list", path.Join(s.dir, streamsName), err)
+		return nil, wrap("list", s.streams, err)
 	}
 	var streams []string
 	for _, name := range names {
@@ -122,7 +125,7 @@ func (s *Store) Streams() ([]string, error) {
 }
 
 func (s *Store) streamDir(stream string) streamDir {
-	return streamDir{fsys: s.fsys, path: path.Join(s.dir, streamsName, escapeName(stream))}
+	return streamDir{fsys: s.fsys, path: path.Join(s.streams, escapeName(stream))}
 }
 
 func (s *Store) load() error {
@@ -171,9 +174,8 @@ func (s *Store) create() error {
 	if err != nil {
 		return err
 	}
-	streams := path.Join(s.dir, streamsName)
-	if err := s.fsys.Mkdir(streams, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return wrap("make", streams, err)
+	if err := s.fsys.Mkdir(s.streams, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return wrap("make", s.streams, err)
 	}
 	if err := s.fsys.SyncDir(s.dir); err != nil {
 		return wrap("sync", s.dir, err)
