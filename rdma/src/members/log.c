@@ -101,14 +101,18 @@ int members_settle_one(struct member *member, struct farlog_error *error)
 	return result;
 }
 
-/* is_short_of -- was a member's log once durable up to there, and ends before? Foreign bytes are not believed: not a
- * place that cannot be in the ring. */
-static bool is_short_of(const struct region_members *whole, const struct member *member, uint64_t lsn)
+/* is_place -- foreign bytes are not believed: can this LSN be in the ring? */
+static bool is_place(const struct region_members *whole, uint64_t lsn)
 {
 	uint64_t start_lsn = whole->start.head_lsn;
-	bool is_place = lsn % whole->superblock.align == 0 && lsn > start_lsn && lsn - start_lsn <= whole->capacity;
 
-	return is_place && member->scan.tail.lsn < lsn;
+	return lsn % whole->superblock.align == 0 && lsn > start_lsn && lsn - start_lsn <= whole->capacity;
+}
+
+/* is_short_of -- was a member's log once durable up to there, and ends before? */
+static bool is_short_of(const struct region_members *whole, const struct member *member, uint64_t lsn)
+{
+	return is_place(whole, lsn) && member->scan.tail.lsn < lsn;
 }
 
 /* has_lost -- what it had. Its own hint says how far it once was durable, and below what was acknowledged. Where a
@@ -292,22 +296,30 @@ static int mend(
 	return FARLOG_OK;
 }
 
-/* check_first -- where nobody who is reached knows an epoch, it is the stream's first only when all are reached: a ring
- * may stand where another one was, and the one that is away may know better. */
-static int check_first(struct region_members *whole, struct farlog_error *error)
+/* check_told -- no member that is reached was told of records beyond the log's end. A hint says what was acknowledged
+ * (members_hint), which every log that can be chosen has while one member at most has lost something: who tells of more
+ * has lost it itself, and so has another one that its own hint does not accuse. To go on would drop records that were
+ * acknowledged. Without that member, an operator can. */
+static int check_told(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
 {
-	char text[440];
-	unsigned open_count = 0;
+	for (unsigned i = 0; i < whole->count; i++) {
+		const struct member *member = &whole->members[i];
+		uint64_t hint_lsn;
 
-	for (unsigned i = 0; i < whole->count; i++)
-		open_count += member_state(&whole->members[i]) == MEMBER_READY;
-	if (whole->epoch_last != 0 || open_count == whole->count)
-		return FARLOG_OK;
-	members_describe(whole, text, sizeof(text));
-	return error_set(error, FARLOG_IO, 0,
-		"%u of %u members are reached, and all of these are new: the others may know records of the stream; expected "
-		"all %u at its first opening%s",
-		open_count, whole->count, whole->count, text);
+		if (member_state(member) != MEMBER_READY)
+			continue;
+		hint_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
+		if (is_place(whole, hint_lsn) && hint_lsn > tail_lsn)
+			return error_set(error, FARLOG_CORRUPT, 0,
+				"members \"%s\": the log ends at lsn %lu, and member %u, \"%s\", was told that records up to lsn %lu "
+				"are "
+				"acknowledged: they are lost on the members that are reached; bring back a member that is away, or "
+				"copy "
+				"the rings and accept the loss by opening without that member "
+				"(docs/how-to/repair-damaged-members.md)",
+				whole->text, tail_lsn, i + 1, member->uri, hint_lsn);
+	}
+	return FARLOG_OK;
 }
 
 /* Each step is for every member that is open; one that cannot take it is open no more. */
@@ -368,14 +380,16 @@ int members_recover(struct region *region, struct farlog_error *error)
 	best = find_best(whole, &last_far);
 	result = members_check_count(whole, error);
 	if (result == FARLOG_OK)
-		result = check_first(whole, error);
+		result = members_check_first(whole, error);
 	if (result != FARLOG_OK)
 		return result;
 	if (whole->start.last_epoch > whole->epoch_last)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"members \"%s\": records of epoch %u were drained, but no member knows an epoch above %u", whole->text,
 			whole->start.last_epoch, whole->epoch_last);
-	result = bring(whole, best, last_far, error);
+	result = check_told(whole, best->scan.tail.lsn, error);
+	if (result == FARLOG_OK)
+		result = bring(whole, best, last_far, error);
 	if (result != FARLOG_OK)
 		return result;
 	mend_all(whole, best);

@@ -192,6 +192,10 @@ void members_drop(struct region_members *whole, struct member *member, const str
  * why. */
 int members_check_count(struct region_members *whole, struct farlog_error *error) FARLOG_MUST_CHECK;
 
+/* members_check_first -- where nobody who is reached knows an epoch, it is the stream's first only when all are
+ * reached: a ring may stand where another one was, and the one that is away may know better. OK or IO. */
+int members_check_first(struct region_members *whole, struct farlog_error *error) FARLOG_MUST_CHECK;
+
 /* members_describe -- each member that cannot be used, and why: "; member 2, ...". The mutex is not held. */
 void members_describe(struct region_members *whole, char *text, size_t room);
 

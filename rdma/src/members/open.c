@@ -74,6 +74,22 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 		members_quorum(whole), whole->needed, text);
 }
 
+int members_check_first(struct region_members *whole, struct farlog_error *error)
+{
+	char text[440];
+	unsigned open_count = 0;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		open_count += member_state(&whole->members[i]) == MEMBER_READY;
+	if (whole->epoch_last != 0 || open_count == whole->count)
+		return FARLOG_OK;
+	members_describe(whole, text, sizeof(text));
+	return error_set(error, FARLOG_IO, 0,
+		"%u of %u members are reached, and all of these are new: the others may know records of the stream; expected "
+		"all %u at its first opening%s",
+		open_count, whole->count, whole->count, text);
+}
+
 /* gather -- until all have tried, or enough are there and the rest had a moment. That is not enough where none that is
  * there knows an epoch: the first opening needs all of them, so that the slowest gets the time that it takes. */
 static void gather(struct region_members *whole)

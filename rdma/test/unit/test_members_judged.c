@@ -220,6 +220,27 @@ static void open__lost_what_its_epoch_is_behind(void **state)
 	check_lost(2);
 }
 
+/* open__lost_by_two_and_told_by_one -- two members have lost the last records, of which one was never told that they
+ * are acknowledged. It and the third, which never had them, are enough to open, and their log is sound: the first one's
+ * hint alone tells what would be dropped. Without that one an operator goes on. */
+static void open__lost_by_two_and_told_by_one(void **state)
+{
+	struct farlog_error error = {0};
+
+	(void)state;
+	make_epochs(1);
+	for (unsigned i = 0; i < 2; i++)
+		erase(i, acked[acked_count - 1], LOST_LEN);
+	forget_hints(1);
+	assert_int_equal(count_missing(&error), REFUSED);
+	assert_int_equal(error.result, FARLOG_CORRUPT);
+	if (strstr(error.text, "member 1") == NULL || strstr(error.text, "was told that records up to lsn") == NULL)
+		fail_msg("\"%s\"", error.text);
+	set_away(0, true);
+	assert_int_equal(count_missing(&error), 1);
+	end();
+}
+
 /* ---------------------------------------------------------------- logs that are alike by their epochs */
 
 /* copy -- a piece of one member's log to another one. */
@@ -457,6 +478,7 @@ static void open__another_one_comes_first(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__lost_what_its_hint_covers),
 	cmocka_unit_test(open__lost_what_its_epoch_is_behind),
+	cmocka_unit_test(open__lost_by_two_and_told_by_one),
 	cmocka_unit_test(open__epochs_alike_and_logs_not),
 	cmocka_unit_test(join__epoch_of_a_namesake),
 	cmocka_unit_test(open__another_one_comes_first),
