@@ -5,6 +5,7 @@ package farlog
 /*
 #cgo CFLAGS: -DFARLOG_FAULT -I${SRCDIR}/../../rdma/src -I${SRCDIR}/../../rdma/test
 #include <stdlib.h>
+#include "adversary/clock.h"
 #include "adversary/memory.h"
 #include "target/verbs.h"
 */

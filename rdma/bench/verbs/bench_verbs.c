@@ -28,7 +28,7 @@
 #include "far/verbs.h"
 #include "farlog/farlog.h"
 #include "floor.h"
-#include "far/open.h"
+#include "far/region.h"
 #include "ring/stream.h"
 #include "log/writer.h"
 
@@ -234,7 +234,7 @@ static void measure(const struct invitation *invitation, const char *method, uin
 	static uint64_t seen[3][COUNTED_COUNT];
 	static const char *const names[] = {"requests", "doorbells", "completions"};
 	farlog_writer *writer = open_writer(invitation, method, epoch);
-	const struct verbs_counts *counts = verbs_link_counts(region_far_link(writer->region));
+	const struct verbs_counts *counts = verbs_link_counts(far_of(writer->region)->link);
 	struct verbs_counts before;
 
 	for (unsigned i = 0; i < COUNTED_COUNT; i++) {

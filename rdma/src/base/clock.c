@@ -5,17 +5,15 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/timex.h>
 #include <time.h>
 
 #include "base/atomics.h"
+#include "base/clock_sample.h"
 #include "base/phc.h"
 
 #define PAUSE_SPIN_COUNT 500u
 #define SAMPLE_INTERVAL_NS 100000000
 #define FIRST_INTERVAL_NS 2000000
-#define ERROR_UNKNOWN UINT32_MAX
-#define READ_TRIES 5
 
 struct clock_anchor clock_anchor;
 
@@ -36,30 +34,12 @@ static struct {
 	struct phc_set phcs;
 } sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t timespec_ns(const struct timespec *time)
-{
-	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
-}
-
-#ifdef FARLOG_FAULT
-static _Thread_local uint64_t played_ns; /* of the thread that plays time; 0: it does not */
-
-void farlog_fault_set_clock(uint64_t now_ns)
-{
-	played_ns = now_ns;
-}
-#endif
-
 uint64_t clock_monotonic_ns(void)
 {
 	struct timespec now;
 
-#ifdef FARLOG_FAULT
-	if (played_ns != 0)
-		return played_ns += 1000;
-#endif
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return timespec_ns(&now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 void clock_pause(unsigned spins)
@@ -68,53 +48,6 @@ void clock_pause(unsigned spins)
 		cpu_relax();
 	else
 		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
-}
-
-/* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. The first
- * is taken whatever its width, which is anything when the thread moves to a processor whose counter is behind. */
-static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t *width_ticks)
-{
-	for (int i = 0; i < READ_TRIES; i++) {
-		struct timespec now;
-		uint64_t before = clock_ticks();
-		uint64_t after;
-
-		clock_gettime(id, &now);
-		after = clock_ticks();
-		if (i == 0 || after - before < *width_ticks) {
-			*width_ticks = after - before;
-			*ticks = before + (after - before) / 2;
-			*time_ns = timespec_ns(&now);
-		}
-	}
-}
-
-/* discipline_error_ns -- what the kernel's clock discipline admits to, and what hardware clocks that disagree add to
- * it. Unknown when nothing disciplines the system clock, whatever a hardware clock says: how far that is from UTC the
- * kernel does not know. */
-static uint64_t discipline_error_ns(void)
-{
-	struct timex state = {.modes = 0};
-	int status = adjtimex(&state);
-	uint64_t phc_ns = phc_error_ns(&sampler.phcs, state.tai);
-
-	if (status < 0 || status == TIME_ERROR || (state.status & STA_UNSYNC) || phc_ns == PHC_UNKNOWN)
-		return ERROR_UNKNOWN;
-	return (uint64_t)state.maxerror * 1000 + phc_ns;
-}
-
-static void publish(uint64_t ticks, uint64_t utc_ns, uint64_t rate_q32, uint64_t error_ns)
-{
-	uint64_t version = atomic_load_relaxed(&clock_anchor.version);
-
-	/* Readers that see an odd or changed version read again: acquire and release keep the five words together. */
-	atomic_store_relaxed(&clock_anchor.version, version + 1);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	atomic_store_relaxed(&clock_anchor.ticks, ticks);
-	atomic_store_relaxed(&clock_anchor.utc_ns, utc_ns);
-	atomic_store_relaxed(&clock_anchor.ns_per_tick_q32, rate_q32);
-	atomic_store_relaxed(&clock_anchor.error_ns, error_ns < ERROR_UNKNOWN ? error_ns : ERROR_UNKNOWN);
-	atomic_store_release(&clock_anchor.version, version + 2);
 }
 
 /* rate_since -- the counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two
@@ -126,38 +59,11 @@ static uint64_t rate_since(struct sampler_run *run)
 	uint64_t width;
 	uint64_t rate_q32;
 
-	read_pair(CLOCK_MONOTONIC, &ticks, &raw_ns, &width);
+	clock_read_pair(CLOCK_MONOTONIC, &ticks, &raw_ns, &width);
 	rate_q32 = (uint64_t)(((unsigned __int128)(raw_ns - run->base_raw_ns) << 32) / (ticks - run->base_ticks));
 	run->base_ticks = ticks;
 	run->base_raw_ns = raw_ns;
 	return rate_q32;
-}
-
-#ifdef FARLOG_FAULT
-static bool is_utc_played; /* guarded by the mutex */
-#endif
-
-static void sample(uint64_t rate_q32, bool is_first)
-{
-	struct clock_reading predicted;
-	uint64_t ticks;
-	uint64_t utc_ns;
-	uint64_t width_ticks;
-	uint64_t error_ns = discipline_error_ns();
-	uint64_t drift_ns = 0;
-
-#ifdef FARLOG_FAULT
-	if (is_utc_played)
-		return;
-#endif
-	read_pair(CLOCK_REALTIME, &ticks, &utc_ns, &width_ticks);
-	if (!is_first) {
-		clock_read(ticks, &predicted);
-		drift_ns = predicted.utc_ns > utc_ns ? predicted.utc_ns - utc_ns : utc_ns - predicted.utc_ns;
-	}
-	if (error_ns != ERROR_UNKNOWN)
-		error_ns += drift_ns + ((width_ticks * (rate_q32 >> 1)) >> 32);
-	publish(ticks, utc_ns, rate_q32, error_ns);
 }
 
 static void *sample_loop(void *context)
@@ -174,7 +80,7 @@ static void *sample_loop(void *context)
 		until.tv_nsec %= 1000000000;
 		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) != ETIMEDOUT)
 			continue;
-		sample(rate_since(run), false);
+		clock_sample(&sampler.phcs, rate_since(run), false);
 		for (struct clock_guest *guest = sampler.guests; guest != NULL && !run->is_stopping; guest = guest->next)
 			guest->turn(guest->context);
 	}
@@ -230,9 +136,9 @@ static int start_run(void)
 
 	pthread_once(&once, make_once);
 	if (failure == 0) {
-		read_pair(CLOCK_MONOTONIC, &run->base_ticks, &run->base_raw_ns, &width);
+		clock_read_pair(CLOCK_MONOTONIC, &run->base_ticks, &run->base_raw_ns, &width);
 		nanosleep(&first, NULL);
-		sample(rate_since(run), true);
+		clock_sample(&sampler.phcs, rate_since(run), true);
 		failure = pthread_create(&run->thread, NULL, sample_loop, run);
 	}
 	if (failure != 0) {
@@ -243,19 +149,6 @@ static int start_run(void)
 	sampler.run = run;
 	return 0;
 }
-
-#ifdef FARLOG_FAULT
-void farlog_fault_set_utc(uint64_t utc_ns)
-{
-	pthread_mutex_lock(&sampler.mutex);
-	is_utc_played = utc_ns != 0;
-	if (is_utc_played)
-		publish(clock_ticks(), utc_ns, 0, 0);
-	else if (sampler.run != NULL)
-		sample(rate_since(sampler.run), true);
-	pthread_mutex_unlock(&sampler.mutex);
-}
-#endif
 
 int clock_start(void)
 {

@@ -120,14 +120,4 @@ static inline uint64_t clock_after_ns(uint64_t duration_ns)
 	return duration_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + duration_ns;
 }
 
-#ifdef FARLOG_FAULT
-/* farlog_fault_set_clock -- from now on the time for deadlines begins here, and goes on by a microsecond at each look;
- * 0: it is the system's again. */
-FARLOG_API void farlog_fault_set_clock(uint64_t now_ns);
-
-/* farlog_fault_set_utc -- from now on UTC stands still here, for all threads, until it is set again; 0: it is the
- * system's again. */
-FARLOG_API void farlog_fault_set_utc(uint64_t utc_ns);
-#endif
-
 #endif

@@ -106,21 +106,6 @@ static enum far_state try_again(struct region_far *far)
 	return FAR_BACK;
 }
 
-#ifdef FARLOG_FAULT
-uint64_t region_far_doze_ns;
-
-/* doze -- so that a test can act between the look at the state and the sleep. */
-static void doze(void)
-{
-	uint64_t doze_ns = atomic_load_relaxed(&region_far_doze_ns);
-
-	if (doze_ns != 0)
-		nanosleep(&(struct timespec){0, (long)doze_ns}, NULL);
-}
-#else
-#define doze() ((void)0)
-#endif
-
 static void *connector_loop(void *context)
 {
 	struct region_far *far = context;
@@ -134,7 +119,6 @@ static void *connector_loop(void *context)
 			return NULL;
 		if (atomic_load_acquire(&far->state) != FAR_BROKEN) {
 			pause_ns = RETRY_FIRST_NS;
-			doze();
 			futex_wait(&far->wakeup, seen, UINT64_MAX);
 			continue;
 		}

@@ -12,11 +12,4 @@
 int region_far_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-#ifdef FARLOG_FAULT
-/* region_far_link -- what carries it: a benchmark looks at its account. */
-struct far_link *region_far_link(struct region *region) FARLOG_MUST_CHECK;
-/* region_far_doze_ns -- how long the thread that connects again waits between finding nothing to do and its sleep. */
-extern uint64_t region_far_doze_ns;
-#endif
-
 #endif

@@ -441,10 +441,3 @@ void far_close(struct region *region)
 
 const struct region_ops far_spinning_ops = FAR_OPS(NULL, NULL);
 const struct region_ops far_waiting_ops = FAR_OPS(far_wait, far_sleepers);
-
-#ifdef FARLOG_FAULT
-struct far_link *region_far_link(struct region *region)
-{
-	return far_of(region)->link;
-}
-#endif

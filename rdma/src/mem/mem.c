@@ -73,17 +73,12 @@ static void futex_ring(uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-#ifdef FARLOG_FAULT
-int (*region_mem_msync)(void *start, size_t len, int flags) = msync;
-#define msync region_mem_msync
-#endif
-
 static int msync_span(struct region_mem *mem, uint64_t off, uint64_t len)
 {
 	uint64_t start = off & ~(uint64_t)(PAGE_LEN - 1);
 	uint64_t end = off + len;
 
-	return msync(mem->bytes + start, end - start, MS_SYNC);
+	return persist_msync(mem->bytes + start, end - start, MS_SYNC);
 }
 
 static void *msync_loop(void *context)

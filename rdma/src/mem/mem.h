@@ -35,11 +35,6 @@ void region_mem_place(const struct region *region, char *path, uint64_t *off);
 int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract,
 	const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-#ifdef FARLOG_FAULT
-/* what stands below it in place of the kernel */
-extern int (*region_mem_msync)(void *start, size_t len, int flags) FARLOG_MUST_CHECK;
-#endif
-
 int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 

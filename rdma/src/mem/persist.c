@@ -228,21 +228,18 @@ static void write_back(const char *line, const char *end)
 }
 #endif
 
-#ifdef FARLOG_FAULT
-void (*persist_before_write_back)(const char *line, const char *end);
-#endif
-
 void persist_range(const void *start, size_t len)
 {
-	const char *line = (const char *)start - (uintptr_t)start % LINE_LEN;
-	const char *end = (const char *)start + len;
+	const char *end;
+	const char *line = persist_lines(start, len, &end);
 
-#ifdef FARLOG_FAULT
-	if (persist_before_write_back != NULL)
-		persist_before_write_back(line, end);
-#endif
 	write_back(line, end);
 	persist_fence();
+}
+
+int persist_msync(void *start, size_t len, int flags)
+{
+	return msync(start, len, flags);
 }
 
 persist_gather_fn persist_gather(enum farlog_flush_method method)

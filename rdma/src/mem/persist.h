@@ -12,6 +12,7 @@
 
 #include "farlog/farlog.h"
 #include "ring/gather.h"
+#include "ring/layout.h"
 
 /* A way to copy whole lines towards memory. dst and src 64-byte aligned, len a multiple of 64. The bytes are durable
  * after the next persist_fence of the same thread. */
@@ -42,10 +43,16 @@ const char *persist_method_name(enum farlog_flush_method method);
  * for recovery. */
 void persist_range(const void *start, size_t len);
 
-#ifdef FARLOG_FAULT
-/* of a test: the lines that persist_range is going to write back */
-extern void (*persist_before_write_back)(const char *line, const char *end);
-#endif
+/* persist_lines -- the lines that a range touches, from the first byte of the first one on. */
+static inline const char *persist_lines(const void *start, size_t len, const char **end)
+{
+	*end = (const char *)start + len;
+	return (const char *)start - (uintptr_t)start % LAYOUT_LINE_LEN;
+}
+
+/* persist_msync -- msync(2): whole pages of a mapped file, which no instruction takes to its medium. The seam before the
+ * kernel, where a test has a page cache of its own. 0, or -1 and errno. */
+int persist_msync(void *start, size_t len, int flags) FARLOG_MUST_CHECK;
 
 /* persist_fence -- wait until this core's flushed lines and non-temporal stores are accepted. */
 static inline void persist_fence(void)

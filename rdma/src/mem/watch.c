@@ -7,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "region/superblock.h"
-#include "ring/layout.h"
+#include "mem/watch_look.h"
 
 #define LOOK_INTERVAL_NS 100000000
 
@@ -31,55 +30,6 @@ static struct {
 	struct name_looker *lookers;
 } room = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-#ifdef FARLOG_FAULT
-const char *name_watch_hung_path; /* a look at this name does not come back before it is another one */
-uint64_t name_watch_look_count;   /* looks that have come back */
-
-static void hang(const struct name_watch *watch)
-{
-	const char *hung;
-
-	while ((hung = __atomic_load_n(&name_watch_hung_path, __ATOMIC_ACQUIRE)) != NULL && watch->path != NULL &&
-		strcmp(hung, watch->path) == 0)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
-}
-
-static void count_look(void)
-{
-	__atomic_add_fetch(&name_watch_look_count, 1, __ATOMIC_RELEASE);
-}
-#else
-#define hang(watch) ((void)(watch))
-#define count_look() ((void)0)
-#endif
-
-static bool is_same(const struct stat *one, const struct stat *other)
-{
-	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
-}
-
-static bool is_gone(const struct name_watch *watch)
-{
-	struct stat now;
-
-	hang(watch);
-	if (fstat(watch->fd, &now) == 0 && now.st_nlink == 0)
-		return true;
-	return watch->path != NULL && stat(watch->path, &now) == 0 && !is_same(&now, &watch->opened);
-}
-
-/* look -- again each time: an epoch that is opened in such a file lies above the fence that was there. */
-static void look(struct name_watch *watch)
-{
-	struct region *region = watch->region;
-	struct superblock superblock;
-
-	if (!is_gone(watch) || superblock_load(region, "", &superblock, NULL) != FARLOG_OK)
-		return;
-	if (region_load_word(region, LAYOUT_FENCE_OFF) <= superblock.writer_epoch)
-		region->ops->store_word(region, LAYOUT_FENCE_OFF, (uint64_t)superblock.writer_epoch + 1);
-}
-
 /* ---------------------------------------------------------------- the threads */
 
 /* look_around -- at each watch once, under the mutex but for the look itself: others come and go meanwhile. */
@@ -88,10 +38,9 @@ static void look_around(struct name_looker *looker)
 	for (struct name_watch *watch = looker->watches; watch != NULL; watch = watch->next) {
 		looker->looking = watch;
 		pthread_mutex_unlock(&room.mutex);
-		look(watch);
+		name_watch_look(watch);
 		pthread_mutex_lock(&room.mutex);
 		looker->looking = NULL;
-		count_look();
 		if (looker->is_awaited)
 			pthread_cond_broadcast(&room.changed);
 		looker->is_awaited = false;
@@ -223,7 +172,7 @@ void name_watch_prepare(struct name_watch *watch, int fd, const char *path)
 
 	watch->fd = fd;
 	watch->is_prepared = fstat(fd, &watch->opened) == 0 && S_ISREG(watch->opened.st_mode);
-	if (watch->is_prepared && stat(path, &named) == 0 && is_same(&named, &watch->opened))
+	if (watch->is_prepared && stat(path, &named) == 0 && name_watch_is_same(&named, &watch->opened))
 		watch->path = realpath(path, NULL); /* the process may go to another directory */
 }
 

@@ -35,9 +35,4 @@ void name_watch_start(struct name_watch *watch, struct region *region);
  * started: nothing. */
 void name_watch_stop(struct name_watch *watch);
 
-#ifdef FARLOG_FAULT
-extern const char *name_watch_hung_path;
-extern uint64_t name_watch_look_count;
-#endif
-
 #endif

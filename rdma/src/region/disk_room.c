@@ -14,10 +14,6 @@
 #include "base/err.h"
 #include "base/uri.h"
 
-#ifdef FARLOG_FAULT
-void (*disk_room_before_allocate)(void);
-#endif
-
 /* tells_free -- how much of the file system anybody may take, and what of it has to stay. False: it does not tell, as
  * hugetlbfs without a limit. */
 static bool tells_free(int fd, uint64_t *free_bytes, uint64_t *reserve_bytes)
@@ -104,10 +100,6 @@ static int make(
 {
 	int result;
 
-#ifdef FARLOG_FAULT
-	if (disk_room_before_allocate != NULL)
-		disk_room_before_allocate();
-#endif
 	result = disk_allocate(text, path, fd, size_bytes, error);
 	if (result == FARLOG_OK && (fsync(fd) != 0 || disk_sync_directory(path) != 0))
 		result = error_set(error, FARLOG_IO, errno, "make %lu bytes of region \"%s\" durable", size_bytes, text);

@@ -32,8 +32,4 @@ int disk_make(
 /* disk_sync_directory -- the one of this file: 0, or -1 and errno. */
 int disk_sync_directory(const char *path) FARLOG_MUST_CHECK;
 
-#ifdef FARLOG_FAULT
-extern void (*disk_room_before_allocate)(void); /* of this process: the file was seen to be empty. NULL = nothing */
-#endif
-
 #endif

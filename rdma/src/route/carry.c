@@ -13,10 +13,6 @@
 #define RETRY_LAST_NS 1000000000u
 #define IDLE_NAP_LAST_NS 2000000
 
-#ifdef FARLOG_FAULT
-unsigned route_failing_reads;
-#endif
-
 /* What of a batch has been appended to the leg's ring: the head that may be released once it is durable there. */
 struct load {
 	struct head_slot slot;
@@ -95,10 +91,6 @@ static void pass(const struct route_leg *leg, const struct record_header *header
  * and what it has is not known. */
 static int read_on(struct route_leg *leg, struct farlog_batch *batch)
 {
-#ifdef FARLOG_FAULT
-	if (route_failing_reads != 0 && --route_failing_reads == 0)
-		return FARLOG_IO;
-#endif
 	return farlog_reader_read(leg->reader, leg->batch, leg->batch_len, batch);
 }
 

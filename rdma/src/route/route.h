@@ -163,9 +163,4 @@ void route_say(struct route_leg *leg, const char *text);
 	for (unsigned i = 0; (mask) >> i != 0; i++) \
 		if ((mask) >> i & 1)
 
-#ifdef FARLOG_FAULT
-/* of a carrier: the read of a buffer that fails, counted from the next one; 0: none does */
-extern unsigned route_failing_reads;
-#endif
-
 #endif

@@ -7,6 +7,7 @@ package adversary
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -DFARLOG_FAULT
 #cgo CFLAGS: -I${SRCDIR}/../../include -I${SRCDIR}/../../src -I${SRCDIR}/..
+#cgo LDFLAGS: -Wl,--wrap=clock_monotonic_ns -Wl,--wrap=clock_sample -Wl,--wrap=persist_msync
 */
 import "C"
 

@@ -22,4 +22,7 @@ FARLOG_API void farlog_file_call(
 FARLOG_API void farlog_file_crash(const char *name);
 FARLOG_API void farlog_file_kill(const char *name);
 
+/* farlog_file_set_msync -- what stands in place of msync(2) below every region of a file; NULL: the kernel. */
+FARLOG_API void farlog_file_set_msync(int (*instead)(void *start, size_t len, int flags));
+
 #endif

@@ -14,7 +14,7 @@
 #include "far/ofi.h"
 #include "held_wire.h"
 #include "ring/record.h"
-#include "far/open.h"
+#include "far/region.h"
 #include "members/members.h"
 #include "log/writer.h"
 
@@ -283,7 +283,7 @@ static void disconnect_behind_gate(struct far_link *link)
 
 static void shut_gate(const struct silent *silent)
 {
-	struct far_link *link = region_far_link(whole_of(silent)->members[SILENT].region);
+	struct far_link *link = far_of(whole_of(silent)->members[SILENT].region)->link;
 
 	gate.real = link->ops;
 	gate.ops = *gate.real;

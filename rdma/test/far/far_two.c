@@ -94,7 +94,7 @@ static bool make(struct two *two)
 		return false;
 	two->region = two->writer->region;
 	wire_hold(&two->wire);
-	stand_before(region_far_link(two->region));
+	stand_before(far_of(two->region)->link);
 	CHECK(two->region->ops->persist(two->region, &span, 1, ++two->region->tag) == FARLOG_OK);
 	two->has_sleeper = pthread_create(&two->sleeper, NULL, wait_for_persist, two) == 0;
 	return two->has_sleeper && await_asleep(two);

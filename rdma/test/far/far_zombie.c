@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "far_test.h"
-#include "far/open.h"
+#include "far/region.h"
 #include "log/writer.h"
 
 #define DEADLINE_NS 5000000000ull
@@ -111,7 +111,7 @@ static int persist_nothing(struct far_link *link, const struct region_span *span
 static void break_unseen(farlog_writer *writer)
 {
 	static struct far_link_ops ops;
-	struct far_link *link = region_far_link(writer->region);
+	struct far_link *link = far_of(writer->region)->link;
 
 	ops = *link->ops;
 	ops.persist = persist_nothing;
@@ -126,7 +126,7 @@ static void land(const struct bed *bed, farlog_writer *writer, const struct farl
 	size_t len = position->end_lsn - position->lsn;
 	int fd = open(bed->path, O_WRONLY);
 
-	CHECK(fd >= 0 && pwrite(fd, region_far_link(writer->region)->copy + off, len, (off_t)off) == (ssize_t)len);
+	CHECK(fd >= 0 && pwrite(fd, far_of(writer->region)->link->copy + off, len, (off_t)off) == (ssize_t)len);
 	close(fd);
 }
 

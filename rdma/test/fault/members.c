@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "adversary/clock.h"
 #include "members_world.h"
 #include "adversary/memory.h"
 #include "runs.h"

@@ -5,6 +5,7 @@
  * acknowledged is given out as that. A writer's process may end, and another one open, while the drain goes on. Its
  * host has its own time. */
 #include "base/clock.h"
+#include "adversary/clock.h"
 #include "members_world.h"
 #include "adversary/memory.h"
 #include "region/superblock.h"

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "farlog/heartbeat.h"
 #include "ring/record.h"
+#include "adversary/clock.h"
 #include "adversary/memory.h"
 #include "route/route.h"
 #include "runs.h"

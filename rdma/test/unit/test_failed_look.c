@@ -10,6 +10,7 @@
 #include "mem/mem.h"
 #include "blocks/nvme.h"
 #include "target/target.h"
+#include "adversary/file.h"
 #include "unit.h"
 
 #define NAME "look-blocks"
@@ -276,7 +277,7 @@ static void fence__cannot_be_made_durable(void **state)
 		free_bed(&bed);
 		skip(); /* FARLOG_TEST_DIR is not on a disk */
 	}
-	region_mem_msync = fail_msync;
+	farlog_file_set_msync(fail_msync);
 	failed_count = 0;
 	for (unsigned call = 1; failed_count + 1 == call; call++) {
 		int result;
@@ -289,7 +290,7 @@ static void fence__cannot_be_made_durable(void **state)
 		else if (result != FARLOG_IO || last.os_errno != EIO || strstr(last.text, "fence") == NULL || tail_lsn != 7)
 			fail_msg("msync %u fails: %s, tail %lu, \"%s\"", call, farlog_result_name(result), tail_lsn, last.text);
 	}
-	region_mem_msync = msync;
+	farlog_file_set_msync(NULL);
 	failing_msync = 0;
 	assert_true(failed_count >= 2);
 	assert_true(tail_lsn > 7);

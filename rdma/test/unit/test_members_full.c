@@ -2,6 +2,7 @@
  * the ways in which a stream once stood still, or was stored twice. On adversarial memories, in time that the test
  * makes. */
 #include "base/err.h"
+#include "adversary/clock.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"

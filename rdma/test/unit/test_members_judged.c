@@ -2,6 +2,7 @@
  * that another writer of the same number began. On adversarial memories. */
 #include "ring/layout.h"
 #include "ring/record.h"
+#include "adversary/clock.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ring/layout.h"
+#include "adversary/clock.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "ring/layout.h"
 #include "ring/record.h"
+#include "adversary/clock.h"
 #include "adversary/memory.h"
 #include "members/members.h"
 #include "region/superblock.h"

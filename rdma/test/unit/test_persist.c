@@ -132,15 +132,6 @@ static void persist__range_of_any_length(void **state)
 		persist_range(bytes, len);
 }
 
-static uintptr_t lines_from;
-static uintptr_t lines_end;
-
-static void note_lines(const char *line, const char *end)
-{
-	lines_from = (uintptr_t)line;
-	lines_end = (uintptr_t)end;
-}
-
 /* A range that begins within a line has one line more than its length says. The lines are those that lie less than a
  * line behind the first one, and so on. */
 static void persist__range_takes_every_line(void **state)
@@ -148,16 +139,17 @@ static void persist__range_takes_every_line(void **state)
 	static uint8_t bytes[512] __attribute__((aligned(64)));
 
 	(void)state;
-	persist_before_write_back = note_lines;
 	for (size_t from = 0; from < 128; from++)
 		for (size_t len = 1; len < 200; len++) {
 			uintptr_t last = (uintptr_t)(bytes + from + len - 1) / 64 * 64;
 
+			const char *end;
+			uintptr_t line = (uintptr_t)persist_lines(bytes + from, len, &end);
+
 			persist_range(bytes + from, len);
-			assert_int_equal(lines_from, (uintptr_t)(bytes + from) / 64 * 64);
-			assert_int_equal(lines_from + (lines_end - lines_from - 1) / 64 * 64, last);
+			assert_int_equal(line, (uintptr_t)(bytes + from) / 64 * 64);
+			assert_int_equal(line + ((uintptr_t)end - line - 1) / 64 * 64, last);
 		}
-	persist_before_write_back = NULL;
 }
 
 static const struct CMUnitTest tests[] = {

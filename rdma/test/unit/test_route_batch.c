@@ -5,6 +5,7 @@
 #include "ring/layout.h"
 #include "ring/record.h"
 #include "route/step.h"
+#include "adversary/clock.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (64u << 10))
