@@ -50,8 +50,8 @@ static inline const char *persist_lines(const void *start, size_t len, const cha
 	return (const char *)start - (uintptr_t)start % LAYOUT_LINE_LEN;
 }
 
-/* persist_msync -- msync(2): whole pages of a mapped file, which no instruction takes to its medium. The seam before the
- * kernel, where a test has a page cache of its own. 0, or -1 and errno. */
+/* persist_msync -- msync(2): whole pages of a mapped file, which no instruction takes to its medium. The seam before
+ * the kernel, where a test has a page cache of its own. 0, or -1 and errno. */
 int persist_msync(void *start, size_t len, int flags) FARLOG_MUST_CHECK;
 
 /* persist_fence -- wait until this core's flushed lines and non-temporal stores are accepted. */

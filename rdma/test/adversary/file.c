@@ -156,23 +156,6 @@ static void settle(struct file *file, const void *asker)
 	file->version_count = kept;
 }
 
-static int (*msync_instead)(void *start, size_t len, int flags); /* NULL: the kernel's */
-
-void farlog_file_set_msync(int (*instead)(void *start, size_t len, int flags))
-{
-	__atomic_store_n(&msync_instead, instead, __ATOMIC_RELEASE);
-}
-
-int __real_persist_msync(void *start, size_t len, int flags);
-int __wrap_persist_msync(void *start, size_t len, int flags);
-
-int __wrap_persist_msync(void *start, size_t len, int flags)
-{
-	int (*instead)(void *start, size_t len, int flags) = __atomic_load_n(&msync_instead, __ATOMIC_ACQUIRE);
-
-	return instead != NULL ? instead(start, len, flags) : __real_persist_msync(start, len, flags);
-}
-
 /* sync_pages -- in place of msync(2): what the product asks the kernel for is sent, whatever it wanted to ask for. */
 static int sync_pages(void *start, size_t len, int flags)
 {

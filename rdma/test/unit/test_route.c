@@ -5,6 +5,7 @@
 #include "ring/layout.h"
 #include "ring/record.h"
 #include "route/route.h"
+#include "failing_read.h"
 #include "unit.h"
 
 #define SIZE (LAYOUT_DATA_OFF + (64u << 10))
@@ -266,18 +267,6 @@ static void route__required_leg_spills_and_comes_back(void **state)
 	assert_numbers(leg.uri, 1, 4);
 }
 
-static unsigned failing_reads; /* the read that fails, counted from the next one; 0: none does */
-
-int __real_farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
-int __wrap_farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
-
-int __wrap_farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
-{
-	if (failing_reads != 0 && --failing_reads == 0)
-		return FARLOG_IO;
-	return __real_farlog_reader_read(reader, buf, buf_len, batch);
-}
-
 /* A spill that cannot be read once, at any of the reads of the next route: what the leg's ring has of it is not
  * appended there again. */
 static void route__spill_that_cannot_be_read_once(void **state)
@@ -308,11 +297,11 @@ static void route__spill_that_cannot_be_read_once(void **state)
 		(void)farlog_route_close(route, 1);
 		farlog_fault_set_slowness("route-far", 128);
 
-		failing_reads = failing;
+		unit_failing_reads = failing;
 		if (route_open(&config, false, &route, &(struct farlog_error){0}) != FARLOG_OK)
 			route = open_legs(&leg, 1, false);
 		assert_int_equal(farlog_route_catch_up(route, SECOND_NS), FARLOG_OK);
-		failing_reads = 0;
+		unit_failing_reads = 0;
 		assert_int_equal(farlog_route_close(route, 0), FARLOG_OK);
 		assert_numbers(leg.uri, 1, 3);
 	}
