@@ -40,7 +40,8 @@ var extraHeaders = []struct {
 		"the thread that asks for another grant while nobody waits for it, and the bell that ends it",
 	},
 	{"agent/route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
-	{"base/clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
+	{"base/clock.c", []string{"pthread.h"}, "the sampler is a thread"},
+	{"base/clock_sample.c", []string{"sys/timex.h"}, "the sampler asks the kernel's clock discipline"},
 	{
 		"base/crc32c.c",
 		[]string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"},

@@ -60,3 +60,47 @@ func TestMutants_NameTestsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// testHooks holds how often a file of the core still asks whether it is compiled for tests. It only shrinks: what a
+// test needs comes in by a table of operations, a parameter, or --wrap of a function of the core
+// (rdma/test/meson.build).
+var testHooks = map[string]int{
+	"far/ofi.c":           2,
+	"far/ofi.h":           1,
+	"far/verbs.c":         1,
+	"far/verbs.h":         1,
+	"members/join.c":      2,
+	"members/members.h":   1,
+	"target/ofi.c":        1,
+	"target/ofi.h":        1,
+	"target/ofi_conn.c":   1,
+	"target/verbs.h":      1,
+	"target/verbs_conn.c": 2,
+	"target/verbs_key.c":  1,
+	"wire/verbs_queue.h":  2,
+}
+
+var testHook = regexp.MustCompile(`\bMUTANT(_\w+)?\b|\bFARLOG_FAULT\b`)
+
+// The core is what is shipped: no mutants and no hooks of tests in it.
+func TestMutants_CoreHasNoTestHooks(t *testing.T) {
+	seen := 0
+	for _, f := range tracked(t, ".c", ".h") {
+		if _, isCore := roomOfCore(f.path); !isCore {
+			continue
+		}
+		seen++
+		path := strings.TrimPrefix(f.path, coreFolder)
+		switch count := len(testHook.FindAll(f.content, -1)); {
+		case count > testHooks[path]:
+			t.Errorf("%s has %d hooks of tests, and may have %d: let the test stand before a function of the core "+
+				"(--wrap in rdma/test/meson.build), or make it a patch in rdma/test/mutants",
+				f.path, count, testHooks[path])
+		case count < testHooks[path]:
+			t.Errorf("%s has %d hooks of tests: lower its %d in testHooks", f.path, count, testHooks[path])
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no file of the core is looked at: the rule has lost its subject")
+	}
+}
