@@ -42,7 +42,7 @@
 #define QUEUE_ROUND_COUNT 300u /* there is room for no more */
 #define COUNTED_COUNT 1000u
 #define STEPPED_COUNT 100u
-#define PATIENCE_NS 10000000000u
+#define LONG_NS 10000000000u
 #define FLOOR_PATH "/dev/shm/farlog-bench-verbs.floor"
 #define RING_PATH "/dev/shm/farlog-bench-verbs.ring"
 #define WRITER_EPOCH_FIRST 2u
@@ -153,7 +153,7 @@ static farlog_writer *open_writer(const struct invitation *invitation, const cha
 		.counters_dir = "",
 		.epoch = epoch,
 		.grant_token = own,
-		.deadline_ns = PATIENCE_NS};
+		.deadline_ns = LONG_NS};
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 	char uri[192];
@@ -176,7 +176,7 @@ static void append(farlog_writer *writer)
 	struct farlog_position position;
 
 	payload[0]++;
-	if (farlog_append(writer, &entry, PATIENCE_NS, &position) != FARLOG_OK)
+	if (farlog_append(writer, &entry, LONG_NS, &position) != FARLOG_OK)
 		fail("append", "not acknowledged");
 }
 
@@ -191,7 +191,7 @@ static void append_queue(farlog_writer *writer)
 		if (farlog_submit(writer, &entry, &position) != FARLOG_OK)
 			fail("submit", "not taken");
 	}
-	if (farlog_wait(writer, position.end_lsn, PATIENCE_NS) != FARLOG_OK)
+	if (farlog_wait(writer, position.end_lsn, LONG_NS) != FARLOG_OK)
 		fail("wait", "not acknowledged");
 }
 #endif
