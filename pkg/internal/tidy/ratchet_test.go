@@ -156,7 +156,6 @@ var ratchet = map[string]int{
 	"rdma/src/blocks/nvme.c":                                                                      635,
 	"rdma/src/far/verbs.c":                                                                        564,
 	"rdma/src/log/reader.c":                                                                       566,
-	"rdma/src/log/shared.c":                                                                       506,
 	"rdma/src/log/writer_open.c":                                                                  585,
 	"rdma/src/mem/mem.c":                                                                          542,
 	"rdma/src/route/carry.c":                                                                      503,

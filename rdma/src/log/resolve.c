@@ -1,7 +1,7 @@
 /* log/resolve.c -- what became of an append whose outcome the caller does not know. */
 #include <string.h>
 
-#include "log/writer.h"
+#include "log/late.h"
 #include "region/superblock.h"
 
 static void describe(const struct farlog_writer *writer, const struct record_header *header, uint8_t level,
@@ -48,8 +48,10 @@ static int settle_own(struct farlog_writer *writer, const struct farlog_position
 			return verdict;
 		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true)) {
 			region_push(writer->region);
+			late_note(writer, position->end_lsn, deadline->at_ns - deadline->duration_ns);
 			result = FARLOG_UNKNOWN;
 		}
+		late_look(writer);
 		if (result != FARLOG_OK) {
 			atomic_bump(&writer->counters->unknown_count, 1);
 			return result;

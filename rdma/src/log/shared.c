@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "log/late.h"
 #include "log/shared_handle.h"
 
 #define SPIN_COUNT 500u
@@ -328,6 +329,7 @@ static void lead(struct farlog_shared *shared, uint64_t until_ns)
 	atomic_store_relaxed(&writer->durable_lsn, writer->persisting_lsn); /* farlog_shared_cursors passes by it */
 	atomic_bump(&writer->counters->flush_count, 1);
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
+	late_end(writer, writer->durable_lsn);
 	ticks = clock_ticks();
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
@@ -368,8 +370,10 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 		lead(shared, until_ns);
 		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && region->ops->wait != NULL) {
 			region->ops->wait(region, until_ns - now_ns);
+			late_look(shared->writer);
 			lead(shared, until_ns);
 		}
+		late_look(shared->writer);
 		region_push(region); /* the next leader may be asleep, too */
 		shared_unlock(&shared->flush);
 		shared_wake_waiters(shared); /* the next leader may be asleep */
@@ -434,6 +438,9 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 
 		result = shared_settle(shared, position->end_lsn, until_ns);
 		if (result != FARLOG_OK) {
+			if (!atomic_load_acquire(&shared->is_failed))
+				late_note(
+					writer, position->end_lsn, clock_monotonic_ns() - clock_elapsed_ns(clock_ticks() - start_ticks));
 			atomic_add(&writer->counters->unknown_count, 1);
 			return result;
 		}
@@ -460,21 +467,6 @@ int shared_submit(
 	return FARLOG_OK;
 }
 
-uint64_t shared_published_lsn(const struct farlog_shared *shared)
-{
-	return atomic_load_acquire(&shared->published_lsn);
-}
-
-uint64_t shared_durable_lsn(const struct farlog_shared *shared)
-{
-	return atomic_load_acquire(&shared->durable_lsn);
-}
-
-struct farlog_writer *shared_writer(const struct farlog_shared *shared)
-{
-	return shared->writer;
-}
-
 static int append_any(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
 	struct farlog_position *position)
 {
@@ -497,9 +489,4 @@ int farlog_shared_append(
 int farlog_shared_heartbeat(farlog_shared *shared, uint64_t deadline_ns, struct farlog_position *position)
 {
 	return append_any(shared, &(struct farlog_entry){0}, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
-}
-
-struct shared_beat **shared_beat(struct farlog_shared *shared)
-{
-	return &shared->beat;
 }

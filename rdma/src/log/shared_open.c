@@ -164,3 +164,23 @@ int farlog_shared_close(farlog_shared *shared)
 	free(shared);
 	return result;
 }
+
+uint64_t shared_published_lsn(const struct farlog_shared *shared)
+{
+	return atomic_load_acquire(&shared->published_lsn);
+}
+
+uint64_t shared_durable_lsn(const struct farlog_shared *shared)
+{
+	return atomic_load_acquire(&shared->durable_lsn);
+}
+
+struct farlog_writer *shared_writer(const struct farlog_shared *shared)
+{
+	return shared->writer;
+}
+
+struct shared_beat **shared_beat(struct farlog_shared *shared)
+{
+	return &shared->beat;
+}

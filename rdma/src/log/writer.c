@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "log/late.h"
 
 #define TURN_DEFAULT_NS 1000000000u
 #define SPIN_COUNT 2000u
@@ -120,6 +121,14 @@ static inline void reap(struct farlog_writer *writer)
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
 }
 
+/* reap_awaited -- the same of a flush that was not done at once. */
+static void reap_awaited(struct farlog_writer *writer)
+{
+	reap(writer);
+	if (!writer->is_persisting)
+		late_end(writer, writer->durable_lsn);
+}
+
 /* persist -- all from from_lsn on. */
 static inline __attribute__((always_inline)) int persist(
 	struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn)
@@ -146,7 +155,7 @@ __attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
 	if (writer->is_persisting) {
 		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
 			return fail(writer);
-		reap(writer);
+		reap_awaited(writer);
 	}
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
@@ -162,7 +171,7 @@ static inline __attribute__((always_inline)) int pump(struct farlog_writer *writ
 	if (__builtin_expect(writer->is_persisting, 0)) {
 		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
 			return fail(writer);
-		reap(writer);
+		reap_awaited(writer);
 	}
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
@@ -195,8 +204,10 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 			return result;
 		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true)) {
 			region_push(writer->region);
+			late_note(writer, end_lsn, deadline->at_ns - deadline->duration_ns);
 			result = FARLOG_UNKNOWN;
 		}
+		late_look(writer);
 		if (result != FARLOG_OK) {
 			atomic_bump(&writer->counters->unknown_count, 1);
 			return result;

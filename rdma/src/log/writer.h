@@ -18,6 +18,13 @@ struct writer_follower {
 	void (*end)(struct writer_follower *follower, bool is_ended);
 };
 
+/* An append that ended UNKNOWN, and whose record is not durable yet: log/late.h. */
+struct writer_late {
+	uint64_t end_lsn;  /* of its record; 0: there is none. What follows is stored before it */
+	uint64_t start_ns; /* since then its acknowledgement is waited for */
+	uint64_t seen_ns;  /* until then somebody has waited in vain */
+};
+
 /* Fields of the append path first; all are owned by the writer's thread (in a shared writer: by who holds its reserve
  * lock, except where log/shared.c says otherwise). */
 struct farlog_writer {
@@ -72,6 +79,7 @@ struct farlog_writer {
 	struct writer_follower *follower; /* NULL: nobody */
 	struct superblock superblock;
 	struct farlog_recovery recovery;
+	struct writer_late late;
 	struct clock_guest guest; /* what follows is its turns' alone */
 	uint64_t seen_durable_lsn;
 	uint64_t seen_hint_lsn;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "log/late.h"
 
 #define SPIN_NS 20000u
 #define NAP_NS 50000u
@@ -137,6 +138,8 @@ static void end_direct(struct route_step *step, unsigned i, int result)
 	}
 	if (result == FARLOG_OK || result == FARLOG_FENCED)
 		return;
+	if (late < step->end && !leg->far->is_failed)
+		late_note(leg->far, step->positions[late].legs[i].position.end_lsn, step->start_ns);
 	atomic_bump(&leg->far->counters->unknown_count, 1);
 	if (leg->has_spill && !writer_is_fenced(leg->far))
 		spill_run(step, i, late);
@@ -219,6 +222,8 @@ void route_await(struct route_step *step)
 		}
 		if (pending != 0)
 			pause_for(step, pending, now_ns, first_until_ns);
+		ROUTE_EACH(i, pending)
+		late_look(step->route->legs[i].far);
 	}
 	for (unsigned i = 0; i < step->route->leg_count; i++)
 		if (step->runs[i].is_begun)

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "ring/layout.h"
 #include "unit.h"
+#include "log/shared.h"
 #include "log/writer.h"
 
 #define CAPACITY 16384u
@@ -139,6 +140,84 @@ static void append__unknown_at_the_deadline_then_resolved(void **state)
 	farlog_writer_close(writer);
 }
 
+static struct farlog_counters latencies(const farlog_writer *writer)
+{
+	return *writer->counters;
+}
+
+/* What ended UNKNOWN is the longest latency while it lasts, and one of the latencies when it is over; the time in which
+ * nobody waited for it is not. */
+static void append__latency_of_what_was_late(void **state)
+{
+	struct region_ops stuck;
+	const struct region_ops *working;
+	struct farlog_position late;
+	struct farlog_position position;
+	struct farlog_position resolved;
+	farlog_writer *writer;
+	uint64_t begun_ns;
+	uint64_t left_ns;
+
+	(void)state;
+	unit_fault(SIZE, 1024);
+	writer = unit_open(FAULT_URI);
+	working = writer->region->ops;
+	stuck = *working;
+	stuck.poll = poll_never;
+	writer->region->ops = &stuck;
+	begun_ns = clock_monotonic_ns();
+	assert_int_equal(
+		farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 5000000, &late), FARLOG_UNKNOWN);
+	assert_true(latencies(writer).latency_max_ns >= 5000000);
+	assert_int_equal(
+		farlog_append(writer, &(struct farlog_entry){.data = "y", .len = 1}, 5000000, &position), FARLOG_UNKNOWN);
+	assert_true(latencies(writer).latency_max_ns >= 10000000); /* since the first of them */
+	assert_int_equal(farlog_resolve(writer, late.lsn, 5000000, &resolved), FARLOG_UNKNOWN);
+	assert_true(latencies(writer).latency_max_ns >= 15000000);
+	assert_int_equal(latencies(writer).latency_count, 0);
+	left_ns = clock_monotonic_ns();
+	writer->region->ops = working;
+	while (!region_is_done(writer->region, writer->persist_tag)) /* without the writer */
+		assert_int_equal(working->poll(writer->region), FARLOG_OK);
+	while (clock_monotonic_ns() - left_ns < 20000000)
+		; /* nobody asks */
+	assert_int_equal(farlog_resolve(writer, late.lsn, 0, &resolved), FARLOG_OK);
+	assert_int_equal(latencies(writer).latency_count, 1);
+	assert_true(latencies(writer).latency_sum_ns >= 15000000);
+	assert_true(latencies(writer).latency_sum_ns <= left_ns - begun_ns);
+	assert_true(latencies(writer).latency_max_ns == latencies(writer).latency_sum_ns);
+	farlog_writer_close(writer);
+}
+
+static void shared__latency_of_what_was_late(void **state)
+{
+	struct region_ops stuck;
+	const struct region_ops *working;
+	struct farlog_position late;
+	struct farlog_position resolved;
+	struct farlog_error error;
+	farlog_shared *shared;
+	struct farlog_writer *writer;
+
+	(void)state;
+	unit_fault(SIZE, 1024);
+	assert_int_equal(farlog_shared_open(FAULT_URI, CONFIG(0), &shared, &error), FARLOG_OK);
+	writer = shared_writer(shared);
+	working = writer->region->ops;
+	stuck = *working;
+	stuck.poll = poll_never;
+	writer->region->ops = &stuck;
+	assert_int_equal(
+		farlog_shared_append(shared, &(struct farlog_entry){.data = "x", .len = 1}, 5000000, &late), FARLOG_UNKNOWN);
+	assert_true(latencies(writer).latency_max_ns >= 5000000);
+	assert_int_equal(latencies(writer).latency_count, 0);
+	writer->region->ops = working;
+	assert_int_equal(farlog_shared_resolve(shared, late.lsn, 0, &resolved), FARLOG_OK);
+	assert_int_equal(latencies(writer).latency_count, 1);
+	assert_true(latencies(writer).latency_sum_ns >= 5000000);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+}
+
 static void batch__unknown_names_what_may_be_written(void **state)
 {
 	struct farlog_entry entries[4];
@@ -239,6 +318,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(append__full_ring_goes_on_lap_after_lap),
 	cmocka_unit_test(append__unknown_when_the_region_fails_then_closed),
 	cmocka_unit_test(append__unknown_at_the_deadline_then_resolved),
+	cmocka_unit_test(append__latency_of_what_was_late),
+	cmocka_unit_test(shared__latency_of_what_was_late),
 	cmocka_unit_test(batch__unknown_names_what_may_be_written),
 	cmocka_unit_test(open__corrupt_when_acknowledged_bytes_are_gone),
 	cmocka_unit_test(open__corrupt_when_the_head_knows_a_higher_epoch),
