@@ -180,12 +180,24 @@ func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counter
 		count.acknowledged, count.bytes, time.Since(t.started).Round(time.Millisecond), t.rate(count), level,
 		contract.Kind,
 		contract.FlushMethod, count.refused, count.full, count.unknown)
-	if counters != nil && counters.LatencyCount() > 0 {
-		t.printf("append latency over %d commits: p50 %s p99 %s p99.9 %s max %s", counters.LatencyCount(),
-			counters.Quantile(0.5), counters.Quantile(0.99), counters.Quantile(0.999), counters.Quantile(1))
+	if counters == nil {
+		t.longest(longest)
+		return
 	}
-	// what was acknowledged late is in no commit's latency
-	if longest > 0 && counters == nil || counters != nil && longest > counters.Quantile(1)+stallPause {
-		t.printf("longest wait for an acknowledgement: %s", longest.Round(time.Microsecond))
+	most := counters.Quantile(1)
+	if longest > most+stallPause { // what waited for space, or ended without an acknowledgement, is in no commit's latency
+		most = longest
+	}
+	if counters.LatencyCount() == 0 {
+		t.longest(most)
+		return
+	}
+	t.printf("append latency over %d commits: p50 %s p99 %s p99.9 %s max %s", counters.LatencyCount(),
+		counters.Quantile(0.5), counters.Quantile(0.99), counters.Quantile(0.999), most)
+}
+
+func (t *appendTalk) longest(wait time.Duration) {
+	if wait > 0 {
+		t.printf("longest wait for an acknowledgement: %s", wait.Round(time.Microsecond))
 	}
 }

@@ -218,7 +218,6 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
 	}
 	row.addWear(status)
-	row.StalledSeconds = status.StalledFor.AsDuration().Seconds()
 	row.addSlow(status)
 	for _, ring := range status.Rings {
 		if slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == "" {
@@ -231,6 +230,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 			status.LastGrant.Epoch == ring.WriterEpoch
 		row.addMembers(status)
 		row.addCounters(countersOf(status, ring))
+		row.addStall(status.StalledFor.AsDuration())
 		if !slices.Contains(status.TargetsAlive, ring.Target) {
 			row.TimeToFullSeconds = nil // of before it was gone
 		}
@@ -262,12 +262,16 @@ func (r *statusRow) addRing(ring *api.RingState) {
 	}
 }
 
-// countersOf gives those of the stream's writer. They are on its host, which may be that of any member.
+// countersOf gives those of the stream's writer. They are on its host: the target of any member may be there too, and
+// where none is, the host's agent tells of them.
 func countersOf(status *api.StreamStatus, leading *api.RingState) *api.WriterCounters {
 	for _, ring := range status.Rings {
 		if ring.WriterEpoch == leading.WriterEpoch && ring.Counters.GetLatencyCount() > 0 {
 			return ring.Counters
 		}
+	}
+	if status.Writer != nil && leading.WriterEpoch == status.LastGrant.GetEpoch() {
+		return status.Writer
 	}
 	return leading.Counters
 }
@@ -286,6 +290,14 @@ func (r *statusRow) addCounters(counters *api.WriterCounters) {
 		r.P999Seconds, r.MaxSeconds = seconds(counters.LatencyP999), seconds(counters.LatencyMax)
 	}
 	r.FullCount, r.UnknownCount, r.FencedCount = counters.Full, counters.Unknown, counters.Fenced
+}
+
+// addStall has the longest wait show one that lasts.
+func (r *statusRow) addStall(stalled time.Duration) {
+	r.StalledSeconds = stalled.Seconds()
+	if r.StalledSeconds >= stalledShown && (r.MaxSeconds == nil || *r.MaxSeconds < r.StalledSeconds) {
+		r.MaxSeconds = new(r.StalledSeconds)
+	}
 }
 
 func (r *statusRow) addWear(status *api.StreamStatus) {
@@ -357,10 +369,12 @@ func (r statusRow) latencyText() string {
 		return fmt.Sprintf("p50 %s  p99 %s  p99.9 %s  max %s  of %s", humanSeconds(*r.P50Seconds),
 			humanSeconds(*r.P99Seconds),
 			humanSeconds(*r.P999Seconds), humanSeconds(*r.MaxSeconds), humanCount(r.AppendCount))
+	case r.MaxSeconds != nil:
+		return "p50 -  p99 -  p99.9 -  max " + humanSeconds(*r.MaxSeconds)
 	case r.Writer == "":
 		return "p50 -  p99 -  p99.9 -  max -"
 	}
-	return "p50 to p99.9 and max are known to the writer and its host alone"
+	return "p50 to p99.9 and max: no host agent tells of this writer"
 }
 
 // ageText says how old the picture is: what happened since its target last looked is not in it.

@@ -142,7 +142,7 @@ func TestStatusRow_LatencyIsNotMadeUp(t *testing.T) {
 	row := newStatusRow(status)
 	row.render(&screen, false)
 	if text := screen.String(); !strings.Contains(text,
-		"  append   p50 to p99.9 and max are known to the writer and its host alone, 12/s\n") {
+		"  append   p50 to p99.9 and max: no host agent tells of this writer, 12/s\n") {
 		t.Error(text)
 	}
 	if raw, err := json.Marshal(row); err != nil || !strings.Contains(string(raw), `"append_p99_seconds":null,`) ||
@@ -160,10 +160,35 @@ func TestStatusRow_LatencyIsNotMadeUp(t *testing.T) {
 	}
 }
 
+// Of a writer on another host than its rings its host's agent tells, for the epoch that the ring has.
+func TestStatusRow_WriterOnAnotherHost(t *testing.T) {
+	status := &api.StreamStatus{
+		Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a"}}, LastGrant: &api.Grant{Epoch: 4},
+		Rings: []*api.RingState{{
+			WriterId: "w", WriterEpoch: 4, IsWriterHeld: true, Counters: &api.WriterCounters{AppendRateRecords: 3},
+		}},
+		Writer: &api.WriterCounters{
+			LatencyCount: 7, AppendRateRecords: 9, Level: api.Level_LEVEL_VISIBLE, Unknown: 2,
+			LatencyP50: durationpb.New(time.Millisecond), LatencyMax: durationpb.New(9 * time.Second),
+		},
+	}
+	if row := newStatusRow(status); row.P50Seconds == nil || *row.P50Seconds != 0.001 || *row.MaxSeconds != 9 ||
+		row.AppendRate != 9 || row.LevelReached != "visible" || row.UnknownCount != 2 {
+		t.Errorf("%+v", row)
+	}
+	status.Rings[0].WriterEpoch = 3
+	if row := newStatusRow(status); row.P50Seconds != nil || row.AppendRate != 3 {
+		t.Errorf("of another epoch: %+v", row)
+	}
+}
+
 // A stall shows while it lasts, and who does not keep up has a name, on the stream's own lines and in JSON.
 func TestStatusRow_StalledAndSlow(t *testing.T) {
 	row := newStatusRow(&api.StreamStatus{
 		Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a"}}, StalledFor: durationpb.New(8700 * time.Millisecond),
+		Rings: []*api.RingState{{Counters: &api.WriterCounters{
+			LatencyCount: 9, LatencyMax: durationpb.New(169 * time.Millisecond),
+		}}},
 		SlowConsumers: []*api.SlowConsumer{
 			{
 				Stream: "a", Route: "all", Holder: &api.Holder{Host: "h1", Pid: 7}, LostRecords: 12,
@@ -175,7 +200,7 @@ func TestStatusRow_StalledAndSlow(t *testing.T) {
 	var screen bytes.Buffer
 	row.render(&screen, false)
 	for _, want := range []string{
-		"stalled  no acknowledgement for 8.70 s", "slow     route all (host h1 pid 7)", "dropped 12 records",
+		"stalled  no acknowledgement for 8.70 s", "max 8.70 s", "slow     route all (host h1 pid 7)", "dropped 12 records",
 		"connect: refused",
 		"slow     reader desk-risk (host h2 pid 8)  4.00 KiB behind  missed 100 B",
 	} {
@@ -186,7 +211,7 @@ func TestStatusRow_StalledAndSlow(t *testing.T) {
 	if strings.Contains(screen.String(), "\x1b") {
 		t.Errorf("what another one said reaches the terminal: %q", screen.String())
 	}
-	if row.StalledSeconds != 8.7 || len(row.SlowConsumers) != 2 {
+	if row.StalledSeconds != 8.7 || row.MaxSeconds == nil || *row.MaxSeconds != 8.7 || len(row.SlowConsumers) != 2 {
 		t.Errorf("in JSON %+v", row)
 	}
 }

@@ -44,6 +44,7 @@ type hostRole struct {
 	mutex   sync.Mutex
 	writers map[string]hostWriter    // by stream
 	stalls  map[string]*farlog.Stall // by stream
+	told    map[string]counts        // by stream: what the control plane was told of last
 }
 
 // hostWriter is the ring whose writer was granted last.
@@ -84,7 +85,7 @@ func (d *daemon) openHost(context.Context) error {
 	role.client = api.NewControlServiceClient(conn)
 	role.meter = &wayMeter{
 		client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger,
-		link: d.newLink(roleHost), stalled: role.stalled,
+		link: d.newLink(roleHost), tell: role.tell,
 	}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{

@@ -31,7 +31,7 @@ type wayMeter struct {
 	ways        hostagent.Ways
 	isConnected atomic.Bool // the last report reached the control plane
 	link        *controlLink
-	stalled     func() []*api.StalledWriter
+	tell        func(now time.Time) []*api.HostWriter
 	told        string // the failure that was written down last; of the goroutine that measures
 }
 
@@ -75,7 +75,7 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 }
 
 func (m *wayMeter) state() *api.HostState {
-	state := &api.HostState{Host: m.host, ReportTime: timestamppb.Now(), Stalled: m.stalled()}
+	state := &api.HostState{Host: m.host, ReportTime: timestamppb.Now(), Writers: m.tell(time.Now())}
 	for _, one := range m.ways.List() {
 		way := &api.NetworkPath{Target: one.Target, Listener: one.URI, Count: uint32(one.Count), Error: one.Failure}
 		if one.Count > 0 {

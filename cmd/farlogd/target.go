@@ -137,6 +137,7 @@ func writerSample(counters *farlog.Counters, members []farlog.MemberCounters,
 		Alarms:   counters.AlarmCount(), Orphans: counters.OrphanCount(), Pressure: counters.Pressure(),
 		ClockErrorNS: counters.ClockErrNS(),
 		StalledFor:   stalledFor,
+		LatencyMax:   counters.Quantile(1),
 		Latency:      metrics.Histogram{Count: counters.LatencyCount(), Sum: counters.LatencySum()},
 	}
 	for _, bucket := range counters.Buckets() {

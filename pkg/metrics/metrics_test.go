@@ -35,7 +35,7 @@ func fullRegistry() *prometheus.Registry {
 			LagAge:    1500 * time.Millisecond,
 			IsFilling: true, TimeToFull: 20 * time.Second, WriterEpoch: 7, IsWriterHeld: true,
 			Writer: &WriterSample{
-				Records: 11, ClockErrorNS: 2000,
+				Records: 11, ClockErrorNS: 2000, LatencyMax: 2 * time.Second, StalledFor: 8700 * time.Millisecond,
 				Members: []MemberSample{{State: 1}, {State: 4, LagBytes: 512, Demotions: 3}},
 				Latency: Histogram{
 					Count: 4, Sum: 3 * time.Microsecond,
@@ -125,7 +125,7 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		"farlog_merge_records_total": 12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1,
 		"farlog_merge_failing":         1,
 		"farlog_replica_records_total": 5, "farlog_replica_lag_bytes": 256, "farlog_replica_lag_seconds": 3,
-		"farlog_replica_source_up": 1,
+		"farlog_replica_source_up": 1, "farlog_writer_append_max_seconds": 8.7,
 	} {
 		if got := value(families[name]); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)

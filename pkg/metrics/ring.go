@@ -32,6 +32,8 @@ type WriterSample struct {
 	ClockErrorNS uint64
 	// 0: no record waits for an acknowledgement
 	StalledFor time.Duration
+	// of what was acknowledged, or waited for in vain
+	LatencyMax time.Duration
 	Latency    Histogram
 	// in the order of the stream's URIs; none of a stream with one ring
 	Members []MemberSample
@@ -146,6 +148,12 @@ var writerMetrics = []writerMetric{
 			"target",
 		),
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return w.StalledFor.Seconds() },
+	},
+	{
+		desc("writer", "append_max_seconds", "Longest time from the call of append to its acknowledgement, of the "+
+			"present or last writer; what is still waited for counts.", "stream", "target"),
+		prometheus.GaugeValue,
+		func(w *WriterSample) float64 { return max(w.LatencyMax, w.StalledFor).Seconds() },
 	},
 	{
 		desc("writer", "pressure", "0 below the warning threshold, 1 from it on, 2 from the alarm threshold "+

@@ -66,7 +66,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	}
 	switch {
 	case ring.Counters != nil:
-		state.Counters = countersOf(ring.Counters, ring.rates)
+		state.Counters = CountersOf(ring.Counters, ring.rates.record, ring.rates.appended)
 		// of a dead one nobody waits
 		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.WriterHeld {
 			state.Counters.StalledFor = durationpb.New(stalled)
@@ -113,7 +113,8 @@ func contractOf(contract farlog.Contract) *api.Contract {
 	}
 }
 
-func countersOf(counters *farlog.Counters, rates rates) *api.WriterCounters {
+// CountersOf are a writer's counters as they are reported, with records and bytes a second.
+func CountersOf(counters *farlog.Counters, records, bytes float64) *api.WriterCounters {
 	return &api.WriterCounters{
 		Records:           counters.RecordCount(),
 		PayloadBytes:      counters.PayloadBytes(),
@@ -129,8 +130,8 @@ func countersOf(counters *farlog.Counters, rates rates) *api.WriterCounters {
 		LatencyP99:        durationpb.New(counters.Quantile(0.99)),
 		LatencyP999:       durationpb.New(counters.Quantile(0.999)),
 		LatencyMax:        durationpb.New(counters.Quantile(1)),
-		AppendRateRecords: rates.record,
-		AppendRateBytes:   rates.appended,
+		AppendRateRecords: records,
+		AppendRateBytes:   bytes,
 	}
 }
 

@@ -2338,12 +2338,13 @@ type WriterCounters struct {
 	TooLarge     uint64                 `protobuf:"varint,7,opt,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`             // Appends that returned TOO_LARGE.
 	Level        Level                  `protobuf:"varint,8,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`              // Level that acknowledgements reach.
 	// Use of the ring. 0: below the warning threshold; 1: at or above it; 2: at or above the alarm threshold.
-	Pressure          uint32               `protobuf:"varint,9,opt,name=pressure,proto3" json:"pressure,omitempty"`
-	LatencyCount      uint64               `protobuf:"varint,10,opt,name=latency_count,json=latencyCount,proto3" json:"latency_count,omitempty"`                   // Appends in the latencies below.
-	LatencyP50        *durationpb.Duration `protobuf:"bytes,11,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`                          // From the call to the acknowledgement.
-	LatencyP99        *durationpb.Duration `protobuf:"bytes,12,opt,name=latency_p99,json=latencyP99,proto3" json:"latency_p99,omitempty"`                          // From the call to the acknowledgement.
-	LatencyP999       *durationpb.Duration `protobuf:"bytes,13,opt,name=latency_p999,json=latencyP999,proto3" json:"latency_p999,omitempty"`                       // From the call to the acknowledgement.
-	LatencyMax        *durationpb.Duration `protobuf:"bytes,14,opt,name=latency_max,json=latencyMax,proto3" json:"latency_max,omitempty"`                          // From the call to the acknowledgement.
+	Pressure     uint32               `protobuf:"varint,9,opt,name=pressure,proto3" json:"pressure,omitempty"`
+	LatencyCount uint64               `protobuf:"varint,10,opt,name=latency_count,json=latencyCount,proto3" json:"latency_count,omitempty"` // Appends in the latencies below.
+	LatencyP50   *durationpb.Duration `protobuf:"bytes,11,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`        // From the call to the acknowledgement.
+	LatencyP99   *durationpb.Duration `protobuf:"bytes,12,opt,name=latency_p99,json=latencyP99,proto3" json:"latency_p99,omitempty"`        // From the call to the acknowledgement.
+	LatencyP999  *durationpb.Duration `protobuf:"bytes,13,opt,name=latency_p999,json=latencyP999,proto3" json:"latency_p999,omitempty"`     // From the call to the acknowledgement.
+	// From the call to the acknowledgement, or so long as there was none.
+	LatencyMax        *durationpb.Duration `protobuf:"bytes,14,opt,name=latency_max,json=latencyMax,proto3" json:"latency_max,omitempty"`
 	AppendRateRecords float64              `protobuf:"fixed64,15,opt,name=append_rate_records,json=appendRateRecords,proto3" json:"append_rate_records,omitempty"` // Records a second over the last interval of reports.
 	AppendRateBytes   float64              `protobuf:"fixed64,16,opt,name=append_rate_bytes,json=appendRateBytes,proto3" json:"append_rate_bytes,omitempty"`       // Bytes a second over the last interval of reports.
 	// For at least so long records have waited and no acknowledgement has come. Absent: none waits.
@@ -2738,8 +2739,8 @@ type HostState struct {
 	// Round-trip times to targets, one a listener.
 	Paths      []*NetworkPath         `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	ReportTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the control plane received it.
-	// Writers on the host to which no acknowledgement comes.
-	Stalled       []*StalledWriter `protobuf:"bytes,4,rep,name=stalled,proto3" json:"stalled,omitempty"`
+	// The present or last writers of streams on the host.
+	Writers       []*HostWriter `protobuf:"bytes,4,rep,name=writers,proto3" json:"writers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2795,37 +2796,39 @@ func (x *HostState) GetReportTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *HostState) GetStalled() []*StalledWriter {
+func (x *HostState) GetWriters() []*HostWriter {
 	if x != nil {
-		return x.Stalled
+		return x.Writers
 	}
 	return nil
 }
 
-// StalledWriter is a writer on a host to which no acknowledgement comes.
-type StalledWriter struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`                           // Name of the stream.
-	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`                            // Epoch of the writer.
-	StalledFor    *durationpb.Duration   `protobuf:"bytes,3,opt,name=stalled_for,json=stalledFor,proto3" json:"stalled_for,omitempty"` // As in WriterCounters, when it was reported.
+// HostWriter is the present or last writer of a stream on a host. Its counters are there, wherever its rings are.
+type HostWriter struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // Name of the stream.
+	Epoch  uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`  // Epoch of the writer.
+	// As in WriterCounters, when it was reported. Absent: shorter than a second.
+	StalledFor    *durationpb.Duration `protobuf:"bytes,3,opt,name=stalled_for,json=stalledFor,proto3" json:"stalled_for,omitempty"`
+	Counters      *WriterCounters      `protobuf:"bytes,4,opt,name=counters,proto3" json:"counters,omitempty"` // Without stalled_for.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StalledWriter) Reset() {
-	*x = StalledWriter{}
+func (x *HostWriter) Reset() {
+	*x = HostWriter{}
 	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StalledWriter) String() string {
+func (x *HostWriter) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StalledWriter) ProtoMessage() {}
+func (*HostWriter) ProtoMessage() {}
 
-func (x *StalledWriter) ProtoReflect() protoreflect.Message {
+func (x *HostWriter) ProtoReflect() protoreflect.Message {
 	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2837,28 +2840,35 @@ func (x *StalledWriter) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StalledWriter.ProtoReflect.Descriptor instead.
-func (*StalledWriter) Descriptor() ([]byte, []int) {
+// Deprecated: Use HostWriter.ProtoReflect.Descriptor instead.
+func (*HostWriter) Descriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *StalledWriter) GetStream() string {
+func (x *HostWriter) GetStream() string {
 	if x != nil {
 		return x.Stream
 	}
 	return ""
 }
 
-func (x *StalledWriter) GetEpoch() uint32 {
+func (x *HostWriter) GetEpoch() uint32 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *StalledWriter) GetStalledFor() *durationpb.Duration {
+func (x *HostWriter) GetStalledFor() *durationpb.Duration {
 	if x != nil {
 		return x.StalledFor
+	}
+	return nil
+}
+
+func (x *HostWriter) GetCounters() *WriterCounters {
+	if x != nil {
+		return x.Counters
 	}
 	return nil
 }
@@ -3939,6 +3949,8 @@ type StreamStatus struct {
 	StalledFor *durationpb.Duration `protobuf:"bytes,21,opt,name=stalled_for,json=stalledFor,proto3" json:"stalled_for,omitempty"`
 	// Consumers that reported not long ago that they are behind.
 	SlowConsumers []*SlowConsumer `protobuf:"bytes,22,rep,name=slow_consumers,json=slowConsumers,proto3" json:"slow_consumers,omitempty"`
+	// Of its writer, as the agent of the writer's host reports them. Absent: none does.
+	Writer        *WriterCounters `protobuf:"bytes,23,opt,name=writer,proto3" json:"writer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4102,6 +4114,13 @@ func (x *StreamStatus) GetStalledFor() *durationpb.Duration {
 func (x *StreamStatus) GetSlowConsumers() []*SlowConsumer {
 	if x != nil {
 		return x.SlowConsumers
+	}
+	return nil
+}
+
+func (x *StreamStatus) GetWriter() *WriterCounters {
+	if x != nil {
+		return x.Writer
 	}
 	return nil
 }
@@ -8821,19 +8840,21 @@ const file_farlog_proto_rawDesc = "" +
 	"rtt_median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\trttMedian\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12=\n" +
 	"\fmeasure_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vmeasureTime\x12\x1e\n" +
-	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xd0\x02\n" +
+	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xcd\x02\n" +
 	"\tHostState\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x127\n" +
 	"\x05paths\x18\x02 \x03(\v2\x16.farlog.v1.NetworkPathB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x05paths\x12;\n" +
 	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"reportTime\x12=\n" +
-	"\astalled\x18\x04 \x03(\v2\x18.farlog.v1.StalledWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\astalled\"\x83\x01\n" +
-	"\rStalledWriter\x12 \n" +
+	"reportTime\x12:\n" +
+	"\awriters\x18\x04 \x03(\v2\x15.farlog.v1.HostWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\"\xb7\x01\n" +
+	"\n" +
+	"HostWriter\x12 \n" +
 	"\x06stream\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12:\n" +
 	"\vstalled_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"stalledFor\"\xaf\x02\n" +
+	"stalledFor\x125\n" +
+	"\bcounters\x18\x04 \x01(\v2\x19.farlog.v1.WriterCountersR\bcounters\"\xaf\x02\n" +
 	"\fSlowConsumer\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1e\n" +
 	"\x05route\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05route\x12)\n" +
@@ -8944,7 +8965,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"close_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x0f \x01(\tR\trequestId\"\xd8\x06\n" +
+	"request_id\x18\x0f \x01(\tR\trequestId\"\x8b\a\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -8972,7 +8993,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\bdeletion\x18\x14 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\x12:\n" +
 	"\vstalled_for\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"stalledFor\x12>\n" +
-	"\x0eslow_consumers\x18\x16 \x03(\v2\x17.farlog.v1.SlowConsumerR\rslowConsumers\"I\n" +
+	"\x0eslow_consumers\x18\x16 \x03(\v2\x17.farlog.v1.SlowConsumerR\rslowConsumers\x121\n" +
+	"\x06writer\x18\x17 \x01(\v2\x19.farlog.v1.WriterCountersR\x06writer\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
@@ -9406,7 +9428,7 @@ var file_farlog_proto_goTypes = []any{
 	(*Agent)(nil),                    // 26: farlog.v1.Agent
 	(*NetworkPath)(nil),              // 27: farlog.v1.NetworkPath
 	(*HostState)(nil),                // 28: farlog.v1.HostState
-	(*StalledWriter)(nil),            // 29: farlog.v1.StalledWriter
+	(*HostWriter)(nil),               // 29: farlog.v1.HostWriter
 	(*SlowConsumer)(nil),             // 30: farlog.v1.SlowConsumer
 	(*Region)(nil),                   // 31: farlog.v1.Region
 	(*TargetState)(nil),              // 32: farlog.v1.TargetState
@@ -9549,185 +9571,187 @@ var file_farlog_proto_depIdxs = []int32{
 	118, // 48: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
 	27,  // 49: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
 	118, // 50: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
-	29,  // 51: farlog.v1.HostState.stalled:type_name -> farlog.v1.StalledWriter
-	117, // 52: farlog.v1.StalledWriter.stalled_for:type_name -> google.protobuf.Duration
-	38,  // 53: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
-	118, // 54: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
-	0,   // 55: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	26,  // 56: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	23,  // 57: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	118, // 58: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
-	33,  // 59: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	118, // 60: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
-	26,  // 61: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	35,  // 62: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	118, // 63: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
-	39,  // 64: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	37,  // 65: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	118, // 66: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
-	39,  // 67: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 68: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 69: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	117, // 70: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	38,  // 71: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	118, // 72: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
-	72,  // 73: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
-	117, // 74: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	118, // 75: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
-	17,  // 76: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	40,  // 77: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 78: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 79: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	36,  // 80: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	35,  // 81: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 82: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 83: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
-	33,  // 84: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	24,  // 85: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	117, // 86: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
-	30,  // 87: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
-	42,  // 88: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 89: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 90: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 91: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 92: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	54,  // 93: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 94: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 95: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	41,  // 96: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 97: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 98: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	54,  // 99: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 100: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	55,  // 101: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	58,  // 102: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 103: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 104: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 105: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	41,  // 106: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	38,  // 107: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	40,  // 108: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	30,  // 109: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
-	117, // 110: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
-	38,  // 111: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	72,  // 112: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
-	73,  // 113: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	72,  // 114: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
-	0,   // 115: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
-	1,   // 116: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
-	117, // 117: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
-	39,  // 118: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	75,  // 119: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	72,  // 120: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
-	72,  // 121: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
-	72,  // 122: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
-	72,  // 123: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
-	0,   // 124: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	78,  // 125: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	79,  // 126: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	38,  // 127: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	40,  // 128: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	36,  // 129: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	118, // 130: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
-	38,  // 131: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 132: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 133: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 134: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 135: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	54,  // 136: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 137: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 138: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 139: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 140: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	96,  // 141: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	38,  // 142: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	40,  // 143: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 144: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 145: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	100, // 146: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 147: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	32,  // 148: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	34,  // 149: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 150: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 151: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	26,  // 152: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	32,  // 153: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	110, // 154: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	117, // 155: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 156: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	36,  // 157: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	34,  // 158: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	110, // 159: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	117, // 160: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	44,  // 161: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	46,  // 162: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	48,  // 163: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	50,  // 164: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	64,  // 165: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	52,  // 166: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	66,  // 167: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	70,  // 168: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	74,  // 169: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	77,  // 170: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	81,  // 171: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	68,  // 172: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
-	85,  // 173: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	83,  // 174: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	87,  // 175: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	89,  // 176: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	91,  // 177: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	93,  // 178: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	95,  // 179: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	97,  // 180: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	99,  // 181: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	102, // 182: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	104, // 183: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	106, // 184: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	56,  // 185: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	59,  // 186: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	60,  // 187: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	62,  // 188: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	108, // 189: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	111, // 190: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	113, // 191: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	115, // 192: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	45,  // 193: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	47,  // 194: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	49,  // 195: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	51,  // 196: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	65,  // 197: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	53,  // 198: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	67,  // 199: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	71,  // 200: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	76,  // 201: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	80,  // 202: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	82,  // 203: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	69,  // 204: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
-	86,  // 205: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	84,  // 206: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	88,  // 207: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	90,  // 208: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	92,  // 209: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	94,  // 210: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	96,  // 211: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	98,  // 212: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	101, // 213: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	103, // 214: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	105, // 215: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	107, // 216: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	57,  // 217: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	60,  // 218: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	61,  // 219: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	63,  // 220: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	109, // 221: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	112, // 222: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	114, // 223: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	116, // 224: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	193, // [193:225] is the sub-list for method output_type
-	161, // [161:193] is the sub-list for method input_type
-	161, // [161:161] is the sub-list for extension type_name
-	161, // [161:161] is the sub-list for extension extendee
-	0,   // [0:161] is the sub-list for field type_name
+	29,  // 51: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
+	117, // 52: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
+	25,  // 53: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
+	38,  // 54: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
+	118, // 55: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
+	0,   // 56: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	26,  // 57: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	23,  // 58: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	118, // 59: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
+	33,  // 60: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	118, // 61: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
+	26,  // 62: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	35,  // 63: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	118, // 64: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
+	39,  // 65: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	37,  // 66: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	118, // 67: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
+	39,  // 68: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 69: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 70: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	117, // 71: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	38,  // 72: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	118, // 73: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	72,  // 74: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	117, // 75: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	118, // 76: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
+	17,  // 77: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	40,  // 78: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 79: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 80: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	36,  // 81: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	35,  // 82: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 83: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 84: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
+	33,  // 85: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	24,  // 86: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	117, // 87: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	30,  // 88: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	25,  // 89: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
+	42,  // 90: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 91: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 92: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 93: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 94: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	54,  // 95: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 96: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 97: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	41,  // 98: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 99: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 100: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	54,  // 101: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 102: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	55,  // 103: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	58,  // 104: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 105: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 106: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 107: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	41,  // 108: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	38,  // 109: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	40,  // 110: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	30,  // 111: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	117, // 112: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	38,  // 113: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	72,  // 114: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
+	73,  // 115: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	72,  // 116: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 117: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 118: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	117, // 119: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
+	39,  // 120: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	75,  // 121: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	72,  // 122: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	72,  // 123: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	72,  // 124: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	72,  // 125: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
+	0,   // 126: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	78,  // 127: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	79,  // 128: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	38,  // 129: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	40,  // 130: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	36,  // 131: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	118, // 132: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
+	38,  // 133: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 134: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 135: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 136: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 137: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	54,  // 138: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 139: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 140: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 141: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 142: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	96,  // 143: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	38,  // 144: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	40,  // 145: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 146: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 147: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	100, // 148: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 149: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	32,  // 150: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	34,  // 151: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 152: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 153: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	26,  // 154: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	32,  // 155: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	110, // 156: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	117, // 157: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 158: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	36,  // 159: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	34,  // 160: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	110, // 161: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	117, // 162: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	44,  // 163: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	46,  // 164: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	48,  // 165: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	50,  // 166: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	64,  // 167: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	52,  // 168: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	66,  // 169: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	70,  // 170: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	74,  // 171: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	77,  // 172: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	81,  // 173: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	68,  // 174: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	85,  // 175: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	83,  // 176: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	87,  // 177: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	89,  // 178: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	91,  // 179: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	93,  // 180: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	95,  // 181: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	97,  // 182: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	99,  // 183: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	102, // 184: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	104, // 185: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	106, // 186: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	56,  // 187: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	59,  // 188: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	60,  // 189: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	62,  // 190: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	108, // 191: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	111, // 192: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	113, // 193: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	115, // 194: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	45,  // 195: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	47,  // 196: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	49,  // 197: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	51,  // 198: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	65,  // 199: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	53,  // 200: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	67,  // 201: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	71,  // 202: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	76,  // 203: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	80,  // 204: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	82,  // 205: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	69,  // 206: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	86,  // 207: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	84,  // 208: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	88,  // 209: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	90,  // 210: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	92,  // 211: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	94,  // 212: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	96,  // 213: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	98,  // 214: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	101, // 215: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	103, // 216: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	105, // 217: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	107, // 218: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	57,  // 219: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	60,  // 220: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	61,  // 221: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	63,  // 222: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	109, // 223: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	112, // 224: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	114, // 225: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	116, // 226: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	195, // [195:227] is the sub-list for method output_type
+	163, // [163:195] is the sub-list for method input_type
+	163, // [163:163] is the sub-list for extension type_name
+	163, // [163:163] is the sub-list for extension extendee
+	0,   // [0:163] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }

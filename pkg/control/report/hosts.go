@@ -3,6 +3,10 @@ package report
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
@@ -18,38 +22,45 @@ const hostKept = reconcile.MeasuredMax / 3
 // KeepHost shows what a host measured to those who ask this instance. What is in etcd, by which every instance places,
 // is what it was while it differs by little: so a way that drifts slowly is compared with what is decided by, and not
 // with the report before.
-func (r *Keeper) KeepHost(ctx context.Context, state *api.HostState) error {
-	r.mutex.Lock()
-	r.hosts[state.Host] = state
-	r.mutex.Unlock()
+func (r *Keeper) KeepHost(ctx context.Context, told *api.HostState) error {
+	r.mirror.Show(func(now, next *state.View) bool {
+		next.HostsTold = maps.Clone(now.HostsTold)
+		next.HostsTold[told.Host] = told
+		return true
+	})
 	now, _ := r.mirror.Load()
-	before := now.Hosts[state.Host]
-	isStalled := len(state.Stalled)+len(before.GetStalled()) > 0
-	age := state.ReportTime.AsTime().Sub(before.GetReportTime().AsTime())
-	if !isStalled && !reconcile.IsMoved(before, state) && age < hostKept {
+	if !r.isHostDue(now.Hosts[told.Host], told) {
 		return nil
 	}
-	value, err := etcd.Encode(state)
+	value, err := etcd.Encode(told)
 	if err != nil {
 		return refusal.InvalidArgument("", []*api.Problem{{
 			Field: "state",
 			Rule:  "expected texts in UTF-8: " + err.Error(),
 		}})
 	}
-	put, err := r.client.Put(ctx, etcd.KeyHosts+state.Host, value)
+	put, err := r.client.Put(ctx, etcd.KeyHosts+told.Host, value)
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", etcd.KeyHosts+state.Host, err)
+		return fmt.Errorf("keep %s: %w", etcd.KeyHosts+told.Host, err)
 	}
 	return r.mirror.WaitRevision(ctx, put.Header.Revision)
 }
 
-// LastOfHost is the newest that is known here of a host.
-func (r *Keeper) LastOfHost(now *state.View, host string) *api.HostState {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	kept, told := now.Hosts[host], r.hosts[host]
-	if kept == nil || told != nil && told.ReportTime.AsTime().After(kept.ReportTime.AsTime()) {
-		return told
+// isHostDue tells whether a report has to be in etcd: a stall, and its end, at once; figures of writers, as those of
+// rings, now and then.
+func (r *Keeper) isHostDue(kept, told *api.HostState) bool {
+	age := told.ReportTime.AsTime().Sub(kept.GetReportTime().AsTime())
+	switch {
+	case hasStalled(told) || hasStalled(kept), reconcile.IsMoved(kept, told), age >= hostKept:
+		return true
+	case age < r.every:
+		return false
 	}
-	return kept
+	return !slices.EqualFunc(kept.GetWriters(), told.Writers, func(a, b *api.HostWriter) bool {
+		return proto.Equal(a, b)
+	})
+}
+
+func hasStalled(told *api.HostState) bool {
+	return slices.ContainsFunc(told.GetWriters(), func(one *api.HostWriter) bool { return one.StalledFor != nil })
 }

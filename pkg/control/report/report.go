@@ -43,11 +43,10 @@ type Keeper struct {
 	every  time.Duration
 
 	mutex    sync.Mutex
-	hosts    map[string]*api.HostState // by name: what its agent told this instance last
-	told     map[string]told           // by key: the state that was answered last
-	last     uint64                    // report that was named
-	kept     map[string]*movedFigures  // by key: of figures that are not in etcd as they are
-	unstored map[string]unstored       // by key: the last report, if it could not be stored
+	told     map[string]told          // by key: the state that was answered last
+	last     uint64                   // report that was named
+	kept     map[string]*movedFigures // by key: of figures that are not in etcd as they are
+	unstored map[string]unstored      // by key: the last report, if it could not be stored
 }
 
 // movedFigures are the parts of a report whose figures have moved since they were written, and since when.
@@ -77,8 +76,7 @@ func NewKeeper(client *clientv3.Client, mirror *state.Mirror, isSole bool) *Keep
 	}
 	return &Keeper{
 		client: client, mirror: mirror, every: every, kept: map[string]*movedFigures{},
-		unstored: map[string]unstored{}, hosts: map[string]*api.HostState{},
-		told: map[string]told{}, last: rand.Uint64(),
+		unstored: map[string]unstored{}, told: map[string]told{}, last: rand.Uint64(),
 	}
 }
 

@@ -96,11 +96,15 @@ func TestStatus_StalledWriter(t *testing.T) {
 		"nobody tells of it": {},
 		"its target":         {rings: []*api.RingState{local}, isTold: true},
 		"its host agent":     {host: stalledHost(1, 0), isTold: true},
+		"told this instance": {host: stalledHost(1, 0), isTold: true},
 		"of another epoch":   {host: stalledHost(2, 0)},
 		"agent that is gone": {host: stalledHost(1, time.Minute)},
 	} {
 		next := now.Clone()
 		next.Hosts = map[string]*api.HostState{"beta": test.host}
+		if strings.HasPrefix(name, "told") {
+			next.Hosts, next.HostsTold = map[string]*api.HostState{"beta": stalledHost(1, time.Minute)}, next.Hosts
+		}
 		told := &api.StreamStatus{
 			Stream: now.Streams["a"], LastGrant: now.Grants["a"], Rings: test.rings, TargetsAlive: []string{"t1"},
 			Condition: api.Condition_CONDITION_OK,
@@ -111,16 +115,39 @@ func TestStatus_StalledWriter(t *testing.T) {
 		if isTold != test.isTold || test.isTold != (told.StalledFor.AsDuration() >= 2*time.Second) {
 			t.Errorf("%s: %s %q, stalled for %s", name, told.Condition, told.Reason, told.StalledFor.AsDuration())
 		}
+		if isKnown := test.isTold && test.host != nil; isKnown != (told.Writer.GetRecords() == 7) {
+			t.Errorf("%s: the writer's figures are %v", name, told.Writer)
+		}
 	}
 }
 
 func stalledHost(epoch uint32, ago time.Duration) *api.HostState {
-	return &api.HostState{
-		Host:       "beta",
-		ReportTime: timestamppb.New(time.Now().Add(-ago)),
-		Stalled: []*api.StalledWriter{
-			{Stream: "a", Epoch: epoch, StalledFor: durationpb.New(2 * time.Second)},
+	return &api.HostState{Host: "beta", ReportTime: timestamppb.New(time.Now().Add(-ago)), Writers: []*api.HostWriter{
+		{
+			Stream: "a", Epoch: epoch, StalledFor: durationpb.New(2 * time.Second),
+			Counters: &api.WriterCounters{Records: 7},
 		},
+	}}
+}
+
+// Figures of a host's writers are shown at once and reach etcd now and then.
+func TestReportHost_WritersFigures(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
+	hosts := api.NewHostServiceClient(one.conn)
+	for records := range uint64(3) {
+		writer := &api.HostWriter{Stream: "s", Epoch: 1, Counters: &api.WriterCounters{Records: records}}
+		state := &api.HostState{Host: "h", Writers: []*api.HostWriter{writer}}
+		if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: state}); err != nil {
+			t.Fatal(err)
+		}
+		now, _ := one.server.mirror.Load()
+		if told := now.HostTold("h").GetWriters(); len(told) != 1 || told[0].Counters.Records != records {
+			t.Errorf("report %d: this instance shows %v", records, told)
+		}
+		if kept := now.Hosts["h"].GetWriters(); len(kept) != 1 || kept[0].Counters.Records != 0 {
+			t.Errorf("report %d: in etcd is %v, expected what was told first", records, kept)
+		}
 	}
 }
 
@@ -132,7 +159,7 @@ func TestReportHost_StallsAreStoredAtOnce(t *testing.T) {
 	for round, count := range []int{0, 1, 2, 0} {
 		state := &api.HostState{Host: "h"}
 		for i := range count {
-			state.Stalled = append(state.Stalled, &api.StalledWriter{
+			state.Writers = append(state.Writers, &api.HostWriter{
 				Stream: fmt.Sprint("s", i), Epoch: 1,
 				StalledFor: durationpb.New(time.Second),
 			})
@@ -140,7 +167,7 @@ func TestReportHost_StallsAreStoredAtOnce(t *testing.T) {
 		if _, err := hosts.ReportHost(one.context(), &api.ReportHostRequest{State: state}); err != nil {
 			t.Fatal(err)
 		}
-		if now, _ := one.server.mirror.Load(); len(now.Hosts["h"].GetStalled()) != count {
+		if now, _ := one.server.mirror.Load(); len(now.Hosts["h"].GetWriters()) != count {
 			t.Errorf("round %d: %v, expected %d of them", round, now.Hosts["h"], count)
 		}
 	}

@@ -93,6 +93,6 @@ func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*a
 	}
 	response := &api.ListHostsResponse{Revision: now.Revision}
 	response.Hosts, response.NextPageToken, err = onePage(request, names,
-		func(host string) (*api.HostState, bool) { return s.reports.LastOfHost(now, host), true })
+		func(host string) (*api.HostState, bool) { return now.HostTold(host), true })
 	return response, err
 }

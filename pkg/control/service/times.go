@@ -51,9 +51,7 @@ func areTargetTimesGood(state *api.TargetState) bool {
 			!areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
 			return false
 		}
-		if writer := ring.GetCounters(); writer != nil &&
-			!areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999, writer.LatencyMax,
-				writer.StalledFor) {
+		if !areWriterTimesGood(ring.GetCounters()) {
 			return false
 		}
 	}
@@ -65,14 +63,19 @@ func areTargetTimesGood(state *api.TargetState) bool {
 	return areGood(state.GetReportTime())
 }
 
+func areWriterTimesGood(writer *api.WriterCounters) bool {
+	return writer == nil || areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999,
+		writer.LatencyMax, writer.StalledFor)
+}
+
 func areHostTimesGood(state *api.HostState) bool {
 	for _, way := range state.GetPaths() {
 		if !areGood(way.GetMeasureTime()) || !areGoodDurations(way.GetRttMin(), way.GetRttMedian()) {
 			return false
 		}
 	}
-	for _, one := range state.GetStalled() {
-		if !areGoodDurations(one.GetStalledFor()) {
+	for _, one := range state.GetWriters() {
+		if !areGoodDurations(one.GetStalledFor()) || !areWriterTimesGood(one.GetCounters()) {
 			return false
 		}
 	}

@@ -192,8 +192,11 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 // stalledWarn is how long no acknowledgement may come to a writer before its stream warns of that.
 const stalledWarn = time.Second
 
-// WarnOfWriter has a stream that is well otherwise warn of what its writer meets.
+// WarnOfWriter says what is known of a stream's writer, and has one that is well otherwise warn of what that meets.
 func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
+	if told, age := v.writerTold(status, now); age < countersMissed*HostInterval {
+		status.Writer = told.GetCounters()
+	}
 	stalled := v.stalledFor(status, now)
 	if stalled > 0 {
 		status.StalledFor = durationpb.New(stalled)
@@ -214,23 +217,21 @@ func (v *View) stalledFor(status *api.StreamStatus, now time.Time) (longest time
 			longest = max(longest, ring.Counters.GetStalledFor().AsDuration())
 		}
 	}
-	host := v.Hosts[status.LastGrant.GetHolder().GetHost()]
-	for _, one := range host.GetStalled() {
-		told := now.Sub(host.ReportTime.AsTime())
-		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch &&
-			told < hostMissed*HostInterval {
-			longest = max(longest, one.StalledFor.AsDuration()+max(0, told))
-		}
+	if told, age := v.writerTold(status, now); told.GetStalledFor() != nil && age < hostMissed*HostInterval {
+		longest = max(longest, told.StalledFor.AsDuration()+age)
 	}
 	return longest
 }
 
 // warnOfLevel has a stream that is well otherwise warn of a writer that has lowered the level for itself. That of a
-// writer on another host than its rings is not known.
+// writer on another host than its rings the agent there tells.
 func warnOfLevel(status *api.StreamStatus) {
 	wanted := status.Stream.Spec.Level
 	for _, ring := range status.Rings {
 		level := ring.Counters.GetLevel()
+		if level == api.Level_LEVEL_UNSPECIFIED && ring.WriterEpoch == status.LastGrant.GetEpoch() {
+			level = status.Writer.GetLevel()
+		}
 		if status.Condition == api.Condition_CONDITION_OK && ring.WriterHeld &&
 			level != api.Level_LEVEL_UNSPECIFIED && level < wanted {
 			status.Condition = api.Condition_CONDITION_WARN

@@ -10,8 +10,32 @@ import (
 // HostInterval is how often host agents measure and report.
 const HostInterval = 5 * time.Second
 
-// hostMissed is after how many intervals without a report what a host says of its writers is too old.
-const hostMissed = 3
+// hostMissed is after how many intervals without a report a stall that a host tells of is too old; countersMissed the
+// same of its writers' figures, which other instances see less often.
+const (
+	hostMissed     = 3
+	countersMissed = 2 * hostMissed
+)
+
+// HostTold is the newest that is known here of a host; nil: nothing is.
+func (v *View) HostTold(host string) *api.HostState {
+	kept, told := v.Hosts[host], v.HostsTold[host]
+	if kept == nil || told != nil && told.ReportTime.AsTime().After(kept.ReportTime.AsTime()) {
+		return told
+	}
+	return kept
+}
+
+// writerTold is what the agent of its host told last of a stream's writer, and how long ago; nil: nothing.
+func (v *View) writerTold(status *api.StreamStatus, now time.Time) (*api.HostWriter, time.Duration) {
+	host := v.HostTold(status.LastGrant.GetHolder().GetHost())
+	for _, one := range host.GetWriters() {
+		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch {
+			return one, max(0, now.Sub(host.ReportTime.AsTime()))
+		}
+	}
+	return nil, 0
+}
 
 // AgentsByHost are the ids of the agents of each host, in order: those that live and those that have reported. A host
 // of which only something is declared has none.

@@ -55,7 +55,9 @@ type View struct {
 	targetRings  partsOf[*api.RingState]
 	drainStreams partsOf[*api.DrainProgress]
 
-	Unstored map[string]string // by an agent's key: why this instance could not store its last report
+	// by name: what its agent told this instance last, of which figures reach etcd only now and then
+	HostsTold map[string]*api.HostState
+	Unstored  map[string]string // by an agent's key: why this instance could not store its last report
 
 	RingsAt index            // by target: the keys of the rings that are wanted of it
 	GivenTo index            // by drain: the streams that it is given
@@ -358,7 +360,7 @@ func (v *View) declaredAt(key string, revision int64) {
 
 // NewView makes an empty view.
 func NewView() *View {
-	v := &View{Leases: map[string]int64{}, Unstored: map[string]string{}}
+	v := &View{Leases: map[string]int64{}, Unstored: map[string]string{}, HostsTold: map[string]*api.HostState{}}
 	for _, kind := range kinds {
 		kind.begin(v)
 	}
@@ -370,7 +372,7 @@ func NewView() *View {
 func (v *View) Clone() *View {
 	next := &View{
 		Revision: v.Revision, FabricRevision: v.FabricRevision, RouteRevision: v.RouteRevision,
-		owned: map[string]bool{}, Leases: v.Leases, Unstored: v.Unstored,
+		owned: map[string]bool{}, Leases: v.Leases, Unstored: v.Unstored, HostsTold: v.HostsTold,
 	}
 	for _, kind := range kinds {
 		kind.share(next, v)

@@ -231,10 +231,10 @@ uint64_t farlog_histogram_quantile_ns(const struct farlog_counters *counters, do
 
 	for (unsigned i = 0; i < FARLOG_HISTOGRAM_BUCKET_COUNT; i++)
 		total += counters->latency_bucket[i];
+	if (quantile >= 1.0)
+		return counters->latency_max_ns; /* also of what is still waited for */
 	if (total == 0)
 		return 0;
-	if (quantile >= 1.0)
-		return counters->latency_max_ns;
 	rank = (uint64_t)(quantile * (double)total);
 	for (unsigned i = 0; i < FARLOG_HISTOGRAM_BUCKET_COUNT; i++) {
 		seen += counters->latency_bucket[i];

@@ -15,11 +15,12 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/target"
 )
 
 const (
 	stalledLeast  = time.Second // shorter ones are not told
-	stalledListed = 256         // HostState.stalled
+	writersListed = 1024        // HostState.writers
 )
 
 // counted is what the counters of a writer on this host say.
@@ -29,6 +30,23 @@ type counted struct {
 	uuid       [16]byte
 	counters   *farlog.Counters
 	stalledFor time.Duration
+	isDead     bool // of a dead one nobody waits, and nothing is appended
+}
+
+// counts are what a writer had appended at a look.
+type counts struct {
+	epoch, records, appendedLSN uint64
+	at                          time.Time
+}
+
+// rates gives records and bytes a second since the look before; 0 where that was at another writer's counters.
+func (c counts) rates(before counts) (records, bytes float64) {
+	elapsed := c.at.Sub(before.at).Seconds()
+	if before.at.IsZero() || elapsed <= 0 || c.epoch != before.epoch || c.records < before.records ||
+		c.appendedLSN < before.appendedLSN {
+		return 0, 0
+	}
+	return float64(c.records-before.records) / elapsed, float64(c.appendedLSN-before.appendedLSN) / elapsed
 }
 
 // look reads the counters of all writers that are known here. Those of one that has not opened yet are left out, and
@@ -47,8 +65,8 @@ func (r *hostRole) look(now time.Time) (all []counted) {
 			r.stalls[stream] = new(farlog.Stall)
 		}
 		one.stalledFor = r.stalls[stream].Look(one.counters, now)
-		if one.stalledFor > 0 && !isCounting(r.settings.countersDir, writer.RingUUID) {
-			one.stalledFor = 0 // of a dead writer nobody waits
+		if one.isDead = !isCounting(r.settings.countersDir, writer.RingUUID); one.isDead {
+			one.stalledFor = 0
 		}
 		all = append(all, one)
 	}
@@ -56,20 +74,31 @@ func (r *hostRole) look(now time.Time) (all []counted) {
 	return all
 }
 
-// stalled lists the writers of this host to which no acknowledgement comes, the longest first.
-func (r *hostRole) stalled() (stalled []*api.StalledWriter) {
+// tell lists the writers of this host for the control plane: those first to which no acknowledgement has come for
+// longest, then by name. Rates are since it was told last.
+func (r *hostRole) tell(now time.Time) (told []*api.HostWriter) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	all := r.look(time.Now())
+	all, seen := r.look(now), make(map[string]counts)
 	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.stalledFor, a.stalledFor) })
-	for _, one := range all[:min(len(all), stalledListed)] {
-		if one.stalledFor >= stalledLeast {
-			stalled = append(stalled, &api.StalledWriter{
-				Stream: one.stream, Epoch: uint32(one.counters.Epoch()), StalledFor: durationpb.New(one.stalledFor),
-			})
+	for _, one := range all[:min(len(all), writersListed)] {
+		at := counts{one.counters.Epoch(), one.counters.RecordCount(), one.counters.AppendedLSN(), now}
+		seen[one.stream] = at
+		records, bytes := at.rates(r.told[one.stream])
+		if one.isDead {
+			records, bytes = 0, 0
 		}
+		writer := &api.HostWriter{
+			Stream: one.stream, Epoch: uint32(one.counters.Epoch()),
+			Counters: target.CountersOf(one.counters, records, bytes),
+		}
+		if one.stalledFor >= stalledLeast {
+			writer.StalledFor = durationpb.New(one.stalledFor)
+		}
+		told = append(told, writer)
 	}
-	return stalled
+	r.told = seen
+	return told
 }
 
 // isCounting tells whether the writer of these counters lives: it has the file locked for life.
