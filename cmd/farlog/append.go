@@ -295,11 +295,11 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 
 // watchWriter has the goroutine that watches for stalls see this writer.
 func (f *feed) watchWriter(uri string) {
-	f.watched.Store(f.writer)
-	f.needed = 0
+	watched := &watchedWriter{writer: f.writer, uri: uri}
 	if needed, uris := farlog.MemberURIs(uri); len(uris) > 1 {
-		f.needed = needed
+		watched.needed, watched.uris = needed, uris
 	}
+	f.watched.Store(watched)
 }
 
 // isOwn tells counters of this writer from those of one on this host that has taken the ring over since.

@@ -39,8 +39,7 @@ type feed struct {
 	tellEnd  func(epoch uint32) // that the writer has ended by itself; nil: nobody is told
 
 	stall   *stall
-	watched atomic.Pointer[farlog.Writer] // writer, for the goroutine that watches it
-	needed  int                           // members for an acknowledgement; 0: not known
+	watched atomic.Pointer[watchedWriter]
 
 	entries   []farlog.Entry
 	positions []farlog.Position

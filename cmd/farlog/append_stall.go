@@ -64,34 +64,59 @@ func (s *stall) watch(ctx context.Context, talk *appendTalk, why func() string) 
 	return func() { cancel(); <-done }
 }
 
-// whyStalled says what the writer waits for.
-func (f *feed) whyStalled() string {
-	members, err := f.watched.Load().Members()
-	if err != nil || len(members) == 0 {
-		return "the ring's medium, or its target, has not confirmed it"
-	}
-	return membersText(f.needed, members)
+// watchedWriter is the feed's writer for the goroutine that watches it. Of members that the host agent has found, neither
+// their number nor where they are is known.
+type watchedWriter struct {
+	writer *farlog.Writer
+	uri    string   // by which it was opened
+	needed int      // members for an acknowledgement; 0: not known
+	uris   []string // of the members
 }
 
-// membersText counts the members that answer. needed is 0 where only the control plane or the host agent knows it.
-func membersText(needed int, members []farlog.WriterMember) string {
+// whyStalled says who has not answered the writer.
+func (f *feed) whyStalled() string {
+	watched := f.watched.Load()
+	members, err := watched.writer.Members()
+	if err != nil || len(members) == 0 {
+		return watched.ringText()
+	}
+	return watched.membersText(members)
+}
+
+func (w *watchedWriter) ringText() string {
+	if isOutOfSight(w.uri) {
+		return fmt.Sprintf("the target of %s does not answer", w.uri)
+	}
+	return fmt.Sprintf("the medium of %s does not answer", w.uri)
+}
+
+// membersText counts the members that answer.
+func (w *watchedWriter) membersText(members []farlog.WriterMember) string {
 	up := 0
 	var states []string
 	for i, member := range members {
 		if member.State == farlog.MemberUp {
 			up++
 		} else {
-			states = append(states, fmt.Sprintf("member %d is %s", i+1, member.State))
+			states = append(states, fmt.Sprintf("member %d%s is %s", i+1, w.placeText(i), member.State))
 		}
 	}
 	text := fmt.Sprintf("%d of %d members answer", up, len(members))
-	if needed > 0 {
-		text += fmt.Sprintf(", %d are needed", needed)
+	if w.needed > 0 {
+		text += fmt.Sprintf(", %d are needed", w.needed)
 	}
 	if len(states) > 0 {
 		text += ": " + strings.Join(states, ", ")
 	}
 	return text
+}
+
+// placeText is where a member is; empty: not known here.
+func (w *watchedWriter) placeText(i int) string {
+	if i >= len(w.uris) {
+		return ""
+	}
+	return " (" + w.uris[i] + ")"
 }
 
 // whyStalled says which leg of the route is behind.

@@ -60,11 +60,20 @@ func TestStall_SaysWhatAnAppendWaitsFor(t *testing.T) {
 
 func TestMembersText(t *testing.T) {
 	members := []farlog.WriterMember{{State: farlog.MemberUp}, {State: farlog.MemberAway}, {State: farlog.MemberOut}}
-	if text := membersText(2,
-		members); text != "1 of 3 members answer, 2 are needed: member 2 is away, member 3 is out" {
+	granted := &watchedWriter{needed: 2, uris: []string{"mem:a", "ofi:tcp://b:1/s", "ofi:tcp://c:1/s"}}
+	if text := granted.membersText(members); text != "1 of 3 members answer, 2 are needed: "+
+		"member 2 (ofi:tcp://b:1/s) is away, member 3 (ofi:tcp://c:1/s) is out" {
 		t.Error(text)
 	}
-	if text := membersText(0, members[:1]); text != "1 of 1 members answer" {
+	if text := new(watchedWriter).membersText(members[:2]); text != "1 of 2 members answer: member 2 is away" {
 		t.Error(text)
+	}
+	for uri, want := range map[string]string{
+		"mem:a": "the medium of mem:a does not answer", "farlog://s": "the target of farlog://s does not answer",
+		"ofi:tcp://b:1/s": "the target of ofi:tcp://b:1/s does not answer",
+	} {
+		if text := (&watchedWriter{uri: uri}).ringText(); text != want {
+			t.Error(text)
+		}
 	}
 }

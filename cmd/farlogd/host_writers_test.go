@@ -53,7 +53,8 @@ func TestHostRole_StalledWriters(t *testing.T) {
 		t.Errorf("2 s later: %+v", all)
 	}
 	told := role.tell(time.Now())
-	if len(told) != 1 || told[0].Stream != "a" || told[0].Epoch != 3 || told[0].StalledFor.AsDuration() < stalledLeast ||
+	if len(told) != 1 || told[0].Stream != "a" || told[0].Epoch != 3 ||
+		told[0].StalledFor.AsDuration() < stalledLeast ||
 		told[0].Counters.Records != 100 ||
 		told[0].Counters.AppendRateRecords != 0 {
 		t.Errorf("told %v", told)

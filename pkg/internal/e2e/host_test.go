@@ -28,6 +28,7 @@ type hostBench struct {
 	dir     string // that everybody may look into
 	socket  string
 	agent   *testenv.Process
+	metrics string // the agent's address
 	ring    string
 }
 
@@ -62,10 +63,12 @@ func (b *hostBench) startAgent(args ...string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.Fatal(err)
 	}
-	b.agent, _ = testenv.StartDaemonUnder(b.T, b.cluster.Under, dir, "host", append([]string{
+	var ready testenv.Ready
+	b.agent, ready = testenv.StartDaemonUnder(b.T, b.cluster.Under, dir, "host", append([]string{
 		"--data-dir", dir, "--control", b.cluster.ControlAddress, "--host-name", "trading1", "--metrics-listen",
 		"127.0.0.1:0", "--host-socket", b.socket,
 	}, args...)...)
+	b.metrics = ready.Metrics
 	b.cluster.Watch(b.agent)
 }
 
