@@ -165,7 +165,7 @@ func TestStatusRow_WriterOnAnotherHost(t *testing.T) {
 	status := &api.StreamStatus{
 		Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a"}}, LastGrant: &api.Grant{Epoch: 4},
 		Rings: []*api.RingState{{
-			WriterId: "w", WriterEpoch: 4, IsWriterHeld: true, Counters: &api.WriterCounters{AppendRateRecords: 3},
+			WriterId: "w", WriterEpoch: 4, WriterHeld: true, Counters: &api.WriterCounters{AppendRateRecords: 3},
 		}},
 		Writer: &api.WriterCounters{
 			LatencyCount: 7, AppendRateRecords: 9, Level: api.Level_LEVEL_VISIBLE, Unknown: 2,
