@@ -64,8 +64,8 @@ func (s *stall) watch(ctx context.Context, talk *appendTalk, why func() string) 
 	return func() { cancel(); <-done }
 }
 
-// watchedWriter is the feed's writer for the goroutine that watches it. Of members that the host agent has found, neither
-// their number nor where they are is known.
+// watchedWriter is the feed's writer for the goroutine that watches it. Of members that the host agent has found it is
+// not known how many are needed, nor where they are.
 type watchedWriter struct {
 	writer *farlog.Writer
 	uri    string   // by which it was opened

@@ -185,7 +185,8 @@ func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counter
 		return
 	}
 	most := counters.Quantile(1)
-	if longest > most+stallPause { // what waited for space, or ended without an acknowledgement, is in no commit's latency
+	// what waited for space, or ended without an acknowledgement, is in no commit's latency
+	if longest > most+stallPause {
 		most = longest
 	}
 	if counters.LatencyCount() == 0 {

@@ -200,8 +200,8 @@ func TestStatusRow_StalledAndSlow(t *testing.T) {
 	var screen bytes.Buffer
 	row.render(&screen, false)
 	for _, want := range []string{
-		"stalled  no acknowledgement for 8.70 s", "max 8.70 s", "slow     route all (host h1 pid 7)", "dropped 12 records",
-		"connect: refused",
+		"stalled  no acknowledgement for 8.70 s", "max 8.70 s", "slow     route all (host h1 pid 7)",
+		"dropped 12 records", "connect: refused",
 		"slow     reader desk-risk (host h2 pid 8)  4.00 KiB behind  missed 100 B",
 	} {
 		if !strings.Contains(screen.String(), want) {
