@@ -113,3 +113,20 @@ func TestWarnOfLevel(t *testing.T) {
 		}
 	}
 }
+
+// The level of a writer on another host is told by the agent there, of the epoch that the ring has.
+func TestWarnOfLevel_WriterOnAnotherHost(t *testing.T) {
+	for epoch, want := range map[uint32]api.Condition{
+		4: api.Condition_CONDITION_WARN, 3: api.Condition_CONDITION_OK,
+	} {
+		status := &api.StreamStatus{
+			Stream:    &api.Stream{Spec: &api.StreamSpec{Level: api.Level_LEVEL_PERSISTENT}},
+			Condition: api.Condition_CONDITION_OK, LastGrant: &api.Grant{Epoch: 4},
+			Rings:  []*api.RingState{{WriterHeld: true, WriterEpoch: epoch}},
+			Writer: &api.WriterCounters{Level: api.Level_LEVEL_POSTED},
+		}
+		if warnOfLevel(status); status.Condition != want {
+			t.Errorf("a ring of epoch %d: %s %q, expected %s", epoch, status.Condition, status.Reason, want)
+		}
+	}
+}
