@@ -15,7 +15,7 @@ func TestOpen_MissingRingNamesTheCommand(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for uri, wanted := range map[string]error{uri: ErrNotFound, "mem:" + empty: ErrInvalid} {
+	for uri, wanted := range map[string]error{uri: ErrNotFound, "mem:" + empty: ErrNotARing} {
 		_, writer := OpenWriter(uri, WriterOptions{})
 		_, reader := OpenReader(uri, ReaderOptions{})
 		for _, err := range []error{writer, reader} {
