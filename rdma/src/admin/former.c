@@ -54,7 +54,7 @@ static int put_out(struct region *region, const char *uri, uint64_t host, uint32
 
 	if (result != FARLOG_OK)
 		return result;
-	if (region->ops->claim == NULL)
+	if (!region->caps.is_claimable)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"ring \"%s\": no other host reaches it by its device; expected a ring on nvme:", uri);
 	describe(region, &superblock, &former);

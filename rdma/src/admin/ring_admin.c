@@ -310,7 +310,7 @@ int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *
 static int describe(struct region *region, const char *uri, const struct superblock *superblock,
 	const struct head_slot *head, int is_drain_held, struct farlog_ring_status *status, struct farlog_error *error)
 {
-	int is_writer_held = region->ops->is_locked(region, REGION_ROLE_WRITER);
+	int is_writer_held = region->ops->fence.is_locked(region, REGION_ROLE_WRITER);
 
 	if (is_writer_held < 0 || is_drain_held < 0)
 		return region_refuse(region, FARLOG_IO, "ask for the locks of ring", uri, error);
@@ -440,7 +440,7 @@ int farlog_ring_look(
 	memset(status, 0, sizeof(*status));
 	if (result != FARLOG_OK)
 		return result;
-	is_drain_held = region->ops->is_locked(region, REGION_ROLE_DRAIN);
+	is_drain_held = region->ops->fence.is_locked(region, REGION_ROLE_DRAIN);
 	result = superblock_load(region, uri, &superblock, error);
 	if (result == FARLOG_OK && !head_load(region, &superblock, &head))
 		result = error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);

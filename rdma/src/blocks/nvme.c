@@ -595,6 +595,12 @@ void nvme_close(struct region *region)
 }
 
 const struct region_ops nvme_ops = {
+	.fence = {.lock = nvme_lock,
+		.unlock = nvme_unlock,
+		.is_locked = nvme_is_locked,
+		.claim = nvme_claim,
+		.propose = region_plain_propose,
+		.cut = region_plain_cut},
 	.members = REGION_ALONE,
 	.write = nvme_write,
 	.gather = nvme_gather,
@@ -617,9 +623,5 @@ const struct region_ops nvme_ops = {
 	.narrow = nvme_narrow,
 	.fetch_directory = nvme_fetch_directory,
 	.store_directory = nvme_store_directory,
-	.lock = nvme_lock,
-	.unlock = nvme_unlock,
-	.is_locked = nvme_is_locked,
-	.claim = nvme_claim,
 	.close = nvme_close,
 };

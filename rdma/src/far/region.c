@@ -340,13 +340,14 @@ static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 }
 
 /* far_propose -- from a place that a writer has a key to, the target stores it where the writer has none. */
-static int far_propose(struct region *region, uint64_t off, const void *src, size_t len)
+static int far_propose(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
 {
 	struct far_request request = {.operation = FAR_EPOCH, .span_count = 1, .spans = {{off, len}}};
 	struct region_span span = {LAYOUT_PROPOSAL_OFF, len};
 	uint32_t answer;
 	int result;
 
+	(void)is_persisted; /* the target always does */
 	far_write(region, span.off, src, len);
 	result = region_persist_wait(region, &span, 1);
 	if (result == FARLOG_OK)
@@ -417,7 +418,13 @@ void far_close(struct region *region)
 }
 
 #define FAR_OPS(wait_op, sleepers_op) \
-	{.members = REGION_ALONE, \
+	{.fence = {.lock = far_lock, \
+		 .unlock = far_unlock, \
+		 .is_locked = far_is_locked, \
+		 .claim = region_plain_claim, \
+		 .propose = far_propose, \
+		 .cut = far_cut}, \
+		.members = REGION_ALONE, \
 		.write = far_write, \
 		.gather = far_gather, \
 		.persist = far_persist, \
@@ -429,13 +436,8 @@ void far_close(struct region *region)
 		.fetch = far_fetch, \
 		.store_word = far_store_word, \
 		.tell = far_tell, \
-		.propose = far_propose, \
 		.populate = far_populate, \
 		.forget = far_forget, \
-		.lock = far_lock, \
-		.unlock = far_unlock, \
-		.is_locked = far_is_locked, \
-		.cut = far_cut, \
 		.sleepers = sleepers_op, \
 		.close = far_close}
 

@@ -533,8 +533,8 @@ int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *
 
 	if (result != FARLOG_OK)
 		return result;
-	is_writer_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_WRITER);
-	is_drain_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_DRAIN);
+	is_writer_held = reader->region->ops->fence.is_locked(reader->region, REGION_ROLE_WRITER);
+	is_drain_held = reader->region->ops->fence.is_locked(reader->region, REGION_ROLE_DRAIN);
 	if (is_writer_held < 0 || is_drain_held < 0)
 		return FARLOG_IO;
 	reader_refresh(reader);

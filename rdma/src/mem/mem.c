@@ -300,6 +300,11 @@ static int is_unlinked(const struct region_mem *mem)
 	return fstat(mem->fd, &now) != 0 ? FARLOG_IO : now.st_nlink == 0;
 }
 
+static void mem_unlock(struct region *region, enum region_role role)
+{
+	role_lock_give(mem_of(region)->fd, block_of(mem_of(region)), role);
+}
+
 static int mem_lock(struct region *region, enum region_role role)
 {
 	struct region_mem *mem = mem_of(region);
@@ -310,23 +315,18 @@ static int mem_lock(struct region *region, enum region_role role)
 		return result;
 	refusal = is_unlinked(mem);
 	if (refusal != 0) {
-		region->ops->unlock(region, role); /* what is written now would be gone with the last one that has it open */
+		mem_unlock(region, role); /* what is written now would be gone with the last one that has it open */
 		return refusal > 0 ? FARLOG_NOT_FOUND : refusal;
 	}
 	if (role != REGION_ROLE_WRITER)
 		return FARLOG_OK;
 	refusal = mem->bytes == mem->map ? role_lock_has_parts(mem->fd, mem->map_len) : 0;
 	if (refusal != 0) {
-		region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
+		mem_unlock(region, role); /* who writes to all of a region has no others in it */
 		return refusal > 0 ? FARLOG_HELD : refusal;
 	}
 	name_watch_start(&mem->watch, region);
 	return FARLOG_OK;
-}
-
-static void mem_unlock(struct region *region, enum region_role role)
-{
-	role_lock_give(mem_of(region)->fd, block_of(mem_of(region)), role);
 }
 
 static int mem_is_locked(struct region *region, enum region_role role)
@@ -370,7 +370,8 @@ static int mem_unlink(const struct region *region, const char *path)
 }
 
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op) \
-	{.members = REGION_ALONE, \
+	{.fence = REGION_LOCKS(mem_lock, mem_unlock, mem_is_locked), \
+		.members = REGION_ALONE, \
 		.write = mem_write, \
 		.gather = mem_gather, \
 		.persist = persist_op, \
@@ -384,9 +385,6 @@ static int mem_unlink(const struct region *region, const char *path)
 		.populate = mem_populate, \
 		.forget = mem_forget, \
 		.narrow = mem_narrow, \
-		.lock = mem_lock, \
-		.unlock = mem_unlock, \
-		.is_locked = mem_is_locked, \
 		.unlink = mem_unlink, \
 		.close = mem_close}
 

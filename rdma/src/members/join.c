@@ -288,7 +288,7 @@ bool member_leave(struct member *member)
 
 	if (atomic_load_acquire(&member->pin_count) > 0)
 		return false;
-	if (region->ops->cut != NULL && region->ops->cut(region) != FARLOG_OK)
+	if (region->ops->fence.cut(region) == FARLOG_NOT_YET)
 		return false;
 	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because
 	 * a connection broke may have reached the target, and lands whenever that likes: it must not find a place that has

@@ -466,13 +466,14 @@ static unsigned propose_to(struct region_members *whole, bool are_fresh, bool *i
 /* members_propose -- the new epoch, to all that are open. Those that are new come last, when so many others know it
  * that the epoch before is over wherever its writer might still write: also in the ring that one of them stands for.
  * From then on they are asked like the others. */
-int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
+int members_propose(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
 {
 	struct region_members *whole = members_of(region);
 	unsigned needed = member_quorum(whole->count, whole->needed);
 	bool is_fenced = false;
 	unsigned count;
 
+	(void)is_persisted; /* each member's is */
 	memcpy(&whole->superblock, src, sizeof(whole->superblock));
 	memcpy(whole->copy + off, src, len);
 	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);

@@ -367,7 +367,7 @@ static void members_unlock(struct region *region, enum region_role role)
 
 	for (unsigned i = 0; i < whole->count; i++)
 		if (member_is_open(&whole->members[i]))
-			whole->members[i].region->ops->unlock(whole->members[i].region, role);
+			whole->members[i].region->ops->fence.unlock(whole->members[i].region, role);
 }
 
 static int members_is_locked(struct region *region, enum region_role role)
@@ -377,7 +377,7 @@ static int members_is_locked(struct region *region, enum region_role role)
 
 	for (unsigned i = 0; i < whole->count && result == FARLOG_OK; i++)
 		if (member_is_open(&whole->members[i]))
-			result = whole->members[i].region->ops->is_locked(whole->members[i].region, role);
+			result = whole->members[i].region->ops->fence.is_locked(whole->members[i].region, role);
 	return result;
 }
 
@@ -403,6 +403,12 @@ static int members_claim(struct region *region, const struct region_claim *claim
 }
 
 const struct region_ops members_ops = {
+	.fence = {.lock = members_lock,
+		.unlock = members_unlock,
+		.is_locked = members_is_locked,
+		.claim = members_claim,
+		.propose = members_propose,
+		.cut = region_plain_cut},
 	.members = {.recover = members_recover,
 		.check_level = members_check_level,
 		.set_level = members_set_level,
@@ -422,12 +428,7 @@ const struct region_ops members_ops = {
 	.fetch = members_fetch,
 	.look = members_look,
 	.store_word = members_store_word,
-	.propose = members_propose,
 	.populate = members_populate,
 	.forget = members_forget,
-	.lock = members_lock,
-	.unlock = members_unlock,
-	.is_locked = members_is_locked,
-	.claim = members_claim,
 	.close = members_close,
 };

@@ -219,10 +219,11 @@ int members_settle_one(struct member *member, struct farlog_error *error) FARLOG
  * hold for the whole. */
 void members_show_header(struct region_members *whole);
 
-/* members_recover -- region_members_ops.recover. members_propose -- region_ops.propose. members_tell_epoch -- have one
- * know the epoch. */
+/* members_recover -- region_members_ops.recover. members_propose -- region_fence_ops.propose. members_tell_epoch --
+ * have one know the epoch. */
 int members_recover(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
-int members_propose(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
+int members_propose(
+	struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted) FARLOG_MUST_CHECK;
 int members_tell_epoch(struct region_members *whole, struct member *member) FARLOG_MUST_CHECK;
 
 /* members_fence -- the epoch that so many members demand at least. */

@@ -188,6 +188,7 @@ static void look_at(struct region_members *whole, struct member *member)
 static void watch(struct member *member, uint64_t now_ns)
 {
 	struct region *region;
+	int cut;
 
 	if (member_state(member) != MEMBER_IN || !member->is_going)
 		return;
@@ -198,10 +199,11 @@ static void watch(struct member *member, uint64_t now_ns)
 		return;
 	member->demotion_count += !member->is_late;
 	member->is_late = true;
-	if (now_ns - member->started_ns < CUT_NS || region->ops->cut == NULL || member->is_cut)
+	if (now_ns - member->started_ns < CUT_NS || member->is_cut)
 		return;
-	member->is_cut = region->ops->cut(region) == FARLOG_OK;
-	if (!member->is_cut)
+	cut = region->ops->fence.cut(region);
+	member->is_cut = cut == FARLOG_OK;
+	if (cut == FARLOG_NOT_YET)
 		/* a link that is back before we look again has sent it once more, and gets the time for an answer */
 		member->started_ns = now_ns;
 }
@@ -436,8 +438,8 @@ static uint64_t free_limit(struct region_members *whole, bool is_urgent)
 
 		if ((state != MEMBER_IN && state != MEMBER_LEAVING) || !member->is_going || member->is_cut)
 			continue;
-		if (is_urgent && state == MEMBER_IN && member->is_late && member->region->ops->cut != NULL)
-			member->is_cut = member->region->ops->cut(member->region) == FARLOG_OK;
+		if (is_urgent && state == MEMBER_IN && member->is_late)
+			member->is_cut = member->region->ops->fence.cut(member->region) == FARLOG_OK;
 		if (!member->is_cut && member->going_from_lsn < limit_lsn)
 			limit_lsn = member->going_from_lsn;
 	}

@@ -1,5 +1,5 @@
 /* region/ops.h -- what a kind of region does: the tables that it fills in. Each pointer is set: a kind that has nothing
- * to do at some point names the function of region/alone.c that says so. */
+ * to do at some point names the function of region/plain.c or region/alone.c that says so. */
 #ifndef FARLOG_REGION_OPS_H
 #define FARLOG_REGION_OPS_H
 
@@ -73,7 +73,30 @@ struct region_members_ops {
 	void (*count)(struct region *region, struct farlog_counters *counters);
 };
 
+/* Who may write here. */
+struct region_fence_ops {
+	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken
+	 * by region_lock. */
+	int (*lock)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
+	void (*unlock)(struct region *region, enum region_role role);
+	int (*is_locked)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
+	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it
+	 * has nothing of the kind; HELD, IO. Behind the role's lock. Blocks. */
+	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
+	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it
+	 * first. Where that is this handle, is_persisted false leaves to the caller what makes it durable. OK, IO; FENCED:
+	 * a later epoch has been granted; INVALID: it is not what may follow the one that is there. Blocks for the
+	 * network. */
+	int (*propose)(
+		struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted) FARLOG_MUST_CHECK;
+	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more,
+	 * nor lands behind what is sent later. NOT_YET: it still may. UNSUPPORTED: it ends by itself alone, or with close.
+	 * Never blocks. */
+	int (*cut)(struct region *region) FARLOG_MUST_CHECK;
+};
+
 struct region_ops {
+	struct region_fence_ops fence;
 	struct region_members_ops members;
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* As write, of a record that lies in several places; seals it on the way. */
@@ -108,10 +131,6 @@ struct region_ops {
 	/* Of a writer: store both hints, by another thread than its own, and where that waits for nothing durably.
 	 * False: not now, ask again. Never blocks. NULL: the region sees to it itself, or nobody does. */
 	bool (*tell)(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
-	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it
-	 * first. NULL: write and persist do. OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may
-	 * follow the one that is there. Blocks for the network. */
-	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 	/* All of it zero, and durable, header first. OK or IO. NULL: it is written like anything else. */
 	int (*zero)(struct region *region) FARLOG_MUST_CHECK;
 	/* What is there that is not farlog's, as text for people; "" = nothing. OK, UNSUPPORTED (text says what is
@@ -130,18 +149,6 @@ struct region_ops {
 	int (*fetch_directory)(struct region *region) FARLOG_MUST_CHECK;
 	/* Of blocks: store whole LBAs of the directory, durably. OK or IO. Blocks. NULL: write and persist do. */
 	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
-	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken
-	 * by region_lock. */
-	int (*lock)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
-	void (*unlock)(struct region *region, enum region_role role);
-	int (*is_locked)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
-	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it
-	 * has nothing of the kind; HELD, IO. Behind the role's lock. Blocks. NULL: nobody comes from elsewhere. */
-	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
-	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more,
-	 * nor lands behind what is sent later. NOT_YET: it still may. Never blocks. NULL: nothing of the kind outlasts a
-	 * call. */
-	int (*cut)(struct region *region) FARLOG_MUST_CHECK;
 	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile.
 	 * NULL: it cannot be told. */
 	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
@@ -150,6 +157,14 @@ struct region_ops {
 	int (*unlink)(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 	void (*close)(struct region *region);
 };
+
+/* region_plain_... -- of a kind that has nothing of its own for it. claim: nobody comes from elsewhere. propose: write
+ * and persist do. cut: nothing that outlasts a call can be ended. */
+int region_plain_claim(
+	struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
+int region_plain_propose(
+	struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted) FARLOG_MUST_CHECK;
+int region_plain_cut(struct region *region) FARLOG_MUST_CHECK;
 
 /* region_alone_... -- region_members_ops of one ring. */
 int region_alone_recover(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
@@ -160,6 +175,15 @@ unsigned region_alone_view(struct region *region, struct farlog_writer_member *m
 int region_alone_replace(struct region *region, unsigned member, const struct farlog_member_ring *ring,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 void region_alone_count(struct region *region, struct farlog_counters *counters);
+
+/* REGION_LOCKS -- region_fence_ops of a region that has locks, and nothing else that keeps anybody out. */
+#define REGION_LOCKS(lock_op, unlock_op, is_locked_op) \
+	{.lock = lock_op, \
+		.unlock = unlock_op, \
+		.is_locked = is_locked_op, \
+		.claim = region_plain_claim, \
+		.propose = region_plain_propose, \
+		.cut = region_plain_cut}
 
 #define REGION_ALONE \
 	{.recover = region_alone_recover, \

@@ -94,7 +94,7 @@ const char *region_kind_name(uint32_t kind)
 
 int region_lock(struct region *region, enum region_role role)
 {
-	int result = region->ops->lock(region, role);
+	int result = region->ops->fence.lock(region, role);
 	int has;
 
 	if (result != FARLOG_OK || region->directory == NULL)
@@ -103,7 +103,7 @@ int region_lock(struct region *region, enum region_role role)
 	has = directory_has(region);
 	if (has > 0)
 		return FARLOG_OK;
-	region->ops->unlock(region, role);
+	region->ops->fence.unlock(region, role);
 	return has == 0 ? FARLOG_NOT_FOUND : has;
 }
 

@@ -217,7 +217,7 @@ static inline bool region_can_be_shut(const struct region *region)
 FARLOG_MUST_CHECK static inline int region_claim(
 	struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
-	return region->ops->claim == NULL ? FARLOG_OK : region->ops->claim(region, claim, error);
+	return region->ops->fence.claim(region, claim, error);
 }
 
 static inline uint64_t region_load_word(const struct region *region, uint64_t off)

@@ -156,15 +156,12 @@ void superblock_seal(struct superblock *superblock)
 int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted)
 {
 	struct superblock made __attribute__((aligned(LAYOUT_LINE_LEN)));
-	struct region_span span = {superblock_offs[(superblock->generation + 1) % 2], sizeof(made)};
+	uint64_t off = superblock_offs[(superblock->generation + 1) % 2];
 
 	superblock->generation++;
 	superblock_seal(superblock);
 	made = *superblock;
-	if (region->ops->propose != NULL)
-		return region->ops->propose(region, span.off, &made, sizeof(made));
-	region->ops->write(region, span.off, &made, sizeof(made));
-	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
+	return region->ops->fence.propose(region, off, &made, sizeof(made), is_persisted);
 }
 
 /* head_is_sound -- records begin on the grid of `align` only: a walk from elsewhere would read past the end of the

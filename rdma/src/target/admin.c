@@ -436,7 +436,7 @@ int farlog_target_fence(
 		if (result == FARLOG_OK) {
 			result = persist_floor(ring, epoch_min, &tail, &tail_epoch, error);
 			if (ring->region->directory != NULL)
-				ring->region->ops->unlock(ring->region, REGION_ROLE_FORMAT);
+				ring->region->ops->fence.unlock(ring->region, REGION_ROLE_FORMAT);
 		}
 		pthread_mutex_lock(&target->mutex);
 		ring->pin_count--;

@@ -25,6 +25,17 @@ static int page_flush(struct region *region, uint64_t off, uint64_t len)
 	return FARLOG_UNSUPPORTED;
 }
 
+static int page_lock(struct region *region, enum region_role role)
+{
+	(void)region, (void)role;
+	return FARLOG_UNSUPPORTED;
+}
+
+static void page_unlock(struct region *region, enum region_role role)
+{
+	(void)region, (void)role;
+}
+
 static int page_is_locked(struct region *region, enum region_role role)
 {
 	(void)region, (void)role;
@@ -37,10 +48,12 @@ static void page_close(struct region *region)
 	free(region);
 }
 
-static const struct region_ops page_ops = {.members = REGION_ALONE,
+static const struct region_ops page_ops = {
+	.fence = REGION_LOCKS(page_lock, page_unlock, page_is_locked),
+	.members = REGION_ALONE,
 	.flush = page_flush,
-	.is_locked = page_is_locked,
-	.close = page_close};
+	.close = page_close,
+};
 
 static struct region *make_region(void)
 {

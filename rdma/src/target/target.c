@@ -424,7 +424,7 @@ void target_leave(struct farlog_target *target, struct target_conn *conn)
 		link = &(*link)->next;
 	*link = conn->next;
 	if (conn->role != REGION_ROLE_READER && find_holder(ring, conn->role) == NULL && ring->is_locked[conn->role]) {
-		ring->region->ops->unlock(ring->region, (enum region_role)conn->role);
+		ring->region->ops->fence.unlock(ring->region, (enum region_role)conn->role);
 		ring->is_locked[conn->role] = false;
 	}
 	target->writer_count += conn->role == REGION_ROLE_WRITER;
@@ -485,7 +485,7 @@ static uint32_t locked_roles(struct target_ring *ring)
 
 	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_DRAIN; role++)
 		/* what cannot be said is held */
-		if (ring->is_locked[role] || ring->region->ops->is_locked(ring->region, (enum region_role)role) != 0)
+		if (ring->is_locked[role] || ring->region->ops->fence.is_locked(ring->region, (enum region_role)role) != 0)
 			bits |= 1u << role;
 	return bits;
 }

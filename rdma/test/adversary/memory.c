@@ -361,6 +361,12 @@ static void fault_close(struct region *region)
 }
 
 static const struct region_ops fault_ops = {
+	.fence = {.lock = fault_lock,
+		.unlock = fault_unlock,
+		.is_locked = fault_is_locked,
+		.claim = region_plain_claim,
+		.propose = region_plain_propose,
+		.cut = fault_cut},
 	.members = REGION_ALONE,
 	.write = fault_write,
 	.gather = fault_gather,
@@ -374,10 +380,6 @@ static const struct region_ops fault_ops = {
 	.populate = fault_populate,
 	.forget = fault_forget,
 	.narrow = fault_narrow,
-	.lock = fault_lock,
-	.unlock = fault_unlock,
-	.is_locked = fault_is_locked,
-	.cut = fault_cut,
 	.close = fault_close,
 };
 

@@ -258,7 +258,7 @@ static void directory__removed_before_its_lock(void **state)
 	make(uri, "a");
 	assert_int_equal(region_open(at(uri, "a"), &ask, &region, NULL), FARLOG_OK);
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_OK);
-	region->ops->unlock(region, REGION_ROLE_WRITER);
+	region->ops->fence.unlock(region, REGION_ROLE_WRITER);
 	assert_int_equal(farlog_ring_remove(at(uri, "a"), 0, NULL), FARLOG_OK);
 	make(uri, "b");
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_NOT_FOUND);

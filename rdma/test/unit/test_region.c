@@ -233,13 +233,13 @@ static void region__locks_by_role_and_handle(void **state)
 	struct region *second = open_fresh(uri);
 
 	(void)state;
-	assert_int_equal(first->ops->lock(first, REGION_ROLE_WRITER), FARLOG_OK);
-	assert_int_equal(second->ops->lock(second, REGION_ROLE_WRITER), FARLOG_HELD);
-	assert_int_equal(second->ops->lock(second, REGION_ROLE_DRAIN), FARLOG_OK);
-	assert_int_equal(second->ops->is_locked(second, REGION_ROLE_WRITER), 1);
+	assert_int_equal(first->ops->fence.lock(first, REGION_ROLE_WRITER), FARLOG_OK);
+	assert_int_equal(second->ops->fence.lock(second, REGION_ROLE_WRITER), FARLOG_HELD);
+	assert_int_equal(second->ops->fence.lock(second, REGION_ROLE_DRAIN), FARLOG_OK);
+	assert_int_equal(second->ops->fence.is_locked(second, REGION_ROLE_WRITER), 1);
 	first->ops->close(first);
-	assert_int_equal(second->ops->is_locked(second, REGION_ROLE_WRITER), 0);
-	assert_int_equal(second->ops->lock(second, REGION_ROLE_WRITER), FARLOG_OK);
+	assert_int_equal(second->ops->fence.is_locked(second, REGION_ROLE_WRITER), 0);
+	assert_int_equal(second->ops->fence.lock(second, REGION_ROLE_WRITER), FARLOG_OK);
 	second->ops->close(second);
 }
 

@@ -48,7 +48,7 @@ static void file__removed_before_its_lock(void **state)
 	unit_format(uri, REGION_LEN, 0);
 	assert_int_equal(region_open(uri, &ask, &region, NULL), FARLOG_OK);
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_OK);
-	region->ops->unlock(region, REGION_ROLE_WRITER);
+	region->ops->fence.unlock(region, REGION_ROLE_WRITER);
 	assert_int_equal(farlog_ring_remove(uri, 0, NULL), FARLOG_OK);
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_NOT_FOUND);
 	assert_int_equal(region_lock(region, REGION_ROLE_DRAIN), FARLOG_NOT_FOUND);
