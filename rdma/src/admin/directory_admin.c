@@ -122,14 +122,14 @@ static int make_ring(struct change *change, const struct directory_entry *entry,
 	const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct region *region = change->region;
-	int result = region->ops->narrow(region, entry->off, entry->len);
+	int result = region->ops->block.narrow(region, entry->off, entry->len);
 
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "make ring", change->uri, error);
 	result = ring_check_blocks(region, change->uri, config, error);
 	if (result == FARLOG_OK)
 		result = ring_write_new(region, change->uri, config, error);
-	if (result == FARLOG_OK && region->ops->narrow(region, 0, change->region_len) != FARLOG_OK)
+	if (result == FARLOG_OK && region->ops->block.narrow(region, 0, change->region_len) != FARLOG_OK)
 		result = region_refuse(change->region, FARLOG_IO, "read region", change->uri, error);
 	return result;
 }
@@ -174,8 +174,7 @@ static int check_foreign(const struct change *change, struct farlog_error *error
 {
 	char foreign[200] = "";
 
-	if (change->region->ops->name_foreign != NULL &&
-		change->region->ops->name_foreign(change->region, foreign, sizeof(foreign)) == FARLOG_IO)
+	if (change->region->ops->block.name_foreign(change->region, foreign, sizeof(foreign)) == FARLOG_IO)
 		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", change->uri);
 	if (foreign[0] == '\0')
 		return FARLOG_OK;
@@ -321,7 +320,7 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 			change->region, &(struct region_claim){.kind = REGION_CLAIM_FORMER, .uri = change->uri}, error);
 	if (!is_forced && result == FARLOG_OK)
 		result = check_drained(change->region, change->uri, error);
-	if (result == FARLOG_OK && change->region->ops->narrow(change->region, 0, change->region_len) != FARLOG_OK)
+	if (result == FARLOG_OK && change->region->ops->block.narrow(change->region, 0, change->region_len) != FARLOG_OK)
 		result = region_refuse(change->region, FARLOG_IO, "read region", change->uri, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -356,7 +355,7 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 	if (result == FARLOG_OK && !is_forced)
 		result = check_drained(region, text, error);
 	if (result == FARLOG_OK) {
-		result = region->ops->unlink == NULL ? FARLOG_INVALID : region->ops->unlink(region, uri->path);
+		result = region->ops->block.unlink(region, uri->path);
 		if (result == FARLOG_INVALID)
 			error_set(error, result, 0,
 				"ring \"%s\" has all of a device; expected one in a directory or a file: format it instead", text);
@@ -440,7 +439,7 @@ int farlog_region_list(const char *uri, struct farlog_region_status *status, str
 		result = error_set(error, FARLOG_NO_MEMORY, 0, "list region \"%s\": out of memory", uri);
 	if (result == FARLOG_OK)
 		result = region_open(uri, &ask, &region, error);
-	if (result == FARLOG_OK && region->ops->narrow == NULL)
+	if (result == FARLOG_OK && region->caps.is_remote)
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" is on another host; list it there", uri);
 	if (result == FARLOG_OK) {
 		result = directory_load(region, uri, directory, error);

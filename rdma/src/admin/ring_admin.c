@@ -17,7 +17,6 @@
 
 #define ALIGN_DEFAULT 64u
 #define RECORD_LEN_DEFAULT (1u << 20)
-#define ZERO_CHUNK_LEN (64u << 10)
 #define FENCE_STEP_MAX 65536u
 
 static uint64_t utc_now_ns(void)
@@ -98,8 +97,8 @@ static int check_present(
 		result = region_claim(region, &claim, error);
 	if (result != FARLOG_OK || config->is_forced)
 		return result;
-	if (superblock_load(region, uri, &present, NULL) != FARLOG_OK && region->ops->name_foreign != NULL &&
-		region->ops->name_foreign(region, foreign, sizeof(foreign)) == FARLOG_IO)
+	if (superblock_load(region, uri, &present, NULL) != FARLOG_OK &&
+		region->ops->block.name_foreign(region, foreign, sizeof(foreign)) == FARLOG_IO)
 		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", uri);
 	if (foreign[0] != '\0')
 		return error_set(error, FARLOG_EXISTS, 0,
@@ -115,33 +114,6 @@ static int check_present(
 		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; add --force (is_forced) if "
 		"that is meant",
 		uri);
-}
-
-/* wipe -- header first, so that a crash in the middle leaves no ring rather than a damaged one; then the data: with a
- * salt that was used here before, old records would prove themselves again. */
-static int wipe(struct region *region)
-{
-	uint8_t *zeros = region->ops->zero == NULL ? aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN) : NULL;
-	struct region_span header = {0, LAYOUT_DATA_OFF};
-	struct region_span data = {LAYOUT_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF};
-	int result;
-
-	if (region->ops->zero != NULL)
-		return region->ops->zero(region);
-	if (zeros == NULL)
-		return FARLOG_NO_MEMORY;
-	memset(zeros, 0, ZERO_CHUNK_LEN);
-	region->ops->write(region, 0, zeros, LAYOUT_DATA_OFF);
-	result = region_persist_wait(region, &header, 1);
-	for (uint64_t done = 0; done < data.len; done += ZERO_CHUNK_LEN) {
-		uint64_t left = data.len - done;
-
-		region->ops->write(region, data.off + done, zeros, left < ZERO_CHUNK_LEN ? left : ZERO_CHUNK_LEN);
-	}
-	if (result == FARLOG_OK)
-		result = region_persist_wait(region, &data, 1);
-	free(zeros);
-	return result;
 }
 
 static bool fill_random(void *bytes, size_t len)
@@ -188,7 +160,8 @@ int ring_write_new(
 
 	if (result != FARLOG_OK)
 		return result;
-	result = wipe(region);
+	/* The data, too: with a salt that was used here before, old records would prove themselves again. */
+	result = region->ops->block.zero(region);
 	if (result == FARLOG_OK)
 		result = head_store(region, &superblock, &head);
 	if (result == FARLOG_OK)
@@ -196,7 +169,7 @@ int ring_write_new(
 	if (result == FARLOG_OK)
 		return result;
 	may_fail(region_refuse(region, result, "write new ring to region", uri, error)); /* it only words why */
-	may_fail(wipe(region)); /* half of a ring is not blank: the next attempt would ask for --force */
+	may_fail(region->ops->block.zero(region)); /* half of a ring is not blank: the next attempt would ask for --force */
 	return result;
 }
 

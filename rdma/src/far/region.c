@@ -425,6 +425,7 @@ void far_close(struct region *region)
 		 .propose = far_propose, \
 		 .cut = far_cut}, \
 		.members = REGION_ALONE, \
+		.block = REGION_BYTES(region_plain_narrow, region_plain_unlink), \
 		.write = far_write, \
 		.gather = far_gather, \
 		.persist = far_persist, \

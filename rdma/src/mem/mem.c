@@ -372,6 +372,7 @@ static int mem_unlink(const struct region *region, const char *path)
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op) \
 	{.fence = REGION_LOCKS(mem_lock, mem_unlock, mem_is_locked), \
 		.members = REGION_ALONE, \
+		.block = REGION_BYTES(mem_narrow, mem_unlink), \
 		.write = mem_write, \
 		.gather = mem_gather, \
 		.persist = persist_op, \
@@ -384,8 +385,6 @@ static int mem_unlink(const struct region *region, const char *path)
 		.tell = mem_tell, \
 		.populate = mem_populate, \
 		.forget = mem_forget, \
-		.narrow = mem_narrow, \
-		.unlink = mem_unlink, \
 		.close = mem_close}
 
 static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);

@@ -416,6 +416,7 @@ const struct region_ops members_ops = {
 		.view = members_view,
 		.replace = members_replace,
 		.count = members_count},
+	.block = REGION_BYTES(region_plain_narrow, region_plain_unlink),
 	.write = members_put,
 	.gather = members_gather,
 	.persist = members_persist,

@@ -52,24 +52,17 @@ static bool load_newest(const uint8_t *base, struct directory *directory)
 	return load_copy(base, first, directory) || load_copy(base, !first, directory);
 }
 
-static const uint8_t *bytes_of(const struct region *region)
-{
-	return region->caps.commit_len != 0 ? region->directory_copy :
-		region->directory != NULL       ? region->directory :
-										  region->base;
-}
-
 /* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole
  * before the second is begun, so that both are found broken only when the step from one to the other came between. OK;
  * NOT_FOUND: neither is whole; NO_MEMORY, IO. */
 static int load_beside(struct region *region, struct directory *directory)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		int result = region->ops->fetch_directory != NULL ? region->ops->fetch_directory(region) : FARLOG_OK;
+		int result = region->ops->block.fetch_directory(region);
 
 		if (result != FARLOG_OK)
 			return result;
-		if (load_newest(bytes_of(region), directory))
+		if (load_newest(region->directory_copy, directory))
 			return FARLOG_OK;
 	}
 	return FARLOG_NOT_FOUND;
@@ -77,7 +70,7 @@ static int load_beside(struct region *region, struct directory *directory)
 
 static bool is_blank(const struct region *region)
 {
-	const uint8_t *bytes = bytes_of(region);
+	const uint8_t *bytes = region->directory_copy;
 
 	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off++)
 		if (bytes[off] != 0)
@@ -92,7 +85,7 @@ static int refuse(const struct region *region, const char *uri, struct farlog_er
 	for (unsigned i = 0; i < 2; i++) {
 		struct directory_header header;
 
-		memcpy(&header, bytes_of(region) + copy_offs[i], sizeof(header));
+		memcpy(&header, region->directory_copy + copy_offs[i], sizeof(header));
 		if (header.magic != DIRECTORY_MAGIC)
 			continue;
 		has_magic = true;
@@ -178,16 +171,6 @@ int directory_find(const struct directory *directory, const char *name)
 	return -1;
 }
 
-static int put(struct region *region, uint64_t off, const void *src, size_t len)
-{
-	struct region_span span = {off, len};
-
-	if (region->ops->store_directory != NULL)
-		return region->ops->store_directory(region, off, src, len);
-	region->ops->write(region, off, src, len);
-	return region_persist_wait(region, &span, 1);
-}
-
 /* store_copy -- its magic goes last, behind a flush and in a line, or of blocks an LBA, that is never torn: a copy with
  * a magic has been whole, and one that is not is damage and no broken beginning. */
 static int store_copy(struct region *region, unsigned copy, struct directory *directory)
@@ -197,9 +180,10 @@ static int store_copy(struct region *region, unsigned copy, struct directory *di
 	int result;
 
 	directory->header.magic = 0;
-	result = put(region, copy_offs[copy], directory, len);
+	result = region->ops->block.store_directory(region, copy_offs[copy], directory, len);
 	directory->header.magic = DIRECTORY_MAGIC;
-	return result == FARLOG_OK ? put(region, copy_offs[copy], directory, line_len) : result;
+	return result == FARLOG_OK ? region->ops->block.store_directory(region, copy_offs[copy], directory, line_len) :
+								 result;
 }
 
 int directory_store(struct region *region, struct directory *directory)
@@ -215,9 +199,9 @@ int directory_store(struct region *region, struct directory *directory)
 
 int directory_show(struct region *region, const struct directory_entry *entry)
 {
-	int result = region->ops->narrow(region, entry->off, entry->len);
+	int result = region->ops->block.narrow(region, entry->off, entry->len);
 
-	region->directory = region->caps.commit_len != 0 ? region->directory_copy : region->base - entry->off;
+	region->directory = region->directory_copy;
 	region->directory_off = entry->off;
 	region->directory_generation = entry->generation;
 	return result;

@@ -71,7 +71,8 @@ int directory_find(const struct directory *directory, const char *name) FARLOG_M
 /* directory_store -- raise the generation, persist both copies. OK or IO. */
 int directory_store(struct region *region, struct directory *directory) FARLOG_MUST_CHECK;
 
-/* directory_show -- make the region that ring. As region_ops.narrow. */
+/* directory_show -- make the region that ring. As region_block_ops.narrow, behind
+ * directory_load. */
 int directory_show(struct region *region, const struct directory_entry *entry) FARLOG_MUST_CHECK;
 
 /* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made

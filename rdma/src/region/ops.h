@@ -95,9 +95,32 @@ struct region_fence_ops {
 	int (*cut)(struct region *region) FARLOG_MUST_CHECK;
 };
 
+/* The media as a whole, which rings may share: what it holds, and where in it they lie. */
+struct region_block_ops {
+	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very
+	 * first byte, with extra_len; multiples of a block; before anything else is asked of it. OK; of blocks also
+	 * NO_MEMORY, IO. UNSUPPORTED: it is one ring. */
+	int (*narrow)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
+	/* Have `directory_copy` show DIRECTORY_TAILS_OFF bytes of the directory. OK; of blocks also NO_MEMORY, IO.
+	 * Blocks. */
+	int (*fetch_directory)(struct region *region) FARLOG_MUST_CHECK;
+	/* Store whole lines, of blocks whole LBAs, of the directory, durably. OK or IO. Blocks. */
+	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
+	/* All of it zero, and durable, header first: a crash in the middle leaves no ring rather than a damaged one. OK, IO
+	 * or NO_MEMORY. */
+	int (*zero)(struct region *region) FARLOG_MUST_CHECK;
+	/* What is there that is not farlog's, as text for people; "" = nothing, or it cannot be told. OK, UNSUPPORTED (text
+	 * says what is missing), IO. */
+	int (*name_foreign)(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
+	/* Remove the file of the whole region, durably: a name that a power cut brings back would be a ring of a stream
+	 * that is no more. OK; INVALID: it has no file; IO with errno. */
+	int (*unlink)(const struct region *region, const char *path) FARLOG_MUST_CHECK;
+};
+
 struct region_ops {
 	struct region_fence_ops fence;
 	struct region_members_ops members;
+	struct region_block_ops block;
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* As write, of a record that lies in several places; seals it on the way. */
 	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
@@ -131,40 +154,30 @@ struct region_ops {
 	/* Of a writer: store both hints, by another thread than its own, and where that waits for nothing durably.
 	 * False: not now, ask again. Never blocks. NULL: the region sees to it itself, or nobody does. */
 	bool (*tell)(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
-	/* All of it zero, and durable, header first. OK or IO. NULL: it is written like anything else. */
-	int (*zero)(struct region *region) FARLOG_MUST_CHECK;
-	/* What is there that is not farlog's, as text for people; "" = nothing. OK, UNSUPPORTED (text says what is
-	 * missing), IO. NULL: it cannot be. */
-	int (*name_foreign)(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
 	/* Map every page now, so that no append meets a page fault. Best effort. */
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
-	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very
-	 * first byte, with extra_len; multiples of a block; before anything else is asked of it. OK; of blocks also
-	 * NO_MEMORY, IO. NULL: it is one ring. */
-	int (*narrow)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
-	/* Of blocks: bring the directory, DIRECTORY_TAILS_OFF bytes, into what directory_copy shows. OK or IO. Blocks.
-	 * NULL: it is seen as it is stored. */
-	int (*fetch_directory)(struct region *region) FARLOG_MUST_CHECK;
-	/* Of blocks: store whole LBAs of the directory, durably. OK or IO. Blocks. NULL: write and persist do. */
-	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile.
 	 * NULL: it cannot be told. */
 	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
-	/* Remove the file of the whole region, durably: a name that a power cut brings back would be a ring of a stream
-	 * that is no more. OK; INVALID: it is a device; IO with errno. NULL: it has no file. */
-	int (*unlink)(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 	void (*close)(struct region *region);
 };
 
 /* region_plain_... -- of a kind that has nothing of its own for it. claim: nobody comes from elsewhere. propose: write
- * and persist do. cut: nothing that outlasts a call can be ended. */
+ * and persist do. cut: nothing that outlasts a call can be ended. narrow, unlink: it is one ring, without a file.
+ * The directory, and zeros, are stored as records are. name_foreign: it cannot be told. */
 int region_plain_claim(
 	struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
 int region_plain_propose(
 	struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted) FARLOG_MUST_CHECK;
 int region_plain_cut(struct region *region) FARLOG_MUST_CHECK;
+int region_plain_narrow(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
+int region_plain_fetch_directory(struct region *region) FARLOG_MUST_CHECK;
+int region_plain_store_directory(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
+int region_plain_zero(struct region *region) FARLOG_MUST_CHECK;
+int region_plain_name_foreign(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
+int region_plain_unlink(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 
 /* region_alone_... -- region_members_ops of one ring. */
 int region_alone_recover(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
@@ -184,6 +197,15 @@ void region_alone_count(struct region *region, struct farlog_counters *counters)
 		.claim = region_plain_claim, \
 		.propose = region_plain_propose, \
 		.cut = region_plain_cut}
+
+/* REGION_BYTES -- region_block_ops of memory, and of what is no media of its own. */
+#define REGION_BYTES(narrow_op, unlink_op) \
+	{.narrow = narrow_op, \
+		.fetch_directory = region_plain_fetch_directory, \
+		.store_directory = region_plain_store_directory, \
+		.zero = region_plain_zero, \
+		.name_foreign = region_plain_name_foreign, \
+		.unlink = unlink_op}
 
 #define REGION_ALONE \
 	{.recover = region_alone_recover, \

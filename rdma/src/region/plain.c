@@ -1,6 +1,11 @@
 /* region/plain.c -- what a region does of a kind that has nothing of its own for it. See region/ops.h. */
 #include "region/region.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#define ZERO_CHUNK_LEN (64u << 10)
+
 int region_plain_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
 	(void)region, (void)claim, (void)error;
@@ -19,4 +24,60 @@ int region_plain_cut(struct region *region)
 {
 	(void)region;
 	return FARLOG_UNSUPPORTED;
+}
+
+int region_plain_narrow(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region, (void)off, (void)len;
+	return FARLOG_UNSUPPORTED;
+}
+
+int region_plain_fetch_directory(struct region *region)
+{
+	region->directory_copy = region->directory != NULL ? region->directory : region->base;
+	return FARLOG_OK;
+}
+
+int region_plain_store_directory(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct region_span span = {off, len};
+
+	region->ops->write(region, off, src, len);
+	return region_persist_wait(region, &span, 1);
+}
+
+int region_plain_zero(struct region *region)
+{
+	uint8_t *zeros = aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN);
+	struct region_span header = {0, LAYOUT_DATA_OFF};
+	struct region_span data = {LAYOUT_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF};
+	int result;
+
+	if (zeros == NULL)
+		return FARLOG_NO_MEMORY;
+	memset(zeros, 0, ZERO_CHUNK_LEN);
+	region->ops->write(region, 0, zeros, LAYOUT_DATA_OFF);
+	result = region_persist_wait(region, &header, 1);
+	for (uint64_t done = 0; done < data.len; done += ZERO_CHUNK_LEN) {
+		uint64_t left = data.len - done;
+
+		region->ops->write(region, data.off + done, zeros, left < ZERO_CHUNK_LEN ? left : ZERO_CHUNK_LEN);
+	}
+	if (result == FARLOG_OK)
+		result = region_persist_wait(region, &data, 1);
+	free(zeros);
+	return result;
+}
+
+int region_plain_name_foreign(struct region *region, char *text, size_t room)
+{
+	(void)region, (void)room;
+	text[0] = '\0';
+	return FARLOG_OK;
+}
+
+int region_plain_unlink(const struct region *region, const char *path)
+{
+	(void)region, (void)path;
+	return FARLOG_INVALID;
 }

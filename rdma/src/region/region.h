@@ -87,7 +87,7 @@ struct region {
 	uint64_t is_fence_open;
 	/* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	const uint8_t *directory;
-	const uint8_t *directory_copy; /* on blocks: the directory, as fetch_directory brought it */
+	const uint8_t *directory_copy; /* the directory, as fetch_directory brought it last */
 	/* of such a device: this epoch's writer has been closed, as the header had it when it was loaded last */
 	uint32_t closed_epoch;
 	/* of a device that several hosts reach and that does not fence them: this one, as superblock.writer_host; 0 = no

@@ -51,6 +51,7 @@ static void page_close(struct region *region)
 static const struct region_ops page_ops = {
 	.fence = REGION_LOCKS(page_lock, page_unlock, page_is_locked),
 	.members = REGION_ALONE,
+	.block = REGION_BYTES(region_plain_narrow, region_plain_unlink),
 	.flush = page_flush,
 	.close = page_close,
 };

@@ -368,6 +368,7 @@ static const struct region_ops fault_ops = {
 		.propose = region_plain_propose,
 		.cut = fault_cut},
 	.members = REGION_ALONE,
+	.block = REGION_BYTES(fault_narrow, region_plain_unlink),
 	.write = fault_write,
 	.gather = fault_gather,
 	.persist = fault_persist,
@@ -379,7 +380,6 @@ static const struct region_ops fault_ops = {
 	.store_word = fault_store_word,
 	.populate = fault_populate,
 	.forget = fault_forget,
-	.narrow = fault_narrow,
 	.close = fault_close,
 };
 
