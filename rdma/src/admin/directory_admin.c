@@ -102,7 +102,7 @@ static int begin_change(struct change *change, const struct region_ask *ask, str
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0,
 			"region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
-	if (change->region->ops->flush(change->region, 0, len) != FARLOG_OK)
+	if (change->region->ops->data.flush(change->region, 0, len) != FARLOG_OK)
 		return region_refuse(change->region, FARLOG_IO, "flush directory of region", change->uri, error);
 	return FARLOG_OK;
 }

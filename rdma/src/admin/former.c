@@ -39,8 +39,8 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch, s
 {
 	if (region_load_word(region, LAYOUT_FENCE_OFF) > epoch)
 		return FARLOG_OK;
-	region->ops->store_word(region, LAYOUT_FENCE_OFF, (uint64_t)epoch + 1);
-	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
+	region->ops->data.store_word(region, LAYOUT_FENCE_OFF, (uint64_t)epoch + 1);
+	if (region->ops->data.flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
 		return region_refuse(region, FARLOG_IO, "persist fence of ring", uri, error);
 	return FARLOG_OK;
 }

@@ -68,7 +68,7 @@ static int read_part(struct region *region, uint64_t off, void *dst, uint64_t le
 {
 	int result = off < LAYOUT_DATA_OFF ? region_fetch(region, off, len) : FARLOG_OK;
 
-	return result == FARLOG_OK ? region->ops->read(region, off, dst, len) : result;
+	return result == FARLOG_OK ? region->ops->data.read(region, off, dst, len) : result;
 }
 
 int farlog_image_read(farlog_image *image, uint64_t off, void *dst, uint64_t len)

@@ -258,8 +258,8 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	result = region_claim(region, &claim, error);
 	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
 		return result; /* as fenced as that already */
-	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-	result = region->ops->flush(region, fence.off, fence.len);
+	region->ops->data.store_word(region, LAYOUT_FENCE_OFF, epoch_min);
+	result = region->ops->data.flush(region, fence.off, fence.len);
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "persist fence of ring", uri, error);
 	return FARLOG_OK;

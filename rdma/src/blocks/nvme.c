@@ -508,12 +508,6 @@ static void nvme_populate(struct region *region)
 			"; buffers not registered: more than this process may lock");
 }
 
-static void nvme_forget(struct region *region, uint64_t off, uint64_t len)
-{
-	(void)region; /* a writer's commands need their pages, and others have only what an inspection has fetched */
-	(void)off, (void)len;
-}
-
 static int nvme_lock(struct region *region, enum region_role role)
 {
 	struct region_nvme *nvme = nvme_of(region);
@@ -595,6 +589,23 @@ void nvme_close(struct region *region)
 }
 
 const struct region_ops nvme_ops = {
+	.data = {.write = nvme_write,
+		.gather = nvme_gather,
+		.persist = nvme_persist,
+		.poll = nvme_poll,
+		.wait = nvme_wait,
+		.sleepers = region_plain_sleepers,
+		.push = nvme_push,
+		.flush = nvme_flush,
+		.seal = nvme_seal,
+		.read = nvme_read,
+		.fetch = nvme_fetch,
+		.expect = nvme_expect,
+		.look = nvme_look,
+		.store_word = nvme_store_word,
+		.tell = nvme_tell,
+		.populate = nvme_populate,
+		.forget = region_plain_forget},
 	.fence = {.lock = nvme_lock,
 		.unlock = nvme_unlock,
 		.is_locked = nvme_is_locked,
@@ -608,21 +619,5 @@ const struct region_ops nvme_ops = {
 		.zero = nvme_zero,
 		.name_foreign = nvme_name_foreign,
 		.unlink = region_plain_unlink},
-	.write = nvme_write,
-	.gather = nvme_gather,
-	.persist = nvme_persist,
-	.poll = nvme_poll,
-	.wait = nvme_wait,
-	.push = nvme_push,
-	.flush = nvme_flush,
-	.seal = nvme_seal,
-	.read = nvme_read,
-	.fetch = nvme_fetch,
-	.expect = nvme_expect,
-	.look = nvme_look,
-	.store_word = nvme_store_word,
-	.tell = nvme_tell,
-	.populate = nvme_populate,
-	.forget = nvme_forget,
 	.close = nvme_close,
 };

@@ -221,8 +221,8 @@ int nvme_write_credit(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 int nvme_load(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
 /* nvme_claim -- what region_fence_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has
- * been seen. Of the rest the caller has taken the commits' queue. nvme_hold -- must the commit that is prepared wait for a
- * look at the fence? Then that has been put. nvme_take_first -- its answer. nvme_follow -- find out where our log
+ * been seen. Of the rest the caller has taken the commits' queue. nvme_hold -- must the commit that is prepared wait
+ * for a look at the fence? Then that has been put. nvme_take_first -- its answer. nvme_follow -- find out where our log
  * ended: OK or IO. nvme_take_follow -- an answer to that. */
 int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
 void nvme_begin_shut(struct region_nvme *nvme);

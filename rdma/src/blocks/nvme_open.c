@@ -69,6 +69,8 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	nvme->region.caps = (struct region_caps){.has_copy = true,
 		.needs_fetch = true,
 		.is_claimable = true,
+		.can_tell = true,
+		.reads_ahead = true,
 		.may_land_late = true,
 		.commit_len = contract->atomic_unit,
 		.hint_interval_ns = REGION_HINT_REQUEST_NS,

@@ -185,7 +185,7 @@ static int fetch_header(struct region_far *far, struct farlog_error *error)
 {
 	const char *trouble = far->link->broken;
 
-	if (far->region.ops->fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)
+	if (far->region.ops->data.fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read ring \"%s\" from its target: %s", far->text,
 			trouble[0] != '\0' ? trouble : "no answer");
 	return FARLOG_OK;
@@ -235,6 +235,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		.is_remote = true,
 		.tells_end = true,
 		.words_by_poll = true,
+		.can_tell = true,
 		.may_land_late = true,
 		.hint_interval_ns = REGION_HINT_REQUEST_NS};
 	far->rouse_fd = -1;
@@ -248,6 +249,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		far->link->staging = ask->staging;
 		far->link->is_unwanted = ask->is_unwanted;
 		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
+		far->region.caps.is_spinning = far->link->ops->sleepers == NULL;
 		far->region.ops = far->link->ops->sleepers != NULL ? &far_waiting_ops : &far_spinning_ops;
 		result = open_rouse(far, error);
 	}

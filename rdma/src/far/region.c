@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "far/region.h"
 
 #define MISS_COUNT 1024u /* fruitless polls between two looks at how long a persist has been on its way */
@@ -359,17 +360,18 @@ static int far_propose(struct region *region, uint64_t off, const void *src, siz
 	return result;
 }
 
+/* far_look -- the transport may need our help to put the words into the copy. */
+static void far_look(struct region *region, bool is_urgent)
+{
+	(void)is_urgent;
+	may_fail(far_poll(region)); /* who waits for the persist sees it fail */
+}
+
 static void far_populate(struct region *region)
 {
 	struct region_far *far = far_of(region);
 
 	madvise(far->link->copy, far->link->copy_len, MADV_POPULATE_WRITE);
-}
-
-static void far_forget(struct region *region, uint64_t off, uint64_t len)
-{
-	(void)region; /* pages that a device has registered must stay */
-	(void)off, (void)len;
 }
 
 static int far_lock(struct region *region, enum region_role role)
@@ -418,29 +420,32 @@ void far_close(struct region *region)
 }
 
 #define FAR_OPS(wait_op, sleepers_op) \
-	{.fence = {.lock = far_lock, \
-		 .unlock = far_unlock, \
-		 .is_locked = far_is_locked, \
-		 .claim = region_plain_claim, \
-		 .propose = far_propose, \
-		 .cut = far_cut}, \
+	{.data = {.write = far_write, \
+		 .gather = far_gather, \
+		 .persist = far_persist, \
+		 .poll = far_poll, \
+		 .wait = wait_op, \
+		 .sleepers = sleepers_op, \
+		 .push = region_plain_push, \
+		 .flush = far_flush, \
+		 .seal = far_seal, \
+		 .read = far_read, \
+		 .fetch = far_fetch, \
+		 .expect = region_plain_expect, \
+		 .look = far_look, \
+		 .store_word = far_store_word, \
+		 .tell = far_tell, \
+		 .populate = far_populate, \
+		 .forget = region_plain_forget}, \
+		.fence = {.lock = far_lock, \
+			.unlock = far_unlock, \
+			.is_locked = far_is_locked, \
+			.claim = region_plain_claim, \
+			.propose = far_propose, \
+			.cut = far_cut}, \
 		.members = REGION_ALONE, \
 		.block = REGION_BYTES(region_plain_narrow, region_plain_unlink), \
-		.write = far_write, \
-		.gather = far_gather, \
-		.persist = far_persist, \
-		.poll = far_poll, \
-		.wait = wait_op, \
-		.flush = far_flush, \
-		.seal = far_seal, \
-		.read = far_read, \
-		.fetch = far_fetch, \
-		.store_word = far_store_word, \
-		.tell = far_tell, \
-		.populate = far_populate, \
-		.forget = far_forget, \
-		.sleepers = sleepers_op, \
 		.close = far_close}
 
-const struct region_ops far_spinning_ops = FAR_OPS(NULL, NULL);
+const struct region_ops far_spinning_ops = FAR_OPS(region_plain_wait, region_plain_sleepers);
 const struct region_ops far_waiting_ops = FAR_OPS(far_wait, far_sleepers);

@@ -20,7 +20,8 @@ int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *error)
 	result = writer_open_ring(uri, &config, &watch, &writer, error);
 	if (result != FARLOG_OK)
 		return result;
-	if (writer->region->ops->flush(writer->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK) /* the hint, which is lower now */
+	if (writer->region->ops->data.flush(writer->region, 0, LAYOUT_DATA_OFF) !=
+		FARLOG_OK) /* the hint, which is lower now */
 		result = region_refuse(writer->region, FARLOG_IO,
 			"cut it again, where its opening says by then: flush header of ring", uri, error);
 	if (farlog_writer_close(writer) != FARLOG_OK && result == FARLOG_OK)

@@ -74,8 +74,7 @@ void reader_refresh(struct farlog_reader *reader)
 		reader->is_resync_needed = true;
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
-	if (reader->region->ops->expect != NULL)
-		reader->region->ops->expect(reader->region, reader->cursor.lsn, NULL, 0);
+	reader->region->ops->data.expect(reader->region, reader->cursor.lsn, NULL, 0);
 }
 
 /* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log
@@ -173,7 +172,7 @@ static uint64_t piece_len(const struct farlog_reader *reader, const struct pass 
 
 	if (len > left_in_ring)
 		len = left_in_ring;
-	if (len > AHEAD_PIECE_LEN && reader->is_drain && reader->region->ops->expect != NULL)
+	if (len > AHEAD_PIECE_LEN && reader->is_drain && reader->region->caps.reads_ahead)
 		len = AHEAD_PIECE_LEN;
 	if (hint_lsn > lsn && reader->barren_lsn != lsn)
 		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
@@ -203,7 +202,7 @@ static void keep(struct pass *pass, const uint8_t *at, const struct record_found
 /* read_piece -- copy a piece and walk it. False: stop (nothing valid follows, or no room). */
 static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t len)
 {
-	const struct region_ops *ops = reader->region->ops;
+	const struct region_data_ops *ops = &reader->region->ops->data;
 	uint8_t *start = pass->buf + pass->used;
 	uint64_t walked = 0;
 	struct record_found found;
@@ -280,7 +279,7 @@ static int load_again(struct farlog_reader *reader, struct pass *pass, uint64_t 
 		len = left_in_ring;
 	pass->again_lsn = lsn;
 	pass->again_len = len < AGAIN_LEN ? len : AGAIN_LEN;
-	return reader->region->ops->read(reader->region, data_off(reader, lsn), reader->again, pass->again_len);
+	return reader->region->ops->data.read(reader->region, data_off(reader, lsn), reader->again, pass->again_len);
 }
 
 /* check_same -- OK: the ring holds these bytes still; NOT_YET: others; IO: what is far away did not come. */
@@ -462,13 +461,13 @@ static void expect_next(struct farlog_reader *reader)
 	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
 	struct region_span spans[2] = {{data_off(reader, lsn), left_in_ring}, {LAYOUT_DATA_OFF, 0}};
 
-	if (!reader->is_drain || reader->region->ops->expect == NULL)
+	if (!reader->is_drain || !reader->region->caps.reads_ahead)
 		return;
 	if (len < left_in_ring)
 		spans[0].len = len;
 	else
 		spans[1].len = len - left_in_ring;
-	reader->region->ops->expect(reader->region, lsn, spans, len > 0 ? 2 : 0);
+	reader->region->ops->data.expect(reader->region, lsn, spans, len > 0 ? 2 : 0);
 }
 
 int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)

@@ -58,7 +58,7 @@ static int settle_header(struct region *region)
 {
 	struct region_span header = {0, LAYOUT_DATA_OFF};
 
-	return region->ops->flush(region, header.off, header.len);
+	return region->ops->data.flush(region, header.off, header.len);
 }
 
 static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
@@ -93,7 +93,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	reader->released = head;
 	reader->forgotten_lsn = head.head_lsn;
 	if (reader->is_drain)
-		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
+		reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
 	head_start(&reader->superblock, &head); /* below it another member's drain may have given the space away */
 	reader->cursor = (struct record_cursor){.lsn = head.head_lsn,
 		.seq = head.head_seq,

@@ -11,7 +11,7 @@ static void forget(struct farlog_reader *reader, uint64_t lsn)
 		uint64_t off = reader->forgotten_lsn % capacity;
 		uint64_t len = capacity - off < FORGET_LEN ? capacity - off : FORGET_LEN;
 
-		reader->region->ops->forget(reader->region, LAYOUT_DATA_OFF + off, len);
+		reader->region->ops->data.forget(reader->region, LAYOUT_DATA_OFF + off, len);
 		reader->forgotten_lsn += len;
 	}
 }
@@ -22,7 +22,7 @@ static void set_released(struct farlog_reader *reader, const struct head_slot *s
 {
 	reader->released = *slot;
 	reader->is_release_open = false;
-	reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, slot->head_lsn);
+	reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, slot->head_lsn);
 	forget(reader, slot->head_lsn);
 }
 
@@ -33,7 +33,7 @@ int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, str
 	if (head->head_lsn != reader->released.head_lsn && head->head_lsn != expected_lsn)
 		return FARLOG_HELD;
 	reader->comeback_count = reader->region->comeback_count;
-	reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, reader->released.head_lsn);
+	reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, reader->released.head_lsn);
 	return FARLOG_OK;
 }
 
@@ -46,7 +46,7 @@ static int end_lost(struct farlog_reader *reader, struct head_slot *head)
 	if (result == FARLOG_OK)
 		result = reader_confirm_head(reader, reader->open_slot.head_lsn, head);
 	if (result == FARLOG_OK && head->head_lsn != reader->released.head_lsn)
-		result = reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF);
+		result = reader->region->ops->data.flush(reader->region, 0, LAYOUT_DATA_OFF);
 	return result;
 }
 

@@ -15,7 +15,7 @@ static void describe(const struct farlog_writer *writer, const struct record_hea
 
 static int read_header(const struct farlog_writer *writer, uint64_t lsn, struct record_header *header)
 {
-	return writer->region->ops->read(
+	return writer->region->ops->data.read(
 		writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
 }
 

@@ -231,7 +231,7 @@ static void write_record(struct farlog_shared *shared, struct reservation *reser
 	writer_write(writer, &reservation->place, &reservation->gather);
 	if (reservation->is_large)
 		shared_unlock(&shared->staging);
-	writer->region->ops->seal(writer->region);
+	writer->region->ops->data.seal(writer->region);
 }
 
 /* publish -- in LSN order. UNKNOWN: the deadline came before the turn, which is left. */
@@ -268,7 +268,7 @@ static bool end_commit(struct farlog_shared *shared, struct deadline *deadline, 
 	shared_unlock(&shared->reserve);
 	if (has_pad) {
 		writer_put_pad(writer, &pad);
-		writer->region->ops->seal(writer->region);
+		writer->region->ops->data.seal(writer->region);
 	}
 	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) < start_lsn; spins++) {
 		if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0))
@@ -299,7 +299,7 @@ static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
 	writer->persist_tag = ++writer->region->tag;
 	writer->persisting_lsn = to_lsn;
 	writer->is_persisting = true;
-	return writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag);
+	return writer->region->ops->data.persist(writer->region, spans, span_count, writer->persist_tag);
 }
 
 /* lead -- one round of the leader: reap the flush under way, or start one. */
@@ -317,7 +317,7 @@ static void lead(struct farlog_shared *shared, uint64_t until_ns)
 		result = start_flush(shared, to_lsn);
 	}
 	if (result == FARLOG_OK)
-		result = writer->region->ops->poll(writer->region);
+		result = writer->region->ops->data.poll(writer->region);
 	if (result != FARLOG_OK) {
 		atomic_store_release(&shared->is_failed, 1);
 		shared_wake_waiters(shared);
@@ -368,8 +368,8 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 			continue;
 		}
 		lead(shared, until_ns);
-		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && region->ops->wait != NULL) {
-			region->ops->wait(region, until_ns - now_ns);
+		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && !region->caps.is_spinning) {
+			region->ops->data.wait(region, until_ns - now_ns);
 			late_look(shared->writer);
 			lead(shared, until_ns);
 		}

@@ -80,7 +80,7 @@ static int judge_body(struct farlog_reader *reader, uint64_t off, uint64_t store
 
 	if (bytes == NULL)
 		return FARLOG_NO_MEMORY;
-	result = reader->region->ops->read(reader->region, off, bytes, stored_len);
+	result = reader->region->ops->data.read(reader->region, off, bytes, stored_len);
 	if (result == FARLOG_OK &&
 		record_check(&reader->identity, &reader->cursor, bytes, stored_len, &found) == RECORD_VALID)
 		result = FARLOG_NOT_YET;
@@ -102,7 +102,7 @@ int reader_suspect_ring(struct farlog_reader *reader, struct farlog_suspect *sus
 	uint64_t off = LAYOUT_DATA_OFF + reader->cursor.lsn % reader->identity.capacity;
 	struct record_header header;
 	uint64_t stored_len;
-	int result = reader->region->ops->read(reader->region, off, &header, sizeof(header));
+	int result = reader->region->ops->data.read(reader->region, off, &header, sizeof(header));
 
 	*suspect = (struct farlog_suspect){.lsn = reader->cursor.lsn};
 	if (result != FARLOG_OK)

@@ -95,8 +95,8 @@ int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t roo
 {
 	uint32_t line_count = tails->line_count;
 	struct tails_header header;
-	int result =
-		tails->region->ops->read(tails->region, TAILS_OFF, tails->bytes, (line_count + 1) * (size_t)LAYOUT_LINE_LEN);
+	int result = tails->region->ops->data.read(
+		tails->region, TAILS_OFF, tails->bytes, (line_count + 1) * (size_t)LAYOUT_LINE_LEN);
 
 	*count = 0;
 	if (result == FARLOG_OK)

@@ -26,15 +26,15 @@ bool deadline_pause(struct deadline *deadline, const struct farlog_writer *write
 		return true;
 	}
 	deadline->pauses++;
-	if (deadline->pauses < SPIN_COUNT && deadline->pauses % 64 != 0 && writer->region->ops->wait == NULL) {
+	if (deadline->pauses < SPIN_COUNT && deadline->pauses % 64 != 0 && writer->region->caps.is_spinning) {
 		cpu_relax();
 		return true;
 	}
 	now_ns = clock_monotonic_ns();
 	if (now_ns >= deadline->at_ns)
 		return false;
-	if (is_for_region && writer->region->ops->wait != NULL)
-		writer->region->ops->wait(writer->region, deadline->at_ns - now_ns);
+	if (is_for_region && !writer->region->caps.is_spinning)
+		writer->region->ops->data.wait(writer->region, deadline->at_ns - now_ns);
 	else if (writer->wait == FARLOG_WAIT_SPIN || deadline->pauses < SPIN_COUNT)
 		cpu_relax();
 	else if (deadline->pauses < SPIN_COUNT + YIELD_COUNT)
@@ -62,19 +62,12 @@ unsigned writer_spans(
 	return 2;
 }
 
-/* is_hint_kept -- only what is left there together with the records may accuse the media at the next opening: a
- * file that is not synced may keep the one and lose the other, and on tmpfs both go. */
-static bool is_hint_kept(const struct farlog_writer *writer)
-{
-	return region_is_kept(writer->region) || writer->region->contract.kind == FARLOG_REGION_TMPFS;
-}
-
 void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn)
 {
 	writer->hint_ticks = ticks;
-	writer->region->ops->store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
-	if (is_hint_kept(writer))
-		writer->region->ops->store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
+	writer->region->ops->data.store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
+	if (region_keeps_hints(writer->region))
+		writer->region->ops->data.store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
 }
 
 /* follow_hint -- the writer's own thread stores hints while it appends. When it rests, nobody would say that the
@@ -90,13 +83,14 @@ static void follow_hint(void *context)
 	writer->seen_durable_lsn = durable_lsn;
 	writer->seen_hint_lsn = hint_lsn;
 	if (is_still && durable_lsn != writer->told_lsn &&
-		writer->region->ops->tell(writer->region, atomic_load_relaxed(&writer->counters->appended_lsn), durable_lsn))
+		writer->region->ops->data.tell(
+			writer->region, atomic_load_relaxed(&writer->counters->appended_lsn), durable_lsn))
 		writer->told_lsn = durable_lsn;
 }
 
 void writer_follow_hint(struct farlog_writer *writer)
 {
-	if (writer->region->ops->tell == NULL || !is_hint_kept(writer))
+	if (!writer->region->caps.can_tell || !region_keeps_hints(writer->region))
 		return;
 	writer->guest = (struct clock_guest){.turn = follow_hint, .context = writer};
 	clock_attend(&writer->guest);
@@ -138,7 +132,7 @@ static inline __attribute__((always_inline)) int persist(
 
 	writer->persisting_lsn = writer->ring.appended_lsn;
 	writer->persist_tag = ++writer->region->tag;
-	if (writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
+	if (writer->region->ops->data.persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
 		return fail(writer);
 	reap(writer);
 	return FARLOG_OK;
@@ -153,7 +147,7 @@ __attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
 	if (writer->is_failed)
 		return FARLOG_UNKNOWN;
 	if (writer->is_persisting) {
-		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
+		if (writer->region->ops->data.poll(writer->region) != FARLOG_OK)
 			return fail(writer);
 		reap_awaited(writer);
 	}
@@ -169,7 +163,7 @@ static inline __attribute__((always_inline)) int pump(struct farlog_writer *writ
 	if (__builtin_expect(writer->is_apart, 0))
 		return pump_apart(writer);
 	if (__builtin_expect(writer->is_persisting, 0)) {
-		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
+		if (writer->region->ops->data.poll(writer->region) != FARLOG_OK)
 			return fail(writer);
 		reap_awaited(writer);
 	}

@@ -72,7 +72,7 @@ static int refuse_io(const struct farlog_writer *writer, const char *what, const
  * acknowledged one. */
 static int settle_media(struct farlog_writer *writer, const char *uri, struct farlog_error *error)
 {
-	if (writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
+	if (writer->region->ops->data.flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
 		return FARLOG_OK;
 	return refuse_io(writer, "flush header of ring", uri, error);
 }
@@ -84,7 +84,7 @@ static int settle_records(struct farlog_writer *writer, const char *uri, uint64_
 		from_lsn == writer->ring.appended_lsn ? 0 : writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
 
 	for (unsigned i = 0; i < span_count; i++)
-		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
+		if (writer->region->ops->data.flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
 			return refuse_io(writer, "flush undrained records of ring", uri, error);
 	return FARLOG_OK;
 }
@@ -180,7 +180,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be
 	 * written, so it is made durable now: after it was read, for a flush before would miss it. Should the drain have
 	 * gone on meanwhile, then by way of a higher head that it did flush. */
-	if (writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
+	if (writer->region->ops->data.flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
 		return refuse_io(writer, "flush head of ring", uri, error);
 	head_start(&writer->superblock, &head);
 	if (head.last_epoch > writer->superblock.writer_epoch)
@@ -258,7 +258,7 @@ static int shut_others(struct farlog_writer *writer, const char *uri, const stru
 		if (result != FARLOG_OK || writer->superblock.writer_epoch != last)
 			continue;
 		if (region_load_word(region, LAYOUT_FENCE_OFF) < writer->epoch)
-			region->ops->store_word(region, LAYOUT_FENCE_OFF, writer->epoch);
+			region->ops->data.store_word(region, LAYOUT_FENCE_OFF, writer->epoch);
 		return FARLOG_OK;
 	}
 	return result != FARLOG_OK || !region->caps.is_claimable ?
@@ -373,7 +373,7 @@ static int take_resources(
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "start clock sampler");
 	writer->has_clock = true;
-	writer->region->ops->populate(writer->region);
+	writer->region->ops->data.populate(writer->region);
 	writer->hint_interval_ticks = clock_ticks_of(writer->region->caps.hint_interval_ns);
 	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);

@@ -45,10 +45,7 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 {
 	uint64_t credit_lsn;
 
-	if (writer->region->ops->look != NULL)
-		writer->region->ops->look(writer->region, is_urgent);
-	else if (writer->region->caps.words_by_poll) /* the transport may need our help to put the word into the copy */
-		may_fail(writer->region->ops->poll(writer->region)); /* who waits for the persist sees it fail */
+	writer->region->ops->data.look(writer->region, is_urgent);
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 	if (writer->region->caps.commit_len != 0)
 		credit_lsn = take_block_credit(writer, credit_lsn);
@@ -123,7 +120,7 @@ void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad 
 	uint8_t bytes[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
 
 	record_build_pad(&writer->identity, &pad->header, pad->len, bytes);
-	writer->region->ops->write(writer->region, LAYOUT_DATA_OFF + pad->off, bytes, sizeof(bytes));
+	writer->region->ops->data.write(writer->region, LAYOUT_DATA_OFF + pad->off, bytes, sizeof(bytes));
 }
 
 /* write_pad -- out of line: it happens once a lap. */
@@ -175,7 +172,7 @@ __attribute__((noinline)) void writer_write(
 	if (__builtin_expect(place->pad_len > 0, 0))
 		write_pad(writer, place->pad_len, gather);
 	gather->scratch = gather->len <= sizeof(small) ? small : writer->staging;
-	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
+	region->ops->data.gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
 }
 
 /* mark_pressure -- the ring is or was filled to where somebody should know. */
@@ -305,7 +302,7 @@ static int stage_general(
 	clock_read(ticks, &now);
 	take_plain_place(writer, entry, &place, &now, &gather, position);
 	gather.scratch = scratch;
-	writer->region->ops->gather(writer->region, LAYOUT_DATA_OFF + place.record_off, &gather);
+	writer->region->ops->data.gather(writer->region, LAYOUT_DATA_OFF + place.record_off, &gather);
 	account(writer, 1, (uint64_t)entry->len + entry->key_len);
 	return FARLOG_OK;
 }

@@ -370,25 +370,30 @@ static int mem_unlink(const struct region *region, const char *path)
 }
 
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op) \
-	{.fence = REGION_LOCKS(mem_lock, mem_unlock, mem_is_locked), \
+	{.data = {.write = mem_write, \
+		 .gather = mem_gather, \
+		 .persist = persist_op, \
+		 .poll = poll_op, \
+		 .wait = wait_op, \
+		 .sleepers = region_plain_sleepers, \
+		 .push = region_plain_push, \
+		 .flush = flush_op, \
+		 .seal = mem_seal, \
+		 .read = mem_read, \
+		 .fetch = region_plain_fetch, \
+		 .expect = region_plain_expect, \
+		 .look = region_plain_look, \
+		 .store_word = mem_store_word, \
+		 .tell = mem_tell, \
+		 .populate = mem_populate, \
+		 .forget = mem_forget}, \
+		.fence = REGION_LOCKS(mem_lock, mem_unlock, mem_is_locked), \
 		.members = REGION_ALONE, \
 		.block = REGION_BYTES(mem_narrow, mem_unlink), \
-		.write = mem_write, \
-		.gather = mem_gather, \
-		.persist = persist_op, \
-		.poll = poll_op, \
-		.wait = wait_op, \
-		.flush = flush_op, \
-		.seal = mem_seal, \
-		.read = mem_read, \
-		.store_word = mem_store_word, \
-		.tell = mem_tell, \
-		.populate = mem_populate, \
-		.forget = mem_forget, \
 		.close = mem_close}
 
-static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);
-static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, NULL, mem_flush);
+static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, region_plain_wait, mem_flush);
+static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, region_plain_wait, mem_flush);
 static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
 
 /* refuse_missing -- the errno is told to programs alone: the text says it already. */
@@ -486,8 +491,11 @@ int region_mem_make(const char *text, int fd, const char *name, const struct far
 	mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
 	mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
 	mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
-	mem->region.caps = (struct region_caps){
-		.is_load_slow = contract->is_read_back, .is_seal_durable = !is_msync, .hint_interval_ns = REGION_HINT_STORE_NS};
+	mem->region.caps = (struct region_caps){.is_load_slow = contract->is_read_back,
+		.is_seal_durable = !is_msync,
+		.is_spinning = !is_msync,
+		.can_tell = true,
+		.hint_interval_ns = REGION_HINT_STORE_NS};
 	result = unlinked < 0 ? error_set(error, unlinked, errno, "ask for the name of region \"%s\"", text) :
 							map_region(text, mem, ask->access, error);
 	if (result == FARLOG_OK && mem->has_name && ask->role == REGION_ROLE_WRITER && ask->access != REGION_READ)

@@ -22,5 +22,5 @@ void name_watch_look(struct name_watch *watch)
 	if (!is_gone(watch) || superblock_load(region, "", &superblock, NULL) != FARLOG_OK)
 		return;
 	if (region_load_word(region, LAYOUT_FENCE_OFF) <= superblock.writer_epoch)
-		region->ops->store_word(region, LAYOUT_FENCE_OFF, (uint64_t)superblock.writer_epoch + 1);
+		region->ops->data.store_word(region, LAYOUT_FENCE_OFF, (uint64_t)superblock.writer_epoch + 1);
 }

@@ -89,14 +89,14 @@ void members_show_header(struct region_members *whole)
 int members_settle_one(struct member *member, struct farlog_error *error)
 {
 	struct region *region = member->region;
-	int result = region->ops->flush(region, 0, LAYOUT_DATA_OFF);
+	int result = region->ops->data.flush(region, 0, LAYOUT_DATA_OFF);
 
 	if (result == FARLOG_OK)
 		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "flush and read header of ring", member->uri, error);
 	result = members_load_one(member, error);
-	if (result == FARLOG_OK && region->ops->flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
+	if (result == FARLOG_OK && region->ops->data.flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
 		result = region_refuse(region, FARLOG_IO, "flush head of ring", member->uri, error);
 	return result;
 }
@@ -287,7 +287,7 @@ static int mend(
 	int result = FARLOG_OK;
 
 	for (unsigned i = 0; i < span_count && result == FARLOG_OK; i++)
-		result = member->region->ops->flush(member->region, spans[i].off, spans[i].len);
+		result = member->region->ops->data.flush(member->region, spans[i].off, spans[i].len);
 	if (result == FARLOG_OK)
 		result = send_lacking(whole, member, from_lsn, tail_lsn);
 	if (result != FARLOG_OK)

@@ -93,8 +93,8 @@ static void members_look(struct region *region, bool is_urgent)
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
-		if (member_state(member) == MEMBER_IN && member->region->ops->look != NULL)
-			member->region->ops->look(member->region, is_urgent);
+		if (member_state(member) == MEMBER_IN && !member->region->caps.words_by_poll) /* else the turn does */
+			member->region->ops->data.look(member->region, is_urgent);
 	}
 	members_turn(whole, is_urgent);
 	members_take_credit(whole, is_urgent);
@@ -115,9 +115,8 @@ static unsigned find_sleepers(struct region_members *whole, struct pollfd *fds, 
 
 		if (member_state(member) != MEMBER_IN || !member->is_going)
 			continue;
-		*is_spinning |= region->ops->wait == NULL;
-		*is_blind |= region->ops->sleepers == NULL;
-		found_count = region->ops->sleepers != NULL ? region->ops->sleepers(region, found, 4) : 0;
+		*is_spinning |= region->caps.is_spinning;
+		found_count = region->ops->data.sleepers(region, found, 4);
 		*is_blind |= found_count == 0;
 		for (unsigned j = 0; j < found_count; j++)
 			fds[count++] = (struct pollfd){.fd = found[j], .events = POLLIN};
@@ -279,7 +278,7 @@ static void members_store_word(struct region *region, uint64_t off, uint64_t val
 		if (!member_is_open(member) || (off == LAYOUT_FENCE_OFF && !member->region->caps.is_claimable))
 			continue;
 		if (off == LAYOUT_FENCE_OFF)
-			member->region->ops->store_word(member->region, off, value);
+			member->region->ops->data.store_word(member->region, off, value);
 		else if (member_state(member) == MEMBER_IN)
 			members_hint(whole, member, off);
 	}
@@ -306,7 +305,7 @@ static void members_populate(struct region *region)
 
 	for (unsigned i = 0; i < whole->count; i++)
 		if (member_is_open(&whole->members[i]) && !whole->members[i].region->caps.is_remote)
-			whole->members[i].region->ops->populate(whole->members[i].region);
+			whole->members[i].region->ops->data.populate(whole->members[i].region);
 }
 
 static void *populate_loop(void *context)
@@ -324,7 +323,7 @@ static void *populate_loop(void *context)
 	for (unsigned i = 0; i < whole->count && !atomic_load_acquire(&whole->is_closing); i++)
 		if (pin(whole, i)) {
 			if (whole->members[i].region->caps.is_remote)
-				whole->members[i].region->ops->populate(whole->members[i].region);
+				whole->members[i].region->ops->data.populate(whole->members[i].region);
 			unpin(whole, i);
 		}
 	return NULL;
@@ -334,12 +333,6 @@ void members_start_populator(struct region_members *whole)
 {
 	/* else pages are made where they are touched */
 	whole->is_populating = pthread_create(&whole->populator, NULL, populate_loop, whole) == 0;
-}
-
-static void members_forget(struct region *region, uint64_t off, uint64_t len)
-{
-	(void)region; /* members send from there */
-	(void)off, (void)len;
 }
 
 static int members_lock(struct region *region, enum region_role role)
@@ -403,6 +396,23 @@ static int members_claim(struct region *region, const struct region_claim *claim
 }
 
 const struct region_ops members_ops = {
+	.data = {.write = members_put,
+		.gather = members_gather,
+		.persist = members_persist,
+		.poll = members_poll,
+		.wait = members_wait,
+		.sleepers = region_plain_sleepers,
+		.push = members_push,
+		.flush = members_flush,
+		.seal = members_seal,
+		.read = members_read,
+		.fetch = members_fetch,
+		.expect = region_plain_expect,
+		.look = members_look,
+		.store_word = members_store_word,
+		.tell = region_plain_tell,
+		.populate = members_populate,
+		.forget = region_plain_forget}, /* members send from there */
 	.fence = {.lock = members_lock,
 		.unlock = members_unlock,
 		.is_locked = members_is_locked,
@@ -417,19 +427,5 @@ const struct region_ops members_ops = {
 		.replace = members_replace,
 		.count = members_count},
 	.block = REGION_BYTES(region_plain_narrow, region_plain_unlink),
-	.write = members_put,
-	.gather = members_gather,
-	.persist = members_persist,
-	.poll = members_poll,
-	.wait = members_wait,
-	.push = members_push,
-	.flush = members_flush,
-	.seal = members_seal,
-	.read = members_read,
-	.fetch = members_fetch,
-	.look = members_look,
-	.store_word = members_store_word,
-	.populate = members_populate,
-	.forget = members_forget,
 	.close = members_close,
 };

@@ -63,8 +63,8 @@ static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_
 
 	if (!member->reader->is_drain || !region_is_kept(region))
 		return FARLOG_OK;
-	result = region->ops->flush(region, LAYOUT_DATA_OFF + off, first_len);
-	return result == FARLOG_OK && first_len < len ? region->ops->flush(region, LAYOUT_DATA_OFF, len - first_len) :
+	result = region->ops->data.flush(region, LAYOUT_DATA_OFF + off, first_len);
+	return result == FARLOG_OK && first_len < len ? region->ops->data.flush(region, LAYOUT_DATA_OFF, len - first_len) :
 													result;
 }
 

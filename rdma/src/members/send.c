@@ -66,7 +66,7 @@ void members_write(
 	struct region_members *whole, struct member *member, const struct region_span *spans, unsigned span_count)
 {
 	for (unsigned i = 0; i < span_count && !member->region->caps.has_copy; i++) /* else it sends from the copy itself */
-		member->region->ops->write(member->region, spans[i].off, whole->copy + spans[i].off, spans[i].len);
+		member->region->ops->data.write(member->region, spans[i].off, whole->copy + spans[i].off, spans[i].len);
 }
 
 /* ---------------------------------------------------------------- one member: is_busy is taken */
@@ -150,7 +150,7 @@ static void send(struct region_members *whole, struct member *member)
 	member->started_ns = 0;
 	member->is_cut = false;
 	member->is_going = true;
-	if (member->region->ops->persist(member->region, spans, span_count, member->going_tag) != FARLOG_OK) {
+	if (member->region->ops->data.persist(member->region, spans, span_count, member->going_tag) != FARLOG_OK) {
 		members_evict(whole, member);
 		return;
 	}
@@ -161,7 +161,7 @@ static void look_at(struct region_members *whole, struct member *member)
 {
 	struct region *region = member->region;
 
-	if (region->ops->poll(region) != FARLOG_OK) {
+	if (region->ops->data.poll(region) != FARLOG_OK) {
 		members_evict(whole, member);
 		return;
 	}
@@ -215,7 +215,7 @@ void members_hint(const struct region_members *whole, struct member *member, uin
 
 	if (off == LAYOUT_DURABLE_HINT_OFF)
 		member->hinted_lsn = lsn;
-	member->region->ops->store_word(member->region, off, lsn);
+	member->region->ops->data.store_word(member->region, off, lsn);
 }
 
 /* hint_again -- one that lacked something when all were told how far the log goes, and has it now: when nothing more is

@@ -224,7 +224,7 @@ int directory_open(
 		result = error_set(error, FARLOG_NOT_FOUND, 0,
 			"region \"%s\": none of the %u rings in its directory has the name \"%s\"", uri,
 			directory->header.entry_count, name);
-	else if (result == FARLOG_OK && is_writable && region->ops->flush(region, 0, DIRECTORY_TAILS_OFF) != FARLOG_OK)
+	else if (result == FARLOG_OK && is_writable && region->ops->data.flush(region, 0, DIRECTORY_TAILS_OFF) != FARLOG_OK)
 		result = region_refuse(region, FARLOG_IO, "flush directory of region", uri, error);
 	else if (result == FARLOG_OK && (result = directory_show(region, &directory->entries[found])) != FARLOG_OK)
 		result = error_set(error, result, 0, "ring \"%s\": %s", uri,

@@ -49,6 +49,50 @@ struct region_claim {
 	const char *uri;
 };
 
+/* Its bytes, and what makes them durable. */
+struct region_data_ops {
+	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
+	/* As write, of a record that lies in several places; seals it on the way. */
+	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
+	/* 0: started or already complete; tag_done tells. Negative: enum farlog_result. Never blocks longer than a
+	 * fence. */
+	int (*persist)(
+		struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag) FARLOG_MUST_CHECK;
+	/* Look what has come back. 0: tag_done is the last completed; negative: the persist under way failed and tag_done
+	 * stays. */
+	int (*poll)(struct region *region) FARLOG_MUST_CHECK;
+	/* Block until poll's answer may have changed, at most timeout_ns. With is_spinning a moment: who waits polls. */
+	void (*wait)(struct region *region, uint64_t timeout_ns);
+	/* Send what persist has prepared, when nobody is going to wait for it. */
+	void (*push)(struct region *region);
+	int (*flush)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
+	void (*seal)(struct region *region);
+	/* OK or IO; only a far region can fail. Blocks for the network there. */
+	int (*read)(struct region *region, uint64_t off, void *dst, size_t len) FARLOG_MUST_CHECK;
+	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. OK, also
+	 * where base is the region itself; IO. Blocks for the network. */
+	int (*fetch)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
+	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they
+	 * are: they may be fetched now. Takes the place of what was expected before; with none, nothing that was fetched is
+	 * used. `at` counts the bytes of the log before the first: it goes on over the laps of a ring. Of a drain. Blocks
+	 * no longer than a system call. */
+	void (*expect)(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
+	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks
+	 * a little. */
+	void (*look)(struct region *region, bool is_urgent);
+	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
+	/* Of a writer: store both hints, by another thread than its own, and where that waits for nothing durably.
+	 * False: not now, ask again. Never blocks. Only with can_tell. */
+	bool (*tell)(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
+	/* Map every page now, so that no append meets a page fault. Best effort. */
+	void (*populate)(struct region *region);
+	/* These bytes will not be read again soon: the pages that map them may go. */
+	void (*forget)(struct region *region, uint64_t off, uint64_t len);
+	/* What to poll(2) for in place of `wait`, at most room; 0: something has come back meanwhile, or it cannot be
+	 * told. */
+	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
+};
+
 /* What is another thing where a region is several rings that hold the same. One ring answers for itself:
  * REGION_ALONE. */
 struct region_members_ops {
@@ -118,55 +162,27 @@ struct region_block_ops {
 };
 
 struct region_ops {
+	struct region_data_ops data;
 	struct region_fence_ops fence;
 	struct region_members_ops members;
 	struct region_block_ops block;
-	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
-	/* As write, of a record that lies in several places; seals it on the way. */
-	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
-	/* 0: started or already complete; tag_done tells. Negative: enum farlog_result. Never blocks longer than a
-	 * fence. */
-	int (*persist)(
-		struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag) FARLOG_MUST_CHECK;
-	/* Look what has come back. 0: tag_done is the last completed; negative: the persist under way failed and tag_done
-	 * stays. */
-	int (*poll)(struct region *region) FARLOG_MUST_CHECK;
-	/* Block until poll's answer may have changed, at most timeout_ns. NULL: spinning on poll is the way. */
-	void (*wait)(struct region *region, uint64_t timeout_ns);
-	/* Send what persist has prepared, when nobody is going to wait for it. NULL: persist has sent it. */
-	void (*push)(struct region *region);
-	int (*flush)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
-	void (*seal)(struct region *region);
-	/* OK or IO; only a far region can fail. Blocks for the network there. */
-	int (*read)(struct region *region, uint64_t off, void *dst, size_t len) FARLOG_MUST_CHECK;
-	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the
-	 * region itself. OK or IO. Blocks for the network. */
-	int (*fetch)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
-	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they
-	 * are: they may be fetched now. Takes the place of what was expected before; with none, nothing that was fetched is
-	 * used. `at` counts the bytes of the log before the first: it goes on over the laps of a ring. Of a drain. Blocks
-	 * no longer than a system call. NULL: nothing to fetch. */
-	void (*expect)(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
-	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks
-	 * a little. NULL: poll does, or they are seen as they are stored. */
-	void (*look)(struct region *region, bool is_urgent);
-	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
-	/* Of a writer: store both hints, by another thread than its own, and where that waits for nothing durably.
-	 * False: not now, ask again. Never blocks. NULL: the region sees to it itself, or nobody does. */
-	bool (*tell)(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
-	/* Map every page now, so that no append meets a page fault. Best effort. */
-	void (*populate)(struct region *region);
-	/* These bytes will not be read again soon: the pages that map them may go. */
-	void (*forget)(struct region *region, uint64_t off, uint64_t len);
-	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile.
-	 * NULL: it cannot be told. */
-	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
 	void (*close)(struct region *region);
 };
 
-/* region_plain_... -- of a kind that has nothing of its own for it. claim: nobody comes from elsewhere. propose: write
- * and persist do. cut: nothing that outlasts a call can be ended. narrow, unlink: it is one ring, without a file.
- * The directory, and zeros, are stored as records are. name_foreign: it cannot be told. */
+/* region_plain_... -- of a kind that has nothing of its own for it. wait: a moment. sleepers: none. fetch, look: what
+ * others store is seen in base as it is stored. expect, push, populate, forget: nothing is to be done. tell: without
+ * can_tell. claim: nobody comes from elsewhere. propose: write and persist do. cut: nothing that outlasts a call can be
+ * ended. narrow, unlink: it is one ring, without a file. The directory, and zeros, are stored as records are.
+ * name_foreign: it cannot be told. */
+void region_plain_wait(struct region *region, uint64_t timeout_ns);
+unsigned region_plain_sleepers(struct region *region, int *fds, unsigned room);
+void region_plain_push(struct region *region);
+int region_plain_fetch(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
+void region_plain_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
+void region_plain_look(struct region *region, bool is_urgent);
+bool region_plain_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
+void region_plain_populate(struct region *region);
+void region_plain_forget(struct region *region, uint64_t off, uint64_t len);
 int region_plain_claim(
 	struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
 int region_plain_propose(

@@ -6,6 +6,55 @@
 
 #define ZERO_CHUNK_LEN (64u << 10)
 
+void region_plain_wait(struct region *region, uint64_t timeout_ns)
+{
+	(void)region, (void)timeout_ns;
+	cpu_relax();
+}
+
+unsigned region_plain_sleepers(struct region *region, int *fds, unsigned room)
+{
+	(void)region, (void)fds, (void)room;
+	return 0;
+}
+
+void region_plain_push(struct region *region)
+{
+	(void)region;
+}
+
+int region_plain_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region, (void)off, (void)len;
+	return FARLOG_OK;
+}
+
+void region_plain_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count)
+{
+	(void)region, (void)at, (void)spans, (void)span_count;
+}
+
+void region_plain_look(struct region *region, bool is_urgent)
+{
+	(void)region, (void)is_urgent;
+}
+
+bool region_plain_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	(void)region, (void)tail_lsn, (void)durable_lsn;
+	return true;
+}
+
+void region_plain_populate(struct region *region)
+{
+	(void)region;
+}
+
+void region_plain_forget(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region, (void)off, (void)len;
+}
+
 int region_plain_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
 	(void)region, (void)claim, (void)error;
@@ -16,7 +65,7 @@ int region_plain_propose(struct region *region, uint64_t off, const void *src, s
 {
 	struct region_span span = {off, len};
 
-	region->ops->write(region, off, src, len);
+	region->ops->data.write(region, off, src, len);
 	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
 }
 
@@ -42,7 +91,7 @@ int region_plain_store_directory(struct region *region, uint64_t off, const void
 {
 	struct region_span span = {off, len};
 
-	region->ops->write(region, off, src, len);
+	region->ops->data.write(region, off, src, len);
 	return region_persist_wait(region, &span, 1);
 }
 
@@ -56,12 +105,12 @@ int region_plain_zero(struct region *region)
 	if (zeros == NULL)
 		return FARLOG_NO_MEMORY;
 	memset(zeros, 0, ZERO_CHUNK_LEN);
-	region->ops->write(region, 0, zeros, LAYOUT_DATA_OFF);
+	region->ops->data.write(region, 0, zeros, LAYOUT_DATA_OFF);
 	result = region_persist_wait(region, &header, 1);
 	for (uint64_t done = 0; done < data.len; done += ZERO_CHUNK_LEN) {
 		uint64_t left = data.len - done;
 
-		region->ops->write(region, data.off + done, zeros, left < ZERO_CHUNK_LEN ? left : ZERO_CHUNK_LEN);
+		region->ops->data.write(region, data.off + done, zeros, left < ZERO_CHUNK_LEN ? left : ZERO_CHUNK_LEN);
 	}
 	if (result == FARLOG_OK)
 		result = region_persist_wait(region, &data, 1);

@@ -146,7 +146,7 @@ int farlog_region_probe(const char *text, struct farlog_contract *contract, stru
 
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count)
 {
-	int result = region->ops->persist(region, spans, span_count, ++region->tag);
+	int result = region->ops->data.persist(region, spans, span_count, ++region->tag);
 
 	return result == FARLOG_OK ? region_settle(region) : result;
 }
@@ -158,7 +158,7 @@ int region_settle(struct region *region)
 	int result = FARLOG_OK;
 
 	while (result == FARLOG_OK) {
-		result = region->ops->poll(region);
+		result = region->ops->data.poll(region);
 		if (result != FARLOG_OK || region_is_done(region, region->tag))
 			break;
 		if (region->is_shut)
@@ -166,10 +166,7 @@ int region_settle(struct region *region)
 		now_ns = until_ns != UINT64_MAX ? clock_monotonic_ns() : 0;
 		if (now_ns >= until_ns)
 			return FARLOG_IO;
-		if (region->ops->wait != NULL)
-			region->ops->wait(region, until_ns != UINT64_MAX ? until_ns - now_ns : UINT64_MAX);
-		else
-			cpu_relax();
+		region->ops->data.wait(region, until_ns != UINT64_MAX ? until_ns - now_ns : UINT64_MAX);
 	}
 	return result;
 }

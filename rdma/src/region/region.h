@@ -35,6 +35,9 @@ struct region_caps {
 	bool tells_end;        /* a fence is told together with where the log of the fenced writer ended */
 	bool is_claimable;     /* a device that several hosts may reach: who is going to write asks it by `claim` */
 	bool words_by_poll;    /* poll brings fence and credit into base, as `look` does */
+	bool is_spinning;      /* there is nothing to sleep for: who waits for a persist polls */
+	bool can_tell;         /* hints can be stored beside the writer; else nobody does, or the region by itself */
+	bool reads_ahead;      /* what a drain is going to read is fetched before it does */
 	bool may_land_late;    /* a persist that has failed may still land */
 	bool is_load_slow;     /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	bool is_seal_durable;  /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
@@ -178,7 +181,7 @@ const char *region_kind_name(uint32_t kind);
 /* region_fetch -- for those that read through base: nothing to do where base is the region. OK or IO. */
 FARLOG_MUST_CHECK static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)
 {
-	return region->ops->fetch == NULL ? FARLOG_OK : region->ops->fetch(region, off, len);
+	return region->ops->data.fetch(region, off, len);
 }
 
 /* region_is_done -- is the last persist, which has this tag, complete, as far as persist and poll have seen? */
@@ -199,11 +202,17 @@ static inline bool region_is_kept(const struct region *region)
 			method >= FARLOG_FLUSH_CLWB && method <= FARLOG_FLUSH_CVAP);
 }
 
+/* region_keeps_hints -- is the durable hint left there only together with the records? Then it may accuse the media at
+ * the next opening: a file that is not synced may keep the one and lose the other, and on tmpfs both go. */
+static inline bool region_keeps_hints(const struct region *region)
+{
+	return region_is_kept(region) || region->contract.kind == FARLOG_REGION_TMPFS;
+}
+
 /* region_push -- nobody is going to wait for the persist that was started last. */
 static inline void region_push(struct region *region)
 {
-	if (region->ops->push != NULL)
-		region->ops->push(region);
+	region->ops->data.push(region);
 }
 
 /* region_can_be_shut -- by another one than its writer, and tells then where that one's log ended: by the target that

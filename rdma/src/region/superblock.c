@@ -231,7 +231,7 @@ static int clear_torn(struct region *region, const struct superblock *superblock
 	memcpy(&present, region->base + off, sizeof(present));
 	if (head_is_sound(superblock, &present) || memcmp(&present, &nothing, sizeof(nothing)) == 0)
 		return FARLOG_OK;
-	region->ops->write(region, off, &nothing, sizeof(nothing));
+	region->ops->data.write(region, off, &nothing, sizeof(nothing));
 	return region_persist_wait(region, &span, 1);
 }
 
@@ -246,7 +246,7 @@ int head_store(struct region *region, const struct superblock *superblock, const
 	if (result != FARLOG_OK)
 		return result;
 	head_seal(superblock, &made);
-	region->ops->write(region, span.off, &made, sizeof(made));
+	region->ops->data.write(region, span.off, &made, sizeof(made));
 	return region_persist_wait(region, &span, 1);
 }
 

@@ -40,7 +40,7 @@ static void sleep_for(struct route_step *step, uint32_t pending, uint64_t left_n
 	{
 		struct region *region = step->route->legs[i].far->region;
 		int found[SLEEPER_COUNT];
-		unsigned found_count = region->ops->sleepers != NULL ? region->ops->sleepers(region, found, SLEEPER_COUNT) : 0;
+		unsigned found_count = region->ops->data.sleepers(region, found, SLEEPER_COUNT);
 
 		is_blind |= found_count == 0;
 		for (unsigned j = 0; j < found_count; j++)
@@ -58,8 +58,8 @@ static void pause_for(struct route_step *step, uint32_t pending, uint64_t now_ns
 	unsigned first = (unsigned)__builtin_ctz(pending);
 	struct farlog_writer *far = step->route->legs[first].far;
 
-	if ((pending & (pending - 1)) == 0 && far->region->ops->wait != NULL)
-		far->region->ops->wait(far->region, until_ns - now_ns);
+	if ((pending & (pending - 1)) == 0 && !far->region->caps.is_spinning)
+		far->region->ops->data.wait(far->region, until_ns - now_ns);
 	else if (now_ns - step->start_ns < SPIN_NS || far->wait == FARLOG_WAIT_SPIN)
 		cpu_relax();
 	else

@@ -348,10 +348,8 @@ static int settle_far(struct route_leg *leg)
 		now_ns = clock_monotonic_ns();
 		if (result == FARLOG_OK && now_ns >= until_ns)
 			result = FARLOG_NOT_YET;
-		else if (result == FARLOG_OK && far->region->ops->wait != NULL)
-			far->region->ops->wait(far->region, until_ns - now_ns);
 		else if (result == FARLOG_OK)
-			cpu_relax();
+			far->region->ops->data.wait(far->region, until_ns - now_ns);
 	}
 	if (result == FARLOG_OK)
 		may_fail(farlog_poll(far, &(uint64_t){0})); /* the hint, for its readers */

@@ -20,7 +20,8 @@ static int load_piece(struct walk *walk, uint64_t lsn, uint64_t len)
 	walk->len = 0;
 	if (walk->bytes == NULL)
 		return FARLOG_NO_MEMORY;
-	result = walk->region->ops->read(walk->region, LAYOUT_DATA_OFF + lsn % walk->identity->capacity, walk->bytes, len);
+	result =
+		walk->region->ops->data.read(walk->region, LAYOUT_DATA_OFF + lsn % walk->identity->capacity, walk->bytes, len);
 	if (result == FARLOG_OK)
 		walk->len = len;
 	return result;

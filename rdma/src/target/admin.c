@@ -143,7 +143,7 @@ static int open_ring(struct target_ring *ring, const char *region_uri, struct fa
 		return result;
 	memcpy(ring->ring_uuid, superblock.ring_uuid, sizeof(ring->ring_uuid));
 	ring->bytes = (uint8_t *)(uintptr_t)ring->region->base; /* mapped for writing: the region was asked for so */
-	ring->region->ops->populate(ring->region);
+	ring->region->ops->data.populate(ring->region);
 	return FARLOG_OK;
 }
 
@@ -363,7 +363,7 @@ static int persist_floor(
 	struct superblock superblock;
 	struct head_slot head;
 	struct recover_scan scan;
-	int result = region->ops->flush(region, 0, region->contract.size_bytes);
+	int result = region->ops->data.flush(region, 0, region->contract.size_bytes);
 
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "fence: make durable what was written to ring", ring->name, error);
@@ -381,8 +381,8 @@ static int persist_floor(
 	*tail_lsn = scan.tail.lsn;
 	*tail_epoch = superblock.writer_epoch;
 	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))
-		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
+		region->ops->data.store_word(region, LAYOUT_FENCE_OFF, epoch_min);
+	if (region->ops->data.flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
 		return region_refuse(region, FARLOG_IO, "fence: persist the epoch floor of ring", ring->name, error);
 	return FARLOG_OK;
 }

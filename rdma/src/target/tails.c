@@ -19,10 +19,54 @@
 
 /* ---------------------------------------------------------------- the page as a region */
 
+static uint8_t *page_bytes(const struct region *region)
+{
+	return (uint8_t *)(uintptr_t)region->base; /* from make_region */
+}
+
+static void page_write(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	memcpy(page_bytes(region) + off, src, len);
+}
+
+static void page_gather(struct region *region, uint64_t off, struct gather *gather)
+{
+	gather_build(page_bytes(region) + off, gather);
+}
+
+static void page_store_word(struct region *region, uint64_t off, uint64_t value)
+{
+	atomic_store_release((uint64_t *)(page_bytes(region) + off), value);
+}
+
+static int page_read(struct region *region, uint64_t off, void *dst, size_t len)
+{
+	memcpy(dst, region->base + off, len);
+	return FARLOG_OK;
+}
+
+static int page_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	(void)region, (void)spans, (void)span_count, (void)tag;
+	return FARLOG_UNSUPPORTED; /* memory of this process: nothing of it outlives it */
+}
+
+static int page_poll(struct region *region)
+{
+	(void)region;
+	return FARLOG_UNSUPPORTED;
+}
+
 static int page_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region, (void)off, (void)len;
 	return FARLOG_UNSUPPORTED;
+}
+
+static void page_seal(struct region *region)
+{
+	(void)region;
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* for who loads the page beside us */
 }
 
 static int page_lock(struct region *region, enum region_role role)
@@ -44,15 +88,31 @@ static int page_is_locked(struct region *region, enum region_role role)
 
 static void page_close(struct region *region)
 {
-	free((void *)(uintptr_t)region->base);
+	free(page_bytes(region));
 	free(region);
 }
 
 static const struct region_ops page_ops = {
+	.data = {.write = page_write,
+		.gather = page_gather,
+		.persist = page_persist,
+		.poll = page_poll,
+		.wait = region_plain_wait,
+		.sleepers = region_plain_sleepers,
+		.push = region_plain_push,
+		.flush = page_flush,
+		.seal = page_seal,
+		.read = page_read,
+		.fetch = region_plain_fetch,
+		.expect = region_plain_expect,
+		.look = region_plain_look,
+		.store_word = page_store_word,
+		.tell = region_plain_tell,
+		.populate = region_plain_populate,
+		.forget = region_plain_forget},
 	.fence = REGION_LOCKS(page_lock, page_unlock, page_is_locked),
 	.members = REGION_ALONE,
 	.block = REGION_BYTES(region_plain_narrow, region_plain_unlink),
-	.flush = page_flush,
 	.close = page_close,
 };
 

@@ -34,7 +34,7 @@ uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *
 	int result = FARLOG_OK;
 
 	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK; i++)
-		result = ring->region->ops->flush(ring->region, request->spans[i].off, request->spans[i].len);
+		result = ring->region->ops->data.flush(ring->region, request->spans[i].off, request->spans[i].len);
 	atomic_bump(&ring->counters.flush_count, 1);
 	return (uint32_t)-result;
 }

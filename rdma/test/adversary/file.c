@@ -192,7 +192,7 @@ static void store(struct handle *handle, uint64_t off, const void *src, uint64_t
 		if (strike(handle->file))
 			memcpy((uint8_t *)(uintptr_t)handle->region->base + off, src, 8 * (draw(handle->file) % (word_count + 1)));
 		else
-			real->write(handle->region, off, src, len);
+			real->data.write(handle->region, off, src, len);
 	}
 	finish(handle->file);
 }
@@ -218,7 +218,7 @@ static void file_store_word(struct region *region, uint64_t off, uint64_t value)
 	struct handle *handle = enter(region);
 
 	if (!is_gone(handle) && !strike(handle->file))
-		real->store_word(region, off, value);
+		real->data.store_word(region, off, value);
 	finish(handle->file);
 }
 
@@ -226,11 +226,11 @@ static void file_store_word(struct region *region, uint64_t off, uint64_t value)
 static int ask(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	uint64_t tag_done = region->tag_done;
-	int result = real->persist(region, spans, span_count, tag);
+	int result = real->data.persist(region, spans, span_count, tag);
 
 	while (result == FARLOG_OK && !region_is_done(region, tag)) {
-		real->wait(region, WAIT_NS);
-		result = real->poll(region);
+		real->data.wait(region, WAIT_NS);
+		result = real->data.poll(region);
 	}
 	atomic_store_relaxed(&region->tag_done, tag_done);
 	return result;
@@ -260,7 +260,7 @@ static int file_poll(struct region *region)
 		result = FARLOG_OK;
 		if (!region_is_done(region, handle->tag_asked) && draw(handle->file) % 2 == 0) {
 			settle(handle->file, &handle->persisting);
-			result = real->poll(region);
+			result = real->data.poll(region);
 		}
 	}
 	finish(handle->file);
@@ -275,7 +275,7 @@ static int file_flush(struct region *region, uint64_t off, uint64_t len)
 	if (!is_gone(handle) && !strike(handle->file)) {
 		handle->is_flushing = true;
 		pthread_mutex_unlock(&mutex);
-		result = real->flush(region, off, len);
+		result = real->data.flush(region, off, len);
 		pthread_mutex_lock(&mutex);
 		handle->is_flushing = false;
 		if (result == FARLOG_OK)
@@ -358,12 +358,12 @@ static void adopt(struct region *region, struct file *file)
 	if (real == NULL) {
 		real = region->ops;
 		file_ops = *real;
-		file_ops.write = file_write;
-		file_ops.gather = file_gather;
-		file_ops.store_word = file_store_word;
-		file_ops.persist = file_persist;
-		file_ops.poll = file_poll;
-		file_ops.flush = file_flush;
+		file_ops.data.write = file_write;
+		file_ops.data.gather = file_gather;
+		file_ops.data.store_word = file_store_word;
+		file_ops.data.persist = file_persist;
+		file_ops.data.poll = file_poll;
+		file_ops.data.flush = file_flush;
 		file_ops.close = file_close;
 		farlog_file_set_msync(sync_pages);
 	}

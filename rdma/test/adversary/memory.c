@@ -269,16 +269,6 @@ static int fault_read(struct region *region, uint64_t off, void *dst, size_t len
 	return fault_fetch(region, off, len);
 }
 
-static void fault_populate(struct region *region)
-{
-	(void)region;
-}
-
-static void fault_forget(struct region *region, uint64_t off, uint64_t len)
-{
-	(void)region, (void)off, (void)len;
-}
-
 static int fault_narrow(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_fault *fault = fault_of(region);
@@ -361,6 +351,23 @@ static void fault_close(struct region *region)
 }
 
 static const struct region_ops fault_ops = {
+	.data = {.write = fault_write,
+		.gather = fault_gather,
+		.persist = fault_persist,
+		.poll = fault_poll,
+		.wait = region_plain_wait,
+		.sleepers = region_plain_sleepers,
+		.push = region_plain_push,
+		.flush = fault_flush,
+		.seal = fault_seal,
+		.read = fault_read,
+		.fetch = fault_fetch,
+		.expect = region_plain_expect,
+		.look = region_plain_look,
+		.store_word = fault_store_word,
+		.tell = region_plain_tell,
+		.populate = region_plain_populate,
+		.forget = region_plain_forget},
 	.fence = {.lock = fault_lock,
 		.unlock = fault_unlock,
 		.is_locked = fault_is_locked,
@@ -369,17 +376,6 @@ static const struct region_ops fault_ops = {
 		.cut = fault_cut},
 	.members = REGION_ALONE,
 	.block = REGION_BYTES(fault_narrow, region_plain_unlink),
-	.write = fault_write,
-	.gather = fault_gather,
-	.persist = fault_persist,
-	.poll = fault_poll,
-	.flush = fault_flush,
-	.seal = fault_seal,
-	.read = fault_read,
-	.fetch = fault_fetch,
-	.store_word = fault_store_word,
-	.populate = fault_populate,
-	.forget = fault_forget,
 	.close = fault_close,
 };
 
@@ -427,7 +423,7 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	fault->drain_generation = memory->drain_generation;
 	fault->is_drain = ask->role == REGION_ROLE_DRAIN;
 	fault->region.ops = &fault_ops;
-	fault->region.caps.hint_interval_ns = REGION_HINT_STORE_NS;
+	fault->region.caps = (struct region_caps){.is_spinning = true, .hint_interval_ns = REGION_HINT_STORE_NS};
 	fault->region.base = (const uint8_t *)memory->visible;
 	fault->region.patience_ns = memory->is_remote && !fault->is_drain ? REMOTE_PATIENCE_NS : 0;
 	fault->region.contract = (struct farlog_contract){.kind = FARLOG_REGION_FAULT,

@@ -86,7 +86,7 @@ static void await_back(struct region *region, uint64_t comeback_count)
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
 	while (region->comeback_count == comeback_count && clock_monotonic_ns() < until_ns) {
-		may_fail(region->ops->poll(region)); /* what it came to is asked below */
+		may_fail(region->ops->data.poll(region)); /* what it came to is asked below */
 		usleep(1000);
 	}
 	CHECK(region->comeback_count > comeback_count);
@@ -179,7 +179,7 @@ static int flush_behind_power_cut(struct region *region, uint64_t off, uint64_t 
 		return_after(&between.stream->beds[between.plan->member], lose, NULL);
 		await_back(region, comeback_count);
 	}
-	return between.own->flush(region, off, len);
+	return between.own->data.flush(region, off, len);
 }
 
 static void stand_between(struct stream *stream, const struct plan *plan)
@@ -188,7 +188,7 @@ static void stand_between(struct stream *stream, const struct plan *plan)
 
 	between.own = region->ops;
 	between.ops = *region->ops;
-	between.ops.flush = flush_behind_power_cut;
+	between.ops.data.flush = flush_behind_power_cut;
 	between.stream = stream;
 	between.plan = plan;
 	between.flushes_left = plan->flush;

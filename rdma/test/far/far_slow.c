@@ -39,7 +39,7 @@ static int flush_behind_gate(struct region *region, uint64_t off, uint64_t len)
 		pthread_cond_wait(&gate.moved, &gate.mutex);
 	gate.waiting -= off >= LAYOUT_DATA_OFF;
 	pthread_mutex_unlock(&gate.mutex);
-	return gate.real->flush(region, off, len);
+	return gate.real->data.flush(region, off, len);
 }
 
 static void shut_gate(bool is_shut)
@@ -114,7 +114,7 @@ static bool stand_before(struct pair *pair, const char *name)
 		return false;
 	gate.real = ring->region->ops;
 	gate.ops = *gate.real;
-	gate.ops.flush = flush_behind_gate;
+	gate.ops.data.flush = flush_behind_gate;
 	ring->region->ops = &gate.ops;
 	return true;
 }

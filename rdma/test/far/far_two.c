@@ -30,7 +30,7 @@ static void *wait_for_persist(void *context)
 {
 	struct two *two = context;
 
-	two->region->ops->wait(two->region, LONG_NS);
+	two->region->ops->data.wait(two->region, LONG_NS);
 	atomic_store_release(&two->is_over, 1);
 	return NULL;
 }
@@ -95,7 +95,7 @@ static bool make(struct two *two)
 	two->region = two->writer->region;
 	wire_hold(&two->wire);
 	stand_before(far_of(two->region)->link);
-	CHECK(two->region->ops->persist(two->region, &span, 1, ++two->region->tag) == FARLOG_OK);
+	CHECK(two->region->ops->data.persist(two->region, &span, 1, ++two->region->tag) == FARLOG_OK);
 	two->has_sleeper = pthread_create(&two->sleeper, NULL, wait_for_persist, two) == 0;
 	return two->has_sleeper && await_asleep(two);
 }
@@ -132,7 +132,7 @@ void test_two_deadlines(void)
 
 	if (make_checked(&two)) {
 		two.region->until_ns = clock_after_ns(SHORT_NS);
-		CHECK(two.region->ops->fetch(two.region, 0, LAYOUT_DATA_OFF) == FARLOG_IO);
+		CHECK(two.region->ops->data.fetch(two.region, 0, LAYOUT_DATA_OFF) == FARLOG_IO);
 		two.region->until_ns = 0;
 		end_sleeper(&two);
 		CHECK(two.region->waits.expired_count == 0);
@@ -148,12 +148,12 @@ void test_two_taken(void)
 	struct two two;
 
 	if (make_checked(&two)) {
-		two.region->ops->store_word(two.region, LAYOUT_TAIL_HINT_OFF, 0);
-		CHECK(two.region->ops->poll(two.region) == FARLOG_OK);
+		two.region->ops->data.store_word(two.region, LAYOUT_TAIL_HINT_OFF, 0);
+		CHECK(two.region->ops->data.poll(two.region) == FARLOG_OK);
 		CHECK(!atomic_load_acquire(&two.is_over)); /* or we have waited for it */
 		wire_let_go(&two.wire);
 		while (!region_is_done(two.region, two.region->tag) && clock_monotonic_ns() < until_ns) {
-			CHECK(two.region->ops->poll(two.region) == FARLOG_OK);
+			CHECK(two.region->ops->data.poll(two.region) == FARLOG_OK);
 			step();
 		}
 		CHECK(region_is_done(two.region, two.region->tag));

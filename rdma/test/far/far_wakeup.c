@@ -92,7 +92,7 @@ static void start_persist(struct region *region)
 {
 	struct region_span span = {LAYOUT_DATA_OFF, 64}; /* as it was */
 
-	CHECK(region->ops->persist(region, &span, 1, ++region->tag) == FARLOG_OK);
+	CHECK(region->ops->data.persist(region, &span, 1, ++region->tag) == FARLOG_OK);
 }
 
 static void finish_persist(struct region *region)
@@ -100,7 +100,7 @@ static void finish_persist(struct region *region)
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
 	while (!region_is_done(region, region->tag) && clock_monotonic_ns() < until_ns)
-		CHECK(region->ops->poll(region) == FARLOG_OK);
+		CHECK(region->ops->data.poll(region) == FARLOG_OK);
 	CHECK(region_is_done(region, region->tag));
 }
 
@@ -120,7 +120,7 @@ void test_wakeup_taken(void)
 	start_persist(region);
 	finish_persist(region);
 	count = region->waits.count;
-	region->ops->wait(region, LONG_NS);
+	region->ops->data.wait(region, LONG_NS);
 	CHECK(region->waits.count == count); /* nothing is under way whose end would end a sleep */
 done:
 	farlog_writer_close(writer);
@@ -145,7 +145,7 @@ void test_wakeup_sleepers(void)
 		start_persist(region);
 		if (!region_is_done(region, region->tag)) {
 			tried++;
-			CHECK(region->ops->sleepers(region, fds, 4) == 0);
+			CHECK(region->ops->data.sleepers(region, fds, 4) == 0);
 		}
 		finish_persist(region);
 	}

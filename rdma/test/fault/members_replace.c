@@ -98,7 +98,7 @@ static void forget(const char *name, const char *uri)
 	farlog_fault_set_away(name, 0);
 	if (region_open(uri, &ask, &region, NULL) != FARLOG_OK)
 		return;
-	region->ops->write(region, 0, former, world.config.size_bytes);
+	region->ops->data.write(region, 0, former, world.config.size_bytes);
 	may_fail(region_persist_wait(region, &span, 1));
 	region->ops->close(region);
 	TRACE("%s is as it was\n", uri);

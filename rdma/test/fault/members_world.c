@@ -237,7 +237,7 @@ void tend(struct side *side)
 		return;
 	members_tend(side->writer->region);
 	if (below(2))
-		may_fail(side->writer->region->ops->poll(side->writer->region));
+		may_fail(side->writer->region->ops->data.poll(side->writer->region));
 	for (unsigned i = 0; i < members_of(side->writer->region)->count; i++)
 		world.joins += members_of(side->writer->region)->members[i].rejoin_count > 0;
 	check_taken(side->writer);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "members/reader.h"
+#include "region/region.h"
 #include "unit.h"
 
 #define PATH_COUNT_MAX 512
@@ -64,6 +65,19 @@ void unit_format(const char *uri, uint64_t size_bytes, uint32_t record_len_max)
 
 	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
 		fail_msg("format: %s", error.text);
+}
+
+void unit_check_ops(const struct region *region)
+{
+	void (*operations[sizeof(struct region_ops) / sizeof(void (*)(void))])(void);
+
+	_Static_assert(
+		sizeof(struct region_ops) % sizeof(operations[0]) == 0, "the tables hold pointers to functions alone");
+	memcpy(operations, region->ops, sizeof(operations));
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		if (operations[i] == NULL)
+			fail_msg("operation %zu of a region of kind %s is missing: each kind has all (region/ops.h)", i,
+				region->contract.kind_name);
 }
 
 farlog_writer *unit_open(const char *uri)

@@ -491,8 +491,8 @@ static void prepare(bool has_neighbours, const char *old)
 		assert_int_equal(region_open(FAULT_URI, &ask, &region, NULL), FARLOG_OK);
 		memset(lines, 0xA5, sizeof(lines));
 		for (uint64_t off = LAYOUT_DATA_OFF; off < REGION_LEN; off += sizeof(lines))
-			region->ops->write(region, off, lines, sizeof(lines));
-		assert_int_equal(region->ops->flush(region, 0, REGION_LEN), FARLOG_OK);
+			region->ops->data.write(region, off, lines, sizeof(lines));
+		assert_int_equal(region->ops->data.flush(region, 0, REGION_LEN), FARLOG_OK);
 		region->ops->close(region);
 		return;
 	}

@@ -319,7 +319,7 @@ static void fence__records_cannot_be_read(void **state)
 	region = bed.target->rings->region;
 	ops = region->ops;
 	failing = *ops;
-	failing.fetch = fail_fetch;
+	failing.data.fetch = fail_fetch;
 	region->ops = &failing;
 	region->caps.needs_fetch = true;
 	assert_int_equal(farlog_target_fence(bed.target, "a", 9, &tail_lsn, &last), FARLOG_IO);

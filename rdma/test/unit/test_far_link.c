@@ -161,8 +161,8 @@ static void free_bed(struct bed *bed)
 /* hint -- what a ring whose records survive a power cut says of itself; memory's writer does not say it. */
 static void hint(struct bed *bed, uint64_t tail_lsn, uint64_t durable_lsn)
 {
-	bed->bytes->ops->store_word(bed->bytes, LAYOUT_TAIL_HINT_OFF, tail_lsn);
-	bed->bytes->ops->store_word(bed->bytes, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
+	bed->bytes->ops->data.store_word(bed->bytes, LAYOUT_TAIL_HINT_OFF, tail_lsn);
+	bed->bytes->ops->data.store_word(bed->bytes, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
 }
 
 static uint8_t buffer[RING_LEN];
@@ -265,7 +265,7 @@ static void far_link__damage_is_told(void **state)
 		skip();
 	farlog_writer_cursors(bed.writer, &cursors);
 	hint(&bed, cursors.appended_lsn, cursors.durable_lsn);
-	bed.bytes->ops->store_word(bed.bytes, LAYOUT_DATA_OFF + 80, 77); /* in the EPOCH record */
+	bed.bytes->ops->data.store_word(bed.bytes, LAYOUT_DATA_OFF + 80, 77); /* in the EPOCH record */
 	assert_int_equal(farlog_reader_read(bed.far, buffer, sizeof(buffer), &batch), FARLOG_CORRUPT);
 	assert_int_equal(batch.first_lsn, 0);
 	free_bed(&bed);

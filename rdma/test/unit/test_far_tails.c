@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "farlog/tails.h"
+#include "log/reader.h"
 #include "target/target.h"
 #include "unit.h"
 
@@ -127,6 +128,27 @@ static struct farlog_tail await_tail(struct tails_bed *bed, unsigned ring, uint6
 		;
 	assert_int_equal(tail.tail_lsn, tail_lsn);
 	return tail;
+}
+
+/* As region__each_kind_has_all_operations: of the page, and of a region on another host. */
+static void far_tails__have_all_operations(void **state)
+{
+	struct farlog_reader_config config = {.is_drain = 1, .grant_token = token};
+	struct farlog_error error = {0};
+	farlog_reader *drain = NULL;
+	struct tails_bed bed;
+	char uri[400];
+
+	(void)state;
+	if (!make_bed(&bed))
+		skip();
+	unit_check_ops(bed.target->pages->region);
+	snprintf(uri, sizeof(uri), "%s/%s", farlog_target_uri(bed.target), bed.names[0]);
+	if (farlog_reader_open(uri, &config, &drain, &error) != FARLOG_OK)
+		fail_msg("open: %s", error.text);
+	unit_check_ops(drain->region);
+	farlog_reader_close(drain);
+	free_bed(&bed);
 }
 
 static void far_tails__show_what_is_appended(void **state)
@@ -336,6 +358,7 @@ static void far_tails__words_that_cannot_be(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(far_tails__have_all_operations),
 	cmocka_unit_test(far_tails__show_what_is_appended),
 	cmocka_unit_test(far_tails__follow_a_ring_round),
 	cmocka_unit_test(far_tails__are_a_tenants_own),

@@ -164,7 +164,7 @@ static void recovery__one_bit_of_what_was_acknowledged_last(void **state)
 
 	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	word = region_load_word(region, LAYOUT_DATA_OFF + from_lsn + 64);
-	region->ops->store_word(region, LAYOUT_DATA_OFF + from_lsn + 64, word ^ 4);
+	region->ops->data.store_word(region, LAYOUT_DATA_OFF + from_lsn + 64, word ^ 4);
 	region->ops->close(region);
 	expect_open(uri, FARLOG_CORRUPT, "everything below");
 	check_cut(uri, from_lsn);
@@ -184,9 +184,9 @@ static void recovery__below_where_the_newest_epoch_began(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(unit_open(FAULT_URI)), FARLOG_OK);
 	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
-	region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
-	region->ops->store_word(region, LAYOUT_DATA_OFF + position.lsn + 64, ~0ull);
-	assert_int_equal(region->ops->flush(region, 0, SIZE), FARLOG_OK);
+	region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
+	region->ops->data.store_word(region, LAYOUT_DATA_OFF + position.lsn + 64, ~0ull);
+	assert_int_equal(region->ops->data.flush(region, 0, SIZE), FARLOG_OK);
 	region->ops->close(region);
 	expect_open(FAULT_URI, FARLOG_CORRUPT, "was begun at");
 }

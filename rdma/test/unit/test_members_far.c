@@ -213,7 +213,7 @@ static void take_handed(unsigned i, struct region *region, uint64_t off, const v
 {
 	handed[i].is_copied |= src != handed[i].first + off;
 	handed[i].len += len;
-	handed[i].own->write(region, off, src, len);
+	handed[i].own->data.write(region, off, src, len);
 }
 
 static void write_first(struct region *region, uint64_t off, const void *src, size_t len)
@@ -236,7 +236,7 @@ static void stand_between(struct region_members *whole)
 		struct region *region = whole->members[i].region;
 
 		handed[i] = (struct handed){.ops = *region->ops, .own = region->ops, .first = whole->copy};
-		handed[i].ops.write = writes[i];
+		handed[i].ops.data.write = writes[i];
 		region->ops = &handed[i].ops;
 	}
 	members_give(whole);

@@ -69,8 +69,8 @@ static void forget_hints(unsigned i)
 	struct region *region;
 
 	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
-	region->ops->store_word(region, LAYOUT_TAIL_HINT_OFF, 0);
-	region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
+	region->ops->data.store_word(region, LAYOUT_TAIL_HINT_OFF, 0);
+	region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
 	region->ops->close(region);
 }
 
@@ -355,7 +355,7 @@ static void release_at(unsigned i, const struct head_slot *slot)
 	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
 	assert_int_equal(superblock_load(region, uris[i], &superblock, NULL), FARLOG_OK);
 	assert_int_equal(head_store(region, &superblock, slot), FARLOG_OK);
-	region->ops->store_word(region, LAYOUT_CREDIT_OFF, slot->head_lsn);
+	region->ops->data.store_word(region, LAYOUT_CREDIT_OFF, slot->head_lsn);
 	region->ops->close(region);
 }
 
@@ -396,7 +396,7 @@ static void resolve__heads_are_away(void **state)
 	writer = go_round(&inherited);
 	farlog_fault_set_away(names[0], 1);
 	farlog_fault_set_away(names[1], 1);
-	may_fail(writer->region->ops->poll(writer->region)); /* two of three are away: the members' poll says so */
+	may_fail(writer->region->ops->data.poll(writer->region)); /* two of three are away: the members' poll says so */
 	members_tend(writer->region);
 	assert_int_equal(farlog_resolve(writer, inherited.lsn, 50000000, &found), FARLOG_UNKNOWN);
 	(void)farlog_writer_close(writer);

@@ -96,7 +96,7 @@ static void put(unsigned i, uint64_t off, const void *bytes, uint64_t len)
 	struct region *region;
 
 	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
-	region->ops->write(region, off, bytes, len);
+	region->ops->data.write(region, off, bytes, len);
 	assert_int_equal(region_persist_wait(region, &span, 1), FARLOG_OK);
 	region->ops->close(region);
 }

@@ -106,7 +106,7 @@ static void step(farlog_writer *writer)
 	uint64_t durable_lsn;
 
 	members_tend(writer->region);
-	may_fail(writer->region->ops->poll(writer->region));
+	may_fail(writer->region->ops->data.poll(writer->region));
 	may_fail(farlog_poll(writer, &durable_lsn));
 }
 
@@ -136,7 +136,7 @@ static void release(farlog_writer *writer, unsigned i)
 
 	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
 	assert_int_equal(head_store(region, &superblock, &slot), FARLOG_OK);
-	region->ops->store_word(region, LAYOUT_CREDIT_OFF, slot.head_lsn);
+	region->ops->data.store_word(region, LAYOUT_CREDIT_OFF, slot.head_lsn);
 	region->ops->close(region);
 }
 

@@ -31,7 +31,7 @@ static void store_head(void *context)
 		return;
 	if (superblock_load(region, FAULT_URI, &superblock, NULL) == FARLOG_OK) {
 		slot.crc32c = crc32c_update((uint32_t)superblock.salt, &slot, offsetof(struct head_slot, crc32c));
-		region->ops->write(region, LAYOUT_HEAD_B_OFF, &slot, sizeof(slot));
+		region->ops->data.write(region, LAYOUT_HEAD_B_OFF, &slot, sizeof(slot));
 	}
 	region->ops->close(region);
 }

@@ -124,7 +124,7 @@ static void append__unknown_at_the_deadline_then_resolved(void **state)
 	writer = unit_open(FAULT_URI);
 	working = writer->region->ops;
 	stuck = *working;
-	stuck.poll = poll_never;
+	stuck.data.poll = poll_never;
 	writer->region->ops = &stuck;
 	start_ns = clock_monotonic_ns();
 	assert_int_equal(
@@ -163,7 +163,7 @@ static void append__latency_of_what_was_late(void **state)
 	writer = unit_open(FAULT_URI);
 	working = writer->region->ops;
 	stuck = *working;
-	stuck.poll = poll_never;
+	stuck.data.poll = poll_never;
 	writer->region->ops = &stuck;
 	begun_ns = clock_monotonic_ns();
 	assert_int_equal(
@@ -178,7 +178,7 @@ static void append__latency_of_what_was_late(void **state)
 	left_ns = clock_monotonic_ns();
 	writer->region->ops = working;
 	while (!region_is_done(writer->region, writer->persist_tag)) /* without the writer */
-		assert_int_equal(working->poll(writer->region), FARLOG_OK);
+		assert_int_equal(working->data.poll(writer->region), FARLOG_OK);
 	while (clock_monotonic_ns() - left_ns < 20000000)
 		; /* nobody asks */
 	assert_int_equal(farlog_resolve(writer, late.lsn, 0, &resolved), FARLOG_OK);
@@ -205,7 +205,7 @@ static void shared__latency_of_what_was_late(void **state)
 	writer = shared_writer(shared);
 	working = writer->region->ops;
 	stuck = *working;
-	stuck.poll = poll_never;
+	stuck.data.poll = poll_never;
 	writer->region->ops = &stuck;
 	assert_int_equal(
 		farlog_shared_append(shared, &(struct farlog_entry){.data = "x", .len = 1}, 5000000, &late), FARLOG_UNKNOWN);
@@ -256,7 +256,7 @@ static void lose_acknowledged_bytes(const char *uri)
 		assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
-	region->ops->write(region, LAYOUT_DATA_OFF + 256, zeros, sizeof(zeros));
+	region->ops->data.write(region, LAYOUT_DATA_OFF + 256, zeros, sizeof(zeros));
 	region->ops->close(region);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_CORRUPT);
 	assert_non_null(strstr(error.text, "lsn 256"));
@@ -306,7 +306,7 @@ static void open__corrupt_when_the_head_knows_a_higher_epoch(void **state)
 	farlog_reader_close(drain);
 	farlog_writer_close(writer);
 	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
-	region->ops->store_word(region, LAYOUT_SUPERBLOCK_A_OFF + 72, 1);
+	region->ops->data.store_word(region, LAYOUT_SUPERBLOCK_A_OFF + 72, 1);
 	region->ops->close(region);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_CORRUPT);
 	assert_non_null(strstr(error.text, "epoch 1"));

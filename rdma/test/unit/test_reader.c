@@ -63,18 +63,18 @@ static void read__half_written_record_is_not_returned(void **state)
 	reader = unit_read(uri, FARLOG_START_TAIL, false);
 	assert_int_equal(unit_append(writer, 380, 9, &position), FARLOG_OK);
 	region = open_bytes(uri);
-	assert_int_equal(region->ops->read(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole)), FARLOG_OK);
+	assert_int_equal(region->ops->data.read(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole)), FARLOG_OK);
 	for (unsigned i = 0; i < 300; i++) {
 		memcpy(half, whole, sizeof(half));
 		for (unsigned word = 0; word < 436 / 8; word++)
 			if (unit_below(i % 5 + 2) == 0)
 				memset(half + 8 * word, 0, 8);
-		region->ops->write(region, LAYOUT_DATA_OFF + position.lsn, half, sizeof(half));
+		region->ops->data.write(region, LAYOUT_DATA_OFF + position.lsn, half, sizeof(half));
 		/* The hint says that all is there: a lie that only other processors could tell. */
 		if (memcmp(half, whole, sizeof(half)) != 0)
 			assert_true(farlog_reader_read(reader, buffer, sizeof(buffer), &batch) != FARLOG_OK);
 	}
-	region->ops->write(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole));
+	region->ops->data.write(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole));
 	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
 	assert_memory_equal(buffer, whole, sizeof(whole));
 	region->ops->close(region);
@@ -185,7 +185,7 @@ static void break_a_record(const char *uri)
 	assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
 	farlog_writer_close(writer); /* stores the hint */
 	region = open_bytes(uri);
-	region->ops->write(region, LAYOUT_DATA_OFF + broken.lsn, zeros, sizeof(zeros));
+	region->ops->data.write(region, LAYOUT_DATA_OFF + broken.lsn, zeros, sizeof(zeros));
 	region->ops->close(region);
 	drain = unit_read(uri, FARLOG_START_HEAD, true);
 	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
@@ -224,8 +224,8 @@ static void read__impossible_hints_accuse_nobody(void **state)
 
 		assert_int_equal(unit_append(writer, 64, (uint8_t)i, &position), FARLOG_OK);
 		farlog_writer_close(writer);
-		region->ops->store_word(region, LAYOUT_TAIL_HINT_OFF, words[i]);
-		region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, words[i]);
+		region->ops->data.store_word(region, LAYOUT_TAIL_HINT_OFF, words[i]);
+		region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, words[i]);
 		region->ops->close(region);
 		assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
 		assert_int_equal(batch.next_lsn, position.end_lsn);

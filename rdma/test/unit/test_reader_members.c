@@ -69,8 +69,8 @@ static void forget_hints(unsigned i)
 {
 	struct region *region = open_bytes(i);
 
-	region->ops->store_word(region, LAYOUT_TAIL_HINT_OFF, 0);
-	region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
+	region->ops->data.store_word(region, LAYOUT_TAIL_HINT_OFF, 0);
+	region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
 	region->ops->close(region);
 }
 
@@ -271,7 +271,7 @@ static void members__record_is_corrupt_in_one(void **state)
 		struct region *region = open_bytes(i);
 
 		/* in each another one */
-		region->ops->write(region, LAYOUT_DATA_OFF + 128 + 192 * (3 + 4 * i), zeros, sizeof(zeros));
+		region->ops->data.write(region, LAYOUT_DATA_OFF + 128 + 192 * (3 + 4 * i), zeros, sizeof(zeros));
 		region->ops->close(region);
 	}
 	reader = open_members(false);
@@ -285,7 +285,8 @@ static void members__record_is_corrupt_in_one(void **state)
 	for (unsigned i = 0; i < COUNT; i++) {
 		struct region *region = open_bytes(i);
 
-		region->ops->write(region, LAYOUT_DATA_OFF + 128 + 192 * 3, zeros, sizeof(zeros)); /* and in all this one */
+		region->ops->data.write(
+			region, LAYOUT_DATA_OFF + 128 + 192 * 3, zeros, sizeof(zeros)); /* and in all this one */
 		region->ops->close(region);
 	}
 	reader = open_members(false);

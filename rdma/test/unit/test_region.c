@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "adversary/blocks.h"
+#include "members/members.h"
 #include "ring/layout.h"
 #include "mem/persist.h"
 #include "region/region.h"
@@ -188,16 +190,16 @@ static void check_writes(const char *uri)
 
 		for (size_t at = 0; at < len; at++)
 			lines[at] = (uint8_t)unit_random();
-		region->ops->write(region, off, lines, len);
+		region->ops->data.write(region, off, lines, len);
 		assert_int_equal(region_persist_wait(region, &span, 1), FARLOG_OK);
-		assert_int_equal(other->ops->read(other, off, seen, len), FARLOG_OK);
+		assert_int_equal(other->ops->data.read(other, off, seen, len), FARLOG_OK);
 		assert_memory_equal(seen, lines, len);
 	}
-	region->ops->store_word(region, LAYOUT_CREDIT_OFF, 0x1122334455667788ull);
+	region->ops->data.store_word(region, LAYOUT_CREDIT_OFF, 0x1122334455667788ull);
 	assert_int_equal(region_load_word(other, LAYOUT_CREDIT_OFF), 0x1122334455667788ull);
-	assert_int_equal(region->ops->flush(region, 0, SIZE), FARLOG_OK);
-	region->ops->populate(region);
-	region->ops->forget(region, 0, SIZE);
+	assert_int_equal(region->ops->data.flush(region, 0, SIZE), FARLOG_OK);
+	region->ops->data.populate(region);
+	region->ops->data.forget(region, 0, SIZE);
 	assert_int_equal(region_load_word(region, LAYOUT_CREDIT_OFF), 0x1122334455667788ull);
 	other->ops->close(other);
 	region->ops->close(region);
@@ -243,6 +245,47 @@ static void region__locks_by_role_and_handle(void **state)
 	second->ops->close(second);
 }
 
+static void check_ops_of(const char *uri)
+{
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .level = FARLOG_LEVEL_VISIBLE};
+	struct farlog_error error = {0};
+	struct region *region;
+
+	if (region_open(uri, &ask, &region, &error) != FARLOG_OK)
+		fail_msg("open: %s", error.text);
+	unit_check_ops(region);
+	region->ops->close(region);
+}
+
+/* Nobody asks whether a kind has an operation. Those of far regions: test_far_tails.c. */
+static void region__each_kind_has_all_operations(void **state)
+{
+	const char *file_uri = unit_file_uri("ops");
+	const char *tmpfs_uri = unit_tmpfs_uri("ops");
+	char members[512];
+
+	(void)state;
+	farlog_fault_drop(FAULT_NAME);
+	farlog_fault_drop("other");
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(farlog_ring_format(i == 0 ? FAULT_URI : "fault:other",
+							 &(struct farlog_ring_config){.size_bytes = SIZE, .salt = 77}, NULL),
+			FARLOG_OK);
+	unit_format("block-fault:ops", SIZE, 8192);
+	unit_format(file_uri, SIZE, 0);
+	unit_format(tmpfs_uri, SIZE, 0);
+	snprintf(members, sizeof(members), "members:2 %s fault:other", FAULT_URI);
+	members_are_tended = true;
+	check_ops_of(members);
+	members_are_tended = false;
+	check_ops_of(FAULT_URI);
+	check_ops_of("block-fault:ops");
+	check_ops_of(file_uri);
+	check_ops_of(tmpfs_uri);
+	farlog_block_drop("ops");
+	farlog_fault_drop("other");
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(contract__tmpfs_is_visible_whatever_is_flushed),
 	cmocka_unit_test(contract__file_is_persistent_by_msync_only),
@@ -254,5 +297,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(region__tmpfs_writes_by_every_method),
 	cmocka_unit_test(region__file_writes_by_msync),
 	cmocka_unit_test(region__locks_by_role_and_handle),
+	cmocka_unit_test(region__each_kind_has_all_operations),
 };
 RUN_GROUP(region, tests)

@@ -383,11 +383,11 @@ static int push_calls(int fd, volatile uint64_t *seen)
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 		return 77;
 	raise(SIGSTOP);
-	results[0] = region->ops->persist(region, &span, 1, 1);
+	results[0] = region->ops->data.persist(region, &span, 1, 1);
 	seen[0] = region->fence_seen;
-	region->ops->seal(region);
+	region->ops->data.seal(region);
 	seen[1] = region->fence_seen;
-	results[2] = region->ops->flush(region, span.off, span.len);
+	results[2] = region->ops->data.flush(region, span.off, span.len);
 	seen[2] = region->fence_seen;
 	raise(SIGSTOP);
 	return results[0] != FARLOG_OK || results[2] != FARLOG_OK;

@@ -32,10 +32,10 @@ static int poll_nothing(struct region *region)
 	return FARLOG_OK;
 }
 
-static const struct region_ops ops = {.fence.propose = region_plain_propose,
-	.write = write_bytes,
-	.persist = persist,
-	.poll = poll_nothing};
+static const struct region_ops ops = {
+	.data = {.write = write_bytes, .persist = persist, .poll = poll_nothing},
+	.fence.propose = region_plain_propose,
+};
 static struct region region = {.ops = &ops, .contract = {.size_bytes = SIZE}, .base = memory};
 
 static struct superblock fresh(void)

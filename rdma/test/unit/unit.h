@@ -73,6 +73,10 @@ farlog_reader *unit_read(const char *uri, uint32_t start, bool is_drain);
 int unit_append(farlog_writer *writer, uint32_t len, uint8_t fill, struct farlog_position *position);
 int unit_submit(farlog_writer *writer, uint32_t len, uint8_t fill, struct farlog_position *position);
 
+/* unit_check_ops -- no operation of this region's tables is missing. */
+struct region;
+void unit_check_ops(const struct region *region);
+
 #define CONFIG(...) (&(struct farlog_writer_config){.counters_dir = "", __VA_ARGS__})
 
 #endif
