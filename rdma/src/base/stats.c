@@ -26,8 +26,6 @@ struct counter_file {
 	struct farlog_member_counters members[FARLOG_MEMBER_COUNT_MAX];
 };
 
-#define PLAIN_LEN offsetof(struct counter_file, members) /* what a writer of an earlier build leaves */
-
 #define COUNT_FIELD(name, kind, help) +1
 _Static_assert(
 	sizeof(struct farlog_counters) == 8 * (0 FARLOG_COUNTER_TABLE(COUNT_FIELD) + 3 + FARLOG_HISTOGRAM_BUCKET_COUNT),
@@ -146,71 +144,68 @@ void stats_close(struct farlog_counters *counters, int lock_fd)
 		close(lock_fd);
 }
 
-/* map_file -- for reading; *has_members: it is long enough for them. */
-static int map_file(const char *directory, const uint8_t ring_uuid[16], struct counter_file **mapped, bool *has_members,
-	struct farlog_error *error)
+static int read_all(int fd, const char *path, struct counter_file *file, struct farlog_error *error)
 {
-	char path[PATH_LEN];
-	struct counter_file *file;
-	struct stat info;
-	int fd;
+	for (size_t done = 0; done < sizeof(*file);) {
+		ssize_t got = pread(fd, (char *)file + done, sizeof(*file) - done, (off_t)done);
 
-	counters_path(directory, ring_uuid, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open counters \"%s\"", path);
-	if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < PLAIN_LEN) {
-		close(fd);
-		return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\": shorter than %zu bytes", path, PLAIN_LEN);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return error_set(error, FARLOG_IO, errno, "read counters \"%s\"", path);
+		if (got == 0)
+			return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\": shorter than %zu bytes", path, sizeof(*file));
+		done += (size_t)got;
 	}
-	*has_members = (uint64_t)info.st_size >= sizeof(*file);
-	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
-	close(fd);
-	if (file == MAP_FAILED)
-		return error_set(error, FARLOG_IO, errno, "map counters \"%s\"", path);
-	if (atomic_load_acquire(&file->magic) != FILE_MAGIC || file->counters_len != sizeof(file->counters)) {
-		munmap(file, sizeof(*file));
+	if (file->magic != FILE_MAGIC || file->counters_len != sizeof(file->counters))
 		return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\" are of another version", path);
-	}
-	*mapped = file;
 	return FARLOG_OK;
 }
 
-static void copy_words(void *to, const void *from, size_t len)
+/* read_file -- Another user may have made the file. So it is not waited for (a FIFO), not followed (a link) and not
+ * mapped: the owner of a mapped file can cut it off, and SIGBUS ends the process that reads it. */
+static int read_file(
+	const char *directory, const uint8_t ring_uuid[16], struct counter_file *file, struct farlog_error *error)
 {
-	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
-		((uint64_t *)to)[i] = atomic_load_relaxed((const uint64_t *)from + i);
+	char path[PATH_LEN];
+	struct stat info;
+	int result;
+	int fd;
+
+	counters_path(directory, ring_uuid, path);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open counters \"%s\"", path);
+	if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+		result = read_all(fd, path, file, error);
+	else
+		result = error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\": expected a regular file", path);
+	close(fd);
+	return result;
 }
 
 int farlog_counters_read(
 	const char *directory, const uint8_t ring_uuid[16], struct farlog_counters *counters, struct farlog_error *error)
 {
-	struct counter_file *file;
-	bool has_members;
-	int result = map_file(directory, ring_uuid, &file, &has_members, error);
+	struct counter_file file;
+	int result = read_file(directory, ring_uuid, &file, error);
 
-	if (result != FARLOG_OK)
-		return result;
-	copy_words(counters, &file->counters, sizeof(*counters));
-	munmap(file, sizeof(*file));
-	return FARLOG_OK;
+	if (result == FARLOG_OK)
+		*counters = file.counters;
+	return result;
 }
 
 int farlog_member_counters_read(const char *directory, const uint8_t ring_uuid[16],
 	struct farlog_member_counters *members, unsigned room, unsigned *count, struct farlog_error *error)
 {
-	struct counter_file *file;
-	uint64_t there;
-	bool has_members;
-	int result = map_file(directory, ring_uuid, &file, &has_members, error);
+	struct counter_file file;
+	int result = read_file(directory, ring_uuid, &file, error);
 
 	*count = 0;
 	if (result != FARLOG_OK)
 		return result;
-	there = has_members ? atomic_load_acquire(&file->member_count) : 0;
-	*count = there <= FARLOG_MEMBER_COUNT_MAX ? (unsigned)there : 0;
-	copy_words(members, file->members, (*count < room ? *count : room) * sizeof(*members));
-	munmap(file, sizeof(*file));
+	*count = file.member_count <= FARLOG_MEMBER_COUNT_MAX ? (unsigned)file.member_count : 0;
+	memcpy(members, file.members, (*count < room ? *count : room) * sizeof(*members));
 	return FARLOG_OK;
 }
 

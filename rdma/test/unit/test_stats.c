@@ -1,7 +1,11 @@
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -116,10 +120,54 @@ static void counters__close_what_was_opened(void **state)
 	rmdir(directory);
 }
 
+/* Any local user may make files where writers of all users leave their counters. Who reads them neither waits, nor
+ * follows a link, nor dies when the file is cut off meanwhile. */
+static void counters__of_a_hostile_user_harm_nobody(void **state)
+{
+	char directory[] = "/dev/shm/farlog-unit-stats-XXXXXX";
+	uint8_t uuid[16] = {0xAB, 0xCF};
+	struct farlog_counters seen;
+	struct farlog_error error;
+	char path[200];
+	char sound[220];
+	pid_t cutter;
+	int file;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/abcf%028d.counters", directory, 0);
+	snprintf(sound, sizeof(sound), "%s.sound", path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_CORRUPT);
+	assert_non_null(strstr(error.text, "expected a regular file"));
+	unlink(path);
+	file = open(sound, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(file >= 0);
+	assert_int_equal(ftruncate(file, 65536), 0);
+	assert_int_equal(symlink(sound, path), 0);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_IO);
+	assert_int_equal(error.os_errno, ELOOP);
+	assert_int_equal(rename(sound, path), 0);
+	cutter = fork();
+	if (cutter == 0)
+		for (;;)
+			if (ftruncate(file, 0) != 0 || ftruncate(file, 65536) != 0)
+				_exit(1);
+	assert_true(cutter > 0);
+	for (unsigned i = 0; i < 20000; i++)
+		assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_CORRUPT);
+	kill(cutter, SIGKILL);
+	assert_int_equal(waitpid(cutter, NULL, 0), cutter);
+	close(file);
+	unlink(path);
+	rmdir(directory);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(histogram__bucket_bounds_hold),
 	cmocka_unit_test(histogram__quantiles),
 	cmocka_unit_test(counters__survive_their_writer_and_refuse_foreign_files),
 	cmocka_unit_test(counters__close_what_was_opened),
+	cmocka_unit_test(counters__of_a_hostile_user_harm_nobody),
 };
 RUN_GROUP(stats, tests)
