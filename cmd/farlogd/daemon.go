@@ -319,7 +319,7 @@ func listen(setting, address string) (net.Listener, error) {
 
 // makeDataDir makes the directory and finds out at once whether it can be written.
 func makeDataDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("data.dir %q: cannot be made: %w", dir, errors.Unwrap(err))
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")

@@ -14,7 +14,7 @@ import (
 // control plane and take each other's streams. The control plane and the target lock their own directories.
 func (d *daemon) lockRole(role string) error {
 	path := filepath.Join(d.settings.dataDir, role+".lock")
-	lock, err := filelock.Acquire(path, 0o644, fmt.Sprintf("pid=%d host=%s", os.Getpid(), d.settings.hostName))
+	lock, err := filelock.Acquire(path, fmt.Sprintf("pid=%d host=%s", os.Getpid(), d.settings.hostName))
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return fmt.Errorf("data.dir %q is held by another %s (%s): stop it, or give another --data-dir",

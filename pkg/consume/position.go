@@ -44,7 +44,7 @@ func OpenPosition(dir, name, stream string) (*Position, error) {
 	if name == "" || name != path.Base(name) || name[0] == '.' {
 		return nil, fmt.Errorf("%w: name of a consumer %q: expected letters, digits and dashes", store.ErrInvalid, name)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("directory of positions %q: %w", dir, err)
 	}
 	p := &Position{name: path.Join(dir, name+".json")}
@@ -91,7 +91,7 @@ func (p *Position) keep(now saved) error {
 	if err != nil {
 		return fmt.Errorf("encode position: %w", err)
 	}
-	if err := replace.File(p.name, append(raw, '\n'), 0o644); err != nil {
+	if err := replace.File(p.name, append(raw, '\n'), 0o640); err != nil {
 		return fmt.Errorf("position %q: %w", p.name, err)
 	}
 	p.saved = now

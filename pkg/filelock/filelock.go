@@ -27,8 +27,8 @@ func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is held: %s", e
 // says that it is held; every other error says that nobody knows, and leaves it unlocked too. The lock is held until
 // the file is closed, so the file has to be kept. It is a flock(2): C's locks of a ring's roles, which are of fcntl(2),
 // are others.
-func Acquire(path string, mode os.FileMode, holder string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
+func Acquire(path, holder string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

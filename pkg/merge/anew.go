@@ -83,7 +83,7 @@ type anew struct {
 // takeDir makes the directory of an order when it is missing, and locks it.
 func takeDir(s *store.Store, dir string) (io.Closer, error) {
 	fsys := s.FS()
-	if err := fsys.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := fsys.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make %s: %w", dir, err)
 	}
 	if err := fsys.SyncDir(path.Dir(dir)); err != nil {
@@ -100,7 +100,7 @@ func takeDir(s *store.Store, dir string) (io.Closer, error) {
 func (a anew) begin() error {
 	a.clear()
 	fsys := a.store.FS()
-	if err := fsys.Mkdir(a.beside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := fsys.Mkdir(a.beside, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make %s: %w", a.beside, err)
 	}
 	err := store.CopyFile(fsys, path.Join(a.dir, decisionsName), path.Join(a.beside, decisionsName))
@@ -159,7 +159,7 @@ func (a anew) swap() error {
 	if err := replace(fsys, path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
 		return err
 	}
-	if err := fsys.Mkdir(to, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := fsys.Mkdir(to, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make %s: %w", to, err)
 	}
 	names, err := fsys.ReadDir(from)

@@ -57,7 +57,7 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		flags = os.O_RDONLY
 	}
 	var err error
-	if d.file, err = fsys.OpenFile(d.name, flags, 0o644); err != nil {
+	if d.file, err = fsys.OpenFile(d.name, flags, 0o640); err != nil {
 		if isReadOnly && errors.Is(err, os.ErrNotExist) {
 			return d, nil
 		}

@@ -74,7 +74,7 @@ const stateVersion = 1
 // OpenState reads a state and keeps others from changing it, and with it the kernel's target, until it is closed. A
 // file that others can read is refused: it has keys in it.
 func OpenState(path string) (*State, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("state %q: %w", path, bare(err))
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)

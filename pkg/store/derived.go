@@ -70,7 +70,7 @@ func CopyFile(fsys FS, from, to string) error {
 	if err != nil {
 		return wrap("read", from, err)
 	}
-	return writeFile(fsys, to, raw, 0o644)
+	return writeFile(fsys, to, raw, 0o640)
 }
 
 // RemoveSegments takes the segments of a stream behind the first ones away, with what belongs to them, from the end: no

@@ -55,7 +55,7 @@ func (osFS) SyncDir(name string) error {
 }
 
 func (osFS) Lock(name, holder string) (io.Closer, error) {
-	lock, err := filelock.Acquire(name, 0o644, holder)
+	lock, err := filelock.Acquire(name, holder)
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, held.Holder)
@@ -183,7 +183,7 @@ func (f *osFile) Sync() error {
 	}
 }
 
-func (f *osFile) SetReadOnly() error { return plainPathError(f.Chmod(0o444)) }
+func (f *osFile) SetReadOnly() error { return plainPathError(f.Chmod(0o440)) }
 
 // holderText says who takes a lock: it is what the next one is told.
 func holderText() string {

@@ -27,7 +27,7 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 		return nil, err
 	}
 	dir := s.streamDir(source.StreamName)
-	if err := s.fsys.Mkdir(dir.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.fsys.Mkdir(dir.path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, wrap("make stream", dir.path, err)
 	}
 	if err := s.fsys.SyncDir(path.Dir(dir.path)); err != nil {

@@ -138,7 +138,7 @@ func (r *rollover) close() error {
 func (r *rollover) prepare(number uint64) (*spare, error) {
 	name := r.dir.file(number, segmentSuffix)
 	tmp := name + tmpSuffix
-	file, err := r.dir.fsys.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
+	file, err := r.dir.fsys.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640)
 	if err != nil {
 		return nil, wrap("prepare", tmp, err)
 	}
@@ -165,14 +165,14 @@ func (r *rollover) prepare(number uint64) (*spare, error) {
 func (r *rollover) seal(s *retired, previous [sha256.Size]byte) (digest [sha256.Size]byte, err error) {
 	x := index{entries: s.sum.entries(), marks: s.sum.marks}
 	indexName := r.dir.file(s.header.Number, indexSuffix)
-	if err := writeFile(r.dir.fsys, indexName, x.encode(s.header, s.used), 0o644); err != nil {
+	if err := writeFile(r.dir.fsys, indexName, x.encode(s.header, s.used), 0o640); err != nil {
 		return digest, err
 	}
 	raw, err := encodeManifest(newManifest(s.header, s.sum, s.end, s.used, s.digest, previous, r.now()), r.key)
 	if err != nil {
 		return digest, err
 	}
-	if err := writeFile(r.dir.fsys, r.dir.file(s.header.Number, manifestSuffix), raw, 0o444); err != nil {
+	if err := writeFile(r.dir.fsys, r.dir.file(s.header.Number, manifestSuffix), raw, 0o440); err != nil {
 		return digest, err
 	}
 	if err := r.dir.fsys.SyncDir(r.dir.path); err != nil {

@@ -159,7 +159,7 @@ func (s *Store) create() error {
 	if err := s.checkOnlyOurs(); err != nil && !isNotExist(err) {
 		return err
 	}
-	if err := s.fsys.Mkdir(s.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.fsys.Mkdir(s.dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return wrap("make store", s.dir, err)
 	}
 	lock, err := s.fsys.Lock(path.Join(s.dir, createLockName), holderText())
@@ -174,7 +174,7 @@ func (s *Store) create() error {
 	if err != nil {
 		return err
 	}
-	if err := s.fsys.Mkdir(s.streams, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.fsys.Mkdir(s.streams, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return wrap("make", s.streams, err)
 	}
 	if err := s.fsys.SyncDir(s.dir); err != nil {
@@ -234,7 +234,7 @@ func (s *Store) createKeys() (ed25519.PublicKey, error) {
 	if err := writeFile(s.fsys, path.Join(s.dir, privateKeyName), privatePEM, 0o600); err != nil {
 		return nil, err
 	}
-	return public, writeFile(s.fsys, path.Join(s.dir, publicKeyName), publicPEM, 0o644)
+	return public, writeFile(s.fsys, path.Join(s.dir, publicKeyName), publicPEM, 0o640)
 }
 
 func (s *Store) createIdentity(public ed25519.PublicKey) error {
@@ -250,7 +250,7 @@ func (s *Store) createIdentity(public ed25519.PublicKey) error {
 	if err != nil {
 		return fmt.Errorf("encode store identity: %w", err)
 	}
-	return writeFile(s.fsys, path.Join(s.dir, identityName), append(raw, '\n'), 0o644)
+	return writeFile(s.fsys, path.Join(s.dir, identityName), append(raw, '\n'), 0o640)
 }
 
 // privateKey reads the signing key; only an appender needs it.

@@ -293,17 +293,6 @@ func TestOpen_RefusesAForeignDirectoryAndWritesNothing(t *testing.T) {
 	}
 }
 
-func TestOpenStream_PrivateKeyIsPrivate(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	if _, err := store.Open(dir, store.Options{Create: true}); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(filepath.Join(dir, "signing.key"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("mode %v, %v; expected 0600", info.Mode(), err)
-	}
-}
-
 func TestRecover_TornTailIsCut(t *testing.T) {
 	f := newFixture(t)
 	f.ring.Append(12, 200)

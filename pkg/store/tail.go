@@ -101,7 +101,7 @@ func (a *Appender) saveTail() error {
 		before, err := readFile(a.dir.fsys, name, math.MaxInt64)
 		switch {
 		case isNotExist(err):
-			if err := writeFile(a.dir.fsys, name, raw, 0o444); err != nil {
+			if err := writeFile(a.dir.fsys, name, raw, 0o440); err != nil {
 				return err
 			}
 			return wrap("sync", a.dir.path, a.dir.fsys.SyncDir(a.dir.path))

@@ -97,7 +97,7 @@ func New(config Config) (*Target, error) {
 		return nil, fmt.Errorf("find ring directory %q: %w", config.Dir, err)
 	}
 	config.Dir = dir
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("create ring directory %q: %w", dir, errors.Unwrap(err))
 	}
 	lock, err := lockDir(dir)
@@ -285,7 +285,7 @@ func (t *Target) newReporter() *api.Reporter[*api.TargetState] {
 
 // lockDir keeps two targets out of one directory, until the file is closed.
 func lockDir(dir string) (*os.File, error) {
-	lock, err := filelock.Acquire(filepath.Join(dir, lockName), 0o644, fmt.Sprintf("pid=%d", os.Getpid()))
+	lock, err := filelock.Acquire(filepath.Join(dir, lockName), fmt.Sprintf("pid=%d", os.Getpid()))
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return nil, fmt.Errorf("ring directory %q is held by another target (%s): stop it, or give another --data-dir",

@@ -17,7 +17,7 @@ const lockName = "farlogd.lock"
 // held until the file is closed.
 func lockDir(dir string) (*os.File, error) {
 	holder := fmt.Sprintf("pid=%d since=%s", os.Getpid(), time.Now().UTC().Format(time.RFC3339))
-	lock, err := filelock.Acquire(filepath.Join(dir, lockName), 0o600, holder)
+	lock, err := filelock.Acquire(filepath.Join(dir, lockName), holder)
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return nil,

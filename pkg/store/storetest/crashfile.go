@@ -153,7 +153,7 @@ func (f *crashFile) SetReadOnly() error {
 	if err != nil {
 		return err
 	}
-	f.node.mode = 0o444
+	f.node.mode = 0o440
 	return f.fs.outcome()
 }
 

@@ -57,7 +57,7 @@ static int make_directories(const char *directory)
 		if (end != '/' && end != '\0')
 			continue;
 		*at = '\0';
-		if (mkdir(path, 0755) != 0 && errno != EEXIST)
+		if (mkdir(path, 0750) != 0 && errno != EEXIST)
 			return errno;
 		*at = end;
 		if (end == '\0')
@@ -96,7 +96,7 @@ static int lock(struct position *position, const char *name, struct farlog_error
 	int os_errno;
 
 	snprintf(path, sizeof(path), "%s.lock", position->path);
-	position->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	position->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (position->lock_fd < 0)
 		return error_set(error, FARLOG_IO, errno, "consumer \"%s\": lock \"%s\"", name, path);
 	if (flock(position->lock_fd, LOCK_EX | LOCK_NB) != 0) {
@@ -190,7 +190,7 @@ static int write_whole(const char *path, const char *text)
 {
 	size_t len = strlen(text);
 	int os_errno = 0;
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
 
 	if (fd < 0)
 		return errno;
