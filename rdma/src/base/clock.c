@@ -10,6 +10,7 @@
 #include "base/atomics.h"
 #include "base/clock_sample.h"
 #include "base/phc.h"
+#include "base/thread.h"
 
 #define PAUSE_SPIN_COUNT 500u
 #define SAMPLE_INTERVAL_NS 100000000
@@ -72,13 +73,7 @@ static void *sample_loop(void *context)
 
 	pthread_mutex_lock(&sampler.mutex);
 	while (!run->is_stopping) {
-		struct timespec until;
-
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += SAMPLE_INTERVAL_NS;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) != ETIMEDOUT)
+		if (condition_wait_until(&sampler.stop, &sampler.mutex, clock_after_ns(SAMPLE_INTERVAL_NS)))
 			continue;
 		clock_sample(&sampler.phcs, rate_since(run), false);
 		for (struct clock_guest *guest = sampler.guests; guest != NULL && !run->is_stopping; guest = guest->next)
@@ -86,16 +81,6 @@ static void *sample_loop(void *context)
 	}
 	pthread_mutex_unlock(&sampler.mutex);
 	return NULL;
-}
-
-static void make_condition(void)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&sampler.stop, &attributes);
-	pthread_condattr_destroy(&attributes);
 }
 
 /* A fork copies neither the thread nor what it is about to do: the child begins with an anchor that is whole, a free
@@ -113,7 +98,7 @@ static void after_fork(void)
 static void begin_child(void)
 {
 	pthread_mutex_init(&sampler.mutex, NULL);
-	make_condition();
+	condition_init(&sampler.stop);
 	phc_close(&sampler.phcs);
 	sampler.run = NULL;
 	sampler.user_count = 0;
@@ -122,7 +107,7 @@ static void begin_child(void)
 
 static void make_once(void)
 {
-	make_condition();
+	condition_init(&sampler.stop);
 	pthread_atfork(before_fork, after_fork, begin_child);
 }
 

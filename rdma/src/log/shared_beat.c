@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "farlog/heartbeat.h"
 #include "log/shared.h"
 
@@ -21,16 +22,11 @@ struct shared_beat {
  * at least. False: it is over. */
 static bool pause_beat(struct shared_beat *beat)
 {
-	struct timespec until;
-	uint64_t nap_ns = beat->idle_ns / 2;
+	uint64_t until_ns = clock_after_ns(beat->idle_ns / 2);
 	bool is_on;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	nap_ns += (uint64_t)until.tv_nsec;
-	until.tv_sec += (time_t)(nap_ns / 1000000000u);
-	until.tv_nsec = (long)(nap_ns % 1000000000u);
 	pthread_mutex_lock(&beat->lock);
-	while (!beat->is_ending && pthread_cond_timedwait(&beat->wake, &beat->lock, &until) == 0)
+	while (!beat->is_ending && condition_wait_until(&beat->wake, &beat->lock, until_ns))
 		;
 	is_on = !beat->is_ending;
 	pthread_mutex_unlock(&beat->lock);
@@ -71,7 +67,6 @@ void shared_end_beat(struct farlog_shared *shared)
 
 int farlog_shared_heartbeats(farlog_shared *shared, uint64_t idle_ns)
 {
-	pthread_condattr_t attributes;
 	struct shared_beat *beat;
 
 	if (idle_ns != 0 && idle_ns < IDLE_NS_MIN)
@@ -85,10 +80,7 @@ int farlog_shared_heartbeats(farlog_shared *shared, uint64_t idle_ns)
 	beat->shared = shared;
 	beat->idle_ns = idle_ns;
 	pthread_mutex_init(&beat->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&beat->wake, &attributes);
-	pthread_condattr_destroy(&attributes);
+	condition_init(&beat->wake);
 	if (pthread_create(&beat->thread, NULL, beat_loop, beat) != 0) {
 		free(beat);
 		return FARLOG_NO_MEMORY;

@@ -2,11 +2,11 @@
 #include "mem/watch.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
+#include "base/thread.h"
 #include "mem/watch_look.h"
 
 #define LOOK_INTERVAL_NS 100000000
@@ -53,29 +53,15 @@ static void *look_again_and_again(void *of)
 
 	pthread_mutex_lock(&room.mutex);
 	while (!looker->is_stopping) {
-		struct timespec until;
-		int result = 0;
+		uint64_t until_ns = clock_after_ns(LOOK_INTERVAL_NS);
+		bool is_signalled = true;
 
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += LOOK_INTERVAL_NS;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		while (!looker->is_stopping && result == 0)
-			result = pthread_cond_timedwait(&room.changed, &room.mutex, &until);
+		while (!looker->is_stopping && is_signalled)
+			is_signalled = condition_wait_until(&room.changed, &room.mutex, until_ns);
 		look_around(looker);
 	}
 	pthread_mutex_unlock(&room.mutex);
 	return NULL;
-}
-
-static void make_condition(void)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&room.changed, &attributes);
-	pthread_condattr_destroy(&attributes);
 }
 
 static void before_fork(void)
@@ -92,13 +78,13 @@ static void after_fork(void)
 static void begin_child(void)
 {
 	pthread_mutex_init(&room.mutex, NULL);
-	make_condition();
+	condition_init(&room.changed);
 	room.lookers = NULL;
 }
 
 static void make_once(void)
 {
-	make_condition();
+	condition_init(&room.changed);
 	pthread_atfork(before_fork, after_fork, begin_child);
 }
 
@@ -111,21 +97,15 @@ static struct name_looker *find_looker(dev_t device)
 	return looker;
 }
 
-/* start_looker -- a thread that takes no signal: those are the program's. NULL: there is none to be had. */
+/* start_looker -- NULL: out of memory or threads. */
 static struct name_looker *start_looker(dev_t device)
 {
 	struct name_looker *looker = calloc(1, sizeof(*looker));
-	sigset_t all, before;
-	int failure;
 
 	if (looker == NULL)
 		return NULL;
 	looker->device = device;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	failure = pthread_create(&looker->thread, NULL, look_again_and_again, looker);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failure != 0) {
+	if (thread_start(&looker->thread, look_again_and_again, looker) != 0) {
 		free(looker);
 		return NULL;
 	}

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "members/members.h"
 #include "region/superblock.h"
 
@@ -304,13 +305,7 @@ bool member_leave(struct member *member)
 
 void members_pause(struct region_members *whole, uint64_t pause_ns)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(pause_ns % 1000000000u);
-	until.tv_sec += (time_t)(pause_ns / 1000000000u) + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&whole->changed, &whole->mutex, &until);
+	condition_wait_until(&whole->changed, &whole->mutex, clock_after_ns(pause_ns));
 }
 
 static void *member_loop(void *context)

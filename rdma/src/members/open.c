@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "ring/stream.h"
@@ -271,17 +271,6 @@ static int take_uri(struct region_members *whole, struct farlog_error *error)
 	return result;
 }
 
-static void init_changed(struct region_members *whole)
-{
-	pthread_condattr_t attributes;
-
-	pthread_mutex_init(&whole->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&whole->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 int region_members_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error)
 {
@@ -303,7 +292,8 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 			.hint_interval_ns = REGION_HINT_REQUEST_NS}};
 	whole->level = ask->level;
 	whole->epoch_asked = ask->epoch;
-	init_changed(whole);
+	pthread_mutex_init(&whole->mutex, NULL);
+	condition_init(&whole->changed);
 	if ((size_t)snprintf(whole->text, sizeof(whole->text), "%s", text) >= sizeof(whole->text))
 		result = error_set(
 			error, FARLOG_INVALID, 0, "uri \"%.60s...\" is longer than %zu bytes", text, sizeof(whole->text) - 1);

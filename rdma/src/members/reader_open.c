@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "members/members.h"
 #include "members/reader.h"
 
@@ -18,13 +19,7 @@
 
 static void wait_ns(struct reader_members *members, uint64_t duration_ns)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	duration_ns += (uint64_t)until.tv_nsec;
-	until.tv_sec += (time_t)(duration_ns / 1000000000u);
-	until.tv_nsec = (long)(duration_ns % 1000000000u);
-	pthread_cond_timedwait(&members->changed, &members->mutex, &until);
+	condition_wait_until(&members->changed, &members->mutex, clock_after_ns(duration_ns));
 }
 
 /* wait_until_wanted -- under the mutex; false: the reader is being closed. */
@@ -346,13 +341,8 @@ static const uint8_t *unless_zero(const uint8_t *bytes)
 /* begin -- the members and their openers. */
 static int begin(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_mutex_init(&members->mutex, NULL);
-	pthread_cond_init(&members->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	condition_init(&members->changed);
 	members->front.members = members;
 	members->front.ops = &reader_members_ops;
 	members->count = members->uri->count;

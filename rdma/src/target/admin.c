@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/atomics.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "farlog/takeover.h"
 #include "region/superblock.h"
 #include "scan/recover.h"
@@ -33,16 +33,6 @@ static int no_ring(const char *name, struct farlog_error *error)
 	return error_set(error, FARLOG_NOT_FOUND, 0, "target serves no ring \"%s\"", name);
 }
 
-static void init_moved(struct farlog_target *target)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&target->moved, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 int farlog_target_open(const char *text, farlog_target **opened, struct farlog_error *error)
 {
 	struct farlog_target *target;
@@ -59,7 +49,7 @@ int farlog_target_open(const char *text, farlog_target **opened, struct farlog_e
 	if (target == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open target \"%s\": out of memory", text);
 	pthread_mutex_init(&target->mutex, NULL);
-	init_moved(target);
+	condition_init(&target->moved);
 	target->test_delay_ns = uri.test_flush_delay_ns;
 	memcpy(target->test_ring, uri.test_ring, sizeof(target->test_ring));
 	snprintf(target->uri, sizeof(target->uri), "%.*s", (int)strcspn(text, "?"), text);
@@ -83,13 +73,12 @@ const char *farlog_target_uri(const farlog_target *target)
 uint64_t farlog_target_await_writers(farlog_target *target, uint64_t seen, uint64_t timeout_ns)
 {
 	uint64_t until_ns = clock_after_ns(timeout_ns);
-	struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
 	uint64_t count;
-	int result = 0;
+	bool is_signalled = true;
 
 	pthread_mutex_lock(&target->mutex);
-	while (target->writer_count == seen && result == 0)
-		result = pthread_cond_timedwait(&target->moved, &target->mutex, &until);
+	while (target->writer_count == seen && is_signalled)
+		is_signalled = condition_wait_until(&target->moved, &target->mutex, until_ns);
 	count = target->writer_count;
 	pthread_mutex_unlock(&target->mutex);
 	return count;
