@@ -144,7 +144,7 @@ func TestHost_Refusals(t *testing.T) {
 		{b.uri(strings.Repeat("x", 64)), farlog.WriterOptions{}, farlog.ErrInvalid, "stream's name"},
 		{b.uri(streamName) + "&size=4", farlog.WriterOptions{}, farlog.ErrInvalid, "unknown option"},
 		{b.uri(streamName) + "&transport=tcp", farlog.WriterOptions{}, farlog.ErrInvalid, "tcp"},
-		{b.uri(streamName), epoch, farlog.ErrInvalid, "the agent's to give"},
+		{b.uri(streamName), epoch, farlog.ErrInvalid, "the host agent gives them"},
 		{
 			"farlog://" + streamName + "?agent=/" + strings.Repeat("x", 200),
 			farlog.WriterOptions{},
@@ -245,7 +245,7 @@ func TestHost_DeviceIsHandedOver(t *testing.T) {
 	}
 	b.agent.Stop()
 	if said, err := run("three\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil ||
-		!strings.Contains(said, "may not open by himself: no host agent") {
+		!strings.Contains(said, "may not open: no host agent") {
 		t.Errorf("without an agent: %v: %s", err, said)
 	}
 }

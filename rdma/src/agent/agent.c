@@ -1,4 +1,4 @@
-/* agent/agent.c -- one question to the host agent. */
+/* agent/agent.c -- see agent/agent.h. */
 #include "agent/agent.h"
 
 #include <errno.h>
@@ -14,27 +14,27 @@
 #include "base/stream_uri.h"
 
 #define NS_PER_MS 1000000u
-#define OK_WORD "ok\n"
-#define AGAIN_FIRST_NS 10000000u /* before the second attempt; doubled for each further one */
-#define AGAIN_LAST_NS 400000000u
+#define OK_LINE "ok\n"
+#define RETRY_FIRST_NS 10000000u /* before the second attempt; doubled for each further one */
+#define RETRY_LAST_NS 400000000u
 
 const char *agent_socket(const char *given)
 {
-	const char *told = secure_getenv(AGENT_SOCKET_VARIABLE);
+	const char *variable = secure_getenv(AGENT_SOCKET_VARIABLE);
 
 	if (given != NULL && given[0] != '\0')
 		return given;
-	return told != NULL && told[0] != '\0' ? told : AGENT_SOCKET_DEFAULT;
+	return variable != NULL && variable[0] != '\0' ? variable : AGENT_SOCKET_DEFAULT;
 }
 
-/* is_passing -- errno of an agent that is away, or whose connection queue is full. */
-static bool is_passing(int os_errno)
+/* is_agent_absent -- by the errno: no agent listens, or its queue of connections is full. */
+static bool is_agent_absent(int os_errno)
 {
 	return os_errno == ENOENT || os_errno == ECONNREFUSED || os_errno == ECONNRESET || os_errno == EPIPE ||
 		os_errno == EAGAIN;
 }
 
-static int refuse_connect(const char *path, const char *what, int os_errno, struct farlog_error *error)
+static int describe_connect_error(const char *path, const char *what, int os_errno, struct farlog_error *error)
 {
 	if (os_errno == ENOENT || os_errno == ECONNREFUSED)
 		return error_set(error, FARLOG_NOT_FOUND, os_errno,
@@ -44,7 +44,7 @@ static int refuse_connect(const char *path, const char *what, int os_errno, stru
 	return error_set(error, FARLOG_IO, os_errno, "%s: connect to the host agent at \"%s\"", what, path);
 }
 
-static int connect_to(const char *path, const char *what, int *fd, struct farlog_error *error)
+static int connect_agent(const char *path, const char *what, int *fd, struct farlog_error *error)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int failure;
@@ -61,13 +61,13 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 		return FARLOG_OK;
 	failure = errno;
 	close(*fd);
-	result = refuse_connect(path, what, failure, error);
-	errno = failure; /* for who tries again */
+	result = describe_connect_error(path, what, failure, error);
+	errno = failure; /* ask_once reads it */
 	return result;
 }
 
-/* wait_until -- false when the time came first, or stop_fd can be read. */
-static bool wait_until(int fd, int stop_fd, uint64_t until_ns)
+/* wait_readable -- false: until_ns has passed, or stop_fd can be read. */
+static bool wait_readable(int fd, int stop_fd, uint64_t until_ns)
 {
 	for (;;) {
 		uint64_t now_ns = clock_monotonic_ns();
@@ -80,20 +80,20 @@ static bool wait_until(int fd, int stop_fd, uint64_t until_ns)
 		if (count > 0)
 			return wanted[1].revents == 0;
 		if (count < 0 && errno != EINTR)
-			return true; /* what it is the receiving says */
+			return true; /* recvmsg reports the error */
 	}
 }
 
-/* receive -- the answer, and the descriptor that may come with it. The number of bytes, or -1. */
-static ssize_t receive(int fd, struct agent_reply *reply)
+/* receive_reply -- with the descriptor that may come with it. The number of bytes, or -1. */
+static ssize_t receive_reply(int fd, struct agent_reply *reply)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr header;
 	} control;
-	struct iovec room = {.iov_base = reply->text, .iov_len = AGENT_PACKET_LEN_MAX};
+	struct iovec buffer = {.iov_base = reply->text, .iov_len = AGENT_PACKET_LEN_MAX};
 	struct msghdr message = {
-		.msg_iov = &room, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+		.msg_iov = &buffer, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	ssize_t len = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *first = len > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
@@ -107,31 +107,33 @@ static ssize_t receive(int fd, struct agent_reply *reply)
 
 static int result_named(const char *name)
 {
-#define RESULT_IS(word, value, text) \
-	if (strcmp(name, #word) == 0) \
+#define RESULT_IS(result_name, value, text) \
+	if (strcmp(name, #result_name) == 0) \
 		return value;
 	FARLOG_RESULT_TABLE(RESULT_IS)
 #undef RESULT_IS
 	return FARLOG_IO;
 }
 
-/* judge -- OK, or what the agent says is wrong, in its words. */
-static int judge(const char *path, const char *what, const struct agent_reply *reply, struct farlog_error *error)
+/* check_reply -- OK, or the result and the text of an error reply. */
+static int check_reply(const char *path, const char *what, const struct agent_reply *reply, struct farlog_error *error)
 {
 	char name[32];
 	char text[AGENT_VALUE_LEN_MAX];
 
-	if (strncmp(reply->text, OK_WORD, strlen(OK_WORD)) == 0)
+	if (strncmp(reply->text, OK_LINE, strlen(OK_LINE)) == 0)
 		return FARLOG_OK;
 	if (!agent_value(reply, "error", name, sizeof(name)) || !agent_value(reply, "text", text, sizeof(text)) ||
 		result_named(name) == FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "%s: what is at \"%s\" does not answer as a host agent does", what, path);
+		return error_set(error, FARLOG_IO, 0,
+			"%s: the reply from \"%s\" is not by the protocol of the host agent; check that farlogd host listens there",
+			what, path);
 	return error_set(error, result_named(name), 0, "%s: %s", what, text);
 }
 
-/* ask_once -- *is_away: nobody listens there, or who did has gone without an answer. */
+/* ask_once -- *is_absent: no agent listens, or it closed the connection without a reply. */
 static int ask_once(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd,
-	struct agent_reply *reply, bool *is_away, struct farlog_error *error)
+	struct agent_reply *reply, bool *is_absent, struct farlog_error *error)
 {
 	size_t len = strlen(request);
 	ssize_t got = -1;
@@ -140,19 +142,19 @@ static int ask_once(const char *socket_path, const char *what, const char *reque
 
 	memset(reply, 0, sizeof(*reply));
 	reply->fd = -1;
-	result = connect_to(socket_path, what, &fd, error);
-	*is_away = result != FARLOG_OK && result != FARLOG_INVALID && is_passing(errno);
+	result = connect_agent(socket_path, what, &fd, error);
+	*is_absent = result != FARLOG_OK && result != FARLOG_INVALID && is_agent_absent(errno);
 	if (result != FARLOG_OK)
 		return result;
-	errno = EINPROGRESS; /* of a wait that was in vain */
-	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, stop_fd, until_ns))
-		got = receive(fd, reply);
-	*is_away = got == 0 || (got < 0 && is_passing(errno));
+	errno = EINPROGRESS; /* reported when the wait ends without a reply */
+	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_readable(fd, stop_fd, until_ns))
+		got = receive_reply(fd, reply);
+	*is_absent = got == 0 || (got < 0 && is_agent_absent(errno));
 	if (got <= 0)
-		result = error_set(error, FARLOG_IO, errno, "%s: no answer of the host agent at \"%s\"", what, socket_path);
+		result = error_set(error, FARLOG_IO, errno, "%s: no reply from the host agent at \"%s\"", what, socket_path);
 	close(fd);
 	if (result == FARLOG_OK)
-		result = judge(socket_path, what, reply, error);
+		result = check_reply(socket_path, what, reply, error);
 	if (result != FARLOG_OK && reply->fd >= 0) {
 		close(reply->fd);
 		reply->fd = -1;
@@ -163,12 +165,12 @@ static int ask_once(const char *socket_path, const char *what, const char *reque
 int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns,
 	struct agent_reply *reply, struct farlog_error *error)
 {
-	bool is_away;
+	bool is_absent;
 
-	return ask_once(socket_path, what, request, until_ns, -1, reply, &is_away, error);
+	return ask_once(socket_path, what, request, until_ns, -1, reply, &is_absent, error);
 }
 
-/* has_directory -- whether an agent may come to listen at a path. */
+/* has_directory -- is there a directory in which an agent can make its socket? */
 static bool has_directory(const char *socket_path)
 {
 	char directory[AGENT_SOCKET_LEN_MAX + 1];
@@ -181,8 +183,8 @@ static bool has_directory(const char *socket_path)
 	return access(directory, F_OK) == 0;
 }
 
-/* rest -- about so long, and not as long as others. False: stop_fd can be read. */
-static bool rest(uint64_t pause_ns, int stop_fd)
+/* sleep_jittered -- for 0.5 to 1.5 times pause_ns. False: stop_fd can be read. */
+static bool sleep_jittered(uint64_t pause_ns, int stop_fd)
 {
 	uint64_t random = (clock_monotonic_ns() ^ (uint64_t)getpid() << 20) * 0x9E3779B97F4A7C15ull >> 32;
 	struct pollfd wanted = {.fd = stop_fd, .events = POLLIN};
@@ -194,57 +196,57 @@ static bool rest(uint64_t pause_ns, int stop_fd)
 int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int stop_fd,
 	struct agent_reply *reply, struct farlog_error *error)
 {
-	uint64_t away_until_ns = clock_after_ns(AGENT_AWAY_NS);
-	uint64_t pause_ns = AGAIN_FIRST_NS;
+	uint64_t absent_until_ns = clock_after_ns(AGENT_ABSENT_TIMEOUT_NS);
+	uint64_t pause_ns = RETRY_FIRST_NS;
 
 	for (;;) {
-		bool is_away;
-		int result = ask_once(socket_path, what, request, until_ns, stop_fd, reply, &is_away, error);
+		bool is_absent;
+		int result = ask_once(socket_path, what, request, until_ns, stop_fd, reply, &is_absent, error);
 		uint64_t now_ns = clock_monotonic_ns();
 
-		if (!is_away || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= away_until_ns ||
-			!has_directory(socket_path) || !rest(pause_ns, stop_fd))
+		if (!is_absent || now_ns + pause_ns >= until_ns || now_ns + pause_ns >= absent_until_ns ||
+			!has_directory(socket_path) || !sleep_jittered(pause_ns, stop_fd))
 			return result;
-		pause_ns = 2 * pause_ns < AGAIN_LAST_NS ? 2 * pause_ns : AGAIN_LAST_NS;
+		pause_ns = 2 * pause_ns < RETRY_LAST_NS ? 2 * pause_ns : RETRY_LAST_NS;
 	}
 }
 
-void agent_tell(const char *socket_path, const char *note)
+void agent_send_note(const char *socket_path, const char *note)
 {
 	int fd = -1;
 
-	if (connect_to(socket_path, "note", &fd, NULL) != FARLOG_OK)
+	if (connect_agent(socket_path, "note", &fd, NULL) != FARLOG_OK)
 		return;
 	(void)!send(fd, note, strlen(note), MSG_NOSIGNAL);
 	close(fd);
 }
 
-bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number)
+bool agent_number(const struct agent_reply *reply, const char *field, uint64_t *number)
 {
 	char text[24];
 	char *end;
 
-	if (!agent_value(reply, word, text, sizeof(text)) || strspn(text, "0123456789") != strlen(text))
+	if (!agent_value(reply, field, text, sizeof(text)) || strspn(text, "0123456789") != strlen(text))
 		return false;
 	errno = 0;
 	*number = strtoull(text, &end, 10);
 	return errno == 0 && *end == '\0';
 }
 
-bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room)
+bool agent_value(const struct agent_reply *reply, const char *field, char *value, size_t size)
 {
-	size_t word_len = strlen(word);
+	size_t field_len = strlen(field);
 	const char *line = reply->text;
 
 	while (*line != '\0') {
 		size_t len = strcspn(line, "\n");
 
-		if (len > word_len && memcmp(line, word, word_len) == 0 && line[word_len] == ' ') {
-			size_t value_len = len - word_len - 1;
+		if (len > field_len && memcmp(line, field, field_len) == 0 && line[field_len] == ' ') {
+			size_t value_len = len - field_len - 1;
 
-			if (value_len >= room)
+			if (value_len >= size)
 				return false;
-			memcpy(value, line + word_len + 1, value_len);
+			memcpy(value, line + field_len + 1, value_len);
 			value[value_len] = '\0';
 			return true;
 		}

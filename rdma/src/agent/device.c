@@ -1,4 +1,4 @@
-/* agent/device.c -- a block device that this process may not open, opened by the host agent. */
+/* agent/device.c -- see agent_device_open. */
 #include "agent/agent.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ int agent_device_open(const char *path, bool is_writing, int *fd, struct farlog_
 	int result;
 
 	*fd = -1;
-	snprintf(what, sizeof(what), "device \"%s\", which this user may not open by himself", path);
+	snprintf(what, sizeof(what), "device \"%s\", which this user may not open", path);
 	if (snprintf(request, sizeof(request), "farlog-agent 1 device\npath %s\naccess %s\n", path,
 			is_writing ? "write" : "read") >= (int)sizeof(request))
 		return error_set(error, FARLOG_INVALID, 0, "%s: the path is too long to ask the host agent", what);
@@ -31,8 +31,8 @@ int agent_device_open(const char *path, bool is_writing, int *fd, struct farlog_
 		found.st_rdev != wanted.st_rdev) {
 		if (reply.fd >= 0)
 			close(reply.fd);
-		return error_set(
-			error, FARLOG_IO, 0, "%s: the host agent at \"%s\" sent something else", what, agent_socket(NULL));
+		return error_set(error, FARLOG_IO, 0, "%s: the host agent at \"%s\" sent no descriptor of that device", what,
+			agent_socket(NULL));
 	}
 	*fd = reply.fd;
 	return FARLOG_OK;

@@ -1,23 +1,22 @@
-/* agent/renew.c -- a reader's grant is good for a client that comes within ten minutes, and for the same one again
- * while the same target runs. When a connection breaks later and the target has been started anew, the host agent is
- * asked for another grant. Whoever connects again asks here and waits for nothing: a thread of its own asks the
- * agent. */
+/* agent/renew.c -- a reader's grant admits a client that connects within ten minutes, and the same client again while
+ * the same target process runs. When the target has been restarted since, the host agent is asked for another grant.
+ * A reader that reconnects asks here and does not wait: a thread of its own asks the agent. */
 #include "agent/renew.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
-/* from the first refusal on: a target that was just started hears of grants within that */
+/* after the first rejection: a target that was just started receives its grants within that time */
 #define PAUSE_FIRST_NS 1000000000u
-/* a ring's target is told of 256 readers' grants within ten minutes, and of no more */
+/* a target accepts at most 256 readers' grants of a ring within ten minutes */
 #define PAUSE_LAST_NS 30000000000u
-#define CALM_NS 300000000000u /* without a refusal: the next one is a first one */
+#define PAUSE_RESET_NS 300000000000u /* after that long without a rejection the pauses begin again */
 
 struct agent_renewer {
 	struct region_renewal renewal;
@@ -25,9 +24,9 @@ struct agent_renewer {
 	int stop_fd; /* eventfd: written when the thread is to end */
 
 	pthread_mutex_t mutex;
-	struct agent_rings rings; /* as granted last */
-	uint64_t refused_ns;      /* when a target last refused one; 0: none has */
-	uint64_t ask_ns;          /* not before */
+	struct agent_rings rings; /* the last grant */
+	uint64_t rejected_ns;     /* when a target last rejected a grant; 0: never */
+	uint64_t ask_ns;          /* the agent is not asked earlier */
 	uint64_t pause_ns;
 	bool is_asking;
 	bool has_asker;
@@ -39,8 +38,8 @@ static struct agent_renewer *renewer_of(struct region_renewal *renewal)
 	return (struct agent_renewer *)renewal;
 }
 
-/* find -- the place of a ring among those granted; MEMBER_COUNT_MAX: it is none of them any more. */
-static unsigned find(const struct agent_renewer *renewer, const uint8_t *ring_uuid)
+/* find_ring -- the index of a ring among those granted; MEMBER_COUNT_MAX: it is no longer one of them. */
+static unsigned find_ring(const struct agent_renewer *renewer, const uint8_t *ring_uuid)
 {
 	unsigned i = 0;
 
@@ -49,16 +48,16 @@ static unsigned find(const struct agent_renewer *renewer, const uint8_t *ring_uu
 	return i;
 }
 
-/* is_due -- at a refusal, whether the agent is to be asked now. Each time later than the last. */
-static bool is_due(struct agent_renewer *renewer)
+/* is_ask_due -- after a rejection: is the agent to be asked now? The pauses between two questions grow. */
+static bool is_ask_due(struct agent_renewer *renewer)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
-	if (renewer->refused_ns == 0 || now_ns - renewer->refused_ns > CALM_NS) {
+	if (renewer->rejected_ns == 0 || now_ns - renewer->rejected_ns > PAUSE_RESET_NS) {
 		renewer->pause_ns = PAUSE_FIRST_NS;
 		renewer->ask_ns = now_ns + PAUSE_FIRST_NS;
 	}
-	renewer->refused_ns = now_ns;
+	renewer->rejected_ns = now_ns;
 	if (renewer->is_asking || now_ns < renewer->ask_ns)
 		return false;
 	renewer->pause_ns = 2 * renewer->pause_ns < PAUSE_LAST_NS ? 2 * renewer->pause_ns : PAUSE_LAST_NS;
@@ -71,9 +70,8 @@ static void *ask_once(void *of)
 	struct agent_renewer *renewer = of;
 	struct agent_rings rings = {0};
 	struct agent_reply reply;
-	bool is_granted =
-		agent_ask_until(&renewer->place, "reader", NULL, 0, renewer->stop_fd, &reply, NULL) == FARLOG_OK &&
-		agent_take_rings(&reply, &rings);
+	bool is_granted = agent_ask(&renewer->place, "reader", NULL, 0, renewer->stop_fd, &reply, NULL) == FARLOG_OK &&
+		agent_parse_rings(&reply, &rings);
 
 	pthread_mutex_lock(&renewer->mutex);
 	if (is_granted)
@@ -85,18 +83,12 @@ static void *ask_once(void *of)
 	return NULL;
 }
 
-/* start_asking -- by a thread that takes no signal: those are the program's. Where there is none to be had, the next
- * refusal comes soon. */
+/* start_asking -- without a thread the next rejection starts one. */
 static void start_asking(struct agent_renewer *renewer)
 {
-	sigset_t all, before;
-
 	if (renewer->has_asker)
 		pthread_join(renewer->asker, NULL); /* it has ended, or is about to */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	renewer->has_asker = pthread_create(&renewer->asker, NULL, ask_once, renewer) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	renewer->has_asker = thread_start(&renewer->asker, ask_once, renewer) == 0;
 	renewer->is_asking = renewer->has_asker;
 }
 
@@ -108,7 +100,7 @@ static bool renew(struct region_renewal *renewal, const uint8_t *ring_uuid, uint
 	unsigned i;
 
 	pthread_mutex_lock(&renewer->mutex);
-	i = find(renewer, ring_uuid);
+	i = find_ring(renewer, ring_uuid);
 	if (i < MEMBER_COUNT_MAX) {
 		const uint8_t *granted = &renewer->rings.token[FARLOG_TOKEN_LEN * i];
 
@@ -116,7 +108,7 @@ static bool renew(struct region_renewal *renewal, const uint8_t *ring_uuid, uint
 		if (is_other)
 			memcpy(token, granted, FARLOG_TOKEN_LEN);
 	}
-	if (!is_other && is_due(renewer))
+	if (!is_other && is_ask_due(renewer))
 		start_asking(renewer);
 	pthread_mutex_unlock(&renewer->mutex);
 	return is_other;
@@ -135,7 +127,7 @@ static void free_renewer(struct region_renewal *renewal)
 	free(renewer);
 }
 
-struct agent_renewer *agent_renewer_new(const struct stream_uri *place)
+struct region_renewal *agent_renewal_new(const struct stream_uri *place, const struct agent_rings *rings)
 {
 	struct agent_renewer *renewer = calloc(1, sizeof(*renewer));
 
@@ -148,18 +140,7 @@ struct agent_renewer *agent_renewer_new(const struct stream_uri *place)
 	}
 	renewer->renewal = (struct region_renewal){.renew = renew, .free = free_renewer};
 	renewer->place = *place;
-	pthread_mutex_init(&renewer->mutex, NULL);
-	return renewer;
-}
-
-void agent_renewer_take(struct agent_renewer *renewer, const struct agent_rings *rings)
-{
-	pthread_mutex_lock(&renewer->mutex);
 	renewer->rings = *rings;
-	pthread_mutex_unlock(&renewer->mutex);
-}
-
-struct region_renewal *agent_renewal(struct agent_renewer *renewer)
-{
+	pthread_mutex_init(&renewer->mutex, NULL);
 	return &renewer->renewal;
 }

@@ -1,57 +1,56 @@
-/* agent/writer.c -- opening a stream by its name: the host agent says where its ring is, and by which grant. */
+/* agent/writer.c -- opens a stream for appending by its name, with a grant of the host agent. */
 #include "agent/agent.h"
 
 #include <string.h>
 #include <time.h>
 
-#include "agent/place.h"
+#include "agent/grant.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "log/writer.h"
 
-/* What the agent grants. */
 struct grant {
 	struct agent_rings rings;
 	struct farlog_writer_config config;
 };
 
-/* take_grant -- what was asked for goes before what the stream would have. False: this is no grant. */
-static bool take_grant(const struct agent_reply *reply, const struct farlog_writer_config *asked, struct grant *grant)
+/* parse_grant -- settings that the program gave take precedence over the stream's. False: the reply is not a grant. */
+static bool parse_grant(const struct agent_reply *reply, const struct farlog_writer_config *asked, struct grant *grant)
 {
 	uint64_t epoch, level, policy, deadline_ns;
 
 	grant->config = *asked;
-	if (!agent_take_rings(reply, &grant->rings) || !agent_take_number(reply, "epoch", &epoch) ||
-		!agent_take_number(reply, "level", &level) || !agent_take_number(reply, "policy", &policy) ||
-		!agent_take_number(reply, "deadline-ns", &deadline_ns) || epoch == 0 || epoch > UINT32_MAX)
+	if (!agent_parse_rings(reply, &grant->rings) || !agent_number(reply, "epoch", &epoch) ||
+		!agent_number(reply, "level", &level) || !agent_number(reply, "policy", &policy) ||
+		!agent_number(reply, "deadline-ns", &deadline_ns) || epoch == 0 || epoch > UINT32_MAX)
 		return false;
 	grant->config.epoch = (uint32_t)epoch;
 	grant->config.ring_uuid = grant->rings.uuid;
-	grant->config.grant_token = grant->rings.is_far ? grant->rings.token : NULL;
+	grant->config.grant_token = grant->rings.is_remote ? grant->rings.token : NULL;
 	grant->config.level = asked->level != 0 ? asked->level : (uint32_t)level;
 	grant->config.policy = asked->policy != 0 ? asked->policy : (uint32_t)policy;
 	grant->config.deadline_ns = asked->deadline_ns != 0 ? asked->deadline_ns : deadline_ns;
 	return true;
 }
 
-static int ask(const char *uri, const struct stream_uri *place, const struct farlog_writer_config *asked,
+static int ask_grant(const char *uri, const struct stream_uri *place, const struct farlog_writer_config *asked,
 	uint32_t epoch_seen, struct grant *grant, struct farlog_error *error)
 {
 	struct agent_reply reply;
-	int result = agent_ask(place, "writer", asked->writer_name, epoch_seen, &reply, error);
+	int result = agent_ask(place, "writer", asked->writer_name, epoch_seen, -1, &reply, error);
 
-	if (result == FARLOG_OK && !take_grant(&reply, asked, grant))
-		result = agent_refuse_reply(uri, place, error);
+	if (result == FARLOG_OK && !parse_grant(&reply, asked, grant))
+		result = agent_reject_reply(uri, place, error);
 	explicit_bzero(&reply.text, sizeof(reply.text));
 	return result;
 }
 
-/* is_passing -- whether what went wrong may go right with another grant. A grant of a ring on another host is good for
- * one opening, and its target may not have heard of it yet. */
-static bool is_passing(int result, bool is_far)
+/* is_transient -- may the opening succeed with another grant? A grant of a ring on another host admits one opening, and
+ * its target may not have received it yet. */
+static bool is_transient(int result, bool is_remote)
 {
 	return result == FARLOG_FENCED ||
-		(is_far &&
+		(is_remote &&
 			(result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_HELD || result == FARLOG_INVALID));
 }
 
@@ -59,8 +58,8 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 	farlog_writer **writer, struct farlog_error *error)
 {
 	static const struct farlog_writer_config defaults;
-	const struct timespec pause = {.tv_nsec = AGENT_AGAIN_NS};
-	uint64_t until_ns = clock_after_ns(AGENT_PATIENCE_NS);
+	const struct timespec pause = {.tv_nsec = AGENT_RETRY_PAUSE_NS};
+	uint64_t until_ns = clock_after_ns(AGENT_RETRY_TIMEOUT_NS);
 	uint32_t epoch_seen = 0;
 	struct stream_uri place;
 	struct grant grant;
@@ -70,25 +69,26 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 		asked = &defaults;
 	*writer = NULL;
 	if (result == FARLOG_OK && (asked->epoch != 0 || asked->grant_token != NULL))
-		return stream_uri_refuse(uri, "an epoch or a token was given, which are the agent's to give", error);
+		return stream_uri_refuse(
+			uri, "an epoch or a token was given; leave them 0 and NULL: the host agent gives them", error);
 	while (result == FARLOG_OK) {
 		struct farlog_ring_status seen;
-		bool is_far;
+		bool is_remote;
 
-		result = ask(uri, &place, asked, epoch_seen, &grant, error);
+		result = ask_grant(uri, &place, asked, epoch_seen, &grant, error);
 		if (result != FARLOG_OK)
 			break;
-		is_far = grant.rings.is_far;
+		is_remote = grant.rings.is_remote;
 		result = writer_open_ring(grant.rings.uri, &grant.config, watch, writer, error);
-		if (result == FARLOG_OK || !is_passing(result, is_far) || clock_monotonic_ns() >= until_ns)
+		if (result == FARLOG_OK || !is_transient(result, is_remote) || clock_monotonic_ns() >= until_ns)
 			break;
-		if (!is_far && farlog_ring_inspect(grant.rings.uri, &seen, error) == FARLOG_OK)
+		if (!is_remote && farlog_ring_inspect(grant.rings.uri, &seen, error) == FARLOG_OK)
 			epoch_seen = seen.writer_epoch > seen.epoch_min ? seen.writer_epoch : seen.epoch_min;
 		nanosleep(&pause, NULL);
 		result = FARLOG_OK;
 	}
 	if (result == FARLOG_OK)
-		agent_follow(*writer, asked, &place);
+		agent_follow_settings(*writer, asked, &place);
 	explicit_bzero(&grant, sizeof(grant));
 	return result;
 }

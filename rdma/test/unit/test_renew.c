@@ -73,7 +73,7 @@ static void end_agent(struct fake_agent *agent)
 /* granted -- what the agent gave when the reader was opened: two rings, of which the first is on this host. */
 static struct agent_rings granted(void)
 {
-	struct agent_rings rings = {.is_far = true};
+	struct agent_rings rings = {.is_remote = true};
 
 	rings.uuid[15] = 1;
 	rings.uuid[31] = 2;
@@ -83,14 +83,14 @@ static struct agent_rings granted(void)
 
 /* refuse -- until there is another token, or, when none is wanted, for as long as the agent takes to be asked. */
 static bool refuse(
-	struct fake_agent *agent, struct agent_renewer *renewer, const uint8_t *uuid, uint8_t *token, uint64_t until_asked)
+	struct fake_agent *agent, struct region_renewal *renewal, const uint8_t *uuid, uint8_t *token, uint64_t until_asked)
 {
 	uint64_t until_ns = clock_after_ns(PATIENCE_NS);
 	bool is_other = false;
 
 	while (!is_other && clock_monotonic_ns() < until_ns &&
 		__atomic_load_n(&agent->asked_count, __ATOMIC_ACQUIRE) < until_asked) {
-		is_other = agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token);
+		is_other = renewal->renew(renewal, uuid, token);
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
 	return is_other;
@@ -101,7 +101,7 @@ static bool refuse(
 static void renew__gives_another_token(void **state)
 {
 	struct fake_agent agent = {0};
-	struct agent_renewer *renewer;
+	struct region_renewal *renewal;
 	struct agent_rings rings = granted();
 	uint8_t uuid[16] = {[15] = 2};
 	uint8_t token[FARLOG_TOKEN_LEN] = {[15] = 99};
@@ -109,22 +109,21 @@ static void renew__gives_another_token(void **state)
 
 	(void)state;
 	start_agent(&agent);
-	renewer = agent_renewer_new(&agent.place);
-	assert_non_null(renewer);
-	agent_renewer_take(renewer, &rings);
-	assert_true(refuse(&agent, renewer, uuid, token, 1000));
+	renewal = agent_renewal_new(&agent.place, &rings);
+	assert_non_null(renewal);
+	assert_true(refuse(&agent, renewal, uuid, token, 1000));
 	assert_int_equal(token[15], 101);
 	/* a target that was just started may still hear of the first one */
 	assert_true(clock_monotonic_ns() - began_ns >= 1000000000u);
 	token[15] = 99;
-	assert_true(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
+	assert_true(renewal->renew(renewal, uuid, token));
 	assert_int_equal(token[15], 101);
 	assert_int_equal(agent.asked_count, 1);
 	uuid[15] = 1;
-	assert_false(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
+	assert_false(renewal->renew(renewal, uuid, token));
 	uuid[15] = 3;
-	assert_false(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
-	agent_renewal(renewer)->free(agent_renewal(renewer));
+	assert_false(renewal->renew(renewal, uuid, token));
+	renewal->free(renewal);
 	end_agent(&agent);
 	assert_true(agent.asked_count <= 2);
 }
@@ -133,7 +132,7 @@ static void renew__gives_another_token(void **state)
 static void renew__waits_for_nobody(void **state)
 {
 	struct fake_agent agent = {.is_silent = true};
-	struct agent_renewer *renewer;
+	struct region_renewal *renewal;
 	struct agent_rings rings = granted();
 	uint8_t uuid[16] = {[15] = 2};
 	uint8_t token[FARLOG_TOKEN_LEN] = {[15] = 99};
@@ -141,14 +140,13 @@ static void renew__waits_for_nobody(void **state)
 
 	(void)state;
 	start_agent(&agent);
-	renewer = agent_renewer_new(&agent.place);
-	assert_non_null(renewer);
-	agent_renewer_take(renewer, &rings);
-	assert_false(refuse(&agent, renewer, uuid, token, 1));
+	renewal = agent_renewal_new(&agent.place, &rings);
+	assert_non_null(renewal);
+	assert_false(refuse(&agent, renewal, uuid, token, 1));
 	assert_int_equal(agent.asked_count, 1);
 	asked_ns = clock_monotonic_ns();
-	assert_false(agent_renewal(renewer)->renew(agent_renewal(renewer), uuid, token));
-	agent_renewal(renewer)->free(agent_renewal(renewer));
+	assert_false(renewal->renew(renewal, uuid, token));
+	renewal->free(renewal);
 	assert_true(clock_monotonic_ns() - asked_ns < 10000000000u); /* it would have waited for 15 s */
 	assert_int_equal(token[15], 99);
 	end_agent(&agent);

@@ -1,5 +1,5 @@
-/* agent/place.c -- asking for a grant of a stream, and the rings that the agent answers with. */
-#include "agent/place.h"
+/* agent/grant.c -- see agent/grant.h. */
+#include "agent/grant.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define ASK_NS 15000000000u /* the control plane waits for a ring that is just being made, and for a fence */
+#define ASK_NS 15000000000u /* the control plane may wait for a new ring, or for a fence */
 
-bool agent_take_hex(const char *text, uint8_t *bytes, size_t count)
+bool agent_parse_hex(const char *text, uint8_t *bytes, size_t count)
 {
 	if (strlen(text) != 2 * count || strspn(text, "0123456789abcdef") != 2 * count)
 		return false;
@@ -23,8 +23,8 @@ bool agent_take_hex(const char *text, uint8_t *bytes, size_t count)
 	return true;
 }
 
-/* ring_count -- of a URI; 0: it is none. */
-static unsigned ring_count(const char *uri)
+/* count_rings -- of a URI; 0: it is not a URI of rings. */
+static unsigned count_rings(const char *uri)
 {
 	struct member_uri *parsed;
 	unsigned count = 1;
@@ -39,30 +39,24 @@ static unsigned ring_count(const char *uri)
 	return count;
 }
 
-bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings)
+bool agent_parse_rings(const struct agent_reply *reply, struct agent_rings *rings)
 {
 	char text[2 * FARLOG_TOKEN_LEN * MEMBER_COUNT_MAX + 1];
 	unsigned count;
-	bool is_taken;
+	bool is_parsed;
 
 	memset(rings, 0, sizeof(*rings));
-	if (!agent_value(reply, "uri", rings->uri, sizeof(rings->uri)) || (count = ring_count(rings->uri)) == 0 ||
-		!agent_value(reply, "uuid", text, sizeof(text)) || !agent_take_hex(text, rings->uuid, 16 * count))
+	if (!agent_value(reply, "uri", rings->uri, sizeof(rings->uri)) || (count = count_rings(rings->uri)) == 0 ||
+		!agent_value(reply, "uuid", text, sizeof(text)) || !agent_parse_hex(text, rings->uuid, 16 * count))
 		return false;
-	rings->is_far = agent_value(reply, "token", text, sizeof(text));
-	is_taken = !rings->is_far || agent_take_hex(text, rings->token, FARLOG_TOKEN_LEN * count);
+	rings->is_remote = agent_value(reply, "token", text, sizeof(text));
+	is_parsed = !rings->is_remote || agent_parse_hex(text, rings->token, FARLOG_TOKEN_LEN * count);
 	explicit_bzero(text, sizeof(text));
-	return is_taken;
+	return is_parsed;
 }
 
-int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen,
+int agent_ask(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen, int stop_fd,
 	struct agent_reply *reply, struct farlog_error *error)
-{
-	return agent_ask_until(place, verb, name, epoch_seen, -1, reply, error);
-}
-
-int agent_ask_until(const struct stream_uri *place, const char *verb, const char *name, uint32_t epoch_seen,
-	int stop_fd, struct agent_reply *reply, struct farlog_error *error)
 {
 	char what[FARLOG_STREAM_NAME_LEN + 32];
 	char request[512];
@@ -83,9 +77,10 @@ int agent_ask_until(const struct stream_uri *place, const char *verb, const char
 		agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), stop_fd, reply, error);
 }
 
-int agent_refuse_reply(const char *uri, const struct stream_uri *place, struct farlog_error *error)
+int agent_reject_reply(const char *uri, const struct stream_uri *place, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_IO, 0,
-		"uri \"%s\": the host agent at \"%s\" answers with something that is no grant", uri,
-		agent_socket(place->socket_path));
+		"uri \"%s\": the host agent at \"%s\" sent a reply that is not a grant; check that it is a farlogd host of "
+		"this version",
+		uri, agent_socket(place->socket_path));
 }
