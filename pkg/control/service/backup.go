@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 		if err != nil {
 			return fmt.Errorf("read etcd: %w", err)
 		}
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
+		revision = cmp.Or(revision, page.Header.Revision)
 		for _, kv := range page.Kvs {
 			if !isKept(string(kv.Key)) {
 				continue

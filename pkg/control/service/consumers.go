@@ -41,10 +41,7 @@ func (s *Server) ReportConsumer(ctx context.Context, request *api.ReportConsumer
 	if err := mayConsume(ctx, told); err != nil {
 		return nil, err
 	}
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	if now.Streams[told.Stream] == nil { // the view may be a moment older than the stream
 		if err := s.checkStream(ctx, told.Stream); err != nil {
 			return nil, err

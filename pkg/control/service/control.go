@@ -37,10 +37,7 @@ const namesToldMax = 5
 
 // ListAgents implements farlog.v1.ControlService.
 func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListAgentsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	response := &api.ListAgentsResponse{
 		TargetsAlive: slices.Sorted(maps.Keys(now.LiveTargets)),
 		DrainsAlive:  slices.Sorted(maps.Keys(now.LiveDrains)),
@@ -194,13 +191,18 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 	return nil
 }
 
-// fresh is the view, unless it is known to be old.
+// fresh is the view, unless it is known to be old: for what comes long after the guard has looked.
 func (s *Server) fresh() (*state.View, error) {
 	if s.isResyncing() {
 		return nil, api.Blind(resyncingText)
 	}
+	return s.view(), nil
+}
+
+// view is the present one. A handler begins with it: the guard has just seen that it is no old one.
+func (s *Server) view() *state.View {
 	now, _ := s.mirror.Load()
-	return now, nil
+	return now
 }
 
 // unknownStream names some of the streams that there are for this caller.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,10 +20,7 @@ import (
 func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequest) (*api.DeleteStreamResponse,
 	error,
 ) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	have := now.Streams[request.Name]
 	if have == nil {
 		return nil, unknownStream(now, callerOf(ctx), request.Name)
@@ -48,6 +46,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if request.DryRun {
 		return &api.DeleteStreamResponse{Deletion: ending}, nil
 	}
+	var err error
 	if ending.Revision, err = deletion.Begin(ctx, s.config.Client, now, now.Revision, ending); err != nil {
 		return nil, err
 	}
@@ -58,9 +57,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 
 // deletedSince lists the ends of streams after a revision, the oldest first.
 func deletedSince(v *state.View, caller access.Caller, named string, revision int64) (list []*api.Deletion) {
-	if named == "" {
-		named = pattern.All
-	}
+	named = cmp.Or(named, pattern.All)
 	for name, deletion := range v.Deletions {
 		isGone := deletion.Stage == api.DeletionStage_DELETION_STAGE_ENDED && deletion.Revision > revision
 		if isGone && pattern.Covers([]string{named}, name) &&

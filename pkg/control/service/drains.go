@@ -2,127 +2,78 @@ package service
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"google.golang.org/grpc"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
-	"github.com/farlog/farlog/pkg/control/fabric"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// ListDrains implements farlog.v1.FabricService.
-func (s *Server) ListDrains(_ context.Context, request *api.ListDrainsRequest) (*api.ListDrainsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
+// drains are the hosts of drains.
+func (s *Server) drains() hostKind[*api.DrainSpec, *api.Drain] {
+	return hostKind[*api.DrainSpec, *api.Drain]{
+		server: s, kind: "drain", changed: state.ChangedDrain, declared: state.ChangedDrainSpec,
+		prefix: etcd.KeyDrainSpecs,
+		specs:  func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
+		each: func(v *state.View, isDetailed bool) (state.AgentsByHost, func(string) *api.Drain) {
+			hosts, counts := v.DrainHosts(), v.CountStreams()
+			return hosts, func(host string) *api.Drain {
+				one := v.Drain(host, hosts[host], counts, isDetailed)
+				if one.Spec != nil {
+					one.Revision = s.mirror.History.Revision(state.ChangedDrainSpec, host)
+				}
+				return one
+			}
+		},
+		with: func(one *api.Drain, declared *api.DrainSpec) *api.Drain {
+			one.Spec = declared
+			return one
+		},
 	}
-	hosts := now.DrainHosts()
-	names, err := hostsNamed(hosts, request.Host)
-	if err != nil {
-		return nil, err
-	}
-	response := &api.ListDrainsResponse{Revision: now.Revision}
-	counts := now.CountStreams()
-	response.Drains, response.NextPageToken, err = onePage(request, names, func(host string) (*api.Drain, bool) {
-		one := s.drainOf(now, hosts, counts, host, request.IncludeProgress)
-		return one, request.Presence == 0 || one.Presence == request.Presence
-	})
-	return response, err
 }
 
-// drainOf is a host with the revision of what is declared of it.
-func (s *Server) drainOf(now *state.View, hosts state.AgentsByHost, counts map[string]uint32, host string,
-	isDetailed bool,
-) *api.Drain {
-	one := now.Drain(host, hosts[host], counts, isDetailed)
-	if one.Spec != nil {
-		one.Revision = s.mirror.History.Revision(state.ChangedDrainSpec, host)
-	}
-	return one
+// ListDrains implements farlog.v1.FabricService.
+func (s *Server) ListDrains(_ context.Context, request *api.ListDrainsRequest) (*api.ListDrainsResponse, error) {
+	now := s.view()
+	items, next, err := s.drains().list(now, request, request.IncludeProgress, func(one *api.Drain) bool {
+		return request.Presence == 0 || one.Presence == request.Presence
+	})
+	return &api.ListDrainsResponse{Revision: now.Revision, Drains: items, NextPageToken: next}, err
 }
 
 // GetDrain implements farlog.v1.FabricService.
 func (s *Server) GetDrain(_ context.Context, request *api.GetDrainRequest) (*api.GetDrainResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
-	hosts := now.DrainHosts()
-	if hosts[request.Host] == nil {
-		return nil, unknownHost("drain", request.Host, slices.Sorted(maps.Keys(hosts)))
-	}
-	return &api.GetDrainResponse{Drain: s.drainOf(now, hosts, now.CountStreams(), request.Host, true)}, nil
-}
-
-// declaredDrains are what operators say of the hosts of drains.
-func (s *Server) declaredDrains() declared[*api.DrainSpec] {
-	return declared[*api.DrainSpec]{
-		server: s, kind: "drain", changed: state.ChangedDrainSpec, prefix: etcd.KeyDrainSpecs,
-		changes: fabric.Changes[*api.DrainSpec],
-		of:      func(v *state.View) map[string]*api.DrainSpec { return v.DrainSpecs },
-	}
+	one, err := s.drains().get(request.Host)
+	return &api.GetDrainResponse{Drain: one}, err
 }
 
 // CreateDrain implements farlog.v1.FabricService.
 func (s *Server) CreateDrain(ctx context.Context, request *api.CreateDrainRequest) (*api.CreateDrainResponse, error) {
-	isNew, err := s.declaredDrains().create(ctx, request.Spec, request.DryRun)
-	if err != nil {
-		return nil, err
-	}
-	return &api.CreateDrainResponse{Drain: s.declaredDrain(request.Spec), Created: isNew}, nil
-}
-
-// declaredDrain is a host as it is, with a spec that it may only come to have.
-func (s *Server) declaredDrain(spec *api.DrainSpec) *api.Drain {
-	now, _ := s.mirror.Load()
-	one := s.drainOf(now, now.DrainHosts(), now.CountStreams(), spec.Host, true)
-	one.Spec = spec
-	return one
+	one, isNew, err := s.drains().create(ctx, request.Spec, request.DryRun)
+	return &api.CreateDrainResponse{Drain: one, Created: isNew}, err
 }
 
 // UpdateDrain implements farlog.v1.FabricService.
 func (s *Server) UpdateDrain(ctx context.Context, request *api.UpdateDrainRequest) (*api.UpdateDrainResponse, error) {
-	fields, err := s.declaredDrains().update(ctx, request.Spec, request.Revision, request.DryRun)
-	if err != nil {
-		return nil, err
-	}
-	return &api.UpdateDrainResponse{Drain: s.declaredDrain(request.Spec), Fields: fields}, nil
+	one, fields, err := s.drains().update(ctx, request.Spec, request.Revision, request.DryRun)
+	return &api.UpdateDrainResponse{Drain: one, Fields: fields}, err
 }
 
 // DeleteDrain implements farlog.v1.FabricService.
 func (s *Server) DeleteDrain(ctx context.Context, request *api.DeleteDrainRequest) (*api.DeleteDrainResponse, error) {
-	spec, err := s.declaredDrains().remove(ctx, request.Host, request.Revision, request.DryRun)
-	if err != nil {
-		return nil, err
-	}
-	return &api.DeleteDrainResponse{Drain: s.declaredDrain(spec)}, nil
+	one, err := s.drains().remove(ctx, request.Host, request.Revision, request.DryRun)
+	return &api.DeleteDrainResponse{Drain: one}, err
 }
 
 // WatchDrains implements farlog.v1.FabricService.
 func (s *Server) WatchDrains(request *api.WatchDrainsRequest,
 	stream grpc.ServerStreamingServer[api.WatchDrainsResponse],
 ) error {
-	return s.watchHosts(stream.Context(), state.ChangedDrain, request.Revision,
-		func(now *state.View, changed []string, isAll bool) error {
-			hosts, counts := now.DrainHosts(), now.CountStreams()
-			named, err := namedAmong(hosts, request.Host, changed, isAll)
-			if err != nil {
-				return err
-			}
-			response := &api.WatchDrainsResponse{Revision: now.Revision, Snapshot: isAll}
-			for _, host := range named {
-				if hosts[host] == nil {
-					response.Gone = append(response.Gone, host)
-					continue
-				}
-				response.Drains = append(response.Drains, s.drainOf(now, hosts, counts, host, false))
-			}
-			if len(named) == 0 && !isAll {
-				return nil
-			}
-			return stream.Send(response)
+	return s.drains().watch(stream.Context(), request.Host, request.Revision,
+		func(now *state.View, items []*api.Drain, gone []string, isAll bool) error {
+			return stream.Send(&api.WatchDrainsResponse{
+				Revision: now.Revision, Snapshot: isAll, Gone: gone, Drains: items,
+			})
 		})
 }

@@ -28,10 +28,7 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if err := mayHold(ctx, request.Stream, request.Holder.GetHost()); err != nil {
 		return nil, err
 	}
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	if now.Streams[request.Stream] == nil {
 		return nil, unknownStream(now, callerOf(ctx), request.Stream)
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -151,9 +152,7 @@ func shortValue(value []byte) string { return fmt.Sprintf("%.80s", value) }
 
 func (w *jsonWalk) tell(at int, path, field, value, rule string) {
 	w.isTold[field] = true
-	if path == "" {
-		path = "body"
-	}
+	path = cmp.Or(path, "body")
 	if len(w.problems) < problemsMost {
 		w.problems = append(w.problems, &api.Problem{
 			Field: path, Value: value,

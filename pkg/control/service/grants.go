@@ -15,10 +15,7 @@ import (
 
 // ListGrants implements farlog.v1.FabricService.
 func (s *Server) ListGrants(ctx context.Context, request *api.ListGrantsRequest) (*api.ListGrantsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListGrants_FullMethodName, "stream",
 		request.Stream)
 	if err != nil {
@@ -144,10 +141,7 @@ func fenceOf(v *state.View, stream string) (epoch uint32) {
 
 // ListEpochs implements farlog.v1.FabricService.
 func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest) (*api.ListEpochsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListEpochs_FullMethodName, "stream",
 		request.Stream)
 	if err != nil {

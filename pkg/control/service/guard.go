@@ -86,6 +86,9 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 		if err := checkRequest(request); err != nil {
 			return nil, err
 		}
+		if s.isResyncingFor(info.FullMethod) { // by now: the recorder may have waited
+			return nil, api.Blind(resyncingText)
+		}
 		return handler(context.WithValue(ctx, callerKey{}, caller), request)
 	}
 	if info.FullMethod == api.ControlService_ExtendWriter_FullMethodName { // which records what is an act of it

@@ -79,10 +79,7 @@ func doorsFor(v *state.View, host string) (doors []*api.ListenerAddress) {
 
 // ListHosts implements farlog.v1.FabricService.
 func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*api.ListHostsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	hosts := state.AgentsByHost{}
 	for host := range now.Hosts {
 		hosts.Add(host, "")

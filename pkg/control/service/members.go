@@ -114,10 +114,7 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 
 // membersOf is a stream that has several, and stays.
 func (s *Server) membersOf(name string) (*state.View, *api.Stream, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, nil, err
-	}
+	now := s.view()
 	stream := now.Streams[name]
 	if stream == nil {
 		return nil, nil, status.Errorf(codes.NotFound, "stream %q: there is none of that name", name)

@@ -24,10 +24,7 @@ import (
 func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequest) (*api.RebindStreamResponse,
 	error,
 ) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	if now.Streams[request.Stream] == nil {
 		return nil, status.Errorf(codes.NotFound, "stream %q: there is none of that name", request.Stream)
 	}

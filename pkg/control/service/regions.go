@@ -14,10 +14,7 @@ import (
 
 // ListRegions implements farlog.v1.FabricService.
 func (s *Server) ListRegions(ctx context.Context, request *api.ListRegionsRequest) (*api.ListRegionsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	streams, err := streamsNamed(now, callerOf(ctx), api.FabricService_ListRegions_FullMethodName, "stream",
 		request.Stream)
 	if err != nil {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -73,10 +74,7 @@ func (s *Server) checkRoute(asked *api.RouteSpec) (*state.View, *api.RouteSpec, 
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := s.fresh()
-	if err != nil {
-		return nil, nil, err
-	}
+	now := s.view()
 	if problems := check.Route(now.Declared(), spec); len(problems) > 0 {
 		return nil, nil, refusal.InvalidArgument(fmt.Sprintf("route %q: ", spec.Name), problems)
 	}
@@ -112,10 +110,7 @@ func unknownRoute(v *state.View, caller access.Caller, name string) error {
 
 // DeleteRoute implements farlog.v1.ControlService.
 func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteRequest) (*api.DeleteRouteResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	have, err := routeAt(now, callerOf(ctx), request.Name, request.Revision)
 	if err != nil {
 		return nil, err
@@ -138,10 +133,7 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 
 // ListRoutes implements farlog.v1.ControlService.
 func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest) (*api.ListRoutesResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	after, size, err := pageOf(request)
 	if err != nil {
 		return nil, err
@@ -172,9 +164,7 @@ func hasLeg(all check.Routes, name, stream string) bool {
 
 // routesNamed lists the routes that a name or pattern means, and on which a caller has a role for a call.
 func routesNamed(v *state.View, caller access.Caller, method, named string) ([]string, error) {
-	if named == "" {
-		named = pattern.All
-	}
+	named = cmp.Or(named, pattern.All)
 	if err := checkPattern("name", named, streamPatternRule); err != nil {
 		return nil, err
 	}
@@ -185,10 +175,7 @@ func routesNamed(v *state.View, caller access.Caller, method, named string) ([]s
 
 // GetRoute implements farlog.v1.ControlService.
 func (s *Server) GetRoute(ctx context.Context, request *api.GetRouteRequest) (*api.GetRouteResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	have, err := routeAt(now, callerOf(ctx), request.Name, 0)
 	if err != nil {
 		return nil, err
@@ -237,10 +224,7 @@ func isSameRoutes(one, other []*api.GetRouteResponse) bool {
 func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequest) (*api.AcquireRouteResponse,
 	error,
 ) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	have, err := routeAt(now, callerOf(ctx), request.Route, 0)
 	if err != nil {
 		return nil, err

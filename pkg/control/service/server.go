@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -105,21 +106,11 @@ type Server struct {
 
 // New makes a Server; Run starts it.
 func New(config Config) *Server {
-	if config.ReportInterval == 0 {
-		config.ReportInterval = ReportIntervalDefault
-	}
-	if config.FiguresRate == 0 {
-		config.FiguresRate = FiguresRateDefault
-	}
-	if config.Lease == 0 {
-		config.Lease = LeaseDefault
-	}
-	if config.CallRate == 0 {
-		config.CallRate = CallRateDefault
-	}
-	if config.ReaderGrant == 0 {
-		config.ReaderGrant = ReaderGrantDefault
-	}
+	config.ReportInterval = cmp.Or(config.ReportInterval, ReportIntervalDefault)
+	config.FiguresRate = cmp.Or(config.FiguresRate, FiguresRateDefault)
+	config.Lease = cmp.Or(config.Lease, LeaseDefault)
+	config.CallRate = cmp.Or(config.CallRate, CallRateDefault)
+	config.ReaderGrant = cmp.Or(config.ReaderGrant, ReaderGrantDefault)
 	mirror := state.NewMirror(config.Client, config.Logger)
 	s := &Server{
 		config:   config,

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,10 +55,7 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 
 // wouldCreate says what a creation would come to. Id and salt are chosen when it is made.
 func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	if err := now.CheckNotDeleted(spec.Name); err != nil {
 		return nil, err
 	}
@@ -82,10 +80,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	have := now.Streams[spec.Name]
 	if have == nil {
 		return nil, unknownStream(now, callerOf(ctx), spec.Name)
@@ -126,10 +121,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 
 // ListStreams implements farlog.v1.ControlService.
 func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	after, size, err := pageOf(request)
 	if err != nil {
 		return nil, err
@@ -162,9 +154,7 @@ const streamPatternRule = "expected a name or a pattern such as desk7/* or desk7
 // streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern
 // stands in the request.
 func streamsNamed(v *state.View, caller access.Caller, method, field, named string) ([]string, error) {
-	if named == "" {
-		named = pattern.All
-	}
+	named = cmp.Or(named, pattern.All)
 	if err := checkPattern(field, named, streamPatternRule); err != nil {
 		return nil, err
 	}
@@ -187,10 +177,7 @@ func isListed(one *api.StreamStatus, request *api.ListStreamsRequest) bool {
 
 // GetStream implements farlog.v1.ControlService.
 func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (*api.GetStreamResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	if now.Streams[request.Name] == nil {
 		return nil, unknownStream(now, callerOf(ctx), request.Name)
 	}
@@ -246,10 +233,7 @@ func streamsChangedSince(v *state.View, caller access.Caller, named string, revi
 
 // ApplyFabric implements farlog.v1.ControlService.
 func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricRequest) (*api.ApplyFabricResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	if request.Revision != 0 && request.Revision != now.FabricRevision {
 		return nil, refusal.StaleRevision("the fabric", now.FabricRevision, request.Revision)
 	}
@@ -319,10 +303,7 @@ func mayApply(caller access.Caller, plan *fabric.Plan) error {
 
 // GetFabric implements farlog.v1.ControlService.
 func (s *Server) GetFabric(ctx context.Context, _ *api.GetFabricRequest) (*api.GetFabricResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	wanted := fabric.Declared(now)
 	wanted.Streams = slices.DeleteFunc(wanted.Streams, func(spec *api.StreamSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"maps"
@@ -106,9 +107,7 @@ type streamsTold[T proto.Message] struct {
 
 func watchStreams[T proto.Message](s *Server, ctx context.Context, w streamsWatch[T]) error {
 	named := w.named
-	if named == "" {
-		named = pattern.All
-	}
+	named = cmp.Or(named, pattern.All)
 	if err := checkPattern("stream", named, streamPatternRule); err != nil {
 		return err
 	}

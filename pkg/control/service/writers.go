@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
@@ -19,10 +20,7 @@ import (
 func (s *Server) CheckWriters(ctx context.Context, request *api.CheckWritersRequest) (*api.CheckWritersResponse,
 	error,
 ) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
+	now := s.view()
 	response := new(api.CheckWritersResponse)
 	for i, writer := range request.Writers {
 		if writer == nil || !isToldAll(writerState(now, callerOf(ctx), request.Host, writer.Stream), writer) {
@@ -38,9 +36,7 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest,
 	stream grpc.ServerStreamingServer[api.WatchWritersResponse],
 ) error {
 	named := request.Stream
-	if named == "" {
-		named = pattern.All
-	}
+	named = cmp.Or(named, pattern.All)
 	if err := checkPattern("stream", named, streamPatternRule); err != nil {
 		return err
 	}
