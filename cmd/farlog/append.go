@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,12 +195,7 @@ func (o *appendOptions) validate() error {
 }
 
 func isOneOf(value string, choices []string) bool {
-	for _, choice := range choices {
-		if value == choice {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(choices, value)
 }
 
 func runAppend(ctx context.Context, env *environment, options appendOptions) error {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func (o *appendOptions) validateWay() error {
 // look finds out what a record may be, and which ring it is. A ring on another host is only known from its grant.
 func (p *writerPlace) look() error {
 	if isOutOfSight(p.uri) {
-		if p.recordLenMax == 0 {
-			p.recordLenMax = farRecordLenMax
-		}
+		p.recordLenMax = cmp.Or(p.recordLenMax, farRecordLenMax)
 		return nil
 	}
 	status, err := farlog.Inspect(p.uri)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -46,9 +47,7 @@ func (d *daemon) sweepCounters() {
 	}
 	d.hasSweep = true
 	dir := d.settings.countersDir
-	if dir == "" {
-		dir = countersDirDefault
-	}
+	dir = cmp.Or(dir, countersDirDefault)
 	sweep := &counterSweep{dir: dir, logger: d.logger, now: time.Now, ended: map[string]endedCounters{}}
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {

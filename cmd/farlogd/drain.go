@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -306,9 +307,7 @@ func (r *drainRole) state() *api.DrainState {
 	state := &api.DrainState{Agent: r.self(), ReportTime: timestamppb.Now(), StoreDir: r.store.Dir()}
 	for _, worker := range r.list() {
 		progress, failure := worker.look()
-		if failure == "" {
-			failure = progress.Suspect
-		}
+		failure = cmp.Or(failure, progress.Suspect)
 		state.Progress = append(state.Progress, &api.DrainProgress{
 			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
 			StoredLsn: progress.StoredLSN, HeadLsn: progress.HeadLSN, Records: progress.Records, Bytes: progress.Bytes,

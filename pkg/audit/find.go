@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/farlog/farlog/pkg/audit/fix"
 )
@@ -94,12 +95,7 @@ func chainOf(source Source, key string) (map[string]struct{}, error) {
 }
 
 func isLinked(neighbours map[string][]string, id, before []byte) bool {
-	for _, next := range neighbours[string(id)] {
-		if next == string(before) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(neighbours[string(id)], string(before))
 }
 
 func containsAny(payload []byte, needles [][]byte) bool {

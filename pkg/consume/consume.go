@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
@@ -74,12 +75,7 @@ func (f *Filter) isWanted(h record.Header, key []byte) bool {
 	if !isWanted || len(f.Keys) == 0 {
 		return isWanted
 	}
-	for _, wanted := range f.Keys {
-		if string(key) == wanted {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.Keys, string(key))
 }
 
 // Kind of a notice.

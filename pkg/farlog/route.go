@@ -7,6 +7,7 @@ package farlog
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -312,9 +313,7 @@ func (r *Route) Close(deadline time.Duration) error {
 	if r.handle == nil {
 		return ErrClosed
 	}
-	if deadline == 0 {
-		deadline = time.Second
-	}
+	deadline = cmp.Or(deadline, time.Second)
 	_ = r.CatchUp(deadline) // Stats goes on meanwhile
 	r.closing.Lock()
 	defer r.closing.Unlock()

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -218,9 +219,7 @@ func (c Choice) Files() (Files, error) {
 		}
 	}
 	dir := c.SystemDir
-	if dir == "" {
-		dir = SystemDir
-	}
+	dir = cmp.Or(dir, SystemDir)
 	if _, err := os.Stat(dir); err == nil {
 		return Find(dir, c.Kinds...)
 	}

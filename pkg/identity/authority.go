@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -181,9 +182,7 @@ func (a *Authority) template(order Order, now time.Time) (*x509.Certificate, err
 		return nil, err
 	}
 	validity := order.Validity
-	if validity == 0 {
-		validity = ValidityDefault
-	}
+	validity = cmp.Or(validity, ValidityDefault)
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: string(order.Kind) + " " + order.Name},
 		URIs:      []*url.URL{id},

@@ -9,6 +9,7 @@
 package merge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,15 +42,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.LateLimit == 0 {
-		o.LateLimit = LateLimitDefault
-	}
-	if o.AheadLimit == 0 {
-		o.AheadLimit = AheadLimitDefault
-	}
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = SegmentBytesDefault
-	}
+	o.LateLimit = cmp.Or(o.LateLimit, LateLimitDefault)
+	o.AheadLimit = cmp.Or(o.AheadLimit, AheadLimitDefault)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, SegmentBytesDefault)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

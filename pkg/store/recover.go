@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -359,9 +360,7 @@ func (a *Appender) checkSameRing(h segmentHeader) error {
 
 // resumeSpare keeps the first never begun segment as the spare when it has the wanted size, and removes the others.
 func (a *Appender) resumeSpare(blank []found) error {
-	if a.rollover.nextNumber == 0 {
-		a.rollover.nextNumber = 1
-	}
+	a.rollover.nextNumber = cmp.Or(a.rollover.nextNumber, 1)
 	if a.rollover.spare != nil && a.rollover.spare.size != a.rollover.segmentBytes {
 		if err := a.moveTail(); err != nil {
 			return err

@@ -8,6 +8,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -74,9 +75,7 @@ func Open(dir string, options Options) (*Store, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	if options.SegmentBytes == 0 {
-		options.SegmentBytes = SegmentBytesDefault
-	}
+	options.SegmentBytes = cmp.Or(options.SegmentBytes, SegmentBytesDefault)
 	if options.SegmentBytes < SegmentBytesMin || options.SegmentBytes%segmentDataOffset != 0 {
 		return nil, fmt.Errorf("%w: segment size %d, expected a multiple of %d from %d on",
 			ErrInvalid, options.SegmentBytes, segmentDataOffset, SegmentBytesMin)

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -98,9 +99,7 @@ func advertised(uri, host, otherwise string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if host == "" {
-		host = listened
-	}
+	host = cmp.Or(host, listened)
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = otherwise
 	}

@@ -4,6 +4,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,7 @@ type Target struct {
 
 // New takes the directory. It fails when another target holds it, and says which.
 func New(config Config) (*Target, error) {
-	if config.Interval == 0 {
-		config.Interval = intervalDefault
-	}
+	config.Interval = cmp.Or(config.Interval, intervalDefault)
 	dir, err := filepath.Abs(config.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("find ring directory %q: %w", config.Dir, err)

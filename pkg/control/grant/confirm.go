@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -104,9 +105,7 @@ func (c *Confirmation) refusal(now *state.View, limit time.Duration) error {
 		if c.isConfirmed(now, i) {
 			reason = "its ring is new and does not count yet"
 		}
-		if reason == "" {
-			reason = "it is still at it"
-		}
+		reason = cmp.Or(reason, "it is still at it")
 		why = append(why, fmt.Sprintf("target %s: %s", spec.GetTarget(), reason))
 	}
 	if len(c.IsAsked) == 1 {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -142,9 +143,7 @@ func tooFewDomains(world World, stream *api.Stream, fitting []string) string {
 		}
 	}
 	kind := stream.GetSpec().GetFailureDomain()
-	if kind == "" {
-		kind = DomainHost
-	}
+	kind = cmp.Or(kind, DomainHost)
 	if len(domains) >= MemberCount(stream) {
 		return ""
 	}

@@ -16,6 +16,7 @@
 package slogfarlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,7 @@ func New(writer *farlog.Shared, options Options) (*Handler, error) {
 	if options.Class == nil {
 		options.Class = ClassOf
 	}
-	if options.GapClass == 0 {
-		options.GapClass = GapClassDefault
-	}
+	options.GapClass = cmp.Or(options.GapClass, GapClassDefault)
 	c := &core{writer: writer, options: options, floor: writer.Contract().DeadlineDefault}
 	h := &Handler{core: c, slog: slog.NewJSONHandler(c, &c.options.HandlerOptions)}
 	if options.Format == FormatText {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -174,9 +175,7 @@ func drainRound(dir string, isFloorFirst bool) (said drained, floor time.Duratio
 
 func diskDir() (string, error) {
 	parent := os.Getenv("FARLOG_BENCH_DISK")
-	if parent == "" {
-		parent = "build"
-	}
+	parent = cmp.Or(parent, "build")
 	return os.MkdirTemp(parent, "bench-store-")
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +61,7 @@ func benchFabric(parts []string) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	f := &fabric{dir: dir, daemon: os.Getenv("FARLOGD")}
-	if f.daemon == "" {
-		f.daemon = "bin/farlogd"
-	}
+	f.daemon = cmp.Or(f.daemon, "bin/farlogd")
 	free, err := port.Reserve()
 	if err != nil {
 		return err
