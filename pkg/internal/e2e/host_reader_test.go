@@ -102,7 +102,7 @@ func (b *hostBench) checkReaderRefusals() {
 			b.uri(streamName),
 			farlog.ReaderOptions{Token: &[farlog.TokenLen]byte{1}},
 			farlog.ErrInvalid,
-			"agent's to give",
+			"the host agent gives it",
 		},
 		{b.uri(streamName) + "&transport=verbs", farlog.ReaderOptions{}, farlog.ErrInvalid, "does not listen by verbs"},
 		{

@@ -1,5 +1,4 @@
-/* route/await.c -- waiting for what a group has written to its required legs, all together, and what becomes of those
- * that do not answer in time. */
+/* route/await.c -- waits for the records of a group on all required legs together, and handles legs that are late. */
 #include "route/step.h"
 
 #include <poll.h>
@@ -13,72 +12,72 @@
 #define NAP_LAST_NS 1000000u
 #define SLEEPER_COUNT 4u
 
-/* look -- at one leg that is waited for. NOT_YET: go on. */
-static int look(struct route_step *step, unsigned i)
+/* check_durable -- of one leg that is waited for. NOT_YET: keep waiting. */
+static int check_durable(struct route_step *step, unsigned i)
 {
-	struct farlog_writer *far = step->route->legs[i].far;
+	struct farlog_writer *writer = step->route->legs[i].writer;
 	uint64_t end_lsn = step->runs[i].end_lsn;
-	int result = far->durable_lsn >= end_lsn ? FARLOG_OK : writer_pump(far);
+	int result = writer->durable_lsn >= end_lsn ? FARLOG_OK : writer_pump(writer);
 
-	if (far->durable_lsn >= end_lsn)
+	if (writer->durable_lsn >= end_lsn)
 		return FARLOG_OK;
-	region_push(far->region);
+	region_push(writer->region);
 	if (result == FARLOG_OK)
-		result = writer_shut_out(far);
+		result = writer_shut_out(writer);
 	return result == FARLOG_OK ? FARLOG_NOT_YET : result;
 }
 
-/* sleep_for -- until one of several regions may have something, or a moment. */
-static void sleep_for(struct route_step *step, uint32_t pending, uint64_t left_ns)
+/* sleep_pending -- until the region of a pending leg may have completed something, for NAP_LAST_NS at most. */
+static void sleep_pending(struct route_step *step, uint32_t pending, uint64_t left_ns)
 {
 	struct pollfd fds[SLEEPER_COUNT * FARLOG_ROUTE_LEG_COUNT_MAX];
 	unsigned count = 0;
-	bool is_blind = false;
+	bool has_unpollable = false;
 	uint64_t nap_ns;
 
 	ROUTE_EACH(i, pending)
 	{
-		struct region *region = step->route->legs[i].far->region;
+		struct region *region = step->route->legs[i].writer->region;
 		int found[SLEEPER_COUNT];
 		unsigned found_count = region->ops->data.sleepers(region, found, SLEEPER_COUNT);
 
-		is_blind |= found_count == 0;
+		has_unpollable |= found_count == 0;
 		for (unsigned j = 0; j < found_count; j++)
 			fds[count++] = (struct pollfd){.fd = found[j], .events = POLLIN};
 	}
-	nap_ns = is_blind ? NAP_NS : NAP_LAST_NS;
+	nap_ns = has_unpollable ? NAP_NS : NAP_LAST_NS;
 	if (nap_ns > left_ns)
 		nap_ns = left_ns;
 	(void)ppoll(fds, count, &(struct timespec){0, (long)nap_ns}, NULL);
 }
 
-/* pause_for -- the legs that are still waited for. */
-static void pause_for(struct route_step *step, uint32_t pending, uint64_t now_ns, uint64_t until_ns)
+/* wait_pending -- for a moment, for any of the pending legs. */
+static void wait_pending(struct route_step *step, uint32_t pending, uint64_t now_ns, uint64_t until_ns)
 {
 	unsigned first = (unsigned)__builtin_ctz(pending);
-	struct farlog_writer *far = step->route->legs[first].far;
+	struct farlog_writer *writer = step->route->legs[first].writer;
 
-	if ((pending & (pending - 1)) == 0 && !far->region->caps.is_spinning)
-		far->region->ops->data.wait(far->region, until_ns - now_ns);
-	else if (now_ns - step->start_ns < SPIN_NS || far->wait == FARLOG_WAIT_SPIN)
+	if ((pending & (pending - 1)) == 0 && !writer->region->caps.is_spinning)
+		writer->region->ops->data.wait(writer->region, until_ns - now_ns);
+	else if (now_ns - step->start_ns < SPIN_NS || writer->wait == FARLOG_WAIT_SPIN)
 		cpu_relax();
 	else
-		sleep_for(step, pending, until_ns - now_ns);
+		sleep_pending(step, pending, until_ns - now_ns);
 }
 
-/* acknowledge -- the leg's ring has all of the group. */
-static void acknowledge(struct route_step *step, unsigned i)
+/* record_latency -- and store a hint: the leg's ring has all of the group. */
+static void record_latency(struct route_step *step, unsigned i)
 {
-	struct farlog_writer *far = step->route->legs[i].far;
+	struct farlog_writer *writer = step->route->legs[i].writer;
 	uint64_t ticks = clock_ticks();
 
-	if (ticks - far->hint_ticks > far->hint_interval_ticks)
-		writer_hint(far, ticks, far->ring.appended_lsn, far->durable_lsn);
-	stats_latency(far->counters, clock_elapsed_ns(ticks - step->start_ticks));
+	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
+		writer_hint(writer, ticks, writer->ring.appended_lsn, writer->durable_lsn);
+	stats_latency(writer->counters, clock_elapsed_ns(ticks - step->start_ticks));
 }
 
-/* has_posted -- the record is in this leg's run, not refused by it. */
-static bool has_posted(const struct route_step *step, size_t index, unsigned i)
+/* is_in_run -- the record was written to this leg, and not rejected by it. */
+static bool is_in_run(const struct route_step *step, size_t index, unsigned i)
 {
 	const struct farlog_route_position *position = &step->positions[index];
 
@@ -86,67 +85,67 @@ static bool has_posted(const struct route_step *step, size_t index, unsigned i)
 		position->legs[i].position.end_lsn != 0;
 }
 
-/* spill_run -- a leg that did not answer in time: its spill takes, in their order, the records from `from` on that are
- * not known to be in the leg's ring, which may have them as well. Those that find no place there stay unknown. */
-static void spill_run(struct route_step *step, unsigned i, size_t from)
+/* spill_unknown -- of a leg that did not answer in time: put the records from `from` on that are UNKNOWN into its
+ * spill, in order; its ring may have them as well. Records that do not fit stay UNKNOWN. */
+static void spill_unknown(struct route_step *step, unsigned i, size_t from)
 {
 	struct route_leg *leg = &step->route->legs[i];
 	bool is_first = true;
 
 	for (size_t index = from; index < step->end; index++) {
-		struct farlog_route_result *said = &step->positions[index].legs[i];
+		struct farlog_route_result *outcome = &step->positions[index].legs[i];
 
-		if ((step->positions[index].required >> i & 1) == 0 || said->result != FARLOG_UNKNOWN)
+		if ((step->positions[index].required >> i & 1) == 0 || outcome->result != FARLOG_UNKNOWN)
 			continue;
-		if (route_put_into_spill(step, i, index, is_first, said->position.seq) != FARLOG_OK)
+		if (route_put_into_spill(step, i, index, is_first, outcome->position.seq) != FARLOG_OK)
 			break;
-		said->result = FARLOG_OK;
+		outcome->result = FARLOG_OK;
 		is_first = false;
 	}
 	if (!is_first)
-		route_give_turn(leg);
+		route_pass_ring(leg);
 }
 
-/* end_direct -- each record of the group: the leg's ring has it; or `result`, from the first one on that it is not
- * known to have. */
-static void end_direct(struct route_step *step, unsigned i, int result)
+/* finish_direct -- results of the records that were appended directly: OK as far as the ring is durable, `result`
+ * behind that. */
+static void finish_direct(struct route_step *step, unsigned i, int result)
 {
 	struct route_leg *leg = &step->route->legs[i];
-	uint64_t durable_lsn = leg->far->durable_lsn;
-	uint8_t copies = writer_copies(leg->far);
+	uint64_t durable_lsn = leg->writer->durable_lsn;
+	uint8_t copies = writer_copies(leg->writer);
 	size_t late = step->end;
 
 	if (result == FARLOG_OK)
-		acknowledge(step, i);
+		record_latency(step, i);
 	for (size_t index = step->first; index < step->end; index++) {
-		struct farlog_route_result *said = &step->positions[index].legs[i];
+		struct farlog_route_result *outcome = &step->positions[index].legs[i];
 
-		if (!has_posted(step, index, i))
+		if (!is_in_run(step, index, i))
 			continue;
-		if (said->position.end_lsn <= durable_lsn) {
-			said->position.level = writer_level_at(leg->far, said->position.lsn);
-			said->position.copies = copies;
+		if (outcome->position.end_lsn <= durable_lsn) {
+			outcome->position.level = writer_level_at(leg->writer, outcome->position.lsn);
+			outcome->position.copies = copies;
 			atomic_add(&leg->counters.acked_count, 1);
 			continue;
 		}
 		late = index < late ? index : late;
-		said->result = result;
+		outcome->result = result;
 		if (result == FARLOG_FENCED)
-			may_fail(writer_refuse(leg->far, FARLOG_FENCED, &said->position)); /* it only counts */
+			may_fail(writer_refuse(leg->writer, FARLOG_FENCED, &outcome->position)); /* only counts the rejection */
 		else
 			atomic_add(&leg->counters.unknown_count, 1);
 	}
 	if (result == FARLOG_OK || result == FARLOG_FENCED)
 		return;
-	if (late < step->end && !leg->far->is_failed)
-		late_note(leg->far, step->positions[late].legs[i].position.end_lsn, step->start_ns);
-	atomic_bump(&leg->far->counters->unknown_count, 1);
-	if (leg->has_spill && !writer_is_fenced(leg->far))
-		spill_run(step, i, late);
+	if (late < step->end && !leg->writer->is_failed)
+		late_note(leg->writer, step->positions[late].legs[i].position.end_lsn, step->start_ns);
+	atomic_bump(&leg->writer->counters->unknown_count, 1);
+	if (leg->has_spill && !writer_is_fenced(leg->writer))
+		spill_unknown(step, i, late);
 }
 
-/* end_spilled -- what the group has in a spill counts when that has it durably. */
-static void end_spilled(struct route_step *step, unsigned i)
+/* finish_spilled -- records in a spill are acknowledged when they are durable there. */
+static void finish_spilled(struct route_step *step, unsigned i)
 {
 	struct route_leg *leg = &step->route->legs[i];
 	struct farlog_writer *writer = shared_writer(leg->buffer);
@@ -155,21 +154,21 @@ static void end_spilled(struct route_step *step, unsigned i)
 	if (shared_settle(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
 		durable_lsn = shared_durable_lsn(leg->buffer);
 	for (size_t index = step->first; index < step->end; index++) {
-		struct farlog_route_result *said = &step->positions[index].legs[i];
+		struct farlog_route_result *outcome = &step->positions[index].legs[i];
 
-		if ((step->positions[index].required >> i & 1) == 0 || !said->is_buffered)
+		if ((step->positions[index].required >> i & 1) == 0 || !outcome->is_buffered)
 			continue;
-		if (said->position.end_lsn > durable_lsn) {
-			said->result = FARLOG_UNKNOWN;
+		if (outcome->position.end_lsn > durable_lsn) {
+			outcome->result = FARLOG_UNKNOWN;
 			continue;
 		}
-		said->position.level = writer->level;
-		said->position.copies = 1;
+		outcome->position.level = writer->level;
+		outcome->position.copies = 1;
 	}
 }
 
-/* has_buffered -- of a leg whose run may have gone both ways: straight on, and the rest to the spill. */
-static bool has_buffered(const struct route_step *step, unsigned i)
+/* has_spilled -- did the last record of the leg go to the spill? The first ones may have been appended directly. */
+static bool has_spilled(const struct route_step *step, unsigned i)
 {
 	for (size_t index = step->end; index-- > step->first;)
 		if ((step->positions[index].required >> i & 1) != 0 && step->positions[index].legs[i].result == FARLOG_OK)
@@ -177,28 +176,28 @@ static bool has_buffered(const struct route_step *step, unsigned i)
 	return false;
 }
 
-static void end_leg(struct route_step *step, unsigned i, int result)
+static void finish_leg(struct route_step *step, unsigned i, int result)
 {
-	if (step->runs[i].way == ROUTE_WAY_DIRECT)
-		end_direct(step, i, result);
-	if (step->route->legs[i].has_spill && has_buffered(step, i))
-		end_spilled(step, i);
+	if (step->runs[i].path == ROUTE_PATH_DIRECT)
+		finish_direct(step, i, result);
+	if (step->route->legs[i].has_spill && has_spilled(step, i))
+		finish_spilled(step, i);
 }
 
-/* first_pending -- the legs that have something to be waited for. */
-static uint32_t first_pending(const struct route_step *step)
+/* find_pending -- the legs with records that were appended directly. */
+static uint32_t find_pending(const struct route_step *step)
 {
 	uint32_t pending = 0;
 
 	for (unsigned i = 0; i < step->route->leg_count; i++)
-		if (step->runs[i].is_begun && step->runs[i].way == ROUTE_WAY_DIRECT)
+		if (step->runs[i].is_begun && step->runs[i].path == ROUTE_PATH_DIRECT)
 			pending |= 1u << i;
 	return pending;
 }
 
 void route_await(struct route_step *step)
 {
-	uint32_t pending = first_pending(step);
+	uint32_t pending = find_pending(step);
 
 	while (pending != 0) {
 		uint64_t first_until_ns = UINT64_MAX;
@@ -207,7 +206,7 @@ void route_await(struct route_step *step)
 		ROUTE_EACH(i, pending)
 		{
 			uint64_t until_ns;
-			int result = look(step, i);
+			int result = check_durable(step, i);
 
 			if (result == FARLOG_NOT_YET) {
 				until_ns = route_until(step, i);
@@ -221,11 +220,11 @@ void route_await(struct route_step *step)
 			step->runs[i].result = result;
 		}
 		if (pending != 0)
-			pause_for(step, pending, now_ns, first_until_ns);
+			wait_pending(step, pending, now_ns, first_until_ns);
 		ROUTE_EACH(i, pending)
-		late_look(step->route->legs[i].far);
+		late_look(step->route->legs[i].writer);
 	}
 	for (unsigned i = 0; i < step->route->leg_count; i++)
 		if (step->runs[i].is_begun)
-			end_leg(step, i, step->runs[i].result);
+			finish_leg(step, i, step->runs[i].result);
 }

@@ -1,11 +1,10 @@
-/* route/leg.c -- the appending thread's side of a leg: into its buffer, and the turn between straight on and by way of
- * it. */
+/* route/leg.c -- the appending thread's side of a leg: its buffer, and the ownership of its ring. */
 #include "route/route.h"
 
 #include <stdio.h>
 #include <string.h>
 
-int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes)
+int route_check_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes)
 {
 	struct farlog_writer *writer = shared_writer(leg->buffer);
 	uint64_t kept =
@@ -19,48 +18,48 @@ int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *ent
 	return result == FARLOG_OK ? writer_find_room(writer, before_bytes + extent + kept, &place) : result;
 }
 
-void route_say(struct route_leg *leg, const char *text)
+void route_set_text(struct route_leg *leg, const char *text)
 {
 	pthread_mutex_lock(&leg->text_lock);
 	snprintf(leg->text, sizeof(leg->text), "%s", text != NULL ? text : "");
 	pthread_mutex_unlock(&leg->text_lock);
 }
 
-bool route_take_turn(struct route_leg *leg)
+bool route_own_ring(struct route_leg *leg)
 {
-	uint64_t turn = atomic_load_acquire(&leg->turn);
+	uint64_t owner = atomic_load_acquire(&leg->owner);
 
-	if (turn == ROUTE_TURN_APPENDER)
+	if (owner == ROUTE_OWNER_APPENDER)
 		return true;
-	if (turn != ROUTE_TURN_OFFERED || shared_published_lsn(leg->buffer) != atomic_load_acquire(&leg->carried_lsn) ||
-		!atomic_swap_if(&leg->turn, ROUTE_TURN_OFFERED, ROUTE_TURN_APPENDER))
+	if (owner != ROUTE_OWNER_NONE || shared_published_lsn(leg->buffer) != atomic_load_acquire(&leg->carried_lsn) ||
+		!atomic_swap_if(&leg->owner, ROUTE_OWNER_NONE, ROUTE_OWNER_APPENDER))
 		return false;
 	atomic_store_release(&leg->state, FARLOG_LEG_DIRECT);
 	return true;
 }
 
-int route_turn_to_spill(struct route_leg *leg, uint64_t far_seq)
+int route_begin_spill(struct route_leg *leg, uint64_t ring_seq)
 {
 	struct head_slot slot = leg->reader->released;
 	int result;
 
-	slot.far_epoch = leg->far->epoch;
-	slot.far_seq = (uint32_t)far_seq;
+	slot.far_epoch = leg->writer->epoch;
+	slot.far_seq = (uint32_t)ring_seq;
 	result = reader_release_spill(leg->reader, &slot);
 	if (result != FARLOG_OK)
 		return FARLOG_IO;
-	leg->head_far_seq = far_seq;
-	leg->next_far_seq = far_seq;
+	leg->head_ring_seq = ring_seq;
+	leg->next_ring_seq = ring_seq;
 	return FARLOG_OK;
 }
 
-void route_give_turn(struct route_leg *leg)
+void route_pass_ring(struct route_leg *leg)
 {
 	atomic_store_release(&leg->state, FARLOG_LEG_CARRYING);
-	atomic_store_release(&leg->turn, ROUTE_TURN_CARRIER);
+	atomic_store_release(&leg->owner, ROUTE_OWNER_CARRIER);
 }
 
-static void drop(struct route_leg *leg, const struct clock_reading *now)
+static void count_dropped(struct route_leg *leg, const struct clock_reading *now)
 {
 	struct route_gap *gap = &leg->gap;
 
@@ -72,7 +71,7 @@ static void drop(struct route_leg *leg, const struct clock_reading *now)
 	gap->to_ts_ns = now->utc_ns;
 }
 
-bool route_tell_gap(struct route_leg *leg)
+bool route_append_gap(struct route_leg *leg)
 {
 	const struct route_gap *open = &leg->gap;
 	struct farlog_gap gap = {.reason = FARLOG_GAP_FULL,
@@ -87,7 +86,7 @@ bool route_tell_gap(struct route_leg *leg)
 
 	if (open->count == 0)
 		return true;
-	if (route_ask_buffer(leg, &entry, 0) != FARLOG_OK ||
+	if (route_check_buffer(leg, &entry, 0) != FARLOG_OK ||
 		shared_submit(leg->buffer, &entry, RECORD_FLAG_GAP, &position) != FARLOG_OK)
 		return false;
 	leg->gap = (struct route_gap){0};
@@ -102,12 +101,12 @@ int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct 
 	leg->offered_number++;
 	atomic_add(&leg->counters.offered_count, 1);
 	memset(result, 0, sizeof(*result));
-	result->result = route_tell_gap(leg) ? route_ask_buffer(leg, entry, 0) : FARLOG_FULL;
+	result->result = route_append_gap(leg) ? route_check_buffer(leg, entry, 0) : FARLOG_FULL;
 	if (result->result == FARLOG_OK)
 		result->result = shared_submit(leg->buffer, entry, 0, &result->position);
 	if (result->result != FARLOG_OK) {
 		clock_read(clock_ticks(), &now);
-		drop(leg, &now);
+		count_dropped(leg, &now);
 		return result->result;
 	}
 	result->is_buffered = 1;

@@ -1,5 +1,4 @@
-/* route/members.c -- the members of a leg's ring while the route runs: which they are, and that one of them is another
- * ring by now. */
+/* route/members.c -- the member rings of a leg while the route runs, and their replacement. */
 #include "farlog/replace.h"
 
 #include "base/err.h"
@@ -13,9 +12,9 @@ unsigned farlog_route_members(farlog_route *route, uint32_t index, struct farlog
 	if (index >= route->leg_count)
 		return 0;
 	leg = &route->legs[index];
-	pthread_mutex_lock(&leg->far_lock);
-	count = leg->far != NULL ? farlog_writer_members(leg->far, members, room) : 0;
-	pthread_mutex_unlock(&leg->far_lock);
+	pthread_mutex_lock(&leg->writer_lock);
+	count = leg->writer != NULL ? farlog_writer_members(leg->writer, members, room) : 0;
+	pthread_mutex_unlock(&leg->writer_lock);
 	return count;
 }
 
@@ -29,10 +28,11 @@ int farlog_route_replace_member(farlog_route *route, uint32_t index, unsigned me
 		return error_set(error, FARLOG_INVALID, 0, "route \"%s\" has no leg %u: expected 0 to %u", route->name, index,
 			route->leg_count - 1);
 	leg = &route->legs[index];
-	pthread_mutex_lock(&leg->far_lock);
-	result = leg->far != NULL ? farlog_writer_replace_member(leg->far, member, ring, error) :
-								error_set(error, FARLOG_UNSUPPORTED, 0,
-									"route \"%s\": leg \"%s\": its ring is not open just now", route->name, leg->name);
-	pthread_mutex_unlock(&leg->far_lock);
+	pthread_mutex_lock(&leg->writer_lock);
+	result = leg->writer != NULL ?
+		farlog_writer_replace_member(leg->writer, member, ring, error) :
+		error_set(error, FARLOG_UNSUPPORTED, 0, "route \"%s\": leg \"%s\": its ring is not open just now", route->name,
+			leg->name);
+	pthread_mutex_unlock(&leg->writer_lock);
 	return result;
 }

@@ -1,4 +1,4 @@
-/* route/open.c -- a route's legs: checked, opened, and closed. */
+/* route/open.c -- checks, opens and closes a route's legs. */
 #include "route/route.h"
 
 #include <stdio.h>
@@ -48,17 +48,17 @@ static int check_leg(const char *route, const struct farlog_route_leg *leg, stru
 		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": policy %u; expected fail, spill or drop",
 			route, leg->name, leg->policy);
 	if (leg->is_required && leg->policy == FARLOG_ROUTE_DROP)
-		return refuse(route, leg, "it is required, and drops: expected policy fail or spill", error);
+		return refuse(route, leg, "is_required with policy drop; expected policy fail or spill", error);
 	if (has_spill != (leg->spill_uri != NULL))
 		return refuse(
-			route, leg, has_spill ? "policy spill without the uri of a spill" : "a spill is for policy spill", error);
+			route, leg, has_spill ? "policy spill without spill_uri" : "spill_uri without policy spill", error);
 	if (has_spill && strncmp(leg->spill_uri, "mem:", 4) != 0 && strncmp(leg->spill_uri, "fault:", 6) != 0)
 		return error_set(error, FARLOG_INVALID, 0,
 			"route \"%s\": leg \"%s\": spill \"%s\"; expected a ring in memory or a file of this host: mem:/path",
 			route, leg->name, leg->spill_uri);
 	if (leg->writer != NULL && (!leg->is_required || has_spill))
 		return refuse(route, leg,
-			"an open writer is for a required leg that fails: others open their ring again, by its uri", error);
+			"an open writer needs is_required and policy fail; other legs open their ring again, by its uri", error);
 	return check_classes(route, leg, error);
 }
 
@@ -78,41 +78,41 @@ static int check_config(const struct farlog_route_config *config, const char *na
 	return result;
 }
 
-static char *copy_text(const char *text, bool *is_short)
+static char *copy_text(const char *text, bool *has_failed)
 {
 	char *copy = text != NULL ? strdup(text) : NULL;
 
-	*is_short |= text != NULL && copy == NULL;
+	*has_failed |= text != NULL && copy == NULL;
 	return copy;
 }
 
-/* copy_place -- what opening the ring again will need. */
-static int copy_place(struct route_leg *leg, const struct farlog_route_leg *asked, struct farlog_error *error)
+/* copy_opening -- the arguments by which the ring is opened again. */
+static int copy_opening(struct route_leg *leg, const struct farlog_route_leg *asked, struct farlog_error *error)
 {
-	struct route_place *place = &leg->place;
+	struct route_opening *opening = &leg->opening;
 	unsigned count = asked->uri != NULL && strncmp(asked->uri, "members:", 8) == 0 ? FARLOG_MEMBER_COUNT_MAX : 1;
-	bool is_short = false;
+	bool has_failed = false;
 
-	place->config = asked->config;
-	place->uri = copy_text(asked->uri, &is_short);
-	place->config.writer_name = place->writer_name = copy_text(asked->config.writer_name, &is_short);
-	place->config.counters_dir = place->counters_dir = copy_text(asked->config.counters_dir, &is_short);
-	if (is_short)
+	opening->config = asked->config;
+	opening->uri = copy_text(asked->uri, &has_failed);
+	opening->config.writer_name = opening->writer_name = copy_text(asked->config.writer_name, &has_failed);
+	opening->config.counters_dir = opening->counters_dir = copy_text(asked->config.counters_dir, &has_failed);
+	if (has_failed)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "leg \"%s\": out of memory", asked->name);
-	if (count > 1) { /* the array is as long as the uri has rings */
+	if (count > 1) { /* one element for each ring of the URI */
 		count = 0;
 		for (const char *c = asked->uri; (c = strchr(c, ' ')) != NULL; c++)
 			count++;
 		count = count > FARLOG_MEMBER_COUNT_MAX ? FARLOG_MEMBER_COUNT_MAX : count;
 	}
 	if (asked->config.ring_uuid != NULL)
-		place->config.ring_uuid = memcpy(place->ring_uuid, asked->config.ring_uuid, 16 * count);
+		opening->config.ring_uuid = memcpy(opening->ring_uuid, asked->config.ring_uuid, 16 * count);
 	if (asked->config.grant_token != NULL)
-		place->config.grant_token = memcpy(place->grant_token, asked->config.grant_token, FARLOG_TOKEN_LEN * count);
+		opening->config.grant_token = memcpy(opening->grant_token, asked->config.grant_token, FARLOG_TOKEN_LEN * count);
 	return FARLOG_OK;
 }
 
-/* make_spill -- where there is none yet. */
+/* make_spill -- format a new one. */
 static int make_spill(const struct farlog_route_leg *asked, struct farlog_error *error)
 {
 	struct farlog_ring_config config = {
@@ -152,7 +152,7 @@ static int open_spill(
 	return FARLOG_OK;
 }
 
-/* open_memory -- a ring that nobody else sees, and that goes with this process. */
+/* open_memory -- a ring in memory of this process. */
 static int open_memory(
 	struct route_leg *leg, const struct farlog_route_leg *asked, char uri[64], struct farlog_error *error)
 {
@@ -186,13 +186,13 @@ int route_open_buffer(
 	leg->batch = malloc(leg->batch_len);
 	if (leg->batch == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "leg \"%s\": out of memory", asked->name);
-	if (route_begin_buffer(leg) != FARLOG_OK)
+	if (route_init_head(leg) != FARLOG_OK)
 		return error_set(
 			error, FARLOG_IO, 0, "route \"%s\": leg \"%s\": its spill's head cannot be stored", route, asked->name);
 	return FARLOG_OK;
 }
 
-/* open_leg -- all of it but the ring of one that has a carrier. */
+/* open_leg -- without the ring of a leg that has a carrier. */
 static int open_leg(
 	struct farlog_route *route, struct route_leg *leg, const struct farlog_route_leg *asked, struct farlog_error *error)
 {
@@ -204,21 +204,22 @@ static int open_leg(
 	leg->criticality_min = asked->criticality_min;
 	leg->deadline_ns = asked->config.deadline_ns;
 	strcpy(leg->name, asked->name);
-	pthread_mutex_init(&leg->far_lock, NULL);
+	pthread_mutex_init(&leg->writer_lock, NULL);
 	pthread_mutex_init(&leg->text_lock, NULL);
-	result = copy_place(leg, asked, error);
+	result = copy_opening(leg, asked, error);
 	if (result != FARLOG_OK)
 		return result;
 	if (leg->is_required && !leg->has_spill) {
 		leg->state = FARLOG_LEG_DIRECT;
-		result = asked->writer != NULL ? FARLOG_OK :
-										 farlog_writer_open(leg->place.uri, &leg->place.config, &leg->far, error);
-		if (leg->far != NULL)
-			leg->deadline_ns = leg->far->deadline_ns;
+		result = asked->writer != NULL ?
+			FARLOG_OK :
+			farlog_writer_open(leg->opening.uri, &leg->opening.config, &leg->writer, error);
+		if (leg->writer != NULL)
+			leg->deadline_ns = leg->writer->deadline_ns;
 		return result;
 	}
 	leg->state = FARLOG_LEG_AWAY;
-	leg->turn = ROUTE_TURN_CARRIER;
+	leg->owner = ROUTE_OWNER_CARRIER;
 	return route_open_buffer(leg, asked, route->name, error);
 }
 
@@ -237,18 +238,19 @@ static void fill_classes(struct farlog_route *route, const struct farlog_route_c
 	}
 }
 
-/* first_try -- of required legs that spill: the caller would rather begin with records that go straight on. */
-static void first_try(struct farlog_route *route)
+/* wait_first_open -- until required legs with a spill have tried to open their ring and carried what is left, so that
+ * the first records are appended directly. */
+static void wait_first_open(struct farlog_route *route)
 {
 	for (uint32_t i = 0; i < route->leg_count; i++) {
 		struct route_leg *leg = &route->legs[i];
 
 		if (!leg->is_required || leg->buffer == NULL)
 			continue;
-		while (!atomic_load_acquire(&leg->is_tried))
+		while (!atomic_load_acquire(&leg->has_tried_open))
 			nanosleep(&(struct timespec){0, FIRST_TRY_NAP_NS}, NULL);
 		while (atomic_load_acquire(&leg->state) == FARLOG_LEG_CARRYING &&
-			atomic_load_acquire(&leg->turn) == ROUTE_TURN_CARRIER &&
+			atomic_load_acquire(&leg->owner) == ROUTE_OWNER_CARRIER &&
 			shared_published_lsn(leg->buffer) - atomic_load_acquire(&leg->carried_lsn) < RECORD_PAD_STORED_LEN * 4)
 			nanosleep(&(struct timespec){0, FIRST_TRY_NAP_NS}, NULL);
 	}
@@ -266,42 +268,43 @@ static int start_carriers(struct farlog_route *route, struct farlog_error *error
 		leg->has_thread = leg->buffer != NULL;
 	}
 	if (route->is_threaded)
-		first_try(route);
+		wait_first_open(route);
 	return FARLOG_OK;
 }
 
-static bool is_left_behind(const struct route_leg *leg)
+static bool has_undelivered(const struct route_leg *leg)
 {
-	return leg->has_lost ||
+	return leg->has_dropped ||
 		(leg->buffer != NULL && (leg->gap.count != 0 || leg->carried_lsn != shared_published_lsn(leg->buffer)));
 }
 
 static int close_leg(struct route_leg *leg)
 {
 	int result = FARLOG_OK;
-	bool is_behind = is_left_behind(leg);
+	bool has_backlog = has_undelivered(leg);
 
-	if (leg->far != NULL && is_behind)
-		writer_unfollow(leg->far, false); /* something is left to be appended: that is no end to be silent about */
-	if (leg->far != NULL)
-		result = farlog_writer_close(leg->far);
+	if (leg->writer != NULL && has_backlog)
+		writer_unfollow(
+			leg->writer, false); /* the route has undelivered records: the agent is not told that it ended */
+	if (leg->writer != NULL)
+		result = farlog_writer_close(leg->writer);
 	if (leg->buffer != NULL && farlog_shared_close(leg->buffer) != FARLOG_OK)
 		result = FARLOG_UNKNOWN;
 	farlog_reader_close(leg->reader);
 	if (leg->memory_fd >= 0)
 		close(leg->memory_fd);
 	free(leg->batch);
-	free(leg->place.uri);
-	free(leg->place.writer_name);
-	free(leg->place.counters_dir);
-	pthread_mutex_destroy(&leg->far_lock);
+	free(leg->opening.uri);
+	free(leg->opening.writer_name);
+	free(leg->opening.counters_dir);
+	pthread_mutex_destroy(&leg->writer_lock);
 	pthread_mutex_destroy(&leg->text_lock);
-	explicit_bzero(leg->place.grant_token, sizeof(leg->place.grant_token));
-	return is_behind ? FARLOG_UNKNOWN : result;
+	explicit_bzero(leg->opening.grant_token, sizeof(leg->opening.grant_token));
+	return has_backlog ? FARLOG_UNKNOWN : result;
 }
 
-/* end_all -- stop the carriers, and count what is in memory alone. */
-static void end_all(struct farlog_route *route)
+/* stop_carriers -- and count what is left in memory. */
+static void stop_carriers(struct farlog_route *route)
 {
 	for (uint32_t i = 0; i < route->leg_count; i++)
 		atomic_store_release(&route->legs[i].is_stopping, 1);
@@ -317,13 +320,13 @@ static void end_all(struct farlog_route *route)
 	route->is_ended = true;
 }
 
-/* close_all -- and free. */
-static int close_all(struct farlog_route *route)
+/* close_route -- and free it. */
+static int close_route(struct farlog_route *route)
 {
 	int result = FARLOG_OK;
 
 	if (!route->is_ended)
-		end_all(route);
+		stop_carriers(route);
 	for (uint32_t i = 0; i < route->leg_count; i++)
 		if (close_leg(&route->legs[i]) != FARLOG_OK)
 			result = FARLOG_UNKNOWN;
@@ -358,13 +361,13 @@ int route_open(
 	if (result == FARLOG_OK)
 		result = start_carriers(route, error);
 	if (result != FARLOG_OK) {
-		may_fail(close_all(route)); /* nothing was appended yet */
+		may_fail(close_route(route)); /* nothing was appended yet */
 		return result;
 	}
 	for (uint32_t i = 0; i < route->leg_count; i++)
 		if (config->legs[i].writer != NULL) {
-			route->legs[i].far = config->legs[i].writer;
-			route->legs[i].deadline_ns = route->legs[i].far->deadline_ns;
+			route->legs[i].writer = config->legs[i].writer;
+			route->legs[i].deadline_ns = route->legs[i].writer->deadline_ns;
 		}
 	*opened = route;
 	return FARLOG_OK;
@@ -380,11 +383,11 @@ int farlog_route_end(farlog_route *route, uint64_t deadline_ns)
 	if (route->is_ended)
 		return FARLOG_CLOSED;
 	route->is_closed = true;
-	/* What is not carried by then stays in the spill, and is said by the counters. */
+	/* Records that are not carried by then stay in the spill; the counters report them. */
 	may_fail(farlog_route_catch_up(route, deadline_ns != 0 ? deadline_ns : CLOSE_NS));
-	end_all(route);
+	stop_carriers(route);
 	for (uint32_t i = 0; i < route->leg_count; i++)
-		if (is_left_behind(&route->legs[i]))
+		if (has_undelivered(&route->legs[i]))
 			return FARLOG_UNKNOWN;
 	return FARLOG_OK;
 }
@@ -393,7 +396,7 @@ int farlog_route_close(farlog_route *route, uint64_t deadline_ns)
 {
 	if (route == NULL)
 		return FARLOG_OK;
-	/* As above: closing goes on. */
+	/* As in farlog_route_end: closing continues. */
 	may_fail(farlog_route_end(route, deadline_ns));
-	return close_all(route);
+	return close_route(route);
 }

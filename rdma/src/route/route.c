@@ -1,8 +1,8 @@
 /* route/route.c -- appending to the legs that class and criticality select.
  *
- * First every required leg is asked whether it can take the record, and nothing is written anywhere before all can: a
- * refusal means nowhere. Then it is written to all of them, their flushes started, the optional legs served, and all
- * required ones waited for together. A batch does so with one group of records after the other. */
+ * All required legs are checked before the record is written to any: a rejected record is written nowhere. Then it is
+ * written to all of them, their flushes are started, the optional legs are served, and all required legs are waited for
+ * together. A batch does so with one group of records after the other. */
 #include "route/route.h"
 
 #include <string.h>
@@ -13,30 +13,30 @@
 #define NAP_NS 50000u
 #define CATCH_UP_NAP_NS 200000
 
-/* post_to -- one leg of the record at `end`. */
-static int post_to(struct route_step *step, unsigned i)
+/* write_to_leg -- the record at `end`. */
+static int write_to_leg(struct route_step *step, unsigned i)
 {
 	struct route_leg *leg = &step->route->legs[i];
 	struct route_run *run = &step->runs[i];
-	struct farlog_route_result *said = &step->positions[step->end].legs[i];
+	struct farlog_route_result *outcome = &step->positions[step->end].legs[i];
 	int result;
 
-	if (run->way == ROUTE_WAY_DIRECT) {
-		result = farlog_submit(leg->far, &step->entries[step->end], &said->position);
+	if (run->path == ROUTE_PATH_DIRECT) {
+		result = farlog_submit(leg->writer, &step->entries[step->end], &outcome->position);
 		if (result == FARLOG_OK)
-			run->end_lsn = said->position.end_lsn;
+			run->end_lsn = outcome->position.end_lsn;
 		return result;
 	}
-	result = route_put_into_spill(
-		step, i, step->end, run->way == ROUTE_WAY_TURN, run->way == ROUTE_WAY_TURN ? leg->far->ring.next_seq : 0);
-	if (result == FARLOG_OK && run->way == ROUTE_WAY_TURN) {
-		route_give_turn(leg);
-		run->way = ROUTE_WAY_SPILL;
+	result = route_put_into_spill(step, i, step->end, run->path == ROUTE_PATH_BEGIN_SPILL,
+		run->path == ROUTE_PATH_BEGIN_SPILL ? leg->writer->ring.next_seq : 0);
+	if (result == FARLOG_OK && run->path == ROUTE_PATH_BEGIN_SPILL) {
+		route_pass_ring(leg);
+		run->path = ROUTE_PATH_SPILL;
 	}
 	return result;
 }
 
-/* begin_run -- the leg has the record at `end`; what it would take in the spill, should the leg be late. */
+/* begin_run -- the leg has the record at `end`: count the space that its run would take in the spill. */
 static void begin_run(struct route_step *step, unsigned i)
 {
 	struct route_leg *leg = &step->route->legs[i];
@@ -44,24 +44,25 @@ static void begin_run(struct route_step *step, unsigned i)
 	uint64_t extent;
 
 	run->is_begun = true;
-	if (!leg->has_spill || run->way != ROUTE_WAY_DIRECT)
+	if (!leg->has_spill || run->path != ROUTE_PATH_DIRECT)
 		return;
 	if (writer_check_entry(shared_writer(leg->buffer), &step->entries[step->end], &extent) != FARLOG_OK)
-		extent = shared_writer(leg->buffer)->identity.capacity; /* it can't go there, and none behind it may */
+		extent =
+			shared_writer(leg->buffer)->identity.capacity; /* neither this record nor a later one may go to the spill */
 	run->spill_bytes += extent;
 }
 
 void route_start_flush(struct route_step *step, unsigned i)
 {
-	struct farlog_writer *far = step->route->legs[i].far;
+	struct farlog_writer *writer = step->route->legs[i].writer;
 
-	if (step->runs[i].way == ROUTE_WAY_DIRECT && writer_pump(far) == FARLOG_OK)
-		region_push(far->region);
+	if (step->runs[i].path == ROUTE_PATH_DIRECT && writer_pump(writer) == FARLOG_OK)
+		region_push(writer->region);
 }
 
-/* post -- write the record at `end` to all required legs; with the last one of the call each leg's flush starts at
- * once. Not OK: the very first leg refused, nothing was written. */
-static int post(struct route_step *step)
+/* write_required -- write the record at `end` to all required legs; with the last record of the call start each leg's
+ * flush at once. Not OK: the first leg rejected it, nothing was written. */
+static int write_required(struct route_step *step)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 	bool is_last = step->end + 1 == step->count;
@@ -69,12 +70,12 @@ static int post(struct route_step *step)
 
 	ROUTE_EACH(i, position->required)
 	{
-		int result = post_to(step, i);
+		int result = write_to_leg(step, i);
 
 		position->legs[i].result = result == FARLOG_IO ? FARLOG_CLOSED : result;
 		if (result != FARLOG_OK && !is_written)
 			return position->legs[i].result;
-		step->is_torn |= result != FARLOG_OK;
+		step->is_partial |= result != FARLOG_OK;
 		if (result != FARLOG_OK)
 			continue;
 		is_written = true;
@@ -100,17 +101,18 @@ static void offer_optional(struct route_step *step)
 	}
 }
 
-/* fill_group -- from `end` on. OK: it is full, or has to end here; else the record at `end` was refused. */
+/* fill_group -- with records from `end` on. OK: it is full, or has to end here; else the record at `end` was
+ * rejected. */
 static int fill_group(struct route_step *step)
 {
 	int result = FARLOG_OK;
 
 	while (step->end < step->count && step->end - step->first < ROUTE_GROUP_COUNT && result == FARLOG_OK &&
-		!step->is_torn) {
+		!step->is_partial) {
 		if (route_select(step)) {
-			result = route_find_room(step);
+			result = route_wait_space(step);
 			if (result == FARLOG_OK)
-				result = post(step);
+				result = write_required(step);
 			if (result == FARLOG_OK)
 				offer_optional(step);
 		}
@@ -119,26 +121,26 @@ static int fill_group(struct route_step *step)
 	return result == ROUTE_GROUP_ENDS ? FARLOG_OK : result;
 }
 
-/* conclude -- the worst of the required legs. */
-static int conclude(struct farlog_route_position *position)
+/* acknowledge_record -- its level is the lowest of the required legs. OK or UNKNOWN. */
+static int acknowledge_record(struct farlog_route_position *position)
 {
 	uint32_t level = FARLOG_LEVEL_ARCHIVED;
 
 	ROUTE_EACH(i, position->required)
 	{
-		const struct farlog_route_result *said = &position->legs[i];
+		const struct farlog_route_result *outcome = &position->legs[i];
 
-		if (said->result != FARLOG_OK)
+		if (outcome->result != FARLOG_OK)
 			return FARLOG_UNKNOWN;
-		if (said->position.level < level)
-			level = said->position.level;
+		if (outcome->position.level < level)
+			level = outcome->position.level;
 	}
 	if (position->required != 0)
 		position->level = level;
 	return FARLOG_OK;
 }
 
-/* run_group -- write it, wait for it. *done is raised by the leading records that are acknowledged. */
+/* run_group -- write a group and wait for it. *done counts the leading records that are acknowledged. */
 static int run_group(struct route_step *step, size_t *done)
 {
 	int refused, result = FARLOG_OK;
@@ -152,7 +154,7 @@ static int run_group(struct route_step *step, size_t *done)
 			route_start_flush(step, i);
 	route_await(step);
 	for (size_t index = step->first; index < step->end; index++) {
-		if (conclude(&step->positions[index]) != FARLOG_OK)
+		if (acknowledge_record(&step->positions[index]) != FARLOG_OK)
 			result = FARLOG_UNKNOWN;
 		*done += result == FARLOG_OK;
 	}
@@ -196,20 +198,20 @@ int farlog_route_append_batch(farlog_route *route, const struct farlog_entry *en
 	return result;
 }
 
-/* resolve_leg -- one of which it is not known. */
-static int resolve_leg(struct route_leg *leg, struct farlog_route_result *said, uint64_t deadline_ns)
+/* resolve_leg -- whose result is UNKNOWN. */
+static int resolve_leg(struct route_leg *leg, struct farlog_route_result *outcome, uint64_t deadline_ns)
 {
 	struct farlog_position found;
 	int result;
 
-	if (said->is_buffered)
-		result = farlog_shared_resolve(leg->buffer, said->position.lsn, deadline_ns, &found);
-	else if (leg->buffer != NULL && !route_take_turn(leg))
-		return FARLOG_UNKNOWN; /* its carrier has the ring: what is put into the spill now stands behind it */
+	if (outcome->is_buffered)
+		result = farlog_shared_resolve(leg->buffer, outcome->position.lsn, deadline_ns, &found);
+	else if (leg->buffer != NULL && !route_own_ring(leg))
+		return FARLOG_UNKNOWN; /* its carrier owns the ring: a record that is put into the spill now comes later */
 	else
-		result = farlog_resolve(leg->far, said->position.lsn, deadline_ns, &found);
+		result = farlog_resolve(leg->writer, outcome->position.lsn, deadline_ns, &found);
 	if (result == FARLOG_OK)
-		said->position = found;
+		outcome->position = found;
 	return result;
 }
 
@@ -222,13 +224,13 @@ int farlog_route_resolve(farlog_route *route, struct farlog_route_position *posi
 		return FARLOG_CLOSED;
 	ROUTE_EACH(i, position->required)
 	{
-		struct farlog_route_result *said = &position->legs[i];
+		struct farlog_route_result *outcome = &position->legs[i];
 
-		if (said->result == FARLOG_UNKNOWN)
-			said->result = resolve_leg(&route->legs[i], said, deadline_ns);
-		if (said->result == FARLOG_OK)
-			level = said->position.level < level ? said->position.level : level;
-		else if (said->result == FARLOG_UNKNOWN)
+		if (outcome->result == FARLOG_UNKNOWN)
+			outcome->result = resolve_leg(&route->legs[i], outcome, deadline_ns);
+		if (outcome->result == FARLOG_OK)
+			level = outcome->position.level < level ? outcome->position.level : level;
+		else if (outcome->result == FARLOG_UNKNOWN)
 			result = FARLOG_UNKNOWN;
 		else if (result == FARLOG_OK)
 			result = FARLOG_NOT_FOUND;
@@ -237,10 +239,10 @@ int farlog_route_resolve(farlog_route *route, struct farlog_route_position *posi
 	return result;
 }
 
-static bool is_behind(struct route_leg *leg)
+static bool has_backlog(struct route_leg *leg)
 {
 	return leg->buffer != NULL &&
-		(!route_tell_gap(leg) || atomic_load_acquire(&leg->carried_lsn) != shared_published_lsn(leg->buffer));
+		(!route_append_gap(leg) || atomic_load_acquire(&leg->carried_lsn) != shared_published_lsn(leg->buffer));
 }
 
 int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns)
@@ -249,8 +251,8 @@ int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns)
 	int result = FARLOG_OK;
 
 	for (unsigned i = 0; i < route->leg_count; i++)
-		while (!route->is_ended && is_behind(&route->legs[i])) {
-			/* nothing more is carried, however long it is waited for */
+		while (!route->is_ended && has_backlog(&route->legs[i])) {
+			/* a fenced leg carries nothing more */
 			if (atomic_load_acquire(&route->legs[i].state) == FARLOG_LEG_FENCED) {
 				result = FARLOG_UNKNOWN;
 				break;

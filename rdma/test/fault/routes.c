@@ -351,7 +351,7 @@ static void crash(void)
 static void tear_down(void)
 {
 	for (unsigned i = 0; i < LEG_COUNT && world.route != NULL; i++)
-		if (world.route->legs[i].far == NULL)
+		if (world.route->legs[i].writer == NULL)
 			farlog_fault_exorcise(world.legs[i].far_name);
 }
 
@@ -501,7 +501,7 @@ static void play_gap(uint64_t seed)
 		}
 		set_away(0, false);
 		for (unsigned i = 0; i < 40; i++, advance(1500000000u)) {
-			if (world.route->legs[0].far == NULL)
+			if (world.route->legs[0].writer == NULL)
 				farlog_fault_exorcise(world.legs[0].far_name);
 			drain(0);
 			may_fail(farlog_route_catch_up(world.route, 1000000));

@@ -491,8 +491,8 @@ static void route__bad_configuration(void **state)
 	(void)state;
 	cases[0].leg.name = "", cases[0].word = "name";
 	cases[1].leg.uri = NULL, cases[1].word = "either a uri or an open writer";
-	cases[2].leg.is_required = 1, cases[2].leg.policy = FARLOG_ROUTE_DROP, cases[2].word = "drops";
-	cases[3].leg.policy = FARLOG_ROUTE_SPILL, cases[3].word = "without the uri of a spill";
+	cases[2].leg.is_required = 1, cases[2].leg.policy = FARLOG_ROUTE_DROP, cases[2].word = "policy drop";
+	cases[3].leg.policy = FARLOG_ROUTE_SPILL, cases[3].word = "without spill_uri";
 	cases[4].leg.classes = &backwards, cases[4].leg.class_count = 1, cases[4].word = "lower one first";
 	cases[5].leg.policy = FARLOG_ROUTE_SPILL, cases[5].leg.spill_uri = "ofi:tcp://a:1/x",
 	cases[5].word = "of this host";

@@ -325,8 +325,8 @@ static void batch__level_of_each_record(void **state)
 	leg.config.level = FARLOG_LEVEL_POSTED;
 	route = open_legs(&leg, 1);
 	staged_count = 0;
-	stage_before = route->legs[0].far->stage;
-	route->legs[0].far->stage = stage_then_news;
+	stage_before = route->legs[0].writer->stage;
+	route->legs[0].writer->stage = stage_then_news;
 	fill(1, 10);
 	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 10, 0, positions, &done, &submitted), FARLOG_OK);
 	for (unsigned i = 0; i < 10; i++)

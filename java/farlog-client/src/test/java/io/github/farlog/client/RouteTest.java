@@ -296,7 +296,7 @@ class RouteTest {
         shouldRefuse(Result.INVALID, "route \"desk7\" has 0 legs; expected 1 to 16");
         shouldRefuse(Result.INVALID, "route \"desk7\": leg \"orders\": another leg has this name", orders(), orders());
         final RouteLeg drops = orders();
-        shouldRefuse(Result.INVALID, "it is required, and drops: expected policy fail or spill",
+        shouldRefuse(Result.INVALID, "is_required with policy drop; expected policy fail or spill",
             new RouteLeg(drops.name(), drops.uri(), true, RoutePolicy.DROP,
                 List.of(), 0, null, null, 0, drops.options()));
         shouldRefuse(Result.NOT_FOUND, "mem:/dev/shm/no-such.ring",

@@ -1,37 +1,38 @@
-/* route/beat.c -- heartbeats to the legs of a route that were offered nothing for a while. */
+/* route/heartbeat.c -- heartbeats to legs that were offered no record since the last call. */
 #include "farlog/heartbeat.h"
 
 #include "route/step.h"
 
-/* is_idle -- since the last time that was asked. */
+/* is_idle -- no record was offered since the last call. */
 static bool is_idle(struct route_leg *leg)
 {
 	uint64_t offered_count = atomic_load_relaxed(&leg->counters.offered_count);
-	bool is_same = offered_count == leg->beat_offered_count;
+	bool is_same = offered_count == leg->heartbeat_offered_count;
 
-	leg->beat_offered_count = offered_count;
+	leg->heartbeat_offered_count = offered_count;
 	return is_same;
 }
 
-/* beat_direct -- written, to be waited for. */
-static int beat_direct(struct route_step *step, unsigned i)
+/* append_heartbeat -- directly, to be waited for by route_await. */
+static int append_heartbeat(struct route_step *step, unsigned i)
 {
-	struct farlog_writer *far = step->route->legs[i].far;
+	struct farlog_writer *writer = step->route->legs[i].writer;
 	struct farlog_entry nothing = {0};
 	struct farlog_position position;
-	int result = route_ask_writer(far, &nothing);
+	int result = route_check_writer(writer, &nothing);
 
 	if (result == FARLOG_OK)
-		result = writer_stage(far, &nothing, RECORD_FLAG_HEARTBEAT, clock_ticks(), &position);
+		result = writer_stage(writer, &nothing, RECORD_FLAG_HEARTBEAT, clock_ticks(), &position);
 	if (result != FARLOG_OK)
 		return result;
-	step->runs[i] = (struct route_run){.way = ROUTE_WAY_DIRECT, .is_begun = true, .end_lsn = position.end_lsn};
+	step->runs[i] = (struct route_run){.path = ROUTE_PATH_DIRECT, .is_begun = true, .end_lsn = position.end_lsn};
 	route_start_flush(step, i);
 	return FARLOG_OK;
 }
 
-/* beat_leg -- what a required one says; the carrier of a leg says nothing. */
-static int beat_leg(struct route_step *step, unsigned i)
+/* heartbeat_leg -- directly, or by the leg's carrier. The result of a required leg; that of a carrier is not waited
+ * for. */
+static int heartbeat_leg(struct route_step *step, unsigned i)
 {
 	struct route_leg *leg = &step->route->legs[i];
 	int result;
@@ -40,16 +41,16 @@ static int beat_leg(struct route_step *step, unsigned i)
 		return FARLOG_OK;
 	if (atomic_load_acquire(&leg->state) == FARLOG_LEG_FENCED)
 		return leg->is_required ? FARLOG_FENCED : FARLOG_OK;
-	if (leg->buffer != NULL && !route_take_turn(leg)) {
-		atomic_store_release(&leg->is_beat_due, 1);
+	if (leg->buffer != NULL && !route_own_ring(leg)) {
+		atomic_store_release(&leg->is_heartbeat_due, 1);
 		return FARLOG_OK;
 	}
-	result = beat_direct(step, i);
+	result = append_heartbeat(step, i);
 	/* the next record goes to the spill */
 	return leg->has_spill && (result == FARLOG_CLOSED || result == FARLOG_FULL) ? FARLOG_OK : result;
 }
 
-static int worse(int one, int other)
+static int worse_result(int one, int other)
 {
 	static const int order[] = {FARLOG_CLOSED, FARLOG_FENCED, FARLOG_UNKNOWN, FARLOG_FULL};
 
@@ -68,10 +69,10 @@ int farlog_route_heartbeat(farlog_route *route, uint64_t deadline_ns)
 	if (route->is_closed)
 		return FARLOG_CLOSED;
 	for (unsigned i = 0; i < route->leg_count; i++)
-		result = worse(result, beat_leg(&step, i));
+		result = worse_result(result, heartbeat_leg(&step, i));
 	route_await(&step);
 	for (unsigned i = 0; i < route->leg_count; i++)
 		if (step.runs[i].is_begun && !(route->legs[i].has_spill && step.runs[i].result == FARLOG_UNKNOWN))
-			result = worse(result, step.runs[i].result);
+			result = worse_result(result, step.runs[i].result);
 	return result;
 }

@@ -1,5 +1,5 @@
-/* route/ask.c -- which legs take a record, by which way, and whether they can: asked of all of them before it is
- * written to any. */
+/* route/check.c -- selects the legs of a record, and the path to each; checks that all required legs have space before
+ * the record is written to any. */
 #include "route/step.h"
 
 #include <time.h>
@@ -49,7 +49,7 @@ bool route_select(struct route_step *step)
 	return (position->required | position->optional) != 0;
 }
 
-int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *entry)
+int route_check_writer(struct farlog_writer *writer, const struct farlog_entry *entry)
 {
 	struct ring_place place;
 	uint64_t extent;
@@ -63,16 +63,16 @@ int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *en
 	return result == FARLOG_OK ? writer_find_room(writer, extent, &place) : result;
 }
 
-/* does_reject -- nobody waits for room. */
-static bool does_reject(const struct route_leg *leg)
+/* is_reject -- the leg does not wait for space. */
+static bool is_reject(const struct route_leg *leg)
 {
-	return leg->place.uri != NULL ? leg->place.config.policy == FARLOG_POLICY_REJECT :
-									leg->far->policy == FARLOG_POLICY_REJECT;
+	return leg->opening.uri != NULL ? leg->opening.config.policy == FARLOG_POLICY_REJECT :
+									  leg->writer->policy == FARLOG_POLICY_REJECT;
 }
 
-/* ask_leg -- and by which way. A ring that has no room is waited for until the leg's deadline, then the spill takes the
- * record. */
-static int ask_leg(struct route_step *step, unsigned i, bool is_late)
+/* check_leg_space -- and choose the path. A full ring is waited for until the leg's deadline, then the record goes to
+ * the spill. */
+static int check_leg_space(struct route_step *step, unsigned i, bool is_late)
 {
 	struct route_leg *leg = &step->route->legs[i];
 	struct route_run *run = &step->runs[i];
@@ -82,24 +82,24 @@ static int ask_leg(struct route_step *step, unsigned i, bool is_late)
 	if (atomic_load_acquire(&leg->state) == FARLOG_LEG_FENCED)
 		return FARLOG_FENCED;
 	if (!run->is_begun)
-		run->way = leg->buffer == NULL || route_take_turn(leg) ? ROUTE_WAY_DIRECT : ROUTE_WAY_SPILL;
-	if (run->way == ROUTE_WAY_SPILL)
-		return route_ask_buffer(leg, entry, 0);
-	result = route_ask_writer(leg->far, entry);
+		run->path = leg->buffer == NULL || route_own_ring(leg) ? ROUTE_PATH_DIRECT : ROUTE_PATH_SPILL;
+	if (run->path == ROUTE_PATH_SPILL)
+		return route_check_buffer(leg, entry, 0);
+	result = route_check_writer(leg->writer, entry);
 	if (!leg->has_spill)
 		return result;
-	if (result == FARLOG_CLOSED || (result == FARLOG_FULL && (is_late || does_reject(leg)))) {
+	if (result == FARLOG_CLOSED || (result == FARLOG_FULL && (is_late || is_reject(leg)))) {
 		if (run->is_begun)
-			return ROUTE_GROUP_ENDS; /* those before it may have to go to the spill first */
-		run->way = ROUTE_WAY_TURN;
-		return route_ask_buffer(leg, entry, 0);
+			return ROUTE_GROUP_ENDS; /* records of this group may have to go to the spill first */
+		run->path = ROUTE_PATH_BEGIN_SPILL;
+		return route_check_buffer(leg, entry, 0);
 	}
-	return result == FARLOG_OK && run->is_begun && route_ask_buffer(leg, entry, run->spill_bytes) != FARLOG_OK ?
+	return result == FARLOG_OK && run->is_begun && route_check_buffer(leg, entry, run->spill_bytes) != FARLOG_OK ?
 		ROUTE_GROUP_ENDS :
 		result;
 }
 
-/* rank -- of several answers the highest counts. */
+/* rank -- the result with the highest rank counts. */
 static int rank(int result)
 {
 	switch (result) {
@@ -120,86 +120,86 @@ static int rank(int result)
 	}
 }
 
-/* ask_all -- the worst of the required legs' answers; each one's own is in the position. *is_hopeful: waiting may
- * help. */
-static int ask_all(struct route_step *step, bool *is_hopeful)
+/* check_space -- the highest-ranked result of the required legs; each leg's own is in the position. *may_wait: waiting
+ * may help. */
+static int check_space(struct route_step *step, bool *may_wait)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 	int worst = FARLOG_OK;
 
-	*is_hopeful = true;
+	*may_wait = true;
 	ROUTE_EACH(i, position->required)
 	{
 		struct route_leg *leg = &step->route->legs[i];
 		bool is_late = step->start_ns != 0 && clock_monotonic_ns() >= route_until(step, i);
-		int result = ask_leg(step, i, is_late);
+		int result = check_leg_space(step, i, is_late);
 
 		position->legs[i].result = result;
-		if (result == FARLOG_FULL && (is_late || does_reject(leg)))
-			*is_hopeful = false;
+		if (result == FARLOG_FULL && (is_late || is_reject(leg)))
+			*may_wait = false;
 		if (rank(result) > rank(worst))
 			worst = result;
 	}
 	return worst;
 }
 
-static void count_refusal(struct route_step *step)
+static void count_rejection(struct route_step *step)
 {
 	struct farlog_route_position *position = &step->positions[step->end];
 
 	ROUTE_EACH(i, position->required)
 	{
 		struct route_leg *leg = &step->route->legs[i];
-		struct farlog_route_result *said = &position->legs[i];
+		struct farlog_route_result *outcome = &position->legs[i];
 
-		if (said->result == ROUTE_GROUP_ENDS)
-			said->result = FARLOG_OK; /* another leg refuses the record */
-		else if (said->result != FARLOG_OK && step->runs[i].way == ROUTE_WAY_DIRECT && leg->far != NULL)
-			may_fail(writer_refuse(leg->far, said->result, &said->position)); /* it only counts */
-		else if (said->result == FARLOG_FENCED)
-			said->position.epoch = (uint32_t)atomic_load_relaxed(&leg->fenced_epoch);
+		if (outcome->result == ROUTE_GROUP_ENDS)
+			outcome->result = FARLOG_OK; /* another leg rejects the record */
+		else if (outcome->result != FARLOG_OK && step->runs[i].path == ROUTE_PATH_DIRECT && leg->writer != NULL)
+			may_fail(writer_refuse(leg->writer, outcome->result, &outcome->position)); /* only counts the rejection */
+		else if (outcome->result == FARLOG_FENCED)
+			outcome->position.epoch = (uint32_t)atomic_load_relaxed(&leg->fenced_epoch);
 	}
 }
 
-/* pump -- what was submitted before goes on while this record waits for room. */
+/* pump -- persist records that were appended before, while this one waits for space. */
 static void pump(struct route_step *step)
 {
 	ROUTE_EACH(i, step->positions[step->end].required)
-	if (step->runs[i].way == ROUTE_WAY_DIRECT && writer_pump(step->route->legs[i].far) == FARLOG_OK)
-		region_push(step->route->legs[i].far->region);
+	if (step->runs[i].path == ROUTE_PATH_DIRECT && writer_pump(step->route->legs[i].writer) == FARLOG_OK)
+		region_push(step->route->legs[i].writer->region);
 }
 
-int route_find_room(struct route_step *step)
+int route_wait_space(struct route_step *step)
 {
-	bool is_hopeful;
-	int result = ask_all(step, &is_hopeful);
+	bool may_wait;
+	int result = check_space(step, &may_wait);
 
-	for (unsigned turns = 0; result == FARLOG_FULL && is_hopeful; turns++) {
+	for (unsigned turns = 0; result == FARLOG_FULL && may_wait; turns++) {
 		if (step->start_ns == 0)
 			step->start_ns = clock_monotonic_ns();
 		pump(step);
 		if (turns > 50)
 			nanosleep(&(struct timespec){0, NAP_NS}, NULL);
-		result = ask_all(step, &is_hopeful);
+		result = check_space(step, &may_wait);
 	}
 	if (result != FARLOG_OK && result != ROUTE_GROUP_ENDS)
-		count_refusal(step);
+		count_rejection(step);
 	return result;
 }
 
-int route_put_into_spill(struct route_step *step, unsigned i, size_t index, bool is_first, uint64_t far_seq)
+int route_put_into_spill(struct route_step *step, unsigned i, size_t index, bool is_first, uint64_t ring_seq)
 {
 	struct route_leg *leg = &step->route->legs[i];
-	struct farlog_route_result *said = &step->positions[index].legs[i];
+	struct farlog_route_result *outcome = &step->positions[index].legs[i];
 	struct farlog_position placed;
-	int result = is_first ? route_turn_to_spill(leg, far_seq) : FARLOG_OK;
+	int result = is_first ? route_begin_spill(leg, ring_seq) : FARLOG_OK;
 
 	if (result == FARLOG_OK)
 		result = shared_submit(leg->buffer, &step->entries[index], 0, &placed);
 	if (result != FARLOG_OK)
 		return FARLOG_IO;
-	said->position = placed;
-	said->is_buffered = 1;
+	outcome->position = placed;
+	outcome->is_buffered = 1;
 	step->runs[i].end_lsn = placed.end_lsn;
 	atomic_add(&leg->counters.spilled_count, 1);
 	return FARLOG_OK;
