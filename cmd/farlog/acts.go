@@ -7,7 +7,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,7 +104,7 @@ func runAudit(env *environment, dir string, options actOptions) error {
 		return err
 	}
 	defer reader.Close()
-	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	table := env.newTable()
 	if !env.isJSON() {
 		fmt.Fprintln(table, "TIME\tWHO\tWHAT\tON\tOUTCOME\tTELLS")
 	}

@@ -83,10 +83,10 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 }
 
 func newDrainCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "drain", Short: "List and show the drains", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(
+	return newGroup("drain", "List and show the drains",
+
 		newAgentListCommand(env, "drain", drainRows, func(rows []agentRow) error {
-			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+			table := env.newTable()
 			fmt.Fprintln(table, "DRAIN\tHOST\tSTATE\tSTREAMS\tRECORDS\tSTORE")
 			for _, row := range rows {
 				records := uint64(0)
@@ -107,7 +107,6 @@ func newDrainCommand(env *environment) *cobra.Command {
 					textOr(one.Error, "-"))
 			}
 		}))
-	return group
 }
 
 func warningText(bits uint32) string {
@@ -162,7 +161,7 @@ func newAgentShowCommand(env *environment, kind string, rowsOf func(*agents) []a
 			if env.isJSON() {
 				return env.writeJSON(row)
 			}
-			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+			table := env.newTable()
 			tableRow(table, "%s\t%s\n", kind, row.ID)
 			tableRow(table, "host\t%s, pid %d\n", row.Host, row.PID)
 			tableRow(table, "state\t%s, reported %s\n", row.state(), row.Reported.Format(time.RFC3339))

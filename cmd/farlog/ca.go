@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,11 +23,9 @@ type caOptions struct {
 }
 
 func newCACommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "ca", Short: "Make and revoke the certificates by which the parts of farlog know " +
-		"each other", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newCAInitCommand(env), newCAIssueCommand(env), newCARenewCommand(env), newCARevokeCommand(env),
+	return newGroup("ca", "Make and revoke the certificates by which the parts of farlog know each other",
+		newCAInitCommand(env), newCAIssueCommand(env), newCARenewCommand(env), newCARevokeCommand(env),
 		newCAShowCommand(env))
-	return group
 }
 
 func (o *caOptions) declareOrder(cmd *cobra.Command) {
@@ -235,7 +232,7 @@ func printListed(env *environment, list []identity.Listed) error {
 	if env.isJSON() {
 		return env.writeJSON(list)
 	}
-	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	table := env.newTable()
 	fmt.Fprintln(table, "ID\tEXPIRES\tSTATE")
 	for _, one := range list {
 		expires := "-"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -26,6 +27,7 @@ const callTimeoutDefault = 10 * time.Second
 // controlClient is a connection to the control plane whose errors are fit to be printed.
 type controlClient struct {
 	api.ControlServiceClient
+	api.FabricServiceClient
 	conn    *patientConn
 	address string
 	choice  identity.Choice
@@ -53,6 +55,7 @@ func (e *environment) dialControlOnce() (*controlClient, error) {
 	client := &controlClient{address: e.control, choice: e.choice(), timeout: e.callTimeout(), isInsecure: e.isInsecure}
 	client.conn = &patientConn{ClientConn: conn, client: client, stderr: e.stderr}
 	client.ControlServiceClient = api.NewControlServiceClient(client.conn)
+	client.FabricServiceClient = api.NewFabricServiceClient(client.conn)
 	return client, nil
 }
 
@@ -69,20 +72,27 @@ func (e *environment) holder(name string) *api.Holder {
 	return &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: name, Addresses: identity.Addresses(e.addresses)}
 }
 
-// streamStatus is what the control plane knows of one stream.
-func (e *environment) streamStatus(ctx context.Context, stream string) (*api.StreamStatus, error) {
-	client, err := e.dialControl()
+// ask makes one call to the control plane, within the time for one. stream is the one that it is about, "" = none.
+func ask[Q, A any](ctx context.Context, env *environment, stream string, request Q,
+	call func(*controlClient, context.Context, Q, ...grpc.CallOption) (A, error),
+) (answer A, err error) {
+	client, err := env.dialControl()
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, e.callTimeout())
+	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
-	response, err := client.GetStream(ctx, &api.GetStreamRequest{Name: stream})
-	if err != nil {
-		return nil, client.explain(ctx, stream, err)
+	if answer, err = call(client, ctx, request); err != nil {
+		err = client.explain(ctx, stream, err)
 	}
-	return response.Stream, nil
+	return answer, err
+}
+
+// streamStatus is what the control plane knows of one stream.
+func (e *environment) streamStatus(ctx context.Context, stream string) (*api.StreamStatus, error) {
+	response, err := ask(ctx, e, stream, &api.GetStreamRequest{Name: stream}, (*controlClient).GetStream)
+	return response.GetStream(), err
 }
 
 // explain turns the error of a call into one line that says what to do. stream is the one that was asked for, "" =
@@ -108,10 +118,8 @@ func (c *controlClient) explain(ctx context.Context, stream string, err error) e
 	case codes.ResourceExhausted:
 		if strings.Contains(answer.Message(), "larger than max") { // which gRPC says by itself
 			return fmt.Errorf(
-				"the request is too large for control plane %s: expected at most %s: ask for less at once",
-				c.address,
-				config.FormatSize(api.RequestLenMax),
-			)
+				"the request is too large for control plane %s: expected at most %s: ask for less at once", c.address,
+				config.FormatSize(api.RequestLenMax))
 		}
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is not a farlog control plane, or an older one: %s", c.address, answer.Message())

@@ -37,10 +37,6 @@ type backupLine struct {
 }
 
 func newControlCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{
-		Use: "control", Short: "Back up and restore what the control plane keeps", Args: groupArgs,
-		RunE: runGroup,
-	}
 	backup := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write all that the control plane keeps, as it is at one moment, into a new file",
@@ -64,8 +60,7 @@ after it have to ask again when they are cut off; no acknowledged record is touc
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return restoreControl(cmd.Context(), env, args[0]) },
 	}
-	group.AddCommand(backup, restore)
-	return group
+	return newGroup("control", "Back up and restore what the control plane keeps", backup, restore)
 }
 
 func backupControl(ctx context.Context, env *environment, path string) error {

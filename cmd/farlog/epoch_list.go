@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -12,8 +13,7 @@ import (
 )
 
 func newEpochCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "epoch", Short: "See which epochs streams are at", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(streamListCommand("List the epochs of streams: the last that was granted, to whom, and below "+
+	list := streamListCommand("List the epochs of streams: the last that was granted, to whom, and below "+
 		"which writers are fenced",
 		`Lists a line for each stream; --output wide has one for each of its rings, with what its target reports: the
 epoch of its writer and since when, whether that one has the ring now, and which fence and which writer the target has
@@ -21,54 +21,52 @@ confirmed. Of one STREAM, named in full, the epochs before the last follow, at m
 when, and why it ended. ENDED BY is taken over (farlog stream takeover, with its reason), restarted (the same program
 was granted the stream anew), replaced (another one was, such as a standby) or unused (no ring was opened with it
 before somebody was granted the next: it expired, or its holder never came).`,
-		func(ctx context.Context, stream string) error { return listEpochs(ctx, env, stream) }))
-	return group
+		func(ctx context.Context, stream string) error { return listEpochs(ctx, env, stream) })
+	return newGroup("epoch", "See which epochs streams are at", list)
 }
 
 func listEpochs(ctx context.Context, env *environment, stream string) error {
 	request := &api.ListEpochsRequest{Stream: stream, IncludePast: stream != "" && !isPattern(stream)}
-	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListEpochs)
+	all, err := listAll(ctx, env, request, (*controlClient).ListEpochs)
 	if err == nil && len(all.Epochs) == 0 {
 		err = env.mayBeEmpty(ctx, stream)
 	}
 	if err != nil {
 		return err
 	}
-	if env.isJSON() {
-		return env.writeProto(all)
-	}
-	if err := printEpochs(env, all.Epochs); err != nil || !request.IncludePast || len(all.Epochs[0].Past) == 0 {
+	if err := printEpochs(env, all); err != nil || env.isJSON() || !request.IncludePast ||
+		len(all.Epochs[0].Past) == 0 {
 		return err
 	}
 	return printPast(env, all.Epochs[0].Past)
 }
 
-func printEpochs(env *environment, epochs []*api.EpochInfo) error {
-	table := env.newTable()
-	head := "STREAM\tGRANTED\tFENCED BELOW\tHOLDER\tSINCE"
-	if env.isWide() {
-		head += "\tMEMBER\tTARGET\tWRITER\tLAST\tOPENED\tHELD\tTARGET FENCES BELOW\tTARGET ADMITS"
-	}
-	fmt.Fprintln(table, head)
-	for _, one := range epochs {
-		stem := func() {
-			tableRow(table, "%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)),
-				numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGrantTime))
-		}
-		if !env.isWide() || len(one.Members) == 0 {
-			stem()
-			fmt.Fprintln(table)
-			continue
-		}
-		for _, member := range one.Members {
-			stem()
-			tableRow(table, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", member.Member+1, member.Target,
-				numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
-				stampText(member.OpenTime), yesNo(member.WriterHeld), numberText(uint64(member.EpochFenced)),
-				numberText(uint64(member.EpochAdmitted)))
-		}
-	}
-	return table.Flush()
+func printEpochs(env *environment, all *api.ListEpochsResponse) error {
+	return env.writeTable(
+		all,
+		"STREAM\tGRANTED\tFENCED BELOW\tHOLDER\tSINCE",
+		"\tMEMBER\tTARGET\tWRITER\tLAST\tOPENED\tHELD\tTARGET FENCES BELOW\tTARGET ADMITS",
+		func(table *tabwriter.Writer) {
+			for _, one := range all.Epochs {
+				stem := func() {
+					tableRow(table, "%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)),
+						numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGrantTime))
+				}
+				if !env.isWide() || len(one.Members) == 0 {
+					stem()
+					fmt.Fprintln(table)
+					continue
+				}
+				for _, member := range one.Members {
+					stem()
+					tableRow(table, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", member.Member+1, member.Target,
+						numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
+						stampText(member.OpenTime), yesNo(member.WriterHeld), numberText(uint64(member.EpochFenced)),
+						numberText(uint64(member.EpochAdmitted)))
+				}
+			}
+		},
+	)
 }
 
 // printPast prints the epochs before the last of one stream.

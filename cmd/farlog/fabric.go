@@ -280,16 +280,9 @@ func newExportCommand(env *environment) *cobra.Command {
 		Short: "Print the targets, drains, streams and routes that are declared, as a file for farlog apply",
 		Args:  exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := env.dialControl()
+			answer, err := ask(cmd.Context(), env, "", &api.GetFabricRequest{}, (*controlClient).GetFabric)
 			if err != nil {
 				return err
-			}
-			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
-			defer cancel()
-			answer, err := client.GetFabric(ctx, &api.GetFabricRequest{})
-			if err != nil {
-				return client.explain(ctx, "", err)
 			}
 			raw, err := writeFabric(answer.Fabric)
 			if err != nil {

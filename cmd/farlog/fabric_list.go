@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -13,12 +14,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
 // everyPage asks for a list page by page until its last; ask is given the token of each.
-func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Context, client api.FabricServiceClient,
+func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Context, client *controlClient,
 	token string) (next string, err error),
 ) error {
 	client, err := e.dialControl()
@@ -29,7 +29,7 @@ func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Contex
 	page := func(token string) (string, error) {
 		call, cancel := context.WithTimeout(ctx, client.timeout)
 		defer cancel()
-		next, err := ask(call, api.NewFabricServiceClient(client.conn), token)
+		next, err := ask(call, client, token)
 		if err != nil {
 			return "", client.explain(call, "", err)
 		}
@@ -51,11 +51,11 @@ type listed interface {
 // listAll asks for a list page by page, and gives all of it as one page: what repeats is of all of them, the rest of
 // the last.
 func listAll[Q proto.Message, A listed](ctx context.Context, env *environment, request Q,
-	ask func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (A, error),
+	ask func(*controlClient, context.Context, Q, ...grpc.CallOption) (A, error),
 ) (all A, err error) {
 	all = all.ProtoReflect().New().Interface().(A)
 	fields := request.ProtoReflect().Descriptor().Fields()
-	err = env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
+	err = env.everyPage(ctx, func(ctx context.Context, client *controlClient, token string) (string, error) {
 		request.ProtoReflect().Set(fields.ByName("page_token"), protoreflect.ValueOfString(token))
 		page, err := ask(client, ctx, request)
 		if err != nil {
@@ -105,6 +105,20 @@ func isPattern(stream string) bool { return strings.ContainsAny(stream, `*?[\`) 
 
 func (e *environment) newTable() *tabwriter.Writer {
 	return tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+}
+
+// writeTable prints a message as JSON, or as a table below a head, which has more where it is to be wide.
+func (e *environment) writeTable(message proto.Message, head, wide string, rows func(table *tabwriter.Writer)) error {
+	if e.isJSON() {
+		return e.writeProto(message)
+	}
+	if e.isWide() {
+		head += wide
+	}
+	table := e.newTable()
+	fmt.Fprintln(table, head)
+	rows(table)
+	return table.Flush()
 }
 
 // stampText is a time for people, "-" for none.

@@ -18,7 +18,7 @@ func TestEveryPage(t *testing.T) {
 	env := &environment{stderr: io.Discard, control: "127.0.0.1:1", isInsecure: true}
 	next := map[string]string{"": "b", "b": "c", "c": ""}
 	var asked []string
-	err := env.everyPage(t.Context(), func(_ context.Context, _ api.FabricServiceClient, token string) (string, error) {
+	err := env.everyPage(t.Context(), func(_ context.Context, _ *controlClient, token string) (string, error) {
 		asked = append(asked, token)
 		return next[token], nil
 	})
@@ -26,7 +26,7 @@ func TestEveryPage(t *testing.T) {
 		t.Errorf("asked for the pages %q, %v, want those after nothing, b and c", asked, err)
 	}
 	asked = nil
-	err = env.everyPage(t.Context(), func(_ context.Context, _ api.FabricServiceClient, token string) (string, error) {
+	err = env.everyPage(t.Context(), func(_ context.Context, _ *controlClient, token string) (string, error) {
 		asked = append(asked, token)
 		return "more", errors.New("interrupted")
 	})
@@ -43,7 +43,7 @@ func TestListAll_PagesBecomeOne(t *testing.T) {
 		"b": {Targets: []*api.Target{{Host: "c"}}, Revision: 6},
 	}
 	all, err := listAll(t.Context(), env, &api.ListTargetsRequest{Rack: "r"},
-		func(_ api.FabricServiceClient, _ context.Context, request *api.ListTargetsRequest,
+		func(_ *controlClient, _ context.Context, request *api.ListTargetsRequest,
 			_ ...grpc.CallOption,
 		) (*api.ListTargetsResponse, error) {
 			if request.Rack != "r" {

@@ -104,7 +104,8 @@ func TestPrintEpochs_Wide(t *testing.T) {
 		Stream: "desk7/orders", Granted: 7, Holder: &api.Holder{Host: "h", Pid: 5, Name: hostile},
 		Members: []*api.MemberEpoch{{Target: "t1", LastEpoch: 6}, {Member: 1, Target: "t2"}},
 	}
-	if err := printEpochs(&environment{stdout: &table, output: outputWide}, []*api.EpochInfo{one}); err != nil {
+	all := &api.ListEpochsResponse{Epochs: []*api.EpochInfo{one}}
+	if err := printEpochs(&environment{stdout: &table, output: outputWide}, all); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(table.String()), "\n")

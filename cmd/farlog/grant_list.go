@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,6 @@ import (
 )
 
 func newGrantCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "grant", Short: "See who may do what with streams", Args: groupArgs, RunE: runGroup}
 	request, role := new(api.ListGrantsRequest), ""
 	list := streamListCommand("List who may write, drain and read streams; no secret is in it",
 		`Lists the last writer's grant of each stream, its drain, and whom its rings let in from other hosts. STATE of
@@ -29,39 +29,31 @@ stream was taken from it). EXPIRES is until when who has not come may still come
 	flags := list.Flags()
 	flags.StringVar(&role, "role", "", "only grants of this `role`: writer, drain or reader")
 	flags.StringVar(&request.Host, "host", "", "only grants whose holder is on this `host`")
-	group.AddCommand(list)
-	return group
+	return newGroup("grant", "See who may do what with streams", list)
 }
 
 func listGrants(ctx context.Context, env *environment, request *api.ListGrantsRequest) error {
-	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListGrants)
+	all, err := listAll(ctx, env, request, (*controlClient).ListGrants)
 	if err == nil && len(all.Grants) == 0 {
 		err = env.mayBeEmpty(ctx, request.Stream)
 	}
 	if err != nil {
 		return err
 	}
-	if env.isJSON() {
-		return env.writeProto(all)
-	}
-	table := env.newTable()
-	head := "STREAM\tROLE\tEPOCH\tGENERATION\tHOLDER\tSTATE\tGRANTED\tEXPIRES"
-	if env.isWide() {
-		head += "\tFAR\tTARGETS\tADDRESSES"
-	}
-	fmt.Fprintln(table, head)
-	for _, one := range all.Grants {
-		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream,
-			shortName(strings.TrimPrefix(one.Role.String(), "GRANT_")), numberText(uint64(one.Epoch)),
-			numberText(one.Generation), orDash(textOr(one.Drain, holderText(one.Holder))), grantState(one),
-			stampText(one.GrantTime), stampText(one.ExpireTime))
-		if env.isWide() {
-			tableRow(table, "\t%s\t%s\t%s", yesNo(one.Remote), listText(one.Targets),
-				textOr(strings.Join(one.Addresses, ", "), "any"))
-		}
-		fmt.Fprintln(table)
-	}
-	return table.Flush()
+	return env.writeTable(all, "STREAM\tROLE\tEPOCH\tGENERATION\tHOLDER\tSTATE\tGRANTED\tEXPIRES",
+		"\tFAR\tTARGETS\tADDRESSES", func(table *tabwriter.Writer) {
+			for _, one := range all.Grants {
+				tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream,
+					shortName(strings.TrimPrefix(one.Role.String(), "GRANT_")), numberText(uint64(one.Epoch)),
+					numberText(one.Generation), orDash(textOr(one.Drain, holderText(one.Holder))), grantState(one),
+					stampText(one.GrantTime), stampText(one.ExpireTime))
+				if env.isWide() {
+					tableRow(table, "\t%s\t%s\t%s", yesNo(one.Remote), listText(one.Targets),
+						textOr(strings.Join(one.Addresses, ", "), "any"))
+				}
+				fmt.Fprintln(table)
+			}
+		})
 }
 
 // holderText names a writer: its host, its process and the name that it gave itself.

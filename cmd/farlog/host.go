@@ -19,15 +19,9 @@ import (
 )
 
 func newHostCommand(env *environment) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "host",
-		Short: "List the trading hosts; connect namespaces of NVMe over fabrics to this host, for rings on them",
-		Args:  groupArgs,
-		RunE:  runGroup,
-	}
-	command.AddCommand(newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env),
-		newHostListCommand(env))
-	return command
+	return newGroup("host",
+		"List the trading hosts; connect namespaces of NVMe over fabrics to this host, for rings on them",
+		newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env), newHostListCommand(env))
 }
 
 func newHostConnectCommand(env *environment) *cobra.Command {

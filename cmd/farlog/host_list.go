@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ not listed.`,
 }
 
 func printHosts(env *environment, rows []hostRow) error {
-	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	table := env.newTable()
 	fmt.Fprintln(table, "HOST\tTARGET\tDOOR\tLEAST\tMEDIAN\tOF\tREPORTED\tERROR")
 	for _, row := range rows {
 		reported := row.reportedText(time.Now())
@@ -88,7 +87,7 @@ func (w wayRow) text(duration time.Duration) string {
 }
 
 func (e *environment) hosts(ctx context.Context) ([]hostRow, error) {
-	all, err := listAll(ctx, e, new(api.ListHostsRequest), api.FabricServiceClient.ListHosts)
+	all, err := listAll(ctx, e, new(api.ListHostsRequest), (*controlClient).ListHosts)
 	if err != nil {
 		return nil, err
 	}

@@ -22,12 +22,8 @@ type nvmetOptions struct {
 }
 
 func newTargetCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{
-		Use: "target", Short: "List and show the targets; set up what this host is a target of",
-		Args: groupArgs, RunE: runGroup,
-	}
-	group.AddCommand(newTargetListCommand(env), newTargetShowCommand(env), newNVMeTCommand(env))
-	return group
+	return newGroup("target", "List and show the targets; set up what this host is a target of",
+		newTargetListCommand(env), newTargetShowCommand(env), newNVMeTCommand(env))
 }
 
 func newNVMeTCommand(env *environment) *cobra.Command {

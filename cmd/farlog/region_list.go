@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -11,10 +12,6 @@ import (
 )
 
 func newRegionCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{
-		Use: "region", Short: "See where the rings of streams are, and how they are there",
-		Args: groupArgs, RunE: runGroup,
-	}
 	request := new(api.ListRegionsRequest)
 	list := streamListCommand("List the rings of streams: where each is wanted, and what its target sees there",
 		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's
@@ -30,42 +27,34 @@ alerts do; in --output json it is the API's, which counts from 0. LAG is what is
 	flags.StringVar(&request.Host, "host", "", "only rings on this `host`")
 	flags.StringVar(&request.Kind, "kind", "", "only rings in regions of this `kind`, such as devdax or file")
 	flags.BoolVar(&request.InError, "error", false, "only rings whose target reports an error")
-	group.AddCommand(list)
-	return group
+	return newGroup("region", "See where the rings of streams are, and how they are there", list)
 }
 
 func listRegions(ctx context.Context, env *environment, request *api.ListRegionsRequest) error {
-	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListRegions)
+	all, err := listAll(ctx, env, request, (*controlClient).ListRegions)
 	if err == nil && len(all.Regions) == 0 {
 		err = env.mayBeEmpty(ctx, request.Stream)
 	}
 	if err != nil {
 		return err
 	}
-	if env.isJSON() {
-		return env.writeProto(all)
-	}
-	table := env.newTable()
-	head := "STREAM\tMEMBER\tHOST\tSTATE\tKIND\tLEVEL\tSIZE\tLAG\tRING"
-	if env.isWide() {
-		head += "\tTARGET\tUUID\tEPOCH\tHEAD\tDURABLE\tAPPENDED\tREPORTED"
-	}
-	fmt.Fprintln(table, head)
-	for _, one := range all.Regions {
-		state := one.State
-		contract := state.GetContract()
-		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host),
-			regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
-			orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()),
-			orDash(textOr(state.GetError(), state.GetUri())))
-		if env.isWide() {
-			tableRow(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)),
-				numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
-				state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserveTime()))
-		}
-		fmt.Fprintln(table)
-	}
-	return table.Flush()
+	return env.writeTable(all, "STREAM\tMEMBER\tHOST\tSTATE\tKIND\tLEVEL\tSIZE\tLAG\tRING",
+		"\tTARGET\tUUID\tEPOCH\tHEAD\tDURABLE\tAPPENDED\tREPORTED", func(table *tabwriter.Writer) {
+			for _, one := range all.Regions {
+				state := one.State
+				contract := state.GetContract()
+				tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host),
+					regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
+					orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()),
+					orDash(textOr(state.GetError(), state.GetUri())))
+				if env.isWide() {
+					tableRow(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)),
+						numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
+						state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserveTime()))
+				}
+				fmt.Fprintln(table)
+			}
+		})
 }
 
 // regionState is one word or two for how a ring is.

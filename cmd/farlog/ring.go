@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,16 +23,9 @@ const (
 )
 
 func newRingCommand(env *environment) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "ring",
-		Short: "Format, show, fence, list and remove rings, without the control plane",
-		Args:  groupArgs,
-		RunE:  runGroup,
-	}
-	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env),
-		newRingCutCommand(env))
-	command.AddCommand(newRingListCommand(env), newRingRemoveCommand(env))
-	return command
+	return newGroup("ring", "Format, show, fence, list and remove rings, without the control plane",
+		newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env),
+		newRingCutCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
 }
 
 func newRingFormatCommand(env *environment) *cobra.Command {
@@ -199,7 +191,7 @@ func showRing(env *environment, uri string) error {
 	if env.isJSON() {
 		return json.NewEncoder(env.stdout).Encode(ringJSON(uri, status))
 	}
-	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	table := env.newTable()
 	for _, line := range ringLines(uri, status, env.isWide()) {
 		tableRow(table, "%s\t%s\n", line[0], line[1])
 	}

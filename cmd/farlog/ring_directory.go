@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,7 @@ func newRingListCommand(env *environment) *cobra.Command {
 			if env.isJSON() {
 				return json.NewEncoder(env.stdout).Encode(regionJSON(args[0], listed))
 			}
-			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+			table := env.newTable()
 			fmt.Fprintln(table, "RING\tOFFSET\tSIZE\tSTATE\tCREATED")
 			for _, ring := range listed.Rings {
 				tableRow(table, "%s\t%d\t%d\t%s\t%s\n", ring.Name, ring.OffsetBytes, ring.SizeBytes, ring.State,

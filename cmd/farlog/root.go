@@ -180,6 +180,13 @@ func runGroup(cmd *cobra.Command, _ []string) error {
 	return &exitError{code: exitUsage}
 }
 
+// newGroup is a command that only holds others.
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{Use: use, Short: short, Args: groupArgs, RunE: runGroup}
+	group.AddCommand(commands...)
+	return group
+}
+
 // exactArgs is cobra.ExactArgs as a usage error that names the arguments of the command's Use line.
 func exactArgs(count int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -13,13 +13,9 @@ import (
 )
 
 func newRouteCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{
-		Use: "route", Short: "Create, list and delete routes: one append to several streams",
-		Args: groupArgs, RunE: runGroup,
-	}
-	group.AddCommand(newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env),
+	return newGroup("route", "Create, list and delete routes: one append to several streams",
+		newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env),
 		newRouteDeleteCommand(env))
-	return group
 }
 
 func newRouteCreateCommand(env *environment) *cobra.Command {
@@ -122,16 +118,10 @@ func readLegWord(rule *api.RouteRule, leg *api.RouteLeg, name, value string) (er
 }
 
 func createRoute(ctx context.Context, env *environment, spec *api.RouteSpec, isDryRun bool) error {
-	client, err := env.dialControl()
+	created, err := ask(ctx, env, "", &api.CreateRouteRequest{Spec: spec, DryRun: isDryRun},
+		(*controlClient).CreateRoute)
 	if err != nil {
 		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, client.timeout)
-	defer cancel()
-	created, err := client.CreateRoute(ctx, &api.CreateRouteRequest{Spec: spec, DryRun: isDryRun})
-	if err != nil {
-		return client.explain(ctx, "", err)
 	}
 	if env.isJSON() {
 		return env.writeProto(created)
@@ -151,44 +141,20 @@ func newRouteListCommand(env *environment) *cobra.Command {
 		Short: "List the routes",
 		Args:  exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			routes, err := fetchRoutes(cmd.Context(), env, stream)
+			all, err := listAll(cmd.Context(), env, &api.ListRoutesRequest{Stream: stream}, (*controlClient).ListRoutes)
 			if err != nil {
 				return err
 			}
-			if env.isJSON() {
-				return env.writeProto(&api.ListRoutesResponse{Routes: routes})
-			}
-			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "NAME\tRULES\tSELECTS")
-			for _, route := range routes {
-				tableRow(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules), selectedText(route.Spec))
-			}
-			return table.Flush()
+			return env.writeTable(all, "NAME\tRULES\tSELECTS", "", func(table *tabwriter.Writer) {
+				for _, route := range all.Routes {
+					tableRow(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules),
+						selectedText(route.Spec))
+				}
+			})
 		},
 	}
 	cmd.Flags().StringVar(&stream, "stream", "", "only those that select this `stream`")
 	return cmd
-}
-
-func fetchRoutes(ctx context.Context, env *environment, stream string) ([]*api.Route, error) {
-	client, err := env.dialControl()
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, client.timeout)
-	defer cancel()
-	var routes []*api.Route
-	for request := (&api.ListRoutesRequest{Stream: stream}); ; {
-		response, err := client.ListRoutes(ctx, request)
-		if err != nil {
-			return nil, client.explain(ctx, "", err)
-		}
-		routes = append(routes, response.Routes...)
-		if request.PageToken = response.NextPageToken; request.PageToken == "" {
-			return routes, nil
-		}
-	}
 }
 
 // selectedText names the streams of a route, and the routes that it selects.
@@ -211,16 +177,9 @@ func newRouteShowCommand(env *environment) *cobra.Command {
 		Short: "Show one route: which records go to which streams, also by way of the routes that it selects",
 		Args:  exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := env.dialControl()
+			answer, err := ask(cmd.Context(), env, "", &api.GetRouteRequest{Name: args[0]}, (*controlClient).GetRoute)
 			if err != nil {
 				return err
-			}
-			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
-			defer cancel()
-			answer, err := client.GetRoute(ctx, &api.GetRouteRequest{Name: args[0]})
-			if err != nil {
-				return client.explain(ctx, "", err)
 			}
 			if env.isJSON() {
 				return env.writeProto(answer)
@@ -231,7 +190,7 @@ func newRouteShowCommand(env *environment) *cobra.Command {
 }
 
 func showRoute(env *environment, answer *api.GetRouteResponse) error {
-	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	table := env.newTable()
 	tableRow(table, "route\t%s\n", answer.Route.Spec.Name)
 	tableRow(table, "created\t%s\n", answer.Route.CreateTime.AsTime().Format(time.RFC3339))
 	tableRow(table, "selects\t%s\n", selectedText(answer.Route.Spec))
@@ -269,19 +228,12 @@ func newRouteDeleteCommand(env *environment) *cobra.Command {
 		Short: "Delete a route that no other one selects; its streams stay",
 		Args:  exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := env.dialControl()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
-			defer cancel()
-			answer, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{
+			answer, err := ask(cmd.Context(), env, "", &api.DeleteRouteRequest{
 				Name: args[0], Revision: revision,
 				DryRun: isDryRun,
-			})
+			}, (*controlClient).DeleteRoute)
 			if err != nil {
-				return client.explain(ctx, "", err)
+				return err
 			}
 			if env.isJSON() {
 				return env.writeProto(answer)

@@ -22,14 +22,10 @@ const (
 )
 
 func newStreamCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{
-		Use: "stream", Short: "Create, list, take over and delete streams", Args: groupArgs,
-		RunE: runGroup,
-	}
-	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env),
+	return newGroup("stream", "Create, list, take over and delete streams",
+		newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env),
 		newStreamGrantCommand(env), newStreamTakeoverCommand(env),
 		newStreamDeleteCommand(env), newStreamRebindCommand(env), newStreamMembersCommand(env))
-	return group
 }
 
 // createOptions are the flags of stream create; zero means the control plane's default.
@@ -220,49 +216,26 @@ func listStreams(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	if env.isJSON() {
-		return env.writeProto(&api.ListStreamsResponse{Streams: streams})
-	}
-	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-	head := "NAME\tID\tSIZE\tLEVEL\tPOLICY\tSTATE"
-	if env.isWide() {
-		head += "\tEPOCH\tRECORD MAX\tALIGN\tMEMBERS\tTARGET\tRING"
-	}
-	fmt.Fprintln(table, head)
-	for _, status := range streams {
-		spec := status.Stream.Spec
-		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId,
-			config.FormatSize(spec.RingSizeBytes),
-			shortName(spec.Level.String()), shortName(spec.Policy.String()), shortName(status.Condition.String()))
-		if env.isWide() {
-			tableRow(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted,
-				config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
-				memberCount(status), targetOf(status), ringText(status))
-		}
-		fmt.Fprintln(table)
-	}
-	return table.Flush()
+	return env.writeTable(&api.ListStreamsResponse{Streams: streams}, "NAME\tID\tSIZE\tLEVEL\tPOLICY\tSTATE",
+		"\tEPOCH\tRECORD MAX\tALIGN\tMEMBERS\tTARGET\tRING", func(table *tabwriter.Writer) {
+			for _, status := range streams {
+				spec := status.Stream.Spec
+				tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId,
+					config.FormatSize(spec.RingSizeBytes), shortName(spec.Level.String()),
+					shortName(spec.Policy.String()), shortName(status.Condition.String()))
+				if env.isWide() {
+					tableRow(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted,
+						config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
+						memberCount(status), targetOf(status), ringText(status))
+				}
+				fmt.Fprintln(table)
+			}
+		})
 }
 
 func fetchStreams(ctx context.Context, env *environment) ([]*api.StreamStatus, error) {
-	client, err := env.dialControl()
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, client.timeout)
-	defer cancel()
-	var streams []*api.StreamStatus
-	for request := new(api.ListStreamsRequest); ; {
-		response, err := client.ListStreams(ctx, request)
-		if err != nil {
-			return nil, client.explain(ctx, "", err)
-		}
-		streams = append(streams, response.Streams...)
-		if request.PageToken = response.NextPageToken; request.PageToken == "" {
-			return streams, nil
-		}
-	}
+	all, err := listAll(ctx, env, new(api.ListStreamsRequest), (*controlClient).ListStreams)
+	return all.GetStreams(), err
 }
 
 func targetOf(status *api.StreamStatus) string {
@@ -300,7 +273,7 @@ func isFarRing(uri string) bool {
 }
 
 func showStream(env *environment, status *api.StreamStatus) error {
-	stream, table := status.Stream, tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	stream, table := status.Stream, env.newTable()
 	line := func(name, format string, args ...any) {
 		tableRow(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}

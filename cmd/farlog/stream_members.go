@@ -11,10 +11,8 @@ import (
 )
 
 func newStreamMembersCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "members", Short: "Replace a ring of a stream that has several, or accept what was " +
-		"lost with one", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newMembersReplaceCommand(env), newMembersAcceptLossCommand(env))
-	return group
+	return newGroup("members", "Replace a ring of a stream that has several, or accept what was lost with one",
+		newMembersReplaceCommand(env), newMembersAcceptLossCommand(env))
 }
 
 // replaceOptions are the flags of stream members replace.
@@ -52,19 +50,12 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 	if options.member == "" || strings.TrimSpace(options.reason) == "" {
 		return usageErrorf("stream members replace: expected --member TARGET and --reason TEXT, which is recorded")
 	}
-	client, err := env.dialControl()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, client.timeout)
-	defer cancel()
-	done, err := client.ReplaceMember(call, &api.ReplaceMemberRequest{
+	done, err := ask(ctx, env, name, &api.ReplaceMemberRequest{
 		Stream: name, Member: options.member,
 		With: options.with, Reason: options.reason, DryRun: options.isDryRun,
-	})
+	}, (*controlClient).ReplaceMember)
 	if err != nil {
-		return client.explain(call, name, err)
+		return err
 	}
 	if env.isJSON() {
 		return env.writeProto(done)
@@ -117,16 +108,10 @@ func acceptLoss(ctx context.Context, env *environment, name, reason string, isDr
 	if strings.TrimSpace(reason) == "" {
 		return usageErrorf("stream members accept-loss: expected --reason TEXT: it is recorded")
 	}
-	client, err := env.dialControl()
+	done, err := ask(ctx, env, name, &api.AcceptLossRequest{Stream: name, Reason: reason, DryRun: isDryRun},
+		(*controlClient).AcceptLoss)
 	if err != nil {
 		return err
-	}
-	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, client.timeout)
-	defer cancel()
-	done, err := client.AcceptLoss(call, &api.AcceptLossRequest{Stream: name, Reason: reason, DryRun: isDryRun})
-	if err != nil {
-		return client.explain(call, name, err)
 	}
 	if env.isJSON() {
 		return env.writeProto(done)

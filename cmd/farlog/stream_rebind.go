@@ -35,16 +35,9 @@ func rebindStream(ctx context.Context, env *environment, request *api.RebindStre
 	if request.Drain == "" || strings.TrimSpace(request.Reason) == "" {
 		return usageErrorf("stream rebind: expected --drain DRAIN and --reason TEXT, which is recorded")
 	}
-	client, err := env.dialControl()
+	done, err := ask(ctx, env, request.Stream, request, (*controlClient).RebindStream)
 	if err != nil {
 		return err
-	}
-	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, client.timeout)
-	defer cancel()
-	done, err := client.RebindStream(call, request)
-	if err != nil {
-		return client.explain(call, request.Stream, err)
 	}
 	if env.isJSON() {
 		return env.writeProto(done)

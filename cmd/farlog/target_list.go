@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -44,39 +45,32 @@ that is declared stays.`,
 }
 
 func listTargets(ctx context.Context, env *environment, request *api.ListTargetsRequest) error {
-	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListTargets)
+	all, err := listAll(ctx, env, request, (*controlClient).ListTargets)
 	if err != nil {
 		return err
 	}
-	if env.isJSON() {
-		return env.writeProto(all)
-	}
-	table := env.newTable()
-	head := "TARGET\tHOST\tSTATE\tRINGS\tBYTES\tCAPACITY\tCLOSED\tRACK\tSITE\tWORN"
-	if env.isWide() {
-		head += "\tPID\tMETRICS\tREPORTED\tDOORS"
-	}
-	fmt.Fprintln(table, head)
-	for _, target := range all.Targets {
-		for i, agent := range agentsOf(target) {
-			rings, bytes := "-", "-"
-			if i == 0 {
-				rings, bytes = fmt.Sprint(target.RingCount), config.FormatSize(target.RingSizeBytes)
+	return env.writeTable(all, "TARGET\tHOST\tSTATE\tRINGS\tBYTES\tCAPACITY\tCLOSED\tRACK\tSITE\tWORN",
+		"\tPID\tMETRICS\tREPORTED\tDOORS", func(table *tabwriter.Writer) {
+			for _, target := range all.Targets {
+				for i, agent := range agentsOf(target) {
+					rings, bytes := "-", "-"
+					if i == 0 {
+						rings, bytes = fmt.Sprint(target.RingCount), config.FormatSize(target.RingSizeBytes)
+					}
+					spec := target.Spec
+					tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", orDash(agent.GetAgent().GetId()),
+						target.Host, aliveText(agent.GetAlive()), rings, bytes,
+						textOr(sizeOrNothing(spec.GetCapacityBytes()), "any"), yesNo(spec.GetClosed()),
+						orDash(spec.GetRack()), orDash(spec.GetSite()), wornText(agent.GetMedia()))
+					if env.isWide() {
+						tableRow(table, "\t%s\t%s\t%s\t%s", numberText(uint64(agent.GetAgent().GetPid())),
+							orDash(agent.GetAgent().GetMetricsAddress()), stampText(agent.GetReportTime()),
+							listText(agent.GetAgent().GetListeners()))
+					}
+					fmt.Fprintln(table)
+				}
 			}
-			spec := target.Spec
-			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", orDash(agent.GetAgent().GetId()), target.Host,
-				aliveText(agent.GetAlive()), rings, bytes,
-				textOr(sizeOrNothing(spec.GetCapacityBytes()), "any"), yesNo(spec.GetClosed()),
-				orDash(spec.GetRack()), orDash(spec.GetSite()), wornText(agent.GetMedia()))
-			if env.isWide() {
-				tableRow(table, "\t%s\t%s\t%s\t%s", numberText(uint64(agent.GetAgent().GetPid())),
-					orDash(agent.GetAgent().GetMetricsAddress()), stampText(agent.GetReportTime()),
-					listText(agent.GetAgent().GetListeners()))
-			}
-			fmt.Fprintln(table)
-		}
-	}
-	return table.Flush()
+		})
 }
 
 // agentsOf are a host's targets; one that is nil stands for a host that has none.

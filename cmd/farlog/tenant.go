@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -12,12 +10,7 @@ import (
 )
 
 func newTenantCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{
-		Use: "tenant", Short: "See what tenants have, and their quotas", Args: groupArgs,
-		RunE: runGroup,
-	}
-	group.AddCommand(newTenantListCommand(env))
-	return group
+	return newGroup("tenant", "See what tenants have, and their quotas", newTenantListCommand(env))
 }
 
 func newTenantListCommand(env *environment) *cobra.Command {
@@ -28,31 +21,22 @@ func newTenantListCommand(env *environment) *cobra.Command {
 		Long: `A tenant is the part of a stream's name before the first slash, or the whole name where it has none. Quotas are declared in the file of farlog apply (tenants); - is no quota.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := env.dialControl()
+			answer, err := ask(cmd.Context(), env, "", &api.GetFabricRequest{}, (*controlClient).GetFabric)
 			if err != nil {
 				return err
 			}
-			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
-			defer cancel()
-			answer, err := client.GetFabric(ctx, &api.GetFabricRequest{})
-			if err != nil {
-				return client.explain(ctx, "", err)
-			}
-			if env.isJSON() {
-				return env.writeProto(&api.GetFabricResponse{Tenants: answer.Tenants, Revision: answer.Revision})
-			}
-			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "TENANT\tSTREAMS\tOF\tRING BYTES\tOF\tRECORDS/S\tOF\tBYTES/S\tOF")
-			for _, one := range answer.Tenants {
-				quota := one.GetQuota()
-				tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, one.Streams,
-					numberText(quota.GetStreamsMax()), config.FormatSize(one.RingBytes),
-					dashed(sizeOrNothing(quota.GetRingBytesMax())), numberText(one.RecordsPerSecond),
-					numberText(quota.GetRecordsPerSecondMax()),
-					dashed(sizeOrNothing(one.BytesPerSecond)), dashed(sizeOrNothing(quota.GetBytesPerSecondMax())))
-			}
-			return table.Flush()
+			tenants := &api.GetFabricResponse{Tenants: answer.Tenants, Revision: answer.Revision}
+			head := "TENANT\tSTREAMS\tOF\tRING BYTES\tOF\tRECORDS/S\tOF\tBYTES/S\tOF"
+			return env.writeTable(tenants, head, "", func(table *tabwriter.Writer) {
+				for _, one := range answer.Tenants {
+					quota := one.GetQuota()
+					tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, one.Streams,
+						numberText(quota.GetStreamsMax()), config.FormatSize(one.RingBytes),
+						dashed(sizeOrNothing(quota.GetRingBytesMax())), numberText(one.RecordsPerSecond),
+						numberText(quota.GetRecordsPerSecondMax()), dashed(sizeOrNothing(one.BytesPerSecond)),
+						dashed(sizeOrNothing(quota.GetBytesPerSecondMax())))
+				}
+			})
 		},
 	}
 }
