@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,11 +67,6 @@ func (h Host) glob(pattern string) []string {
 	}
 	slices.Sort(found)
 	return found
-}
-
-func (h Host) exists(path string) bool {
-	_, err := os.Stat(h.path(path))
-	return !errors.Is(err, os.ErrNotExist)
 }
 
 // chosen is the word in brackets of a file such as "always [madvise] never".
