@@ -76,8 +76,7 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 		fmt.Fprintln(table, "\nSTREAM\tSIZE\tLAG\tRING")
 		for _, ring := range row.Has {
 			tableRow(table, "%s\t%s\t%d records, %s\t%s\n", ring.Stream, config.FormatSize(ring.Bytes), ring.LagRecords,
-				config.FormatSize(ring.LagBytes),
-				textOr(ring.Error, ring.Where))
+				config.FormatSize(ring.LagBytes), textOr(ring.Error, ring.Where))
 		}
 	})
 }
@@ -120,8 +119,7 @@ func (r agentRow) state() string {
 	return map[bool]string{true: "alive", false: "gone"}[r.Alive]
 }
 
-func newAgentListCommand(env *environment, kind string, rowsOf func(*agents) []agentRow,
-	print func([]agentRow) error,
+func newAgentListCommand(env *environment, kind string, rowsOf func(*agents) []agentRow, print func([]agentRow) error,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",

@@ -303,8 +303,7 @@ func (f *feed) unresolved(err error, lsn, count uint64) error {
 			"acknowledged stays valid", which, epoch)
 	case errors.Is(err, errUndecided):
 		return fmt.Errorf("%s may or may not be in the log: this writer, epoch %d, is fenced, and its target does "+
-			"not say any more where its log ended; "+
-			"everything acknowledged stays valid", which, epoch)
+			"not say any more where its log ended; everything acknowledged stays valid", which, epoch)
 	case errors.Is(err, farlog.ErrUnknown):
 		return fmt.Errorf("%s may or may not be in the log: the outcome in epoch %d was not known within %s: %w", which,
 			epoch, resolveTimeout, err)
@@ -339,8 +338,7 @@ func (f *feed) explain(err error, entries []farlog.Entry, positions []farlog.Pos
 	case errors.Is(err, farlog.ErrFenced):
 		own := f.writer.Cursors().Epoch
 		return fmt.Errorf("input record %d was not appended: this writer, epoch %d, is fenced: at least epoch %d is "+
-			"demanded; everything acknowledged stays valid",
-			number, own, positions[0].Epoch)
+			"demanded; everything acknowledged stays valid", number, own, positions[0].Epoch)
 	case errors.Is(err, farlog.ErrTooLarge):
 		return fmt.Errorf("input record %d of %d bytes with a key of %d bytes: %w", number, len(entries[0].Data),
 			len(entries[0].Key), err)

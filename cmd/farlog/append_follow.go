@@ -84,8 +84,7 @@ func (r *reconfiguration) apply(f *feed) error {
 	}
 	r.level = spec.Level
 	r.talk.printf("stream %s has changed: level %s, policy %s, deadline %s", spec.Name, shortName(spec.Level.String()),
-		shortName(spec.Policy.String()),
-		textOr(durationOrNothing(deadline), "of the region"))
+		shortName(spec.Policy.String()), textOr(durationOrNothing(deadline), "of the region"))
 	return nil
 }
 

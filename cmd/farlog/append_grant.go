@@ -37,8 +37,7 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 	}
 	if failure.Code() == codes.Unavailable && isUnreached(failure.Message()) {
 		return fmt.Errorf("control plane at %s does not answer within %s: start one (farlogd dev --data-dir DIR), or "+
-			"give --control HOST:PORT; --ring URI needs none",
-			env.control, timeout)
+			"give --control HOST:PORT; --ring URI needs none", env.control, timeout)
 	}
 	if failure.Code() == codes.Unavailable || failure.Code() == codes.DeadlineExceeded {
 		return fmt.Errorf("control plane at %s did not answer as wanted within %s: %s", env.control, timeout,

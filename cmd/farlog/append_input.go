@@ -107,8 +107,7 @@ func (in *recordInput) nextPrefixed() ([]byte, bool, error) {
 	}
 	if in.isEnded && left > 0 {
 		return nil, false, fmt.Errorf("input ends inside record %d: it begins at byte %d and %d bytes of it are "+
-			"there, expected a length of 4 bytes and as many bytes as it says",
-			in.count+1, in.byteOffset, left)
+			"there, expected a length of 4 bytes and as many bytes as it says", in.count+1, in.byteOffset, left)
 	}
 	return nil, false, nil
 }

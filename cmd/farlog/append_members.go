@@ -76,8 +76,7 @@ func followMembers(ctx context.Context, env *environment, client *controlClient,
 	}
 }
 
-func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest,
-	writer memberWriter,
+func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer memberWriter,
 ) error {
 	call, cancel := context.WithTimeout(ctx, membersAskMax)
 	defer cancel()

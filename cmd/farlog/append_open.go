@@ -104,8 +104,7 @@ func (p *writerPlace) lookByAgent() error {
 // somebody granted later: a new grant above that is asked for. A grant of a ring on another host is good for one
 // opening; whatever passes there (a target that is just starting, a writer that is just being torn down) is tried again
 // with a new one.
-func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace,
-	talk *appendTalk,
+func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk,
 ) (*farlog.Writer, writerPlace, error) {
 	full := fullRing{most: options.deadline, talk: talk}
 	for until := time.Now().Add(options.acquireTimeout); ; {

@@ -446,8 +446,7 @@ func (f *routeFeed) close() {
 	for i, leg := range f.route.Stats() {
 		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP "+
 			"records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled,
-			leg.Carried,
-			leg.Dropped, leg.Gaps)
+			leg.Carried, leg.Dropped, leg.Gaps)
 		isBehind = isBehind || leg.Behind > 0
 		if lost := leg.Dropped - before[i].Dropped; lost > 0 {
 			f.lost += lost

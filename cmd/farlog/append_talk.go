@@ -178,8 +178,7 @@ func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counter
 	t.printf("acknowledged %d records (%d bytes) in %s: %.0f/s%s on %s by %s; refused %d, waited for space %d times, "+
 		"resolved %d unknown",
 		count.acknowledged, count.bytes, time.Since(t.started).Round(time.Millisecond), t.rate(count), level,
-		contract.Kind,
-		contract.FlushMethod, count.refused, count.full, count.unknown)
+		contract.Kind, contract.FlushMethod, count.refused, count.full, count.unknown)
 	if counters == nil {
 		t.longest(longest)
 		return

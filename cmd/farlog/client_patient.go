@@ -31,8 +31,7 @@ type patientConn struct {
 }
 
 // Invoke implements grpc.ClientConnInterface.
-func (p *patientConn) Invoke(ctx context.Context, method string, request, response any,
-	options ...grpc.CallOption,
+func (p *patientConn) Invoke(ctx context.Context, method string, request, response any, options ...grpc.CallOption,
 ) error {
 	return p.again(ctx, func() (mayAgain bool, err error) {
 		var at peer.Peer // without an address: the call was given to no connection
@@ -42,8 +41,7 @@ func (p *patientConn) Invoke(ctx context.Context, method string, request, respon
 }
 
 // NewStream implements grpc.ClientConnInterface. One that fails here was given to no connection.
-func (p *patientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
-	options ...grpc.CallOption,
+func (p *patientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption,
 ) (stream grpc.ClientStream, err error) {
 	waiting, cancel := context.WithTimeout(ctx, p.client.timeout)
 	defer cancel()

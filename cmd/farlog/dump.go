@@ -253,8 +253,7 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 		flags += "|SUPERSEDED"
 	}
 	d.line = fmt.Appendf(d.line[:0], "%s lsn=%d seq=%d epoch=%d %s flags=%s class=%d", stream, line.LSN, line.Seq,
-		line.Epoch,
-		line.Time, flags, line.Class)
+		line.Epoch, line.Time, flags, line.Class)
 	if line.Key != "" {
 		d.line = fmt.Appendf(d.line, " key=%s", line.Key)
 	}

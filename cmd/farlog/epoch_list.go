@@ -42,9 +42,7 @@ func listEpochs(ctx context.Context, env *environment, stream string) error {
 }
 
 func printEpochs(env *environment, all *api.ListEpochsResponse) error {
-	return env.writeTable(
-		all,
-		"STREAM\tGRANTED\tFENCED BELOW\tHOLDER\tSINCE",
+	return env.writeTable(all, "STREAM\tGRANTED\tFENCED BELOW\tHOLDER\tSINCE",
 		"\tMEMBER\tTARGET\tWRITER\tLAST\tOPENED\tHELD\tTARGET FENCES BELOW\tTARGET ADMITS",
 		func(table *tabwriter.Writer) {
 			for _, one := range all.Epochs {
@@ -65,8 +63,7 @@ func printEpochs(env *environment, all *api.ListEpochsResponse) error {
 						numberText(uint64(member.EpochAdmitted)))
 				}
 			}
-		},
-	)
+		})
 }
 
 // printPast prints the epochs before the last of one stream.
@@ -76,8 +73,7 @@ func printPast(env *environment, past []*api.PastEpoch) error {
 	fmt.Fprintln(table, "PAST EPOCH\tHOLDER\tSINCE\tUNTIL\tENDED BY\tWHOSE\tREASON")
 	for _, one := range past {
 		tableRow(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)),
-			stampText(one.GrantTime), stampText(one.EndTime), endText(one.End), orDash(one.By),
-			reasonText(one.Reason))
+			stampText(one.GrantTime), stampText(one.EndTime), endText(one.End), orDash(one.By), reasonText(one.Reason))
 	}
 	return table.Flush()
 }

@@ -103,8 +103,7 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 // askAndApply asks what would be done first, so that all that is wrong is told before anything is, and then has it
 // done. What the control plane itself changes in between, such as the drain of a stream, is no reason to give up: it is
 // asked again.
-func askAndApply(ctx context.Context, env *environment, client *controlClient, file *fabricFile,
-	how applying,
+func askAndApply(ctx context.Context, env *environment, client *controlClient, file *fabricFile, how applying,
 ) (*api.ApplyFabricResponse, error) {
 	for {
 		answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{

@@ -22,8 +22,7 @@ const (
 
 // waitSo asks again and again what of a fabric is not so in the world, until all of it is or the time is over, and
 // gives what is not by then.
-func waitSo(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric,
-	limit time.Duration,
+func waitSo(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric, limit time.Duration,
 ) ([]*api.Drift, error) {
 	end := time.Now().Add(limit)
 	told, count, failed := time.Now(), -1, 0

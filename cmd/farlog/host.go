@@ -97,8 +97,7 @@ not suit is told. Keys are read from files of mode 0600 and are shown nowhere.`,
 
 // keepDevice tells each device on stdout, and why there is none on stderr, until the program is to end. What is
 // connected then stays.
-func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, spec nvmehost.Spec,
-	namespace uint32,
+func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, spec nvmehost.Spec, namespace uint32,
 ) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

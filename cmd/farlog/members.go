@@ -253,8 +253,7 @@ func (r *membersReport) choose(ctx context.Context) (*memberReport, error) {
 	}
 	if quorum := max(len(r.Members)-r.Needed+1, 1); soundCount < quorum || best == nil {
 		return best, fmt.Errorf("%d of %d members can be read that know the log, expected %d at least: the others "+
-			"may know more of it%s",
-			soundCount, len(r.Members), quorum, r.troubles())
+			"may know more of it%s", soundCount, len(r.Members), quorum, r.troubles())
 	}
 	if away := r.awayCount(); r.WriterEpoch == 0 && away > 0 {
 		return best, fmt.Errorf("%d of %d members can be read, and all of these are new: the others may know records "+
@@ -422,8 +421,7 @@ func (r *membersReport) writeTable(out io.Writer) error {
 		return w.Flush()
 	}
 	fmt.Fprintf(w, "the next opening chooses member %d: between lsn %d and %d nothing is missing, altered or out of "+
-		"order; %d members have all up to lsn %d\n",
-		r.Chosen, r.HeadLSN, r.TailLSN, r.Needed, r.DurableLSN)
+		"order; %d members have all up to lsn %d\n", r.Chosen, r.HeadLSN, r.TailLSN, r.Needed, r.DurableLSN)
 	return w.Flush()
 }
 

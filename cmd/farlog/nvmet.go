@@ -354,14 +354,12 @@ func showNVMeT(out io.Writer, config *nvmet.Config) error {
 	fmt.Fprintln(table, "\nPORT\tTRANSPORT\tADDRESS\tSERVICE\tSUBSYSTEMS")
 	for _, port := range config.Ports {
 		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", strconv.Itoa(port.PortID), orDash(port.Addr["trtype"]),
-			orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]),
-			orDash(strings.Join(port.Subsystems, ", ")))
+			orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]), orDash(strings.Join(port.Subsystems, ", ")))
 	}
 	fmt.Fprintln(table, "\nHOST\tKEY\tTARGET KEY\tHASH\tGROUP")
 	for _, host := range config.Hosts {
 		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", host.NQN, yesNo(host.DHCHAP["key"] != ""),
-			yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]),
-			orDash(host.DHCHAP["dhgroup"]))
+			yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]), orDash(host.DHCHAP["dhgroup"]))
 	}
 	return table.Flush()
 }

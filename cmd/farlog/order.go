@@ -51,8 +51,7 @@ func runOrder(env *environment, key string, options orderOptions) error {
 	order, err := audit.FindOrder(audit.StreamSource(opened, options.stream), key)
 	if errors.Is(err, audit.ErrNotFound) {
 		return fmt.Errorf("order %q: not in stream %q of store %s: expected a ClOrdID or an OrderID of a FIX message "+
-			"there",
-			key, options.stream, options.store)
+			"there", key, options.stream, options.store)
 	}
 	if err != nil {
 		return err

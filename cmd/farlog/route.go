@@ -14,8 +14,7 @@ import (
 
 func newRouteCommand(env *environment) *cobra.Command {
 	return newGroup("route", "Create, list and delete routes: one append to several streams",
-		newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env),
-		newRouteDeleteCommand(env))
+		newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env), newRouteDeleteCommand(env))
 }
 
 func newRouteCreateCommand(env *environment) *cobra.Command {
@@ -147,8 +146,7 @@ func newRouteListCommand(env *environment) *cobra.Command {
 			}
 			return env.writeTable(all, "NAME\tRULES\tSELECTS", "", func(table *tabwriter.Writer) {
 				for _, route := range all.Routes {
-					tableRow(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules),
-						selectedText(route.Spec))
+					tableRow(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules), selectedText(route.Spec))
 				}
 			})
 		},

@@ -25,8 +25,7 @@ type slowReporter struct {
 }
 
 // newSlowReporter begins with a goroutine a stream, until ctx is done.
-func newSlowReporter(ctx context.Context, env *environment, client api.ControlServiceClient,
-	streams ...string,
+func newSlowReporter(ctx context.Context, env *environment, client api.ControlServiceClient, streams ...string,
 ) *slowReporter {
 	ctx, end := context.WithCancel(ctx)
 	r := &slowReporter{env: env, client: client, end: end, newest: map[string]chan *api.SlowConsumer{}}

@@ -54,8 +54,7 @@ func grantStream(ctx context.Context, env *environment, options appendOptions) e
 	}
 	if !place.hasToken() {
 		return fmt.Errorf("stream %q is granted at %s on this host, which needs no token: farlog append --stream %s; "+
-			"to reach it as from another host give --transport",
-			options.stream, place.uri, options.stream)
+			"to reach it as from another host give --transport", options.stream, place.uri, options.stream)
 	}
 	if err := writeTokenFile(options.tokenFile, place); err != nil {
 		return err

@@ -158,8 +158,7 @@ func verifyProgress(env *environment) (progress func(store.VerifyProgress), clea
 	return progress, func() { fmt.Fprint(env.stderr, "\r\x1b[K") }
 }
 
-func verifyStore(ctx context.Context, result *verifyResult, options verifyOptions,
-	progress func(store.VerifyProgress),
+func verifyStore(ctx context.Context, result *verifyResult, options verifyOptions, progress func(store.VerifyProgress),
 ) error {
 	opened, err := store.Open(result.Path, store.Options{})
 	if err != nil {
@@ -298,8 +297,7 @@ func (v verifyResult) writeTable(w io.Writer) error {
 		}
 		if s.Tail != nil {
 			fmt.Fprintf(w, "%s: behind that, %d bytes that are no whole record, or lie behind one that is not: "+
-				"segment %s, offset %d: %s\n",
-				s.Stream, s.Tail.Bytes, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
+				"segment %s, offset %d: %s\n", s.Stream, s.Tail.Bytes, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
 		}
 		if len(s.MovedTails) > 0 {
 			fmt.Fprintf(w, "%s: kept from crashes before, beside the segments: %s\n", s.Stream,
@@ -321,8 +319,7 @@ func (v verifyResult) writeTable(w io.Writer) error {
 func (r *ringReport) writeTable(w io.Writer) {
 	fmt.Fprintln(w, "RING\tSTREAM\tEPOCH\tHEAD\tTAIL\tRECORDS\tCONTROL\tFIRST\tLAST")
 	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.RingUUID, r.Stream, r.WriterEpoch, r.HeadLSN, r.TailLSN,
-		r.Records,
-		r.ControlRecords, recordTimeText(r.FirstTime), recordTimeText(r.LastTime))
+		r.Records, r.ControlRecords, recordTimeText(r.FirstTime), recordTimeText(r.LastTime))
 	if r.Failure != "" {
 		fmt.Fprintf(w, "FAILED: %s\n", r.Failure)
 		return

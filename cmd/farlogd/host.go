@@ -136,9 +136,7 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 	}
 	if request.IsReader {
 		asked := &api.AcquireReaderRequest{Stream: request.Stream, Transport: request.Transport, Holder: holder}
-		response, err := api.Retry(ctx, func() (*api.AcquireReaderResponse,
-			error,
-		) {
+		response, err := api.Retry(ctx, func() (*api.AcquireReaderResponse, error) {
 			return r.client.AcquireReader(ctx, asked)
 		})
 		if err != nil {
@@ -151,9 +149,7 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		Transport: request.Transport, Holder: holder,
 		RequestId: api.NewRequestID(), NoTakeover: !request.IsTakeover,
 	}
-	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse,
-		error,
-	) {
+	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse, error) {
 		return r.client.AcquireWriter(ctx, asked)
 	})
 	if err != nil {
@@ -185,8 +181,7 @@ func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 	for _, member := range granted.Members {
 		if n := len(member.Token); len(member.RingUuid) != 16 || n != 0 && n != farlog.TokenLen {
 			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of "+
-				"%d, expected 16 and %d", granted.Stream,
-				len(member.RingUuid), n, farlog.TokenLen)
+				"%d, expected 16 and %d", granted.Stream, len(member.RingUuid), n, farlog.TokenLen)
 		}
 		uris, grant.RingUUIDs, grant.Tokens = append(uris, member.Uri),
 			append(grant.RingUUIDs, [16]byte(member.RingUuid)), append(grant.Tokens, member.Token)

@@ -95,10 +95,8 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 			return
 		}
 		r.logger.Info(
-			"not told of changes for this host's writers, asking for them until the control plane tells again",
-			"error",
-			err,
-		)
+			"not told of changes for this host's writers, asking for them until the control plane tells again", "error",
+			err)
 	})
 }
 

@@ -18,8 +18,7 @@ func (d *daemon) lockRole(role string) error {
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return fmt.Errorf("data.dir %q is held by another %s (%s): stop it, or give another --data-dir",
-			d.settings.dataDir,
-			role, held.Holder)
+			d.settings.dataDir, role, held.Holder)
 	}
 	if err != nil {
 		return fmt.Errorf("lock data.dir: %w", err)

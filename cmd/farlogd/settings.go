@@ -205,8 +205,7 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	})
 	set.Strings(&s.targetRegions, "target.region", nil,
 		"`URI` of a region that holds many rings: mem:/dev/dax0.0, mem:/path?size=BYTES, or for this host alone "+
-			"nvme:/dev/nvme2n1; may be repeated (also: --region) (default: a file a ring in --data-dir)",
-		eachRegion)
+			"nvme:/dev/nvme2n1; may be repeated (also: --region) (default: a file a ring in --data-dir)", eachRegion)
 	set.Strings(&s.targetListen, "target.listen", nil,
 		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be "+
 			"repeated (also: --listen)", eachListenURI)

@@ -123,8 +123,7 @@ func levelReached(state *api.RingState) string {
 	return farlog.Level(level).String()
 }
 
-func writerSample(counters *farlog.Counters, members []farlog.MemberCounters,
-	stalledFor time.Duration,
+func writerSample(counters *farlog.Counters, members []farlog.MemberCounters, stalledFor time.Duration,
 ) *metrics.WriterSample {
 	if counters == nil {
 		return nil

@@ -142,11 +142,7 @@ func (s *Set) names() []string {
 }
 
 // resolve takes the value of one setting from the strongest source and returns how to call that source in an error.
-func (s *Set) resolve(
-	one *setting,
-	path string,
-	file map[string]string,
-	lookup func(string) (string, bool),
+func (s *Set) resolve(one *setting, path string, file map[string]string, lookup func(string) (string, bool),
 ) (string, error) {
 	if one.flag.Changed {
 		return fmt.Sprintf("--%s %q", one.flag.Name, asGiven(one.flag.Value)), nil

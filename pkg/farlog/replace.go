@@ -55,8 +55,7 @@ func (w *Writer) ReplaceMember(member int, uri string, ring Member) error {
 }
 
 // withMemberRing gives a ring to C for one call.
-func withMemberRing(uri string, ring Member, use func(*C.struct_farlog_member_ring,
-	*C.struct_farlog_error) C.int,
+func withMemberRing(uri string, ring Member, use func(*C.struct_farlog_member_ring, *C.struct_farlog_error) C.int,
 ) error {
 	uuid := (*C.uint8_t)(C.CBytes(ring.RingUUID[:]))
 	defer C.free(unsafe.Pointer(uuid))

@@ -28,8 +28,7 @@ type routeBatch struct {
 //
 // Implements: int farlog_route_append_batch(farlog_route *, const struct farlog_entry *, const uint32_t *, size_t,
 // uint64_t, struct farlog_route_position *, size_t *, size_t *)
-func (r *Route) AppendBatch(entries []Entry, criticalities []uint32, deadline time.Duration,
-	positions []RoutePosition,
+func (r *Route) AppendBatch(entries []Entry, criticalities []uint32, deadline time.Duration, positions []RoutePosition,
 ) (done, submitted int, err error) {
 	if r.handle == nil {
 		return 0, 0, ErrClosed

@@ -14,8 +14,7 @@ import "time"
 // Implements: int farlog_prepare(const char *, struct farlog_error *)
 func Prepare(uri string) error {
 	return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
-		return C.farlog_prepare(text,
-			failure)
+		return C.farlog_prepare(text, failure)
 	})
 }
 

@@ -97,8 +97,7 @@ func (w *Ways) List() (list []Way) {
 		list = append(list, one.Way)
 	}
 	slices.SortFunc(list, func(a, b Way) int {
-		return cmp.Or(cmp.Compare(a.Target, b.Target),
-			cmp.Compare(a.URI, b.URI))
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.URI, b.URI))
 	})
 	return list
 }

@@ -124,11 +124,9 @@ func (r *Reader) fetch(entry Entry) (store.Item, error) {
 			continue
 		}
 		if err != nil || item.Place() != entry.Place || item.CRC != entry.RecordCRC {
-			return store.Item{}, r.at.damaged(
-				&r.last,
+			return store.Item{}, r.at.damaged(&r.last,
 				fmt.Errorf("entry %d means a record of stream %s at %s with CRC "+
-					"%#08x, which the store does not have", r.index-1, entry.Stream, entry.Place, entry.RecordCRC),
-			)
+					"%#08x, which the store does not have", r.index-1, entry.Stream, entry.Place, entry.RecordCRC))
 		}
 		return item, nil
 	}

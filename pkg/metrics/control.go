@@ -76,8 +76,7 @@ var (
 		"condition")
 	streamEpoch   = desc("stream", "granted_epoch", "Last epoch handed out.", "stream")
 	streamMembers = desc("stream", "members", "Members that the stream is declared with.", "stream")
-	streamReady   = desc("stream", "members_ready", "Members whose target reports and provides the ring.",
-		"stream")
+	streamReady   = desc("stream", "members_ready", "Members whose target reports and provides the ring.", "stream")
 	streamDrained = desc("stream", "drain_alive", "1 while the stream's drain reports.", "stream")
 )
 

@@ -36,13 +36,9 @@ type unauthenticatedCollector struct {
 	counts func() map[string]uint64
 }
 
-var unauthenticatedDesc = desc(
-	"target",
-	"unauthenticated_total",
-	"Connections refused because their grant is not known here, or their protocol version is not farlog's.",
-	"target",
-	"transport",
-)
+var unauthenticatedDesc = desc("target", "unauthenticated_total",
+	"Connections refused because their grant is not known here, or their protocol version is not farlog's.", "target",
+	"transport")
 
 func (c unauthenticatedCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- unauthenticatedDesc
@@ -73,8 +69,7 @@ func (c doorCollector) Collect(metrics chan<- prometheus.Metric) {
 				name += "_total"
 			}
 			metrics <- prometheus.MustNewConstMetric(desc("target", name, counter.Help, "stream", "target",
-				"transport"), kind,
-				float64(counter.Value), sample.Stream, c.target, sample.Transport)
+				"transport"), kind, float64(counter.Value), sample.Stream, c.target, sample.Transport)
 		}
 	}
 }

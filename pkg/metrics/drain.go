@@ -57,8 +57,7 @@ var (
 	drainDuplicates = desc("drain", "duplicates_total", "Records read again that the store already had.", "stream")
 	drainStoredLSN  = desc("drain", "stored_lsn", "First LSN that is not yet synced in the store.", "stream")
 	drainHeadLSN    = desc("drain", "head_lsn", "First LSN that the drain has not released to the writer.", "stream")
-	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.",
-		"stream")
+	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.", "stream")
 	drainLagSeconds = desc("drain", "lag_seconds",
 		"Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
 	drainUnconfirmed = desc("drain", "unconfirmed_bytes", "Bytes in a stream's rings that fewer members have than "+

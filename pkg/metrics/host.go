@@ -35,8 +35,7 @@ var (
 		"Minimum round-trip time of the last TCP handshakes with a target's listener; placement uses "+
 			"it.", "target", "listener")
 	hostMedian = desc("host", "rtt_median_seconds", "Median round-trip time of the last TCP handshakes with a "+
-		"target's listener.",
-		"target", "listener")
+		"target's listener.", "target", "listener")
 	hostMissed = desc("host", "rtt_failures_total", "TCP handshakes with a target's listener that "+
 		"failed.", "target", "listener")
 	hostFailed = desc("host", "failed_total", "Requests that got no grant because the control plane did not give one.")

@@ -23,9 +23,8 @@ var (
 		"last; absent until it was asked since the replica started.", "stream")
 	replicaAge = desc("replica", "lag_seconds", "Time since this store last had all that the first store had, or "+
 		"since the replica started.", "stream")
-	replicaFailing = desc("replica", "failing", "1 while copying the stream is stopped by an error.",
-		"stream")
-	replicaSource = desc("replica", "source_up", "1 while the first store answers.")
+	replicaFailing = desc("replica", "failing", "1 while copying the stream is stopped by an error.", "stream")
+	replicaSource  = desc("replica", "source_up", "1 while the first store answers.")
 )
 
 type replicaCollector struct {

@@ -139,14 +139,9 @@ var writerMetrics = []writerMetric{
 	writerCounter("orphans_total", "Records behind an unreadable one, dropped when the writer opened: whether they "+
 		"were acknowledged is not known.", func(w *WriterSample) uint64 { return w.Orphans }),
 	{
-		desc(
-			"writer",
-			"stalled_seconds",
-			"Time for which records have waited for an acknowledgement and none has come, "+
-				"0 while none waits.",
-			"stream",
-			"target",
-		),
+		desc("writer", "stalled_seconds",
+			"Time for which records have waited for an acknowledgement and none has come, 0 while none waits.",
+			"stream", "target"),
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return w.StalledFor.Seconds() },
 	},
 	{
@@ -157,8 +152,7 @@ var writerMetrics = []writerMetric{
 	},
 	{
 		desc("writer", "pressure", "0 below the warning threshold, 1 from it on, 2 from the alarm threshold "+
-			"on.", "stream",
-			"target"),
+			"on.", "stream", "target"),
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) },
 	},
 }

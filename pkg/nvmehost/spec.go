@@ -132,8 +132,7 @@ func CheckNQN(nqn string) error {
 		return err
 	}
 	if strings.ContainsFunc(nqn, func(r rune) bool {
-		return r <= ' ' || r == 0x7F || r == ',' || r == '"' ||
-			r == '\'' || r == '\\'
+		return r <= ' ' || r == 0x7F || r == ',' || r == '"' || r == '\'' || r == '\\'
 	}) {
 		return fmt.Errorf("NQN %q: expected no comma, quote, backslash or control character", nqn)
 	}

@@ -109,8 +109,7 @@ func (k *Keeper) expelWanted() (expelled []want, err error) {
 			continue
 		}
 		if slices.ContainsFunc(expelled, func(e want) bool {
-			return e.subsystem == one.subsystem &&
-				e.host == one.host
+			return e.subsystem == one.subsystem && e.host == one.host
 		}) {
 			continue // with another of its rings
 		}

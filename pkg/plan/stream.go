@@ -67,8 +67,7 @@ func (m *maker) addStream(number int, spec *api.StreamSpec, t traffic, places *p
 	} else if one.RingBytes < one.NeedBytes {
 		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes),
 			"expected at least %d (size: %s), as %s needs for an outage of %s", one.NeedBytes, sizeText(one.NeedBytes),
-			spec.Name,
-			m.in.Outage)
+			spec.Name, m.in.Outage)
 	}
 	one.OutageSeconds = max(0, (ringFillMost*float64(one.RingBytes-min(one.RingBytes, ringHeader))-t.burst)/t.bytes)
 	one.BytesPerYear = t.bytes * m.in.Hours / 24 * m.in.Days / 365 * yearSeconds

@@ -352,8 +352,7 @@ func (a *Appender) checkSameRing(h segmentHeader) error {
 		return fmt.Errorf("%w: stream %s: ring %s has align %d, record_len_max %d, stream_id %d; the store knows it "+
 			"with %d, %d, %d",
 			ErrInvalid, a.source.StreamName, a.source.RingUUID, a.source.Align, a.source.RecordLenMax,
-			a.source.StreamID,
-			h.Align, h.RecordLenMax, h.StreamID)
+			a.source.StreamID, h.Align, h.RecordLenMax, h.StreamID)
 	}
 	return nil
 }

@@ -99,8 +99,7 @@ type walked struct {
 
 // walkSegment walks a segment from its header to the first position that holds no record of the log. visit, which may
 // be nil, sees every record. Errors: a bad header (*CorruptError), failed reads, those of visit.
-func walkSegment(file io.ReaderAt, name string, visit func(rec record.Record, offset int64,
-	isRewind bool) error,
+func walkSegment(file io.ReaderAt, name string, visit func(rec record.Record, offset int64, isRewind bool) error,
 ) (walked, error) {
 	head, err := readFront(file)
 	if err != nil {

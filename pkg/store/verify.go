@@ -89,8 +89,7 @@ func (s *Store) checkPublicKey(report *Report) error {
 		report.KeyFailure = fmt.Sprintf("%s: %s: expected the public key that %s has", publicKeyName, err, identityName)
 	case !s.key.Equal(public):
 		report.KeyFailure = fmt.Sprintf("%s has public key %x, and %s has %x: expected the same: one of them was "+
-			"replaced", publicKeyName,
-			[]byte(public), identityName, []byte(s.key))
+			"replaced", publicKeyName, []byte(public), identityName, []byte(s.key))
 	}
 	return nil
 }
@@ -264,8 +263,7 @@ func (v *verifier) checkPlace(i int) error {
 	if i == 0 {
 		if h.Generation != 1 || h.PrevEpoch != 0 {
 			return fail(f.name, h.FirstLSN, 0,
-				"first segment has generation %d and continues epoch %d, expected 1 and 0",
-				h.Generation, h.PrevEpoch)
+				"first segment has generation %d and continues epoch %d, expected 1 and 0", h.Generation, h.PrevEpoch)
 		}
 		v.enter(h)
 		return nil
@@ -276,8 +274,7 @@ func (v *verifier) checkPlace(i int) error {
 	case h.Generation == before.header.Generation && isSameRing:
 		if start := h.start(); start != v.at {
 			return fail(before.name, v.at.LSN, v.lastWalk.end, "%w; %s begins after lsn %d, seq %d, epoch %d",
-				v.lastWalk.stop,
-				path.Base(f.name), start.LSN, start.Seq, start.Epoch)
+				v.lastWalk.stop, path.Base(f.name), start.LSN, start.Seq, start.Epoch)
 		}
 	case h.Generation == before.header.Generation+1 && !isSameRing && h.PrevEpoch == 0:
 		v.enter(h)

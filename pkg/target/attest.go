@@ -20,8 +20,7 @@ func (d *doors) attest(file string, attestations []Attestation) error {
 	for _, one := range attestations {
 		if !d.isListening(one.CommitProvider) {
 			return fmt.Errorf("%s: region %q: commit_flushes %q: this target does not listen by it; expected the "+
-				"provider of one of its listeners, ofi:PROVIDER://...",
-				file, one.Region, one.CommitProvider)
+				"provider of one of its listeners, ofi:PROVIDER://...", file, one.Region, one.CommitProvider)
 		}
 		for _, listener := range d.listeners {
 			if err := listener.Attest("mem:"+one.Region, one.Attestation); err != nil {

@@ -73,8 +73,7 @@ func (r *refusals) take(logger *slog.Logger, now time.Time, one farlog.TargetRef
 		return
 	}
 	logger.Warn("connection refused", "listener", r.listener, "peer", one.Peer, "ring", one.Ring, "result",
-		one.Result.String(), "reason", one.Text,
-		"same_before", told.since, "others_not_logged", r.missed)
+		one.Result.String(), "reason", one.Text, "same_before", told.since, "others_not_logged", r.missed)
 	*told, r.missed = refusalTold{at: now}, 0
 }
 

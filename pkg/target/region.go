@@ -81,8 +81,7 @@ func (t *Target) regionsFor(level api.Level) []string {
 			return true
 		}
 		return slices.ContainsFunc(t.regions, func(region *api.Region) bool {
-			return region.Uri == uri &&
-				region.Error == "" && region.Level < level
+			return region.Uri == uri && region.Error == "" && region.Level < level
 		})
 	})
 }

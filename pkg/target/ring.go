@@ -66,14 +66,12 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	}
 	if isToBeNew(spec) && (status.WriterEpoch > 0 || isFormer(spec, status)) {
 		return at, fmt.Errorf("%s %q holds a ring that stream %q had before (%x), and a new one is wanted: its "+
-			"records are not those of now; move it away", at.kind(), at.name(),
-			spec.Stream.Spec.Name, status.RingUUID)
+			"records are not those of now; move it away", at.kind(), at.name(), spec.Stream.Spec.Name, status.RingUUID)
 	}
 	if len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
 		return at, fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, %w: "+
 			"put that %s back, or make the stream again under another name", at.kind(), at.name(), status.RingUUID,
-			spec.RingUuid, spec.Stream.Spec.Name,
-			errReplaced, at.kind())
+			spec.RingUuid, spec.Stream.Spec.Name, errReplaced, at.kind())
 	}
 	return at, checkIdentity(at, status, spec.Stream)
 }

@@ -153,8 +153,7 @@ func parseTag(raw []byte, offset int) (tag, valueStart int, err error) {
 	}
 	if i == offset || tag == 0 || tag > TagMax || i == len(raw) || raw[i] != '=' {
 		return 0, 0, fmt.Errorf("%w: at offset %d there is %q, expected a tag from 1 to %d and '='", ErrMalformed,
-			offset,
-			clip(raw[offset:]), TagMax)
+			offset, clip(raw[offset:]), TagMax)
 	}
 	return tag, i + 1, nil
 }

@@ -87,8 +87,7 @@ func (t *Tally) Markdown() string {
 			count = &StatusCount{}
 		}
 		fmt.Fprintf(&out, "| %c | %s | %d | %d | %d |\n", status, fix.StatusName(status), count.Reports,
-			count.ListStatus,
-			count.CancelRejects)
+			count.ListStatus, count.CancelRejects)
 	}
 	return out.String()
 }

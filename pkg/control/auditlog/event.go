@@ -191,6 +191,5 @@ func LostStoreText(given *api.Assignment) string {
 		return ""
 	}
 	return fmt.Sprintf("given up store %s (%x): records below lsn %d, seq %d, were released to it and are not in "+
-		"store %s (%x)", lost.StoreDir, lost.StoreUuid, lost.Lsn, lost.Seq,
-		given.StoreDir, given.StoreUuid)
+		"store %s (%x)", lost.StoreDir, lost.StoreUuid, lost.Lsn, lost.Seq, given.StoreDir, given.StoreUuid)
 }

@@ -45,8 +45,7 @@ type dryRunner interface{ GetDryRun() bool }
 var _ dryRunner = (*api.CreateStreamRequest)(nil) // does not compile when the field gets another name
 
 // Do does something for a caller and records it.
-func (r *Recorder) Do(ctx context.Context, caller access.Caller, method string, request any,
-	do func() (any, error),
+func (r *Recorder) Do(ctx context.Context, caller access.Caller, method string, request any, do func() (any, error),
 ) (any, error) {
 	dry, _ := request.(dryRunner)
 	if !r.isOn || !IsRecorded(method) || dry != nil && dry.GetDryRun() {

@@ -104,8 +104,7 @@ func (w World) staying() World {
 		return w
 	}
 	w.Rings, w.Streams = maps.Clone(w.Rings), maps.Clone(w.Streams)
-	maps.DeleteFunc(w.Rings, func(_ string,
-		ring *api.RingSpec,
+	maps.DeleteFunc(w.Rings, func(_ string, ring *api.RingSpec,
 	) bool {
 		return isGoing(ring.GetStream().GetSpec().GetName())
 	})

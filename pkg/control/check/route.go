@@ -64,8 +64,7 @@ func (r Routes) Resolve(name string) []*api.RouteRule {
 	return r.resolveInto(nil, name, new(api.RouteRule), []string{name})
 }
 
-func (r Routes) resolveInto(rules []*api.RouteRule, name string, within *api.RouteRule,
-	path []string,
+func (r Routes) resolveInto(rules []*api.RouteRule, name string, within *api.RouteRule, path []string,
 ) []*api.RouteRule {
 	for _, rule := range r[name].GetRules() {
 		narrowed, isAny := intersect(within, rule)

@@ -99,8 +99,7 @@ func New(v *state.View, name string, isRingLost bool, by string) *api.Deletion {
 
 // Begin fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed
 // since the view, or a route since a revision.
-func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSince int64,
-	deletion *api.Deletion,
+func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSince int64, deletion *api.Deletion,
 ) (revision int64, err error) {
 	name := deletion.Name
 	guards, writes, err := beginWrites(ctx, client, v, deletion)
@@ -117,8 +116,7 @@ func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSi
 	return put.Header.Revision, nil
 }
 
-func beginWrites(ctx context.Context, client *clientv3.Client, v *state.View,
-	deletion *api.Deletion,
+func beginWrites(ctx context.Context, client *clientv3.Client, v *state.View, deletion *api.Deletion,
 ) (guards []clientv3.Cmp, writes []clientv3.Op, err error) {
 	name := deletion.Name
 	value, err := etcd.Encode(deletion)

@@ -19,8 +19,7 @@ func Changes[M proto.Message](have, asked M) []*api.FieldChange {
 	})
 }
 
-func changesOf[M proto.Message](have, asked M,
-	text func(M, protoreflect.FieldDescriptor) string,
+func changesOf[M proto.Message](have, asked M, text func(M, protoreflect.FieldDescriptor) string,
 ) (changes []*api.FieldChange) {
 	for _, field := range fieldsOf(asked) {
 		if before, after := text(have, field), text(asked, field); before != after {

@@ -17,10 +17,8 @@ func (p *Plan) compareDrains(v *state.View, asked []*api.DrainSpec) {
 			continue
 		}
 		p.drains = append(p.drains, drain)
-		p.Changes = append(
-			p.Changes,
-			&api.Change{Kind: "drain", Name: drain.Host, Created: have == nil, Fields: fields},
-		)
+		p.Changes = append(p.Changes,
+			&api.Change{Kind: "drain", Name: drain.Host, Created: have == nil, Fields: fields})
 	}
 }
 

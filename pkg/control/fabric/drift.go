@@ -57,8 +57,7 @@ func DriftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []
 
 // DriftBehind is DriftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to
 // change: that no target takes its ring, or that no drain is there. What else it is not yet is being made.
-func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric,
-	created []*api.StreamSpec,
+func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec,
 ) (list []*api.Drift) {
 	isNew := make(map[string]bool, len(created))
 	for _, spec := range created {

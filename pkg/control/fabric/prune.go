@@ -79,8 +79,7 @@ var declaredKeys = map[string]string{
 
 // endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed
 // since the plan's own did.
-func endPruned(ctx context.Context, client *clientv3.Client, v *state.View, plan *Plan,
-	routesSince int64,
+func endPruned(ctx context.Context, client *clientv3.Client, v *state.View, plan *Plan, routesSince int64,
 ) (revision int64, err error) {
 	for _, key := range plan.dropped {
 		if revision, err = commitDeclared(ctx, client, []clientv3.Cmp{state.UnchangedSince(v, key)},

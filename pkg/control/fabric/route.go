@@ -70,8 +70,7 @@ func legText(leg *api.RouteLeg) string {
 	if leg.Level != api.Level_LEVEL_UNSPECIFIED {
 		words = append(words, check.LevelName(leg.Level))
 	}
-	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.Optional],
-		legPolicyName(leg.Policy))
+	words = append(words, map[bool]string{true: "optional", false: "required"}[leg.Optional], legPolicyName(leg.Policy))
 	if leg.BufferSizeBytes > 0 {
 		words = append(words, fmt.Sprint(leg.BufferSizeBytes))
 	}

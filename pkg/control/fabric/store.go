@@ -66,8 +66,7 @@ func TakeQuota(ctx context.Context, client *clientv3.Client, since int64) (*Quot
 }
 
 // UpdateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
-func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec,
-	taking *Quota,
+func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream, spec *api.StreamSpec, taking *Quota,
 ) (revision int64, err error) {
 	key := etcd.KeyStreams + spec.Name
 	value, err := encodeStream(StreamWith(have, spec))
@@ -110,8 +109,7 @@ func (s *Store) ApplyPlan(ctx context.Context, v *state.View, plan *Plan) (int64
 }
 
 // applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
-func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, written int64) (revision int64,
-	err error,
+func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, written int64) (revision int64, err error,
 ) {
 	since := v.Revision // of the creations that room was judged by; a batch of our own takes none that was not
 	if plan.IsRaised {

@@ -98,8 +98,7 @@ func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string
 
 // applyRoutes writes the routes of a plan, and takes away those that are not declared: in one step as far as etcd takes
 // so many, else those first that others select.
-func applyRoutes(ctx context.Context, client *clientv3.Client, v *state.View, specs []*api.RouteSpec,
-	ended []string,
+func applyRoutes(ctx context.Context, client *clientv3.Client, v *state.View, specs []*api.RouteSpec, ended []string,
 ) (revision int64, err error) {
 	if len(specs)+len(ended) == 0 {
 		return 0, nil

@@ -20,8 +20,7 @@ import (
 
 // CreateStream returns the stream of that name, made now (isNew) or earlier, and the revision it can be seen at.
 // With guards that do not hold it is ErrUsedMeanwhile, and the revision that to look at.
-func CreateStream(ctx context.Context, client *clientv3.Client, spec *api.StreamSpec,
-	guards ...clientv3.Cmp,
+func CreateStream(ctx context.Context, client *clientv3.Client, spec *api.StreamSpec, guards ...clientv3.Cmp,
 ) (stream *api.Stream, isNew bool, revision int64, err error) {
 	key := etcd.KeyStreams + spec.Name
 	for {

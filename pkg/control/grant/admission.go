@@ -44,8 +44,7 @@ func NewToken() ([]byte, error) {
 
 // AdmissionWrite reads the admission of a ring, by its MemberKey, and changes it. It returns the condition that nobody
 // else has changed it meanwhile, and the write; the write is nil when there is nothing to change.
-func AdmissionWrite(ctx context.Context, client *clientv3.Client, name string,
-	change func(*api.Admission) error,
+func AdmissionWrite(ctx context.Context, client *clientv3.Client, name string, change func(*api.Admission) error,
 ) (clientv3.Cmp, *clientv3.Op, error) {
 	got, err := client.Get(ctx, etcd.KeyAdmissions+name)
 	if err != nil {

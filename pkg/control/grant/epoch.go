@@ -35,8 +35,7 @@ func areRingsChanged(ctx context.Context, client *clientv3.Client, v *state.View
 // the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder
 // it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
 func NextEpoch(ctx context.Context, client *clientv3.Client, v *state.View, grant *api.Grant, least uint32, members int,
-	admit func(member int, admission *api.Admission, epoch uint32) error,
-	taken *Takeover,
+	admit func(member int, admission *api.Admission, epoch uint32) error, taken *Takeover,
 ) (granted *api.Grant, revision int64, err error) {
 	key := etcd.KeyEpochs + grant.Stream
 	for {

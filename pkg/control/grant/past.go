@@ -40,8 +40,7 @@ func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream str
 }
 
 // pastEpoch is an epoch as it ends, because another one is handed out; grants are the stream's last grant, as read.
-func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant,
-	taken *Takeover,
+func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *Takeover,
 ) *api.PastEpoch {
 	one := &api.PastEpoch{Epoch: ended, EndTime: next.GrantTime, By: next.GetHolder().GetIdentity()}
 	for _, kv := range grants.GetKvs() {

@@ -93,8 +93,7 @@ func (a *WriterAdmission) Confirmation(v *state.View, stream string, epoch uint3
 }
 
 // New is a grant without its epoch and, because it is kept and shown, without a token.
-func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission,
-	request *api.AcquireWriterRequest,
+func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, request *api.AcquireWriterRequest,
 ) *api.Grant {
 	stream := v.Streams[request.Stream]
 	grant := &api.Grant{

@@ -45,8 +45,7 @@ func (r *Reconciler) PerformAll(ctx context.Context, planned *state.View, action
 	return err
 }
 
-func (r *Reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch,
-	guards []clientv3.Cmp,
+func (r *Reconciler) performTogether(ctx context.Context, planned *state.View, batches []batch, guards []clientv3.Cmp,
 ) error {
 	var mutex sync.Mutex
 	var newest int64
@@ -98,8 +97,7 @@ func inBatches(planned *state.View, actions []reconcile.Action) (batches []batch
 }
 
 // performBatch writes some actions in one transaction.
-func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batch batch,
-	guards []clientv3.Cmp,
+func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batch batch, guards []clientv3.Cmp,
 ) (revision int64, err error) {
 	for _, action := range batch.actions {
 		_, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(),

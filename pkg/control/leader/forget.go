@@ -23,8 +23,7 @@ const (
 
 // Forget drops what agents told that have ended and hold nothing, and hosts that are silent. gone is since when each
 // was seen to be gone, by key.
-func (r *Reconciler) Forget(ctx context.Context, gone map[string]time.Time, now time.Time,
-	guards []clientv3.Cmp,
+func (r *Reconciler) Forget(ctx context.Context, gone map[string]time.Time, now time.Time, guards []clientv3.Cmp,
 ) error {
 	seen, _ := r.Mirror.Load()
 	for key, alive := range forgettable(seen, gone, now) {
@@ -76,12 +75,8 @@ func forgettable(v *state.View, gone map[string]time.Time, now time.Time) map[st
 			state.GetReportTime().AsTime())
 	}
 	for host, state := range v.Hosts {
-		look(
-			etcd.KeyHosts+host,
-			"",
-			now.Sub(state.GetReportTime().AsTime()) < AgentKept,
-			state.GetReportTime().AsTime(),
-		)
+		look(etcd.KeyHosts+host, "", now.Sub(state.GetReportTime().AsTime()) < AgentKept,
+			state.GetReportTime().AsTime())
 	}
 	return keys
 }

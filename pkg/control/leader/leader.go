@@ -166,8 +166,7 @@ func (r *Reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 }
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
-func (r *Reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action,
-	guards []clientv3.Cmp,
+func (r *Reconciler) perform(ctx context.Context, planned *state.View, action reconcile.Action, guards []clientv3.Cmp,
 ) (err error) {
 	ctx, span := tracing.Tracer.Start(ctx, "reconcile "+action.Verb(),
 		trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))

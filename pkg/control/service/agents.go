@@ -33,8 +33,7 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 }
 
 // WatchAssignments implements farlog.v1.DrainService: the rings given to one drain, again whenever they change.
-func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest,
-	stream api.DrainService_WatchAssignmentsServer,
+func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream api.DrainService_WatchAssignmentsServer,
 ) error {
 	if err := s.begin(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
@@ -145,11 +144,8 @@ func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agen
 		return refusal.InvalidArgument(fmt.Sprintf("agent %q: ", agent.Id),
 			[]*api.Problem{{
 				Field: "agent.store_dir", Value: fmt.Sprintf("%.40q", agent.StoreDir),
-				Rule: fmt.Sprintf(
-					"expected a store directory of at most %d bytes and a uuid of at most %d",
-					storeDirLenMax,
-					storeUUIDLenMax,
-				),
+				Rule: fmt.Sprintf("expected a store directory of at most %d bytes and a uuid of at most %d",
+					storeDirLenMax, storeUUIDLenMax),
 			}})
 	}
 	if err := checkAddresses("agent "+agent.Id, agent.Addresses); err != nil {

@@ -221,8 +221,7 @@ func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
 	}
 	if !isOfStreams {
 		own := etcd.KeyStreams + pattern.SystemPrefix
-		guards = append(guards,
-			clientv3.Compare(clientv3.CreateRevision(etcd.KeyStreams), "=", 0).WithRange(own),
+		guards = append(guards, clientv3.Compare(clientv3.CreateRevision(etcd.KeyStreams), "=", 0).WithRange(own),
 			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=",
 				0).WithRange(clientv3.GetPrefixRangeEnd(etcd.KeyStreams)))
 	}

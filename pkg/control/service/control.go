@@ -93,8 +93,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		s.config.OnGrant(request.Stream)
 	}
 	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(),
-		"pid", granted.Holder.GetPid(),
-		"remote", slices.Contains(admitting.IsFar, true), "by", callerOf(ctx).ID)
+		"pid", granted.Holder.GetPid(), "remote", slices.Contains(admitting.IsFar, true), "by", callerOf(ctx).ID)
 	if err := s.mirror.WaitRevision(ctx, revision); err != nil {
 		return nil, err
 	}

@@ -67,8 +67,7 @@ func isGrantOf(v *state.View, request *api.ExtendWriterRequest, identity string)
 		return refusal.Precondition(refusal.ReasonOtherHolder, "holder", refusal.Quote(identity),
 			"expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
 			Errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings",
-				request.Stream, request.Epoch, holder.GetIdentity(),
-				holder.GetPid(), holder.GetHost())
+				request.Stream, request.Epoch, holder.GetIdentity(), holder.GetPid(), holder.GetHost())
 	}
 	return nil
 }
@@ -91,8 +90,7 @@ func changedRings(replaced, has [][]byte) (changed []int) {
 // extend lets the writer in at rings that it does not know, by tokens of its own epoch, in one step which holds only
 // when no epoch was granted and no ring was changed since the view: whoever is granted the stream later is told of the
 // new rings, and nobody below can open it any more.
-func (s *Server) extend(ctx context.Context, now *state.View, request *api.ExtendWriterRequest,
-	changed []int,
+func (s *Server) extend(ctx context.Context, now *state.View, request *api.ExtendWriterRequest, changed []int,
 ) (*api.ExtendWriterResponse, error) {
 	name, asked := request.Stream, &api.AcquireWriterRequest{
 		Stream: request.Stream, Holder: request.Holder,

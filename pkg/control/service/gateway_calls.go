@@ -61,8 +61,7 @@ func (c *webCall) answer(ctx context.Context, response http.ResponseWriter, requ
 	return err
 }
 
-func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler,
+func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	return s.observeUnary(ctx, request, info, func(ctx context.Context, request any) (any, error) {
 		return s.guardUnary(ctx, request, info, handler)

@@ -42,8 +42,7 @@ func (s *Server) grantedBefore(ctx context.Context, request *api.AcquireWriterRe
 		return nil, nil
 	}
 	s.config.Logger.Info("granted again", "stream", granted.Stream, "epoch", granted.Epoch, "host",
-		granted.Holder.GetHost(),
-		"pid", granted.Holder.GetPid(), "by", callerOf(ctx).ID)
+		granted.Holder.GetHost(), "pid", granted.Holder.GetPid(), "by", callerOf(ctx).ID)
 	return s.confirmed(ctx, request, now, granted, admitting)
 }
 

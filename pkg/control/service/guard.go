@@ -61,8 +61,7 @@ func (s *Server) admit(ctx context.Context, method string) (access.Caller, error
 }
 
 // guardUnary lets a call through when its caller has the role for it, on the stream that it names if it names one.
-func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler,
+func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	caller, err := s.identify(ctx)
 	if err != nil {
@@ -116,10 +115,8 @@ func mayAsk(caller access.Caller, method string, request any) error {
 	if host, ok := access.HostOf(request); err == nil && ok &&
 		!slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
 		err = fmt.Errorf(
-			"%s has not the role admin on all streams, which a change of what is declared of host %q needs",
-			caller.ID,
-			host,
-		)
+			"%s has not the role admin on all streams, which a change of what is declared of host %q needs", caller.ID,
+			host)
 	}
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())

@@ -173,8 +173,7 @@ func hasWriter(v *state.View, rings []*api.RingSpec) bool {
 // isReported lists which of the rings tell an opening what was acknowledged.
 func isReported(v *state.View, rings []*api.RingSpec) []bool {
 	return reconcile.Tells(rings, func(ring *api.RingSpec) *api.RingState {
-		return reconcile.SeenRing(v.Targets,
-			ring)
+		return reconcile.SeenRing(v.Targets, ring)
 	})
 }
 
@@ -240,8 +239,7 @@ func lossText(v *state.View, name string, ring *api.RingSpec) string {
 
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A
 // new ring's door has the fence of the former one, and lets no writer in that was granted that.
-func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name string,
-	rings map[int]*api.RingSpec,
+func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name string, rings map[int]*api.RingSpec,
 ) (revision int64, err error) {
 	guards := append(state.RingsUnchanged(v, name), state.UnchangedSince(v, etcd.KeyDeletions+name),
 		state.UnchangedSince(v, etcd.KeyEpochs+name))

@@ -47,10 +47,8 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 			"expected a drain that may have it: %s", whyNot).
 			Errorf("stream %q is not bound to another store: %s", request.Stream, whyNot)
 	}
-	bound.LostStore.RebindTime, bound.LostStore.By, bound.LostStore.Reason = timestamppb.Now(), string(
-		callerOf(ctx).ID,
-	),
-		request.Reason
+	lost := bound.LostStore
+	lost.RebindTime, lost.By, lost.Reason = timestamppb.Now(), string(callerOf(ctx).ID), request.Reason
 	response := &api.RebindStreamResponse{Assignment: bound}
 	for _, ring := range now.Status(request.Stream).Rings {
 		response.LagRecords, response.LagBytes = max(response.LagRecords, ring.LagRecords),

@@ -306,8 +306,7 @@ func (s *Server) Instance() Instance {
 	}
 }
 
-func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler,
+func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	start := time.Now()
 	response, err := handler(ctx, request)

@@ -36,8 +36,7 @@ func (s *Server) spare(ctx context.Context, request *api.AcquireWriterRequest, a
 
 // livingWriter gives a ring that another process than the request's holder has for writing, unless so many of the
 // stream's rings are free that their writer can have nothing acknowledged; nil: the grant fences nobody who lives.
-func livingWriter(v *state.View, request *api.AcquireWriterRequest,
-	admitting *grant.WriterAdmission,
+func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *grant.WriterAdmission,
 ) (held *api.RingState) {
 	last, holder, free, isFencing := v.Grants[request.Stream], request.Holder, 0, false
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[request.Stream])

@@ -42,8 +42,7 @@ func (p *partsOf[P]) part(name string) (value P) {
 }
 
 func (p *partsOf[P]) find(id, named string) (at int, isThere bool) {
-	return slices.BinarySearchFunc(p.by[id], named, func(one part[P],
-		name string,
+	return slices.BinarySearchFunc(p.by[id], named, func(one part[P], name string,
 	) int {
 		return strings.Compare(one.name, name)
 	})
@@ -80,8 +79,7 @@ var DrainKind = AgentKind[*api.DrainState, *api.DrainProgress]{
 	Heads: etcd.KeyDrains, parts: etcd.KeyDrainStreams, field: "progress",
 	Wholes: func(v *View) *map[string]*api.DrainState { return &v.Drains },
 	of:     func(v *View) *partsOf[*api.DrainProgress] { return &v.drainStreams },
-	get:    (*api.DrainState).GetProgress, set: func(s *api.DrainState,
-		list []*api.DrainProgress,
+	get:    (*api.DrainState).GetProgress, set: func(s *api.DrainState, list []*api.DrainProgress,
 	) {
 		s.Progress = list
 	},

@@ -67,8 +67,7 @@ type ReportWrite struct {
 }
 
 // Writes are the parts that are to be written, those that are to go, and the head.
-func (k *AgentKind[S, P]) Writes(id string, names []string, written map[string]bool, gone []string,
-	report S,
+func (k *AgentKind[S, P]) Writes(id string, names []string, written map[string]bool, gone []string, report S,
 ) (writes []ReportWrite, err error) {
 	put := func(key string, message proto.Message) {
 		value, failed := etcd.EncodeBytes(message)

@@ -53,8 +53,7 @@ type drainAgent struct {
 
 func hostName(i int) string { return fmt.Sprintf("host%03d", i) }
 
-func startAgents(ctx context.Context, hosts int,
-	credentialsOf func(identity.Kind) credentials.TransportCredentials,
+func startAgents(ctx context.Context, hosts int, credentialsOf func(identity.Kind) credentials.TransportCredentials,
 ) (*agents, error) {
 	all := new(agents)
 	for i := range hosts {

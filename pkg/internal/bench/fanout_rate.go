@@ -69,8 +69,7 @@ func benchFanout() error {
 		return err
 	}
 	table := fmt.Sprintf("| 1 producer, %d readers, %d bytes, %s a rate | mean | p99 | standard deviation | longest "+
-		"| held |\n|---|---|---|---|---|---|\n",
-		fanoutReaders, fanoutPayload, ask.length)
+		"| held |\n|---|---|---|---|---|---|\n", fanoutReaders, fanoutPayload, ask.length)
 	held, misses := 0, 0
 	for rate := fanoutFirst; misses < fanoutMissesMax; rate = nextRate(rate) {
 		run, err := fanoutOnce(rate, ask.length, fanoutRingBytes)

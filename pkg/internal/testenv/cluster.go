@@ -158,8 +158,7 @@ func (c *Cluster) StartControl() {
 			"--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
 			"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level",
 			cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint,
-		},
-			c.ControlArgs...)...)
+		}, c.ControlArgs...)...)
 	c.Control, c.ControlAddress = process, ready.Control
 	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)
@@ -171,8 +170,7 @@ func (c *Cluster) StartTarget() {
 	args := append([]string{
 		"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress,
 		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint,
-	},
-		c.TargetArgs...)
+	}, c.TargetArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
 	c.Target = process
 	c.keepMetrics("target", ready)
@@ -186,8 +184,7 @@ func (c *Cluster) StartDrain() {
 		"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control",
 		c.ControlAddress,
 		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint,
-	},
-		c.DrainArgs...)
+	}, c.DrainArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
 	c.Drain = process
 	c.keepMetrics("drain", ready)

@@ -62,8 +62,7 @@ func Start(tb testing.TB, stdin io.Reader, stdout io.Writer, program string, arg
 }
 
 // StartUnder is Start by way of a command that becomes the program, such as ip netns exec NAME.
-func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer, program string,
-	args ...string,
+func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer, program string, args ...string,
 ) *Process {
 	tb.Helper()
 	line := append(append(slices.Clone(under), Program(tb, program)), args...)

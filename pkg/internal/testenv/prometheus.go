@@ -60,8 +60,7 @@ func StartPrometheus(tb testing.TB, jobs map[string][]string) *Prometheus {
 	address := freeAddress(tb, "127.0.0.1")
 	p := &Prometheus{tb: tb, url: "http://" + address}
 	process := startCommand(tb, exec.Command(program, "--config.file="+path,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--log.level=warn"))
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn"))
 	Until(tb, "Prometheus is ready", func() (bool, error) {
 		if process.HasEnded() {
 			return false, fmt.Errorf("it ended: %s", process.Log())

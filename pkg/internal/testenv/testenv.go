@@ -112,9 +112,7 @@ func MemoryDir(tb testing.TB) string {
 	if free := shm.Bavail * uint64(shm.Bsize); free < memoryMin {
 		tb.Skipf(
 			"/dev/shm has %d MiB free, expected %d: mount -o remount,size=2g /dev/shm, or docker run --shm-size=2g",
-			free>>20,
-			memoryMin>>20,
-		)
+			free>>20, memoryMin>>20)
 	}
 	dir, err := os.MkdirTemp("/dev/shm", "farlog-test-")
 	if err != nil {

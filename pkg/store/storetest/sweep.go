@@ -22,8 +22,7 @@ func Sweep(t *testing.T, sample *sweep.Sample, run func(seed uint64, fault Fault
 		runs++
 		if _, err := run(sample.Seed+runs, fault); err != nil {
 			t.Errorf("seed %d: call %d of %d, %s, fails with %v, carried out: %v: %v", sample.Seed, fault.Call,
-				len(calls),
-				calls[fault.Call], fault.Err, fault.IsDone, err)
+				len(calls), calls[fault.Call], fault.Err, fault.IsDone, err)
 		}
 	}
 	t.Logf("%d runs of %d calls", runs, len(calls))
