@@ -62,14 +62,14 @@ type patient struct {
 	looks   int
 }
 
-type finding struct{ Check, State, Reason, Cure string }
+type finding struct{ Check, State, Reason, Remedy string }
 
 // expectation of one line: its state ("": ok or warn), words of its reason, and of its cure.
 type expectation struct{ check, state, reason, cure string }
 
 func (e expectation) is(f finding) bool {
 	hasState := f.State == e.state || e.state == "" && f.State != "fail"
-	return hasState && strings.Contains(f.Reason, e.reason) && strings.Contains(f.Cure, e.cure)
+	return hasState && strings.Contains(f.Reason, e.reason) && strings.Contains(f.Remedy, e.cure)
 }
 
 // look runs farlog doctor, and compares what it finds: each expectation holds, and whatever is not expected is ok. Its
@@ -95,8 +95,8 @@ func (d *patient) look(ctx context.Context, command string, expected ...expectat
 			return fmt.Errorf("%s: found as well: %+v", command, one)
 		case i >= 0 && !expected[i].is(one):
 			return fmt.Errorf("%s: got %+v, want %+v", command, one, expected[i])
-		case one.State != "ok" && one.Cure == "":
-			return fmt.Errorf("%s: no cure: %+v", command, one)
+		case one.State != "ok" && one.Remedy == "":
+			return fmt.Errorf("%s: no remedy: %+v", command, one)
 		}
 	}
 	for _, one := range expected {
@@ -144,7 +144,7 @@ func (d *patient) always(ctx context.Context) ([]expectation, error) {
 // ofStore is what is expected of a directory of daemons; its namespace is small.
 func (d *patient) ofStore() []expectation {
 	return []expectation{
-		{"disk " + doctorStore + " room", "warn", "MiB are free", "make room"},
+		{"disk " + doctorStore + " room", "warn", "MiB are free", "free some space"},
 		{"disk " + doctorStore + " cache", "ok", d.disk + " has a volatile cache, which the kernel flushes", ""},
 		{"disk " + doctorStore + " sync", "", "the median of 21 syncs", ""},
 	}

@@ -63,11 +63,11 @@ func (b *bed) keptOutNVMe(ctx context.Context, target, host *vm.Guest) (string, 
 	if err := b.rotateNVMe(ctx, target, host, wrongKey); err != nil {
 		return "", fmt.Errorf("a rotation: %w", err)
 	}
-	if err := b.expelNVMe(ctx, target, host); err != nil {
+	if err := b.evictNVMe(ctx, target, host); err != nil {
 		return "", fmt.Errorf("a host that is not allowed any more: %w", err)
 	}
 	return "over rdma and tcp: let in by the key; refused: a host that is not allowed, no key, a wrong key, the old " +
-		"key after a rotation; a host that is expelled loses its device", nil
+		"key after a rotation; a host that is evicted loses its device", nil
 }
 
 // rotateNVMe proves that a rotation leaves a connection alone, that the old key opens none any more, and that the new
@@ -118,9 +118,9 @@ func (b *bed) rotateNVMe(ctx context.Context, target, host *vm.Guest, wrongKey s
 	return nil
 }
 
-// expelNVMe proves that a host that is connected and taken out of the file loses its device at once, and is not let in
+// evictNVMe proves that a host that is connected and taken out of the file loses its device at once, and is not let in
 // again.
-func (b *bed) expelNVMe(ctx context.Context, target, host *vm.Guest) error {
+func (b *bed) evictNVMe(ctx context.Context, target, host *vm.Guest) error {
 	if err := b.serveNVMe(ctx, target, "", "central"); err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ var scenarios = []scenario{
 			"device when it goes on, by the block layer and by bare commands, one is cut off; a drain on a third goes on",
 		4, nvmeTakeover,
 	},
-	{"nvme-expelled", "a target whose kernel has no reservations: a host is not let on before the target has taken " +
-		"the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeExpelled},
+	{"nvme-evicted", "a target whose kernel has no reservations: a host is not let on before the target has taken " +
+		"the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeEvicted},
 }
 
 // namedScenarios run only when they are named: what takes minutes, what proves the testbed itself, and what others

@@ -39,10 +39,10 @@ func newAuditCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "audit STORE [flags]",
 		Short: "Show what was done to the control plane, when and by whom",
-		Long: `Reads the audit stream from the store that it is drained into, and prints a line for each
-administrative act: streams and routes created, changed, deleted, grants, takeovers, members replaced, losses
-accepted, backups, and each of them that was refused. What was recorded twice is shown once. --output json prints each
-act as it was recorded, a JSON object a line. It needs no daemon.`,
+		Long: `Reads the audit stream from the store that it is drained into, and prints a line for each audit event:
+streams and routes created, changed, deleted, grants, takeovers, members replaced, losses accepted, backups, and each
+such call that was refused. An event that was recorded twice is shown once. --output json prints each event as it was
+recorded, a JSON object a line. It needs no daemon.`,
 		Example: `  farlog audit data/store --from -24h
   farlog audit data/store --what AcceptLoss --stream 'desk7/*'`,
 		Args: exactArgs(1),
@@ -98,7 +98,7 @@ func runAudit(env *environment, dir string, options actOptions) error {
 	reader, err := opened.OpenReader(options.auditStream, store.ReaderOptions{})
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("store %s has no stream %q: expected the store that the audit stream is drained into "+
-			"(farlog stream show %s tells which)", dir, options.auditStream, options.auditStream)
+			"(farlog stream show %s names it)", dir, options.auditStream, options.auditStream)
 	}
 	if err != nil {
 		return err

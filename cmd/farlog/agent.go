@@ -69,7 +69,8 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 			tableRow(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
 		}
 		for _, one := range row.Media {
-			tableRow(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below "+
+			tableRow(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare capacity left (it warns "+
+				"below "+
 				"%.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
 				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes), warningText(one.Warning))
 		}

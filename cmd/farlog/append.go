@@ -61,24 +61,23 @@ Each record is a line, or 4 bytes of little-endian length and as many bytes (--f
 when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level, and
 behind # its number in the input, from 1 on. A record that is not appended has a line too, such as: refused FULL #7.
 
---window N puts up to N records under one flush. A window never waits for input: what is there is committed.
-When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject). The wait has
-no end but --deadline, which ends the command with FULL; what it waits for is said once a second, also while an append
-brings no acknowledgement.
+--window N puts up to N records under one flush. A window never waits for input: what is there is committed. When the
+ring is full, append waits for the drain (policy block) or refuses the record (policy reject). The wait ends only at
+--deadline, with FULL; what it waits for is printed once a second, also while an append is not acknowledged.
 
 A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from
-the file that farlog stream grant wrote. A stream that a living writer holds is not taken from it, unless --takeover
-says so: the former writer is fenced then, and ends. Without, append waits for its end for --acquire-timeout.
+the file that farlog stream grant wrote. A stream that a living writer holds is taken over only with --takeover,
+which fences the former writer. Without it append waits up to --acquire-timeout for that writer to end.
 
-With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing
-acknowledged any more: it has ended, or was fenced by farlog stream takeover. A writer that merely stands still is not
-taken over from without that, nor is one whose host is cut off, unless --hung-after says when: what counts is that the
-stream brings neither record nor heartbeat, so that the writer has to have --heartbeat, well below. A live one that is
-taken for dead is fenced, and loses nothing that was acknowledged.
+With --standby append waits until the stream's writer holds so few rings that it can have nothing acknowledged any
+more: it has ended, or was fenced by farlog stream takeover. A writer that hangs, or whose host is disconnected, is
+not taken over from, unless --hung-after says after how long without a record or heartbeat of the stream. The writer
+then needs a --heartbeat well below that. A live writer that is taken for dead is fenced, and loses nothing that was
+acknowledged.
 
 With --route each record goes to the streams that the route selects by its class and --criticality, and is
-acknowledged when the required ones have it. Changes of the stream (level, policy, deadline) or of the route are taken
-over between two records.`,
+acknowledged when the required ones have it. Changes of the stream (level, policy, deadline) or of the route take
+effect between two records.`,
 		Example: `  farlog append --ring mem:/dev/shm/orders.ring --level visible < orders.txt
   tail -F fix.log | farlog append --stream desk7/orders --fix --ack text`,
 		Args: exactArgs(0),
@@ -102,7 +101,7 @@ over between two records.`,
 	flags.StringVar(&options.ring, "ring", "",
 		"`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "",
-		"`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
+		"`transport` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false,
 		"with --stream: wait until its writer has gone, and take over then")
 	flags.BoolVar(&options.isTakeover, "takeover", false,
@@ -112,7 +111,7 @@ over between two records.`,
 		"(default: never)")
 	flags.StringVar(&options.tokenFile, "token-file", "",
 		"`file` with the grant of a ring on another host; farlog stream grant writes it")
-	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
+	flags.StringVar(&options.format, "format", formatLines, "how records are separated: lines or length-prefixed")
 	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
 	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
 	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the "+
@@ -178,7 +177,7 @@ func (o *appendOptions) validate() error {
 	case o.hungAfter != 0 && !o.isStandby:
 		return usageErrorf("--hung-after: expected with --standby")
 	case o.hungAfter < 0 || o.hungAfter > 0 && o.hungAfter < hungAfterMin:
-		return usageErrorf("--hung-after %s: expected %s or more: a target tells of its rings once a second",
+		return usageErrorf("--hung-after %s: expected %s or more: a target reports its rings once a second",
 			o.hungAfter, hungAfterMin)
 	case o.window < 1 || o.window > windowMax:
 		return usageErrorf("--window %d: expected 1 to %d", o.window, windowMax)
@@ -282,7 +281,7 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 	}
 	f.tellEnd = func(epoch uint32) {
 		if err := tellEnd(context.WithoutCancel(ctx), env, client, options, epoch); err != nil {
-			f.talk.printf("the control plane was not told that the writer of %s has ended: %s", options.stream,
+			f.talk.printf("the control plane could not be told that the writer of %s has closed: %s", options.stream,
 				oneLine(err))
 		}
 	}

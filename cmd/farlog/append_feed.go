@@ -246,8 +246,8 @@ func (f *feed) refuse() error {
 // noSpace ends the feed at a record for which there was no room within the deadline of the command line.
 func (f *feed) noSpace() error {
 	cursors := f.writer.Cursors()
-	return fmt.Errorf("input record %d was not appended: FULL: %d of the ring's %d bytes are undrained, and there "+
-		"was no room within --deadline %s; "+
+	return fmt.Errorf("input record %d was not appended: FULL: %d of the ring's %d bytes are undrained, and no "+
+		"space became free within --deadline %s; "+
 		"everything acknowledged stays valid; is its drain running?", f.number(), cursors.AppendedLSN-cursors.HeadLSN,
 		cursors.CapacityBytes, f.fullMax)
 }

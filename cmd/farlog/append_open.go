@@ -192,11 +192,11 @@ func (f *fullRing) wait(ctx context.Context, length time.Duration) error {
 		f.since = time.Now()
 	}
 	if f.most > 0 && time.Since(f.since) >= f.most {
-		return fmt.Errorf("no record was appended: FULL: the ring has no room for a new epoch, and none came within "+
-			"--deadline %s; is its drain running?", f.most)
+		return fmt.Errorf("no record was appended: FULL: the ring has no free space for a new epoch, and none "+
+			"became free within --deadline %s; is its drain running?", f.most)
 	}
 	if f.talk.isDue() {
-		f.talk.printf("ring is full, its new epoch finds no room: waiting for the drain%s", boundText(f.most))
+		f.talk.printf("ring is full, no free space for a new epoch: waiting for the drain%s", boundText(f.most))
 	}
 	if f.most > 0 {
 		length = min(length, f.most)

@@ -312,7 +312,7 @@ func (f *routeFeed) reconfigure(ctx context.Context) error {
 		f.talk.printf("the route has changed, going on as before: %s", oneLine(err))
 		return nil
 	}
-	f.talk.printf("route %s has changed: opening it anew", f.options.route)
+	f.talk.printf("route %s has changed: opening it again", f.options.route)
 	f.close()
 	return f.open(ctx, answer)
 }
@@ -343,8 +343,8 @@ func (f *routeFeed) commit(ctx context.Context) error {
 			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err,
 				f.legTexts(positions[submitted]))
 		case f.fullMax > 0 && submitted == 0:
-			return fmt.Errorf("input record %d was not appended to route %q: FULL: there was no room in a required "+
-				"leg within --deadline %s: %s; "+
+			return fmt.Errorf("input record %d was not appended to route %q: FULL: a required leg had no free "+
+				"space within --deadline %s: %s; "+
 				"everything acknowledged stays valid", f.number(), f.options.route, f.fullMax, f.legTexts(positions[0]))
 		default:
 			if err := f.waitForRoom(ctx, positions[submitted]); err != nil {
@@ -444,9 +444,8 @@ func (f *routeFeed) close() {
 	isBehind := false
 	f.tellEnds()
 	for i, leg := range f.route.Stats() {
-		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP "+
-			"records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled,
-			leg.Carried, leg.Dropped, leg.Gaps)
+		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, GAP records %d",
+			leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried, leg.Dropped, leg.Gaps)
 		isBehind = isBehind || leg.Behind > 0
 		if lost := leg.Dropped - before[i].Dropped; lost > 0 {
 			f.lost += lost
@@ -470,7 +469,7 @@ func (f *routeFeed) tellEnds() {
 		options := f.options
 		options.stream = leg.Name
 		if err := tellEnd(context.Background(), f.env, f.client, options, leg.Options.Epoch); err != nil {
-			f.talk.printf("the control plane was not told that the writer of %s has ended: %s", leg.Name, oneLine(err))
+			f.talk.printf("the control plane was not told that writer %s has closed: %s", leg.Name, oneLine(err))
 		}
 	}
 	f.legs = nil

@@ -133,7 +133,7 @@ func newCARenewCommand(env *environment) *cobra.Command {
 	options := caOptions{}
 	cmd := &cobra.Command{
 		Use:   "renew DIR [CERTS-DIR]",
-		Short: "Make every certificate in a directory anew, with what it says now",
+		Short: "Renew every certificate in a directory, with its present contents",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
@@ -165,9 +165,9 @@ func newCARenewCommand(env *environment) *cobra.Command {
 func newCARevokeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke DIR CERTIFICATE...",
-		Short: "Add certificates to the list of those that are let in no more",
-		Long: `Adds certificates to DIR/crl.pem. A control plane that reads this list shuts out their holders within
-two seconds, also those that are connected; copy it to the others, which read it again when it changes.`,
+		Short: "Add certificates to the list of revoked ones",
+		Long: `Adds certificates to DIR/crl.pem. A control plane that reads this list disconnects their holders
+within two seconds; copy it to the others, which reload it when it changes.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())

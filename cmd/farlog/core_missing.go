@@ -30,8 +30,8 @@ func newStreamGrantCommand(*environment) *cobra.Command {
 		"Get the right to write a stream from another host, for a writer that cannot ask for it")
 }
 
-func newNVMeTExpelCommand(*environment, *nvmetOptions) *cobra.Command {
-	return newCoreMissingCommand("expel",
+func newNVMeTEvictCommand(*environment, *nvmetOptions) *cobra.Command {
+	return newCoreMissingCommand("evict",
 		"Take a host out of a subsystem for sure, so that another one may take its rings over")
 }
 

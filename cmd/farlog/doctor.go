@@ -24,10 +24,10 @@ func newDoctorCommand(env *environment) *cobra.Command {
 	isOffline, dirs, etcd := false, []string(nil), doctor.Etcd{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at this host and say what stands in the way of farlog, and what cures it",
-		Long: `Looks at RDMA and NVMe devices, limits, memory, processor, clock, certificates and the control plane,
-and at the directories that are named. It changes nothing; in a directory it writes one small file and removes it.
-Limits are those of this shell: a daemon of systemd has its own.
+		Short: "Check this host for what farlog needs, and name the remedy of what is missing",
+		Long: `Checks RDMA and NVMe devices, limits, memory, processor, clock, certificates, the control plane and
+the directories of --dir. It changes nothing; in a directory it writes one small file and removes it. Limits are
+those of this shell: a daemon of systemd has its own.
 
 Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 		Args: exactArgs(0),
@@ -71,7 +71,7 @@ func connectionFindings() (findings []doctor.Finding) {
 			at := strings.LastIndex(warning, ": ")
 			findings = append(findings, doctor.Finding{
 				Check: "nvme " + device.Name + " connection", State: doctor.Warn,
-				Reason: warning[:at], Cure: warning[at+2:],
+				Reason: warning[:at], Remedy: warning[at+2:],
 			})
 		}
 	}
@@ -101,7 +101,7 @@ func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 		findings = append(findings, doctor.Finding{
 			Check: "control plane", State: doctor.Fail,
 			Reason: e.control + " answers, but cannot read its etcd",
-			Cure:   "look at etcd's log: DATA-DIR/etcd/etcd.log, or that of your cluster",
+			Remedy: "look at etcd's log: DATA-DIR/etcd/etcd.log, or that of your cluster",
 		})
 	default:
 		findings = append(findings, doctor.Finding{
@@ -116,14 +116,14 @@ func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 func unreachedFinding(reason string, certificates []doctor.Finding) doctor.Finding {
 	finding := doctor.Finding{
 		Check: "control plane", State: doctor.Fail, Reason: reason,
-		Cure: "look at the log of farlogd control",
+		Remedy: "look at the log of farlogd control",
 	}
 	if short, cure, isThere := strings.Cut(reason, ": start one "); isThere {
-		finding.Reason, finding.Cure = short, "start one "+cure
+		finding.Reason, finding.Remedy = short, "start one "+cure
 	}
 	for _, one := range certificates {
-		if one.State == doctor.Fail && one.Cure != "" {
-			finding.Cure = one.Cure
+		if one.State == doctor.Fail && one.Remedy != "" {
+			finding.Remedy = one.Remedy
 		}
 	}
 	return finding
@@ -134,12 +134,12 @@ func (e *environment) examineCertificates(now time.Time) []doctor.Finding {
 	if e.isInsecure {
 		return []doctor.Finding{{
 			Check: check, State: doctor.Warn, Reason: insecureText,
-			Cure: "start the control plane without --insecure",
+			Remedy: "start the control plane without --insecure",
 		}}
 	}
 	files, err := e.choice().Files()
 	if errors.Is(err, identity.ErrNoCertificates) {
-		return []doctor.Finding{{Check: check, State: doctor.Fail, Reason: err.Error(), Cure: "farlog ca init DIR"}}
+		return []doctor.Finding{{Check: check, State: doctor.Fail, Reason: err.Error(), Remedy: "farlog ca init DIR"}}
 	}
 	if err != nil {
 		return []doctor.Finding{{Check: check, State: doctor.Fail, Reason: err.Error()}}
@@ -171,14 +171,14 @@ func certificateFinding(one identity.Listed, dir string, now time.Time) doctor.F
 	case state == "expired":
 		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s on %s", one.File, state,
 			one.Expires.Format(time.RFC3339))
-		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
+		finding.Remedy = "farlog ca renew AUTHORITY-DIR " + dir
 	case state != "good":
 		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s", one.File, state)
-		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
+		finding.Remedy = "farlog ca renew AUTHORITY-DIR " + dir
 	case one.Expires.Sub(now) < expirySoon:
 		finding.State, finding.Reason = doctor.Warn, fmt.Sprintf("%s: ends on %s", one.File,
 			one.Expires.Format(time.RFC3339))
-		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
+		finding.Remedy = "farlog ca renew AUTHORITY-DIR " + dir
 	}
 	return finding
 }
@@ -196,8 +196,8 @@ func (e *environment) showFindings(findings []doctor.Finding) error {
 		table := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 		for _, one := range findings {
 			tableRow(table, "%s\t%s\t%s\n", one.State, one.Check, one.Reason)
-			if one.Cure != "" {
-				tableRow(table, "\t\t  cure: %s\n", one.Cure)
+			if one.Remedy != "" {
+				tableRow(table, "\t\t  remedy: %s\n", one.Remedy)
 			}
 		}
 		if err := table.Flush(); err != nil {

@@ -35,7 +35,7 @@ func TestDoctor_Certificates(t *testing.T) {
 		}
 		for _, one := range findings[1:] {
 			if one.State != test.state || !strings.Contains(one.Reason, test.text) ||
-				(one.Cure == "") != (one.State == doctor.OK) {
+				(one.Remedy == "") != (one.State == doctor.OK) {
 				t.Errorf("at %s: got %+v", test.at, one)
 			}
 		}
@@ -46,7 +46,7 @@ func TestDoctor_Certificates(t *testing.T) {
 			cure = "farlog ca renew AUTHORITY-DIR " + env.tlsDir
 		}
 		if got.State != doctor.Fail || got.Reason != "control plane 127.0.0.1:1 does not answer" ||
-			!strings.HasPrefix(got.Cure, cure) {
+			!strings.HasPrefix(got.Remedy, cure) {
 			t.Errorf("at %s: got %+v", test.at, got)
 		}
 	}

@@ -13,16 +13,16 @@ import (
 )
 
 func newEpochCommand(env *environment) *cobra.Command {
-	list := streamListCommand("List the epochs of streams: the last that was granted, to whom, and below "+
-		"which writers are fenced",
+	list := streamListCommand("List the epochs of streams: the last one granted, to whom, and the epoch "+
+		"below which writers are fenced",
 		`Lists a line for each stream; --output wide has one for each of its rings, with what its target reports: the
-epoch of its writer and since when, whether that one has the ring now, and which fence and which writer the target has
-confirmed. Of one STREAM, named in full, the epochs before the last follow, at most 16: who held each, from when to
-when, and why it ended. ENDED BY is taken over (farlog stream takeover, with its reason), restarted (the same program
-was granted the stream anew), replaced (another one was, such as a standby) or unused (no ring was opened with it
-before somebody was granted the next: it expired, or its holder never came).`,
+epoch of its writer and since when, whether this writer holds the ring now, and which fence and which writer the
+target has confirmed. For one STREAM, named in full, up to 16 former epochs follow: who held each, from when to when,
+and why it ended. ENDED BY is taken over (farlog stream takeover, with its reason), restarted (the same program was
+granted the next epoch), replaced (another program was, such as a standby) or unused (no ring was opened with it
+before the next epoch was granted: it expired, or its holder never connected).`,
 		func(ctx context.Context, stream string) error { return listEpochs(ctx, env, stream) })
-	return newGroup("epoch", "See which epochs streams are at", list)
+	return newGroup("epoch", "List the epochs of streams", list)
 }
 
 func listEpochs(ctx context.Context, env *environment, stream string) error {

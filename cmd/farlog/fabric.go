@@ -24,18 +24,18 @@ func newApplyCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Create and change targets, drains, streams and routes until they are as a file declares them",
-		Long: `Reads a file of targets, drains, streams and routes (docs/reference/fabric.md has its keys), shows what
-differs, and makes it so. The same again changes nothing. What the file does not declare stays as it is, unless
---prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes nothing; all of
-them are told, each with its line and column.
+		Long: `Reads a file of targets, drains, streams and routes (docs/reference/fabric.md has its keys), shows
+what differs, and applies the changes. Running it again changes nothing. What the file does not declare stays as it
+is, unless --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes
+nothing; all mistakes are printed, each with its line and column.
 
-What is declared and is not so in the world is shown with its reason: a host without a target, a stream without its
-ring or drain. Of what is new that is what nobody has begun to make, as no target takes it; of many the first ones,
-and how many there are. --wait goes on until all of it is so.
+What is declared and not yet running is shown with the reason: a host without a target, a stream without its ring or
+drain. Of new streams only those are shown that no target accepts; of many the first ones, and their count. --wait
+waits until all of it runs.
 
-Exit code 0: it is declared so now. With --wait 0: and is so in the world, 3: it is declared so, and some of it, which
-is shown, is not so in the world by then. With --dry-run 0: it was so already, and is so in the world, 1: something
-else is declared, 3: it is declared so, and is not so in the world. 2: the file has mistakes.`,
+Exit code 0: applied. With --wait 0: applied and all of it runs, 3: applied, and some of it, which is shown, does not
+run yet. With --dry-run 0: nothing to change, and all of it runs, 1: there are changes, 3: nothing to change, and
+some of it does not run. 2: the file has mistakes.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if path == "" {
@@ -51,7 +51,7 @@ else is declared, 3: it is declared so, and is not so in the world. 2: the file 
 		"YAML `file` of targets, drains, streams and routes; - for standard input")
 	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "show what differs and change nothing")
 	cmd.Flags().Var((*config.DurationValue)(&wait), "wait",
-		"how long to wait until all that is declared is so in the world, such as 2m; progress is told")
+		"how long to wait until all that is declared runs, such as 2m; progress is printed")
 	cmd.Flags().BoolVar(&isPrune, "prune", false,
 		"delete what the file does not declare: streams that nobody writes and whose records are stored")
 	return cmd

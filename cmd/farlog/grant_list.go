@@ -13,10 +13,11 @@ import (
 
 func newGrantCommand(env *environment) *cobra.Command {
 	request, role := new(api.ListGrantsRequest), ""
-	list := streamListCommand("List who may write, drain and read streams; no secret is in it",
-		`Lists the last writer's grant of each stream, its drain, and whom its rings let in from other hosts. STATE of
-a writer is in (it has one of the rings, as last reported), granted (it has not come, or has gone) or fenced (the
-stream was taken from it). EXPIRES is until when who has not come may still come; it lets nobody out.`,
+	list := streamListCommand("List who may write, drain and read streams; it shows no secret",
+		`Lists the last writer's grant of each stream, its drain, and the clients of other hosts that its rings
+admit. STATE of a writer is active (it holds one of the rings, as last reported), granted (it has not opened the
+rings, or has closed them) or fenced (another writer took the stream over). EXPIRES is until when the holder may
+connect; a connection that is open stays.`,
 		func(ctx context.Context, stream string) error {
 			value, isKnown := api.GrantRole_value["GRANT_ROLE_"+upper(role)]
 			if role != "" && (!isKnown || value == 0) {
@@ -29,7 +30,7 @@ stream was taken from it). EXPIRES is until when who has not come may still come
 	flags := list.Flags()
 	flags.StringVar(&role, "role", "", "only grants of this `role`: writer, drain or reader")
 	flags.StringVar(&request.Host, "host", "", "only grants whose holder is on this `host`")
-	return newGroup("grant", "See who may do what with streams", list)
+	return newGroup("grant", "List grants: who may write, drain and read streams", list)
 }
 
 func listGrants(ctx context.Context, env *environment, request *api.ListGrantsRequest) error {
@@ -72,7 +73,7 @@ func grantState(one *api.GrantInfo) string {
 	case one.Fenced:
 		return "fenced"
 	case one.Active:
-		return "in"
+		return "active"
 	}
 	return "granted"
 }

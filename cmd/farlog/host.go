@@ -31,10 +31,10 @@ func newHostConnectCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "connect NQN",
 		Short: "Connect a subsystem, and say which device its namespace is",
-		Long: `Connects a subsystem by the kernel's interface, as root, with times that suit a log that somebody waits
-for: a connection that breaks takes its device along (--ctrl-loss 0s), and whoever has it open gets errors at once.
-The kernel's defaults would hold commands for 600 s. What is connected already stays, whoever did it; what of it does
-not suit is told. Keys are read from files of mode 0600 and are shown nowhere.`,
+		Long: `Connects a subsystem by the kernel's interface, as root, with timeouts for a log: when the connection
+breaks, the device is removed (--ctrl-loss 0s), and programs that have it open get errors at once. The kernel's
+defaults would hold commands for 600 s. An existing connection stays as it is; settings of it that do not suit are
+named. Keys are read from files of mode 0600 and are never shown.`,
 		Example: `  farlog host connect nqn.2026-01.com.example:desk7 --transport rdma --address 10.0.0.7 --key-file /etc/farlog/nvme.key
   farlog host connect nqn.2026-01.com.example:desk7 --address 10.0.0.7 --print`,
 		Args: exactArgs(1),

@@ -14,15 +14,15 @@ import (
 type hostRow struct {
 	Host     string    `json:"host"`
 	Reported time.Time `json:"reported"`
-	Ways     []wayRow  `json:"ways"`
+	Ways     []wayRow  `json:"paths"`
 }
 
 // wayRow is one way. Durations are in nanoseconds; 0 where none was measured.
 type wayRow struct {
 	Target   string        `json:"target"`
-	Door     string        `json:"door"`
-	Least    time.Duration `json:"least_ns"`
-	Median   time.Duration `json:"median_ns"`
+	Door     string        `json:"listener"`
+	Least    time.Duration `json:"rtt_min_ns"`
+	Median   time.Duration `json:"rtt_median_ns"`
 	Count    uint32        `json:"count"` // measurements that they are of
 	Measured time.Time     `json:"measured,omitzero"`
 	Error    string        `json:"error,omitempty"` // of the last measurement, where that failed
@@ -31,11 +31,11 @@ type wayRow struct {
 func newHostListCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the hosts whose agents report, and how far they are from each target",
-		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each door of a
-target on another host: the least and the median time of the last 32 handshakes of TCP connections to it. Placement of
-a stream with a writer_host goes by the least. A host that does not report any more is silent, and after a day it is
-not listed.`,
+		Short: "List the hosts whose agents report, and the round-trip time to each target",
+		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each listener
+of a target on another host: the minimum and the median round-trip time of the last 32 TCP handshakes. Placement of a
+stream with a writer_host uses the minimum. A host that does not report any more is silent, and after a day it is not
+listed.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := env.hosts(cmd.Context())
@@ -52,7 +52,7 @@ not listed.`,
 
 func printHosts(env *environment, rows []hostRow) error {
 	table := env.newTable()
-	fmt.Fprintln(table, "HOST\tTARGET\tDOOR\tLEAST\tMEDIAN\tOF\tREPORTED\tERROR")
+	fmt.Fprintln(table, "HOST\tTARGET\tLISTENER\tRTT MIN\tMEDIAN\tOF\tREPORTED\tERROR")
 	for _, row := range rows {
 		reported := row.reportedText(time.Now())
 		if len(row.Ways) == 0 {

@@ -159,7 +159,7 @@ func openMembers(ctx context.Context, env *environment, uri, stream string) (*me
 	needed, err := strconv.Atoi(words[0])
 	if err != nil || needed < 1 || len(uris) < 2 || len(uris) > memberCountMax || needed > len(uris) ||
 		slices.Contains(uris, "") {
-		return nil, usageErrorf("%s: expected members:K and 2 to 9 URIs, parted by one blank each, K of which an "+
+		return nil, usageErrorf("%s: expected members:K and 2 to 9 URIs, separated by one space each, K of which an "+
 			"acknowledgement needs", uri)
 	}
 	var far *farReader
@@ -252,8 +252,9 @@ func (r *membersReport) choose(ctx context.Context) (*memberReport, error) {
 		}
 	}
 	if quorum := max(len(r.Members)-r.Needed+1, 1); soundCount < quorum || best == nil {
-		return best, fmt.Errorf("%d of %d members can be read that know the log, expected %d at least: the others "+
-			"may know more of it%s", soundCount, len(r.Members), quorum, r.troubles())
+		return best, fmt.Errorf("%d of %d members that can be read have the log, expected %d at least: the others "+
+			"may have more of it%s",
+			soundCount, len(r.Members), quorum, r.troubles())
 	}
 	if away := r.awayCount(); r.WriterEpoch == 0 && away > 0 {
 		return best, fmt.Errorf("%d of %d members can be read, and all of these are new: the others may know records "+
@@ -358,7 +359,7 @@ func (r *membersReport) compare(best *memberReport) {
 		}
 		if hint := member.image.DurableHintLSN; hint > r.TailLSN &&
 			hint-r.start.HeadLSN <= member.image.Superblock.Capacity && r.Failure == "" {
-			r.Failure = fmt.Sprintf("the log ends at lsn %d, and member %d was told that records up to lsn %d are "+
+			r.Failure = fmt.Sprintf("the log ends at lsn %d, and member %d has it that records up to lsn %d are "+
 				"acknowledged", r.TailLSN, i+1, hint)
 		}
 	}

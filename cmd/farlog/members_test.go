@@ -200,7 +200,7 @@ func TestMembers_LostRecordsAndTooFewAreFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, talk = m.verify(exitFailure); !strings.Contains(talk,
-		"1 of 3 members can be read that know the log, expected 2 at least") {
+		"1 of 3 members that can be read have the log, expected 2 at least") {
 		t.Errorf("stderr %q", talk)
 	}
 	if _, talk, code := runFarlog(t, "dump", m.uri); code != exitFailure ||
@@ -260,7 +260,7 @@ func TestMembers_EachDamagedElsewhereIsMendedByHand(t *testing.T) {
 		raw[strings.Index(string(raw), fmt.Sprint("order ", i+1))] ^= 1
 		m.write(i, raw)
 	}
-	if _, talk := m.verify(exitFailure); !strings.Contains(talk, "0 of 3 members can be read that know the log") {
+	if _, talk := m.verify(exitFailure); !strings.Contains(talk, "0 of 3 members that can be read have the log") {
 		t.Errorf("stderr %q", talk)
 	}
 	for i := range m.paths {

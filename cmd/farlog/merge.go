@@ -25,17 +25,18 @@ func newMergeCommand(env *environment) *cobra.Command {
 		Use:   "merge STORE [flags]",
 		Short: "Put the streams of a store into one order, the same on every rerun",
 		Long: `Puts the records of all streams into one order, by (time, stream, seq), beside the store's segments in
-STORE/merged, and says how far it came. farlog replay --merged reads it, farlog verify checks it.
+STORE/merged, and prints how far it came. farlog replay --merged reads it, farlog verify checks it.
 
-A record goes into the order when every stream has come past its time. A stream that has brought nothing for --late is
-not waited for any longer; if it then brings a record of an earlier time, that gets its place once and for all behind
-what is in the order, and is marked late. What was decided so is kept, so that each entry of the order is byte for
-byte the same however often it is made. A run goes on where the last one ended, killed or not.
+A record goes into the order when every stream has delivered a later one. A stream that delivers nothing for --late
+is not waited for any longer; when it then delivers a record of an earlier time, the record is placed at the end of
+the order and marked late. These decisions are kept, so that each entry of the order is byte for byte the same
+however often it is built. A run resumes where the last one ended, killed or not.
 
-Without a flag it puts in what can go in now and ends; it does not wait for a stream that has no record yet. --final
-says that every stream ends where it is, such as after the close of a day. With -f it goes on, as farlogd drain
---merge does. --anew makes an order that is damaged again, from the records and what was decided, beside the one that
-is there, which stays when it goes further; with -f it waits until it goes as far, and then goes on.`,
+Without a flag it merges what can be merged now and ends; it does not wait for a stream that has no record yet.
+--final says that every stream ends where it is, such as after the close of a day. With -f it follows the store, as
+farlogd drain --merge-late does. --rebuild builds a damaged order again from the records and the decisions, beside
+the present one, which stays when it has more entries; with -f it waits until the new one has as many, and then
+follows the store.`,
 		Example: `  farlog merge data/store
   farlog merge data/store --final
   farlog replay data/store --merged --speed max`,
@@ -56,10 +57,10 @@ is there, which stays when it goes further; with -f it waits until it goes as fa
 		"how `long` a stream that brings nothing is waited for")
 	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a "+
 		"record's time may be; one that is further is not believed, and marked early")
-	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is stored")
+	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "follow the store")
 	flags.BoolVar(&options.isFinal, "final", false, "put in everything: each stream ends where it is")
-	flags.BoolVar(&options.isAnew, "anew", false,
-		"make the order again from the records and the decisions, and put it in the place of the one that is there")
+	flags.BoolVar(&options.isAnew, "rebuild", false,
+		"build the order again from the records and the decisions, and replace the present one")
 	return command
 }
 
@@ -129,11 +130,12 @@ func (o mergeOptions) until() merge.Until {
 
 func explainMerge(err error) error {
 	if errors.Is(err, merge.ErrShort) {
-		return fmt.Errorf("%w; it stays as it is: --anew --final puts in all that is stored, --anew -f waits for "+
-			"what comes", err)
+		return fmt.Errorf("%w; it stays as it is: --rebuild --final merges all that is stored, --rebuild -f waits "+
+			"for more records", err)
 	}
 	if errors.Is(err, store.ErrCorrupt) {
-		return fmt.Errorf("%w; when farlog verify finds the streams whole, farlog merge --anew makes the order again",
+		return fmt.Errorf("%w; when farlog verify finds the streams whole, farlog merge --rebuild builds the order "+
+			"again",
 			err)
 	}
 	return err

@@ -72,17 +72,17 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 		!strings.Contains(talk, "merged order: segment 0000000001.seg") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
-	if _, talk, code = runFarlog(t, "merge", dir); code != exitFailure || !strings.Contains(talk, "--anew") {
+	if _, talk, code = runFarlog(t, "merge", dir); code != exitFailure || !strings.Contains(talk, "--rebuild") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
-	if _, talk, code = runFarlog(t, "merge", dir, "--anew", "--final"); code != exitOK {
+	if _, talk, code = runFarlog(t, "merge", dir, "--rebuild", "--final"); code != exitOK {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
 	}
 	after, err := os.ReadFile(name)
 	if err != nil || string(after[4096:]) != string(before[4096:]) {
 		t.Fatalf("the order that was made anew has other bytes: %v", err)
 	}
-	if _, talk, code = runFarlog(t, "merge", dir, "--anew"); code != exitFailure ||
+	if _, talk, code = runFarlog(t, "merge", dir, "--rebuild"); code != exitFailure ||
 		!strings.Contains(talk, "the order that is there goes further") || !strings.Contains(talk, "--final") {
 		t.Fatalf("an order that ends earlier took the place of one that is whole: exit code %d, stderr %q", code, talk)
 	}
@@ -113,7 +113,7 @@ func TestMerge_EmptyStreamIsNotWaitedFor(t *testing.T) {
 	if err := appender.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"merge", dir}, {"merge", dir, "--anew"}} {
+	for _, args := range [][]string{{"merge", dir}, {"merge", dir, "--rebuild"}} {
 		table, talk, code := runFarlog(t, args...)
 		if code != exitOK || !strings.Contains(table, " 21 ") || strings.Contains(table, "bad") {
 			t.Fatalf("%v: exit code %d, stderr %q:\n%s", args[1:], code, talk, table)

@@ -40,7 +40,7 @@ never shown. docs/reference/nvmet.md has the file's keys.`,
 	group.PersistentFlags().StringVar(&options.state, "state", nvmet.StateFile,
 		"`file` with the keys and what was declared before")
 	group.PersistentFlags().StringVar(&options.root, "configfs", nvmet.Root, "`directory` of the kernel's NVMe target")
-	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTExpelCommand(env, options),
+	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTEvictCommand(env, options),
 		newNVMeTKeyCommand(env, options), newNVMeTReadmitCommand(env, options), newNVMeTRemoveCommand(env, options),
 		newNVMeTRestoreCommand(env, options),
 		newNVMeTRotateCommand(env, options), newNVMeTSaveCommand(env, options), newNVMeTShowCommand(env, options))
@@ -65,11 +65,11 @@ func newNVMeTApplyCommand(env *environment, options *nvmetOptions) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Bring the kernel's NVMe target to what a file declares",
-		Long: `Shows what differs from the file, step by step as the kernel takes it, and makes it so; the same again
+		Long: `Shows what differs from the file, step by step in the kernel's order, and applies it; running it again
 changes nothing. What an earlier file declared and this one does not is removed; what was never declared is named and
 stays. The file is checked as a whole first.
 
-Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it differs. 2: the file has mistakes.`,
+Exit code 0: applied. With --dry-run 0: nothing to change, 1: there are changes. 2: the file has mistakes.`,
 		Args: exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
@@ -179,10 +179,10 @@ func newNVMeTReadmitCommand(env *environment, options *nvmetOptions) *cobra.Comm
 	subsystem := ""
 	cmd := &cobra.Command{
 		Use:   "readmit HOST-NQN --subsystem NQN",
-		Short: "Let an expelled host in again, by the next apply",
-		Long: `When nothing of before is left on that host: no connection to the subsystem (farlog host disconnect),
-no writer. What it held back would reach the rings otherwise, which another host writes now. The daemon (farlogd
-target --nvmet-file) lets it in within seconds, farlog target nvmet apply at once.`,
+		Short: "Admit an evicted host again, by the next apply",
+		Long: `Only when that host has neither a connection to the subsystem (farlog host disconnect) nor a writer
+left: commands that it held back would otherwise reach rings that another host writes now. The daemon (farlogd target
+--nvmet-file) admits it within seconds, farlog target nvmet apply at once.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			state, err := nvmet.OpenState(options.state)
@@ -193,7 +193,7 @@ target --nvmet-file) lets it in within seconds, farlog target nvmet apply at onc
 			if err := nvmet.Readmit(state, subsystem, args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(env.stderr, "host %s may have subsystem %s again: farlog target nvmet apply lets it in\n",
+			fmt.Fprintf(env.stderr, "host %s may have subsystem %s again: farlog target nvmet apply admits it\n",
 				args[0], subsystem)
 			return nil
 		},
@@ -207,8 +207,8 @@ func newNVMeTKeyCommand(env *environment, options *nvmetOptions) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "key HOST-NQN FILE",
 		Short: "Write the keys of a host into a file for it (mode 0600)",
-		Long: `Writes JSON with hostnqn, dhchap_key and dhchap_ctrl_key, as nvme connect takes them by --dhchap-secret
-and --dhchap-ctrl-secret. Bring it to the host by a way that nobody else reads, and delete it here.`,
+		Long: `Writes JSON with hostnqn, dhchap_key and dhchap_ctrl_key, as nvme connect takes them by
+--dhchap-secret and --dhchap-ctrl-secret. Copy it to the host over a secure channel, and delete it here.`,
 		Args: exactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			state, err := nvmet.OpenState(options.state)
@@ -300,7 +300,7 @@ func (o *nvmetOptions) showChange(env *environment, change nvmet.Change, isBroke
 	}
 	switch {
 	case isBroken:
-		fmt.Fprintf(env.stderr, "%d steps were done; the same again goes on\n", len(steps))
+		fmt.Fprintf(env.stderr, "%d steps were done; run it again to resume\n", len(steps))
 	case len(steps) == 0:
 		fmt.Fprintln(env.stderr, "it is so already")
 	case o.isDryRun:

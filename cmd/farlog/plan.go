@@ -14,14 +14,14 @@ func newPlanCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Work out rings, links, wear and latency floors for declared rates, and refuse what cannot hold",
-		Long: `Work out, for a fabric.yaml with a section plan (what is appended where, sites, links, media): the ring
-that an outage needs, the load of each link and card, the wear of media in a year, the least that an append to each
-stream and route can take on its way with fibre and gear, and how long drains need to catch up. Rings are where the
-control plane would put them in a fabric that is empty. It asks no daemon and measures nothing;
+		Long: `Work out, for a fabric.yaml with a section plan (what is appended where, sites, links, media): the
+ring that an outage needs, the load of each link and card, the wear of media in a year, the minimum latency of an
+append to each stream and route over fibre and gear, and how long drains need to catch up. Rings are where the
+control plane would put them in a fabric that is empty. It needs no daemon and measures nothing;
 docs/reference/plan.md has the keys and the formulas.
 
-Exit code 0: it holds. 1: it does not, and all reasons are told. 2: the file has mistakes, and all of them are told.
-Each with its line and column.`,
+Exit code 0: the plan holds. 1: it does not, and all reasons are printed. 2: the file has mistakes, and all of them
+are printed, each with its line and column.`,
 		Args: exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {

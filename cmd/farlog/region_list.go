@@ -14,9 +14,9 @@ import (
 func newRegionCommand(env *environment) *cobra.Command {
 	request := new(api.ListRegionsRequest)
 	list := streamListCommand("List the rings of streams: where each is wanted, and what its target sees there",
-		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's
-URI), target gone (what is shown is what it reported last), or not yet reported. MEMBER counts from 1, as metrics and
-alerts do; in --output json it is the API's, which counts from 0. LAG is what is in the ring and not in a store.`,
+		`Lists a line for each ring of each stream. STATE is ok, error (the error is shown in place of the ring's
+URI), target gone (its last report is shown), or not yet reported. MEMBER counts from 1, as metrics and alerts do; in
+--output json it is the API's, which counts from 0. LAG is what is in the ring and not in a store.`,
 		func(ctx context.Context, stream string) error {
 			request.Stream = stream
 			return listRegions(ctx, env, request)
@@ -27,7 +27,7 @@ alerts do; in --output json it is the API's, which counts from 0. LAG is what is
 	flags.StringVar(&request.Host, "host", "", "only rings on this `host`")
 	flags.StringVar(&request.Kind, "kind", "", "only rings in regions of this `kind`, such as devdax or file")
 	flags.BoolVar(&request.InError, "error", false, "only rings whose target reports an error")
-	return newGroup("region", "See where the rings of streams are, and how they are there", list)
+	return newGroup("region", "List the rings of streams: where they are, and their state", list)
 }
 
 func listRegions(ctx context.Context, env *environment, request *api.ListRegionsRequest) error {

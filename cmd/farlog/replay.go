@@ -48,8 +48,8 @@ With --format lines each payload is followed by a newline; length-prefixed puts 
 front of each, for payloads that hold newlines. Both are what farlog append reads.
 
 --merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json
-tells of each record where it is from (stream, generation, epoch, lsn, seq), its place in the order, and whether it
-was late.`,
+adds to each record its origin (stream, generation, epoch, lsn, seq), its position in the order, and whether it was
+late.`,
 		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
   farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
 		Args: exactArgs(1),

@@ -48,7 +48,7 @@ func (e *environment) isWide() bool { return e.output == outputWide }
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "farlog",
-		Short:         "A persistent log in far memory: append, drain, verify, replay",
+		Short:         "A persistent log in remote memory: append, drain, verify, replay",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          groupArgs,

@@ -24,7 +24,7 @@ func newRouteCreateCommand(env *environment) *cobra.Command {
 		Use:   "create NAME --leg STREAM[,WORD=VALUE...]...",
 		Short: "Create a route; the same command again changes nothing",
 		Long: `Creates a route: one append to it goes to every leg whose classes and criticality select the record.
-Words of a leg, behind its stream:
+Options of a leg, after its stream:
 
   class=1-3         only these classes; may be repeated
   criticality=2     only records at least so critical

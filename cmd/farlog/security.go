@@ -15,7 +15,7 @@ import (
 )
 
 // insecureText is said wherever a control plane is spoken to without TLS.
-const insecureText = "insecure: no TLS and no identity, every program on this host may do everything"
+const insecureText = "insecure: no TLS and no identity: every program on this host has all roles"
 
 func (e *environment) declareSecurity(settings *config.Set) {
 	settings.String(&e.tlsDir, "tls.dir", "", "`directory` with the certificates that farlog ca makes (default: "+

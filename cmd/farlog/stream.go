@@ -71,16 +71,16 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 		"what no two members share: host, rack or site (default host)")
 	flags.StringVar(&options.target, "target", "",
 		"`host` whose target shall have the ring, of a stream with one (default: any)")
-	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the nearest to "+
-		"it is taken, as its host agent measures (default: any)")
+	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the one with "+
+		"the shortest round-trip time is chosen, as its host agent measures it (default: any)")
 	flags.Var((*config.DurationValue)(&options.latencyLimit), "latency-limit",
-		"longest way from --writer-host to a target; the stream waits until it is measured (default: any)")
+		"maximum round-trip time from --writer-host to a target; placement waits for a measurement (default: any)")
 	flags.Uint64Var(&options.records, "records-per-second", 0, "`records` a second that it is declared to have in "+
 		"the long run, for the quota of its tenant and farlog plan; it limits no append (default: nothing is said)")
 	flags.Var((*config.SizeValue)(&options.bytes), "bytes-per-second", "bytes of payloads and keys of these a second")
 	flags.StringVar(&options.drain, "drain", "", "`host` whose drain shall have the stream (default: any)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait",
-		"how long to wait for the ring to be there; 0 = not at all")
+		"how long to wait for the ring to be created; 0 = do not wait")
 	return cmd
 }
 

@@ -42,7 +42,7 @@ again goes on waiting.`,
 	flags.Int64Var(&options.revision, "revision", 0, "only if the stream is still at this `revision` (0: whichever)")
 	flags.BoolVar(&options.isRingLost, "ring-lost", false,
 		"its ring is lost for good, with the records in it that were not stored: wait for nothing of it")
-	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait until it is gone; 0 = not at all")
+	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait until it is gone; 0 = do not wait")
 	return cmd
 }
 

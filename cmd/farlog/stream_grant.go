@@ -32,7 +32,7 @@ URI --token-file FILE.`,
 	command.Flags().Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout",
 		"longest wait for the grant, and for a living writer's end")
 	command.Flags().StringVar(&options.transport, "transport", "",
-		"`way` to the ring: verbs or ofi (default: the fastest that the target offers)")
+		"`transport` to the ring: verbs or ofi (default: the fastest that the target offers)")
 	return command
 }
 

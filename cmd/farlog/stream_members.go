@@ -26,12 +26,12 @@ func newMembersReplaceCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replace NAME --member TARGET [--with TARGET] --reason TEXT",
 		Short: "Put a new ring in the place of a member's that is gone for good",
-		Long: `Has another target make a ring in the place of a member's, or the same target where the ring was lost.
-The writer that has the stream goes on with the other members, and is told of the new ring while it runs, where it was
-opened by farlog append --stream or by farlog://: it brings the ring all that is not stored, which counts from then
-on. Another one does so when the stream is opened the next time. One member at a time: the next one when the new ring
-counts (farlog status). The former ring is never asked again, also when its target comes back. It needs the role admin
-and is recorded with its reason.`,
+		Long: `Has another target create a ring in place of a member's ring, or the same target where the ring was
+lost. A running writer goes on with the other members. A writer that was opened by farlog append --stream or by
+farlog:// learns of the new ring and copies to it all that is not stored; then the member counts. Otherwise the next
+opening of the stream does so. One member at a time: replace the next one when the new ring counts (farlog status).
+The former ring is never used again, also when its target returns. It needs the role admin and is recorded with its
+reason.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return replaceMember(cmd.Context(), env, args[0], options)
@@ -39,8 +39,8 @@ and is recorded with its reason.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.member, "member", "", "the `target` whose ring is replaced, or its host; required")
-	flags.StringVar(&options.with, "with", "",
-		"the `target` that makes the new one, or its host (default: the least loaded in a failure domain of its own)")
+	flags.StringVar(&options.with, "with", "", "the `target` that makes the new one, or its host (default: the target "+
+		"with the lowest load in a failure domain of its own)")
 	flags.StringVar(&options.reason, "reason", "", "`why`, for the audit stream; required")
 	flags.BoolVar(&options.isDryRun, "dry-run", false, "say what would be done; change nothing")
 	return cmd
@@ -68,12 +68,12 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 		done.Ring.Replacement.FormerTarget, verb, done.Ring.Target)
 	switch {
 	case done.AcceptLossRequired:
-		fmt.Fprintf(env.stdout, "the other members cannot tell all that was acknowledged: farlog stream members "+
+		fmt.Fprintf(env.stdout, "the other members do not know all that was acknowledged: farlog stream members "+
 			"accept-loss %s --dry-run says what may be lost\n", name)
 	case done.WriterHeld:
-		fmt.Fprintf(env.stdout, "its writer goes on with the others, and takes the new ring in when the control "+
-			"plane or its host agent is asked for it; farlog status %s says \"new\" until it counts. One that was "+
-			"opened by a grant file hears of nothing: start it again\n", name)
+		fmt.Fprintf(env.stdout, "its writer goes on with the other members, and adds the new ring when it learns "+
+			"of it from the control plane or its host agent; farlog status %s says \"new\" until it counts. A "+
+			"writer that was opened by a grant file does not learn of it: restart it\n", name)
 	default:
 		fmt.Fprintln(env.stdout, "it counts when a writer opens the stream")
 	}
@@ -85,12 +85,12 @@ func newMembersAcceptLossCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-loss NAME --reason TEXT",
 		Short: "Let a stream be opened again although records may be lost with a member that was replaced",
-		Long: `A stream is not opened while too few of its members tell what was acknowledged: with one member needed,
-the ring that was replaced may have had the only copy. This says that such records are lost, and lets the stream go on
-with what the other members have. A member that was away from the stream's first opening, and was never told an epoch,
-holds nothing, and nothing is lost with it: where such are enough, this lets only them count. --dry-run says what may
-be lost, as far as it is known, and changes nothing. It needs the role admin and is recorded with its reason and with
-what it said.`,
+		Long: `A stream is not opened while too few of its members know what was acknowledged: with one member
+needed, the ring that was replaced may have had the only copy. This command declares such records as lost, and lets
+the stream go on with what the other members have. A member that missed the stream's first opening and never received
+an epoch holds no record, and nothing is lost with it: where such members are enough, this command only lets them
+count. --dry-run prints what may be lost, as far as it is known, and changes nothing. It needs the role admin and is
+recorded with its reason and output.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return acceptLoss(cmd.Context(), env, args[0], reason, isDryRun)

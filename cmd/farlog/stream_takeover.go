@@ -23,9 +23,9 @@ func newStreamTakeoverCommand(env *environment) *cobra.Command {
 		Use:   "takeover NAME --reason TEXT",
 		Short: "Fence a stream's writer, whatever it does, so that another one may come",
 		Long: `Fences every writer of a stream at so many of its members that none of them can have another record
-acknowledged, and says by when. It needs the role admin and is recorded with its reason. No writer is let in by it:
-the next one asks for a grant (farlog append --stream NAME), and one that stands by (--standby) does so by itself. A
-writer that lives finds out at its next append, farlog append --stream within seconds also without one.`,
+acknowledged, and prints since when. It needs the role admin and is recorded with its reason. It admits no new
+writer: the next one asks for a grant (farlog append --stream NAME), and a standby (--standby) does so by itself. A
+running writer notices at its next append, farlog append --stream within seconds also without one.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return takeOverStream(cmd.Context(), env, args[0], reason, timeout)

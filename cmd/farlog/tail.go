@@ -54,21 +54,21 @@ func newTailCommand(env *environment) *cobra.Command {
 		Use: "tail {NAME | farlog://NAME | --ring URI} [flags]",
 		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is " +
 			"appended",
-		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. With --store it
-begins in the store, as --from says, and goes over to the ring without a gap and without a record twice. With -f it
-goes on with what is appended.
+		Long: `Prints the records in the ring: those that were appended and not yet drained. With --store it begins
+in the store, as --from says, and goes over to the ring without a gap and without a record twice. With -f it goes on
+with what is appended.
 
 A line is: time, seq, class, key, payload; the FIX separator is shown as |. --format raw writes payloads alone, each
 with a newline. --class and --key choose records; farlog's own are not printed then.
 
-tail holds nothing up. When the drain releases records before they were printed, it says on stderr which, and takes
-them from the store; without --store they are missed, and it says so. With --name it remembers up to where it has
-printed and goes on there the next time: a tail that is killed prints the records of its last second again.
+tail delays neither writer nor drain. When the drain releases records before they were printed, tail names them on
+stderr and reads them from the store; without --store they are missed, and it says so. With --name it keeps its
+position and resumes there the next time: a tail that is killed prints the records of its last second again.
 
 The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role
-replay, and gives anew while tail runs; while it gives none, tail says so and reads on what it may. That of --ring is
-read by a grant in --token-file. farlog://NAME asks the host agent (farlogd host) for it, and needs no certificate.
-Readers take no lock.`,
+replay and renews while tail runs; while it gives none, tail says so and reads on until the grant expires. The ring
+of --ring is read by a grant in --token-file. farlog://NAME asks the host agent (farlogd host) for it, and needs no
+certificate. Readers take no lock.`,
 		Example: `  farlog tail desk7/orders -f
   farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
   farlog tail farlog://desk7/orders -f
@@ -109,8 +109,8 @@ Readers take no lock.`,
 	flags.StringSliceVar(&options.keys, "key", nil, "only records with this key; may be repeated")
 	flags.StringVar(&options.name, "name", "",
 		"`name` under which the position is remembered, such as desk-risk; goes before --from")
-	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of a stream: verbs or ofi (default: the "+
-		"ring itself where it is on this host, else the fastest)")
+	flags.StringVar(&options.transport, "transport", "", "`transport` to the ring of a stream: verbs or ofi (default: "+
+		"the ring itself where it is on this host, else the fastest)")
 	flags.StringVar(&options.state, "state-dir", "",
 		"`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait",

@@ -49,14 +49,14 @@ func newTopCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch all streams live, a line each: rate, append times, level, lag, time to full, rings, drain",
-		Long: "Watch all streams live, a line each, the worst first. Columns that the screen has no room for are " +
-			"left out, and so are lines; q ends it.\n\n" +
-			"p50 to max are of all appends of the stream's present or last writer; the rate is that of the last look " +
-			"that its target has told of. LAG is what is not in the\n" +
+		Long: "Watch all streams live, a line each, the worst first. Columns and lines that do not fit on the " +
+			"screen are left out; q ends it.\n\n" +
+			"p50 to max are of all appends of the stream's present or last writer; the rate is that of its " +
+			"target's last report. LAG is what is not in the\n" +
 			"store yet: bytes, records, and the age of the oldest. FULL IN is at the present rates; nothing while " +
 			"the ring does not fill. RINGS is how many are\n" +
-			"there, of how many; WEAR is of the most worn device below them that tells, the share of its endurance " +
-			"that is used. --once prints it once, --output json an object a look.",
+			"there, of how many; WEAR is the share of its endurance that the most worn device below them has used. " +
+			"--once prints it once, --output json an object a look.",
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if t.interval <= 0 {

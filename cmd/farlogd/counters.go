@@ -75,7 +75,7 @@ func (s *counterSweep) run(ctx context.Context) {
 func (s *counterSweep) sweep() {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.logger.Warn("counters of writers that are gone cannot be looked for", "dir", s.dir, "error", err)
+		s.logger.Warn("counters of writers that ended cannot be searched", "dir", s.dir, "error", err)
 	}
 	still, removed := map[string]endedCounters{}, 0
 	for _, entry := range entries {
@@ -92,7 +92,7 @@ func (s *counterSweep) sweep() {
 	}
 	s.ended = still
 	if removed > 0 {
-		s.logger.Info("removed counters of writers that are gone", "dir", s.dir, "files", removed, "gone_for",
+		s.logger.Info("removed counters of writers that ended", "dir", s.dir, "files", removed, "gone_for",
 			countersKept)
 	}
 }

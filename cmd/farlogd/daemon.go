@@ -266,7 +266,7 @@ func (d *daemon) announce() error {
 	fmt.Fprintf(d.stderr, "farlogd is %s\n", says)
 	fmt.Fprintf(d.stderr, "  control  %s\n", d.controlAddress)
 	if s.isInsecure {
-		fmt.Fprintf(d.stderr, "  insecure: no TLS and no identity, every program on this host may do everything\n")
+		fmt.Fprintf(d.stderr, "  insecure: no TLS and no identity: every program on this host has all roles\n")
 	} else if d.choice.Dir != "" {
 		fmt.Fprintf(d.stderr, "  tls      %s\n", d.choice.Dir)
 	}

@@ -143,7 +143,7 @@ func (r *drainRole) follow(ctx context.Context) {
 	api.Follow(ctx, open, func(message *api.WatchAssignmentsResponse) {
 		r.apply(ctx, message.Assignments)
 		if err := r.remember(message); err != nil {
-			r.logger.Warn("assignments could not be kept for a restart", "file", r.path, "error", err)
+			r.logger.Warn("assignments could not be saved for a restart", "file", r.path, "error", err)
 		}
 	}, func(err error) {
 		r.logger.Warn("no control plane, going on draining what is assigned", "error", err)
@@ -205,7 +205,7 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		err := drain.Run(ctx, config)
 		if ctx.Err() != nil {
 			if err != nil {
-				r.logger.Error("drain ended badly", "stream", worker.assignment.Stream, "error", err)
+				r.logger.Error("drain failed", "stream", worker.assignment.Stream, "error", err)
 			}
 			return
 		}

@@ -218,7 +218,8 @@ func (r *hostRole) remember(stream string, writer hostWriter) {
 		err = writeWhole(r.path, raw)
 	}
 	if err != nil {
-		r.logger.Warn("whose counters to export could not be kept for a restart", "file", r.path, "error", err)
+		r.logger.Warn("the list of writers whose counters to export could not be saved for a "+
+			"restart", "file", r.path, "error", err)
 	}
 }
 
@@ -228,7 +229,7 @@ func (r *hostRole) recall() {
 		err = json.Unmarshal(raw, &r.writers)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.logger.Warn("whose counters to export is not known any more", "file", r.path, "error", err)
+		r.logger.Warn("the list of writers whose counters to export could not be read", "file", r.path, "error", err)
 	}
 	if r.writers == nil {
 		r.writers = make(map[string]hostWriter)

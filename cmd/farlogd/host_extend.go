@@ -90,13 +90,15 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 	}, func(err error) {
 		onDown()
 		if status.Code(err) == codes.Unimplemented {
-			r.logger.Info("the control plane is an older one and does not tell of changes by itself: it is asked for " +
-				"all writers of this host every 2s")
+			r.logger.Info("the control plane is an older version and sends no changes: it is asked for all writers " +
+				"of this host every 2s")
 			return
 		}
 		r.logger.Info(
-			"not told of changes for this host's writers, asking for them until the control plane tells again", "error",
-			err)
+			"no watch of this host's writers: polling the control plane until the watch is back",
+			"error",
+			err,
+		)
 	})
 }
 

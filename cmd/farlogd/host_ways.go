@@ -59,7 +59,7 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 	if err != nil {
 		if text := status.Convert(err).Message(); text != m.told && ctx.Err() == nil {
 			m.told = text
-			m.logger.Warn("the ways to the targets could not be told", "error", text)
+			m.logger.Warn("the round-trip times to the targets could not be reported", "error", text)
 		}
 		return wayIntervalDefault, false
 	}

@@ -122,7 +122,7 @@ func (d *daemon) chooseSecurity() error {
 // openSecurity reads the certificates and rules of the control plane.
 func (d *daemon) openSecurity() error {
 	if d.settings.isInsecure {
-		d.logger.Warn("insecure: no TLS and no identity, every program on this host may do everything")
+		d.logger.Warn("insecure: no TLS and no identity: every program on this host has all roles")
 	}
 	if !d.choice.IsGiven() {
 		return nil
@@ -157,7 +157,7 @@ func (d *daemon) announceSecurity() error {
 	}
 	withdraw, err := identity.Announce(address, d.choice.Dir)
 	if err != nil {
-		d.logger.Warn("certificates are not announced: give --tls-dir to the programs of this host", "dir",
+		d.logger.Warn("programs of this host do not find the certificates by themselves: give them --tls-dir", "dir",
 			d.choice.Dir, "error", err)
 		return nil
 	}

@@ -111,7 +111,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon has started, with ready false "+
 		"where the control plane refuses it or was never reached, and removed when it stops; it is locked (flock) "+
 		"while the daemon lives, and one that a killed daemon left is removed when the next one starts")
-	set.String(&s.logLevel, "log.level", "info", "least `level` of log lines: debug, info, warn or error",
+	set.String(&s.logLevel, "log.level", "info", "minimum `level` of log lines: debug, info, warn or error",
 		config.OneOf("debug", "info", "warn", "error"))
 	set.String(&s.traceEndpoint, "trace.endpoint", "", "`URL` of an OpenTelemetry collector for spans of the control "+
 		"path, OTLP over gRPC: http://host:port (default: none)", traceURL)

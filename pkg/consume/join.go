@@ -103,7 +103,7 @@ func (c *Consumer) join() error {
 			return nil
 		}
 		return fmt.Errorf("%w: ring %q was drained up to lsn %d, store %s has stream %s only up to lsn %d: it is "+
-			"drained into another store, or that one is damaged",
+			"drained into another store, or store is damaged",
 			store.ErrNotFound, c.config.RingURI, status.HeadLSN, c.config.Store.Dir(), c.config.Stream, nextLSN)
 	}
 	if generation != c.place.Generation {

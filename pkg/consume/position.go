@@ -62,7 +62,7 @@ func OpenPosition(dir, name, stream string) (*Position, error) {
 	}
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: position %q cannot be read: %w; remove it to begin anew", store.ErrInvalid, p.name, err)
+		err = fmt.Errorf("%w: position %q cannot be read: %w; remove it to start over", store.ErrInvalid, p.name, err)
 	case p.saved.Format != positionFormat || p.saved.Version != positionVersion:
 		err = fmt.Errorf("%w: position %q has format %q version %d, expected %q version %d", store.ErrInvalid, p.name,
 			p.saved.Format, p.saved.Version, positionFormat, positionVersion)

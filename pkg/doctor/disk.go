@@ -65,7 +65,7 @@ func freeFinding(name string, free uint64) Finding {
 	if free < freeLeast {
 		return Finding{
 			name + " room", Warn, fmt.Sprintf("%d MiB are free", free>>20),
-			"make room: a full disk stops draining",
+			"free some space: a full disk stops draining",
 		}
 	}
 	return Finding{name + " room", OK, fmt.Sprintf("%d MiB are free", free>>20), ""}

@@ -28,7 +28,7 @@ type Finding struct {
 	Check  string `json:"check"`
 	State  State  `json:"state"`
 	Reason string `json:"reason"`
-	Cure   string `json:"cure,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // Host is what is looked at: the files below a root, which is / outside tests.

@@ -94,8 +94,8 @@ func TestExamine_AHostAsItShouldBe(t *testing.T) {
 		if one.State != OK && !isAlways(one.Check) {
 			t.Errorf("%+v", one)
 		}
-		if one.State != OK && one.Cure == "" {
-			t.Errorf("no cure: %+v", one)
+		if one.State != OK && one.Remedy == "" {
+			t.Errorf("no remedy: %+v", one)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestExamine_EachFaultIsFoundAndNothingElse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			findings := trading(t, test.change).Examine()
 			if got := find(findings, test.check); got.State != test.state || !strings.Contains(got.Reason, test.want) ||
-				got.State != OK && got.Cure == "" {
+				got.State != OK && got.Remedy == "" {
 				t.Errorf("got %+v", got)
 			}
 			for _, one := range findings {
@@ -299,7 +299,7 @@ func TestMemlock_BindsWhomTheKernelBinds(t *testing.T) {
 		{65536, false, false, true, Warn, "65536 bytes: the copy of a larger ring in a namespace"},
 	} {
 		if got := memlockFinding(test.limit, test.mayLockAll, test.hasRDMA, test.hasNVMe); got.State != test.state ||
-			!strings.Contains(got.Reason, test.text) || (got.Cure == "") != (got.State == OK) {
+			!strings.Contains(got.Reason, test.text) || (got.Remedy == "") != (got.State == OK) {
 			t.Errorf("%+v: got %+v", test, got)
 		}
 	}

@@ -17,11 +17,11 @@ func clockOffset(ask keeper.Ask) Finding {
 	var silent *keeper.Silent
 	switch {
 	case errors.As(err, &mistaken):
-		return Finding{clockOffsetCheck, Warn, mistaken.Why, mistaken.Cure}
+		return Finding{clockOffsetCheck, Warn, mistaken.Why, mistaken.Remedy}
 	case errors.As(err, &silent) && errors.Is(silent.Chrony, exec.ErrNotFound) &&
 		errors.Is(silent.PTP, exec.ErrNotFound):
 		return Finding{
-			clockOffsetCheck, Warn, err.Error() + ": nobody can be asked how far the clock is off",
+			clockOffsetCheck, Warn, err.Error() + ": no time daemon can be asked how far the clock is off",
 			"apt install chrony, or linuxptp",
 		}
 	case err != nil:

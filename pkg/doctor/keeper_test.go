@@ -65,7 +65,7 @@ func TestClockOffset_SaysWhoToldIt(t *testing.T) {
 			}
 			return test.ptp, test.noPTP
 		})
-		if got.State != test.state || !strings.Contains(got.Reason, test.text) || got.State != OK && got.Cure == "" {
+		if got.State != test.state || !strings.Contains(got.Reason, test.text) || got.State != OK && got.Remedy == "" {
 			t.Errorf("%s: %+v", test.name, got)
 		}
 	}

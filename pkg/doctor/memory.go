@@ -136,7 +136,7 @@ func (h Host) hugePages() Finding {
 	default:
 		return Finding{
 			"huge pages", Warn, mode +
-				": a far writer's copy of its ring has small pages, and the card more addresses to translate",
+				": a remote writer's copy of its ring has small pages, and the card more addresses to translate",
 			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
 		}
 	}

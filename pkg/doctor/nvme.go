@@ -26,7 +26,7 @@ type Health struct {
 
 // criticalWarnings are the bits of the page's first byte: NVM Express Base Specification 2.0, figure 207.
 var criticalWarnings = []string{
-	"its spare is below its threshold", "its temperature is out of bounds",
+	"its spare capacity is below its threshold", "its temperature is out of bounds",
 	"its reliability is degraded", "it takes no more writes",
 	"the backup of its volatile memory has failed", "its persistent memory region is read-only or unreliable",
 }
@@ -63,7 +63,7 @@ func (h Host) namespace(block string) []Finding {
 	case live == 0:
 		return []Finding{{name, Fail, text + ": it is " + strings.Join(states, ", "), cure}}
 	case live < len(states):
-		whole = Finding{name, Warn, fmt.Sprintf("%s: %d of %d ways to it are live", text, live, len(states)), cure}
+		whole = Finding{name, Warn, fmt.Sprintf("%s: %d of %d paths to it are live", text, live, len(states)), cure}
 	}
 	return []Finding{whole, h.namespaceCache(name, block), h.times(name, "/dev/"+path.Base(block))}
 }
@@ -116,7 +116,7 @@ func (h Host) times(name, device string) Finding {
 	finding := Finding{name, OK, fmt.Sprintf("the median of %d reads of 4 KiB is %s, of as many flushes %s",
 		syncSamples, read.Round(time.Microsecond), flush.Round(time.Microsecond)), ""}
 	if max(read, flush) > syncSlow {
-		finding.State, finding.Cure = Warn, "look at what else uses it, and at its temperature: nvme smart-log "+device
+		finding.State, finding.Remedy = Warn, "check what else uses it, and its temperature: nvme smart-log "+device
 	}
 	return finding
 }
@@ -155,7 +155,7 @@ func healthFinding(block string, health func(device string) (Health, error)) Fin
 			warnings = append(warnings, text)
 		}
 	}
-	text := fmt.Sprintf("%.0f %% of its endurance used, %.0f %% of its spare left (it warns below %.0f %%)",
+	text := fmt.Sprintf("%.0f %% of its endurance used, %.0f %% of its spare capacity left (it warns below %.0f %%)",
 		100*said.UsedRatio, 100*said.SpareRatio, 100*said.ThresholdRatio)
 	const cure = "bring its rings to another device, and replace it"
 	switch {

@@ -37,7 +37,7 @@ func TestNVMe_EachFaultIsFoundAndNothingElse(t *testing.T) {
 		{"whole", "nvme nvme0n1 times", "", "", healthy, OK, "the median of 21 reads of 4 KiB is"},
 		{
 			"whole", "nvme nvme0n1 health", "", "", healthy, OK,
-			"3 % of its endurance used, 100 % of its spare left (it warns below 10 %)",
+			"3 % of its endurance used, 100 % of its spare capacity left (it warns below 10 %)",
 		},
 		{"no FUA", "nvme nvme0n1 cache", namespace + "/queue/fua", "0", healthy, OK, "volatile, and no FUA"},
 		{
@@ -51,7 +51,7 @@ func TestNVMe_EachFaultIsFoundAndNothingElse(t *testing.T) {
 		},
 		{
 			"one way of two", "nvme nvme0n1", namespace + "/device/nvme1/state", "connecting", healthy, Warn,
-			"LBA 512: 1 of 2 ways to it are live",
+			"LBA 512: 1 of 2 paths to it are live",
 		},
 		{"resetting", "nvme nvme0n1", namespace + "/device/state", "resetting", healthy, Fail, "it is resetting"},
 		{"gone", "nvme nvme0n1 times", "/dev/nvme0n1", "-", healthy, Fail, "no such file"},
@@ -89,7 +89,7 @@ func TestNVMe_EachFaultIsFoundAndNothingElse(t *testing.T) {
 				t.Skipf("the file system of tests has no O_DIRECT: %s", got.Reason)
 			}
 			if got := find(findings, test.check); got.State != test.state || !strings.Contains(got.Reason, test.want) ||
-				got.State == Fail && got.Cure == "" {
+				got.State == Fail && got.Remedy == "" {
 				t.Errorf("got %+v", got)
 			}
 			for _, one := range findings {
@@ -117,7 +117,7 @@ func TestNVMe_IOUringIsTriedAndNotBelieved(t *testing.T) {
 		}
 		h.tried = func() error { return unix.ENOSYS }
 		if got := find(h.ioUring(), "io_uring"); got.State != Warn ||
-			!strings.Contains(got.Reason, "function not implemented") || got.Cure == "" {
+			!strings.Contains(got.Reason, "function not implemented") || got.Remedy == "" {
 			t.Errorf("%q and refused: %+v", setting, got)
 		}
 	}

@@ -93,7 +93,7 @@ func (h Host) clock() []Finding {
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {
 		return []Finding{finding, {
-			"clock", Warn, "the kernel does not tell of it: " + err.Error(),
+			"clock", Warn, "the kernel does not report it: " + err.Error(),
 			"allow adjtimex, which a container may forbid",
 		}}
 	}
@@ -101,7 +101,8 @@ func (h Host) clock() []Finding {
 }
 
 func clockFinding(isUnsynchronised bool, errorMax int64) Finding {
-	const cure = "chronyc tracking, or pmc -u -b 0 'GET CURRENT_DATA_SET'; install chrony or linuxptp where neither is there"
+	const cure = "chronyc tracking, or pmc -u -b 0 'GET CURRENT_DATA_SET'; install chrony or linuxptp where " +
+		"neither is there"
 	switch {
 	case isUnsynchronised:
 		return Finding{"clock", Warn, "nothing keeps it: the time in records has no bound", cure}

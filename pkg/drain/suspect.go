@@ -44,9 +44,9 @@ func (d *drainer) suspect(now time.Time) {
 		return
 	}
 	s.lookAt = now.Add(suspectAgain)
-	text := fmt.Sprintf("bytes at lsn %d stand where the next record would and are none: %s; a writer that died in "+
-		"the middle of a record leaves such bytes "+
-		"and the next writer overwrites them, a living one does not; look: farlog dump", found.LSN, found.Text)
+	text := fmt.Sprintf("invalid bytes at lsn %d, where the next record would be: %s; a writer that died in the "+
+		"middle of a record leaves such bytes, and the next writer overwrites them; a running writer leaves none; "+
+		"see farlog dump", found.LSN, found.Text)
 	if d.progress.Suspect != text {
 		d.config.Logger.Warn(text, "stream", d.source.StreamName, "ring", d.config.RingURI)
 	}

@@ -90,7 +90,7 @@ func TestRun_NamesWhatIsScribbled(t *testing.T) {
 			if err := errors.Join(stop(), stopBeside()); err != nil {
 				t.Error(err)
 			}
-			if count := strings.Count(log.String(), "stand where the next record would"); count != 1 {
+			if count := strings.Count(log.String(), "where the next record would be"); count != 1 {
 				t.Errorf("told %d times, expected once:\n%s", count, log.String())
 			}
 		})

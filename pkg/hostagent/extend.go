@@ -91,7 +91,7 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 // another.
 func (s *Server) close(ctx context.Context, request ExtendRequest) {
 	if _, _, err := s.writers.Extend(ctx, request); err != nil {
-		s.config.Logger.Info("a writer has ended, and the control plane does not know it", "stream", request.Stream,
+		s.config.Logger.Info("a writer has ended, and the control plane could not be told", "stream", request.Stream,
 			"epoch", request.Epoch, "pid", request.PID, "error", err)
 		return
 	}

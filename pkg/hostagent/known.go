@@ -218,7 +218,8 @@ func (w *Writers) confirm(ctx context.Context, some []*knownWriter) {
 	defer cancel()
 	changed, err := w.ask.Check(ctx, asked)
 	if err != nil {
-		w.logger.Debug("the control plane was not asked for writers together", "writers", len(some), "error", err)
+		w.logger.Debug("the control plane could not be asked for all writers in one "+
+			"call", "writers", len(some), "error", err)
 		return
 	}
 	w.mutex.Lock()

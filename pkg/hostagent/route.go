@@ -34,13 +34,13 @@ func (s *Server) route(ctx context.Context, p peer, asked request) (*reply, erro
 		}
 		line := leg.String()
 		if len(line) > valueLenMax {
-			return nil, refuse("INVALID", "route %q: stream %q: classes of %d bytes: the host agent tells at most "+
-				"%d: expected fewer ranges", name, leg.Stream, len(line), valueLenMax)
+			return nil, refuse("INVALID", "route %q: stream %q: classes of %d bytes: the host agent reports at "+
+				"most %d: expected fewer ranges", name, leg.Stream, len(line), valueLenMax)
 		}
 		made.add(fmt.Sprint("leg-", i), line)
 	}
 	if made.Len() > packetLenMax {
-		return nil, refuse("INVALID", "route %q: rules of %d bytes: the host agent tells at most %d: expected fewer "+
+		return nil, refuse("INVALID", "route %q: rules of %d bytes: the host agent reports at most %d: expected fewer "+
 			"ranges of classes", name, made.Len(), packetLenMax)
 	}
 	return made, nil

@@ -180,7 +180,7 @@ func (s *Server) Counts() Counts {
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	p, err := peerOf(conn)
 	if err != nil {
-		s.config.Logger.Warn("a program could not be asked who it is", "error", err)
+		s.config.Logger.Warn("the credentials of a program could not be read", "error", err)
 		return
 	}
 	under := s.enter(p)
@@ -242,7 +242,7 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 		rights = syscall.UnixRights(int(made.file.Fd()))
 	}
 	if _, _, err := conn.WriteMsgUnix([]byte(text), rights, nil); err != nil {
-		s.config.Logger.Warn("a program did not take its answer", "uid", p.uid, "pid", p.pid, "error", err)
+		s.config.Logger.Warn("a program did not read its answer", "uid", p.uid, "pid", p.pid, "error", err)
 	}
 }
 

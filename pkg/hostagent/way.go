@@ -139,7 +139,7 @@ func (k *wayKnown) judge() {
 func handshake(ctx context.Context, uri string) (time.Duration, error) {
 	scheme, address, isURI := strings.Cut(uri, "://")
 	if !isURI {
-		return 0, fmt.Errorf("door %q: expected scheme://host:port", uri)
+		return 0, fmt.Errorf("listener %q: expected scheme://host:port", uri)
 	}
 	dialer := net.Dialer{Timeout: wayTimeout}
 	began := time.Now()

@@ -312,7 +312,7 @@ func TestKeeper_AnOlderListIsRefused(t *testing.T) {
 	for range 3 {
 		look(true)
 	}
-	if got := strings.Count(said.String(), "a list of revoked certificates is refused"); got != 1 {
+	if got := strings.Count(said.String(), "an older list of revoked certificates is refused"); got != 1 {
 		t.Errorf("told %d times: %s", got, said.String())
 	}
 	before := server.keeper.NotAfter()
@@ -374,7 +374,7 @@ func TestKeeper_NoStartWithoutTheList(t *testing.T) {
 	}
 	for _, files := range []Files{In(a.Dir, KindControl), files} {
 		_, err := NewKeeper(files, logger)
-		checkError(t, "without the list", err, "crl.pem\" is not there, and without it those would be let in")
+		checkError(t, "without the list", err, "crl.pem\" is not there, and without it revoked certificates")
 	}
 	if _, err := NewKeeper(In(a.Dir, KindHost), logger); err != nil {
 		t.Errorf("who lets nobody in: %v", err)

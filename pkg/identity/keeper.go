@@ -103,11 +103,11 @@ func (k *Keeper) load() (*material, error) {
 	}
 	why := next.keepNewerList(k.current)
 	if k.current != nil && k.seen != seen {
-		k.logger.Info("certificates were read again", "id", next.id, "file", k.files.Cert, "expires",
+		k.logger.Info("certificates reloaded", "id", next.id, "file", k.files.Cert, "expires",
 			next.leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if why != nil && why.Error() != k.failure {
-		k.logger.Warn("a list of revoked certificates is refused, going on with the newer one that was read before",
+		k.logger.Warn("an older list of revoked certificates is refused, keeping the newer one",
 			"error", why)
 	}
 	k.current, k.seen, k.failure, k.isListRefused = next, seen, textOf(why), why != nil
@@ -164,7 +164,7 @@ func (k *Keeper) keep(err error) (*material, error) {
 	}
 	if text := err.Error(); text != k.failure {
 		k.failure = text
-		k.logger.Warn("certificates cannot be read again, going on with those read before", "error", err)
+		k.logger.Warn("certificates cannot be reloaded, keeping the present ones", "error", err)
 	}
 	k.tellRead(nil, err)
 	return k.current, nil
@@ -209,8 +209,8 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 		if !needsRevoked && !f.IsRevokedNeeded {
 			return m, nil
 		}
-		return nil, fmt.Errorf("list of revoked certificates %q is not there, and without it those would be let in: "+
-			"copy crl.pem from the authority, where farlog ca makes and keeps it", f.Revoked)
+		return nil, fmt.Errorf("list of revoked certificates %q is not there, and without it revoked certificates "+
+			"would be accepted: copy crl.pem from the authority, where farlog ca makes and keeps it", f.Revoked)
 	}
 	if err != nil {
 		return nil, err

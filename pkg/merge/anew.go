@@ -68,8 +68,14 @@ func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Pr
 		return progress, err
 	}
 	if made < there {
-		return progress, fmt.Errorf("%w: %s has %d bytes, made anew it would have %d, and wait for %q", ErrShort, a.dir,
-			there, made, progress.WaitsFor)
+		return progress, fmt.Errorf(
+			"%w: %s has %d bytes, built again it would have %d, and wait for %q",
+			ErrShort,
+			a.dir,
+			there,
+			made,
+			progress.WaitsFor,
+		)
 	}
 	return progress, a.swap()
 }

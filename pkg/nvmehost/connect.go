@@ -63,7 +63,7 @@ func (k Kernel) present(s Spec) (bool, error) {
 	if others != "" && k.isMultipath() {
 		return false, &Error{NQN: s.NQN, Reason: ErrMultipath, text: "it is connected already, as " + others +
 			": with nvme_core.multipath=Y a second connection becomes a second path of the same device: disconnect " +
-			"that one, or boot with nvme_core.multipath=N"}
+			"the first, or boot with nvme_core.multipath=N"}
 	}
 	return false, nil
 }

@@ -27,7 +27,7 @@ func (k Kernel) WithHost(s Spec) (Spec, error) {
 	if nqn == "" {
 		machine := k.readLine("/etc/machine-id")
 		if machine == "" {
-			return s, errors.New("who this host is cannot be told: there is neither /etc/nvme/hostnqn nor " +
+			return s, errors.New("this host's NQN is not known: there is neither /etc/nvme/hostnqn nor " +
 				"/etc/machine-id: give the host's NQN and id")
 		}
 		sum := sha256.Sum256([]byte("farlog nvme host\n" + machine))

@@ -114,22 +114,25 @@ func (k Kernel) warnings(d Device) []string {
 	sys := "/sys/class/nvme/" + d.Controller.Name + "/"
 	if loss := d.Controller.CtrlLoss; loss != "0" && loss != "" && d.Controller.Transport != "loop" {
 		list = append(list, "ctrl_loss_tmo is "+loss+": a connection that breaks comes back as the same device, with "+
-			"old commands, also to a target that was started again and has forgotten its reservations: echo 0 >"+sys+"ctrl_loss_tmo")
+			"old commands, also to a target that was started again and has forgotten its reservations: echo 0 "+
+			">"+sys+"ctrl_loss_tmo")
 		if fail := d.Controller.FastIOFail; fail == "off" || isAbove(fail, 5) {
 			list = append(
 				list,
-				"fast_io_fail_tmo is "+fail+": commands wait for a broken connection as long: echo 1 >"+sys+"fast_io_fail_tmo",
+				"fast_io_fail_tmo is "+fail+": commands wait for a broken connection as long: echo 1 "+
+					">"+sys+"fast_io_fail_tmo",
 			)
 		}
 	}
 	if alive := d.Controller.KeepAlive; alive == "0" || isAbove(alive, 10) {
 		list = append(list,
-			"keep_alive_tmo is "+alive+" s: a target that has fallen silent is noticed late: connect it anew")
+			"keep_alive_tmo is "+alive+" s: a silent target is noticed late: disconnect and connect it again")
 	}
 	if removal := k.readLine("/sys/block/" + d.Name + "/delayed_removal_secs"); removal != "" && removal != "0" {
 		list = append(
 			list,
-			"delayed_removal_secs is "+removal+": commands wait without a path: echo 0 >/sys/block/"+d.Name+"/delayed_removal_secs",
+			"delayed_removal_secs is "+removal+": commands wait without a path: echo 0 "+
+				">/sys/block/"+d.Name+"/delayed_removal_secs",
 		)
 	}
 	if paths := k.pathsOf(d.NQN); k.isMultipath() && paths > 1 {

@@ -29,7 +29,7 @@ func Apply(kernel *Kernel, state *State, declared *Declaration, isDryRun bool, n
 		return change, err
 	}
 	wanted, foreign := state.Wanted(declared, there)
-	change.Foreign, change.Notes = foreign, append(missing(declared, there), state.notesOfExpelled(declared)...)
+	change.Foreign, change.Notes = foreign, append(missing(declared, there), state.notesOfEvicted(declared)...)
 	steps := Plan(there, wanted)
 	if isDryRun {
 		change.Steps = steps

@@ -28,7 +28,7 @@ type DeclaredSubsystem struct {
 	NQN        string              `yaml:"nqn"`
 	Hosts      []string            `yaml:"hosts"`
 	Namespaces []DeclaredNamespace `yaml:"namespaces"`
-	Takeover   string              `yaml:"takeover"` // none, expel: a host from which a ring was taken over is expelled, where the kernel has no reservations
+	Takeover   string              `yaml:"takeover"` // none, evict: a host from which a ring was taken over is evicted, where the kernel has no reservations
 }
 
 // DeclaredNamespace is a block device or a file.
@@ -167,7 +167,7 @@ func (d *Declaration) check() error {
 		path := fmt.Sprintf("subsystems[%d]", i)
 		once(path, "subsystem "+subsystem.NQN)
 		errs = append(errs, within(path+".nqn", CheckNQN(subsystem.NQN)),
-			oneOf(path+".takeover", subsystem.Takeover, takeoverNone, takeoverExpel))
+			oneOf(path+".takeover", subsystem.Takeover, takeoverNone, takeoverEvict))
 		for j, one := range subsystem.Namespaces {
 			at := fmt.Sprintf("%s.namespaces[%d]", path, j)
 			once(at, fmt.Sprintf("namespace %d of subsystem %s", one.NSID, subsystem.NQN))

@@ -25,11 +25,11 @@ func objectOf(where string) string {
 func lacking(step Step) string {
 	switch name := path.Base(step.Path); {
 	case name == "resv_enable":
-		return "this kernel's NVMe target has no reservations (resv_enable, Linux 6.13 or later): a host is shut out " +
+		return "this kernel's NVMe target has no reservations (resv_enable, Linux 6.13 or later): a host is fenced " +
 			"by ending its connections"
 	case strings.HasPrefix(name, "dhchap_"):
-		return "this kernel's NVMe target has no DH-HMAC-CHAP (CONFIG_NVME_TARGET_AUTH): hosts could only be let in " +
-			"by their names, auth: none"
+		return "this kernel's NVMe target has no DH-HMAC-CHAP (CONFIG_NVME_TARGET_AUTH): hosts could only be " +
+			"admitted by their names, auth: none"
 	default:
 		return fmt.Sprintf("this kernel's NVMe target has no attribute %s", name)
 	}

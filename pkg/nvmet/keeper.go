@@ -23,7 +23,7 @@ type Keeper struct {
 	raw      []byte // what the declaration was read from
 	declared *Declaration
 
-	rings         Rings                // nil: nobody is expelled
+	rings         Rings                // nil: nobody is evicted
 	takeoverError string               // the last one that was told
 	takeoverAfter map[string]time.Time // by subsystem: when the next expulsion may be tried, after one that failed
 
@@ -120,7 +120,7 @@ func (k *Keeper) look() {
 	}
 	switch {
 	case after.Error != "" && after.Error != before.Error:
-		k.logger.Error("nvmet is not as declared", "file", k.file, "error", err)
+		k.logger.Error("nvmet differs from its file", "file", k.file, "error", err)
 	case after.Error == "" && (before.Error != "" || before == KeeperSample{}):
 		k.logger.Info("nvmet is as declared", "file", k.file)
 	}

@@ -50,7 +50,7 @@ func Plan(from, to *Config) []Step {
 	p := &planner{from: indexOf(from), to: indexOf(to)}
 	p.findRemade()
 	p.shutPorts()
-	p.expelHosts()
+	p.evictHosts()
 	p.removeSubsystems()
 	p.removePorts()
 	p.removeHosts()
@@ -128,20 +128,20 @@ func (p *planner) shutPorts() {
 	}
 }
 
-// expelHosts takes back who may connect. The kernel leaves the connections of such a host alone; a write of
+// evictHosts takes back who may connect. The kernel leaves the connections of such a host alone; a write of
 // attr_qid_max ends all of the subsystem's, and who is still allowed connects again.
-func (p *planner) expelHosts() {
+func (p *planner) evictHosts() {
 	for _, nqn := range slices.Sorted(maps.Keys(p.from.subsystems)) {
 		before := p.from.subsystems[nqn]
 		after, stays := p.to.subsystems[nqn]
-		isExpelled := false
+		isEvicted := false
 		for _, host := range slices.Sorted(slices.Values(before.AllowedHosts)) {
 			if !stays || p.remade[host] || !slices.Contains(after.AllowedHosts, host) {
 				p.add(Unlink, subsystemPath(nqn)+"/allowed_hosts/"+host, "")
-				isExpelled = isExpelled || stays && !slices.Contains(after.AllowedHosts, host)
+				isEvicted = isEvicted || stays && !slices.Contains(after.AllowedHosts, host)
 			}
 		}
-		if most := before.Attr["qid_max"]; isExpelled && most != "" {
+		if most := before.Attr["qid_max"]; isEvicted && most != "" {
 			p.add(Write, subsystemPath(nqn)+"/attr_qid_max", most)
 		}
 	}

@@ -26,8 +26,8 @@ type State struct {
 	Ports      []int                `json:"ports"`
 	Hosts      []string             `json:"hosts"`
 	Keys       map[string]*HostKeys `json:"keys"` // by the host's NQN
-	// Expelled are the hosts that stay out of a subsystem, by its NQN, whatever is declared.
-	Expelled map[string][]string `json:"expelled,omitempty"`
+	// Evicted are the hosts that stay out of a subsystem, by its NQN, whatever is declared.
+	Evicted map[string][]string `json:"evicted,omitempty"`
 
 	path string
 	lock *os.File
@@ -218,7 +218,7 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 	for _, one := range d.Subsystems {
 		subsystem := one.config()
 		subsystem.AllowedHosts = slices.DeleteFunc(subsystem.AllowedHosts,
-			func(nqn string) bool { return slices.Contains(s.Expelled[one.NQN], nqn) })
+			func(nqn string) bool { return slices.Contains(s.Evicted[one.NQN], nqn) })
 		wanted.Subsystems = append(wanted.Subsystems, subsystem)
 	}
 	used := map[string]bool{} // hosts that others' subsystems name

@@ -10,11 +10,11 @@ import (
 // What a subsystem's takeover may be.
 const (
 	takeoverNone  = "none"
-	takeoverExpel = "expel"
+	takeoverEvict = "evict"
 )
 
 // TakeoverInterval is how often a Keeper looks whether somebody wants a writer out, where a subsystem has takeover:
-// expel.
+// evict.
 const TakeoverInterval = time.Second
 
 // takeoverPause is what a subsystem gets after an expulsion that failed: each try ends the connections of all of its
@@ -30,7 +30,7 @@ type want struct{ subsystem, host, ring string }
 func wants(there *Config, declared *Declaration, rings Rings) (found []want, err error) {
 	for _, one := range declared.Subsystems {
 		at := slices.IndexFunc(there.Subsystems, func(s Subsystem) bool { return s.NQN == one.NQN })
-		if one.Takeover != takeoverExpel || at < 0 {
+		if one.Takeover != takeoverEvict || at < 0 {
 			continue
 		}
 		for _, namespace := range there.Subsystems[at].Namespaces {
@@ -69,14 +69,14 @@ func (k *Keeper) KeepRings(rings Rings) { k.rings = rings }
 
 func (k *Keeper) hasTakeover() bool {
 	return k.rings != nil && k.declared != nil && slices.ContainsFunc(k.declared.Subsystems,
-		func(one DeclaredSubsystem) bool { return one.Takeover == takeoverExpel })
+		func(one DeclaredSubsystem) bool { return one.Takeover == takeoverEvict })
 }
 
-// takeOver expels the hosts that somebody wants out.
+// takeOver evicts the hosts that somebody wants out.
 func (k *Keeper) takeOver() {
-	expelled, err := k.expelWanted()
-	for _, one := range expelled {
-		k.logger.Warn("nvmet host is expelled: a ring was taken over from it", "subsystem", one.subsystem, "host",
+	evicted, err := k.evictWanted()
+	for _, one := range evicted {
+		k.logger.Warn("nvmet host is evicted: a ring was taken over from it", "subsystem", one.subsystem, "host",
 			one.host, "ring", one.ring)
 	}
 	text := ""
@@ -89,7 +89,7 @@ func (k *Keeper) takeOver() {
 	k.takeoverError = text
 }
 
-func (k *Keeper) expelWanted() (expelled []want, err error) {
+func (k *Keeper) evictWanted() (evicted []want, err error) {
 	kernel, err := Open(k.root)
 	if err != nil {
 		return nil, err
@@ -108,17 +108,18 @@ func (k *Keeper) expelWanted() (expelled []want, err error) {
 		if time.Now().Before(k.takeoverAfter[one.subsystem]) {
 			continue
 		}
-		if slices.ContainsFunc(expelled, func(e want) bool {
-			return e.subsystem == one.subsystem && e.host == one.host
+		if slices.ContainsFunc(evicted, func(e want) bool {
+			return e.subsystem == one.subsystem &&
+				e.host == one.host
 		}) {
 			continue // with another of its rings
 		}
-		_, expelErr := Expel(kernel, state, one.subsystem, one.host, k.rings)
-		if err = errors.Join(err, expelErr); expelErr != nil {
+		_, evictErr := Evict(kernel, state, one.subsystem, one.host, k.rings)
+		if err = errors.Join(err, evictErr); evictErr != nil {
 			k.takeoverAfter[one.subsystem] = time.Now().Add(takeoverPause)
 			continue
 		}
-		expelled = append(expelled, one)
+		evicted = append(evicted, one)
 	}
-	return expelled, err
+	return evicted, err
 }

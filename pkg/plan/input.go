@@ -288,11 +288,11 @@ func (c *checker) checkDeclared(i int, stream *api.StreamSpec, loads []int) {
 	}
 	if records > float64(stream.RecordsPerSecond) {
 		c.fail(fmt.Sprintf("streams[%d].records_per_second", i), fmt.Sprint(stream.RecordsPerSecond),
-			"expected at least %.0f, which the loads under plan.load are together", math.Ceil(records))
+			"expected at least %.0f, which is the sum of the loads under plan.load", math.Ceil(records))
 	}
 	if bytes > float64(stream.BytesPerSecond) {
 		c.fail(fmt.Sprintf("streams[%d].bytes_per_second", i), fmt.Sprint(stream.BytesPerSecond),
-			"expected at least %.0f, which the loads under plan.load are together", math.Ceil(bytes))
+			"expected at least %.0f, which is the sum of the loads under plan.load", math.Ceil(bytes))
 	}
 }
 

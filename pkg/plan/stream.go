@@ -85,8 +85,8 @@ func (m *maker) addStream(number int, spec *api.StreamSpec, t traffic, places *p
 	one.RecordsPerFlush = max(1, t.peak*one.FloorSeconds)
 	if deadline := spec.Deadline.AsDuration(); deadline > 0 && one.FloorSeconds > deadline.Seconds() {
 		last := one.Members[one.Needed-1]
-		m.fail(at+"deadline", deadline.String(), "expected at least %s, which an append to %s takes on its way to "+
-			"target %s (fibre %s, gear %s)", seconds(one.FloorSeconds), spec.Name,
+		m.fail(at+"deadline", deadline.String(), "expected at least %s, which an append to %s to target %s takes "+
+			"(fibre %s, gear %s)", seconds(one.FloorSeconds), spec.Name,
 			last.Target, seconds(last.FibreSeconds), seconds(last.GearSeconds))
 	}
 	if drain, whyNot := places.drain(spec.Name); drain != "" {

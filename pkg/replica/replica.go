@@ -142,7 +142,7 @@ func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
 	defer r.mutex.Unlock()
 	if err != nil {
 		if ctx.Err() == nil && r.failure != err.Error() {
-			r.config.Logger.Error("first store cannot be asked, trying on", "error", err)
+			r.config.Logger.Error("first store does not answer, retrying", "error", err)
 		}
 		r.failure = err.Error()
 		return
@@ -215,7 +215,7 @@ func (f *follower) run(ctx context.Context) {
 		f.progress.LastError = err.Error()
 		f.mutex.Unlock()
 		if isNew {
-			f.config.Logger.Error("replica of a stream stands, trying on", "stream", f.stream, "error", err)
+			f.config.Logger.Error("replica of a stream is blocked, retrying", "stream", f.stream, "error", err)
 		}
 		_ = delays.Wait(ctx) // the loop sees that it is over
 	}

@@ -121,7 +121,7 @@ func TestOpenStream_RingFormattedAnewBeginsAGeneration(t *testing.T) {
 	if report.Failure != nil || len(report.Generations) != 2 || report.Generations[1].FirstLSN != 0 {
 		t.Fatalf("%s: %+v", report.Statement(), report.Generations)
 	}
-	if !strings.Contains(report.Statement(), "formatted anew") {
+	if !strings.Contains(report.Statement(), "formatted again") {
 		t.Errorf("statement %q does not tell of the new ring", report.Statement())
 	}
 	if items := f.read(store.ReaderOptions{IncludeControl: true}); len(items) != len(f.given) {

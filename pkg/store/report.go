@@ -96,7 +96,7 @@ func (s StreamReport) Statement() string {
 	text, before := "", ""
 	for i, g := range s.Generations {
 		if i > 0 {
-			text += "; after the ring was formatted anew, "
+			text += "; after the ring was formatted again, "
 		}
 		text += fmt.Sprintf("between lsn %d and %d", g.FirstLSN, g.NextLSN)
 		if g.FirstLSN > 0 {

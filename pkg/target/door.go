@@ -228,7 +228,7 @@ func (d *doors) serve(stream string, one *door) error {
 	}
 	for _, listener := range d.listeners {
 		if err := listener.Forget(stream); err != nil && !errors.Is(err, farlog.ErrNotFound) {
-			return fmt.Errorf("end far connections: %w", err)
+			return fmt.Errorf("end remote connections: %w", err)
 		}
 	}
 	one.served, one.fenced, one.admitted, one.generation, one.readers, one.granted = nil, 0, 0, 0, 0,
@@ -271,7 +271,7 @@ func (d *doors) grant(stream string, one *door, wanted *api.RemoteGrant) error {
 	for _, listener := range d.listeners {
 		// An epoch below the floor is not let in, and its holder learns that at the door.
 		if err := listener.Grant(stream, grant); err != nil && !errors.Is(err, farlog.ErrFenced) {
-			return fmt.Errorf("let in a client from another host: %w", err)
+			return fmt.Errorf("admit a client of another host: %w", err)
 		}
 	}
 	one.granted[string(wanted.Token)] = wanted.Addresses

@@ -33,7 +33,7 @@ func ParseHealth(page []byte) (*api.MediaHealth, error) {
 		return nil, fmt.Errorf("health page of %d bytes: expected %d", len(page), healthLen)
 	}
 	if spare := page[3]; spare > 100 {
-		return nil, fmt.Errorf("health page says %d %% of the spare is left: expected at most 100", spare)
+		return nil, fmt.Errorf("health page says %d %% of the spare capacity is left: expected at most 100", spare)
 	}
 	// Data Units Written, of 1000 times 512 bytes
 	low, high := binary.LittleEndian.Uint64(page[48:]), binary.LittleEndian.Uint64(page[56:])
@@ -66,7 +66,7 @@ func (t *Target) watchMedia(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		states := m.look(t.mediaPaths(), func(device string, err error) {
-			t.config.Logger.Warn("a device does not tell its wear", "device", device, "error", oneLine(err))
+			t.config.Logger.Warn("a device does not report its wear", "device", device, "error", oneLine(err))
 		})
 		t.mutex.Lock()
 		t.media = states

@@ -87,5 +87,5 @@ func (t *Target) formInRegion(options farlog.FormatOptions, level api.Level) (si
 		}
 		full = append(full, err)
 	}
-	return at, fmt.Errorf("no region has room for it: give the target another --region: %w", errors.Join(full...))
+	return at, fmt.Errorf("no region has free space for it: give the target another --region: %w", errors.Join(full...))
 }

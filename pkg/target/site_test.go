@@ -104,7 +104,7 @@ func TestRegions_WithoutRoomIsNamed(t *testing.T) {
 	one := newTarget(t, t.TempDir())
 	one.config.Regions = []string{"mem:" + filepath.Join(t.TempDir(), "one.region") + "?size=2097152"}
 	rings := see(one, want("a", 5), wantOf("b", 6, 2<<20))
-	if rings[0].State.Error != "" || !strings.Contains(rings[1].State.Error, "no region has room") {
+	if rings[0].State.Error != "" || !strings.Contains(rings[1].State.Error, "no region has free space") {
 		t.Errorf("seen %q and %q", rings[0].State.Error, rings[1].State.Error)
 	}
 	if rings = see(one, want("a", 5)); rings[0].State.Error != "" {

@@ -146,7 +146,8 @@ func (t *Target) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	if recalled, err := t.recall(); err != nil {
-		t.config.Logger.Warn("the control plane's last word is not known, waiting for it", "error", err)
+		t.config.Logger.Warn("the rings wanted of this target are not known, waiting for the control "+
+			"plane", "error", err)
 	} else {
 		t.wanted = recalled
 	}
@@ -196,7 +197,7 @@ func (t *Target) take(message *api.WatchRingsResponse) {
 	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
 	// Kept first: who has been told of a grant must find it here also after a restart.
 	if err := t.remember(message); err != nil {
-		t.config.Logger.Warn("what is wanted could not be kept for a restart", "error", err)
+		t.config.Logger.Warn("the list of wanted rings could not be saved for a restart", "error", err)
 	}
 	t.mutex.Lock()
 	t.wanted = message.Rings

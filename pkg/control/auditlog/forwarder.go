@@ -38,7 +38,8 @@ func (f *Forwarder) Run(ctx context.Context, guards []clientv3.Cmp) {
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure {
 			failure = err.Error()
-			f.Logger.Warn("acts wait for the audit stream, will try again", "error", err)
+			f.Logger.Warn("audit events are pending: the audit stream does not accept them, will try "+
+				"again", "error", err)
 		}
 		if err == nil && failure != "" {
 			failure = ""

@@ -92,7 +92,7 @@ func (w World) WhyNoRoom(created []*api.StreamSpec) (rules map[string]string, is
 	}
 	crowded, isEachLimited := world.crowded(rest)
 	for name, reason := range crowded {
-		rules[name] = "expected a target with room for it beside what is declared: " + reason
+		rules[name] = "expected a target with free space for it beside what is declared: " + reason
 	}
 	return rules, isLimited || isEachLimited
 }

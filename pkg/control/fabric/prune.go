@@ -20,8 +20,8 @@ import (
 // the caller has not the role are none of what it declares.
 func (p *Plan) prune(v *state.View, caller access.Caller, fabric *api.Fabric) {
 	if len(fabric.GetStreams()) == 0 && len(p.Undeclared) > 0 {
-		p.fail("streams", "", "expected at least one stream: without any, all would be deleted; farlog stream delete "+
-			"does that one by one")
+		p.fail("streams", "", "expected at least one stream: without any, all would be deleted; farlog stream "+
+			"delete deletes them one by one")
 		return
 	}
 	var stay []string

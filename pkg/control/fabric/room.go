@@ -170,6 +170,7 @@ func (s *Store) judgeAgain(ctx context.Context, plan *Plan, rest []*api.StreamSp
 		return now, err
 	}
 	return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec, fmt.Sprintf("somebody else has "+
-		"created streams meanwhile, and %d of these have no room left, of which the first: %s; what was created stays",
+		"created streams meanwhile, and %d of these have no free space left, of which the first: %s; what was "+
+		"created stays",
 		len(found.Problems), check.Text(found.Problems[0])), found.Problems)
 }

@@ -191,9 +191,10 @@ func (c *Reader) admit(admission *api.Admission, ring int, now time.Time) (gener
 		return isOver
 	})
 	if count >= readersMax {
-		return 0, refusal.Exhausted(refusal.ReasonReaders, "stream", "", "expected at most %d readers let in within %s",
+		return 0, refusal.Exhausted(refusal.ReasonReaders, "stream", "", "expected at most %d readers admitted "+
+			"within %s",
 			readersMax, c.Life).
-			Errorf("%d readers were let in within %s: expected fewer, try again later", count, c.Life)
+			Errorf("%d readers were admitted within %s: expected fewer, try again later", count, c.Life)
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.RemoteGrant{

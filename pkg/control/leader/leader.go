@@ -207,7 +207,7 @@ func (r *Reconciler) logDecision(action reconcile.Action) {
 		r.Logger.Info("placed ring", "stream", action.Stream(), "target", action.Place.Target, "member",
 			action.Place.Member+1)
 	case action.Renew != nil:
-		r.Logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew",
+		r.Logger.Warn("ring is missing and had no record, because no writer was ever admitted: re-creating it",
 			"stream", action.Stream(), "target", action.Renew.Target,
 			"member", action.Renew.Member+1, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
 	case action.Bind != nil:

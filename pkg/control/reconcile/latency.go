@@ -36,7 +36,8 @@ func WayTo(world World, host, target string, now time.Time) (way *api.NetworkPat
 	if state == nil {
 		return nil, fmt.Sprintf("no host agent on host %s has reported: start farlogd host there", host)
 	}
-	why = fmt.Sprintf("host %s has not measured the way there: does the target have --listen, and is its agent newer?",
+	why = fmt.Sprintf("host %s has not measured the round-trip time to it: does the target have --listen, and is "+
+		"its agent newer?",
 		host)
 	for _, one := range state.Paths {
 		switch {
@@ -47,7 +48,8 @@ func WayTo(world World, host, target string, now time.Time) (way *api.NetworkPat
 			}
 		case now.Sub(one.MeasureTime.AsTime()) > MeasuredMax:
 			if way == nil {
-				why = fmt.Sprintf("host %s measured the way there last at %s, more than %s ago: is its host agent "+
+				why = fmt.Sprintf("host %s measured the round-trip time last at %s, more than %s ago: is its host "+
+					"agent "+
 					"running?", host, one.MeasureTime.AsTime().UTC().Format(time.RFC3339), MeasuredMax)
 			}
 		case way == nil || way.RttMin == nil || one.RttMin.AsDuration() < way.RttMin.AsDuration():
@@ -69,8 +71,13 @@ func whyTooFar(world World, spec *api.StreamSpec, target string, now time.Time) 
 	way, why := WayTo(world, spec.WriterHost, target, now)
 	switch {
 	case why != "":
-		return fmt.Sprintf("target %s on host %s: with a latency limit of %s its way has to be measured, and %s",
-			target, host, limit, why)
+		return fmt.Sprintf(
+			"target %s on host %s: with a latency limit of %s its round-trip time has to be measured, and %s",
+			target,
+			host,
+			limit,
+			why,
+		)
 	case way.RttMin.AsDuration() > limit:
 		return fmt.Sprintf("target %s on host %s is %s from host %s, the stream's limit is %s: raise latency_limit, "+
 			"or start a target that is nearer", target, host, way.RttMin.AsDuration(), spec.WriterHost, limit)
@@ -85,7 +92,7 @@ func Far(world World, stream *api.Stream, target string, now time.Time) string {
 		return ""
 	}
 	if way, why := WayTo(world, spec.WriterHost, target, now); why != "" {
-		return fmt.Sprintf("target %s was not chosen by its latency, or is not known to be near any more: %s", target,
+		return fmt.Sprintf("target %s was not chosen by its latency, or its latency is not known any more: %s", target,
 			why)
 	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && way.RttMin.AsDuration() > limit {
 		return fmt.Sprintf("target %s is %s from host %s now, the stream's limit is %s: farlog stream members "+

@@ -137,11 +137,12 @@ func TestPlace_SaysWhoIsTooFar(t *testing.T) {
 		do   func()
 		want string
 	}{
-		{func() {}, "target t1 on host alpha: with a latency limit of 20µs its way has to be measured, and no host " +
+		{func() {}, "target t1 on host alpha: with a latency limit of 20µs its round-trip " +
+			"time has to be measured, and no host " +
 			"agent on host desk7 has reported: start farlogd host there"},
 		{
 			func() { world.withWay("desk7", "t2", "ofi:tcp://x:1", 3, testNow) },
-			"host desk7 has not measured the way there",
+			"host desk7 has not measured the round-trip time to it",
 		},
 		{
 			func() { world.withWay("desk7", "t1", "ofi:tcp://x:1", -1, testNow) },

@@ -55,7 +55,7 @@ func WhyNotReplace(world World, name string, member int) string {
 		return "its members are not placed yet"
 	}
 	if world.Epochs[name] == 0 {
-		return "nobody was ever let in to write it: delete it, and create it again"
+		return "no writer was ever admitted: delete it, and create it again"
 	}
 	for i, ring := range rings {
 		if seen := SeenRing(world.Targets, ring); i != member && !Counts(ring, seen) {
@@ -73,9 +73,10 @@ func WhyNotReplace(world World, name string, member int) string {
 	case isThere && seen.WriterHeld && Needed(stream) == MemberCount(stream):
 		return fmt.Sprintf("a writer needs all members, that of target %s too: end it first", rings[member].Target)
 	case isThere && tells[member] && TellingCount(tells, member) < FenceCount(stream):
-		return fmt.Sprintf("target %s has its ring, and without it too few know what was acknowledged: the ring of "+
-			"target %s was never told an epoch; it is told by the writer, or by who opens the stream next. "+
-			"Where that one is lost, replace it first", rings[member].Target, rings[slices.Index(tells, false)].Target)
+		return fmt.Sprintf("target %s has its ring, and without it too few members know what was acknowledged: the "+
+			"ring of target %s never received an epoch; the writer, or the next one to open the stream, gives it "+
+			"one. Where the ring of that target is lost, replace it "+
+			"first", rings[member].Target, rings[slices.Index(tells, false)].Target)
 	}
 	return ""
 }
@@ -109,8 +110,9 @@ func ReplacementTarget(world World, name string, member int, named string, now t
 			domainOf(world, stream, named))
 	case len(free) == 0 && named != "":
 		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or "+
-			"does not give the stream's level, or has no room for %d bytes, or is farther than its latency limit or "+
-			"not measured, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
+			"does not give the stream's level, or has no free space for %d bytes, or its round-trip time is above "+
+			"the latency limit or not measured, or its failure domain is not "+
+			"declared", named, stream.GetSpec().GetRingSizeBytes())
 	case len(free) == 0 && len(fitting) == 0:
 		return "", reason
 	case len(free) == 0:

@@ -104,19 +104,19 @@ func TestReplace_NotWhatIsThereAndMayBeAlone(t *testing.T) {
 		t.Errorf("with all needed: %q", why)
 	}
 	world.Epochs["a"] = 0
-	if why := WhyNotReplace(world, "a", member); !strings.Contains(why, "ever let in") {
+	if why := WhyNotReplace(world, "a", member); !strings.Contains(why, "ever admitted") {
 		t.Errorf("never written: %q", why)
 	}
 }
 
-// An original member that was never told an epoch tells nobody what was acknowledged: with it in the place of one that
+// An original member that never received an epoch tells nobody what was acknowledged: with it in the place of one that
 // does, nobody could open the stream.
 func TestReplace_BesideOneThatWasNeverTold(t *testing.T) {
 	world := threeWritten()
 	member, untold := memberAt(world, "t2"), memberAt(world, "t3")
 	SeenRing(world.Targets, world.Rings[MemberKey("a", untold)]).WriterEpoch = 0
 	if why := WhyNotReplace(world, "a", member); !strings.Contains(why,
-		"the ring of target t3 was never told an epoch") || !strings.Contains(why, "replace it first") {
+		"the ring of target t3 never received an epoch") || !strings.Contains(why, "replace it first") {
 		t.Errorf("one that tells, and is there: %q", why)
 	}
 	if why := WhyNotReplace(world, "a", untold); why != "" {

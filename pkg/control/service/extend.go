@@ -66,8 +66,9 @@ func isGrantOf(v *state.View, request *api.ExtendWriterRequest, identity string)
 		holder.GetPid() != request.Holder.GetPid() {
 		return refusal.Precondition(refusal.ReasonOtherHolder, "holder", refusal.Quote(identity),
 			"expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
-			Errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings",
-				request.Stream, request.Epoch, holder.GetIdentity(), holder.GetPid(), holder.GetHost())
+			Errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only this process may extend it",
+				request.Stream, request.Epoch, holder.GetIdentity(),
+				holder.GetPid(), holder.GetHost())
 	}
 	return nil
 }

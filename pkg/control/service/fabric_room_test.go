@@ -29,7 +29,8 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 		Streams: []*api.StreamSpec{stream("c/b"), stream("c/a")},
 	}
 	err := apply(two, false)
-	want := "fabric.streams[0].ring_size_bytes=62914560: expected a target with room for it beside what is declared: " +
+	want := "fabric.streams[0].ring_size_bytes=62914560: expected a target with free space for it beside what is " +
+		"declared: " +
 		"host vm has 41943040 bytes left of its capacity of 104857600, the ring needs 62914560"
 	if got := problemsIn(err); status.Code(err) != codes.InvalidArgument || !slices.Equal(got, []string{want}) {
 		t.Fatalf("got %q (%v)", got, err)

@@ -329,7 +329,8 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	want := []string{
 		"fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of " +
 			"host beta: no target has more",
-		"fabric.streams[2].ring_size_bytes=104857600: expected a target with room for it beside what is declared: " +
+		"fabric.streams[2].ring_size_bytes=104857600: expected a target with free space for it beside what is " +
+			"declared: " +
 			"host beta has 0 bytes left of its capacity of 104857600, the ring needs 104857600",
 	}
 	if got := problems(v); !slices.Equal(got, want) {

@@ -56,7 +56,7 @@ func TestTargets_AreDeclaredOneByOne(t *testing.T) {
 		Rack: "r2",
 	}})
 	wants(t, "create what differs", err, codes.AlreadyExists,
-		"spec.rack=r2: expected r1, as the target of that name has it: change that one, or give another name")
+		"spec.rack=r2: expected r1, as in the existing target of that name: change it, or give another name")
 	changed, err := fabric.UpdateTarget(one.context(), &api.UpdateTargetRequest{Spec: &api.TargetSpec{
 		Host: "alpha",
 		Rack: "r2",

@@ -90,8 +90,8 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 	}
 	if telling := reconcile.TellingCount(isReported(now, rings), -1); telling >= reconcile.FenceCount(stream) {
 		return nil, refusal.Precondition(refusal.ReasonNothingLost, "stream", refusal.Quote(request.Stream),
-			"expected fewer than %d members that tell what was acknowledged", reconcile.FenceCount(stream)).
-			Errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough",
+			"expected fewer than %d members that know what was acknowledged", reconcile.FenceCount(stream)).
+			Errorf("stream %q: nothing is lost: %d of its members know what was acknowledged, and %d are enough",
 				request.Stream, telling, reconcile.FenceCount(stream))
 	}
 	response, changed := new(api.AcceptLossResponse), map[int]*api.RingSpec{}
@@ -216,7 +216,7 @@ func accepted(ring *api.RingSpec, reason, by string) *api.RingSpec {
 func lossText(v *state.View, name string, ring *api.RingSpec) string {
 	replacement := ring.GetReplacement()
 	if replacement == nil {
-		return fmt.Sprintf("the ring of target %s was never told an epoch: it holds nothing, and nothing is lost "+
+		return fmt.Sprintf("the ring of target %s never received an epoch: it holds no record, and nothing is lost "+
 			"with it", ring.Target)
 	}
 	text := fmt.Sprintf("the ring of target %s, replaced at %s (%s)", replacement.FormerTarget,

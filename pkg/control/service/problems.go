@@ -35,7 +35,7 @@ func alreadyExists(kind, name string, changes []*api.FieldChange) error {
 	for _, change := range changes {
 		problems = append(problems, &api.Problem{
 			Field: "spec." + change.Name, Value: change.After,
-			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name",
+			Rule: fmt.Sprintf("expected %s, as in the existing %s of that name: change it, or give another name",
 				orAbsent(change.Name, change.Before), kind),
 		})
 	}

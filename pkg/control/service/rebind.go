@@ -32,7 +32,7 @@ func (s *Server) RebindStream(ctx context.Context, request *api.RebindStreamRequ
 	if drain == "" {
 		return nil, refusal.Precondition(refusal.ReasonNoDrain, "drain", refusal.Quote(request.Drain),
 			"expected the id or the host of a drain that reports").
-			Errorf("stream %q: no drain %q reports, by its id or its host: farlog drain list tells which do",
+			Errorf("stream %q: no drain %q reports, by its id or its host: farlog drain list shows which do",
 				request.Stream, request.Drain)
 	}
 	if by := writerOfStore(now, now.Assignments[request.Stream]); by != "" {

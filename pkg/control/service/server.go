@@ -329,6 +329,6 @@ func (s *Server) observe(method string, err error, took time.Duration) {
 		s.config.OnRequest(method, status.Code(err).String(), took)
 	}
 	if code := status.Code(err); code == codes.Internal || code == codes.Unknown {
-		s.config.Logger.Error("request ended badly", "method", method, "error", err)
+		s.config.Logger.Error("request failed", "method", method, "error", err)
 	}
 }

@@ -47,7 +47,7 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 	put, err := s.config.Client.Txn(ctx).If(state.UnchangedSince(now,
 		etcd.KeyGrants+request.Stream)).Then(clientv3.OpPut(etcd.KeyGrants+request.Stream, value)).Commit()
 	if err != nil {
-		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
+		s.config.Logger.Warn("settings of a running writer could not be saved", "stream", request.Stream, "error", err)
 	}
 	switch {
 	case !request.Closed:

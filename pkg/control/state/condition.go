@@ -115,7 +115,8 @@ func ConditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 	if bound := status.RingSpecs[0]; len(bound.RingUuid) > 0 && !reconcile.IsBoundRing(bound, ring) {
 		return api.Condition_CONDITION_ERROR,
 			fmt.Sprintf("%s is another ring (%x) than the stream's (%x), which may hold acknowledged records: "+
-				"put that one back, or make the stream again under another name", ring.Uri, ring.RingUuid, bound.RingUuid)
+				"put the former ring back, or create the stream under another "+
+				"name", ring.Uri, ring.RingUuid, bound.RingUuid)
 	}
 	if wanted, given := status.Stream.Spec.Level, ring.Contract.GetLevel(); given < wanted {
 		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s",

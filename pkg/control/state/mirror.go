@@ -134,7 +134,7 @@ func (m *Mirror) WaitRevision(ctx context.Context, revision int64) error {
 			return err
 		}
 		if _, err := m.client.Put(ctx, etcd.KeySeen, ""); err != nil {
-			m.logger.Debug("no event could be made for a reader that waits", "error", err)
+			m.logger.Debug("no event could be created for a waiting reader", "error", err)
 		}
 	}
 }

@@ -123,9 +123,9 @@ func waitWays(t *testing.T, cluster *testenv.Cluster, hosts ...string) map[strin
 	testenv.Until(t, "the host agent has measured its ways", func() (bool, error) {
 		var listed struct {
 			Hosts []struct {
-				Ways []struct {
+				Paths []struct {
 					Target string
-					Least  time.Duration `json:"least_ns"`
+					Least  time.Duration `json:"rtt_min_ns"`
 					Count  int
 				}
 			}
@@ -135,7 +135,7 @@ func waitWays(t *testing.T, cluster *testenv.Cluster, hosts ...string) map[strin
 			return false, err
 		}
 		for _, host := range listed.Hosts {
-			for _, way := range host.Ways {
+			for _, way := range host.Paths {
 				if name, _, _ := strings.Cut(way.Target, "-"); way.Count > 0 {
 					ways[name] = way.Least
 				}

@@ -42,7 +42,7 @@ type Reading struct {
 }
 
 // Mistaken is an answer of chrony's that is no reading.
-type Mistaken struct{ Why, Cure string }
+type Mistaken struct{ Why, Remedy string }
 
 // Error implements error.
 func (m *Mistaken) Error() string { return m.Why }
@@ -65,7 +65,7 @@ func (s *Silent) Error() string {
 	if !errors.Is(s.PTP, exec.ErrNotFound) {
 		why = append(why, "pmc: "+s.PTP.Error())
 	}
-	return "who keeps the clock does not tell: " + strings.Join(why, "; ")
+	return "the time daemon does not answer: " + strings.Join(why, "; ")
 }
 
 // Read asks chrony, else ptp4l. Errors: *Mistaken, *Silent.

@@ -189,7 +189,7 @@ var ratchet = map[string]int{
 	"testbed/scenario_doctor.go:columns":                                                          1,
 	"testbed/scenario_mem.go:columns":                                                             1,
 	"testbed/scenario_members.go:columns":                                                         1,
-	"testbed/scenario_nvme_expelled.go:columns":                                                   1,
+	"testbed/scenario_nvme_evicted.go:columns":                                                    1,
 	"testbed/scenario_nvme_refused.go:columns":                                                    1,
 	"testbed/scenarios.go:columns":                                                                6,
 }

@@ -121,7 +121,7 @@ static int check_former(struct region_nvme *nvme, const struct reserve_view *vie
 		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still "
 		"write: between hosts the target alone "
 		"fences here (farlog ring show URI); close it there, or have the target take that host out (farlog target "
-		"nvmet expel HOST-NQN); of a target of "
+		"nvmet evict HOST-NQN); of a target of "
 		"another kind, when that host is out for sure, add former=gone to the URI",
 		uri, last.writer_epoch, FARLOG_WRITER_ID_LEN, last.writer_id);
 }

@@ -29,14 +29,14 @@ type Rings interface {
 	Out(former Former) error
 }
 
-// Expulsion is what an Expel has done.
+// Expulsion is what an Evict has done.
 type Expulsion struct {
 	Steps []Step
 	Rings []string // whose former writer was of that host and had not closed: another host may follow it now
 	Notes []string // what could not be done beside it
 }
 
-// Expel takes a host out of those that a subsystem allows, so that no command of it reaches the subsystem's namespaces
+// Evict takes a host out of those that a subsystem allows, so that no command of it reaches the subsystem's namespaces
 // any more, makes sure of that, and says so in the rings that it wrote last. It stays out, also after a boot, until
 // Readmit.
 //
@@ -47,7 +47,7 @@ type Expulsion struct {
 // to the new one as everybody else does: by name. All other hosts have to connect again.
 //
 // The same again, also after a crash at any point, does it anew.
-func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Expulsion, error) {
+func Evict(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Expulsion, error) {
 	var done Expulsion
 	there, err := kernel.Read()
 	if err != nil {
@@ -69,7 +69,7 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 		return done, err
 	}
 	// First of all, so that nobody lets it in again meanwhile.
-	if err := state.expel(subsystem, host); err != nil {
+	if err := state.evict(subsystem, host); err != nil {
 		return done, err
 	}
 	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings),
@@ -79,7 +79,7 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 // checkReached refuses a host that cannot have reached the subsystem. One that is allowed no more may have: the kernel
 // leaves its controllers alone when somebody else takes it from the list, and a ring still waits for it.
 func (s *Subsystem) checkReached(state *State, host string, rings Rings) error {
-	if slices.Contains(s.AllowedHosts, host) || slices.Contains(state.Expelled[s.NQN], host) {
+	if slices.Contains(s.AllowedHosts, host) || slices.Contains(state.Evicted[s.NQN], host) {
 		return nil
 	}
 	number := rings.Number(host)
@@ -146,7 +146,7 @@ func (e *Expulsion) takeAway(kernel *Kernel, there *Config, subsystem string) er
 			"do it again", subsystem)
 	}
 	if err != nil {
-		e.Notes = append(e.Notes, "subsystem "+subsystem+": rings are not told")
+		e.Notes = append(e.Notes, "subsystem "+subsystem+": rings cannot be marked")
 	}
 	return err
 }
@@ -256,14 +256,14 @@ func subsystemNames(c *Config) string {
 // Readmit ends an expulsion: the next Apply lets the host in again, where it is declared. The caller knows that nothing
 // waits there to be sent again: no connection of before, no writer.
 func Readmit(state *State, subsystem, host string) error {
-	out := state.Expelled[subsystem]
+	out := state.Evicted[subsystem]
 	if !slices.Contains(out, host) {
-		return fmt.Errorf("host %s: it was not expelled from subsystem %s: expected one of %s", host, subsystem,
+		return fmt.Errorf("host %s: it was not evicted from subsystem %s: expected one of %s", host, subsystem,
 			orNobody(out))
 	}
-	state.Expelled[subsystem] = slices.DeleteFunc(out, func(nqn string) bool { return nqn == host })
-	if len(state.Expelled[subsystem]) == 0 {
-		delete(state.Expelled, subsystem)
+	state.Evicted[subsystem] = slices.DeleteFunc(out, func(nqn string) bool { return nqn == host })
+	if len(state.Evicted[subsystem]) == 0 {
+		delete(state.Evicted, subsystem)
 	}
 	return state.Save()
 }
@@ -275,25 +275,25 @@ func orNobody(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// expel is durable when it returns.
-func (s *State) expel(subsystem, host string) error {
-	if slices.Contains(s.Expelled[subsystem], host) {
+// evict is durable when it returns.
+func (s *State) evict(subsystem, host string) error {
+	if slices.Contains(s.Evicted[subsystem], host) {
 		return nil
 	}
-	if s.Expelled == nil {
-		s.Expelled = map[string][]string{}
+	if s.Evicted == nil {
+		s.Evicted = map[string][]string{}
 	}
-	s.Expelled[subsystem] = append(s.Expelled[subsystem], host)
+	s.Evicted[subsystem] = append(s.Evicted[subsystem], host)
 	return s.Save()
 }
 
-// notesOfExpelled tells who stays out of what is declared.
-func (s *State) notesOfExpelled(d *Declaration) (notes []string) {
+// notesOfEvicted tells who stays out of what is declared.
+func (s *State) notesOfEvicted(d *Declaration) (notes []string) {
 	for _, one := range d.Subsystems {
-		for _, host := range s.Expelled[one.NQN] {
+		for _, host := range s.Evicted[one.NQN] {
 			if slices.Contains(one.Hosts, host) {
-				notes = append(notes, fmt.Sprintf("subsystem %s: host %s was expelled and stays out: farlog target "+
-					"nvmet readmit %s, when nothing of before is left there", one.NQN, host, host))
+				notes = append(notes, fmt.Sprintf("subsystem %s: host %s was evicted and stays out: farlog target "+
+					"nvmet readmit %s, when it has no connection and no writer left", one.NQN, host, host))
 			}
 		}
 	}

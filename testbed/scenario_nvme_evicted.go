@@ -18,13 +18,13 @@ var (
 	nvmeOldSecond = machine{name: "second", cpus: 2, isOnWire: true}
 )
 
-// nvmeExpelled proves that a former writer is kept out where the target's kernel has no reservations: a writer is
+// nvmeEvicted proves that a former writer is kept out where the target's kernel has no reservations: a writer is
 // stopped; another host is not let on; it orders the fence, the target's daemon takes the former host out of the
 // allowed ones, ends its controllers, makes sure of it and says so in the ring; only then is the other one let on. When
 // the first goes on its device is gone: nothing of it lands, and it is not told that anything did. It is not let in
 // again. A ring that was closed moves between the hosts without all that.
-func nvmeExpelled(ctx context.Context, b *bed) (string, error) {
-	guests, err := b.nvmeBedOn(ctx, nvmeOldTarget, "  takeover: expel\n", nvmeOldHost, nvmeOldSecond)
+func nvmeEvicted(ctx context.Context, b *bed) (string, error) {
+	guests, err := b.nvmeBedOn(ctx, nvmeOldTarget, "  takeover: evict\n", nvmeOldHost, nvmeOldSecond)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +44,7 @@ func nvmeExpelled(ctx context.Context, b *bed) (string, error) {
 	if err := s.meet(ctx, daemon); err != nil {
 		return "", err
 	}
-	took, err := s.expel(ctx, daemon)
+	took, err := s.evict(ctx, daemon)
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, daemon.Stderr())
 	}
@@ -87,8 +87,8 @@ func (s *nvmeRivals) meet(ctx context.Context, daemon *vm.Process) error {
 	return nil
 }
 
-// expel: host writes and is stopped, second takes over, host goes on.
-func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, error) {
+// evict: host writes and is stopped, second takes over, host goes on.
+func (s *nvmeRivals) evict(ctx context.Context, daemon *vm.Process) (string, error) {
 	l, second := s.ledger, s.guests["second"]
 	former, err := s.stopped(ctx, "host", "")
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, err
 	if _, err := second.Run(ctx, "farlog ring fence "+nvmeRing); err != nil {
 		return "", err
 	}
-	if err := daemon.WaitText(ctx, "nvmet host is expelled"); err != nil {
+	if err := daemon.WaitText(ctx, "nvmet host is evicted"); err != nil {
 		return "", err
 	}
 	if err := s.bed.waitDisconnected(ctx, second); err != nil {
@@ -116,14 +116,14 @@ func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, err
 		return "", err
 	}
 	took := time.Since(began)
-	if err := s.goOnExpelled(ctx, former); err != nil {
+	if err := s.goOnEvicted(ctx, former); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("taken over in %s", took.Round(time.Millisecond)), l.give(ctx, s.writer, nvmeTakeoverTurn)
 }
 
-// goOnExpelled lets the former writer go on: its host is out.
-func (s *nvmeRivals) goOnExpelled(ctx context.Context, former *vm.Process) error {
+// goOnEvicted lets the former writer go on: its host is out.
+func (s *nvmeRivals) goOnEvicted(ctx context.Context, former *vm.Process) error {
 	l := s.ledger
 	acknowledged, asides := l.next, len(l.asides)
 	l.slowest = 0

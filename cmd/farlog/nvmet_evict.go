@@ -12,16 +12,16 @@ import (
 	"github.com/farlog/farlog/pkg/target"
 )
 
-func newNVMeTExpelCommand(env *environment, options *nvmetOptions) *cobra.Command {
+func newNVMeTEvictCommand(env *environment, options *nvmetOptions) *cobra.Command {
 	subsystem := ""
 	cmd := &cobra.Command{
-		Use:   "expel HOST-NQN --subsystem NQN",
+		Use:   "evict HOST-NQN --subsystem NQN",
 		Short: "Take a host out of a subsystem for sure, so that another one may take its rings over",
-		Long: `Removes the host from the hosts that the subsystem allows, waits until no command of it is under way in
-its namespaces, and says so in the rings that it wrote last: from then on a writer of another host is let on. For
-namespaces whose kernel has no reservations (before Linux 6.13), and for rings that share one. The subsystem is taken
-away and made again for it: all other hosts have to connect again. The host stays out, whatever is declared, also
-after a boot, until readmit. The same again does it anew.`,
+		Long: `Removes the host from the hosts that the subsystem allows, waits until no command of it is in flight
+in its namespaces, and records that in the rings that it wrote last: from then on a writer of another host may open
+them. For namespaces whose kernel has no reservations (before Linux 6.13), and for rings that share a namespace. The
+subsystem is removed and re-created for it: all other hosts have to reconnect. The host stays out, whatever is
+declared, also after a boot, until readmit. It is idempotent: run it again to repeat it.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, nqn := range []string{subsystem, args[0]} {
@@ -29,20 +29,20 @@ after a boot, until readmit. The same again does it anew.`,
 					return usageErrorf("%s", err)
 				}
 			}
-			return options.expel(env, subsystem, args[0])
+			return options.evict(env, subsystem, args[0])
 		},
 	}
 	cmd.Flags().StringVar(&subsystem, "subsystem", "", "`NQN` of the subsystem")
 	return cmd
 }
 
-func (o *nvmetOptions) expel(env *environment, subsystem, host string) error {
+func (o *nvmetOptions) evict(env *environment, subsystem, host string) error {
 	kernel, state, err := o.open()
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	done, err := nvmet.Expel(kernel, state, subsystem, host, target.Rings{})
+	done, err := nvmet.Evict(kernel, state, subsystem, host, target.Rings{})
 	for _, step := range done.Steps {
 		fmt.Fprintln(env.stdout, step)
 	}
@@ -53,7 +53,7 @@ func (o *nvmetOptions) expel(env *environment, subsystem, host string) error {
 		fmt.Fprintf(env.stderr, "note: %s\n", note)
 	}
 	if err != nil {
-		return errors.Join(err, errors.New("not done: the same again goes on"))
+		return errors.Join(err, errors.New("not done: run it again to resume"))
 	}
 	fmt.Fprintf(env.stderr, "host %s is out of subsystem %s, confirmed: no command of it is under way; it stays out "+
 		"until farlog target nvmet readmit\n", host, subsystem)
