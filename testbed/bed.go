@@ -316,7 +316,7 @@ func railAddress(name string) string { return strings.Replace(addresses[name], "
 
 func (b *bed) port(name string) (*vm.Port, error) { return b.plug(b.wire, name) }
 
-// hasRail tells whether a machine was booted with a second device.
+// hasRail reports whether a machine was booted with a second device.
 func (b *bed) hasRail(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	deviceRecords = 20_000
 	deviceLeast   = 200 // acknowledged in each life
 	dataUnit      = 512_000
-	// The kernel numbers namespaces as it finds them, at each boot anew.
+	// The kernel numbers namespaces as it finds them, at each boot again.
 	deviceSubsystem = "nqn.2019-08.org.qemu:host"
 	isDegraded      = 0x04 // a critical warning of an NVMe device
 )

@@ -197,7 +197,7 @@ func (s *stage) goesOn(ctx context.Context, next *vm.Process) error {
 }
 
 // fenced compares counters of the target: one writer was fenced, denied so often by the device, came again and was
-// refused at the door, once or more.
+// refused by the listener, once or more.
 func (s *stage) fenced(ctx context.Context, denied int) (string, error) {
 	counters, err := s.target.count(ctx, "orders")
 	if err != nil {

@@ -263,7 +263,7 @@ func (a *attacker) judge(ctx context.Context, before map[string]float64, count i
 	}
 	if lost > 0 {
 		// On a machine that is busy enough SoftRoCE sends requests again, and was seen to answer the owner of a key
-		// that it does not open. The owner then comes anew.
+		// that it does not open. The owner then comes again.
 		if again, err = a.sentAgain(ctx); err != nil || again == "" {
 			return "", fmt.Errorf("the victim lost its connection, and no request came twice: %w: %v", err, after)
 		}

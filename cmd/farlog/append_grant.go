@@ -110,7 +110,7 @@ func (p *writerPlace) setMembers(members []farlog.Member) {
 	}
 }
 
-// hasToken tells whether a ring of it is on another host.
+// hasToken reports whether a ring of it is on another host.
 func (p *writerPlace) hasToken() bool {
 	return p.options.Token != nil || slices.ContainsFunc(p.options.Members,
 		func(member farlog.Member) bool { return member.Token != [farlog.TokenLen]byte{} })

@@ -87,8 +87,8 @@ func (p *writerPlace) look() error {
 	return nil
 }
 
-// lookByAgent says whether there is a stream that the host agent is to open: as a reader, who takes nobody's place. One
-// who may only write is refused that, of a stream that is there.
+// lookByAgent reports whether there is a stream that the host agent is to open: as a reader, who takes nobody's place.
+// One who may only write is refused that, of a stream that is there.
 func (p *writerPlace) lookByAgent() error {
 	if !isAgentURI(p.uri) {
 		return nil

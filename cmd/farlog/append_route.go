@@ -267,7 +267,7 @@ func spillDir(options appendOptions) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// hasAgent tells whether a host agent has a socket here.
+// hasAgent reports whether a host agent has a socket here.
 func hasAgent() bool {
 	_, err := os.Stat(cmp.Or(os.Getenv("FARLOG_AGENT"), agentSocketDefault))
 	return err == nil
@@ -297,7 +297,7 @@ func (f *routeFeed) run(ctx context.Context) error {
 	return nil
 }
 
-// reconfigure opens the route anew when its rules have changed. What is in its spills is there for that.
+// reconfigure opens the route again when its rules have changed. What is in its spills is there for that.
 func (f *routeFeed) reconfigure(ctx context.Context) error {
 	if f.changes == nil {
 		return nil

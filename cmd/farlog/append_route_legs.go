@@ -112,8 +112,8 @@ func (f *routeFeed) awaitLegsFree(ctx context.Context) error {
 	return nil
 }
 
-// mayOpenAgain tells whether what kept the route from opening may be gone a moment later. With --takeover a writer that
-// holds a leg's ring on this host is fenced: targets fence those on others.
+// mayOpenAgain reports whether what kept the route from opening may be gone a moment later. With --takeover a writer
+// that holds a leg's ring on this host is fenced: targets fence those on others.
 func (f *routeFeed) mayOpenAgain(legs []farlog.RouteLeg, err error) bool {
 	if !f.options.isTakeover || !errors.Is(err, farlog.ErrHeld) {
 		return isPassing(err) || errors.Is(err, farlog.ErrFenced)

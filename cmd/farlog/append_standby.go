@@ -16,7 +16,7 @@ import (
 // gone, and of one on its own host at its next look, four times a second.
 const standbyPause = 20 * time.Millisecond
 
-// goneLooks is at how many looks in a row the writer has to be gone: a connection that breaks is made anew by its
+// goneLooks is at how many looks in a row the writer has to be gone: a connection that breaks is made again by its
 // writer within a few milliseconds.
 const goneLooks = 2
 
@@ -112,17 +112,17 @@ func (s *silence) look(status *api.StreamStatus, now time.Time) time.Duration {
 	return now.Sub(s.since)
 }
 
-// isSeen tells whether a ring is there and its target tells of it.
+// isSeen reports whether a ring is there and its target tells of it.
 func isSeen(status *api.StreamStatus, ring *api.RingState) bool {
 	return slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == ""
 }
 
-// isEnough tells whether without so many of the rings the others are too few for an acknowledgement.
+// isEnough reports whether without so many of the rings the others are too few for an acknowledgement.
 func isEnough(status *api.StreamStatus, rings int) bool {
 	return status != nil && rings > memberCount(status)-max(1, int(status.Stream.GetK()))
 }
 
-// isWriterGone tells whether so many of the rings are seen without a writer that the others are too few for an
+// isWriterGone reports whether so many of the rings are seen without a writer that the others are too few for an
 // acknowledgement. Where the writer that was granted the stream last has not been seen yet nor was fenced, it may just
 // be coming: what the target has told is older.
 func isWriterGone(status *api.StreamStatus, isGrantOld bool) bool {

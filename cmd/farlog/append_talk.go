@@ -110,7 +110,7 @@ func (t *appendTalk) printf(format string, args ...any) {
 	fmt.Fprintf(t.stderr, format+"\n", args...)
 }
 
-// isDue says whether a second has passed since something was said.
+// isDue reports whether a second has passed since something was said.
 func (t *appendTalk) isDue() bool {
 	now := time.Now()
 	if now.Sub(t.saidAt) < time.Second {

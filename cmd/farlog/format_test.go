@@ -65,8 +65,8 @@ func TestAudit_NamesForgeNoRow(t *testing.T) {
 func TestTables_AgentsWriteNothingToTheTerminal(t *testing.T) {
 	var table, screen bytes.Buffer
 	if err := printHosts(&environment{stdout: &table}, []hostRow{{
-		Host: hostile,
-		Ways: []wayRow{{Target: hostile, Door: hostile, Error: hostile}},
+		Host:  hostile,
+		Paths: []pathRow{{Target: hostile, Listener: hostile, Error: hostile}},
 	}}); err != nil {
 		t.Fatal(err)
 	}

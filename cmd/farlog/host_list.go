@@ -14,13 +14,13 @@ import (
 type hostRow struct {
 	Host     string    `json:"host"`
 	Reported time.Time `json:"reported"`
-	Ways     []wayRow  `json:"paths"`
+	Paths    []pathRow `json:"paths"`
 }
 
-// wayRow is one way. Durations are in nanoseconds; 0 where none was measured.
-type wayRow struct {
+// pathRow is one way. Durations are in nanoseconds; 0 where none was measured.
+type pathRow struct {
 	Target   string        `json:"target"`
-	Door     string        `json:"listener"`
+	Listener string        `json:"listener"`
 	Least    time.Duration `json:"rtt_min_ns"`
 	Median   time.Duration `json:"rtt_median_ns"`
 	Count    uint32        `json:"count"` // measurements that they are of
@@ -55,12 +55,22 @@ func printHosts(env *environment, rows []hostRow) error {
 	fmt.Fprintln(table, "HOST\tTARGET\tLISTENER\tRTT MIN\tMEDIAN\tOF\tREPORTED\tERROR")
 	for _, row := range rows {
 		reported := row.reportedText(time.Now())
-		if len(row.Ways) == 0 {
+		if len(row.Paths) == 0 {
 			tableRow(table, "%s\t-\t-\t-\t-\t0\t%s\t-\n", row.Host, reported)
 		}
-		for _, way := range row.Ways {
-			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Host, way.Target, way.Door, way.text(way.Least),
-				way.text(way.Median), way.Count, reported, textOr(way.Error, "-"))
+		for _, path := range row.Paths {
+			tableRow(
+				table,
+				"%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
+				row.Host,
+				path.Target,
+				path.Listener,
+				path.text(path.Least),
+				path.text(path.Median),
+				path.Count,
+				reported,
+				textOr(path.Error, "-"),
+			)
 		}
 	}
 	return table.Flush()
@@ -79,8 +89,8 @@ func (h hostRow) reportedText(now time.Time) string {
 	return text
 }
 
-func (w wayRow) text(duration time.Duration) string {
-	if w.Count == 0 {
+func (p pathRow) text(duration time.Duration) string {
+	if p.Count == 0 {
 		return "-"
 	}
 	return duration.String()
@@ -99,24 +109,30 @@ func (e *environment) hosts(ctx context.Context) ([]hostRow, error) {
 }
 
 func hostRowOf(host *api.HostState) hostRow {
-	row := hostRow{Host: host.Host, Reported: host.ReportTime.AsTime(), Ways: []wayRow{}}
-	for _, way := range host.Paths {
-		one := wayRow{
-			Target: way.Target, Door: way.Listener, Least: way.RttMin.AsDuration(),
-			Median: way.RttMedian.AsDuration(), Count: way.Count, Error: way.Error,
+	row := hostRow{Host: host.Host, Reported: host.ReportTime.AsTime(), Paths: []pathRow{}}
+	for _, path := range host.Paths {
+		one := pathRow{
+			Target: path.Target, Listener: path.Listener, Least: path.RttMin.AsDuration(),
+			Median: path.RttMedian.AsDuration(), Count: path.Count, Error: path.Error,
 		}
-		if way.MeasureTime != nil {
-			one.Measured = way.MeasureTime.AsTime()
+		if path.MeasureTime != nil {
+			one.Measured = path.MeasureTime.AsTime()
 		}
-		row.Ways = append(row.Ways, one)
+		row.Paths = append(row.Paths, one)
 	}
 	return row
 }
 
-// wayText is how far a stream's writer is from one of its targets.
-func wayText(host string, way *api.NetworkPath) string {
-	if way.RttMin == nil {
-		return fmt.Sprintf("%s to %s: not measured: %s", host, way.Target, way.Error)
+// pathText is how far a stream's writer is from one of its targets.
+func pathText(host string, path *api.NetworkPath) string {
+	if path.RttMin == nil {
+		return fmt.Sprintf("%s to %s: not measured: %s", host, path.Target, path.Error)
 	}
-	return fmt.Sprintf("%s to %s: %s, median %s", host, way.Target, way.RttMin.AsDuration(), way.RttMedian.AsDuration())
+	return fmt.Sprintf(
+		"%s to %s: %s, median %s",
+		host,
+		path.Target,
+		path.RttMin.AsDuration(),
+		path.RttMedian.AsDuration(),
+	)
 }

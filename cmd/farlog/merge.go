@@ -82,7 +82,7 @@ func runMerge(ctx context.Context, env *environment, path string, options mergeO
 	}
 	limits := merge.Options{LateLimit: options.late, AheadLimit: options.ahead}
 	if options.isAnew {
-		progress, err := merge.Anew(ctx, opened, limits, options.until())
+		progress, err := merge.Rebuild(ctx, opened, limits, options.until())
 		if errors.Is(err, context.Canceled) {
 			return fmt.Errorf("interrupted: the order that is there stays as it is")
 		}

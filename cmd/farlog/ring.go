@@ -116,7 +116,7 @@ func checkRingSizes(size, recordLenMax, align uint64) error {
 	return nil
 }
 
-// hasOwnSize tells whether the region is there and has a size, which format then takes.
+// hasOwnSize reports whether the region is there and has a size, which format then takes.
 func hasOwnSize(uri string) bool {
 	contract, err := farlog.Probe(uri)
 	return err == nil && contract.SizeBytes > 0

@@ -81,7 +81,7 @@ func (r *slowReporter) tell(ctx context.Context, told *api.SlowConsumer) time.Du
 	return max(answer.Interval.AsDuration(), time.Second)
 }
 
-// reportSlow begins to tell the control plane of legs that do not keep up, until the route is opened anew.
+// reportSlow begins to tell the control plane of legs that do not keep up, until the route is opened again.
 func (f *routeFeed) reportSlow(ctx context.Context, legs []farlog.RouteLeg) {
 	if f.slow != nil {
 		f.slow.end()

@@ -302,8 +302,8 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		}
 	}
 	line("target", "%s", targetOf(status))
-	for _, way := range status.Paths {
-		line("way", "%s", wayText(stream.Spec.WriterHost, way))
+	for _, path := range status.Paths {
+		line("path", "%s", pathText(stream.Spec.WriterHost, path))
 	}
 	if limit := stream.Spec.LatencyLimit; limit != nil {
 		line("latency limit", "%s", limit.AsDuration())

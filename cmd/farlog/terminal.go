@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// isTerminal says whether a person is likely to look at what is written.
+// isTerminal reports whether a person is likely to look at what is written.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

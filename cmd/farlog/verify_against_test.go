@@ -43,14 +43,14 @@ func TestVerify_AgainstAnotherStore(t *testing.T) {
 		payloads = append(payloads, fmt.Sprintf("order %03d", i))
 	}
 	first, second := storeOf(t, 16<<10, payloads), storeOf(t, 64<<10, payloads[:200])
-	for _, way := range []struct{ path, against, want string }{
+	for _, test := range []struct{ path, against, want string }{
 		{first, second, "201 records are the same in " + second + ", which is 100 behind"},
 		{second, first, "201 records are the same in " + first + ", which is 100 ahead"},
 		{first, first, "301 records are the same in " + first},
 	} {
-		table, talk, code := runFarlog(t, "verify", way.path, "--against", way.against)
-		if code != exitOK || !strings.Contains(table, way.want) || talk != "" {
-			t.Fatalf("exit code %d, stderr %q, expected %q:\n%s", code, talk, way.want, table)
+		table, talk, code := runFarlog(t, "verify", test.path, "--against", test.against)
+		if code != exitOK || !strings.Contains(table, test.want) || talk != "" {
+			t.Fatalf("exit code %d, stderr %q, expected %q:\n%s", code, talk, test.want, table)
 		}
 	}
 	other := append([]string(nil), payloads...)

@@ -239,7 +239,7 @@ type failureSaid struct {
 	since, said time.Time
 }
 
-// isDue tells whether the log is to be told: of another failure, or of the same one now and then.
+// isDue reports whether the log is to be told: of another failure, or of the same one now and then.
 func (f *failureSaid) isDue(text string, now time.Time) bool {
 	if f.since.IsZero() {
 		f.since = now
@@ -395,7 +395,7 @@ func (w *drainWorker) look() (drain.Progress, string) {
 	return w.progress, w.failure
 }
 
-// standsBeforeGap tells whether the failure is that something is missing.
+// standsBeforeGap reports whether the failure is that something is missing.
 func (w *drainWorker) standsBeforeGap() bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

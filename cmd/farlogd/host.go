@@ -37,7 +37,7 @@ type hostRole struct {
 	settings *settings
 	client   api.ControlServiceClient
 	server   *hostagent.Server
-	meter    *wayMeter
+	meter    *pathMeter
 	logger   *slog.Logger
 	path     string
 
@@ -83,7 +83,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
-	role.meter = &wayMeter{
+	role.meter = &pathMeter{
 		client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger,
 		link: d.newLink(roleHost), tell: role.tell,
 	}
@@ -240,7 +240,7 @@ func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	counts := r.server.Counts()
 	sample := metrics.HostSample{
 		Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed,
-		Ways: r.meter.samples(),
+		Paths: r.meter.samples(),
 	}
 	if !hasWriters {
 		return sample

@@ -64,7 +64,7 @@ func startAgent(t *testing.T, socket string, acquire func(context.Context, hosta
 	}
 }
 
-// An agent that is started anew while a program opens a stream is waited for: one that is not there yet, one that left
+// An agent that is restarted while a program opens a stream is waited for: one that is not there yet, one that left
 // its socket behind, and one that has heard the question and goes without an answer.
 func TestAgent_StartedAnewDuringAnOpening(t *testing.T) {
 	dir, err := os.MkdirTemp("", "agent-") // whose path is short enough for a socket

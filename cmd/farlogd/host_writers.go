@@ -50,7 +50,7 @@ func (c counts) rates(before counts) (records, bytes float64) {
 }
 
 // look reads the counters of all writers that are known here. Those of one that has not opened yet are left out, and
-// all of a host that was started anew. The caller holds the mutex.
+// all of a host that was restarted. The caller holds the mutex.
 func (r *hostRole) look(now time.Time) (all []counted) {
 	for stream, writer := range r.writers {
 		uuid, err := hex.DecodeString(writer.RingUUID)
@@ -101,7 +101,7 @@ func (r *hostRole) tell(now time.Time) (told []*api.HostWriter) {
 	return told
 }
 
-// isCounting tells whether the writer of these counters lives: it has the file locked for life.
+// isCounting reports whether the writer of these counters lives: it has the file locked for life.
 func isCounting(dir, ringUUID string) bool {
 	file, err := os.OpenFile(filepath.Join(cmp.Or(dir, countersDirDefault), ringUUID+".counters"),
 		os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

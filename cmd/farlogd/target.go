@@ -36,7 +36,11 @@ func (d *daemon) openTarget(context.Context) error {
 	}
 	d.sweepCounters()
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
-	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
+	metrics.NewListeners(
+		d.registry,
+		d.agent(dir).Id,
+		func() []metrics.ListenerSample { return listenerSamples(one.ServedRings()) },
+	)
 	metrics.NewUnauthenticated(d.registry, d.agent(dir).Id, one.Unauthenticated)
 	metrics.NewMedia(d.registry, d.agent(dir).Id, func() []metrics.MediaSample { return mediaSamples(one.Media()) },
 		one.Written)
@@ -82,11 +86,11 @@ func mediaSamples(media []*api.MediaHealth) (samples []metrics.MediaSample) {
 	return samples
 }
 
-func doorSamples(doors []target.Door) []metrics.DoorSample {
-	samples := make([]metrics.DoorSample, 0, len(doors))
-	for _, door := range doors {
-		sample := metrics.DoorSample{Stream: door.Stream, Transport: door.Transport}
-		for _, counter := range door.Counters {
+func listenerSamples(rings []target.ServedRing) []metrics.ListenerSample {
+	samples := make([]metrics.ListenerSample, 0, len(rings))
+	for _, ring := range rings {
+		sample := metrics.ListenerSample{Stream: ring.Stream, Transport: ring.Transport}
+		for _, counter := range ring.Counters {
 			sample.Counters = append(sample.Counters, metrics.DoorCounter{
 				Name: counter.Name, Help: counter.Help,
 				IsGauge: counter.Kind == "gauge", Value: counter.Value,

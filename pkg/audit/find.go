@@ -13,7 +13,7 @@ import (
 // ErrNotFound is returned when no record of the stream concerns the order.
 var ErrNotFound = errors.New("no such order")
 
-// Source gives the records of a stream from its first to its last. Each call begins anew: FindOrder reads twice. An
+// Source gives the records of a stream from its first to its last. Each call begins again: FindOrder reads twice. An
 // error ends the sequence.
 type Source func() iter.Seq2[Entry, error]
 

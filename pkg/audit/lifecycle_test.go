@@ -69,7 +69,7 @@ func TestFindOrder_ExcerptsReadAsCommitted(t *testing.T) {
 	}
 }
 
-// edit changes the messages of an order's life; each message is framed anew, so that only the life is wrong.
+// edit changes the messages of an order's life; each message is framed again, so that only the life is wrong.
 type edit func(life []fixlog.Entry) []fixlog.Entry
 
 // spoiledKey is the excerpt that is spoiled, a plain life: new order, Pending new, New, two trades, a cancel request
@@ -258,7 +258,7 @@ func find(life []fixlog.Entry, isIt func(*fix.Message) bool) int {
 	})
 }
 
-// reframe sets a field of a message, or puts it behind MsgType, and computes BodyLength and CheckSum anew.
+// reframe sets a field of a message, or puts it behind MsgType, and computes BodyLength and CheckSum again.
 func reframe(raw []byte, tag int, value string) []byte {
 	var message fix.Message
 	if err := fix.Parse(raw, &message); err != nil {

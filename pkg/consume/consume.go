@@ -219,7 +219,7 @@ func (c *Consumer) Close() error {
 	return errors.Join(errs...)
 }
 
-// Grant is what the control plane has granted anew to a reader: as in Config. One ring's token is in Members as well.
+// Grant is what the control plane has granted again to a reader: as in Config. One ring's token is in Members as well.
 type Grant struct {
 	RingURI string
 	Token   *[farlog.TokenLen]byte
@@ -227,7 +227,7 @@ type Grant struct {
 }
 
 // Renew takes another grant of the same stream, before or after the one before has ended: with it the ring is opened
-// again when it was left, and a target that was started anew is come to. As Next, not beside it.
+// again when it was left, and a target that was restarted is come to. As Next, not beside it.
 func (c *Consumer) Renew(grant Grant) error {
 	c.config.RingURI, c.config.Token, c.config.Members = grant.RingURI, grant.Token, nil
 	if grant.Token == nil {

@@ -134,8 +134,9 @@ func (c *Consumer) generationOf(status farlog.Status, known []store.Generation) 
 	return last.Number, c.nextLSN
 }
 
-// isRingOf tells whether what is read is this generation's. Of a stream with several rings another one may be the first
-// by now than when the store began it: all of them have its salt, and a stream that is created anew has another one.
+// isRingOf reports whether what is read is this generation's. Of a stream with several rings another one may be the
+// first by now than when the store began it: all of them have its salt, and a stream that is re-created has another
+// one.
 func (c *Consumer) isRingOf(status farlog.Status, known store.Generation) bool {
 	if len(c.reader.Members()) > 1 {
 		return known.Salt == status.Salt && known.StreamID == status.StreamID

@@ -71,8 +71,8 @@ func freeFinding(name string, free uint64) Finding {
 	return Finding{name + " room", OK, fmt.Sprintf("%d MiB are free", free>>20), ""}
 }
 
-// cache says whether the device below a directory has a volatile cache. The kernel flushes such a one at each sync; a
-// device that lies about that is not found out here.
+// cache reports whether the device below a directory has a volatile cache. The kernel flushes such a one at each sync;
+// a device that lies about that is not found out here.
 func (h Host) cache(name, dir string) Finding {
 	var info unix.Stat_t
 	if err := unix.Stat(dir, &info); err != nil {

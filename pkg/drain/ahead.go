@@ -46,7 +46,7 @@ func (d *drainer) next() (farlog.Batch, error) {
 	return a.batch, a.err
 }
 
-// isUndone tells whether the log went back into a batch while the store took it: a new epoch begins below its end.
+// isUndone reports whether the log went back into a batch while the store took it: a new epoch begins below its end.
 // Releasing that end would give away the new epoch's records, which are in no store yet.
 func (d *drainer) isUndone(batch farlog.Batch) bool {
 	return d.ahead != nil && d.ahead.err == nil && d.ahead.batch.FirstLSN < batch.NextLSN

@@ -109,7 +109,7 @@ func TestRun_StoreIsTakenAway(t *testing.T) {
 	}
 }
 
-// A drain that opens its stream anew, after a failure that the store could not undo, finds a directory that lacks what
+// A drain that opens its stream again, after a failure that the store could not undo, finds a directory that lacks what
 // the ring has released: it stops before that.
 func TestRun_StreamIsGoneWhenItIsOpenedAnew(t *testing.T) {
 	disk := storetest.NewCrashFS(1)

@@ -111,7 +111,7 @@ func (d *drainer) openAppender() error {
 }
 
 // knownRing is the ring by which the store knows a stream with several: the first member's when it was begun. Another
-// ring may have been put in its place since; a stream that is created anew has another salt.
+// ring may have been put in its place since; a stream that is re-created has another salt.
 func knownRing(into *store.Store, source store.Source) (known [16]byte, err error) {
 	reader, err := into.OpenReader(source.StreamName, store.ReaderOptions{IsOpenFast: true})
 	if errors.Is(err, store.ErrNotFound) {
@@ -263,7 +263,7 @@ func (d *drainer) persist(batch farlog.Batch) error {
 		if err := d.openAppender(); err != nil {
 			return err
 		}
-		// The stream's directory may be another one than before: a store that lacks what was released begins anew with
+		// The stream's directory may be another one than before: a store that lacks what was released begins again with
 		// any record.
 		if err := checkHead(d.config, d.source, d.progress.HeadLSN, d.appender.Last()); err != nil {
 			return err

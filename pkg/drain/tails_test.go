@@ -186,7 +186,7 @@ func reads(tails *Tails, drainers []*drainer) (count uint64) {
 }
 
 // Idle rounds over 32 rings of one target cost one READ each, in place of one or two for each ring. The page's age and
-// the drains' own looks are left out of it here: they go by the clock. A connection that is made anew, on a machine
+// the drains' own looks are left out of it here: they go by the clock. A connection that is made again, on a machine
 // that stands still for seconds, looks at its ring once as well, and no drain does: what a drain does is there every
 // time.
 func TestTails_IdleRoundOverManyRingsIsOneRead(t *testing.T) {
@@ -216,7 +216,7 @@ func TestTails_IdleRoundOverManyRingsIsOneRead(t *testing.T) {
 }
 
 // What comes into one ring is drained, by its drain alone, and so is what a new writer brings. On a machine that stands
-// still for seconds a connection may be made anew, which looks at its ring once; what is asked for is that a page with
+// still for seconds a connection may be made again, which looks at its ring once; what is asked for is that a page with
 // something new is no reason to look at the others, and such a reason would be there every time.
 func TestTails_RecordInOneRingIsDrained(t *testing.T) {
 	tails := NewTails()

@@ -14,7 +14,7 @@ type RingState uint32
 // States of a ring in a directory.
 const (
 	RingReady   RingState = 1
-	RingBlank   RingState = 2 // formatting it anew was cut short
+	RingBlank   RingState = 2 // formatting it again was cut short
 	RingDamaged RingState = 3
 )
 

@@ -119,7 +119,7 @@ func (r *Reader) Status() (Status, error) {
 	return statusOf(&status), nil
 }
 
-// Renew tells the token with which the reader is to come to this ring when its target, started anew, does not take the
+// Renew tells the token with which the reader is to come to this ring when its target, restarted, does not take the
 // one before any more. Of a reader of several rings once for each. ErrUnsupported: it was opened without a token. Not
 // while another goroutine closes the reader.
 //

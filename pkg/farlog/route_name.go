@@ -49,7 +49,7 @@ func OpenRouteName(uri string, options RouteOptions) (*Route, error) {
 	return r, nil
 }
 
-// LookRouteName says whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent
+// LookRouteName reports whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent
 // alone; no leg is opened.
 //
 // Implements: int farlog_route_look_name(const char *, struct farlog_error *)

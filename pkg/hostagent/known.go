@@ -109,7 +109,7 @@ func (w *Writers) recall(key writerKey, request ExtendRequest, now time.Time) (T
 	return found.Declared, true
 }
 
-// isStill tells whether a writer was told what it would be told now. No epoch is 0: that is a stream that is not told
+// isStill reports whether a writer was told what it would be told now. No epoch is 0: that is a stream that is not told
 // of.
 func (t Told) isStill(known Known) bool {
 	if t.Epoch == 0 || t.Epoch != known.Epoch || t.PID != known.PID || t.Declared != known.Declared ||

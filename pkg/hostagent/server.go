@@ -293,7 +293,7 @@ func asRefusal(err error) error {
 	return err
 }
 
-// isFar tells whether one of the rings is on another host.
+// isFar reports whether one of the rings is on another host.
 func (g Grant) isFar() bool {
 	return slices.ContainsFunc(g.Tokens, func(token []byte) bool { return len(token) > 0 })
 }

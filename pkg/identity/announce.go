@@ -191,7 +191,7 @@ type Choice struct {
 	Logger    *slog.Logger
 }
 
-// IsGiven tells whether anything was said.
+// IsGiven reports whether anything was said.
 func (c Choice) IsGiven() bool {
 	return c.Dir != "" || c.Cert != "" || c.Key != "" || c.Authority != ""
 }

@@ -13,7 +13,7 @@ func inodeOf(info os.FileInfo) uint64 {
 	return 0
 }
 
-// isOwn tells whether a directory is this user's alone.
+// isOwn reports whether a directory is this user's alone.
 func isOwn(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.IsDir() && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0

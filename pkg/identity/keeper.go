@@ -122,7 +122,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// IsListRefused tells whether the list of revoked certificates in its file is older than the one in force, which was
+// IsListRefused reports whether the list of revoked certificates in its file is older than the one in force, which was
 // there before.
 func (k *Keeper) IsListRefused() bool {
 	if _, err := k.load(); err != nil {

@@ -44,12 +44,12 @@ func (c *core) next() (*source, error) {
 	return s, nil
 }
 
-// isBehind tells whether a key comes before what has gone out.
+// isBehind reports whether a key comes before what has gone out.
 func (c *core) isBehind(k key) bool {
 	return k.orderNS < c.lastNS || k.orderNS == c.lastNS && k.rank < c.lastRank
 }
 
-// isReady tells whether any stream has a record.
+// isReady reports whether any stream has a record.
 func (c *core) isReady() bool {
 	for _, s := range c.sources {
 		if s.state == stateReady {

@@ -90,7 +90,7 @@ func (e *encoder) info(stream string) *info {
 	return known
 }
 
-// isFull tells whether the next entry, of whatever stream, begins a segment.
+// isFull reports whether the next entry, of whatever stream, begins a segment.
 func (e *encoder) isFull() bool { return e.room < entryExtentMax }
 
 // begin appends the record that begins a segment to dst.

@@ -147,7 +147,7 @@ func sweepAnew(seed uint64, fault storetest.Fault) ([]storetest.FaultCall, error
 		IsSynchronous: true, Now: func() time.Time { return w.now },
 	})
 	if err == nil {
-		_, err = merge.Anew(context.Background(), opened,
+		_, err = merge.Rebuild(context.Background(), opened,
 			merge.Options{LateLimit: time.Second, Now: func() time.Time { return w.now }}, merge.UntilNow)
 	}
 	calls := faulty.Calls()

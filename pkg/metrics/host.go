@@ -10,15 +10,15 @@ import (
 type HostSample struct {
 	Granted, Refused, Failed uint64
 	Writers                  []HostWriterSample
-	Ways                     []HostWaySample
+	Paths                    []HostPathSample
 }
 
-// HostWaySample is how far the host is from a target's door, of the last measurements.
-type HostWaySample struct {
-	Target, Door  string
-	Least, Median time.Duration
-	IsKnown       bool // one of the last measurements succeeded
-	Failures      uint64
+// HostPathSample is how far the host is from a target's door, of the last measurements.
+type HostPathSample struct {
+	Target, Listener string
+	Least, Median    time.Duration
+	IsKnown          bool // one of the last measurements succeeded
+	Failures         uint64
 }
 
 // HostWriterSample is the present or last writer of a stream on this host; its counters outlive it.
@@ -63,11 +63,11 @@ func (c hostCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- counter(hostGranted, sample.Granted)
 	metrics <- counter(hostRefused, sample.Refused)
 	metrics <- counter(hostFailed, sample.Failed)
-	for _, one := range sample.Ways {
-		metrics <- counter(hostMissed, one.Failures, one.Target, one.Door)
+	for _, one := range sample.Paths {
+		metrics <- counter(hostMissed, one.Failures, one.Target, one.Listener)
 		if one.IsKnown {
-			metrics <- gauge(hostLeast, one.Least.Seconds(), one.Target, one.Door)
-			metrics <- gauge(hostMedian, one.Median.Seconds(), one.Target, one.Door)
+			metrics <- gauge(hostLeast, one.Least.Seconds(), one.Target, one.Listener)
+			metrics <- gauge(hostMedian, one.Median.Seconds(), one.Target, one.Listener)
 		}
 	}
 	for _, one := range sample.Writers {

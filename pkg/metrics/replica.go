@@ -31,7 +31,7 @@ type replicaCollector struct {
 	samples func() ([]ReplicaSample, bool)
 }
 
-// NewReplica registers how a second store follows the first; the bool says whether that answers.
+// NewReplica registers how a second store follows the first; the bool reports whether that answers.
 func NewReplica(registry prometheus.Registerer, samples func() ([]ReplicaSample, bool)) {
 	registry.MustRegister(replicaCollector{samples})
 }

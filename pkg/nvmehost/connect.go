@@ -47,8 +47,8 @@ func (k Kernel) Connect(ctx context.Context, s Spec, namespace uint32) (Device, 
 	return device, err
 }
 
-// present tells whether this host has its connection to the subsystem, and refuses to make a second path of what would
-// be one device.
+// present reports whether this host has its connection to the subsystem, and refuses to make a second path of what
+// would be one device.
 func (k Kernel) present(s Spec) (bool, error) {
 	others := ""
 	for _, one := range k.Controllers() {

@@ -46,7 +46,7 @@ type Expulsion struct {
 // it is disabled, or when it is removed; a controller that still lives has a subsystem without namespaces, and connects
 // to the new one as everybody else does: by name. All other hosts have to connect again.
 //
-// The same again, also after a crash at any point, does it anew.
+// The same again, also after a crash at any point, does it again.
 func Evict(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Expulsion, error) {
 	var done Expulsion
 	there, err := kernel.Read()

@@ -131,7 +131,7 @@ func (s *State) Save() error {
 	return WriteSecret(s.path, append(raw, '\n'))
 }
 
-// Which of a host's two keys to draw anew. A connection by which both prove themselves outlives a rotation only where
+// Which of a host's two keys to draw again. A connection by which both prove themselves outlives a rotation only where
 // they are changed one after the other.
 const (
 	PartBoth   = "both"
@@ -155,7 +155,7 @@ func (s *State) Rotate(nqn, hash, part string, now time.Time) error {
 	return err
 }
 
-// Ready draws the keys that the declaration needs and that are not there, and says whether it drew any.
+// Ready draws the keys that the declaration needs and that are not there, and reports whether it drew any.
 func (s *State) Ready(d *Declaration, now time.Time) (drawn []string, err error) {
 	for _, host := range d.Hosts {
 		if host.Auth == authNone {

@@ -20,8 +20,8 @@ type Cursor struct {
 	EpochMax uint32 // none above it is believed; 0 = not limited
 }
 
-// Check tells whether a record with this header is the next one of the log. Epochs never go down, and go up only where
-// one begins: at an EPOCH record or the PAD in front of it. Errors: ErrLSN, ErrSeq, ErrEpoch.
+// Check reports whether a record with this header is the next one of the log. Epochs never go down, and go up only
+// where one begins: at an EPOCH record or the PAD in front of it. Errors: ErrLSN, ErrSeq, ErrEpoch.
 func (c Cursor) Check(h Header) error {
 	switch {
 	case h.LSN != c.LSN:

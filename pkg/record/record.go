@@ -42,10 +42,10 @@ const (
 	flagsKnown = FlagPad | FlagEpoch | FlagHeartbeat | FlagSeal | FlagGap
 )
 
-// IsControl tells whether the record is farlog's own and not the application's.
+// IsControl reports whether the record is farlog's own and not the application's.
 func (f Flags) IsControl() bool { return f&flagsKnown != 0 }
 
-// IsPad tells whether the record is a PAD, which has no seq of its own and is stored as 64 bytes.
+// IsPad reports whether the record is a PAD, which has no seq of its own and is stored as 64 bytes.
 func (f Flags) IsPad() bool { return f&FlagPad != 0 }
 
 // String names the flags in the words of the format page, "-" for none.
@@ -92,7 +92,7 @@ type Identity struct {
 	RecordLenMax uint32 // largest extent in bytes; 0 = not limited
 }
 
-// Validate tells whether Align can be that of a ring.
+// Validate reports whether Align can be that of a ring.
 func (id Identity) Validate() error {
 	if id.Align < AlignMin || id.Align > AlignMax || id.Align&(id.Align-1) != 0 {
 		return fmt.Errorf("%w: align %d, expected a power of two from %d to %d", ErrIdentity, id.Align, AlignMin,

@@ -36,8 +36,8 @@ type generationHeader struct {
 	RecordLenMax uint32 `json:"record_len_max"`
 }
 
-// Handler lets other sites read a source. allow says whether whoever asks may; nil = everybody: the listener says who
-// comes.
+// Handler lets other sites read a source. allow reports whether whoever asks may; nil = everybody: the listener says
+// who comes.
 func Handler(source Source, allow func(*http.Request) error) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, answer func(http.ResponseWriter, *http.Request) error) {

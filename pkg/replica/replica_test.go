@@ -125,7 +125,7 @@ func (p *pair) feed() error {
 	return p.app.Sync()
 }
 
-// newRing formats the stream's ring anew: a generation.
+// newRing formats the stream's ring again: a generation.
 func (p *pair) newRing() error {
 	if err := p.app.Close(); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (p *pair) compare(isWhole bool) error {
 	return nil
 }
 
-// Both ends lose their power or are killed at any operation, rings are formatted anew and undo what was not
+// Both ends lose their power or are killed at any operation, rings are formatted again and undo what was not
 // acknowledged. After each crash the second store is a beginning of the first, record for record, and in the end all of
 // it, sound by itself.
 func testCrashes(t *testing.T, seed uint64, rounds int, isFar bool) error {

@@ -39,7 +39,7 @@ type Source interface {
 const batchBytes = 1 << 20
 
 // StoreSource is a store in a directory that this host sees. It keeps one reader a stream open, so that reading on does
-// not begin anew.
+// not begin again.
 type StoreSource struct {
 	store *store.Store
 

@@ -23,7 +23,7 @@ type FS interface {
 	// Lock takes the advisory lock of a file, made if need be, and writes holder into it. An error that wraps
 	// ErrLocked, with the holder's text, when another has it. The lock goes when it is closed or its process ends.
 	Lock(name, holder string) (io.Closer, error)
-	// IsAt tells whether a name leads to what OpenFile or Lock has opened, and not to another file or to none.
+	// IsAt reports whether a name leads to what OpenFile or Lock has opened, and not to another file or to none.
 	IsAt(name string, file io.Closer) (bool, error)
 }
 

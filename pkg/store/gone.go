@@ -7,7 +7,7 @@ import (
 	"path"
 )
 
-// checkPlace tells whether what was synced is in the store: the files that are open are those which its directory has
+// checkPlace reports whether what was synced is in the store: the files that are open are those which its directory has
 // under their names. Where it was removed, renamed or replaced, writing and syncing go on without an error, in files
 // that nobody finds. One who asks the directory behind each sync, before anything is released for it, loses nothing.
 // The appender has to be closed then.
@@ -32,7 +32,7 @@ func (a *Appender) isAt(name string, file io.Closer) error {
 	return nil
 }
 
-// checkPlace tells whether the directory still holds the store that was opened in it.
+// checkPlace reports whether the directory still holds the store that was opened in it.
 func (s *Store) checkPlace() error {
 	there := &Store{dir: s.dir, fsys: s.fsys}
 	err := there.load()

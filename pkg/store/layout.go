@@ -114,7 +114,7 @@ func (d streamDir) list() (listing, error) {
 	return found, nil
 }
 
-// checkNumbers tells whether the segments are 1..n without a hole.
+// checkNumbers reports whether the segments are 1..n without a hole.
 func (d streamDir) checkNumbers(segments []uint64) error {
 	for i, number := range segments {
 		if want := uint64(i) + 1; number != want {

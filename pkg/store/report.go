@@ -14,7 +14,7 @@ type Report struct {
 	IsKeyMissing bool   `json:"key_missing,omitempty"` // there is no signing.pub, to be kept elsewhere
 }
 
-// OK tells whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends
+// OK reports whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends
 // is not proved.
 func (r Report) OK() bool {
 	if r.KeyFailure != "" {

@@ -196,7 +196,7 @@ type chain struct {
 	isBegun bool
 }
 
-// check tells whether a record continues the log, and whether it does so by going back (docs/reference/format.md
+// check reports whether a record continues the log, and whether it does so by going back (docs/reference/format.md
 // section 5, Order).
 func (c *chain) check(h *record.Header) (isRewind bool, err error) {
 	if c.isBegun && h.LSN == c.LSN && h.Seq == c.Seq && h.Epoch == c.Epoch {

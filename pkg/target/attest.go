@@ -16,7 +16,7 @@ type Attestation struct {
 }
 
 // attest tells all listeners. What contradicts the region that is there ends the start.
-func (d *doors) attest(file string, attestations []Attestation) error {
+func (d *remoteServer) attest(file string, attestations []Attestation) error {
 	for _, one := range attestations {
 		if !d.isListening(one.CommitProvider) {
 			return fmt.Errorf("%s: region %q: commit_flushes %q: this target does not listen by it; expected the "+
@@ -31,8 +31,8 @@ func (d *doors) attest(file string, attestations []Attestation) error {
 	return nil
 }
 
-// isListening says whether an attestation of this provider of libfabric would change anything; "" is none.
-func (d *doors) isListening(provider string) bool {
+// isListening reports whether an attestation of this provider of libfabric would change anything; "" is none.
+func (d *remoteServer) isListening(provider string) bool {
 	return provider == "" || slices.ContainsFunc(d.listeners,
 		func(l *farlog.Target) bool { return strings.HasPrefix(l.URI(), "ofi:"+provider+"://") })
 }

@@ -50,7 +50,7 @@ func TestNew_AttestationOfAPageCacheIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatalf("what was refused is still there: %v", err)
 	}
-	one.doors.close()
+	one.remote.close()
 	one.lock.Close()
 }
 

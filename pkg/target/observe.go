@@ -50,7 +50,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	}
 	describe(state, status, now)
 	state.Contract.Attestation = t.attested(state.Uri)
-	t.doors.reach(state)
+	t.remote.reach(state)
 	ring := Ring{State: state}
 	counters, err := farlog.ReadCounters(t.config.CountersDir, status.RingUUID)
 	if err == nil {

@@ -77,7 +77,7 @@ func (r *refusals) take(logger *slog.Logger, now time.Time, one farlog.TargetRef
 	*told, r.missed = refusalTold{at: now}, 0
 }
 
-func (d *doors) logRefusals(logger *slog.Logger, now time.Time) {
+func (d *remoteServer) logRefusals(logger *slog.Logger, now time.Time) {
 	for _, one := range d.refusals {
 		one.logNew(logger, now)
 	}
@@ -87,7 +87,7 @@ func (d *doors) logRefusals(logger *slog.Logger, now time.Time) {
 // by no grant that is known here.
 func (t *Target) Unauthenticated() map[string]uint64 {
 	counts := make(map[string]uint64)
-	for _, listener := range t.doors.listeners {
+	for _, listener := range t.remote.listeners {
 		transport, _, _ := strings.Cut(listener.URI(), ":")
 		_, count := listener.Refusals(^uint64(0))
 		counts[transport] += count

@@ -98,11 +98,11 @@ func TestRefusals_OfAListener(t *testing.T) {
 		t.Fatalf("opened with a token that nobody drew: %v", err)
 	}
 	var out bytes.Buffer
-	one := &Target{doors: &doors{
+	one := &Target{remote: &remoteServer{
 		listeners: []*farlog.Target{listener},
 		refusals:  []*refusals{newRefusals(listener.URI(), listener.Refusals)},
 	}}
-	one.doors.logRefusals(slog.New(slog.NewTextHandler(&out, nil)), time.Now())
+	one.remote.logRefusals(slog.New(slog.NewTextHandler(&out, nil)), time.Now())
 	for _, want := range []string{
 		`msg="connection refused"`, "peer=127.0.0.1:", `ring="not served here`,
 		"result=INVALID", "no grant with this token is known here",

@@ -53,7 +53,7 @@ func (t *Target) agent() *api.Agent {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	agent := proto.Clone(t.config.Agent).(*api.Agent)
-	agent.Regions, agent.Listeners = t.regions, t.doors.uris
+	agent.Regions, agent.Listeners = t.regions, t.remote.uris
 	return agent
 }
 
@@ -77,7 +77,7 @@ func (t *Target) regionsFor(level api.Level) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return slices.DeleteFunc(slices.Clone(t.config.Regions), func(uri string) bool {
-		if len(t.doors.listeners) > 0 && strings.HasPrefix(uri, "nvme:") {
+		if len(t.remote.listeners) > 0 && strings.HasPrefix(uri, "nvme:") {
 			return true
 		}
 		return slices.ContainsFunc(t.regions, func(region *api.Region) bool {

@@ -62,7 +62,7 @@ func TestRegions_RingIsMadeWhereItsLevelIs(t *testing.T) {
 	}
 }
 
-// A ring that was lost before anybody was let in is made anew when the control plane says so, for that ring and no
+// A ring that was lost before anybody was let in is made again when the control plane says so, for that ring and no
 // other.
 func TestObserve_LostRingIsMadeAnewWhenToldSo(t *testing.T) {
 	one := newTarget(t, t.TempDir())
@@ -106,7 +106,7 @@ func TestRegions_ListeningTargetMakesNoRingInANamespace(t *testing.T) {
 	} {
 		one.config.Regions = regions
 		got := one.regionsFor(api.Level_LEVEL_VISIBLE)
-		if want := len(regions) - len(one.doors.listeners); len(got) != want || got[len(got)-1] != regions[1] {
+		if want := len(regions) - len(one.remote.listeners); len(got) != want || got[len(got)-1] != regions[1] {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

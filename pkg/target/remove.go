@@ -38,15 +38,15 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 	}
 	ring := t.lookAt(name, at, err, before)
 	if len(ring.State.RingUuid) > 0 {
-		t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
+		t.remote.want(spec, ring.State.Uri, ring.State.RingUuid)
 	}
-	t.doors.describe(ring.State)
-	ring.State.Closed = isClosed(spec, ring.State, len(t.doors.listeners) > 0)
+	t.remote.describe(ring.State)
+	ring.State.Closed = isClosed(spec, ring.State, len(t.remote.listeners) > 0)
 	return ring
 }
 
-// isClosed tells whether nobody can write who was granted the ring: the fence is up, here and at the doors, and no
-// writer has its lock.
+// isClosed reports whether nobody can write who was granted the ring: the fence is up, here and at the listeners, and
+// no writer has its lock.
 func isClosed(spec *api.RingSpec, state *api.RingState, hasDoors bool) bool {
 	least := spec.GetAdmission().GetEpochMin()
 	return state.Error == "" && len(state.RingUuid) > 0 && !state.WriterHeld && state.EpochMin >= least &&
@@ -56,7 +56,7 @@ func isClosed(spec *api.RingSpec, state *api.RingState, hasDoors bool) bool {
 // remove takes an empty ring away. Who is still in it keeps it: the next look tries again.
 func (t *Target) remove(spec *api.RingSpec, at site, before []Ring) Ring {
 	name := spec.Stream.Spec.Name
-	if !t.doors.drop(name) {
+	if !t.remote.drop(name) {
 		return t.lookAt(name, at, nil, before) // connections are being ended
 	}
 	if err := farlog.RemoveRing(at.uri, false); err != nil {
@@ -86,7 +86,7 @@ var errGone = errors.New("gone")
 
 // drop ends what the listeners do for a ring. It is true when nothing is left of that; else it is under way, or is to
 // be asked again.
-func (d *doors) drop(stream string) bool {
+func (d *remoteServer) drop(stream string) bool {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	one := d.rings[stream]

@@ -100,7 +100,7 @@ func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
 	return ring
 }
 
-// errMissing is a ring that was there once. Whether it may be made anew is the control plane's to say.
+// errMissing is a ring that was there once. Whether it may be made again is the control plane's to say.
 var errMissing = errors.New("and is not made again because it may hold acknowledged records")
 
 // errReplaced is a ring in the place of one that was there.
@@ -116,14 +116,14 @@ func missing(at site, spec *api.StreamSpec) error {
 		spec.Name, errMissing, at.kind(), cure)
 }
 
-// wasLost tells whether a ring is missing that nobody was ever let in to write, as the control plane says: it is made
-// anew, unless another one was seen here since.
+// wasLost reports whether a ring is missing that nobody was ever let in to write, as the control plane says: it is made
+// again, unless another one was seen here since.
 func (t *Target) wasLost(spec *api.RingSpec) bool {
 	seen := t.provided[spec.Stream.Spec.Name]
 	return len(spec.LostUuid) > 0 && len(spec.RingUuid) == 0 && (len(seen) == 0 || bytes.Equal(seen, spec.LostUuid))
 }
 
-// wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it
+// wasProvided reports whether this ring was there before: the control plane says so, and this process knows of what it
 // made or saw before the control plane has heard of it.
 func (t *Target) wasProvided(spec *api.RingSpec) bool {
 	return len(spec.RingUuid) > 0 || len(t.provided[spec.Stream.Spec.Name]) > 0

@@ -62,7 +62,7 @@ type Target struct {
 	lock   *os.File
 	client api.TargetServiceClient
 	look   chan struct{} // asks for a look before its time, because something new is wanted
-	doors  *doors
+	remote *remoteServer
 	// reporter is of the goroutine that looks.
 	reporter *api.Reporter[*api.TargetState]
 
@@ -110,16 +110,16 @@ func New(config Config) (*Target, error) {
 		now: time.Now, unmade: make(map[string]*unmade),
 	}
 	t.reporter = t.newReporter()
-	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
+	if t.remote, err = openRemoteServer(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	t.config.Regions = attestedRegions(config.Regions, config.Attestations)
-	if err = t.doors.attest(config.AttestationFile, config.Attestations); err == nil {
+	if err = t.remote.attest(config.AttestationFile, config.Attestations); err == nil {
 		err = probeAttested(config.AttestationFile, config.Regions, t.config.Regions)
 	}
 	if err != nil {
-		t.doors.close()
+		t.remote.close()
 		lock.Close()
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (t *Target) askLook() {
 // again.
 func (t *Target) Run(ctx context.Context) error {
 	defer t.lock.Close()
-	defer t.doors.close()
+	defer t.remote.close()
 	defer t.makers.Wait()
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -159,7 +159,7 @@ func (t *Target) Run(ctx context.Context) error {
 	for looks := 0; ; looks++ {
 		before := t.Rings()
 		t.observe()
-		t.doors.logRefusals(t.config.Logger, time.Now())
+		t.remote.logRefusals(t.config.Logger, time.Now())
 		if looks%looksPerReport == 0 || isNews(before, t.Rings()) {
 			t.report(ctx)
 		}
@@ -180,7 +180,7 @@ func (t *Target) Rings() []Ring {
 	return t.seen
 }
 
-// IsConnected says whether the last report reached the control plane.
+// IsConnected reports whether the last report reached the control plane.
 func (t *Target) IsConnected() bool { return t.isConnected.Load() }
 
 func (t *Target) followSpecs(ctx context.Context) {
@@ -224,13 +224,13 @@ func (t *Target) observe() {
 		at, err := t.ensure(spec)
 		known[at.path] = true
 		if errors.Is(err, errMissing) || errors.Is(err, errReplaced) {
-			t.doors.drop(spec.Stream.Spec.Name) // who is let in writes to a file that nobody finds
+			t.remote.drop(spec.Stream.Spec.Name) // who is let in writes to a file that nobody finds
 		}
 		ring := t.acceptLoss(spec, t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before)))
 		if len(ring.State.RingUuid) > 0 {
-			t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
+			t.remote.want(spec, ring.State.Uri, ring.State.RingUuid)
 		}
-		t.doors.describe(ring.State)
+		t.remote.describe(ring.State)
 		seen = append(seen, ring)
 	}
 	for _, path := range t.found() {
@@ -252,7 +252,7 @@ func (t *Target) observe() {
 	t.mutex.Unlock()
 }
 
-// isNews tells whether anything but figures differs between two looks: rings appeared, failed, or changed hands.
+// isNews reports whether anything but figures differs between two looks: rings appeared, failed, or changed hands.
 // Cursors that move are no news: they move all the time.
 func isNews(before, after []Ring) bool {
 	return !slices.EqualFunc(before, after, func(a, b Ring) bool { return api.IsSameRing(a.State, b.State) })

@@ -72,7 +72,7 @@ func (t *Target) settle(spec *api.RingSpec, at site, err error) (site, error) {
 	return at, now.err
 }
 
-// isMaking tells whether a ring is being made at this moment. Its end, if that is wanted meanwhile, begins when it is
+// isMaking reports whether a ring is being made at this moment. Its end, if that is wanted meanwhile, begins when it is
 // there or is not.
 func (t *Target) isMaking(spec *api.RingSpec) bool {
 	t.mutex.Lock()

@@ -116,8 +116,8 @@ func (a *agent) do(m talk.Message) {
 	}
 }
 
-// stands tells whether no thread of a process runs any more: a signal that stops it is sent at once, and takes its time
-// with each.
+// stands reports whether no thread of a process runs any more: a signal that stops it is sent at once, and takes its
+// time with each.
 func stands(pid int) bool {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, file := range files {

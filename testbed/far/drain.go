@@ -17,7 +17,7 @@ import (
 )
 
 // runDrain moves a ring's records into a store until it is asked to stop, without a control plane. It prints "drained
-// LSN" whenever the head has moved. A ring that could not be reached for long it opens anew, as a daemon does.
+// LSN" whenever the head has moved. A ring that could not be reached for long it opens again, as a daemon does.
 func runDrain(uri string, own held, dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

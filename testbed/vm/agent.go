@@ -109,7 +109,7 @@ type Process struct {
 	taken chan struct{} // a signal
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and made anew at each output
+	changed  chan struct{} // closed and made again at each output
 	stdout   []byte
 	readLen  int // of stdout, by ReadLine
 	stderr   []byte
@@ -242,7 +242,7 @@ func (p *Process) lastWordsLocked() string {
 // Ended is closed when the command has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// HasEnded tells whether the command has ended.
+// HasEnded reports whether the command has ended.
 func (p *Process) HasEnded() bool {
 	select {
 	case <-p.done:

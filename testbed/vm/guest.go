@@ -393,10 +393,10 @@ func (g *Guest) ProcessorTime() time.Duration {
 // Ended is closed when the guest is gone.
 func (g *Guest) Ended() <-chan struct{} { return g.exited }
 
-// WasAsked tells whether it was to end.
+// WasAsked reports whether it was to end.
 func (g *Guest) WasAsked() bool { return g.isAsked.Load() }
 
-// HasEnded tells whether the guest is gone.
+// HasEnded reports whether the guest is gone.
 func (g *Guest) HasEnded() bool {
 	select {
 	case <-g.exited:

@@ -81,7 +81,7 @@ func waitAnswer(decoder *json.Decoder) error {
 	}
 }
 
-// Probe tells whether guests run by KVM here: there may be a /dev/kvm under which a kernel dies.
+// Probe reports whether guests run by KVM here: there may be a /dev/kvm under which a kernel dies.
 // The reason is a text for people.
 func Probe(ctx context.Context, image Image, dir string) (accel Accel, reason string) {
 	device, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)

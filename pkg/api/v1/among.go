@@ -103,7 +103,7 @@ func (a *among) leave(address string) bool {
 	return isAny
 }
 
-// isAt tells whether a name is that of the address of a connection.
+// isAt reports whether a name is that of the address of a connection.
 func isAt(name, address string) bool {
 	host, port, err := net.SplitHostPort(name)
 	ip, portOf, errOf := net.SplitHostPort(address)

@@ -30,7 +30,7 @@ type Options struct {
 //     orders of a lap are linked among themselves and with those of no other lap,
 //   - MsgSeqNum going on where the lap before ended, in each direction of each session,
 //   - SendingTime as given and TransactTime as far before it as recorded,
-//   - BodyLength and CheckSum computed anew.
+//   - BodyLength and CheckSum computed again.
 //
 // Everything but the times is a function of the recording, the run and the message's number. A generator is used by one
 // goroutine at a time.

@@ -8,7 +8,7 @@ import (
 	"github.com/farlog/farlog/pkg/audit/fix"
 )
 
-// patchKind is what has to be written anew in a message of the next lap.
+// patchKind is what has to be rewritten in a message of the next lap.
 type patchKind uint8
 
 const (

@@ -121,7 +121,7 @@ type Caller struct {
 	grants  []Rule
 }
 
-// IsSame tells whether the rules give two callers the same.
+// IsSame reports whether the rules give two callers the same.
 func (c Caller) IsSame(other Caller) bool {
 	return c.ID == other.ID && c.IsLocal == other.IsLocal &&
 		slices.EqualFunc(c.grants, other.grants, func(a, b Rule) bool {
@@ -335,10 +335,10 @@ func (r Rule) patterns() []string {
 
 func (r Rule) covers(stream string) bool { return pattern.Covers(r.patterns(), stream) }
 
-// isOn tells whether a rule counts on a host.
+// isOn reports whether a rule counts on a host.
 func (r Rule) isOn(host string) bool { return len(r.Hosts) == 0 || slices.Contains(r.Hosts, host) }
 
-// isFor tells whether a rule counts for an agent that says it is on a host.
+// isFor reports whether a rule counts for an agent that says it is on a host.
 func (r Rule) isFor(host, agent string) bool {
 	return r.isOn(host) && (len(r.Hosts) == 0 || isAgentOf(agent, host))
 }

@@ -24,7 +24,7 @@ type Forwarder struct {
 	Pending *atomic.Int64 // events in etcd; 0 where this instance does not lead
 	Sink    func(context.Context, [][]byte) error
 	Stream  string    // that the sink writes
-	held    time.Time // when it was last written to, or opened anew
+	held    time.Time // when it was last written to, or opened again
 }
 
 // Run takes events out of etcd into the sink, in the order in which they began, until ctx is done.
@@ -55,7 +55,7 @@ func (f *Forwarder) Run(ctx context.Context, guards []clientv3.Cmp) {
 	}
 }
 
-// holdStream opens the audit stream anew when it was written before and nobody holds it, as after a restart of the
+// holdStream opens the audit stream again when it was written before and nobody holds it, as after a restart of the
 // control plane or of the ring's target: else it were a stream without a writer until the next event. One that nobody
 // has written yet is left alone, for it would stand in the way of a restore.
 func (f *Forwarder) holdStream(ctx context.Context) error {

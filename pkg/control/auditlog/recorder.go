@@ -128,7 +128,7 @@ func (r *Recorder) Put(ctx context.Context, event *Event) error {
 	return nil
 }
 
-// isFull tells whether so many events wait; they are counted now and then.
+// isFull reports whether so many events wait; they are counted now and then.
 func (r *Recorder) isFull(ctx context.Context, most int64) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -109,7 +109,7 @@ func WhyTooFast(quota *api.TenantSpec, used *api.TenantUse, before, spec *api.St
 	return problems
 }
 
-// IsFaster tells whether a stream that is declared otherwise takes more of its tenant's quota.
+// IsFaster reports whether a stream that is declared otherwise takes more of its tenant's quota.
 func IsFaster(before, spec *api.StreamSpec) bool {
 	return spec.GetRecordsPerSecond() > before.GetRecordsPerSecond() ||
 		spec.GetBytesPerSecond() > before.GetBytesPerSecond()

@@ -62,8 +62,13 @@ func whyKeepRing(v *state.View, name string, spec *api.RingSpec) string {
 		return fmt.Sprintf("a writer has its ring (%s): end it, and delete again",
 			state.HolderText(v.Grants[name], ring))
 	case ring.GetLagBytes() > 0:
-		return fmt.Sprintf("%d records (%d bytes) of its ring are not stored yet: farlog status %s says whether its "+
-			"drain gets on, and what to do when not", ring.LagRecords, ring.LagBytes, name)
+		return fmt.Sprintf(
+			"%d records (%d bytes) of its ring are not stored yet: farlog status %s reports whether its "+
+				"drain gets on, and what to do when not",
+			ring.LagRecords,
+			ring.LagBytes,
+			name,
+		)
 	}
 	return ""
 }

@@ -44,7 +44,7 @@ func (e *Cluster) tryDefragment(ctx context.Context, dir string, sizeMin int64) 
 	}
 }
 
-// defragment writes the embedded server's file anew when less than half of it is needed. It blocks for about a second
+// defragment writes the embedded server's file again when less than half of it is needed. It blocks for about a second
 // for each 100 MiB that are. Killed at any moment it leaves the one file or the other, which hold the same.
 func (e *Cluster) defragment(ctx context.Context, dir string, sizeMin int64) error {
 	snap := filepath.Join(dir, "member", "snap")
@@ -59,14 +59,14 @@ func (e *Cluster) defragment(ctx context.Context, dir string, sizeMin int64) err
 		return err
 	}
 	if err := file.Defrag(); err != nil {
-		return fmt.Errorf("write database anew: %w", err)
+		return fmt.Errorf("rewrite database: %w", err)
 	}
 	// etcd leaves the new name to the kernel. After a power cut the old file could be back, behind what the log still
 	// has by then.
 	return syncDir(snap)
 }
 
-// isMostlyFree tells whether less than half of a file is needed. That is known some commits after the start, and none
+// isMostlyFree reports whether less than half of a file is needed. That is known some commits after the start, and none
 // is made without something to write.
 func (e *Cluster) isMostlyFree(ctx context.Context, file backend.Backend) (bool, error) {
 	for range defragmentCommits {

@@ -109,7 +109,7 @@ func TestOpenEtcd_FileThatIsMostlyRoomIsWrittenAnew(t *testing.T) {
 	checkWritten(t, etcd, rounds-1)
 }
 
-// A control plane is killed while it writes its database anew, and as soon as that has taken the old one's place:
+// A control plane is killed while it writes its database again, and as soon as that has taken the old one's place:
 // whichever of the two is there, nothing of it is lost, and what lay beside it goes.
 func TestDefragment_Killed(t *testing.T) {
 	t.Parallel()

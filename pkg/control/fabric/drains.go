@@ -8,7 +8,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// compareDrains finds drains that are declared anew or otherwise.
+// compareDrains finds drains that are declared again or otherwise.
 func (p *Plan) compareDrains(v *state.View, asked []*api.DrainSpec) {
 	for _, drain := range asked {
 		have := v.DrainSpecs[drain.Host]

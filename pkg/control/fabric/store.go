@@ -43,7 +43,7 @@ func encodeStream(stream *api.Stream) (string, error) {
 }
 
 // Quota makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the
-// last id anew, as it is.
+// last id again, as it is.
 type Quota struct {
 	guards []clientv3.Cmp
 	write  clientv3.Op

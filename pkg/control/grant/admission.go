@@ -166,8 +166,8 @@ func WithoutDrains(members int) map[int]func(*api.Admission) error {
 	return changes
 }
 
-// AdmissionsOf is what an action changes at the doors of a stream's rings, by member. A drain that is replaced is shut
-// out with its tokens.
+// AdmissionsOf is what an action changes at the listeners of a stream's rings, by member. A drain that is replaced is
+// shut out with its tokens.
 func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 	if keep := action.Keep; keep != nil {
 		return map[int]func(*api.Admission) error{keep.Member: func(admission *api.Admission) error {
@@ -203,7 +203,7 @@ func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 	return changes
 }
 
-// AdmissionChanges are what is to be changed at the doors of rings, by their MemberKey, one after the other.
+// AdmissionChanges are what is to be changed at the listeners of rings, by their MemberKey, one after the other.
 type AdmissionChanges map[string][]func(*api.Admission) error
 
 // Add puts a change of the ring of a name, its MemberKey, behind those that are there.
@@ -212,10 +212,14 @@ func (d AdmissionChanges) Add(name string, change func(*api.Admission) error) {
 }
 
 // AdmissionWrites is AdmissionWrite for many rings, read in one transaction.
-func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors AdmissionChanges) (unchanged []clientv3.Cmp,
+func AdmissionWrites(
+	ctx context.Context,
+	client *clientv3.Client,
+	listeners AdmissionChanges,
+) (unchanged []clientv3.Cmp,
 	writes []clientv3.Op, err error,
 ) {
-	names := slices.Sorted(maps.Keys(doors))
+	names := slices.Sorted(maps.Keys(listeners))
 	var reads []clientv3.Op
 	for _, name := range names {
 		reads = append(reads, clientv3.OpGet(etcd.KeyAdmissions+name))
@@ -230,7 +234,7 @@ func AdmissionWrites(ctx context.Context, client *clientv3.Client, doors Admissi
 	for i, name := range names {
 		guard, write, err := changeAdmission(name, got.Responses[i].GetResponseRange().Kvs,
 			func(admission *api.Admission) error {
-				for _, change := range doors[name] {
+				for _, change := range listeners[name] {
 					if err := change(admission); err != nil {
 						return err
 					}

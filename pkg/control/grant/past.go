@@ -68,7 +68,7 @@ func pastEpoch(v *state.View, ended uint32, grants *etcdserverpb.RangeResponse, 
 	return one
 }
 
-// wasOpened tells whether a target has reported a ring that was opened with an epoch, or a later one.
+// wasOpened reports whether a target has reported a ring that was opened with an epoch, or a later one.
 func wasOpened(v *state.View, stream string, epoch uint32) bool {
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	return slices.ContainsFunc(specs, func(spec *api.RingSpec) bool {

@@ -26,7 +26,7 @@ import (
 // them for as long as they read.
 const readersMax = 256
 
-// Reader is somebody who is to be let in at the doors of a stream's rings.
+// Reader is somebody who is to be let in at the listeners of a stream's rings.
 type Reader struct {
 	Tokens      [][]byte   // one a ring; nil: the ring is on the reader's host
 	from        [][]string // the addresses from which each may be brought
@@ -56,12 +56,12 @@ func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRe
 	return c, nil
 }
 
-// IsFar says whether any ring is on another host than the reader.
+// IsFar reports whether any ring is on another host than the reader.
 func (c *Reader) IsFar() bool {
 	return slices.ContainsFunc(c.Tokens, func(token []byte) bool { return token != nil })
 }
 
-// letInBy counts the rings that he may open, and tells whether all may be whose targets live.
+// letInBy counts the rings that he may open, and reports whether all may be whose targets live.
 func (c *Reader) letInBy(v *state.View, stream string) (count int, isAll bool) {
 	isAll = true
 	for i, token := range c.Tokens {

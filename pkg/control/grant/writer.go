@@ -10,8 +10,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// AdmittedBefore is what a grant has changed at the doors of its rings; nil: it is not the stream's newest any more,
-// its rings are others, or the time to come with its tokens is over.
+// AdmittedBefore is what a grant has changed at the listeners of its rings; nil: it is not the stream's newest any
+// more, its rings are others, or the time to come with its tokens is over.
 func AdmittedBefore(v *state.View, granted *api.Grant, now time.Time) *WriterAdmission {
 	specs, isWhole := reconcile.RingSpecs(v.Rings, v.Streams[granted.Stream])
 	if v.Epochs[granted.Stream] != granted.Epoch || !isWhole || len(specs) != len(granted.Members) ||
@@ -40,7 +40,7 @@ func AdmittedBefore(v *state.View, granted *api.Grant, now time.Time) *WriterAdm
 	return a
 }
 
-// WriterAdmission is what a grant changes at the doors of a stream's rings.
+// WriterAdmission is what a grant changes at the listeners of a stream's rings.
 type WriterAdmission struct {
 	IsFar  []bool
 	hadFar []bool // there was a writer from another host before

@@ -79,13 +79,13 @@ type batch struct {
 func inBatches(planned *state.View, actions []reconcile.Action) (batches []batch) {
 	free := 0
 	for len(actions) > 0 {
-		stream, count, doors := actions[0].Stream(), 0, 0
+		stream, count, listeners := actions[0].Stream(), 0, 0
 		for count < len(actions) && actions[count].Stream() == stream {
-			doors += len(grant.AdmissionsOf(actions[count]))
+			listeners += len(grant.AdmissionsOf(actions[count]))
 			count++
 		}
 		guards := groupGuards(planned, actions[:count])
-		weight := max(len(guards), count) + doors
+		weight := max(len(guards), count) + listeners
 		if weight > free {
 			batches, free = append(batches, batch{}), etcd.BatchMax
 		}
@@ -104,7 +104,7 @@ func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batc
 			trace.WithAttributes(attribute.String("farlog.stream", action.Stream())))
 		defer func() { tracing.EndSpan(span, err) }()
 	}
-	guards, doors, taken := slices.Concat(guards, batch.guards), grant.AdmissionChanges{}, map[string]bool{}
+	guards, listeners, taken := slices.Concat(guards, batch.guards), grant.AdmissionChanges{}, map[string]bool{}
 	var writes []clientv3.Op
 	for _, action := range batch.actions {
 		key, puts, err := actionWrites(planned, action)
@@ -117,10 +117,10 @@ func (r *Reconciler) performBatch(ctx context.Context, planned *state.View, batc
 		taken[key] = true
 		writes = append(writes, puts...)
 		for member, change := range grant.AdmissionsOf(action) {
-			doors.Add(reconcile.MemberKey(action.Stream(), member), change)
+			listeners.Add(reconcile.MemberKey(action.Stream(), member), change)
 		}
 	}
-	unchanged, puts, err := grant.AdmissionWrites(ctx, r.Client, doors)
+	unchanged, puts, err := grant.AdmissionWrites(ctx, r.Client, listeners)
 	if err != nil {
 		return 0, err
 	}

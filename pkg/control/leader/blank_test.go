@@ -73,7 +73,7 @@ func (r *Reconciler) place(t *testing.T, name string, uuid []byte, seen *api.Rin
 	return now
 }
 
-// A ring that was lost, or never made, is wanted anew while nobody was let in, and a grant is given for the ring that
+// A ring that was lost, or never made, is wanted again while nobody was let in, and a grant is given for the ring that
 // its giver has seen: when both come at the same moment one of them is refused, whichever that is. Were both done,
 // records acknowledged under the grant could be in a ring that nobody wants any more.
 func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
@@ -124,7 +124,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 	t.Logf("%d of 40 grants were first", grants)
 }
 
-// stays -- after a grant no ring is ever made anew, by nobody who decided on it before or after.
+// stays -- after a grant no ring is ever made again, by nobody who decided on it before or after.
 func (r *Reconciler) stays(t *testing.T, round int, name string, action reconcile.Action) {
 	t.Helper()
 	seen, _ := r.Mirror.Load()

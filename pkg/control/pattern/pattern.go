@@ -18,8 +18,8 @@ const SystemPrefix = "farlog/"
 // writes it.
 func IsSystem(stream string) bool { return strings.HasPrefix(stream, SystemPrefix) }
 
-// Covers tells whether one of the patterns means a stream: "*" alone all of them, "**" at the end all below, * within a
-// part anything.
+// Covers reports whether one of the patterns means a stream: "*" alone all of them, "**" at the end all below, * within
+// a part anything.
 func Covers(patterns []string, stream string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if pattern == All {

@@ -8,7 +8,7 @@ import (
 // left before what it was for has been seen: writers out and all stored, then nobody reading, then the ring away, and
 // only then the name.
 
-// IsBeingDeleted tells whether a stream has begun to end and has not ended.
+// IsBeingDeleted reports whether a stream has begun to end and has not ended.
 func IsBeingDeleted(deletion *api.Deletion) bool {
 	return deletion != nil && deletion.Stage != api.DeletionStage_DELETION_STAGE_ENDED
 }
@@ -43,8 +43,8 @@ func IsLost(liveTargets map[string]*api.Agent, ring *api.RingSpec, seen *api.Rin
 	return liveTargets[ring.GetTarget()] == nil || len(seen.GetRingUuid()) == 0 && !seen.GetClosed()
 }
 
-// isEmptied tells whether a ring has no writer any more and nothing that is not stored. One that was never made says so
-// without a uuid.
+// isEmptied reports whether a ring has no writer any more and nothing that is not stored. One that was never made says
+// so without a uuid.
 func isEmptied(deletion *api.Deletion, seen *api.RingState) bool {
 	if !seen.GetClosed() {
 		return false

@@ -74,8 +74,8 @@ func unreachedText(world World, rings []*api.RingSpec, drain *api.Agent) string 
 		"host give the target --listen", drain.Id)
 }
 
-// mayTake tells whether a drain may be given one more stream, by what is declared of its host. Streams that it has stay
-// with it, whatever is declared later.
+// mayTake reports whether a drain may be given one more stream, by what is declared of its host. Streams that it has
+// stay with it, whatever is declared later.
 func mayTake(world World, drain *api.Agent, loads map[string]int) bool {
 	spec := world.DrainSpecs[drain.GetHost()]
 	switch {

@@ -86,11 +86,11 @@ func TestWhyNotDrained(t *testing.T) {
 			"full", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{StreamsMax: 2} },
 			"those on host c1 may have 2 streams, and have them",
 		},
-		{"no door", func(w World) { w.Targets["t1"].Rings[0].RemoteUris = nil }, "drain d1 is not on " +
+		{"no listener", func(w World) { w.Targets["t1"].Rings[0].RemoteUris = nil }, "drain d1 is not on " +
 			"the target's host: " +
 			"start farlogd drain there, or to drain from another host give the target --listen"},
 		{
-			"another door", func(w World) { w.LiveDrains["d1"].Transport = "verbs" },
+			"another listener", func(w World) { w.LiveDrains["d1"].Transport = "verbs" },
 			"drain d1 reaches other hosts by verbs alone, and target t1 does not listen by that",
 		},
 		{"the nearest tells", func(w World) {

@@ -22,9 +22,9 @@ const (
 	alikeLeast   = 5 * time.Microsecond
 )
 
-// WayTo is the shortest way that a host's agent measured to a target, by any of its doors. why says why there is none:
-// then way is nil, or one that failed.
-func WayTo(world World, host, target string, now time.Time) (way *api.NetworkPath, why string) {
+// PathTo is the shortest way that a host's agent measured to a target, by any of its listeners. why says why there is
+// none: then way is nil, or one that failed.
+func PathTo(world World, host, target string, now time.Time) (way *api.NetworkPath, why string) {
 	if agent := world.LiveTargets[target]; agent != nil && agent.Host == host {
 		return &api.NetworkPath{
 			Target:    target,
@@ -68,7 +68,7 @@ func whyTooFar(world World, spec *api.StreamSpec, target string, now time.Time) 
 		return ""
 	}
 	limit, host := spec.LatencyLimit.AsDuration(), hostOf(world, target)
-	way, why := WayTo(world, spec.WriterHost, target, now)
+	way, why := PathTo(world, spec.WriterHost, target, now)
 	switch {
 	case why != "":
 		return fmt.Sprintf(
@@ -91,7 +91,7 @@ func Far(world World, stream *api.Stream, target string, now time.Time) string {
 	if spec.GetWriterHost() == "" || world.LiveTargets[target] == nil {
 		return ""
 	}
-	if way, why := WayTo(world, spec.WriterHost, target, now); why != "" {
+	if way, why := PathTo(world, spec.WriterHost, target, now); why != "" {
 		return fmt.Sprintf("target %s was not chosen by its latency, or its latency is not known any more: %s", target,
 			why)
 	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && way.RttMin.AsDuration() > limit {
@@ -109,7 +109,7 @@ func nearest(world World, spec *api.StreamSpec, targets []string, now time.Time)
 	}
 	ways := map[string]time.Duration{}
 	for _, target := range targets {
-		if way, why := WayTo(world, spec.WriterHost, target, now); why == "" {
+		if way, why := PathTo(world, spec.WriterHost, target, now); why == "" {
 			ways[target] = way.RttMin.AsDuration()
 		}
 	}
@@ -135,8 +135,8 @@ func best(world World, spec *api.StreamSpec, targets []string, loads map[string]
 	return leastWorn(world, nearest(world, spec, targets, now), loads)
 }
 
-// IsMoved tells whether what a host measured differs from what it measured before by so much that other targets may be
-// nearer.
+// IsMoved reports whether what a host measured differs from what it measured before by so much that other targets may
+// be nearer.
 func IsMoved(before, now *api.HostState) bool {
 	if before == nil || len(before.Paths) != len(now.Paths) {
 		return true

@@ -16,12 +16,12 @@ import (
 // testNow is the time of worlds in which no time matters.
 var testNow = time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
 
-// withWay lets a host's agent tell how far a target's door is; less than 0: it was not reached.
-func (w World) withWay(host, target, door string, micros int, measured time.Time) World {
+// withPath lets a host's agent tell how far a target's listener is; less than 0: it was not reached.
+func (w World) withPath(host, target, listener string, micros int, measured time.Time) World {
 	if w.Hosts[host] == nil {
 		w.Hosts[host] = &api.HostState{Host: host}
 	}
-	way := &api.NetworkPath{Target: target, Listener: door, Error: "connection refused"}
+	way := &api.NetworkPath{Target: target, Listener: listener, Error: "connection refused"}
 	if micros >= 0 {
 		way.RttMin, way.MeasureTime, way.Error = durationpb.New(time.Duration(micros)*time.Microsecond),
 			timestamppb.New(measured), ""
@@ -45,7 +45,7 @@ func (w World) writtenFrom(stream, host string, limitMicros int) World {
 // had, in a failure domain of its own, is nearer by more than measurements vary, or is the only one that is measured.
 func TestPlace_PrefersTheNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		world, known := drawWays(t)
+		world, known := drawPaths(t)
 		members := world.Streams["new"].Spec.Members
 		limit := world.Streams["new"].Spec.LatencyLimit.AsDuration()
 		mayTake := func(id string) bool {
@@ -89,8 +89,8 @@ func TestPlace_PrefersTheNearest(t *testing.T) {
 	})
 }
 
-// drawWays makes a world of targets each on a host of its own, and tells which ways from desk7 are known and count.
-func drawWays(t *rapid.T) (World, map[string]time.Duration) {
+// drawPaths makes a world of targets each on a host of its own, and tells which ways from desk7 are known and count.
+func drawPaths(t *rapid.T) (World, map[string]time.Duration) {
 	world, known := emptyWorld(), map[string]time.Duration{}
 	world.TargetSpecs, world.Hosts = map[string]*api.TargetSpec{}, map[string]*api.HostState{}
 	for i := range rapid.IntRange(1, 6).Draw(t, "targets") {
@@ -103,14 +103,14 @@ func drawWays(t *rapid.T) (World, map[string]time.Duration) {
 		for n := range rapid.IntRange(0, 3).Draw(t, "rings") {
 			world.withStream(fmt.Sprintf("%s/%d", id, n)).withRing(fmt.Sprintf("%s/%d", id, n), id, "")
 		}
-		for n := range rapid.IntRange(0, 2).Draw(t, "doors") {
+		for n := range rapid.IntRange(0, 2).Draw(t, "listeners") {
 			micros := rapid.SampledFrom([]int{-1, 8, 10, 12, 20, 24, 26, 100, 3000}).Draw(t, "way")
 			age := rapid.SampledFrom([]time.Duration{
 				0, MeasuredMax - 1, MeasuredMax, MeasuredMax + 1,
 				24 * time.Hour,
 			}).Draw(t, "age")
-			world.withWay("desk7", id, fmt.Sprint("ofi:tcp://x:", n), micros, testNow.Add(-age))
-			world.withWay("desk9", id, fmt.Sprint("ofi:tcp://x:", n),
+			world.withPath("desk7", id, fmt.Sprint("ofi:tcp://x:", n), micros, testNow.Add(-age))
+			world.withPath("desk9", id, fmt.Sprint("ofi:tcp://x:", n),
 				rapid.SampledFrom([]int{1, 4000}).Draw(t, "way from another"), testNow)
 			if way, isKnown := known[id]; micros >= 0 && age <= MeasuredMax &&
 				(!isKnown || time.Duration(micros)*time.Microsecond < way) {
@@ -141,20 +141,20 @@ func TestPlace_SaysWhoIsTooFar(t *testing.T) {
 			"time has to be measured, and no host " +
 			"agent on host desk7 has reported: start farlogd host there"},
 		{
-			func() { world.withWay("desk7", "t2", "ofi:tcp://x:1", 3, testNow) },
+			func() { world.withPath("desk7", "t2", "ofi:tcp://x:1", 3, testNow) },
 			"host desk7 has not measured the round-trip time to it",
 		},
 		{
-			func() { world.withWay("desk7", "t1", "ofi:tcp://x:1", -1, testNow) },
+			func() { world.withPath("desk7", "t1", "ofi:tcp://x:1", -1, testNow) },
 			"host desk7 cannot reach it at ofi:tcp://x:1: connection refused",
 		},
-		{func() { world.withWay("desk7", "t1", "ofi:tcp://x:2", 3, testNow.Add(-time.Hour)) }, "connection refused"},
+		{func() { world.withPath("desk7", "t1", "ofi:tcp://x:2", 3, testNow.Add(-time.Hour)) }, "connection refused"},
 		{
-			func() { world.withWay("desk7", "t1", "ofi:tcp://x:3", 45, testNow) },
+			func() { world.withPath("desk7", "t1", "ofi:tcp://x:3", 45, testNow) },
 			"target t1 on host alpha is 45µs from host desk7, the stream's limit is 20µs: raise latency_limit, or " +
 				"start a target that is nearer",
 		},
-		{func() { world.withWay("desk7", "t1", "verbs://x:4", 20, testNow) }, ""},
+		{func() { world.withPath("desk7", "t1", "verbs://x:4", 20, testNow) }, ""},
 	} {
 		test.do()
 		why := WhyNotPlaced(world, "a", nil, testNow)
@@ -181,7 +181,7 @@ func TestPlace_DoesNotMoveForLatency(t *testing.T) {
 	world := emptyWorld().withTarget("near", "alpha").withTarget("far", "beta").withStream("a").withRing("a", "far",
 		"u").bound("a", "u")
 	world.Hosts = map[string]*api.HostState{}
-	world.writtenFrom("a", "desk7", 20).withWay("desk7", "near", "ofi:tcp://x:1", 1, testNow).withWay("desk7", "far",
+	world.writtenFrom("a", "desk7", 20).withPath("desk7", "near", "ofi:tcp://x:1", 1, testNow).withPath("desk7", "far",
 		"ofi:tcp://x:2", 900, testNow)
 	if actions := Plan(world, testNow); len(actions) > 0 {
 		t.Errorf("planned %s", describe(actions))
@@ -207,12 +207,12 @@ func TestPlan_TimeMattersToPlacementAlone(t *testing.T) {
 	})
 }
 
-// What a measurement varies is no news; another door, one that is lost or found, or a way of another length is.
+// What a measurement varies is no news; another listener, one that is lost or found, or a way of another length is.
 func TestIsMoved(t *testing.T) {
 	state := func(micros ...int) *api.HostState {
 		world := World{Hosts: map[string]*api.HostState{"h": {Host: "h"}}}
 		for i, one := range micros {
-			world.withWay("h", fmt.Sprint("t", i), "ofi:tcp://x:1", one, testNow)
+			world.withPath("h", fmt.Sprint("t", i), "ofi:tcp://x:1", one, testNow)
 		}
 		return world.Hosts["h"]
 	}

@@ -63,7 +63,7 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 	return fitting, reason
 }
 
-// givesLevel tells whether a ring on a target can have a level, as its regions are. One that says nothing of them may
+// givesLevel reports whether a ring on a target can have a level, as its regions are. One that says nothing of them may
 // have any.
 func givesLevel(target *api.Agent, level api.Level) bool {
 	return len(target.GetRegions()) == 0 || slices.ContainsFunc(target.GetRegions(), func(region *api.Region) bool {
@@ -84,7 +84,7 @@ func levelName(level api.Level) string {
 	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
 }
 
-// isOnHost tells whether an agent is where it is wanted; "" is anywhere.
+// isOnHost reports whether an agent is where it is wanted; "" is anywhere.
 func isOnHost(agent *api.Agent, host string) bool {
 	return host == "" || agent.GetHost() == host
 }
@@ -135,7 +135,7 @@ func wornMedium(world World, target string) (worst *api.MediaHealth) {
 	return worst
 }
 
-// isWornOut tells whether it is worn beyond the limit that is declared of its host.
+// isWornOut reports whether it is worn beyond the limit that is declared of its host.
 func isWornOut(world World, target string) bool {
 	limit := world.TargetSpecs[hostOf(world, target)].GetWearLimitPercent()
 	return limit > 0 && 100*wornMedium(world, target).GetUsedRatio() > float64(limit)

@@ -14,10 +14,10 @@ func TestWhyUnreached(t *testing.T) {
 	namespace, memory := region("nvme:/dev/nvme2n1", api.Level_LEVEL_PERSISTENT),
 		region("mem:/dev/shm/x", api.Level_LEVEL_VISIBLE)
 	for name, test := range map[string]struct {
-		spec    *api.StreamSpec
-		regions []*api.Region
-		doors   []string
-		want    string
+		spec      *api.StreamSpec
+		regions   []*api.Region
+		listeners []string
+		want      string
 	}{
 		"alone on its host": {&api.StreamSpec{}, []*api.Region{namespace}, nil, ""},
 		"writer and drain there": {
@@ -69,7 +69,7 @@ func TestWhyUnreached(t *testing.T) {
 	} {
 		world := World{LiveTargets: map[string]*api.Agent{"t1": {
 			Id: "t1", Host: "h", Regions: test.regions,
-			Listeners: test.doors,
+			Listeners: test.listeners,
 		}}}
 		got := WhyUnreached(world, test.spec)
 		if test.want == "" && got != "" || !strings.Contains(got, test.want) {

@@ -37,7 +37,7 @@ type World struct {
 // Action is one change of the wanted state: exactly one field is set.
 type Action struct {
 	Place  *api.RingSpec   // want this ring, in the place of one that was never made where there is such
-	Renew  *api.RingSpec   // want this ring anew: it was lost before anybody was let in to write it
+	Renew  *api.RingSpec   // want this ring again: it was lost before anybody was let in to write it
 	Bind   *api.RingSpec   // this ring it is, and no other from now on
 	Assign *api.Assignment // give the stream to this drain
 	Keep   *Writer         // this writer is in: its grant no longer expires
@@ -178,24 +178,24 @@ func assignedMember(assignment *api.Assignment, member int) *api.Member {
 	return &api.Member{Uri: assignment.Uri, RingUuid: assignment.RingUuid, Target: assignment.Target}
 }
 
-// IsBoundRing tells whether what a target reports is the ring that the stream is bound to.
+// IsBoundRing reports whether what a target reports is the ring that the stream is bound to.
 func IsBoundRing(ring *api.RingSpec, seen *api.RingState) bool {
 	return len(seen.GetRingUuid()) > 0 && bytes.Equal(seen.GetRingUuid(), ring.GetRingUuid())
 }
 
-// WritesStore tells whether a drain lives and writes the store that a stream was given to. Nobody knew the store of an
-// assignment without one: any drain will do.
+// WritesStore reports whether a drain lives and writes the store that a stream was given to. Nobody knew the store of
+// an assignment without one: any drain will do.
 func WritesStore(drain *api.Agent, assignment *api.Assignment) bool {
 	return drain != nil && (len(assignment.GetStoreUuid()) == 0 || bytes.Equal(drain.StoreUuid, assignment.StoreUuid))
 }
 
-// MayDrain tells whether a drain has the right to a stream. What was written before there were rights names none: then
-// it has.
+// MayDrain reports whether a drain has the right to a stream. What was written before there were rights names none:
+// then it has.
 func MayDrain(drain *api.Agent, stream string) bool {
 	return drain != nil && (len(drain.Streams) == 0 || pattern.Covers(drain.Streams, stream))
 }
 
-// IsStoreBound tells whether a stream must stay in the store that it was given to: from its first writer on, a drain
+// IsStoreBound reports whether a stream must stay in the store that it was given to: from its first writer on, a drain
 // may have stored something that is no longer in the ring.
 func IsStoreBound(epochGranted uint32, seen *api.RingState) bool {
 	return epochGranted > 0 || seen.GetWriterEpoch() > 0 || seen.GetHeadLsn() > 0
@@ -237,7 +237,7 @@ func assign(world World, rings []*api.RingSpec, name string, tally *tally) (Acti
 	return Action{Assign: wanted}, true
 }
 
-// isWellGiven tells whether the drain that has a stream may keep it.
+// isWellGiven reports whether the drain that has a stream may keep it.
 func isWellGiven(world World, name string) bool {
 	current := world.Assignments[name]
 	drain := world.LiveDrains[current.GetDrain()]
@@ -317,7 +317,7 @@ func candidates(world World, rings []*api.RingSpec, name string, current *api.As
 	return far
 }
 
-// isNear tells whether one of the rings is on the drain's own host.
+// isNear reports whether one of the rings is on the drain's own host.
 func isNear(assignment *api.Assignment) bool {
 	for _, member := range assignment.Members {
 		if !IsFar(member.Uri) {

@@ -403,7 +403,7 @@ func TestPlan_Properties(t *testing.T) {
 			return action.Forget != "" || action.Renew != nil || action.Place != nil &&
 				world.Rings[action.Place.Stream.Spec.Name] != nil
 		}
-		// what is gone, or moves, leaves room for others, and what is to be made anew may be so elsewhere, where that
+		// what is gone, or moves, leaves room for others, and what is to be made again may be so elsewhere, where that
 		// leaves room again
 		if slices.ContainsFunc(actions, isMaking) {
 			for range 2 {
@@ -441,7 +441,7 @@ func checkCapacity(rt *rapid.T, before, after World) {
 	}
 }
 
-// checkRenewal finds a ring that is wanted anew although something may be in it.
+// checkRenewal finds a ring that is wanted again although something may be in it.
 func checkRenewal(rt *rapid.T, world World, action Action) {
 	ring := action.Renew
 	former := world.Rings[ring.Stream.Spec.Name]

@@ -10,8 +10,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// Counts tells whether a member's ring counts in the stream's quorums. One that was put in the place of another does so
-// when a writer has brought it all that the others have: only then it is told an epoch, and a ring that was told one
+// Counts reports whether a member's ring counts in the stream's quorums. One that was put in the place of another does
+// so when a writer has brought it all that the others have: only then it is told an epoch, and a ring that was told one
 // does not forget it.
 func Counts(ring *api.RingSpec, seen *api.RingState) bool {
 	return ring.GetReplacement() == nil || IsBoundRing(ring, seen) && seen.GetWriterEpoch() > 0
@@ -138,7 +138,7 @@ func Replaced(ring *api.RingSpec, target string, by *api.Replacement) *api.RingS
 	return &api.RingSpec{Target: target, Stream: ring.Stream, Member: ring.Member, Replacement: by}
 }
 
-// isNewRing tells whether a ring that is reported may take the place of another one: it is blank, and none that the
+// isNewRing reports whether a ring that is reported may take the place of another one: it is blank, and none that the
 // member ever had.
 func isNewRing(ring *api.RingSpec, seen *api.RingState) bool {
 	return seen.GetWriterEpoch() == 0 && !slices.ContainsFunc(ring.GetReplacement().GetFormerUuids(),

@@ -46,7 +46,7 @@ func (r *Keeper) KeepHost(ctx context.Context, told *api.HostState) error {
 	return r.mirror.WaitRevision(ctx, put.Header.Revision)
 }
 
-// isHostDue tells whether a report has to be in etcd: a stall, and its end, at once; figures of writers, as those of
+// isHostDue reports whether a report has to be in etcd: a stall, and its end, at once; figures of writers, as those of
 // rings, now and then.
 func (r *Keeper) isHostDue(kept, told *api.HostState) bool {
 	age := told.ReportTime.AsTime().Sub(kept.GetReportTime().AsTime())

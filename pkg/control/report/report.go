@@ -161,7 +161,7 @@ func (r *Keeper) ListUnstored() map[string]string {
 	return reasons
 }
 
-// name gives a report a name that no other one has, of this instance or of another; isSeen tells whether what the
+// name gives a report a name that no other one has, of this instance or of another; isSeen reports whether what the
 // mirror shows is what was reported.
 func (r *Keeper) name(key string, seen proto.Message, isSeen bool) uint64 {
 	r.mutex.Lock()
@@ -175,8 +175,8 @@ func (r *Keeper) name(key string, seen proto.Message, isSeen bool) uint64 {
 	return r.last
 }
 
-// IsKnown tells whether a report was the last one of an agent to this instance, and nothing has taken the place of what
-// it said.
+// IsKnown reports whether a report was the last one of an agent to this instance, and nothing has taken the place of
+// what it said.
 func (r *Keeper) IsKnown(key string, report uint64, seen proto.Message) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

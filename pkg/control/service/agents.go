@@ -97,7 +97,7 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	}, nil
 }
 
-// unchanged tells whether the state of an agent is known that it says it has, and renews its life if so.
+// unchanged reports whether the state of an agent is known that it says it has, and renews its life if so.
 func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api.Unchanged) (bool, error) {
 	if err := s.register(ctx, role, unchanged.Agent); err != nil {
 		return false, err

@@ -221,7 +221,7 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 	}
 }
 
-// A leader opens the audit stream anew where it was written before and nobody holds it, and no oftener than somebody
+// A leader opens the audit stream again where it was written before and nobody holds it, and no oftener than somebody
 // can tell of that; a stream that nobody wrote yet it leaves alone.
 func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 	t.Parallel()

@@ -161,8 +161,8 @@ func (s *Server) waitRings(ctx context.Context, name string) (*state.View, []*ap
 	return now, rings, nil
 }
 
-// areRingsDecided tells whether each of a stream's rings was seen, and is bound or cannot be made. A ring is granted
-// only after the stream was bound to it: one that a writer has used must never be made anew.
+// areRingsDecided reports whether each of a stream's rings was seen, and is bound or cannot be made. A ring is granted
+// only after the stream was bound to it: one that a writer has used must never be made again.
 func areRingsDecided(v *state.View, name string) bool {
 	if v.Streams[name] == nil {
 		return false

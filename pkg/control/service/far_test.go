@@ -155,8 +155,8 @@ func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
 	}
 }
 
-// What the holder says of its host's addresses reaches the door. Its loopback is none of them at a target on another
-// host, where it would be somebody else's.
+// What the holder says of its host's addresses reaches the listener. Its loopback is none of them at a target on
+// another host, where it would be somebody else's.
 func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
 	one := startFar(t)
 	ctx := one.context()
@@ -200,8 +200,8 @@ func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
 	}
 }
 
-// A drain says where its host is each time that it reports; the door is told of a change at once, with the token that
-// it has.
+// A drain says where its host is each time that it reports; the listener is told of a change at once, with the token
+// that it has.
 func TestDrain_TargetIsToldFromWhereItMayCome(t *testing.T) {
 	one := startFar(t)
 	one.drainToken(&api.Agent{Id: "d1", Host: "beta", Addresses: []string{"10.1.2.3"}})

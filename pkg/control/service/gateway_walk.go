@@ -124,7 +124,7 @@ func (w *jsonWalk) members(begin, end int, each func(name string, at, from, to i
 	}
 }
 
-// isSaid tells whether a field, or what it is in, is left out of what is readable.
+// isSaid reports whether a field, or what it is in, is left out of what is readable.
 func (w *jsonWalk) isSaid(field string) bool {
 	for end := len(field); end > 0; end = strings.LastIndexAny(field[:end], ".[") {
 		if w.isTold[field[:end]] {

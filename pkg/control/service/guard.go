@@ -96,8 +96,8 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	return s.recorder.Do(ctx, caller, info.FullMethod, request, handle)
 }
 
-// isResyncingFor tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go
-// to another control plane with it.
+// isResyncingFor reports whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may
+// go to another control plane with it.
 func (s *Server) isResyncingFor(method string) bool {
 	return strings.HasPrefix(method, "/farlog.v1.") && s.isResyncing()
 }

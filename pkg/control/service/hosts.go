@@ -35,7 +35,7 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 	now, _ := s.mirror.Load()
 	return &api.ReportHostResponse{
 			Interval:  durationpb.New(state.HostInterval),
-			Listeners: doorsFor(now, reported.Host),
+			Listeners: listenersFor(now, reported.Host),
 		},
 		nil
 }
@@ -65,16 +65,16 @@ func measuredAt(at, now time.Time) *timestamppb.Timestamp {
 	return nil
 }
 
-// doorsFor lists where clients of a host come in: on its own targets they do not.
-func doorsFor(v *state.View, host string) (doors []*api.ListenerAddress) {
+// listenersFor lists where clients of a host come in: on its own targets they do not.
+func listenersFor(v *state.View, host string) (listeners []*api.ListenerAddress) {
 	for _, id := range slices.Sorted(maps.Keys(v.LiveTargets)) {
 		if target := v.LiveTargets[id]; target.Host != host {
 			for _, uri := range target.Listeners {
-				doors = append(doors, &api.ListenerAddress{Target: id, Uri: uri})
+				listeners = append(listeners, &api.ListenerAddress{Target: id, Uri: uri})
 			}
 		}
 	}
-	return doors
+	return listeners
 }
 
 // ListHosts implements farlog.v1.FabricService.

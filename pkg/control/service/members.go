@@ -163,7 +163,7 @@ func targetsText(rings []*api.RingSpec) string {
 	return strings.Join(targets, ", ")
 }
 
-// hasWriter tells whether somebody writes to one of the rings, as far as living targets say.
+// hasWriter reports whether somebody writes to one of the rings, as far as living targets say.
 func hasWriter(v *state.View, rings []*api.RingSpec) bool {
 	return slices.ContainsFunc(rings, func(ring *api.RingSpec) bool {
 		return v.LiveTargets[ring.GetTarget()] != nil && reconcile.SeenRing(v.Targets, ring).GetWriterHeld()
@@ -238,8 +238,9 @@ func lossText(v *state.View, name string, ring *api.RingSpec) string {
 }
 
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A
-// new ring's door has the fence of the former one, and lets no writer in that was granted that.
-func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name string, rings map[int]*api.RingSpec,
+// new ring's listener has the fence of the former one, and lets no writer in that was granted that.
+func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name string,
+	rings map[int]*api.RingSpec,
 ) (revision int64, err error) {
 	guards := append(state.RingsUnchanged(v, name), state.UnchangedSince(v, etcd.KeyDeletions+name),
 		state.UnchangedSince(v, etcd.KeyEpochs+name))

@@ -71,7 +71,7 @@ type Config struct {
 	ReaderGrant time.Duration
 
 	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the
-	// instance that leads, one call at a time. Without records it opens the stream anew, and holds it.
+	// instance that leads, one call at a time. Without records it opens the stream again, and holds it.
 	Audit       func(ctx context.Context, records [][]byte) error
 	AuditStream string // its name; "": it is opened when there is something to record, and not before
 
@@ -275,11 +275,11 @@ func (s *Server) probe(ctx context.Context) bool {
 	return err == nil
 }
 
-// IsHealthy says whether the control plane sees its state.
+// IsHealthy reports whether the control plane sees its state.
 func (s *Server) IsHealthy() bool { return s.mirror.Synced.Load() && s.isAnswered.Load() }
 
-// isResyncing says whether the state is out of sight for longer than a disk may hold etcd up: what is known is old, and
-// nothing can be begun.
+// isResyncing reports whether the state is out of sight for longer than a disk may hold etcd up: what is known is old,
+// and nothing can be begun.
 func (s *Server) isResyncing() bool { return !s.mirror.Synced.Load() || s.missed.Load() >= missedMost }
 
 // Statuses lists every stream, for metrics.

@@ -34,7 +34,7 @@ func (i *instance) isKnown(agent *api.Agent, report uint64) bool {
 
 // An agent that says that nothing has changed is believed while what it told last is what is known of it, and lives.
 // Whatever else has come in that place meanwhile, by another process of its name, by another instance, from a backup or
-// with a restart, is wanted anew.
+// with a restart, is wanted again.
 func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	cluster := etcdtest.Open(t, t.TempDir())
 	one := startInstanceWith(t, cluster, Config{FiguresRate: 1, Lease: stepTimeout})

@@ -65,8 +65,8 @@ func newMemory() *memory { return &memory{seed: maphash.MakeSeed(), of: map[stri
 // begin forgets: all there is will be told.
 func (m *memory) begin() { m.of, m.isWhole = map[string]uint64{}, true }
 
-// isNew tells whether something else is to be told of a stream than was, and remembers it as told. Nothing to tell is a
-// thing as well.
+// isNew reports whether something else is to be told of a stream than was, and remembers it as told. Nothing to tell is
+// a thing as well.
 func isNew[T proto.Message](m *memory, stream string, items []T) bool {
 	sum := uint64(0)
 	if len(items) > 0 {

@@ -70,7 +70,7 @@ func (w *writersWatch) until(what string, streams []string, isSo func(told map[s
 
 // A host hears of its writers what ExtendWriter would say: when they are granted, when their stream is declared
 // otherwise, when they have taken that in, when a ring takes the place of another, when a later epoch is handed out.
-// Nothing is told of others, nor twice; and who begins anew is told of all.
+// Nothing is told of others, nor twice; and who begins again is told of all.
 func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())

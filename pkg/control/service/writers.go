@@ -140,7 +140,7 @@ func replacedRings(v *state.View, name string) (uuids [][]byte) {
 	return uuids
 }
 
-// isToldAll tells whether ExtendWriter would say of a writer what it has said, and has nothing to note of it.
+// isToldAll reports whether ExtendWriter would say of a writer what it has said, and has nothing to note of it.
 func isToldAll(now *api.WriterState, writer *api.RunningWriter) bool {
 	return now != nil && now.Epoch == writer.Epoch && now.Pid == writer.Pid && writer.Declared != nil &&
 		isSameTerms(writer.Declared, now.Declared) &&

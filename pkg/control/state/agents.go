@@ -32,7 +32,7 @@ func (v *View) measure(world reconcile.World, status *api.StreamStatus, now time
 		return
 	}
 	for _, ring := range status.RingSpecs {
-		if way, _ := reconcile.WayTo(world, host, ring.Target, now); way != nil {
+		if way, _ := reconcile.PathTo(world, host, ring.Target, now); way != nil {
 			status.Paths = append(status.Paths, way)
 		}
 		if text := reconcile.Far(world, status.Stream, ring.Target, now); text != "" && status.Reason == "" {

@@ -63,7 +63,7 @@ func (h *history) touch(v *View, key string, revision int64) {
 	}
 }
 
-// forgotten notes that what an agent told is taken away. That it is told anew changes nothing of a host.
+// forgotten notes that what an agent told is taken away. That it is told again changes nothing of a host.
 func (h *history) forgotten(v *View, key string, revision int64) {
 	switch prefix, name := etcd.CutKey(key); prefix {
 	case etcd.KeyTargets:

@@ -140,7 +140,7 @@ func (t *touched) tellTargets(v *View, stream string) {
 	}
 }
 
-// tellWhereFrom wakes the targets whose doors let a drain in: they are told where its host is.
+// tellWhereFrom wakes the targets whose listeners let a drain in: they are told where its host is.
 func (t *touched) tellWhereFrom(v *View, drain string) {
 	for _, stream := range v.GivenTo.ByAgent[drain] {
 		t.tellTargets(v, stream)

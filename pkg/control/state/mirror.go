@@ -297,7 +297,7 @@ func (m *Mirror) TakeDirt() (*View, reconcile.Dirt) {
 	return m.current, dirt
 }
 
-// IsClean tells whether nothing has changed since TakeDirt.
+// IsClean reports whether nothing has changed since TakeDirt.
 func (m *Mirror) IsClean() bool {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

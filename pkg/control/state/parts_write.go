@@ -20,10 +20,10 @@ type reportChange struct {
 	Gone   []string        // parts that are no longer there
 }
 
-// IsNews says whether the head of a report changed, or a part of it is gone.
+// IsNews reports whether the head of a report changed, or a part of it is gone.
 func (c *reportChange) IsNews() bool { return c.isHead || len(c.Gone) > 0 }
 
-// IsSame says whether nothing but figures changed.
+// IsSame reports whether nothing but figures changed.
 func (c *reportChange) IsSame() bool { return !c.IsNews() && len(c.News) == 0 }
 
 // Compare goes by the names of the report's parts, which are in order.

@@ -176,8 +176,8 @@ func (c *core) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// isFormatting tells whether this goroutine is inside format already. Only asked when the lock is taken, since it walks
-// the stack.
+// isFormatting reports whether this goroutine is inside format already. Only asked when the lock is taken, since it
+// walks the stack.
 func isFormatting() bool {
 	var pcs [128]uintptr
 	for skip := 3; ; skip += len(pcs) { // 3: beyond the format that asks

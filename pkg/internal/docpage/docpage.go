@@ -111,8 +111,8 @@ func Outputs(output string) []string {
 	return strings.Split(output, separator+"\n")[1:]
 }
 
-// Prints says whether the expected lines are in the output, in this order, with others between them. "..." stands for
-// any text within a line, and alone on a line for any lines. Without: the line that is missing.
+// Prints reports whether the expected lines are in the output, in this order, with others between them. "..." stands
+// for any text within a line, and alone on a line for any lines. Without: the line that is missing.
 func Prints(output, expected string) (string, bool) {
 	lines := strings.Split(output, "\n")
 	for want := range strings.Lines(expected) {

@@ -161,7 +161,7 @@ func (c *consumers) readGo(consumer *consume.Consumer, into *bytes.Buffer) {
 	}
 }
 
-// A consumer in C, one in Go and farlog tail see the same bytes of a stream under load: its writer is opened anew, its
+// A consumer in C, one in Go and farlog tail see the same bytes of a stream under load: its writer is opened again, its
 // drain killed and started, the consumer in C stands while the ring runs over it, several segments far, and each has
 // every record once. Then farlog tail, Go and C go on, each where another one of the same name has stopped.
 func TestConsumers_CGoAndTailSeeTheSame(t *testing.T) {

@@ -76,7 +76,7 @@ func (s *tailed) untilSaid(t *testing.T, text string) {
 
 // A tail with a certificate of its own has its grant renewed before that ends, and counts as one reader however often.
 // While there is no control plane it goes on reading and says so; when there is one again, it is renewed. So a target
-// that is killed and started anew, which knows of no older grant, lets it in again: at a ring, and at three of which
+// that is killed and restarted, which knows of no older grant, lets it in again: at a ring, and at three of which
 // another one is then gone, so that the one that came back is needed.
 func TestFar_TailRenewsItsGrant(t *testing.T) {
 	t.Parallel()

@@ -156,7 +156,7 @@ func (w *writer) stopped() {
 	w.isStopped = true
 }
 
-// What nobody was granted is refused at the door, by name, and who was let in goes on.
+// What nobody was granted is refused by the listener, by name, and who was let in goes on.
 func TestFar_BadGrantsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)

@@ -75,7 +75,7 @@ func globLibraries(t *testing.T, name string) []string {
 	return found
 }
 
-// isPending tells whether no thread of the process has taken a signal to it yet.
+// isPending reports whether no thread of the process has taken a signal to it yet.
 func isPending(pid int, signal syscall.Signal) bool {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	found := regexp.MustCompile(`ShdPnd:\s*([0-9a-f]+)`).FindSubmatch(raw)

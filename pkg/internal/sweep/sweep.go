@@ -39,5 +39,5 @@ func New(t *testing.T, short int) *Sample {
 	return s
 }
 
-// Takes tells whether the next fault is tried.
+// Takes reports whether the next fault is tried.
 func (s *Sample) Takes() bool { return s.rng.IntN(100) < s.percent }

@@ -132,7 +132,7 @@ func (p *Process) Wait() error {
 	}
 }
 
-// IsKilled tells whether a signal ended the process.
+// IsKilled reports whether a signal ended the process.
 func (p *Process) IsKilled() bool {
 	<-p.exited
 	return p.cmd.ProcessState.ExitCode() == -1
@@ -167,7 +167,7 @@ func (p *Process) Pause() {
 	})
 }
 
-// HasEnded tells whether the process is gone.
+// HasEnded reports whether the process is gone.
 func (p *Process) HasEnded() bool {
 	select {
 	case <-p.exited:

@@ -85,7 +85,7 @@ func cDeclarations(code string) []cFunction {
 	return all
 }
 
-// canFail says whether what a function returns tells of a failure: a result, or a handle that may be NULL.
+// canFail reports whether what a function returns tells of a failure: a result, or a handle that may be NULL.
 func (f cFunction) canFail() bool {
 	if unchecked[f.name] != "" {
 		return false

@@ -109,7 +109,7 @@ func (c *CrashFS) CrashAfter(operations int) {
 	c.opsLeft = operations
 }
 
-// IsCrashed tells whether the planned crash has happened.
+// IsCrashed reports whether the planned crash has happened.
 func (c *CrashFS) IsCrashed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

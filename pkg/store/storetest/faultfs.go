@@ -53,7 +53,7 @@ func (c FaultCall) Errnos() []syscall.Errno {
 	return []syscall.Errno{syscall.EIO}
 }
 
-// CanBeDone tells whether the call changes something, so that it makes a difference whether it was carried out before
+// CanBeDone reports whether the call changes something, so that it makes a difference whether it was carried out before
 // it failed.
 func (c FaultCall) CanBeDone() bool {
 	return slices.Contains([]string{

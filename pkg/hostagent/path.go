@@ -16,63 +16,63 @@ import (
 )
 
 const (
-	waySamplesMax   = 32 // that a way is judged by
-	wayBurst        = 4  // handshakes with a door that is new
-	wayTimeout      = time.Second
-	wayAtOnce       = 8 // doors that are measured at the same time
+	pathSamplesMax  = 32 // that a way is judged by
+	pathBurst       = 4  // handshakes with a listener that is new
+	pathTimeout     = time.Second
+	pathAtOnce      = 8 // listeners that are measured at the same time
 	failureTextMost = 200
 )
 
-// Door is where a target lets clients of other hosts in: ofi:tcp://host:port or verbs://host:port.
-type Door struct{ Target, URI string }
+// Listener is where a target lets clients of other hosts in: ofi:tcp://host:port or verbs://host:port.
+type Listener struct{ Target, URI string }
 
-// Way is how long the way to a door is, of the last measurements. Count is 0 where none ever succeeded.
-type Way struct {
-	Door
+// Path is how long the way to a listener is, of the last measurements. Count is 0 where none ever succeeded.
+type Path struct {
+	Listener
 	Least, Median time.Duration
 	Count         int
 	Measured      time.Time // the last one that succeeded
-	Failures      uint64    // since the door is known
+	Failures      uint64    // since the listener is known
 	Failure       string    // of the last one; empty: it succeeded
 }
 
-// Ways measures the ways to the doors of targets, by the handshake of TCP connections that say nothing and are closed
-// again. What libfabric's tcp provider takes a connection by is such a handshake; a verbs device has no port there, and
-// then the answer that there is none has come the same way. Any goroutine may call its methods.
-type Ways struct {
+// Paths measures the paths to the listeners of targets, by the handshake of TCP connections that say nothing and are
+// closed again. What libfabric's tcp provider takes a connection by is such a handshake; a verbs device has no port
+// there, and then the answer that there is none has come the same way. Any goroutine may call its methods.
+type Paths struct {
 	mutex sync.Mutex
-	known map[Door]*wayKnown
+	known map[Listener]*pathKnown
 }
 
-type wayKnown struct {
-	Way
+type pathKnown struct {
+	Path
 	samples []time.Duration // the last ones, in their order
 }
 
-// Follow says which doors there are. It tells whether one of them is new; of those that are not named any more all is
-// forgotten.
-func (w *Ways) Follow(doors []Door) (isNew bool) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	before := w.known
-	w.known = make(map[Door]*wayKnown, len(doors))
-	for _, door := range doors {
-		if w.known[door] = before[door]; w.known[door] == nil {
-			w.known[door], isNew = &wayKnown{Way: Way{Door: door}}, true
+// Follow says which listeners there are. It reports whether one of them is new; of those that are not named any more
+// all is forgotten.
+func (p *Paths) Follow(listeners []Listener) (isNew bool) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	before := p.known
+	p.known = make(map[Listener]*pathKnown, len(listeners))
+	for _, listener := range listeners {
+		if p.known[listener] = before[listener]; p.known[listener] == nil {
+			p.known[listener], isNew = &pathKnown{Path: Path{Listener: listener}}, true
 		}
 	}
 	return isNew
 }
 
-// Measure goes to each door once, and several times to one where nobody was before. It takes a second at most for each
-// eight doors that do not answer.
-func (w *Ways) Measure(ctx context.Context) {
+// Measure goes to each listener once, and several times to one where nobody was before. It takes a second at most for
+// each eight listeners that do not answer.
+func (p *Paths) Measure(ctx context.Context) {
 	var running sync.WaitGroup
-	places := make(chan struct{}, wayAtOnce)
-	for _, one := range w.List() {
+	places := make(chan struct{}, pathAtOnce)
+	for _, one := range p.List() {
 		rounds := 1
 		if one.Count == 0 && one.Failure == "" {
-			rounds = wayBurst
+			rounds = pathBurst
 		}
 		places <- struct{}{}
 		running.Go(func() {
@@ -82,30 +82,31 @@ func (w *Ways) Measure(ctx context.Context) {
 				if ctx.Err() != nil {
 					return
 				}
-				w.note(one.Door, took, err)
+				p.note(one.Listener, took, err)
 			}
 		})
 	}
 	running.Wait()
 }
 
-// List gives what is known, by target and door.
-func (w *Ways) List() (list []Way) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for _, one := range w.known {
-		list = append(list, one.Way)
+// List gives what is known, by target and listener.
+func (p *Paths) List() (list []Path) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, one := range p.known {
+		list = append(list, one.Path)
 	}
-	slices.SortFunc(list, func(a, b Way) int {
-		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.URI, b.URI))
+	slices.SortFunc(list, func(a, b Path) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target),
+			cmp.Compare(a.URI, b.URI))
 	})
 	return list
 }
 
-func (w *Ways) note(door Door, took time.Duration, err error) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	one := w.known[door]
+func (p *Paths) note(listener Listener, took time.Duration, err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	one := p.known[listener]
 	switch {
 	case one == nil: // forgotten meanwhile
 	case err != nil:
@@ -119,7 +120,7 @@ func (w *Ways) note(door Door, took time.Duration, err error) {
 		}
 		one.judge()
 	default:
-		if one.samples = append(one.samples, took); len(one.samples) > waySamplesMax {
+		if one.samples = append(one.samples, took); len(one.samples) > pathSamplesMax {
 			one.samples = one.samples[1:]
 		}
 		one.Measured, one.Failure = time.Now(), ""
@@ -129,7 +130,7 @@ func (w *Ways) note(door Door, took time.Duration, err error) {
 
 // judge takes the figures of the samples. The least is the way itself, as far as it was ever free; what is more is
 // waiting.
-func (k *wayKnown) judge() {
+func (k *pathKnown) judge() {
 	sorted := slices.Sorted(slices.Values(k.samples))
 	k.Least, k.Median, k.Count = sorted[0], sorted[len(sorted)/2], len(sorted)
 }
@@ -141,7 +142,7 @@ func handshake(ctx context.Context, uri string) (time.Duration, error) {
 	if !isURI {
 		return 0, fmt.Errorf("listener %q: expected scheme://host:port", uri)
 	}
-	dialer := net.Dialer{Timeout: wayTimeout}
+	dialer := net.Dialer{Timeout: pathTimeout}
 	began := time.Now()
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	took := time.Since(began)

@@ -20,10 +20,10 @@ import (
 // watchPause is how long a target that ends may wait for who watches its writers.
 const watchPause = 100 * time.Millisecond
 
-// doors let clients of other hosts into the rings, one listener a transport. What the control plane wants of a ring is
-// done by a goroutine of its own: tearing down a connection and flushing a medium take their time, and no ring waits
-// for another.
-type doors struct {
+// remoteServer lets clients of other hosts into the rings, one listener a transport. What the control plane wants of a
+// ring is done by a goroutine of its own: tearing down a connection and flushing a medium take their time, and no ring
+// waits for another.
+type remoteServer struct {
 	listeners []*farlog.Target
 	uris      []string // of the listeners, as clients dial them
 	moved     func()   // something was done that is worth a look
@@ -31,14 +31,14 @@ type doors struct {
 	workers   sync.WaitGroup
 	isClosing atomic.Bool
 	mutex     sync.Mutex
-	rings     map[string]*door // by stream
+	rings     map[string]*servedRing // by stream
 
 	refusals []*refusals // of the listeners; of the goroutine that looks at the rings
 }
 
-// door is one ring as the listeners know it. Fields are of the doors' mutex; those from served on belong to the
+// servedRing is one ring as the listeners know it. Fields are of the server's mutex; those from served on belong to the
 // goroutine while isBusy.
-type door struct {
+type servedRing struct {
 	wanted *api.RingSpec
 	region string
 	uuid   []byte
@@ -54,9 +54,9 @@ type door struct {
 	failure    string
 }
 
-// openDoors listens. Without addresses nobody comes from other hosts.
-func openDoors(addresses []string, advertise, hostName string, moved func()) (*doors, error) {
-	d := &doors{moved: moved, rings: make(map[string]*door)}
+// openRemoteServer listens. Without addresses nobody comes from other hosts.
+func openRemoteServer(addresses []string, advertise, hostName string, moved func()) (*remoteServer, error) {
+	d := &remoteServer{moved: moved, rings: make(map[string]*servedRing)}
 	for _, address := range addresses {
 		listener, err := farlog.OpenTarget(address)
 		if err != nil {
@@ -79,7 +79,7 @@ func openDoors(addresses []string, advertise, hostName string, moved func()) (*d
 }
 
 // watchWriters has the rings looked at when a writer has come or gone: whoever stands by for it waits for that.
-func (d *doors) watchWriters(listener *farlog.Target) {
+func (d *remoteServer) watchWriters(listener *farlog.Target) {
 	for seen := uint64(0); !d.isClosing.Load(); {
 		if now := listener.AwaitWriters(seen, watchPause); now != seen {
 			seen = now
@@ -106,7 +106,7 @@ func advertised(uri, host, otherwise string) (string, error) {
 	return scheme + "//" + net.JoinHostPort(host, port), nil
 }
 
-func (d *doors) close() {
+func (d *remoteServer) close() {
 	d.isClosing.Store(true)
 	d.workers.Wait()
 	for _, listener := range d.listeners {
@@ -115,7 +115,7 @@ func (d *doors) close() {
 }
 
 // want takes the control plane's word on a ring that is there.
-func (d *doors) want(spec *api.RingSpec, region string, uuid []byte) {
+func (d *remoteServer) want(spec *api.RingSpec, region string, uuid []byte) {
 	if len(d.listeners) == 0 {
 		return
 	}
@@ -124,7 +124,7 @@ func (d *doors) want(spec *api.RingSpec, region string, uuid []byte) {
 	stream := spec.Stream.Spec.Name
 	one := d.rings[stream]
 	if one == nil {
-		one = &door{granted: make(map[string][]string)}
+		one = &servedRing{granted: make(map[string][]string)}
 		d.rings[stream] = one
 	}
 	one.wanted, one.region, one.uuid = spec, region, uuid
@@ -139,8 +139,8 @@ func (d *doors) want(spec *api.RingSpec, region string, uuid []byte) {
 	d.workers.Go(func() { d.work(stream, one) })
 }
 
-// isDone tells whether the listeners have done all that is wanted.
-func (o *door) isDone() bool {
+// isDone reports whether the listeners have done all that is wanted.
+func (o *servedRing) isDone() bool {
 	if o.failure != "" || !bytes.Equal(o.served, o.uuid) || o.fenced < o.wanted.GetAdmission().GetEpochMin() {
 		return false
 	}
@@ -152,14 +152,14 @@ func (o *door) isDone() bool {
 	return !o.hasStrangeDrain()
 }
 
-// hasGranted tells whether the listeners let in who has this token, and from where it may come now.
-func (o *door) hasGranted(grant *api.RemoteGrant) bool {
+// hasGranted reports whether the listeners let in who has this token, and from where it may come now.
+func (o *servedRing) hasGranted(grant *api.RemoteGrant) bool {
 	from, ok := o.granted[string(grant.Token)]
 	return ok && slices.Equal(from, grant.Addresses)
 }
 
-// hasStrangeDrain tells whether a drain was let in that is no longer wanted.
-func (o *door) hasStrangeDrain() bool {
+// hasStrangeDrain reports whether a drain was let in that is no longer wanted.
+func (o *servedRing) hasStrangeDrain() bool {
 	var wanted uint64
 	for _, grant := range o.wanted.GetAdmission().GetGrants() {
 		if grant.Role == api.GrantRole_GRANT_ROLE_DRAIN {
@@ -170,7 +170,7 @@ func (o *door) hasStrangeDrain() bool {
 }
 
 // work does what is wanted, again while that changes. What fails is tried again at the next look at the rings.
-func (d *doors) work(stream string, one *door) {
+func (d *remoteServer) work(stream string, one *servedRing) {
 	for {
 		d.mutex.Lock()
 		attempt := *one
@@ -199,7 +199,7 @@ func (d *doors) work(stream string, one *door) {
 }
 
 // perform brings the listeners to what is wanted, in this order: the ring, the fence, those who are let in.
-func (d *doors) perform(stream string, one *door) error {
+func (d *remoteServer) perform(stream string, one *servedRing) error {
 	if err := d.serve(stream, one); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (d *doors) perform(stream string, one *door) error {
 
 // serve begins to serve the ring, from the start when it is another one than before or a drain has to go: then all
 // connections are torn down, and those who are still wanted come again by themselves.
-func (d *doors) serve(stream string, one *door) error {
+func (d *remoteServer) serve(stream string, one *servedRing) error {
 	if bytes.Equal(one.served, one.uuid) && !one.hasStrangeDrain() {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (d *doors) serve(stream string, one *door) error {
 	return nil
 }
 
-func (d *doors) grant(stream string, one *door, wanted *api.RemoteGrant) error {
+func (d *remoteServer) grant(stream string, one *servedRing, wanted *api.RemoteGrant) error {
 	if one.hasGranted(wanted) {
 		return nil
 	}
@@ -269,7 +269,7 @@ func (d *doors) grant(stream string, one *door, wanted *api.RemoteGrant) error {
 		grant.Expires = wanted.ExpireTime.AsTime()
 	}
 	for _, listener := range d.listeners {
-		// An epoch below the floor is not let in, and its holder learns that at the door.
+		// An epoch below the floor is not let in, and its holder learns that from the listener.
 		if err := listener.Grant(stream, grant); err != nil && !errors.Is(err, farlog.ErrFenced) {
 			return fmt.Errorf("admit a client of another host: %w", err)
 		}
@@ -287,7 +287,7 @@ func (d *doors) grant(stream string, one *door, wanted *api.RemoteGrant) error {
 }
 
 // describe adds to a ring's state what other hosts need to know of it.
-func (d *doors) describe(state *api.RingState) {
+func (d *remoteServer) describe(state *api.RingState) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	one := d.rings[state.Stream]
@@ -304,35 +304,35 @@ func (d *doors) describe(state *api.RingState) {
 // reach tells how other hosts reach a ring, whether the listeners serve it yet or not: a target that has just been
 // started would else say for a moment that it has none, and a client that comes just then would be refused for good.
 // Until they serve it nobody is told that he is let in.
-func (d *doors) reach(state *api.RingState) {
+func (d *remoteServer) reach(state *api.RingState) {
 	for _, uri := range d.uris {
 		state.RemoteUris = append(state.RemoteUris, uri+"/"+state.Stream)
 	}
 }
 
-// Door is one ring at all listeners of one transport, for metrics.
-type Door struct {
+// ServedRing is one ring at all listeners of one transport, for metrics.
+type ServedRing struct {
 	Stream, Transport string
 	Counters          []farlog.Counter
 }
 
 // add counts another listener's in.
-func (d *Door) add(counters []farlog.Counter) {
+func (d *ServedRing) add(counters []farlog.Counter) {
 	for i := range d.Counters {
 		d.Counters[i].Value += counters[i].Value
 	}
 }
 
-// Doors gives the counters of the listeners.
-func (t *Target) Doors() []Door {
-	d := t.doors
+// ServedRings gives the counters of the listeners.
+func (t *Target) ServedRings() []ServedRing {
+	d := t.remote
 	d.mutex.Lock()
 	streams := make([]string, 0, len(d.rings))
 	for stream := range d.rings {
 		streams = append(streams, stream)
 	}
 	d.mutex.Unlock()
-	var list []Door
+	var list []ServedRing
 	known := make(map[[2]string]int) // by stream and transport: where it is in the list
 	for _, listener := range d.listeners {
 		transport, _, _ := strings.Cut(listener.URI(), ":")
@@ -347,7 +347,7 @@ func (t *Target) Doors() []Door {
 				continue
 			}
 			known[at] = len(list)
-			list = append(list, Door{Stream: stream, Transport: transport, Counters: counters.All()})
+			list = append(list, ServedRing{Stream: stream, Transport: transport, Counters: counters.All()})
 		}
 	}
 	return list

@@ -26,12 +26,12 @@ func newListening(t *testing.T, dir string) *Target {
 func newListeningAt(t *testing.T, dir string, uris ...string) *Target {
 	t.Helper()
 	one := newTarget(t, dir)
-	doors, err := openDoors(uris, "", "", one.askLook)
+	remote, err := openRemoteServer(uris, "", "", one.askLook)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(doors.close)
-	one.doors = doors
+	t.Cleanup(remote.close)
+	one.remote = remote
 	return one
 }
 
@@ -120,9 +120,9 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 	if _, err := next.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
 		t.Error(err)
 	}
-	if doors := one.Doors(); len(doors) != 1 || doors[0].Transport != "ofi" ||
-		counterOf(doors[0], "fenced_count") != 1 || counterOf(doors[0], "admitted_count") < 2 {
-		t.Errorf("counted %v", doors)
+	if rings := one.ServedRings(); len(rings) != 1 || rings[0].Transport != "ofi" ||
+		counterOf(rings[0], "fenced_count") != 1 || counterOf(rings[0], "admitted_count") < 2 {
+		t.Errorf("counted %v", rings)
 	}
 }
 
@@ -174,9 +174,9 @@ func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 		moved := writerGrant(epoch)
 		moved.Addresses = here
 		seeUntil(t, one, "the other addresses are known", admitting(epoch, moved), func(*api.RingState) bool {
-			one.doors.mutex.Lock()
-			defer one.doors.mutex.Unlock()
-			return one.doors.rings["desk7/orders"].hasGranted(moved)
+			one.remote.mutex.Lock()
+			defer one.remote.mutex.Unlock()
+			return one.remote.rings["desk7/orders"].hasGranted(moved)
 		})
 		writer, err := openFar(t, state.RemoteUris[0], epoch)
 		if err != nil {
@@ -211,14 +211,14 @@ func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	if doors := one.Doors(); len(doors) != 1 || counterOf(doors[0], "admitted_count") != 1 ||
-		counterOf(doors[0], "writer_count") != 1 {
-		t.Errorf("counted %v", doors)
+	if rings := one.ServedRings(); len(rings) != 1 || counterOf(rings[0], "admitted_count") != 1 ||
+		counterOf(rings[0], "writer_count") != 1 {
+		t.Errorf("counted %v", rings)
 	}
 }
 
-func counterOf(door Door, name string) uint64 {
-	for _, counter := range door.Counters {
+func counterOf(ring ServedRing, name string) uint64 {
+	for _, counter := range ring.Counters {
 		if counter.Name == name {
 			return counter.Value
 		}
@@ -267,8 +267,8 @@ func TestDoors_RestartedTargetLearnsItsGrantsAgain(t *testing.T) {
 		if state.Error != "" {
 			t.Error(state.Error)
 		}
-		one.doors.close()
-		one.doors.listeners = nil
+		one.remote.close()
+		one.remote.listeners = nil
 		one.lock.Close()
 	}
 }
@@ -310,9 +310,9 @@ func TestDoors_RingIsTakenAwayAndPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	seeUntil(t, one, "nobody is in", spec, func(state *api.RingState) bool {
-		one.doors.mutex.Lock()
-		defer one.doors.mutex.Unlock()
-		return state.Error != "" && len(one.doors.rings) == 0
+		one.remote.mutex.Lock()
+		defer one.remote.mutex.Unlock()
+		return state.Error != "" && len(one.remote.rings) == 0
 	})
 	if position, err := writer.Append(farlog.Entry{Data: []byte("lost")}, 300*time.Millisecond); err == nil {
 		t.Errorf("acknowledged at %v while the ring is away", position)
@@ -359,7 +359,7 @@ func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	one.doors.listeners = nil // closed by Run
+	one.remote.listeners = nil // closed by Run
 }
 
 // A writer that was fenced while it slept is told so by a target that was started again since, although the control
@@ -387,18 +387,18 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 	if _, err := zombie.Append(farlog.Entry{Data: []byte("order")}, stepTimeout); err != nil {
 		t.Fatal(err)
 	}
-	listened := one.doors.listeners[0].URI()
+	listened := one.remote.listeners[0].URI()
 	one.take(message(4))
-	one.doors.close()
-	one.doors.listeners = nil
+	one.remote.close()
+	one.remote.listeners = nil
 	one.lock.Close()
 	one = newTarget(t, dir)
-	doors, err := openDoors([]string{listened}, "", "", one.askLook)
+	remote, err := openRemoteServer([]string{listened}, "", "", one.askLook)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(doors.close)
-	one.doors = doors
+	t.Cleanup(remote.close)
+	one.remote = remote
 	if one.wanted, err = one.recall(); err != nil {
 		t.Fatal(err)
 	}
@@ -448,9 +448,9 @@ func TestDoors_BadGrantIsTheRingsErrorAndNoOtherRings(t *testing.T) {
 
 func TestDoors_PortInUseIsNamed(t *testing.T) {
 	one := newListening(t, t.TempDir())
-	_, err := openDoors([]string{one.doors.listeners[0].URI()}, "", "", func() {})
+	_, err := openRemoteServer([]string{one.remote.listeners[0].URI()}, "", "", func() {})
 	if err == nil || !strings.Contains(err.Error(), "target.listen") ||
-		!strings.Contains(err.Error(), one.doors.listeners[0].URI()) {
+		!strings.Contains(err.Error(), one.remote.listeners[0].URI()) {
 		t.Errorf("error %v, expected one that names the setting and the address", err)
 	}
 }

@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	wayIntervalDefault = 5 * time.Second // until the control plane says another
-	wayReportTimeout   = 3 * time.Second
+	pathIntervalDefault = 5 * time.Second // until the control plane says another
+	pathReportTimeout   = 3 * time.Second
 )
 
-// wayMeter measures the ways to the targets that the control plane names, and tells it how long they are. Without a
+// pathMeter measures the paths to the targets that the control plane names, and tells it how long they are. Without a
 // control plane it goes on measuring.
-type wayMeter struct {
+type pathMeter struct {
 	client      api.HostServiceClient
 	host        string
 	logger      *slog.Logger
-	ways        hostagent.Ways
+	paths       hostagent.Paths
 	isConnected atomic.Bool // the last report reached the control plane
 	link        *controlLink
 	tell        func(now time.Time) []*api.HostWriter
 	told        string // the failure that was written down last; of the goroutine that measures
 }
 
-// run measures and reports until ctx is done. A door that it hears of for the first time is measured and told at once.
-func (m *wayMeter) run(ctx context.Context) {
+// run measures and reports until ctx is done. A listener that it hears of for the first time is measured and told at
+// once.
+func (m *pathMeter) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		m.ways.Measure(ctx)
+		m.paths.Measure(ctx)
 		interval, isNew := m.report(ctx)
 		if isNew {
 			continue
@@ -50,8 +51,8 @@ func (m *wayMeter) run(ctx context.Context) {
 	}
 }
 
-func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bool) {
-	call, cancel := context.WithTimeout(ctx, wayReportTimeout)
+func (m *pathMeter) report(ctx context.Context) (interval time.Duration, isNew bool) {
+	call, cancel := context.WithTimeout(ctx, pathReportTimeout)
 	defer cancel()
 	response, err := m.client.ReportHost(call, &api.ReportHostRequest{State: m.state()})
 	m.isConnected.Store(err == nil)
@@ -61,37 +62,37 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 			m.told = text
 			m.logger.Warn("the round-trip times to the targets could not be reported", "error", text)
 		}
-		return wayIntervalDefault, false
+		return pathIntervalDefault, false
 	}
 	m.told = ""
-	var doors []hostagent.Door
+	var listeners []hostagent.Listener
 	for _, one := range response.Listeners {
-		doors = append(doors, hostagent.Door{Target: one.Target, URI: one.Uri})
+		listeners = append(listeners, hostagent.Listener{Target: one.Target, URI: one.Uri})
 	}
-	if interval = response.Interval.AsDuration(); interval < wayIntervalDefault/10 {
-		interval = wayIntervalDefault
+	if interval = response.Interval.AsDuration(); interval < pathIntervalDefault/10 {
+		interval = pathIntervalDefault
 	}
-	return interval, m.ways.Follow(doors)
+	return interval, m.paths.Follow(listeners)
 }
 
-func (m *wayMeter) state() *api.HostState {
+func (m *pathMeter) state() *api.HostState {
 	state := &api.HostState{Host: m.host, ReportTime: timestamppb.Now(), Writers: m.tell(time.Now())}
-	for _, one := range m.ways.List() {
-		way := &api.NetworkPath{Target: one.Target, Listener: one.URI, Count: uint32(one.Count), Error: one.Failure}
+	for _, one := range m.paths.List() {
+		path := &api.NetworkPath{Target: one.Target, Listener: one.URI, Count: uint32(one.Count), Error: one.Failure}
 		if one.Count > 0 {
-			way.RttMin, way.RttMedian, way.MeasureTime = durationpb.New(one.Least), durationpb.New(one.Median),
+			path.RttMin, path.RttMedian, path.MeasureTime = durationpb.New(one.Least), durationpb.New(one.Median),
 				timestamppb.New(one.Measured)
 		}
-		state.Paths = append(state.Paths, way)
+		state.Paths = append(state.Paths, path)
 	}
 	return state
 }
 
-// samples are the ways for metrics.
-func (m *wayMeter) samples() (samples []metrics.HostWaySample) {
-	for _, one := range m.ways.List() {
-		samples = append(samples, metrics.HostWaySample{
-			Target: one.Target, Door: one.URI, Least: one.Least,
+// samples are the paths for metrics.
+func (m *pathMeter) samples() (samples []metrics.HostPathSample) {
+	for _, one := range m.paths.List() {
+		samples = append(samples, metrics.HostPathSample{
+			Target: one.Target, Listener: one.URI, Least: one.Least,
 			Median: one.Median, IsKnown: one.Count > 0, Failures: one.Failures,
 		})
 	}

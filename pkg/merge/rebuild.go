@@ -13,12 +13,12 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-const besideName = "anew"
+const besideName = "rebuild"
 
-// ErrShort says that an order made anew would end before the one that is there.
+// ErrShort says that an order made again would end before the one that is there.
 var ErrShort = errors.New("the order that is there goes further")
 
-// Until says how far an order is made anew.
+// Until says how far an order is made again.
 type Until int
 
 // UntilNow takes what can go out without waiting, as Now; UntilEnd everything, each stream ends where it is, as Finish;
@@ -29,18 +29,18 @@ const (
 	UntilAsFar
 )
 
-// Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its
+// Rebuild makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its
 // place when it goes at least as far. What had been given out of the order comes again in the same one, as long as
 // every stream is there. Its segments have the same records then, and each is put over the one before as a whole: a
 // crash at any point leaves an order that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing
 // was changed), and those of Open.
-func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
+func Rebuild(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
 	options, err := options.withDefaults()
 	if err != nil {
 		return Progress{}, err
 	}
 	dir := path.Join(s.Dir(), dirName)
-	a := anew{store: s, dir: dir, beside: path.Join(dir, besideName)}
+	a := rebuild{store: s, dir: dir, beside: path.Join(dir, besideName)}
 	lock, err := takeDir(s, a.dir)
 	if err != nil {
 		return Progress{}, err
@@ -80,8 +80,8 @@ func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Pr
 	return progress, a.swap()
 }
 
-// anew is an order that is being made beside another one.
-type anew struct {
+// again is an order that is being made beside another one.
+type rebuild struct {
 	store       *store.Store
 	dir, beside string
 }
@@ -103,7 +103,7 @@ func takeDir(s *store.Store, dir string) (io.Closer, error) {
 }
 
 // begin takes what an attempt before left away, and copies the decisions: those that are made now stand behind them.
-func (a anew) begin() error {
+func (a rebuild) begin() error {
 	a.clear()
 	fsys := a.store.FS()
 	if err := fsys.Mkdir(a.beside, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -116,7 +116,7 @@ func (a anew) begin() error {
 	return err
 }
 
-func (a anew) merge(ctx context.Context, options Options, until Until) (Progress, error) {
+func (a rebuild) merge(ctx context.Context, options Options, until Until) (Progress, error) {
 	m, err := openIn(a.store, options, a.beside)
 	if err != nil {
 		return Progress{}, err
@@ -134,7 +134,7 @@ func (a anew) merge(ctx context.Context, options Options, until Until) (Progress
 }
 
 // follow merges what comes, until the order that is there is caught up with.
-func (a anew) follow(ctx context.Context, m *Merger) error {
+func (a rebuild) follow(ctx context.Context, m *Merger) error {
 	there, err := a.bytes(a.dir)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (a anew) follow(ctx context.Context, m *Merger) error {
 
 // swap puts each file over the one before. The decisions come first: an order never goes with fewer than it was made
 // by. A segment comes before its index and its manifest, which are of no use without it.
-func (a anew) swap() error {
+func (a rebuild) swap() error {
 	fsys, from, to := a.store.FS(), path.Join(a.beside, orderStream), path.Join(a.dir, orderStream)
 	if err := replace(fsys, path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
 		return err
@@ -202,7 +202,7 @@ func replace(fsys store.FS, from, to string) error {
 }
 
 // clear takes away what lies beside; whatever stays is taken away the next time.
-func (a anew) clear() {
+func (a rebuild) clear() {
 	fsys := a.store.FS()
 	for _, dir := range []string{path.Join(a.beside, orderStream), a.beside} {
 		names, err := fsys.ReadDir(dir)
@@ -217,6 +217,6 @@ func (a anew) clear() {
 }
 
 // bytes counts those of records that were synced, in all segments that tell.
-func (a anew) bytes(dir string) (int64, error) {
+func (a rebuild) bytes(dir string) (int64, error) {
 	return a.store.Derived(dir, store.SegmentBytesMin).SyncedBytes(sourceOf(a.store, store.SegmentBytesMin))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DoorSample is one ring at one listener for other hosts.
-type DoorSample struct {
+// ListenerSample is one ring at one listener for other hosts.
+type ListenerSample struct {
 	Stream, Transport string
 	Counters          []DoorCounter
 }
@@ -19,10 +19,10 @@ type DoorCounter struct {
 	Value      uint64
 }
 
-// NewDoors registers what a target counts of connections from other hosts. The names come from the C core's table:
+// NewListeners registers what a target counts of connections from other hosts. The names come from the C core's table:
 // admitted_count is farlog_target_admitted_total, the gauge writer_count is farlog_target_writers.
-func NewDoors(registry prometheus.Registerer, target string, samples func() []DoorSample) {
-	registry.MustRegister(doorCollector{target, samples})
+func NewListeners(registry prometheus.Registerer, target string, samples func() []ListenerSample) {
+	registry.MustRegister(listenerCollector{target, samples})
 }
 
 // NewUnauthenticated registers what a target refused because it came by no grant that is known there:
@@ -51,15 +51,15 @@ func (c unauthenticatedCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-type doorCollector struct {
+type listenerCollector struct {
 	target  string
-	samples func() []DoorSample
+	samples func() []ListenerSample
 }
 
 // Describe gives nothing: what there is depends on the core's table.
-func (c doorCollector) Describe(chan<- *prometheus.Desc) {}
+func (c listenerCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (c doorCollector) Collect(metrics chan<- prometheus.Metric) {
+func (c listenerCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, sample := range c.samples() {
 		for _, counter := range sample.Counters {
 			name, kind := strings.TrimSuffix(counter.Name, "_count"), prometheus.CounterValue

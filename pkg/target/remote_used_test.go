@@ -10,7 +10,7 @@ import (
 )
 
 // A token that was used is good for nobody else, also when a target goes over to another control plane: that tells it
-// the grant anew, and may be behind and tell of the time before first.
+// the grant again, and may be behind and tell of the time before first.
 func TestDoors_UsedTokenToldAnewByAnotherControlPlane(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	granted := admitting(1, writerGrant(1))

@@ -33,7 +33,7 @@ func ordered(t *testing.T) *world {
 }
 
 func anewOf(w *world, until merge.Until) error {
-	_, err := merge.Anew(context.Background(), w.store,
+	_, err := merge.Rebuild(context.Background(), w.store,
 		merge.Options{LateLimit: time.Second, Now: func() time.Time { return w.now }}, until)
 	return err
 }
@@ -115,7 +115,7 @@ func TestAnew_WaitsUntilItGoesAsFar(t *testing.T) {
 	must(t, w.merger.Close())
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := merge.Anew(ctx, w.store, merge.Options{Now: func() time.Time { return w.now }},
+	if _, err := merge.Rebuild(ctx, w.store, merge.Options{Now: func() time.Time { return w.now }},
 		merge.UntilAsFar); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error is %v, expected %v", err, context.DeadlineExceeded)
 	}
