@@ -5,49 +5,34 @@ import api "github.com/farlog/farlog/pkg/api/v1"
 // HostOf is the host of whose targets or drains a request changes what is declared: they are every stream's.
 func HostOf(request any) (string, bool) {
 	switch request := request.(type) {
-	case *api.CreateTargetRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.UpdateTargetRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.DeleteTargetRequest:
-		return request.Host, true
-	case *api.CreateDrainRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.UpdateDrainRequest:
-		return request.GetSpec().GetHost(), true
-	case *api.DeleteDrainRequest:
-		return request.Host, true
+	case *api.CreateTargetRequest, *api.UpdateTargetRequest:
+		return request.(interface{ GetSpec() *api.TargetSpec }).GetSpec().GetHost(), true
+	case *api.CreateDrainRequest, *api.UpdateDrainRequest:
+		return request.(interface{ GetSpec() *api.DrainSpec }).GetSpec().GetHost(), true
+	case *api.DeleteTargetRequest, *api.DeleteDrainRequest:
+		return request.(interface{ GetHost() string }).GetHost(), true
 	}
 	return "", false
 }
 
+// named and ofStream are what a request has that is about one stream, or route.
+type (
+	named    interface{ GetName() string }
+	ofStream interface{ GetStream() string }
+)
+
 // StreamOf is the stream, or the route, that a request is about.
 func StreamOf(request any) (string, bool) {
 	switch request := request.(type) {
-	case *api.CreateStreamRequest:
-		return request.GetSpec().GetName(), true
-	case *api.UpdateStreamRequest:
-		return request.GetSpec().GetName(), true
-	case *api.DeleteStreamRequest:
-		return request.Name, true
-	case *api.GetStreamRequest:
-		return request.Name, true
-	case *api.AcquireWriterRequest:
-		return request.Stream, true
-	case *api.ExtendWriterRequest:
-		return request.Stream, true
-	case *api.AcquireReaderRequest:
-		return request.Stream, true
+	case *api.CreateStreamRequest, *api.UpdateStreamRequest:
+		return request.(interface{ GetSpec() *api.StreamSpec }).GetSpec().GetName(), true
+	case *api.DeleteStreamRequest, *api.GetStreamRequest:
+		return request.(named).GetName(), true
+	case *api.AcquireWriterRequest, *api.ExtendWriterRequest, *api.AcquireReaderRequest, *api.TakeOverStreamRequest,
+		*api.RebindStreamRequest, *api.ReplaceMemberRequest, *api.AcceptLossRequest:
+		return request.(ofStream).GetStream(), true
 	case *api.ReportConsumerRequest:
 		return request.GetConsumer().GetStream(), true
-	case *api.TakeOverStreamRequest:
-		return request.Stream, true
-	case *api.RebindStreamRequest:
-		return request.Stream, true
-	case *api.ReplaceMemberRequest:
-		return request.Stream, true
-	case *api.AcceptLossRequest:
-		return request.Stream, true
 	}
 	return RouteOf(request)
 }
@@ -55,14 +40,10 @@ func StreamOf(request any) (string, bool) {
 // RouteOf is the route that a request is about.
 func RouteOf(request any) (string, bool) {
 	switch request := request.(type) {
-	case *api.CreateRouteRequest:
-		return request.GetSpec().GetName(), true
-	case *api.UpdateRouteRequest:
-		return request.GetSpec().GetName(), true
-	case *api.DeleteRouteRequest:
-		return request.Name, true
-	case *api.GetRouteRequest:
-		return request.Name, true
+	case *api.CreateRouteRequest, *api.UpdateRouteRequest:
+		return request.(interface{ GetSpec() *api.RouteSpec }).GetSpec().GetName(), true
+	case *api.DeleteRouteRequest, *api.GetRouteRequest:
+		return request.(named).GetName(), true
 	case *api.AcquireRouteRequest:
 		return request.Route, true
 	}

@@ -24,30 +24,10 @@ func checkRequest(request any) error {
 		return checkTimes(request, areTargetTimesGood(request.State))
 	case *api.ReportDrainRequest:
 		return checkTimes(request, areGood(request.State.GetReportTime()))
-	case *api.ListStreamsRequest:
-		return checkMessage(request)
-	case *api.WatchStreamsRequest:
-		return checkMessage(request)
-	case *api.ListRoutesRequest:
-		return checkMessage(request)
-	case *api.WatchRoutesRequest:
-		return checkMessage(request)
-	case *api.CheckWritersRequest:
-		return checkMessage(request)
-	case *api.WatchWritersRequest:
-		return checkMessage(request)
-	case *api.TakeOverStreamRequest:
-		return checkMessage(request)
-	case *api.AcquireWriterRequest:
-		return checkMessage(request)
-	case *api.ReportConsumerRequest:
-		return checkMessage(request)
-	case *api.RebindStreamRequest:
-		return checkMessage(request)
-	case *api.ReplaceMemberRequest:
-		return checkMessage(request)
-	case *api.AcceptLossRequest:
-		return checkMessage(request)
+	case *api.ListStreamsRequest, *api.WatchStreamsRequest, *api.ListRoutesRequest, *api.WatchRoutesRequest,
+		*api.CheckWritersRequest, *api.WatchWritersRequest, *api.TakeOverStreamRequest, *api.AcquireWriterRequest,
+		*api.ReportConsumerRequest, *api.RebindStreamRequest, *api.ReplaceMemberRequest, *api.AcceptLossRequest:
+		return checkMessage(request.(proto.Message))
 	}
 	return nil
 }
