@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/refusal"
@@ -85,6 +86,9 @@ func (a *Event) setOutcome(response any, err error) {
 	if err != nil {
 		a.Error = status.Convert(refusal.AsStatus(err)).Message()
 		a.Error = a.Error[:min(len(a.Error), textMax)]
+	}
+	if message, ok := response.(proto.Message); !ok || !message.ProtoReflect().IsValid() {
+		return // a nil response, of a call that changed nothing
 	}
 	switch response := response.(type) {
 	case *api.CreateStreamResponse:

@@ -2,10 +2,15 @@ package auditlog
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
 // One that an earlier control plane left whole in etcd does not stand in the way of those behind it.
@@ -29,5 +34,20 @@ func TestActs_LargeOneOfBefore(t *testing.T) {
 	}
 	if !isReady || !slices.Equal(changes, event.Changes) {
 		t.Errorf("%d records tell of %d changes, expected %d", len(records), len(changes), len(event.Changes))
+	}
+}
+
+// Handlers give a nil response beside their error: nothing was deleted or replaced then, and the event must not say so.
+func TestSetOutcome_RefusedChangesNothing(t *testing.T) {
+	for _, response := range []proto.Message{
+		(*api.DeleteStreamResponse)(nil), (*api.DeleteRouteResponse)(nil), (*api.ReplaceMemberResponse)(nil),
+		(*api.RebindStreamResponse)(nil),
+	} {
+		event := Event{Stream: "a"}
+		event.setOutcome(response, errors.New("no"))
+		if event.Outcome == "OK" || event.Error == "" || len(event.Changes) > 0 {
+			t.Errorf("%T: outcome %s, error %q, changes %q: expected an error and no change", response, event.Outcome,
+				event.Error, event.Changes)
+		}
 	}
 }
