@@ -81,33 +81,17 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 
 func (d *daemon) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.ready.clear(); err != nil {
-		return err
-	}
-	// Then ports: a start that a taken port ends leaves no directory behind.
-	if err := d.listenMetrics(); err != nil {
-		return err
-	}
-	if err := d.listenControl(); err != nil {
-		return err
-	}
-	if err := d.chooseSecurity(); err != nil {
-		return err
-	}
-	if err := d.readNVMeT(); err != nil {
-		return err
-	}
-	if err := makeDataDir(d.settings.dataDir); err != nil {
-		return err
-	}
-	if err := d.openSecurity(); err != nil {
-		return err
-	}
-	if err := d.serveMetrics(); err != nil {
-		return err
-	}
-	if err := d.openTraces(ctx); err != nil {
-		return err
+	for _, step := range []func() error{
+		d.ready.clear,
+		d.listenMetrics, d.listenControl, // a start that a taken port ends leaves no directory behind
+		d.chooseSecurity, d.readNVMeT,
+		func() error { return makeDataDir(d.settings.dataDir) },
+		d.openSecurity, d.serveMetrics,
+		func() error { return d.openTraces(ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	for _, role := range []struct {
 		name string

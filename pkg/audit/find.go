@@ -99,12 +99,7 @@ func isLinked(neighbours map[string][]string, id, before []byte) bool {
 }
 
 func containsAny(payload []byte, needles [][]byte) bool {
-	for _, needle := range needles {
-		if bytes.Contains(payload, needle) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(needles, func(needle []byte) bool { return bytes.Contains(payload, needle) })
 }
 
 // fieldBytes is a field as it stands inside a message.

@@ -25,6 +25,14 @@ func coldCall(uri string, call func(uri *C.char, failure *C.struct_farlog_error)
 	return &Error{Result: Result(result), Errno: int(failure.os_errno), Text: C.GoString(&failure.text[0])}
 }
 
+// opened is a handle that was made, unless making it gave an error.
+func opened[T any](handle *T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return handle, nil
+}
+
 // hotError maps a result code to its sentinel; nil for OK.
 func hotError(result C.int) error {
 	if result == 0 {

@@ -30,13 +30,9 @@ func OpenImage(uri string, grant Member) (*Image, error) {
 		uuid, token = (*C.uint8_t)(raw), (*C.uint8_t)(unsafe.Add(raw, len(grant.RingUUID)))
 	}
 	image := new(Image)
-	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+	return opened(image, coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_image_open(text, uuid, token, &image.handle, failure)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return image, nil
+	}))
 }
 
 // Close lets go of the ring. It never fails.

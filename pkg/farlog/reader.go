@@ -32,13 +32,9 @@ func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 		config.is_drain = 1
 	}
 	r := new(Reader)
-	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+	return opened(r, coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_reader_open(text, &config, &r.handle, failure)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	}))
 }
 
 // Read copies whole, checked records into buf. ErrNotYet: nothing new behind Batch.FirstLSN. *TooLargeError: buf is

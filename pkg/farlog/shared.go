@@ -23,15 +23,11 @@ type Shared struct {
 // farlog_error *)
 func OpenShared(uri string, options WriterOptions) (*Shared, error) {
 	s := new(Shared)
-	err := withWriterConfig(options, func(config *C.struct_farlog_writer_config) error {
+	return opened(s, withWriterConfig(options, func(config *C.struct_farlog_writer_config) error {
 		return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 			return C.farlog_shared_open(text, config, &s.handle, failure)
 		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	}))
 }
 
 // Append appends from any goroutine; results as Writer.Append.

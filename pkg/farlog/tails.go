@@ -33,15 +33,11 @@ type Tails struct {
 // Implements: int farlog_tails_open(const char *, const uint8_t *, farlog_tails **, struct farlog_error *)
 func OpenTails(uri string, token [TokenLen]byte) (*Tails, error) {
 	t := new(Tails)
-	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+	return opened(t, coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		pointer := uuidPointer(&token)
 		defer C.free(unsafe.Pointer(pointer))
 		return C.farlog_tails_open(text, pointer, &t.handle, failure)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	}))
 }
 
 // Read fills tails with what the page holds, by one READ. A ring that is not in it has to be looked at itself.

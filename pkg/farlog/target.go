@@ -138,13 +138,9 @@ type Target struct {
 // Implements: int farlog_target_open(const char *, farlog_target **, struct farlog_error *)
 func OpenTarget(uri string) (*Target, error) {
 	target := new(Target)
-	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+	return opened(target, coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_target_open(text, &target.c, failure)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return target, nil
+	}))
 }
 
 // URI is where the target listens, with the port it was given.

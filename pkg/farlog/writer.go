@@ -30,15 +30,11 @@ type Writer struct {
 // farlog_error *)
 func OpenWriter(uri string, options WriterOptions) (*Writer, error) {
 	w := new(Writer)
-	err := withWriterConfig(options, func(config *C.struct_farlog_writer_config) error {
+	return opened(w, withWriterConfig(options, func(config *C.struct_farlog_writer_config) error {
 		return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 			return C.farlog_writer_open(text, config, &w.handle, failure)
 		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	}))
 }
 
 func withWriterConfig(options WriterOptions, use func(*C.struct_farlog_writer_config) error) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -92,12 +93,7 @@ func (s Spec) explain(err error, said string) *Error {
 		return &Error{NQN: s.NQN, Reason: reason, text: fmt.Sprintf(format, args...)}
 	}
 	has := func(words ...string) bool {
-		for _, word := range words {
-			if strings.Contains(said, word) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(said, word) })
 	}
 	word := unknownWord.FindStringSubmatch(said)
 	hasAuth := has("authentication", "auth_send", "auth_receive", "DH-HMAC-CHAP", "dhchap")

@@ -6,6 +6,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -207,14 +208,7 @@ func headerError(raw []byte) error {
 	}
 }
 
-func isZero(raw []byte) bool {
-	for _, b := range raw {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
-}
+func isZero(raw []byte) bool { return len(bytes.TrimLeft(raw, "\x00")) == 0 }
 
 // Decode reads and fully checks the record at the start of raw, which may be longer than the record. Whether the record
 // belongs where it was found (lsn, seq, epoch) is the question of a Cursor. Errors: those of ParseHeader, ErrLength,

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,15 +18,7 @@ type Report struct {
 // OK reports whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends
 // is not proved.
 func (r Report) OK() bool {
-	if r.KeyFailure != "" {
-		return false
-	}
-	for _, s := range r.Streams {
-		if s.Failure != nil {
-			return false
-		}
-	}
-	return true
+	return r.KeyFailure == "" && !slices.ContainsFunc(r.Streams, func(s StreamReport) bool { return s.Failure != nil })
 }
 
 // StreamReport is what Verify found in one stream, up to its end or to the first failure.

@@ -181,14 +181,7 @@ func readFront(file io.ReaderAt) (front, error) {
 	return f, nil
 }
 
-func isZero(raw []byte) bool {
-	for _, b := range raw {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
-}
+func isZero(raw []byte) bool { return len(bytes.TrimLeft(raw, "\x00")) == 0 }
 
 // chain is where the log of one generation stands.
 type chain struct {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -27,28 +28,19 @@ func checkTimes(report proto.Message, isGood bool) error {
 	return refusal.InvalidArgument("", timeProblems(report.ProtoReflect(), "", nil))
 }
 
-func areGood(times ...*timestamppb.Timestamp) bool {
-	for _, one := range times {
-		if one != nil && !one.IsValid() {
-			return false
-		}
-	}
-	return true
-}
-
-func areGoodDurations(durations ...*durationpb.Duration) bool {
-	for _, one := range durations {
-		if one != nil && !one.IsValid() {
-			return false
-		}
-	}
-	return true
+// areGood is for times and for durations; none is a good one.
+func areGood[T interface {
+	comparable
+	IsValid() bool
+}](times ...T) bool {
+	var none T
+	return !slices.ContainsFunc(times, func(one T) bool { return one != none && !one.IsValid() })
 }
 
 func areTargetTimesGood(state *api.TargetState) bool {
 	for _, ring := range state.GetRings() {
 		if !areGood(ring.GetObserveTime(), ring.GetEpochOpenTime()) ||
-			!areGoodDurations(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
+			!areGood(ring.GetLagAge(), ring.GetTimeToFull(), ring.GetContract().GetDeadlineDefault()) {
 			return false
 		}
 		if !areWriterTimesGood(ring.GetCounters()) {
@@ -64,18 +56,18 @@ func areTargetTimesGood(state *api.TargetState) bool {
 }
 
 func areWriterTimesGood(writer *api.WriterCounters) bool {
-	return writer == nil || areGoodDurations(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999,
+	return writer == nil || areGood(writer.LatencyP50, writer.LatencyP99, writer.LatencyP999,
 		writer.LatencyMax, writer.StalledFor)
 }
 
 func areHostTimesGood(state *api.HostState) bool {
 	for _, way := range state.GetPaths() {
-		if !areGood(way.GetMeasureTime()) || !areGoodDurations(way.GetRttMin(), way.GetRttMedian()) {
+		if !areGood(way.GetMeasureTime()) || !areGood(way.GetRttMin(), way.GetRttMedian()) {
 			return false
 		}
 	}
 	for _, one := range state.GetWriters() {
-		if !areGoodDurations(one.GetStalledFor()) || !areWriterTimesGood(one.GetCounters()) {
+		if !areGood(one.GetStalledFor()) || !areWriterTimesGood(one.GetCounters()) {
 			return false
 		}
 	}
