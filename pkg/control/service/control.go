@@ -209,14 +209,20 @@ func unknownStream(v *state.View, caller access.Caller, name string) error {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.Streams)), func(one string) bool {
 		return caller.May(api.ControlService_ListStreams_FullMethodName, one) != nil
 	})
-	known := "there are none yet: farlog stream create makes one"
-	if len(names) > 0 {
-		known = "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")
+	return status.Errorf(codes.NotFound, "stream %q: there is none of that name; %s", name,
+		someOf(names, ": farlog stream create makes one"))
+}
+
+// someOf names some of those that there are, or says that there are none yet, and what makes one.
+func someOf(names []string, cure string) string {
+	if len(names) == 0 {
+		return "there are none yet" + cure
 	}
+	text := "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")
 	if len(names) > namesToldMax {
-		known += fmt.Sprintf(" and %d more", len(names)-namesToldMax)
+		text += fmt.Sprintf(" and %d more", len(names)-namesToldMax)
 	}
-	return status.Errorf(codes.NotFound, "stream %q: there is none of that name; %s", name, known)
+	return text
 }
 
 // completeHolder checks who asks for a grant, and for which host.

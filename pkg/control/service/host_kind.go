@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -164,14 +163,7 @@ func (k hostKind[S, T]) write(ctx context.Context, verb, host string, unchanged 
 
 // unknownHost names some of the hosts that there are.
 func unknownHost(kind, host string, known []string) error {
-	text := "there are none yet"
-	if len(known) > 0 {
-		text = "there is " + strings.Join(known[:min(len(known), namesToldMax)], ", ")
-	}
-	if len(known) > namesToldMax {
-		text += fmt.Sprintf(" and %d more", len(known)-namesToldMax)
-	}
-	return status.Errorf(codes.NotFound, "%s %q: there is none on that host; %s", kind, host, text)
+	return status.Errorf(codes.NotFound, "%s %q: there is none on that host; %s", kind, host, someOf(known, ""))
 }
 
 // watch tells of what changed of the kind behind a revision, and goes on until the caller ends it: of all there is

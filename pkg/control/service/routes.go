@@ -1,12 +1,10 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -18,7 +16,6 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/fabric"
-	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -98,14 +95,8 @@ func unknownRoute(v *state.View, caller access.Caller, name string) error {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.Routes)), func(one string) bool {
 		return caller.May(api.ControlService_ListRoutes_FullMethodName, one) != nil
 	})
-	known := "there are none yet: farlog route create makes one"
-	if len(names) > 0 {
-		known = "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")
-	}
-	if len(names) > namesToldMax {
-		known += fmt.Sprintf(" and %d more", len(names)-namesToldMax)
-	}
-	return status.Errorf(codes.NotFound, "route %q: there is none of that name; %s", name, known)
+	return status.Errorf(codes.NotFound, "route %q: there is none of that name; %s", name,
+		someOf(names, ": farlog route create makes one"))
 }
 
 // DeleteRoute implements farlog.v1.ControlService.
@@ -134,27 +125,16 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 // ListRoutes implements farlog.v1.ControlService.
 func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest) (*api.ListRoutesResponse, error) {
 	now := s.view()
-	after, size, err := pageOf(request)
-	if err != nil {
-		return nil, err
-	}
 	names, err := routesNamed(now, callerOf(ctx), api.ControlService_ListRoutes_FullMethodName, request.Name)
 	if err != nil {
 		return nil, err
 	}
 	all := now.RouteSpecs()
 	response := &api.ListRoutesResponse{Revision: now.RouteRevision}
-	for _, name := range names {
-		if name <= after || request.Stream != "" && !hasLeg(all, name, request.Stream) {
-			continue
-		}
-		if len(response.Routes) == size {
-			response.NextPageToken = pageToken(response.Routes[size-1].Spec.Name)
-			break
-		}
-		response.Routes = append(response.Routes, now.Routes[name])
-	}
-	return response, nil
+	response.Routes, response.NextPageToken, err = onePage(request, names, func(name string) (*api.Route, bool) {
+		return now.Routes[name], request.Stream == "" || hasLeg(all, name, request.Stream)
+	})
+	return response, err
 }
 
 func hasLeg(all check.Routes, name, stream string) bool {
@@ -164,13 +144,7 @@ func hasLeg(all check.Routes, name, stream string) bool {
 
 // routesNamed lists the routes that a name or pattern means, and on which a caller has a role for a call.
 func routesNamed(v *state.View, caller access.Caller, method, named string) ([]string, error) {
-	named = cmp.Or(named, pattern.All)
-	if err := checkPattern("name", named, streamPatternRule); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Routes)), func(name string) bool {
-		return !pattern.Covers([]string{named}, name) || caller.May(method, name) != nil
-	}), nil
+	return namesAmong(v.Routes, caller, method, "name", named)
 }
 
 // GetRoute implements farlog.v1.ControlService.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -122,30 +123,17 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 // ListStreams implements farlog.v1.ControlService.
 func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
 	now := s.view()
-	after, size, err := pageOf(request)
-	if err != nil {
-		return nil, err
-	}
 	names, err := streamsNamed(now, callerOf(ctx), api.ControlService_ListStreams_FullMethodName, "name", request.Name)
 	if err != nil {
 		return nil, err
 	}
 	response := &api.ListStreamsResponse{Revision: now.FabricRevision}
-	for _, name := range names {
-		if name <= after {
-			continue
-		}
-		one := now.Status(name)
-		if !isListed(one, request) {
-			continue
-		}
-		if len(response.Streams) == size {
-			response.NextPageToken = pageToken(response.Streams[size-1].Stream.Spec.Name)
-			break
-		}
-		response.Streams = append(response.Streams, one)
-	}
-	return response, nil
+	response.Streams, response.NextPageToken, err = onePage(request, names,
+		func(name string) (*api.StreamStatus, bool) {
+			one := now.Status(name)
+			return one, isListed(one, request)
+		})
+	return response, err
 }
 
 // streamPatternRule is what a name of streams is told that is none.
@@ -154,18 +142,18 @@ const streamPatternRule = "expected a name or a pattern such as desk7/* or desk7
 // streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern
 // stands in the request.
 func streamsNamed(v *state.View, caller access.Caller, method, field, named string) ([]string, error) {
+	return namesAmong(v.Streams, caller, method, field, named)
+}
+
+// namesAmong lists, in order, the names that a name or pattern means and on which a caller has a role for a call.
+func namesAmong[T any](all map[string]T, caller access.Caller, method, field, named string) ([]string, error) {
 	named = cmp.Or(named, pattern.All)
 	if err := checkPattern(field, named, streamPatternRule); err != nil {
 		return nil, err
 	}
-	var names []string
-	for name := range v.Streams {
-		if pattern.Covers([]string{named}, name) && caller.May(method, name) == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool {
+		return !pattern.Covers([]string{named}, name) || caller.May(method, name) != nil
+	}), nil
 }
 
 func isListed(one *api.StreamStatus, request *api.ListStreamsRequest) bool {
