@@ -18,7 +18,6 @@ import (
 	"github.com/farlog/farlog/pkg/control/grant"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/control/reconcile"
-	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -111,14 +110,8 @@ func Begin(ctx context.Context, client *clientv3.Client, v *state.View, routesSi
 	if err != nil {
 		return 0, err
 	}
-	put, err := client.Txn(ctx).If(append(guards, state.NoRouteSince(routesSince))...).Then(writes...).Commit()
-	if err != nil {
-		return 0, fmt.Errorf("begin to delete stream %q: %w", name, err)
-	}
-	if !put.Succeeded {
-		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
-	}
-	return put.Header.Revision, nil
+	return state.Commit(ctx, client, fmt.Sprintf("begin to delete stream %q", name),
+		fmt.Sprintf("stream %q, or its grant,", name), append(guards, state.NoRouteSince(routesSince)), writes)
 }
 
 func beginWrites(ctx context.Context, client *clientv3.Client, v *state.View, deletion *api.Deletion,

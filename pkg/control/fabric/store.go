@@ -11,7 +11,6 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
-	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -78,14 +77,8 @@ func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 	if taking != nil {
 		guards, writes = append(guards, taking.guards...), append(writes, taking.write)
 	}
-	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
-	if err != nil {
-		return 0, fmt.Errorf("change stream %q: %w", spec.Name, err)
-	}
-	if !put.Succeeded {
-		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or what its tenant has,", spec.Name))
-	}
-	return put.Header.Revision, nil
+	return state.Commit(ctx, client, fmt.Sprintf("change stream %q", spec.Name),
+		fmt.Sprintf("stream %q, or what its tenant has,", spec.Name), guards, writes)
 }
 
 // ApplyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view
@@ -228,12 +221,5 @@ func createBatch(ctx context.Context, client *clientv3.Client, specs []*api.Stre
 func commitDeclared(ctx context.Context, client *clientv3.Client, guards []clientv3.Cmp, writes []clientv3.Op) (int64,
 	error,
 ) {
-	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
-	if err != nil {
-		return 0, fmt.Errorf("write what is declared: %w", err)
-	}
-	if !put.Succeeded {
-		return 0, refusal.ChangedMeanwhile("the fabric")
-	}
-	return put.Header.Revision, nil
+	return state.Commit(ctx, client, "write what is declared", "the fabric", guards, writes)
 }

@@ -10,7 +10,6 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/etcd"
-	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -86,14 +85,8 @@ func DeleteRoute(ctx context.Context, client *clientv3.Client, v *state.View, na
 func commitRoute(ctx context.Context, client *clientv3.Client, verb, name string, guards []clientv3.Cmp,
 	writes []clientv3.Op,
 ) (int64, error) {
-	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
-	if err != nil {
-		return 0, fmt.Errorf("%s route %q: %w", verb, name, err)
-	}
-	if !put.Succeeded {
-		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("route %q, or another route, or one of their streams,", name))
-	}
-	return put.Header.Revision, nil
+	return state.Commit(ctx, client, fmt.Sprintf("%s route %q", verb, name),
+		fmt.Sprintf("route %q, or another route, or one of their streams,", name), guards, writes)
 }
 
 // applyRoutes writes the routes of a plan, and takes away those that are not declared: in one step as far as etcd takes

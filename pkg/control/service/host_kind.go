@@ -150,15 +150,14 @@ func (k hostKind[S, T]) write(ctx context.Context, verb, host string, unchanged 
 		}
 		write = clientv3.OpPut(k.prefix+host, value)
 	}
-	put, err := k.server.config.Client.Txn(ctx).If(unchanged).Then(write).Commit()
+	what := fmt.Sprintf("%s %q", k.kind, host)
+	revision, err := state.Commit(ctx, k.server.config.Client, "write "+what, what, []clientv3.Cmp{unchanged},
+		[]clientv3.Op{write})
 	if err != nil {
-		return fmt.Errorf("write %s %q: %w", k.kind, host, err)
-	}
-	if !put.Succeeded {
-		return refusal.ChangedMeanwhile(fmt.Sprintf("%s %q", k.kind, host))
+		return err
 	}
 	k.server.config.Logger.Info(verb, k.kind, host, "by", callerOf(ctx).ID)
-	return k.server.mirror.WaitRevision(ctx, put.Header.Revision)
+	return k.server.mirror.WaitRevision(ctx, revision)
 }
 
 // unknownHost names some of the hosts that there are.

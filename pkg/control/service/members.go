@@ -263,12 +263,6 @@ func setRings(ctx context.Context, client *clientv3.Client, v *state.View, name 
 			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
 	}
-	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
-	if err != nil {
-		return 0, fmt.Errorf("change rings of stream %q: %w", name, err)
-	}
-	if !put.Succeeded {
-		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
-	}
-	return put.Header.Revision, nil
+	return state.Commit(ctx, client, fmt.Sprintf("change rings of stream %q", name),
+		fmt.Sprintf("stream %q, or its grant,", name), guards, writes)
 }

@@ -110,12 +110,6 @@ func rebind(ctx context.Context, client *clientv3.Client, v *state.View, bound *
 			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
 	}
-	put, err := client.Txn(ctx).If(guards...).Then(writes...).Commit()
-	if err != nil {
-		return 0, fmt.Errorf("bind stream %q to another store: %w", name, err)
-	}
-	if !put.Succeeded {
-		return 0, refusal.ChangedMeanwhile(fmt.Sprintf("stream %q", name))
-	}
-	return put.Header.Revision, nil
+	return state.Commit(ctx, client, fmt.Sprintf("bind stream %q to another store", name),
+		fmt.Sprintf("stream %q", name), guards, writes)
 }
