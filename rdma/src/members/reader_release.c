@@ -103,6 +103,19 @@ static int is_same(
 	return result == FARLOG_OK && reader_is_back(reader, comeback_count) ? FARLOG_IO : result;
 }
 
+/* keeps_epoch -- the superblock that shows the newest epoch is durable. The reader may have seen one that its writer
+ * stored and never flushed: a power cut takes it, and a later writer goes by another member's epoch instead. */
+static bool keeps_epoch(const struct reader_members *members, const struct farlog_reader *reader)
+{
+	struct superblock superblock;
+
+	if (!reader->is_drain || !region_is_kept(reader->region))
+		return true;
+	return reader->region->ops->data.flush(reader->region, 0, LAYOUT_DATA_OFF) == FARLOG_OK &&
+		superblock_load(reader->region, "", &superblock, NULL) == FARLOG_OK &&
+		superblock.writer_epoch == members->epoch;
+}
+
 /* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, or as far as that
  * begins, durably: the member was told of it when it had all that lies below, and there is no EPOCH record where the
  * ring was full. That is so until there is a newer one. */
@@ -129,7 +142,8 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 	walk_end(&walk);
 	if (at.epoch != members->epoch && at.lsn < begun_lsn)
 		return false;
-	if (make_durable(member, from_lsn, at.lsn) == FARLOG_OK && !reader_is_back(reader, comeback_count))
+	if (make_durable(member, from_lsn, at.lsn) == FARLOG_OK && keeps_epoch(members, reader) &&
+		!reader_is_back(reader, comeback_count))
 		member->reached_epoch = members->epoch;
 	return member->reached_epoch == members->epoch;
 }
