@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,11 +62,18 @@ const (
 )
 
 // One thread appends to the rings of 256 streams, to each in its turn and some not at all for a while. Their drain puts
-// them into one order: that in which the thread appended. The last ones come in when idle writers' heartbeats have
-// passed them; nothing else would, for a minute.
+// them into one order by time: that in which the thread appended, but for where the clock was set back. The last ones
+// come in when idle writers' heartbeats have passed them; nothing else would, for a minute.
 func TestMerging_RingsByTheHundred(t *testing.T) {
 	address := startDev(t, "--merge-late", "1m", "--store-segment", "1MiB")
 	writers := openMany(t, address)
+	opened, err := store.Open(address.Store, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A stream is waited for from when its drain has begun: then its opening is in the order.
+	heartbeats(t, writers)
+	awaitOrder(t, opened, "the openings of all", func(found ordered) bool { return len(found.latest) == manyRings })
 	random := rand.New(rand.NewPCG(1, 2))
 	var want []string
 	for round := range manyRounds {
@@ -77,23 +85,35 @@ func TestMerging_RingsByTheHundred(t *testing.T) {
 			want = append(want, text)
 		}
 	}
+	heartbeats(t, writers)
+	awaitOrder(t, opened, fmt.Sprintf("the %d records as they were appended", len(want)), func(found ordered) bool {
+		if len(found.payloads) != len(want) {
+			return false
+		}
+		slices.SortStableFunc(want, func(a, b string) int { return cmp.Compare(found.times[a], found.times[b]) })
+		return slices.Equal(found.payloads, want)
+	})
+}
+
+func heartbeats(t *testing.T, writers []*farlog.Writer) {
+	t.Helper()
 	for _, writer := range writers {
 		if _, err := writer.Heartbeat(0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	opened, err := store.Open(address.Store, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+func awaitOrder(t *testing.T, opened *store.Store, what string, isThere func(found ordered) bool) {
+	t.Helper()
 	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(100 * time.Millisecond) {
-		got, err := orderedPayloads(opened)
-		if err == nil && slices.Equal(got, want) {
+		found, err := readOrder(opened)
+		if err == nil && isThere(found) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d records are in the order, expected the %d that were appended, as they were: %v", len(got),
-				len(want), err)
+			t.Fatalf("%d records of %d streams are in the order, expected %s: %v", len(found.payloads),
+				len(found.latest), what, err)
 		}
 	}
 }
@@ -126,23 +146,32 @@ func openMany(t *testing.T, address ready) []*farlog.Writer {
 	return writers
 }
 
-// orderedPayloads are those of all records that are in the order, but for what a writer's opening is.
-func orderedPayloads(opened *store.Store) (payloads []string, err error) {
+// ordered is what a merged order holds.
+type ordered struct {
+	payloads []string          // of all records but a writer's opening
+	times    map[string]uint64 // by payload: the latest time stamp of its stream up to it
+	latest   map[string]uint64 // by stream: the latest time stamp
+}
+
+func readOrder(opened *store.Store) (found ordered, err error) {
 	reader, err := merge.OpenReader(opened)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	defer reader.Close()
+	found.times, found.latest = map[string]uint64{}, map[string]uint64{}
 	for {
 		item, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return payloads, nil
+			return found, nil
 		}
 		if err != nil {
-			return payloads, err
+			return found, err
 		}
+		found.latest[item.Stream] = max(found.latest[item.Stream], item.TimestampNS)
 		if item.RecordFlags&record.FlagEpoch == 0 {
-			payloads = append(payloads, string(item.Record.Payload))
+			found.payloads = append(found.payloads, string(item.Record.Payload))
+			found.times[string(item.Record.Payload)] = found.latest[item.Stream]
 		}
 	}
 }
