@@ -28,7 +28,7 @@ func TestAudit_NamesForgeNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	ring := storetest.NewRing("farlog/audit", 1)
-	raw, err := json.Marshal(act{
+	raw, err := json.Marshal(auditEvent{
 		ID: "1", Time: time.Now().UTC(), Who: "spiffe://farlog/farlog/host/mallory",
 		What: "CreateStream", Stream: hostile, Outcome: "PERMISSIONDENIED", Changes: []string{hostile},
 	})
@@ -55,7 +55,7 @@ func TestAudit_NamesForgeNoRow(t *testing.T) {
 			"text:\n%q", code, table)
 	}
 	text, _, _ := runFarlog(t, "audit", dir, "--output", "json")
-	var got act
+	var got auditEvent
 	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Stream != hostile {
 		t.Errorf("%v, stream %q, expected what was given", err, got.Stream)
 	}

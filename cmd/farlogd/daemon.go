@@ -239,7 +239,7 @@ func (d *daemon) announce() error {
 	for _, answer := range answers {
 		if err := answer(); err != nil {
 			message.Ready, message.Problem = false, err.Error()
-			says = fmt.Sprintf("started, and not ready: %s (it tries on)", err)
+			says = fmt.Sprintf("started, not ready yet, retrying: %s", err)
 			break
 		}
 	}

@@ -43,7 +43,7 @@ func (r *Reconciler) Forget(ctx context.Context, gone map[string]time.Time, now 
 			return fmt.Errorf("forget %s: %w", key, err)
 		}
 		if put.Succeeded {
-			r.Logger.Info("forgot who has long ended and holds nothing", "key", key)
+			r.Logger.Info("removed an agent that ended long ago and holds nothing", "key", key)
 		}
 	}
 	return nil

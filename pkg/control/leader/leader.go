@@ -218,7 +218,7 @@ func (r *Reconciler) logDecision(action reconcile.Action) {
 	case action.Forget != "":
 		r.Logger.Info("deleted", "stream", action.Forget)
 	case action.Keep != nil:
-		r.Logger.Debug("writer is in", "stream", action.Stream(), "epoch", action.Keep.Epoch)
+		r.Logger.Debug("writer connected", "stream", action.Stream(), "epoch", action.Keep.Epoch)
 	default:
 		to := action.Assign
 		r.Logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir,

@@ -15,8 +15,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// act is what a record of the audit stream tells, as far as this command looks at it.
-type act struct {
+// auditEvent is a record of the audit stream, as far as this command reads it.
+type auditEvent struct {
 	ID      string    `json:"id"`
 	Time    time.Time `json:"time"`
 	Who     string    `json:"who"`
@@ -27,7 +27,7 @@ type act struct {
 	Error   string    `json:"error"`
 }
 
-type actOptions struct {
+type auditOptions struct {
 	auditStream              string
 	what, who, streams, from string
 
@@ -35,7 +35,7 @@ type actOptions struct {
 }
 
 func newAuditCommand(env *environment) *cobra.Command {
-	var options actOptions
+	var options auditOptions
 	command := &cobra.Command{
 		Use:   "audit STORE [flags]",
 		Short: "Show what was done to the control plane, when and by whom",
@@ -64,7 +64,7 @@ recorded, a JSON object a line. It needs no daemon.`,
 	return command
 }
 
-func (o *actOptions) validate() error {
+func (o *auditOptions) validate() error {
 	if _, err := path.Match(o.what, ""); err != nil {
 		return usageErrorf("--what %q: expected the name of a call, such as ReplaceMember or Acquire*", o.what)
 	}
@@ -81,7 +81,7 @@ func (o *actOptions) validate() error {
 	return nil
 }
 
-func (o *actOptions) isWanted(one act) bool {
+func (o *auditOptions) isWanted(one auditEvent) bool {
 	isCall := o.what == ""
 	if !isCall {
 		isCall, _ = path.Match(o.what, one.What) // a bad pattern was refused
@@ -90,7 +90,7 @@ func (o *actOptions) isWanted(one act) bool {
 		(o.streams == "" || pattern.Covers([]string{o.streams}, one.Stream)) && !one.Time.Before(o.since)
 }
 
-func runAudit(env *environment, dir string, options actOptions) error {
+func runAudit(env *environment, dir string, options auditOptions) error {
 	opened, err := openStore(dir)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func runAudit(env *environment, dir string, options actOptions) error {
 	defer reader.Close()
 	table := env.newTable()
 	if !env.isJSON() {
-		fmt.Fprintln(table, "TIME\tWHO\tWHAT\tON\tOUTCOME\tTELLS")
+		fmt.Fprintln(table, "TIME\tWHO\tWHAT\tON\tOUTCOME\tRESULT")
 	}
 	for seen := map[string]bool{}; ; {
 		record, err := reader.Next()
@@ -116,10 +116,10 @@ func runAudit(env *environment, dir string, options actOptions) error {
 		if err != nil {
 			return errors.Join(err, table.Flush())
 		}
-		var one act
+		var one auditEvent
 		if err := json.Unmarshal(record.Payload, &one); err != nil {
-			return errors.Join(fmt.Errorf("stream %q, lsn %d: no record of an act: %w", options.auditStream, record.LSN,
-				err), table.Flush())
+			return errors.Join(fmt.Errorf("stream %q, lsn %d: expected an audit event: %w", options.auditStream,
+				record.LSN, err), table.Flush())
 		}
 		if seen[one.ID] || !options.isWanted(one) {
 			continue
@@ -130,14 +130,14 @@ func runAudit(env *environment, dir string, options actOptions) error {
 			continue
 		}
 		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Time.Format(time.RFC3339), textOr(one.Who, "-"), one.What,
-			textOr(one.Stream, "-"), one.Outcome, textOr(one.tells(), "-"))
+			textOr(one.Stream, "-"), one.Outcome, textOr(one.result(), "-"))
 	}
 }
 
-// tells is what came of it, in one line.
-func (a *act) tells() string {
-	if a.Error != "" {
-		return oneLine(errors.New(a.Error))
+// result is the error or the changes, in one line.
+func (e *auditEvent) result() string {
+	if e.Error != "" {
+		return oneLine(errors.New(e.Error))
 	}
-	return strings.Join(a.Changes, "; ")
+	return strings.Join(e.Changes, "; ")
 }
