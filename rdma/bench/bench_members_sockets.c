@@ -90,7 +90,7 @@ static void take_answer(struct peer *peer)
 	peer->done = peer->going;
 }
 
-/* turn -- as members_turn: to all that wait for something, then looks for answers. How many have all that was asked
+/* turn -- as members_advance: to all that wait for something, then looks for answers. How many have all that was asked
  * for. */
 static unsigned turn(struct peer *peers, unsigned count, unsigned asked)
 {

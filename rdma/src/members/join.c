@@ -1,7 +1,7 @@
-/* members/join.c -- a thread for each member, which opens it, closes it when it failed, and opens it again.
+/* members/join.c -- a thread for each member, which opens it, closes it after a failure, and opens it again.
  *
- * Who comes when the epoch is open joins: it is told the epoch, and sent what it lacks. Where threads would make a run
- * unrepeatable (tests), members_tend does their work. */
+ * A member that opens after the epoch joins: it is sent what it lacks, and then the epoch is persisted there. Where
+ * threads would make a run unrepeatable (tests), members_tend does their work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define PAUSE_FIRST_NS 5000000u
 #define PAUSE_LAST_NS 500000000u
-#define TICK_NS 10000000u /* between two looks at an idle writer's members */
+#define TICK_NS 10000000u /* between two passes over an idle writer's members */
 
 #ifdef FARLOG_FAULT
 bool members_are_tended;
@@ -28,7 +28,7 @@ static unsigned number_of(const struct member *member)
 	return (unsigned)(member - member->whole->members) + 1;
 }
 
-#define REFUSE_OTHER(field, format) \
+#define REJECT_DIFFERENT(field, format) \
 	if (own->field != first->field) \
 	return error_set(error, FARLOG_NOT_A_RING, 0, \
 		"members \"%s\": member %u, \"%s\", has " #field " " format ", and the others have " format \
@@ -48,11 +48,11 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 			"%02x%02x%02x%02x, expected %02x%02x%02x%02x)",
 			whole->text, number_of(member), member->uri, own->ring_uuid[0], own->ring_uuid[1], own->ring_uuid[2],
 			own->ring_uuid[3], uuid[0], uuid[1], uuid[2], uuid[3]);
-	REFUSE_OTHER(salt, "%lx");
-	REFUSE_OTHER(stream_id, "%u");
-	REFUSE_OTHER(capacity, "%lu");
-	REFUSE_OTHER(align, "%u");
-	REFUSE_OTHER(record_len_max, "%u");
+	REJECT_DIFFERENT(salt, "%lx");
+	REJECT_DIFFERENT(stream_id, "%u");
+	REJECT_DIFFERENT(capacity, "%lu");
+	REJECT_DIFFERENT(align, "%u");
+	REJECT_DIFFERENT(record_len_max, "%u");
 	/* On blocks a commit ends with an LBA, by a PAD that a ring in memory does not know. Where every record does, there
 	 * is none. */
 	if (own->block_len != first->block_len && (own->align < own->block_len || own->align < first->block_len))
@@ -64,7 +64,7 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 	return FARLOG_OK;
 }
 
-int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error)
+int members_check_twin(struct region_members *whole, struct member *member, struct farlog_error *error)
 {
 	int result = FARLOG_OK;
 
@@ -82,45 +82,45 @@ int members_claim_ring(struct region_members *whole, struct member *member, stru
 	return result;
 }
 
-static void note(struct member *member, const struct farlog_error *why)
+static void publish_error(struct member *member, const struct farlog_error *why)
 {
 	uint64_t own = atomic_load_relaxed(&member->whole->epoch);
-	uint64_t epoch = own != 0 ? own : member->whole->epoch_asked;
+	uint64_t epoch = own != 0 ? own : member->whole->requested_epoch;
 
 	if (why != &member->error)
 		member->error = *why;
 	if (why->result == FARLOG_FENCED && member->fence <= epoch)
 		member->fence = epoch + 1;
 	pthread_mutex_lock(&member->whole->mutex);
-	member->told = member->error;
+	member->public_error = member->error;
 	pthread_mutex_unlock(&member->whole->mutex);
 }
 
-void member_shut(struct member *member)
+void member_close(struct member *member)
 {
 	if (member->region != NULL)
 		member->region->ops->close(member->region);
 	member->region = NULL;
 }
 
-void members_drop(struct region_members *whole, struct member *member, const struct farlog_error *why)
+void members_close_one(struct region_members *whole, struct member *member, const struct farlog_error *why)
 {
 	(void)whole;
-	member_shut(member);
-	note(member, why);
+	member_close(member);
+	publish_error(member, why);
 	member->is_sound = false;
 	atomic_store_release(&member->state, why->result == FARLOG_FENCED ? MEMBER_FENCED : MEMBER_AWAY);
 }
 
-/* open_ring -- the region, and the ring in it. */
+/* open_ring -- the region, and the header of its ring. */
 static int open_ring(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	struct region_ask ask = {.access = REGION_WRITE,
 		.role = REGION_ROLE_WRITER,
-		.epoch = whole->epoch_asked,
+		.epoch = whole->requested_epoch,
 		.staging = &whole->staging,
-		.is_unwanted = &member->is_unwanted,
+		.is_unwanted = &member->cancel_requested,
 		.client_id = member->client_id,
 		.token = member->ring.has_token ? member->ring.token : NULL};
 	int result = region_open(member->uri, &ask, &member->region, &member->error);
@@ -130,13 +130,13 @@ static int open_ring(struct member *member)
 		return result;
 	}
 	member->region->is_member = true;
-	result = members_load_one(member, &member->error);
+	result = members_load_header(member, &member->error);
 	member->deadline_ns = member->region->contract.deadline_default_ns;
 	return result;
 }
 
-/* take_roles -- as the opener does: the lock, and the device. */
-static int take_roles(struct member *member)
+/* acquire_roles -- as the opener does: the lock, and the device. */
+static int acquire_roles(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	struct region *region = member->region;
@@ -151,10 +151,10 @@ static int take_roles(struct member *member)
 	if (result != FARLOG_OK)
 		return region_refuse_lock(region, result, member->uri, &member->error);
 	result = region_claim(region, &claim, &member->error);
-	return result == FARLOG_OK ? members_settle_one(member, &member->error) : result;
+	return result == FARLOG_OK ? members_flush_header(member, &member->error) : result;
 }
 
-/* is_own_epoch -- it was told by this writer, perhaps without an answer. */
+/* is_own_epoch -- this writer stored the epoch there, perhaps without a confirmation. */
 static bool is_own_epoch(const struct region_members *whole, const struct superblock *superblock)
 {
 	return superblock->writer_epoch == whole->epoch &&
@@ -162,19 +162,19 @@ static bool is_own_epoch(const struct region_members *whole, const struct superb
 		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
 }
 
-/* check_blank -- before anything of ours is in it. The ring that this one replaces, say, knows epochs, and would count
- * without the records of after. */
-static int check_blank(struct member *member)
+/* check_empty -- before this writer stores anything there. A ring that knows an epoch would count at the next opening
+ * although it lacks records. */
+static int check_empty(struct member *member)
 {
 	if (member->superblock.writer_epoch == 0)
-		atomic_store_release(&member->was_blank, 1);
-	return member->was_blank ? FARLOG_OK :
+		atomic_store_release(&member->was_empty, 1);
+	return member->was_empty ? FARLOG_OK :
 							   error_set(&member->error, FARLOG_NOT_A_RING, 0,
 								   "it stands in the place of another ring, and is not new: it knows epoch %u",
 								   member->superblock.writer_epoch);
 }
 
-/* check_successor -- has nobody come after us? */
+/* check_successor -- FENCED: a later writer has opened an epoch. */
 static int check_successor(struct member *member)
 {
 	const struct region_members *whole = member->whole;
@@ -186,43 +186,43 @@ static int check_successor(struct member *member)
 		FARLOG_OK;
 }
 
-/* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it
- * since. Another one is told when it has caught up: until then it looks to everybody like what it is. One that knew it
- * and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell what the
- * stream still has. */
-static int join(struct member *member)
+/* join_epoch -- after the epoch was opened. A member that knows the epoch continues at its durable_lsn: nobody else has
+ * written to it since. Any other is sent what it lacks before the epoch is stored there; until then every reader sees
+ * its older epoch. A member that knew the epoch and no longer does is not the ring that it was: its confirmations are
+ * void, and only the next opening can find what the stream still has. */
+static int join_epoch(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	int result = members_check_ring(whole, member, &member->error);
 
 	if (result == FARLOG_OK)
-		result = members_claim_ring(whole, member, &member->error);
+		result = members_check_twin(whole, member, &member->error);
 	if (result == FARLOG_OK && member->is_new)
-		result = check_blank(member);
+		result = check_empty(member);
 	if (result == FARLOG_OK)
-		result = check_successor(member); /* or a device were taken away from whoever that is */
+		result = check_successor(member); /* else it would fence a later writer by the device */
 	if (result == FARLOG_OK)
-		result = take_roles(member);
+		result = acquire_roles(member);
 	if (result == FARLOG_OK)
 		result = check_successor(member); /* in the last moment */
 	if (result != FARLOG_OK)
 		return result;
 	if (is_own_epoch(whole, &member->superblock)) {
-		member->is_of_epoch = true;
+		member->knows_epoch = true;
 		atomic_store_release(&member->has_epoch, 1);
 		return FARLOG_OK;
 	}
-	if (member->is_of_epoch)
+	if (member->knows_epoch)
 		return error_set(&member->error, FARLOG_NOT_A_RING, 0,
 			"it has lost the epoch that it knew: it is no longer the ring that it was");
-	member->done_lsn = 0;
+	member->durable_lsn = 0;
 	return FARLOG_OK;
 }
 
-void member_tell(struct member *member)
+void member_install_epoch(struct member *member)
 {
 	struct region_members *whole = member->whole;
-	int result = members_tell_epoch(whole, member);
+	int result = members_store_epoch(whole, member);
 
 	if (result != FARLOG_OK)
 		error_set(&member->error, result, 0, "it did not store the epoch");
@@ -231,7 +231,7 @@ void member_tell(struct member *member)
 	pthread_mutex_unlock(&whole->mutex);
 }
 
-/* wait_for_epoch -- of an opening that goes on without us. False: it is over. */
+/* wait_for_epoch -- of an opening that continues without this member. False: it has ended. */
 static bool wait_for_epoch(struct region_members *whole)
 {
 	while (!whole->is_opened && !whole->is_closing && !MEMBERS_ARE_TENDED)
@@ -239,14 +239,14 @@ static bool wait_for_epoch(struct region_members *whole)
 	return whole->is_opened && !whole->is_closing;
 }
 
-void member_try(struct member *member)
+void member_try_open(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	enum member_state state = MEMBER_AWAY;
 	bool is_joining;
 	int result;
 
-	if (clock_monotonic_ns() < member->rests_until_ns)
+	if (clock_monotonic_ns() < member->reopen_after_ns)
 		return;
 	result = open_ring(member);
 
@@ -256,26 +256,26 @@ void member_try(struct member *member)
 	is_joining = result == FARLOG_OK && whole->is_gathered && wait_for_epoch(whole);
 	pthread_mutex_unlock(&whole->mutex);
 	if (is_joining) {
-		result = join(member);
+		result = join_epoch(member);
 		state = result == FARLOG_OK ? MEMBER_JOINED : MEMBER_AWAY;
 	}
 	if (result == FARLOG_FENCED && is_joining)
 		state = MEMBER_FENCED;
 	if (result == FARLOG_NOT_A_RING && is_joining) {
-		state = MEMBER_OTHER;
+		state = MEMBER_WRONG_RING;
 		atomic_store_release(&member->has_epoch, 0);
-		member->credit_lsn = 0; /* what was known of its head is gone as well */
+		member->credit_lsn = 0; /* its head is unknown as well */
 	}
 	if (state != MEMBER_READY && state != MEMBER_JOINED) {
-		member_shut(member);
+		member_close(member);
 		member->error.result = result;
-		note(member, &member->error);
+		publish_error(member, &member->error);
 	}
 	pthread_mutex_lock(&whole->mutex);
 	member->has_tried = true;
-	/* in the last moment: the opening has gone on; or it is another ring by now */
+	/* the opening has continued meanwhile, or the ring was replaced */
 	if ((state == MEMBER_READY && whole->is_gathered) || member->is_replaced) {
-		member_shut(member);
+		member_close(member);
 		state = MEMBER_AWAY;
 	}
 	atomic_store_release(&member->state, state);
@@ -283,7 +283,7 @@ void member_try(struct member *member)
 	pthread_mutex_unlock(&whole->mutex);
 }
 
-bool member_leave(struct member *member)
+bool member_try_close(struct member *member)
 {
 	struct region *region = member->region;
 
@@ -291,12 +291,11 @@ bool member_leave(struct member *member)
 		return false;
 	if (region->ops->fence.cut(region) == FARLOG_NOT_YET)
 		return false;
-	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because
-	 * a connection broke may have reached the target, and lands whenever that likes: it must not find a place that has
-	 * been written anew. */
-	if (member->is_going)
-		member->rests_until_ns = clock_monotonic_ns() + region->caps.rest_ns;
-	member_shut(member);
+	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed with its
+	 * connection may have reached the target, and land at any later time: it must not find that place overwritten. */
+	if (member->is_inflight)
+		member->reopen_after_ns = clock_monotonic_ns() + region->caps.rest_ns;
+	member_close(member);
 	atomic_store_release(&member->state, MEMBER_AWAY);
 	return true;
 }
@@ -318,12 +317,12 @@ static void *member_loop(void *context)
 	while (!whole->is_closing) {
 		enum member_state state;
 
-		if (member_adopt(member))
+		if (member_adopt_ring(member))
 			pause_ns = PAUSE_FIRST_NS;
 		state = member_state(member);
 		if (state == MEMBER_AWAY) {
 			pthread_mutex_unlock(&whole->mutex);
-			member_try(member);
+			member_try_open(member);
 			pthread_mutex_lock(&whole->mutex);
 			if (member_state(member) == MEMBER_AWAY && !whole->is_closing && !member->is_replaced)
 				members_pause(whole, pause_ns);
@@ -331,12 +330,12 @@ static void *member_loop(void *context)
 		} else if (state == MEMBER_LEAVING) {
 			pause_ns = PAUSE_FIRST_NS;
 			pthread_mutex_unlock(&whole->mutex);
-			if (!member_leave(member))
+			if (!member_try_close(member))
 				nanosleep(&(struct timespec){0, 1000000}, NULL);
 			pthread_mutex_lock(&whole->mutex);
-		} else if (state == MEMBER_TOLD) {
+		} else if (state == MEMBER_INSTALLING_EPOCH) {
 			pthread_mutex_unlock(&whole->mutex);
-			member_tell(member);
+			member_install_epoch(member);
 			pthread_mutex_lock(&whole->mutex);
 		} else {
 			pause_ns = PAUSE_FIRST_NS;
@@ -347,8 +346,7 @@ static void *member_loop(void *context)
 	return NULL;
 }
 
-/* tick_loop -- an idle writer looks at nothing: what a slow member still lacks is sent all the same, and who has joined
- * is taken in. */
+/* tick_loop -- an idle writer makes no calls: send late members what they lack, and admit joined ones. */
 static void *tick_loop(void *context)
 {
 	struct region_members *whole = context;
@@ -359,7 +357,7 @@ static void *tick_loop(void *context)
 		members_pause(whole, TICK_NS);
 		pthread_mutex_unlock(&whole->mutex);
 		if (atomic_load_acquire(&whole->is_opened) && atomic_load_relaxed(&whole->poll_count) == poll_count)
-			members_tick(whole);
+			members_advance_idle(whole);
 		poll_count = atomic_load_relaxed(&whole->poll_count);
 		pthread_mutex_lock(&whole->mutex);
 	}
@@ -380,12 +378,12 @@ int members_start_threads(struct region_members *whole, struct farlog_error *err
 						  error_set(error, FARLOG_IO, failure, "start a thread for each member of \"%s\"", whole->text);
 }
 
-void members_tell_closing(struct region_members *whole)
+void members_request_stop(struct region_members *whole)
 {
 	pthread_mutex_lock(&whole->mutex);
 	atomic_store_release(&whole->is_closing, 1);
 	for (unsigned i = 0; i < whole->count; i++)
-		atomic_store_release(&whole->members[i].is_unwanted, 1);
+		atomic_store_release(&whole->members[i].cancel_requested, 1);
 	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
 }
@@ -410,14 +408,14 @@ void members_tend(struct region *region)
 		struct member *member = &whole->members[i];
 
 		pthread_mutex_lock(&whole->mutex);
-		(void)member_adopt(member);
+		(void)member_adopt_ring(member);
 		pthread_mutex_unlock(&whole->mutex);
 		if (member_state(member) == MEMBER_LEAVING)
-			(void)member_leave(member);
-		else if (member_state(member) == MEMBER_TOLD)
-			member_tell(member);
+			(void)member_try_close(member);
+		else if (member_state(member) == MEMBER_INSTALLING_EPOCH)
+			member_install_epoch(member);
 		else if (member_state(member) == MEMBER_AWAY)
-			member_try(member);
+			member_try_open(member);
 	}
 }
 #endif

@@ -8,10 +8,10 @@ int members_check_level(struct region *region, uint32_t level, struct farlog_err
 	struct region_members *whole = members_of(region);
 	unsigned count = 0;
 
-	members_take(whole);
+	members_acquire(whole);
 	for (unsigned i = 0; i < whole->count; i++)
-		count += member_state(&whole->members[i]) == MEMBER_IN && whole->members[i].region->contract.level >= level;
-	members_give(whole);
+		count += member_state(&whole->members[i]) == MEMBER_ACTIVE && whole->members[i].region->contract.level >= level;
+	members_release(whole);
 	if (count >= whole->needed)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_LEVEL, 0,
@@ -24,8 +24,8 @@ void members_set_level(struct region *region, uint32_t level, uint64_t from_lsn)
 	struct region_members *whole = members_of(region);
 	bool is_complete;
 
-	members_take(whole);
-	is_complete = region_is_done(&whole->region, whole->tag_asked) && whole->asked_lsn >= from_lsn;
+	members_acquire(whole);
+	is_complete = region_is_done(&whole->region, whole->requested_tag) && whole->requested_lsn >= from_lsn;
 	whole->level_next = 0;
 	if (level >= whole->level || is_complete) {
 		whole->level = level;
@@ -33,5 +33,5 @@ void members_set_level(struct region *region, uint32_t level, uint64_t from_lsn)
 		whole->level_next = level;
 		whole->level_next_lsn = from_lsn;
 	}
-	members_give(whole);
+	members_release(whole);
 }

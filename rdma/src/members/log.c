@@ -1,10 +1,10 @@
 /* members/log.c -- which of the members' logs is the stream's, and how all come to hold it
  * (docs/explanation/members.md).
  *
- * Each record that was acknowledged is on k members, so that among any n - k + 1 of them one has it; and a member
- * counted only while its log had no hole. So the log with the highest last epoch, and of those the longest, has all of
- * them. It is copied to the others, durably, before they are told of the new epoch; and that epoch is on k members
- * before its first record is written, so that no two writers ever have the same. */
+ * Each acknowledged record is on k members, so that of any n - k + 1 members one has it; and a member counted only
+ * while its log had no hole. So of all logs with the highest last epoch the longest has all acknowledged records. It is
+ * copied to the other members, durably, before the new epoch is stored there; and the epoch is on k members before its
+ * first record is written, so that no two writers ever have the same epoch. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static uint32_t epoch_of(const struct member *member)
 
 /* ---------------------------------------------------------------- the header that the writer sees */
 
-int members_load_one(struct member *member, struct farlog_error *error)
+int members_load_header(struct member *member, struct farlog_error *error)
 {
 	int result = superblock_load(member->region, member->uri, &member->superblock, error);
 	uint64_t fence = region_load_word(member->region, LAYOUT_FENCE_OFF);
@@ -47,7 +47,7 @@ static void put_header(struct region_members *whole, const struct head_slot *sta
 	memcpy(whole->copy + LAYOUT_HEAD_A_OFF, &slot, sizeof(slot));
 }
 
-void members_show_header(struct region_members *whole)
+void members_build_header(struct region_members *whole)
 {
 	const struct member *newest = NULL;
 	const struct member *highest = NULL;
@@ -57,7 +57,7 @@ void members_show_header(struct region_members *whole)
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
-		if (!member_is_open(member) || members_load_one(member, NULL) != FARLOG_OK)
+		if (!member_is_open(member) || members_load_header(member, NULL) != FARLOG_OK)
 			continue;
 		if (newest == NULL)
 			memcpy(ring_uuid, member->superblock.ring_uuid, sizeof(ring_uuid));
@@ -69,7 +69,7 @@ void members_show_header(struct region_members *whole)
 	if (newest == NULL)
 		return;
 	if (memcmp(whole->first_uuid, any, sizeof(any)) != 0)
-		/* the first member's, also while that is away: counters are looked for by it */
+		/* the first member's, also while it is not open: counters are found by it */
 		memcpy(ring_uuid, whole->first_uuid, sizeof(ring_uuid));
 	if (!whole->is_opened) {
 		uint32_t block_len = whole->superblock.block_len;
@@ -77,16 +77,16 @@ void members_show_header(struct region_members *whole)
 		whole->superblock = newest->superblock;
 		whole->superblock.block_len = block_len;
 		memcpy(whole->superblock.ring_uuid, ring_uuid, sizeof(ring_uuid));
-		/* Without a grant the epoch is our choice, and none that any member refuses. */
+		/* Without a grant the writer chooses an epoch that no member rejects. */
 		atomic_store_release((uint64_t *)(whole->copy + LAYOUT_FENCE_OFF),
-			members_fence(whole, whole->epoch_asked != 0 ? whole->count - whole->needed + 1 : 1));
+			members_fence(whole, whole->requested_epoch != 0 ? whole->count - whole->needed + 1 : 1));
 	}
 	put_header(whole, &highest->head);
 }
 
 /* ---------------------------------------------------------------- the logs */
 
-int members_settle_one(struct member *member, struct farlog_error *error)
+int members_flush_header(struct member *member, struct farlog_error *error)
 {
 	struct region *region = member->region;
 	int result = region->ops->data.flush(region, 0, LAYOUT_DATA_OFF);
@@ -95,13 +95,13 @@ int members_settle_one(struct member *member, struct farlog_error *error)
 		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
 	if (result != FARLOG_OK)
 		return region_refuse(region, result, "flush and read header of ring", member->uri, error);
-	result = members_load_one(member, error);
+	result = members_load_header(member, error);
 	if (result == FARLOG_OK && region->ops->data.flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
 		result = region_refuse(region, FARLOG_IO, "flush head of ring", member->uri, error);
 	return result;
 }
 
-/* is_place -- foreign bytes are not believed: can this LSN be in the ring? */
+/* is_place -- can this LSN be in the ring? The bytes may be foreign. */
 static bool is_place(const struct region_members *whole, uint64_t lsn)
 {
 	uint64_t start_lsn = whole->start.head_lsn;
@@ -109,16 +109,16 @@ static bool is_place(const struct region_members *whole, uint64_t lsn)
 	return lsn % whole->superblock.align == 0 && lsn > start_lsn && lsn - start_lsn <= whole->capacity;
 }
 
-/* is_short_of -- was a member's log once durable up to there, and ends before? */
+/* is_short_of -- was the log of a member durable up to there once, and ends before? */
 static bool is_short_of(const struct region_members *whole, const struct member *member, uint64_t lsn)
 {
 	return is_place(whole, lsn) && member->scan.tail.lsn < lsn;
 }
 
-/* has_lost -- what it had. Its own hint says how far it once was durable, and below what was acknowledged. Where a
- * power cut took that word, its superblock says as much: a member is told of an epoch when it has, durably, all that
- * lies below its beginning. One that knows only an earlier epoch need not be asked that: who knows the newest has all
- * that it had. */
+/* has_lost -- records that it had confirmed. Its durable hint says how far its log was durable and acknowledged. Where
+ * a power cut took the hint, its superblock says as much: an epoch is stored there only when it has all below the
+ * beginning of the epoch, durably. That is not asked of a member that knows only an earlier epoch: those with the
+ * newest one have all that it had. */
 static bool has_lost(const struct region_members *whole, const struct member *member)
 {
 	uint64_t hint_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
@@ -129,18 +129,17 @@ static bool has_lost(const struct region_members *whole, const struct member *me
 	return is_newest && is_short_of(whole, member, member->superblock.epoch_start_lsn);
 }
 
-/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of
- * may have had the only copy. Nor one that lost what it had. */
-static void judge(struct region_members *whole, struct member *member)
+/* classify_log -- may this member's log count? Not that of a new ring among others that are not new: the ring that it
+ * replaced may have had the only copy. Nor that of a ring that lost records. */
+static void classify_log(struct region_members *whole, struct member *member)
 {
 	member->is_fresh = epoch_of(member) == 0 && whole->epoch_last != 0;
 	member->is_damaged = has_lost(whole, member);
 	member->is_sound = !member->is_fresh && !member->is_damaged;
 }
 
-/* is_better -- of logs that are equally good the one that was scanned last: of two far ones that one's records are in
- * the copy already. */
-static bool is_better(const struct member *member, const struct member *best)
+/* is_preferred -- of equal logs the one that was scanned last: the records of a remote one are in the copy already. */
+static bool is_preferred(const struct member *member, const struct member *best)
 {
 	uint32_t epoch = member->scan.tail.epoch;
 
@@ -153,7 +152,7 @@ static bool is_better(const struct member *member, const struct member *best)
 	return member->region->caps.has_copy;
 }
 
-/* scan_member -- a far one's records come into the copy, where the next one's will come. */
+/* scan_member -- the records of a remote member are read into the copy, over those of the one before. */
 static int scan_member(struct region_members *whole, struct member *member, struct farlog_error *error)
 {
 	struct superblock superblock = member->superblock;
@@ -163,7 +162,7 @@ static int scan_member(struct region_members *whole, struct member *member, stru
 	superblock.block_len = whole->superblock.block_len;
 	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
 		return region_refuse(member->region, FARLOG_IO, "read undrained records of ring", member->uri, error);
-	judge(whole, member);
+	classify_log(whole, member);
 	return FARLOG_OK;
 }
 
@@ -187,42 +186,42 @@ static void find_start(struct region_members *whole)
 		whole->start = highest->head;
 }
 
-/* find_best -- scan all; near ones last, because they leave in the copy what a far one brought there. *last_far: the
- * one of which that is. */
-static struct member *find_best(struct region_members *whole, struct member **last_far)
+/* find_best -- scan all members, local ones last, since they leave in the copy what a remote one brought. *last_remote:
+ * the remote member that was scanned last. */
+static struct member *find_best(struct region_members *whole, struct member **last_remote)
 {
 	struct member *best = NULL;
 
-	*last_far = NULL;
+	*last_remote = NULL;
 	for (unsigned turn = 0; turn < 2 * whole->count; turn++) {
 		struct member *member = &whole->members[turn % whole->count];
-		bool is_far_turn = turn < whole->count;
+		bool is_remote_pass = turn < whole->count;
 		struct farlog_error why = {0};
 
-		if (member_state(member) != MEMBER_READY || member->region->caps.has_copy != is_far_turn)
+		if (member_state(member) != MEMBER_READY || member->region->caps.has_copy != is_remote_pass)
 			continue;
-		if (is_far_turn)
-			*last_far = member; /* also of a scan that fails midway */
+		if (is_remote_pass)
+			*last_remote = member; /* also when its scan fails midway */
 		if (scan_member(whole, member, &why) != FARLOG_OK) {
-			members_drop(whole, member, &why);
+			members_close_one(whole, member, &why);
 			continue;
 		}
-		if (member->is_sound && is_better(member, best))
+		if (member->is_sound && is_preferred(member, best))
 			best = member;
 	}
 	return best;
 }
 
-/* end_copy -- what a far member brought there beyond the best log, before it failed or was found unsound, is not part
- * of the copy. */
-static void end_copy(struct region_members *whole, uint64_t tail_lsn)
+/* terminate_copy -- records of a remote member behind the best log, which failed or was found unsound, are not part of
+ * the log. */
+static void terminate_copy(struct region_members *whole, uint64_t tail_lsn)
 {
 	if (tail_lsn - whole->start.head_lsn < whole->capacity)
 		memset(whole->copy + LAYOUT_DATA_OFF + tail_lsn % whole->capacity, 0, RECORD_HEADER_LEN);
 }
 
-/* check_copy -- it is sent to all, and appended to: it is walked once more. The writer that walks it next must come to
- * the same end. */
+/* check_copy -- walk the copy once more before it is sent and appended to: the writer that walks it next must find the
+ * same end. */
 static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
 {
 	struct superblock superblock = whole->superblock;
@@ -236,15 +235,15 @@ static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct fa
 		tail_lsn, scan.tail.lsn);
 }
 
-/* bring -- the best log into the copy. */
-static int bring(
-	struct region_members *whole, struct member *best, const struct member *last_far, struct farlog_error *error)
+/* copy_best_log -- into the copy. */
+static int copy_best_log(
+	struct region_members *whole, struct member *best, const struct member *last_remote, struct farlog_error *error)
 {
 	struct region_span spans[2];
 	unsigned span_count = members_spans(whole, whole->start.head_lsn, best->scan.tail.lsn, spans);
 	uint64_t tail_lsn = best->scan.tail.lsn;
 
-	if (best->region->caps.has_copy && best != last_far) {
+	if (best->region->caps.has_copy && best != last_remote) {
 		if (scan_member(whole, best, error) != FARLOG_OK)
 			return FARLOG_IO;
 		if (best->scan.tail.lsn != tail_lsn)
@@ -253,12 +252,12 @@ static int bring(
 	}
 	for (unsigned i = 0; i < span_count && !best->region->caps.has_copy; i++)
 		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
-	end_copy(whole, tail_lsn);
+	terminate_copy(whole, tail_lsn);
 	return check_copy(whole, tail_lsn, error);
 }
 
-/* send_lacking -- from where its log parts from the best one. The LBA in which that is holds records of both: it goes
- * by itself, so that it is never torn. */
+/* send_lacking -- from where its log differs from the best one. The LBA in which that is holds records of both: it is
+ * sent by itself, so that it is never torn. */
 static int send_lacking(struct region_members *whole, struct member *member, uint64_t from_lsn, uint64_t to_lsn)
 {
 	uint64_t unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 1;
@@ -276,8 +275,8 @@ static int send_lacking(struct region_members *whole, struct member *member, uin
 	return result;
 }
 
-/* mend -- a member has, durably, what the best one has. */
-static int mend(
+/* repair_member -- make it have all of the best log, durably. */
+static int repair_member(
 	struct region_members *whole, struct member *member, const struct member *best, struct farlog_error *error)
 {
 	uint64_t tail_lsn = best->scan.tail.lsn;
@@ -292,15 +291,15 @@ static int mend(
 		result = send_lacking(whole, member, from_lsn, tail_lsn);
 	if (result != FARLOG_OK)
 		return error_set(error, result, 0, "copy undrained records to it");
-	member->done_lsn = tail_lsn;
+	member->durable_lsn = tail_lsn;
 	return FARLOG_OK;
 }
 
-/* check_told -- no member that is reached was told of records beyond the log's end. A hint says what was acknowledged
- * (members_hint), which every log that can be chosen has while one member at most has lost something: who tells of more
- * has lost it itself, and so has another one that its own hint does not accuse. To go on would drop records that were
- * acknowledged. Without that member, an operator can. */
-static int check_told(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
+/* check_acknowledged -- no open member has a durable hint beyond the end of the log. A hint covers acknowledged records
+ * (members_hint), and every log that can be chosen has these while one member at most has lost records. So a member
+ * with a higher hint has lost some itself, and so has another one whose hint does not show it. To continue would drop
+ * acknowledged records. An operator can open without that member. */
+static int check_acknowledged(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
 {
 	for (unsigned i = 0; i < whole->count; i++) {
 		const struct member *member = &whole->members[i];
@@ -322,31 +321,31 @@ static int check_told(struct region_members *whole, uint64_t tail_lsn, struct fa
 	return FARLOG_OK;
 }
 
-/* Each step is for every member that is open; one that cannot take it is open no more. */
+/* Each step is for every open member; one that fails is closed. */
 
-static void settle_all(struct region_members *whole)
+static void flush_headers(struct region_members *whole)
 {
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct farlog_error why = {0};
 
 		if (member_state(&whole->members[i]) == MEMBER_READY &&
-			members_settle_one(&whole->members[i], &why) != FARLOG_OK)
-			members_drop(whole, &whole->members[i], &why);
+			members_flush_header(&whole->members[i], &why) != FARLOG_OK)
+			members_close_one(whole, &whole->members[i], &why);
 	}
 }
 
-static void mend_all(struct region_members *whole, const struct member *best)
+static void repair_all(struct region_members *whole, const struct member *best)
 {
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct farlog_error why = {0};
 
 		if (member_state(&whole->members[i]) == MEMBER_READY &&
-			mend(whole, &whole->members[i], best, &why) != FARLOG_OK)
-			members_drop(whole, &whole->members[i], &why);
+			repair_member(whole, &whole->members[i], best, &why) != FARLOG_OK)
+			members_close_one(whole, &whole->members[i], &why);
 	}
 }
 
-/* are_few_told -- that is: of those that have the best log now. */
+/* are_few_told -- fewer members with the best log know the newest epoch than an acknowledgement needs. */
 static bool are_few_told(const struct region_members *whole)
 {
 	unsigned count = 0;
@@ -356,13 +355,13 @@ static bool are_few_told(const struct region_members *whole)
 	return count < whole->needed;
 }
 
-/* show_log -- the writer finds in the copy a ring at rest. */
-static void show_log(struct region_members *whole, const struct member *best)
+/* publish_log -- the writer finds a ring at rest in the copy. */
+static void publish_log(struct region_members *whole, const struct member *best)
 {
-	whole->asked_lsn = best->scan.tail.lsn;
+	whole->requested_lsn = best->scan.tail.lsn;
 	whole->region.are_few_told = are_few_told(whole);
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_CREDIT_OFF), whole->start.head_lsn);
-	/* they have been judged, each by its own */
+	/* the hints of the members have been checked */
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0);
 	put_header(whole, &whole->start);
 }
@@ -370,14 +369,14 @@ static void show_log(struct region_members *whole, const struct member *best)
 int members_recover(struct region *region, struct farlog_error *error)
 {
 	struct region_members *whole = members_of(region);
-	struct member *last_far;
+	struct member *last_remote;
 	struct member *best;
 	int result;
 
-	settle_all(whole);
+	flush_headers(whole);
 	find_start(whole);
 	whole->capacity = whole->superblock.capacity;
-	best = find_best(whole, &last_far);
+	best = find_best(whole, &last_remote);
 	result = members_check_count(whole, error);
 	if (result == FARLOG_OK)
 		result = members_check_first(whole, error);
@@ -387,21 +386,21 @@ int members_recover(struct region *region, struct farlog_error *error)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"members \"%s\": records of epoch %u were drained, but no member knows an epoch above %u", whole->text,
 			whole->start.last_epoch, whole->epoch_last);
-	result = check_told(whole, best->scan.tail.lsn, error);
+	result = check_acknowledged(whole, best->scan.tail.lsn, error);
 	if (result == FARLOG_OK)
-		result = bring(whole, best, last_far, error);
+		result = copy_best_log(whole, best, last_remote, error);
 	if (result != FARLOG_OK)
 		return result;
-	mend_all(whole, best);
+	repair_all(whole, best);
 	result = members_check_count(whole, error);
 	if (result == FARLOG_OK)
-		show_log(whole, best);
+		publish_log(whole, best);
 	return result;
 }
 
 /* ---------------------------------------------------------------- the epoch */
 
-int members_tell_epoch(struct region_members *whole, struct member *member)
+int members_store_epoch(struct region_members *whole, struct member *member)
 {
 	struct superblock superblock = member->superblock;
 	const struct superblock *epoch = &whole->superblock;
@@ -427,11 +426,11 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	result = superblock_store(member->region, &superblock, true);
 	if (result != FARLOG_OK)
 		return result;
-	/* It ends what an opening tells other hosts on the device, takes nothing, and cannot fail: who finds that still
-	 * said replaces it. */
+	/* It ends the claim that other hosts see on the device, and cannot fail: the next opener replaces a claim that is
+	 * left. */
 	may_fail(region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL));
 	member->superblock = superblock;
-	member->is_of_epoch = true;
+	member->knows_epoch = true;
 	atomic_store_release(&member->has_epoch, 1);
 	if (member->credit_lsn < superblock.floor_lsn)
 		member->credit_lsn = superblock.floor_lsn;
@@ -440,7 +439,7 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	return FARLOG_OK;
 }
 
-/* propose_to -- the new epoch, to all that are open and know the log, or to those that are new. How many know it
+/* propose_to -- store the new epoch in all open members that know the log, or in the new ones. Returns how many know it
  * now. */
 static unsigned propose_to(struct region_members *whole, bool are_fresh, bool *is_fenced)
 {
@@ -452,10 +451,10 @@ static unsigned propose_to(struct region_members *whole, bool are_fresh, bool *i
 
 		if (member_state(member) != MEMBER_READY || member->is_fresh != are_fresh)
 			continue;
-		why.result = members_tell_epoch(whole, member);
+		why.result = members_store_epoch(whole, member);
 		*is_fenced |= why.result == FARLOG_FENCED;
 		if (why.result != FARLOG_OK) {
-			members_drop(whole, member, &why);
+			members_close_one(whole, member, &why);
 			continue;
 		}
 		count++;
@@ -463,9 +462,9 @@ static unsigned propose_to(struct region_members *whole, bool are_fresh, bool *i
 	return count;
 }
 
-/* members_propose -- the new epoch, to all that are open. Those that are new come last, when so many others know it
- * that the epoch before is over wherever its writer might still write: also in the ring that one of them stands for.
- * From then on they are asked like the others. */
+/* members_propose -- store the new epoch in all open members. New ones come last, when so many others know the epoch
+ * that the one before has ended wherever its writer might still write, also in a ring that was replaced. From then on
+ * new members count like the others. */
 int members_propose(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
 {
 	struct region_members *whole = members_of(region);
@@ -473,7 +472,7 @@ int members_propose(struct region *region, uint64_t off, const void *src, size_t
 	bool is_fenced = false;
 	unsigned count;
 
-	(void)is_persisted; /* each member's is */
+	(void)is_persisted; /* each member persists it */
 	memcpy(&whole->superblock, src, sizeof(whole->superblock));
 	memcpy(whole->copy + off, src, len);
 	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);
@@ -482,8 +481,8 @@ int members_propose(struct region *region, uint64_t off, const void *src, size_t
 		count += propose_to(whole, true, &is_fenced);
 	for (unsigned i = 0; i < whole->count; i++)
 		if (member_state(&whole->members[i]) == MEMBER_READY) {
-			whole->members[i].is_of_epoch = true;
-			atomic_store_release(&whole->members[i].state, MEMBER_IN);
+			whole->members[i].knows_epoch = true;
+			atomic_store_release(&whole->members[i].state, MEMBER_ACTIVE);
 		}
 	if (count < needed)
 		return is_fenced ? FARLOG_FENCED : FARLOG_IO;

@@ -1,6 +1,7 @@
 /* members/members.c -- several rings as one region: what the writer calls. See members/members.h.
  *
- * Nothing that fails in a member fails here: what too few have is not complete, and the writer's deadline decides. */
+ * An error of a member is no error here: a persist that too few members complete stays incomplete until the writer's
+ * deadline. */
 #include "members/members.h"
 
 #include <poll.h>
@@ -14,16 +15,16 @@
 #define SPIN_NS 20000u
 #define NAP_NS 20000u
 #define NAP_LAST_NS 1000000u
-#define POPULATE_LEN (4u << 20) /* between two looks whether the region is being closed */
+#define POPULATE_LEN (4u << 20) /* between two checks of is_closing */
 
-static bool take(struct region_members *whole)
+static bool try_acquire(struct region_members *whole)
 {
 	return __atomic_exchange_n(&whole->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
 /* ---------------------------------------------------------------- the region */
 
-static void members_put(struct region *region, uint64_t off, const void *src, size_t len)
+static void members_copy_in(struct region *region, uint64_t off, const void *src, size_t len)
 {
 	memcpy(members_of(region)->copy + off, src, len);
 }
@@ -33,22 +34,22 @@ static void members_gather(struct region *region, uint64_t off, struct gather *g
 	gather_build(members_of(region)->copy + off, gather);
 }
 
-/* members_persist -- of records alone, one behind the other: the header is stored by other ways. What does not go on
- * where the last one ended would be sent from another place than it is in. */
+/* members_persist -- of records alone, each persist continuing where the last one ended; the header is stored by other
+ * calls. IO: it does not continue there, and would be sent from another place of the copy. */
 static int members_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct region_members *whole = members_of(region);
 	int result = FARLOG_IO;
 
-	members_take(whole);
-	if (span_count > 0 && spans[0].off == LAYOUT_DATA_OFF + whole->asked_lsn % whole->capacity) {
+	members_acquire(whole);
+	if (span_count > 0 && spans[0].off == LAYOUT_DATA_OFF + whole->requested_lsn % whole->capacity) {
 		for (unsigned i = 0; i < span_count; i++)
-			whole->asked_lsn += spans[i].len;
-		whole->tag_asked = tag;
-		members_turn(whole, false);
+			whole->requested_lsn += spans[i].len;
+		whole->requested_tag = tag;
+		members_advance(whole, false);
 		result = FARLOG_OK;
 	}
-	members_give(whole);
+	members_release(whole);
 	return result;
 }
 
@@ -56,54 +57,55 @@ static int members_poll(struct region *region)
 {
 	struct region_members *whole = members_of(region);
 
-	if (take(whole)) {
-		members_turn(whole, false);
-		members_give(whole);
+	if (try_acquire(whole)) {
+		members_advance(whole, false);
+		members_release(whole);
 	}
 	return FARLOG_OK;
 }
 
-/* rest -- the writer stores hints while it appends; here it does not: all that it asked for is on as many as an
- * acknowledgement needs, and they are told so. */
-static void rest(struct region_members *whole)
+/* raise_hints -- of an idle writer, which stores none: all that it requested is on as many members as an
+ * acknowledgement needs. */
+static void raise_hints(struct region_members *whole)
 {
-	if (whole->region.contract.level < FARLOG_LEVEL_PERSISTENT || !region_is_done(&whole->region, whole->tag_asked))
+	if (whole->region.contract.level < FARLOG_LEVEL_PERSISTENT || !region_is_done(&whole->region, whole->requested_tag))
 		return;
-	if (members_word(whole, LAYOUT_DURABLE_HINT_OFF) >= whole->asked_lsn)
+	if (members_word(whole, LAYOUT_DURABLE_HINT_OFF) >= whole->requested_lsn)
 		return;
-	if (members_word(whole, LAYOUT_TAIL_HINT_OFF) < whole->asked_lsn)
-		members_set_word(whole, LAYOUT_TAIL_HINT_OFF, whole->asked_lsn);
-	members_set_word(whole, LAYOUT_DURABLE_HINT_OFF, whole->asked_lsn);
+	if (members_word(whole, LAYOUT_TAIL_HINT_OFF) < whole->requested_lsn)
+		members_set_word(whole, LAYOUT_TAIL_HINT_OFF, whole->requested_lsn);
+	members_set_word(whole, LAYOUT_DURABLE_HINT_OFF, whole->requested_lsn);
 }
 
-void members_tick(struct region_members *whole)
+void members_advance_idle(struct region_members *whole)
 {
-	if (!take(whole))
+	if (!try_acquire(whole))
 		return;
-	rest(whole);
-	members_turn(whole, true);
-	members_give(whole);
+	raise_hints(whole);
+	members_advance(whole, true);
+	members_release(whole);
 }
 
 static void members_look(struct region *region, bool is_urgent)
 {
 	struct region_members *whole = members_of(region);
 
-	members_take(whole);
+	members_acquire(whole);
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
-		if (member_state(member) == MEMBER_IN && !member->region->caps.words_by_poll) /* else the turn does */
+		if (member_state(member) == MEMBER_ACTIVE &&
+			!member->region->caps.words_by_poll) /* else members_advance does */
 			member->region->ops->data.look(member->region, is_urgent);
 	}
-	members_turn(whole, is_urgent);
-	members_take_credit(whole, is_urgent);
-	members_give(whole);
+	members_advance(whole, is_urgent);
+	members_update_credit(whole, is_urgent);
+	members_release(whole);
 }
 
-/* find_sleepers -- what to poll for, of those that have something under way. *is_spinning: one of them wants to be
- * looked at without a pause, or has an answer. *is_blind: one cannot be polled for. is_busy is taken. */
-static unsigned find_sleepers(struct region_members *whole, struct pollfd *fds, bool *is_spinning, bool *is_blind)
+/* find_sleepers -- descriptors of the active members with a persist in flight. *is_spinning: one of them polls without
+ * a pause, or has completed. *has_unpollable: one has no descriptor. The caller holds is_busy. */
+static unsigned find_sleepers(struct region_members *whole, struct pollfd *fds, bool *is_spinning, bool *has_unpollable)
 {
 	unsigned count = 0;
 
@@ -113,30 +115,30 @@ static unsigned find_sleepers(struct region_members *whole, struct pollfd *fds, 
 		int found[4];
 		unsigned found_count;
 
-		if (member_state(member) != MEMBER_IN || !member->is_going)
+		if (member_state(member) != MEMBER_ACTIVE || !member->is_inflight)
 			continue;
 		*is_spinning |= region->caps.is_spinning;
 		found_count = region->ops->data.sleepers(region, found, 4);
-		*is_blind |= found_count == 0;
+		*has_unpollable |= found_count == 0;
 		for (unsigned j = 0; j < found_count; j++)
 			fds[count++] = (struct pollfd){.fd = found[j], .events = POLLIN};
 	}
 	return count;
 }
 
-static void sleep_a_while(struct region_members *whole, uint64_t limit_ns)
+static void sleep_until_event(struct region_members *whole, uint64_t limit_ns)
 {
 	struct pollfd fds[4 * MEMBER_COUNT_MAX];
 	bool is_spinning = false;
-	bool is_blind = false;
+	bool has_unpollable = false;
 	unsigned count = 0;
 	uint64_t nap_ns;
 
-	if (take(whole)) {
-		count = find_sleepers(whole, fds, &is_spinning, &is_blind);
-		members_give(whole);
+	if (try_acquire(whole)) {
+		count = find_sleepers(whole, fds, &is_spinning, &has_unpollable);
+		members_release(whole);
 	}
-	nap_ns = is_blind || count == 0 ? NAP_NS : NAP_LAST_NS;
+	nap_ns = has_unpollable || count == 0 ? NAP_NS : NAP_LAST_NS;
 	if (nap_ns > limit_ns)
 		nap_ns = limit_ns;
 	if (is_spinning || MEMBERS_ARE_TENDED)
@@ -151,21 +153,21 @@ static void members_wait(struct region *region, uint64_t timeout_ns)
 	uint64_t start_ns = clock_monotonic_ns();
 	uint64_t waited_ns = 0;
 
-	while (!region_is_done(region, whole->tag_asked) && waited_ns < timeout_ns &&
+	while (!region_is_done(region, whole->requested_tag) && waited_ns < timeout_ns &&
 		members_word(whole, LAYOUT_FENCE_OFF) <= whole->epoch) {
 		if (waited_ns < SPIN_NS)
 			cpu_relax();
 		else
-			sleep_a_while(whole, timeout_ns - waited_ns);
-		if (take(whole)) {
-			members_turn(whole, waited_ns >= SPIN_NS);
-			members_give(whole);
+			sleep_until_event(whole, timeout_ns - waited_ns);
+		if (try_acquire(whole)) {
+			members_advance(whole, waited_ns >= SPIN_NS);
+			members_release(whole);
 		}
 		waited_ns = clock_monotonic_ns() - start_ns;
 	}
 }
 
-/* is_behind -- one that takes records and lacks some, without having been called late. */
+/* is_behind -- an active member lacks records and is not late. */
 static bool is_behind(const struct region_members *whole)
 {
 	bool is_any = false;
@@ -173,14 +175,14 @@ static bool is_behind(const struct region_members *whole)
 	for (unsigned i = 0; i < whole->count; i++) {
 		const struct member *member = &whole->members[i];
 
-		is_any |= member_state(member) == MEMBER_IN && !member->is_late && member->fence <= whole->epoch &&
-			member->done_lsn < whole->asked_lsn;
+		is_any |= member_state(member) == MEMBER_ACTIVE && !member->is_late && member->fence <= whole->epoch &&
+			member->durable_lsn < whole->requested_lsn;
 	}
 	return is_any;
 }
 
-/* members_finish -- an acknowledgement waits for k. Who was about to confirm the last records when the writer is closed
- * would lack them until the next opening. */
+/* members_finish -- when the writer closes: wait for the members that an acknowledgement does not wait for, which would
+ * lack the last records until the next opening. */
 static void members_finish(struct region *region, uint64_t timeout_ns)
 {
 	struct region_members *whole = members_of(region);
@@ -190,25 +192,25 @@ static void members_finish(struct region *region, uint64_t timeout_ns)
 
 	while (is_lacking && waited_ns < timeout_ns) {
 		if (waited_ns >= SPIN_NS)
-			sleep_a_while(whole, timeout_ns - waited_ns);
-		members_take(whole);
-		members_turn(whole, true);
+			sleep_until_event(whole, timeout_ns - waited_ns);
+		members_acquire(whole);
+		members_advance(whole, true);
 		is_lacking = is_behind(whole) && !MEMBERS_ARE_TENDED;
-		members_give(whole);
+		members_release(whole);
 		waited_ns = clock_monotonic_ns() - start_ns;
 	}
 }
 
 static int members_flush(struct region *region, uint64_t off, uint64_t len)
 {
-	(void)region; /* members_recover has: each for itself */
+	(void)region; /* members_recover has flushed each member */
 	(void)off, (void)len;
 	return FARLOG_OK;
 }
 
 static void members_seal(struct region *region)
 {
-	(void)region; /* the leader's persist sends from the copy */
+	(void)region; /* the persisting thread sends from the copy */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
@@ -218,15 +220,15 @@ static int members_read(struct region *region, uint64_t off, void *dst, size_t l
 	return FARLOG_OK;
 }
 
-/* pin -- member i is not closed until it is unpinned. False: it is not open. */
+/* pin -- keep member i open until unpin. False: it is not open. */
 static bool pin(struct region_members *whole, unsigned i)
 {
 	bool is_open;
 
-	members_take(whole);
+	members_acquire(whole);
 	is_open = member_is_open(&whole->members[i]);
 	atomic_add(&whole->members[i].pin_count, is_open);
-	members_give(whole);
+	members_release(whole);
 	return is_open;
 }
 
@@ -235,8 +237,8 @@ static void unpin(struct region_members *whole, unsigned i)
 	__atomic_sub_fetch(&whole->members[i].pin_count, 1, __ATOMIC_RELEASE);
 }
 
-/* members_fetch -- the header as the members that answer have it now; as none answers, what the last one said. What
- * they have of records came with members_recover. */
+/* members_fetch -- the header, of the members that answer; IO when none does. members_recover has fetched the
+ * records. */
 static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_members *whole = members_of(region);
@@ -252,25 +254,25 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 			continue;
 		child = whole->members[i].region;
 		child->until_ns = region->until_ns;
-		/* one that cannot says what it said before */
+		/* on failure its last header counts */
 		result = region_fetch(child, 0, LAYOUT_DATA_OFF);
 		child->until_ns = 0;
 		has_answer |= result == FARLOG_OK;
 		unpin(whole, i);
 	}
-	members_take(whole);
-	members_show_header(whole);
-	members_give(whole);
+	members_acquire(whole);
+	members_build_header(whole);
+	members_release(whole);
 	return has_answer ? FARLOG_OK : result;
 }
 
-/* members_store_word -- hints for those who read a member alone: never more than it has. The fence is for members that
- * keep other hosts out by it. */
+/* members_store_word -- hints for readers of a single member: not above its durable_lsn. The fence goes to members that
+ * fence other hosts by it. */
 static void members_store_word(struct region *region, uint64_t off, uint64_t value)
 {
 	struct region_members *whole = members_of(region);
 
-	members_take(whole);
+	members_acquire(whole);
 	members_set_word(whole, off, value);
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
@@ -279,26 +281,25 @@ static void members_store_word(struct region *region, uint64_t off, uint64_t val
 			continue;
 		if (off == LAYOUT_FENCE_OFF)
 			member->region->ops->data.store_word(member->region, off, value);
-		else if (member_state(member) == MEMBER_IN)
+		else if (member_state(member) == MEMBER_ACTIVE)
 			members_hint(whole, member, off);
 	}
-	members_give(whole);
+	members_release(whole);
 }
 
 static void members_push(struct region *region)
 {
 	struct region_members *whole = members_of(region);
 
-	members_take(whole);
+	members_acquire(whole);
 	for (unsigned i = 0; i < whole->count; i++)
-		if (member_state(&whole->members[i]) == MEMBER_IN)
+		if (member_state(&whole->members[i]) == MEMBER_ACTIVE)
 			region_push(whole->members[i].region);
-	members_give(whole);
+	members_release(whole);
 }
 
-/* members_populate -- those of this host, which make more ready than pages. The copy and those that are far are not in
- * the way of an opening, which is waited for and touches no more of the ring than what is undrained: a thread makes
- * their pages when the epoch is open. */
+/* members_populate -- of local members, where it prepares more than pages. An opening touches only undrained records:
+ * the pages of the copy and of remote members are touched by a thread after the epoch is opened. */
 static void members_populate(struct region *region)
 {
 	struct region_members *whole = members_of(region);
@@ -311,7 +312,7 @@ static void members_populate(struct region *region)
 static void *populate_loop(void *context)
 {
 	struct region_members *whole = context;
-	uint64_t start_lsn = whole->superblock.epoch_start_lsn; /* here the first appends come */
+	uint64_t start_lsn = whole->superblock.epoch_start_lsn; /* the first appends go there */
 
 	for (uint64_t done = 0; done < whole->capacity && !atomic_load_acquire(&whole->is_closing);) {
 		uint64_t off = ((start_lsn + done) % whole->capacity) & ~((uint64_t)LAYOUT_BLOCK_LEN - 1);
@@ -331,7 +332,7 @@ static void *populate_loop(void *context)
 
 void members_start_populator(struct region_members *whole)
 {
-	/* else pages are made where they are touched */
+	/* on failure pages are touched by the appends */
 	whole->is_populating = pthread_create(&whole->populator, NULL, populate_loop, whole) == 0;
 }
 
@@ -347,11 +348,11 @@ static int members_lock(struct region *region, enum region_role role)
 			continue;
 		why.result = region_lock(member->region, role);
 		if (why.result != FARLOG_OK && why.result != FARLOG_HELD)
-			may_fail(region_refuse_lock(member->region, why.result, member->uri, &why)); /* it only words why */
+			may_fail(region_refuse_lock(member->region, why.result, member->uri, &why)); /* it only sets the text */
 		if (why.result != FARLOG_OK)
-			members_drop(whole, member, &why);
+			members_close_one(whole, member, &why);
 	}
-	return FARLOG_OK; /* members_recover says it when too few are left, and why */
+	return FARLOG_OK; /* members_recover reports it when too few are left */
 }
 
 static void members_unlock(struct region *region, enum region_role role)
@@ -390,13 +391,13 @@ static int members_claim(struct region *region, const struct region_claim *claim
 		own.ring_uuid = member->superblock.ring_uuid;
 		own.uri = member->uri;
 		if (region_claim(member->region, &own, &why) != FARLOG_OK)
-			members_drop(whole, member, &why);
+			members_close_one(whole, member, &why);
 	}
 	return FARLOG_OK;
 }
 
 const struct region_ops members_ops = {
-	.data = {.write = members_put,
+	.data = {.write = members_copy_in,
 		.gather = members_gather,
 		.persist = members_persist,
 		.poll = members_poll,

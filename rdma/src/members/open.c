@@ -1,4 +1,4 @@
-/* members/open.c -- opening several rings as one: when enough are there and the rest has had a moment. See
+/* members/open.c -- opens several rings as one: when enough are open, after a short wait for the others. See
  * members/members.h. */
 #include <stdio.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "region/superblock.h"
 #include "ring/stream.h"
 
-#define MOMENT_NS 200000000u /* for the rest, when enough are there */
+#define MOMENT_NS 200000000u /* for the other members, when enough are open */
 #define STEP_NS 10000000u
 
 /* ---------------------------------------------------------------- opening */
@@ -41,10 +41,10 @@ void members_describe(struct region_members *whole, char *text, size_t room)
 		if (member_is_open(member) && member->is_sound)
 			continue;
 		used += (size_t)snprintf(text + used, room - used, "; member %u, \"%.100s\": %.160s", i + 1, member->uri,
-			member->told.text[0] != '\0' ? member->told.text :
-				member->is_fresh         ? "it is new and does not know the log" :
-				member->is_damaged       ? "it has lost records that it had" :
-										   "no answer yet");
+			member->public_error.text[0] != '\0' ? member->public_error.text :
+				member->is_fresh                 ? "it is new and does not know the log" :
+				member->is_damaged               ? "it has lost records that it had" :
+												   "no answer yet");
 	}
 	pthread_mutex_unlock(&whole->mutex);
 }
@@ -61,7 +61,7 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 		return FARLOG_OK;
 	pthread_mutex_lock(&whole->mutex);
 	for (unsigned i = 0; i < whole->count; i++) {
-		int own = whole->members[i].told.result;
+		int own = whole->members[i].public_error.result;
 
 		if (!member_is_open(&whole->members[i]) &&
 			(own == FARLOG_HELD || own == FARLOG_FENCED || own == FARLOG_NOT_A_RING || own == FARLOG_INVALID))
@@ -90,9 +90,9 @@ int members_check_first(struct region_members *whole, struct farlog_error *error
 		open_count, whole->count, whole->count, text);
 }
 
-/* gather -- until all have tried, or enough are there and the rest had a moment. That is not enough where none that is
- * there knows an epoch: the first opening needs all of them, so that the slowest gets the time that it takes. */
-static void gather(struct region_members *whole)
+/* wait_for_members -- until all have tried to open, or enough are open and the others had MOMENT_NS. Enough is not
+ * enough where no open member knows an epoch: the first opening needs all of them, and waits for the slowest. */
+static void wait_for_members(struct region_members *whole)
 {
 	uint64_t moment_ns = 0;
 
@@ -119,7 +119,7 @@ static void gather(struct region_members *whole)
 	pthread_mutex_unlock(&whole->mutex);
 }
 
-/* check_rings -- all that are there are of one stream, and each is another ring. */
+/* check_rings -- all open members are of one stream, and no two are the same ring. */
 static int check_rings(struct region_members *whole, struct farlog_error *error)
 {
 	const struct member *first = NULL;
@@ -144,12 +144,12 @@ static int check_rings(struct region_members *whole, struct farlog_error *error)
 		if (member_state(&whole->members[i]) == MEMBER_READY) {
 			result = members_check_ring(whole, &whole->members[i], error);
 			if (result == FARLOG_OK)
-				result = members_claim_ring(whole, &whole->members[i], error);
+				result = members_check_twin(whole, &whole->members[i], error);
 		}
 	return result;
 }
 
-/* fill_contract -- the level that so many as are needed give; of all else what the weakest of them gives. */
+/* fill_contract -- the level that enough members give; of all else the weakest value. */
 static void fill_contract(struct region_members *whole)
 {
 	struct farlog_contract *contract = &whole->region.contract;
@@ -188,8 +188,8 @@ static void fill_contract(struct region_members *whole)
 	}
 }
 
-/* set_caps -- of those that are open. One on blocks makes all commits whole LBAs, and does not tell where a fenced
- * writer's log ended. */
+/* set_caps -- from the open members. With one on blocks all commits are whole LBAs, and a fence does not return where
+ * the log of the fenced writer ended. */
 static void set_caps(struct region_members *whole)
 {
 	struct region_caps *caps = &whole->region.caps;
@@ -202,7 +202,7 @@ static void set_caps(struct region_members *whole)
 	caps->tells_end = caps->commit_len == 0;
 }
 
-/* make_copy -- as large as the ring, with the members' header in it. */
+/* make_copy -- memory as large as the ring, with the header of the members. */
 static int make_copy(struct region_members *whole, struct farlog_error *error)
 {
 	struct region *region = &whole->region;
@@ -218,7 +218,7 @@ static int make_copy(struct region_members *whole, struct farlog_error *error)
 	if (stream_is_supported())
 		region->streamed = whole->copy;
 	set_caps(whole);
-	members_show_header(whole);
+	members_build_header(whole);
 	return FARLOG_OK;
 }
 
@@ -229,12 +229,12 @@ static int open_all(struct region_members *whole, struct farlog_error *error)
 	if (!MEMBERS_ARE_TENDED)
 		result = members_start_threads(whole, error);
 	for (unsigned i = 0; i < whole->count && MEMBERS_ARE_TENDED; i++)
-		member_try(&whole->members[i]);
+		member_try_open(&whole->members[i]);
 	if (result != FARLOG_OK)
 		return result;
-	gather(whole);
+	wait_for_members(whole);
 	for (unsigned i = 0; i < whole->count; i++)
-		whole->members[i].is_sound = true; /* until its log is looked at */
+		whole->members[i].is_sound = true; /* until its log is scanned */
 	result = check_rings(whole, error);
 	if (result == FARLOG_OK)
 		result = members_check_count(whole, error);
@@ -245,7 +245,7 @@ static int open_all(struct region_members *whole, struct farlog_error *error)
 	return result;
 }
 
-static void keep_secrets(struct region_members *whole, const struct region_ask *ask)
+static void copy_grants(struct region_members *whole, const struct region_ask *ask)
 {
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member_ring *ring = &whole->members[i].ring;
@@ -260,7 +260,7 @@ static void keep_secrets(struct region_members *whole, const struct region_ask *
 	memcpy(whole->first_uuid, whole->members[0].ring.uuid, sizeof(whole->first_uuid));
 }
 
-static int take_uri(struct region_members *whole, struct farlog_error *error)
+static int parse_uri(struct region_members *whole, struct farlog_error *error)
 {
 	int result = member_uri_parse(whole->text, &whole->uri, error);
 
@@ -277,7 +277,7 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 	struct region_members *whole = calloc(1, sizeof(*whole));
 	int result;
 
-	(void)uri; /* there are several */
+	(void)uri; /* several */
 	if (whole == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open members \"%s\": out of memory", text);
 	whole->region = (struct region){.ops = &members_ops,
@@ -291,7 +291,7 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 			.may_land_late = true,
 			.hint_interval_ns = REGION_HINT_REQUEST_NS}};
 	whole->level = ask->level;
-	whole->epoch_asked = ask->epoch;
+	whole->requested_epoch = ask->epoch;
 	pthread_mutex_init(&whole->mutex, NULL);
 	condition_init(&whole->changed);
 	if ((size_t)snprintf(whole->text, sizeof(whole->text), "%s", text) >= sizeof(whole->text))
@@ -303,18 +303,18 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 		result = error_set(error, FARLOG_UNSUPPORTED, 0,
 			"uri \"%s\" names members; only writers and readers take them together: name one of them", text);
 	else
-		result = take_uri(whole, error);
+		result = parse_uri(whole, error);
 	if (result == FARLOG_OK && staging_open(&whole->staging) != FARLOG_OK)
 		result = error_set(error, FARLOG_NO_MEMORY, 0, "members \"%s\": no memory for what they share", text);
 	else
 		whole->has_staging = result == FARLOG_OK;
 	for (unsigned i = 0; i < MEMBER_COUNT_MAX; i++) {
 		whole->members[i].whole = whole;
-		/* 0: each connection draws its own */
+		/* 0 on failure: each connection draws its own */
 		(void)!getrandom(&whole->members[i].client_id, sizeof(whole->members[i].client_id), 0);
 	}
 	if (result == FARLOG_OK) {
-		keep_secrets(whole, ask);
+		copy_grants(whole, ask);
 		result = open_all(whole, error);
 	}
 	if (result != FARLOG_OK) {
@@ -329,11 +329,11 @@ void members_close(struct region *region)
 {
 	struct region_members *whole = members_of(region);
 
-	members_tell_closing(whole);
+	members_request_stop(whole);
 	members_stop_threads(whole);
-	members_tell_counters(whole);
+	members_publish_counters(whole);
 	for (unsigned i = 0; i < whole->count; i++)
-		member_shut(&whole->members[i]);
+		member_close(&whole->members[i]);
 	if (whole->copy != NULL)
 		munmap(whole->copy, whole->copy_len);
 	if (whole->has_staging)

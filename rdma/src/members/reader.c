@@ -1,5 +1,5 @@
-/* members/reader.c -- reading a stream from one of its members, and from another one when that fails, stands still, or
- * was passed by. */
+/* members/reader.c -- reads a stream from one of its members, and from another one when that fails, stalls or lacks the
+ * newest epoch. */
 #include "members/reader.h"
 
 #include <stdio.h>
@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define LOOK_NS 20000000u     /* between two looks at the members that are not read from */
-#define AWAY_NS 100000000u    /* before one that did not answer is asked again */
-#define REOPEN_NS 2000000000u /* before it is opened anew */
+#define CHECK_NS 20000000u    /* between two checks of the members that are not read from */
+#define AWAY_NS 100000000u    /* before a member that did not answer is asked again */
+#define REOPEN_NS 2000000000u /* before it is reopened */
 
-void reader_members_away(struct reader_member *member, int result)
+void reader_members_mark_away(struct reader_member *member, int result)
 {
 	const char *trouble = member->reader->region->trouble;
 
@@ -22,16 +22,16 @@ void reader_members_away(struct reader_member *member, int result)
 	if (!member->is_away)
 		member->reopen_at_ns = clock_after_ns(REOPEN_NS);
 	member->is_away = true;
-	member->look_at_ns = clock_after_ns(AWAY_NS);
-	/* A link may come back by itself, a device that was removed does not: while it is held, the kernel keeps its name,
+	member->check_at_ns = clock_after_ns(AWAY_NS);
+	/* A link may reconnect by itself, a removed device does not: while the device is open, the kernel keeps its name
 	 * and its locks. */
 	if (atomic_load_relaxed(&member->reader->region->is_removed)) {
-		member->look_at_ns = 0;
+		member->check_at_ns = 0;
 		member->reopen_at_ns = 0;
 	}
 }
 
-/* has_epoch -- its log is the stream's. */
+/* has_epoch -- its log is that of the stream. */
 static bool has_epoch(const struct reader_members *members, const struct reader_member *member)
 {
 	return member->reader != NULL && member->reader->superblock.writer_epoch == members->epoch;
@@ -43,7 +43,7 @@ static void note_epoch(struct reader_members *members, const struct reader_membe
 		members->epoch = member->reader->superblock.writer_epoch;
 }
 
-void reader_members_place(struct reader_members *members, struct reader_member *member)
+void reader_members_set_position(struct reader_members *members, struct reader_member *member)
 {
 	struct farlog_reader *reader = member->reader;
 	bool is_there = reader->cursor.lsn == members->cursor.lsn && reader->cursor.seq == members->cursor.seq &&
@@ -59,19 +59,19 @@ void reader_members_place(struct reader_members *members, struct reader_member *
 	reader->is_resync_needed = true;
 }
 
-/* look_at -- a member that is not read from, or did not answer: what epoch does it have? */
-static void look_at(struct reader_members *members, struct reader_member *member, uint64_t now_ns)
+/* check_member -- read the header of a member that is not read from, or that did not answer. */
+static void check_member(struct reader_members *members, struct reader_member *member, uint64_t now_ns)
 {
 	int result;
 
-	if (member->reader == NULL || (member->is_away && now_ns < member->look_at_ns))
+	if (member->reader == NULL || (member->is_away && now_ns < member->check_at_ns))
 		return;
 	result = region_fetch(member->reader->region, 0, LAYOUT_DATA_OFF);
 	if (result == FARLOG_IO && !(member->is_away && now_ns >= member->reopen_at_ns)) {
-		reader_members_away(member, result);
+		reader_members_mark_away(member, result);
 		return;
 	}
-	if (result != FARLOG_OK) { /* it will never be that ring again */
+	if (result != FARLOG_OK) { /* the ring was replaced */
 		reader_members_reopen(member, result);
 		return;
 	}
@@ -86,79 +86,80 @@ static bool is_readable(const struct reader_members *members, const struct reade
 	return has_epoch(members, member) && !member->is_away;
 }
 
-/* look_around -- now and then. True: it was time to. */
-static bool look_around(struct reader_members *members)
+/* check_members -- every CHECK_NS. True: they were checked. */
+static bool check_members(struct reader_members *members)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
-	if (now_ns < members->look_at_ns)
+	if (now_ns < members->check_at_ns)
 		return false;
-	members->look_at_ns = now_ns + LOOK_NS;
+	members->check_at_ns = now_ns + CHECK_NS;
 	reader_members_adopt(members);
 	for (unsigned i = 0; i < members->count; i++) {
 		struct reader_member *member = &members->member[i];
 
-		/* what is read from is looked at by that */
+		/* the reads check the member that is read from */
 		if (i != members->current || member->is_away || !is_readable(members, member))
-			look_at(members, member, now_ns);
+			check_member(members, member, now_ns);
 		if (members->is_drain && member->reader != NULL && !member->is_away)
-			/* one that was away when the head was moved last; what fails is tried again */
-			may_fail(reader_members_raise(members, member));
+			/* it was away when the head was stored last; on failure the next check tries again */
+			may_fail(reader_members_store_head(members, member));
 	}
 	return true;
 }
 
-/* read_from -- one member, as far as what it has is the stream's. */
+/* read_from -- one member, up to where its log is certainly that of the stream. */
 static int read_from(
 	struct reader_members *members, struct reader_member *member, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	int result;
 
-	reader_members_place(members, member);
+	reader_members_set_position(members, member);
 	member->held_lsn = 0;
 	member->comeback_count = member->reader->region->comeback_count;
 	result = reader_read_ring(member->reader, buf, buf_len, batch);
 	if (result == FARLOG_OK)
-		result = reader_members_hold_back(members, member, buf, batch);
+		result = reader_members_limit_batch(members, member, buf, batch);
 	if (result == FARLOG_IO)
-		reader_members_away(member, result);
+		reader_members_mark_away(member, result);
 	if (result == FARLOG_OK)
 		members->cursor = member->reader->cursor;
 	note_epoch(members, member);
 	return result;
 }
 
-/* What the members have said that had no batch. */
-struct verdict {
+/* The results of the members that had no batch. */
+struct answers {
 	unsigned answer_count;
 	bool is_corrupt;
 	bool is_not_yet;
 	bool is_overrun;
 };
 
-/* nothing_new -- and where it would be. */
-static int nothing_new(const struct reader_members *members, struct farlog_batch *batch)
+/* report_no_batch -- and at which position. */
+static int report_no_batch(const struct reader_members *members, struct farlog_batch *batch)
 {
 	*batch = (struct farlog_batch){
 		.first_lsn = members->cursor.lsn, .next_lsn = members->cursor.lsn, .next_seq = members->cursor.seq};
 	return FARLOG_NOT_YET;
 }
 
-/* decide -- nobody has a batch. A record that one member cannot show although it was acknowledged is lost only when all
- * have been asked; a reader that was overtaken is late, whatever a member says that was not there. */
-static int decide(const struct reader_members *members, const struct verdict *verdict, struct farlog_batch *batch)
+/* combine_answers -- of members without a batch. An acknowledged record that one member cannot show is lost only when
+ * all members have been asked; a reader that was overtaken stays so, whatever a member says that was away. */
+static int combine_answers(
+	const struct reader_members *members, const struct answers *answers, struct farlog_batch *batch)
 {
-	if (verdict->is_overrun && !members->is_drain)
+	if (answers->is_overrun && !members->is_drain)
 		return FARLOG_OVERRUN;
-	if (verdict->is_corrupt) {
+	if (answers->is_corrupt) {
 		batch->first_lsn = members->cursor.lsn;
-		return verdict->answer_count == members->count ? FARLOG_CORRUPT : FARLOG_IO;
+		return answers->answer_count == members->count ? FARLOG_CORRUPT : FARLOG_IO;
 	}
-	return verdict->is_not_yet ? nothing_new(members, batch) : FARLOG_IO;
+	return answers->is_not_yet ? report_no_batch(members, batch) : FARLOG_IO;
 }
 
-/* count_in -- what one has said. True: it is the caller's to know, and no other member need be asked. */
-static bool count_in(struct verdict *verdict, struct reader_member *member, int result)
+/* count_answer -- of one member. True: the caller returns it, and asks no other member. */
+static bool count_answer(struct answers *answers, struct reader_member *member, int result)
 {
 	switch (result) {
 	case FARLOG_OK:
@@ -169,25 +170,25 @@ static bool count_in(struct verdict *verdict, struct reader_member *member, int 
 	case FARLOG_IO:
 		return false;
 	case FARLOG_NOT_YET:
-		verdict->is_not_yet = true;
+		answers->is_not_yet = true;
 		break;
 	case FARLOG_CORRUPT:
-		verdict->is_corrupt = true;
+		answers->is_corrupt = true;
 		break;
 	case FARLOG_OVERRUN:
-		verdict->is_overrun = true;
+		answers->is_overrun = true;
 		break;
 	default:
 		reader_members_reopen(member, result);
-		return false; /* it will never be that ring again */
+		return false; /* the ring was replaced */
 	}
-	verdict->answer_count++;
+	answers->answer_count++;
 	return false;
 }
 
-/* is_passed_by -- a drain before this one went further, as a member tells that was away when this one began: all below
- * its head is in the store. */
-static bool is_passed_by(const struct reader_members *members)
+/* is_head_ahead -- an earlier drain went further, as the head of a member says that was away when this drain began: all
+ * below that head is in the store. */
+static bool is_head_ahead(const struct reader_members *members)
 {
 	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL && members->member[i].reader->released.head_lsn > members->cursor.lsn)
@@ -195,13 +196,14 @@ static bool is_passed_by(const struct reader_members *members)
 	return false;
 }
 
-int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch)
+int reader_members_read(struct farlog_reader *front, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
-	struct verdict verdict = {0};
-	bool is_time = look_around(members);
+	struct reader_members *members = front->members;
+	struct answers answers = {0};
+	bool is_time = check_members(members);
 
 	memset(batch, 0, sizeof(*batch));
-	if (is_passed_by(members))
+	if (is_head_ahead(members))
 		return FARLOG_HELD;
 	for (unsigned tried = 0, first = members->current; tried < members->count; tried++) {
 		unsigned i = (first + tried) % members->count;
@@ -213,17 +215,18 @@ int reader_members_read(struct reader_members *members, void *buf, size_t buf_le
 		result = read_from(members, &members->member[i], buf, buf_len, batch);
 		if (result == FARLOG_OK)
 			members->current = i;
-		if (count_in(&verdict, &members->member[i], result))
+		if (count_answer(&answers, &members->member[i], result))
 			return result;
-		/* Nothing new is the usual answer: only now and then, whether another one has something. */
+		/* NOT_YET is the usual answer: other members are asked only after check_members. */
 		if (result == FARLOG_NOT_YET && i == first && !is_time && has_epoch(members, &members->member[i]))
-			return nothing_new(members, batch);
+			return report_no_batch(members, batch);
 	}
-	return decide(members, &verdict, batch);
+	return combine_answers(members, &answers, batch);
 }
 
-int reader_members_suspect(struct reader_members *members, struct farlog_suspect *suspect)
+static int suspect(struct farlog_reader *front, struct farlog_suspect *found)
 {
+	struct reader_members *members = front->members;
 	int result = FARLOG_IO;
 
 	for (unsigned tried = 0; tried < members->count && result == FARLOG_IO; tried++) {
@@ -231,10 +234,10 @@ int reader_members_suspect(struct reader_members *members, struct farlog_suspect
 
 		if (!is_readable(members, member))
 			continue;
-		reader_members_place(members, member);
-		result = reader_suspect_ring(member->reader, suspect);
+		reader_members_set_position(members, member);
+		result = reader_suspect_ring(member->reader, found);
 		if (result == FARLOG_IO)
-			reader_members_away(member, result);
+			reader_members_mark_away(member, result);
 	}
 	return result;
 }
@@ -253,36 +256,38 @@ static const uint8_t *uuid_of(const struct reader_members *members)
 	return members->uuids[0];
 }
 
-int reader_members_status(struct reader_members *members, struct farlog_ring_status *status)
+static int status(struct farlog_reader *front, struct farlog_ring_status *found)
 {
+	struct reader_members *members = front->members;
 	int result = FARLOG_IO;
 
-	look_around(members);
+	check_members(members);
 	for (unsigned tried = 0; tried < members->count && result != FARLOG_OK; tried++) {
 		struct reader_member *member = &members->member[(members->current + tried) % members->count];
 
 		if (!is_readable(members, member))
 			continue;
-		result = reader_status_ring(member->reader, status);
+		result = reader_status_ring(member->reader, found);
 		if (result == FARLOG_IO)
-			reader_members_away(member, result);
+			reader_members_mark_away(member, result);
 	}
 	if (result != FARLOG_OK)
 		return result;
-	memcpy(status->ring_uuid, uuid_of(members), sizeof(status->ring_uuid));
-	if (status->head_lsn < members->released.head_lsn) {
-		status->head_lsn = members->released.head_lsn;
-		status->head_seq = members->released.head_seq;
-		status->last_epoch = members->released.last_epoch;
+	memcpy(found->ring_uuid, uuid_of(members), sizeof(found->ring_uuid));
+	if (found->head_lsn < members->released.head_lsn) {
+		found->head_lsn = members->released.head_lsn;
+		found->head_seq = members->released.head_seq;
+		found->last_epoch = members->released.last_epoch;
 	}
-	if (status->appended_lsn < members->cursor.lsn)
-		status->appended_lsn = members->cursor.lsn;
-	status->lag_bytes = status->appended_lsn > status->head_lsn ? status->appended_lsn - status->head_lsn : 0;
+	if (found->appended_lsn < members->cursor.lsn)
+		found->appended_lsn = members->cursor.lsn;
+	found->lag_bytes = found->appended_lsn > found->head_lsn ? found->appended_lsn - found->head_lsn : 0;
 	return FARLOG_OK;
 }
 
-uint64_t reader_members_reads(const struct reader_members *members)
+static uint64_t count_reads(const struct farlog_reader *front)
 {
+	const struct reader_members *members = front->members;
 	uint64_t count = 0;
 
 	for (unsigned i = 0; i < members->count; i++)
@@ -291,8 +296,9 @@ uint64_t reader_members_reads(const struct reader_members *members)
 	return count;
 }
 
-struct region_waits reader_members_waits(const struct reader_members *members)
+static struct region_waits count_waits(const struct farlog_reader *front)
 {
+	const struct reader_members *members = front->members;
 	struct region_waits waits = {0};
 
 	for (unsigned i = 0; i < members->count; i++) {
@@ -304,58 +310,26 @@ struct region_waits reader_members_waits(const struct reader_members *members)
 	return waits;
 }
 
-/* ---------------------------------------------------------------- what the caller of the public functions has */
-
-static int front_read(struct farlog_reader *front, void *buf, size_t buf_len, struct farlog_batch *batch)
-{
-	return reader_members_read(front->members, buf, buf_len, batch);
-}
-
-static int front_release(struct farlog_reader *front, const struct head_slot *slot)
-{
-	return reader_members_release(front->members, slot);
-}
-
-static int front_suspect(struct farlog_reader *front, struct farlog_suspect *suspect)
-{
-	return reader_members_suspect(front->members, suspect);
-}
-
-static int front_status(struct farlog_reader *front, struct farlog_ring_status *status)
-{
-	return reader_members_status(front->members, status);
-}
-
-static uint64_t front_reads(const struct farlog_reader *front)
-{
-	return reader_members_reads(front->members);
-}
-
-static struct region_waits front_waits(const struct farlog_reader *front)
-{
-	return reader_members_waits(front->members);
-}
-
-static void front_close(struct farlog_reader *front)
+static void close_front(struct farlog_reader *front)
 {
 	reader_members_close(front->members);
 }
 
 const struct reader_ops reader_members_ops = {
-	.read = front_read,
-	.release = front_release,
-	.suspect = front_suspect,
-	.status = front_status,
-	.reads = front_reads,
-	.waits = front_waits,
-	.close = front_close,
+	.read = reader_members_read,
+	.release = reader_members_release,
+	.suspect = suspect,
+	.status = status,
+	.reads = count_reads,
+	.waits = count_waits,
+	.close = close_front,
 };
 
-unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member_status *statuses, unsigned room)
+unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member_status *statuses, unsigned count_max)
 {
 	const struct reader_members *members = reader->members;
 
-	for (unsigned i = 0; members != NULL && i < members->count && i < room; i++) {
+	for (unsigned i = 0; members != NULL && i < members->count && i < count_max; i++) {
 		const struct reader_member *member = &members->member[i];
 		const struct farlog_reader *one = member->reader;
 

@@ -1,5 +1,5 @@
-/* members/reader_open.c -- opening the members of a stream for reading, each by a thread of its own: one that does not
- * answer keeps nobody waiting, and is tried again until it does. */
+/* members/reader_open.c -- opens the members of a stream for reading, each in a thread of its own: one that does not
+ * answer delays no other, and is tried again until it does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +11,18 @@
 #include "members/members.h"
 #include "members/reader.h"
 
-#define PATIENCE_NS 400000000u       /* with a member that answers nothing: there are others */
-#define OPEN_GRACE_NS 300000000u     /* for the rest, when enough of them are open */
-#define OPEN_LONGEST_NS 10000000000u /* until there are enough */
+#define RESPONSE_TIMEOUT_NS 400000000u /* of a member that does not answer: there are others */
+#define OPEN_GRACE_NS 300000000u       /* for the other members, when enough are open */
+#define OPEN_TIMEOUT_NS 10000000000u   /* until enough are open */
 #define SEEK_LEN (1u << 20)
-#define AGAIN_NS 500000000u /* between two attempts to open one */
+#define RETRY_PAUSE_NS 500000000u /* between two attempts to open a member */
 
 static void wait_ns(struct reader_members *members, uint64_t duration_ns)
 {
 	condition_wait_until(&members->changed, &members->mutex, clock_after_ns(duration_ns));
 }
 
-/* wait_until_wanted -- under the mutex; false: the reader is being closed. */
+/* wait_until_wanted -- false: the reader is being closed. The caller holds the mutex. */
 static bool wait_until_wanted(struct reader_member *member)
 {
 	while (!member->is_wanted && !member->members->is_closing)
@@ -30,17 +30,17 @@ static bool wait_until_wanted(struct reader_member *member)
 	return !member->members->is_closing;
 }
 
-/* rest -- before the next attempt; under the mutex. */
-static void rest(struct reader_members *members)
+/* wait_retry -- before the next attempt. The caller holds the mutex. */
+static void wait_retry(struct reader_members *members)
 {
-	uint64_t until_ns = clock_after_ns(AGAIN_NS);
+	uint64_t until_ns = clock_after_ns(RETRY_PAUSE_NS);
 
 	while (!members->is_closing && clock_monotonic_ns() < until_ns)
-		wait_ns(members, AGAIN_NS);
+		wait_ns(members, RETRY_PAUSE_NS);
 }
 
-/* attempt -- to open it, without the mutex. True: it is open. */
-static bool attempt(struct reader_member *member)
+/* try_open -- one attempt, without the mutex. True: it is open. */
+static bool try_open(struct reader_member *member)
 {
 	struct reader_members *members = member->members;
 	struct farlog_reader_config config = {
@@ -50,7 +50,7 @@ static bool attempt(struct reader_member *member)
 
 	if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK &&
 		reader->region->caps.is_remote)
-		reader->region->patience_ns = PATIENCE_NS;
+		reader->region->patience_ns = RESPONSE_TIMEOUT_NS;
 	if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL &&
 		member->ring_uuid != NULL)
 		(void)members->renewal->renew(members->renewal, member->ring_uuid, members->tokens[member - members->member]);
@@ -64,7 +64,7 @@ static bool attempt(struct reader_member *member)
 	return reader != NULL;
 }
 
-static void *open_again_and_again(void *of)
+static void *open_loop(void *of)
 {
 	struct reader_member *member = of;
 	struct reader_members *members = member->members;
@@ -74,17 +74,17 @@ static void *open_again_and_again(void *of)
 		bool is_open;
 
 		pthread_mutex_unlock(&members->mutex);
-		is_open = attempt(member);
+		is_open = try_open(member);
 		pthread_mutex_lock(&members->mutex);
 		if (!is_open)
-			rest(members);
+			wait_retry(members);
 	}
 	pthread_mutex_unlock(&members->mutex);
 	return NULL;
 }
 
-/* differs -- why a ring is none of this stream's, or NULL. */
-static const char *differs(const struct reader_members *members, const struct farlog_reader *reader)
+/* find_difference -- why a ring is not of this stream, or NULL. */
+static const char *find_difference(const struct reader_members *members, const struct farlog_reader *reader)
 {
 	const struct record_identity *all = &members->identity;
 	const struct record_identity *one = &reader->identity;
@@ -93,16 +93,15 @@ static const char *differs(const struct reader_members *members, const struct fa
 		return "it is of another stream";
 	if (all->capacity != one->capacity || all->align != one->align || all->record_len_max != one->record_len_max)
 		return "it has another size, align or record_len_max";
-	/* As the writer sees it (members_check_ring): where every record fills whole blocks, there is no PAD that a ring in
-	 * memory does not know. */
+	/* As in members_check_ring: where every record fills whole blocks, there is no PAD that a ring in memory does not
+	 * know. */
 	if (all->block_len != one->block_len && (all->align < all->block_len || all->align < one->block_len))
 		return "its blocks are of another size, and its records fill no whole ones; format the rings with an align of "
 			   "the largest block at least";
 	return NULL;
 }
 
-/* twin_of -- another member that is the same ring by its uuid, or NULL: one of them is a copy, and what both have would
- * be counted twice. */
+/* twin_of -- another member with the same uuid, or NULL: one ring is a copy, and its records would count twice. */
 static const struct reader_member *twin_of(
 	const struct reader_members *members, const struct reader_member *member, const struct farlog_reader *reader)
 {
@@ -115,15 +114,15 @@ static const struct reader_member *twin_of(
 	return NULL;
 }
 
-/* take -- what was opened, if it is the stream's. */
-static void take(struct reader_members *members, struct reader_member *member, struct farlog_reader *reader)
+/* accept_reader -- use an opened reader, if its ring is of the stream. */
+static void accept_reader(struct reader_members *members, struct reader_member *member, struct farlog_reader *reader)
 {
 	const struct reader_member *twin = twin_of(members, member, reader);
 	const char *why;
 
 	if (members->identity.capacity == 0)
 		members->identity = reader->identity;
-	why = differs(members, reader);
+	why = find_difference(members, reader);
 	if (why != NULL) {
 		reader_close_ring(reader);
 		error_set(
@@ -156,7 +155,7 @@ void reader_members_adopt(struct reader_members *members)
 		if (member->reader != NULL)
 			continue;
 		if (MEMBERS_ARE_TENDED && member->is_wanted)
-			(void)attempt(member);
+			(void)try_open(member);
 		pthread_mutex_lock(&members->mutex);
 		reader = member->opened;
 		member->opened = NULL;
@@ -164,9 +163,9 @@ void reader_members_adopt(struct reader_members *members)
 			member->trouble = member->opening_error;
 		pthread_mutex_unlock(&members->mutex);
 		if (reader != NULL)
-			take(members, member, reader);
+			accept_reader(members, member, reader);
 		if (member->reader != NULL && members->is_drain)
-			may_fail(reader_members_raise(members, member)); /* it is tried again with the next release */
+			may_fail(reader_members_store_head(members, member)); /* the next release tries again */
 	}
 }
 
@@ -181,7 +180,7 @@ void reader_members_reopen(struct reader_member *member, int result)
 	pthread_mutex_unlock(&member->members->mutex);
 }
 
-/* is_enough -- to begin, as start looks at it. */
+/* is_enough -- can find_start succeed with the members that are open? */
 static bool is_enough(const struct reader_members *members)
 {
 	unsigned open_count = 0;
@@ -197,10 +196,10 @@ static bool is_enough(const struct reader_members *members)
 		(known_count == 0 || known_count >= members->count - members->needed + 1);
 }
 
-/* settle -- wait for the openers' first attempts: for all of them, but not for long when there are enough. */
-static void settle(struct reader_members *members)
+/* wait_for_openers -- until all have tried once; for OPEN_GRACE_NS only when enough are open. */
+static void wait_for_openers(struct reader_members *members)
 {
-	uint64_t until_ns = clock_after_ns(OPEN_LONGEST_NS);
+	uint64_t until_ns = clock_after_ns(OPEN_TIMEOUT_NS);
 	bool has_enough = false;
 
 	pthread_mutex_lock(&members->mutex);
@@ -220,8 +219,8 @@ static void settle(struct reader_members *members)
 	pthread_mutex_unlock(&members->mutex);
 }
 
-/* refuse -- fewer are open than have to be: what is wrong with the first of the others. */
-static int refuse(const struct reader_members *members, unsigned open_count, struct farlog_error *error)
+/* reject_count -- too few members are open: the error of the first of the others. */
+static int reject_count(const struct reader_members *members, unsigned open_count, struct farlog_error *error)
 {
 	const struct reader_member *worst = NULL;
 
@@ -238,9 +237,9 @@ static int refuse(const struct reader_members *members, unsigned open_count, str
 		worst->trouble.text[0] != '\0' ? worst->trouble.text : "it does not answer");
 }
 
-/* refuse_new -- a ring that never had an epoch, while others had, may stand where the one was that knew how far the
+/* reject_new -- a ring that never had an epoch, while others have, may have replaced the one that knew how far the
  * stream is stored. */
-static int refuse_new(const struct reader_members *members, unsigned known_count, struct farlog_error *error)
+static int reject_new(const struct reader_members *members, unsigned known_count, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_IO, 0,
 		"%u of the stream's %u members could be opened that know its log, expected %u at least: others are new and "
@@ -248,7 +247,7 @@ static int refuse_new(const struct reader_members *members, unsigned known_count
 		known_count, members->count, members->count - members->needed + 1);
 }
 
-/* is_further -- than the one that is to be read from first: a newer epoch, or more of the same. */
+/* is_further -- than the member that is read from first: a newer epoch, or more records of the same. */
 static bool is_further(const struct reader_members *members, unsigned i)
 {
 	const struct farlog_reader *one = members->member[i].reader;
@@ -259,10 +258,11 @@ static bool is_further(const struct reader_members *members, unsigned i)
 	return region_load_word(one->region, LAYOUT_TAIL_HINT_OFF) > region_load_word(other->region, LAYOUT_TAIL_HINT_OFF);
 }
 
-/* start -- where the stream is read from: the highest head, or the highest that a writer found when it opened its
- * epoch. Every one of them is true, also that of a member which an epoch passed by: a drain moves heads over what all
- * later writers find, and no further. */
-static int start(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
+/* find_start -- where the stream is read from: the highest head, or the highest that a writer found when it opened its
+ * epoch. Each of them is valid, also that of a member which missed an epoch: a drain stores heads only behind records
+ * that all later writers find. */
+static int find_start(
+	struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
 	unsigned open_count = 0;
 	unsigned known_count = 0;
@@ -275,7 +275,7 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 			return error_set(error, member->trouble.result, 0, "%s", member->trouble.text);
 		if (member->reader == NULL) {
 			if (member->trouble.result == FARLOG_HELD && members->is_drain)
-				return refuse(members, open_count, error);
+				return reject_count(members, open_count, error);
 			continue;
 		}
 		head = member->reader->released;
@@ -290,18 +290,19 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 			(members->member[members->current].reader == NULL || is_further(members, i)))
 			members->current = i;
 	if (open_count < member_quorum(members->count, members->needed))
-		return refuse(members, open_count, error);
+		return reject_count(members, open_count, error);
 	if (known_count < members->count - members->needed + 1)
-		return refuse_new(members, known_count, error);
+		return reject_new(members, known_count, error);
 	members->cursor = (struct record_cursor){
 		.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};
 	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL)
-			may_fail(reader_members_raise(members, &members->member[i])); /* it is tried again with the next release */
+			may_fail(
+				reader_members_store_head(members, &members->member[i])); /* it is tried again with the next release */
 	return config->start == FARLOG_START_HEAD ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
-/* seek_tail -- over all that is there. */
+/* seek_tail -- read over all records. */
 static int seek_tail(struct reader_members *members)
 {
 	uint8_t *bytes = malloc(SEEK_LEN + members->identity.record_len_max);
@@ -309,7 +310,7 @@ static int seek_tail(struct reader_members *members)
 	int result = bytes == NULL ? FARLOG_NO_MEMORY : FARLOG_OK;
 
 	while (result == FARLOG_OK)
-		result = reader_members_read(members, bytes, SEEK_LEN + members->identity.record_len_max, &batch);
+		result = reader_members_read(&members->front, bytes, SEEK_LEN + members->identity.record_len_max, &batch);
 	free(bytes);
 	return result == FARLOG_NOT_YET ? FARLOG_OK : result;
 }
@@ -324,7 +325,7 @@ static int seek(struct reader_members *members, const struct farlog_reader_confi
 		return result == FARLOG_OK ? result :
 									 error_set(error, result, 0, "read ring \"%s\" from its head on", best->uri);
 	}
-	reader_members_place(members, best);
+	reader_members_set_position(members, best);
 	result = reader_seek(best->reader, best->uri, config, error);
 	if (result == FARLOG_OK)
 		members->cursor = best->reader->cursor;
@@ -338,8 +339,9 @@ static const uint8_t *unless_zero(const uint8_t *bytes)
 	return memcmp(bytes, zero, sizeof(zero)) != 0 ? bytes : NULL;
 }
 
-/* begin -- the members and their openers. */
-static int begin(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
+/* start_openers -- of all members. */
+static int start_openers(
+	struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
 	pthread_mutex_init(&members->mutex, NULL);
 	condition_init(&members->changed);
@@ -366,10 +368,10 @@ static int begin(struct reader_members *members, const struct farlog_reader_conf
 		int failure;
 
 		if (MEMBERS_ARE_TENDED) {
-			(void)attempt(member);
+			(void)try_open(member);
 			continue;
 		}
-		failure = pthread_create(&member->opener, NULL, open_again_and_again, member);
+		failure = pthread_create(&member->opener, NULL, open_loop, member);
 		if (failure != 0)
 			return error_set(error, FARLOG_NO_MEMORY, failure, "start a thread that opens ring \"%s\"", member->uri);
 		member->has_opener = true;
@@ -397,11 +399,11 @@ int reader_members_open(const char *uri, const struct farlog_reader_config *conf
 		return result;
 	}
 	members->renewal = renewal;
-	result = begin(members, config, error);
+	result = start_openers(members, config, error);
 	if (result == FARLOG_OK) {
-		settle(members);
+		wait_for_openers(members);
 		reader_members_adopt(members);
-		result = start(members, config, error);
+		result = find_start(members, config, error);
 	}
 	if (result == FARLOG_NOT_YET)
 		result = seek(members, config, error);

@@ -1,18 +1,18 @@
-/* members/reader_release.c -- what every later writer finds, and moving the heads over it.
+/* members/reader_release.c -- which records every later writer finds, and storing heads behind them.
  *
- * A record that K members have is not yet such: a writer in between may have put another one there on a member that was
- * away, with a newer epoch, which goes before a longer log. It is when K members have it and behind it a record of the
- * newest epoch, or of that the beginning, or when the writer's last word on that very member covers it, which is told
- * only of what was acknowledged, and only to a member that has it. A head may lie nowhere else, since a later drain
- * begins behind it. */
+ * That K members have a record is not enough: a writer in between may have put another record there on a member that
+ * was away, in a newer epoch, which is preferred to a longer log. It is enough when K members have the record and
+ * behind it a record of the newest epoch, or the beginning of that epoch; or when the durable hint of the member covers
+ * it, which is stored only for acknowledged records, and only in a member that has them. A head may be stored only
+ * behind such a record, since a later drain begins there. */
 #include "members/reader.h"
 
 #include <string.h>
 
 #include "scan/walk.h"
 
-/* next_of -- the record at `at` of a batch, as one that was found. */
-static void next_of(const struct farlog_reader *reader, const uint8_t *at, struct record_found *found)
+/* parse_record -- the record at `at` of a batch. */
+static void parse_record(const struct farlog_reader *reader, const uint8_t *at, struct record_found *found)
 {
 	struct record_header header;
 
@@ -25,8 +25,8 @@ static void next_of(const struct farlog_reader *reader, const uint8_t *at, struc
 	found->stored_len = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : found->extent;
 }
 
-/* cut -- the batch ends at the last record that ends at or below that LSN. */
-static void cut(struct farlog_reader *reader, struct record_cursor at, uint64_t sure_lsn, const uint8_t *buf,
+/* cut_batch -- behind the last record that ends at or below sure_lsn. */
+static void cut_batch(struct farlog_reader *reader, struct record_cursor at, uint64_t sure_lsn, const uint8_t *buf,
 	struct farlog_batch *batch)
 {
 	struct farlog_batch part = {.first_lsn = at.lsn};
@@ -34,7 +34,7 @@ static void cut(struct farlog_reader *reader, struct record_cursor at, uint64_t 
 
 	at.epoch_max = reader->cursor.epoch_max;
 	while (part.len < batch->len) {
-		next_of(reader, buf + part.len, &found);
+		parse_record(reader, buf + part.len, &found);
 		if (at.lsn + found.extent > sure_lsn)
 			break;
 		record_advance(&at, &found);
@@ -51,7 +51,7 @@ static void cut(struct farlog_reader *reader, struct record_cursor at, uint64_t 
 	*batch = part;
 }
 
-/* make_durable -- what a member holds there. */
+/* make_durable -- the records of a member between two LSNs. */
 static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_t to_lsn)
 {
 	struct region *region = member->reader->region;
@@ -68,8 +68,8 @@ static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_
 													result;
 }
 
-/* is_same -- another member has these very records. OK; NOT_YET: it has not; IO. */
-static int is_same(
+/* has_same_records -- another member has the records of the batch, durably. OK; NOT_YET: it has not; IO. */
+static int has_same_records(
 	struct reader_member *member, struct record_cursor at, const uint8_t *buf, const struct farlog_batch *batch)
 {
 	struct farlog_reader *reader = member->reader;
@@ -86,7 +86,7 @@ static int is_same(
 		struct record_found wanted;
 		enum record_verdict verdict;
 
-		next_of(reader, buf + used, &wanted);
+		parse_record(reader, buf + used, &wanted);
 		result = walk_check(&walk, &at, &verdict, &found);
 		if (result == FARLOG_OK &&
 			(verdict != RECORD_VALID || found.crc32c != wanted.crc32c || found.extent != wanted.extent ||
@@ -99,7 +99,7 @@ static int is_same(
 	walk_end(&walk);
 	if (result == FARLOG_OK)
 		result = make_durable(member, from_lsn, batch->next_lsn);
-	/* What was seen before a power cut of its host is not what was flushed after it. */
+	/* Records that were read before a power cut of the host are not those that were flushed after it. */
 	return result == FARLOG_OK && reader_is_back(reader, comeback_count) ? FARLOG_IO : result;
 }
 
@@ -116,9 +116,9 @@ static bool keeps_epoch(const struct reader_members *members, const struct farlo
 		superblock.writer_epoch == members->epoch;
 }
 
-/* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, or as far as that
- * begins, durably: the member was told of it when it had all that lies below, and there is no EPOCH record where the
- * ring was full. That is so until there is a newer one. */
+/* reaches_epoch -- the member's log continues without a gap, durably, to a record of the newest epoch or to where that
+ * epoch begins: the epoch was stored there when the member had all below, and a full ring has no EPOCH record. That
+ * holds until there is a newer epoch. */
 static bool reaches_epoch(const struct reader_members *members, struct reader_member *member, struct record_cursor at)
 {
 	struct farlog_reader *reader = member->reader;
@@ -148,15 +148,15 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 	return member->reached_epoch == members->epoch;
 }
 
-/* do_enough_have -- as many members as are needed have the batch, and behind it a record of the newest epoch. */
-static bool do_enough_have(struct reader_members *members, struct reader_member *read, const struct record_cursor *from,
+/* is_on_enough -- as many members as are needed have the batch, and behind it a record of the newest epoch. */
+static bool is_on_enough(struct reader_members *members, struct reader_member *read, const struct record_cursor *from,
 	const uint8_t *buf, const struct farlog_batch *batch)
 {
-	bool is_of_epoch = batch->last_epoch == members->epoch;
-	unsigned count = (is_of_epoch || reaches_epoch(members, read, *from)) &&
+	bool knows_epoch = batch->last_epoch == members->epoch;
+	unsigned count = (knows_epoch || reaches_epoch(members, read, *from)) &&
 		make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
 
-	if (count == 0 || reader_is_back(read->reader, read->comeback_count)) /* nor was that one's batch */
+	if (count == 0 || reader_is_back(read->reader, read->comeback_count)) /* its batch was read before a reconnection */
 		return false;
 	for (unsigned i = 0; i < members->count && count < members->needed; i++) {
 		struct reader_member *member = &members->member[i];
@@ -165,15 +165,15 @@ static bool do_enough_have(struct reader_members *members, struct reader_member 
 		if (member == read || member->reader == NULL || member->is_away ||
 			member->reader->superblock.writer_epoch != members->epoch)
 			continue;
-		result = is_same(member, *from, buf, batch);
-		count += result == FARLOG_OK && (is_of_epoch || reaches_epoch(members, member, *from));
+		result = has_same_records(member, *from, buf, batch);
+		count += result == FARLOG_OK && (knows_epoch || reaches_epoch(members, member, *from));
 		if (result == FARLOG_IO)
-			reader_members_away(member, result);
+			reader_members_mark_away(member, result);
 	}
 	return count >= members->needed;
 }
 
-int reader_members_hold_back(
+int reader_members_limit_batch(
 	struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch)
 {
 	struct farlog_reader *reader = member->reader;
@@ -183,12 +183,12 @@ int reader_members_hold_back(
 
 	if (batch->next_lsn <= reader->sure_lsn)
 		return FARLOG_OK;
-	cut(reader, from, reader->sure_lsn, buf, &part);
+	cut_batch(reader, from, reader->sure_lsn, buf, &part);
 	if (part.len > 0) {
 		*batch = part;
 		return FARLOG_OK;
 	}
-	if (reader->superblock.writer_epoch == members->epoch && do_enough_have(members, member, &from, buf, batch)) {
+	if (reader->superblock.writer_epoch == members->epoch && is_on_enough(members, member, &from, buf, batch)) {
 		reader->cursor = end;
 		return FARLOG_OK;
 	}
@@ -197,25 +197,25 @@ int reader_members_hold_back(
 	return FARLOG_NOT_YET;
 }
 
-int reader_members_raise(struct reader_members *members, struct reader_member *member)
+int reader_members_store_head(struct reader_members *members, struct reader_member *member)
 {
 	int result = FARLOG_OK;
 
 	if (members->released.head_lsn > member->reader->released.head_lsn || member->reader->is_release_open)
 		result = reader_store_head(member->reader, &members->released);
 	if (result == FARLOG_IO)
-		reader_members_away(member, result);
+		reader_members_mark_away(member, result);
 	return result;
 }
 
-/* raise_all -- OK: as many as are needed have it durably; IO; HELD. */
-static int raise_all(struct reader_members *members)
+/* store_heads -- OK: as many members as are needed have the head durably; IO; HELD. */
+static int store_heads(struct reader_members *members)
 {
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < members->count; i++) {
 		struct reader_member *member = &members->member[i];
-		int result = member->reader == NULL || member->is_away ? FARLOG_IO : reader_members_raise(members, member);
+		int result = member->reader == NULL || member->is_away ? FARLOG_IO : reader_members_store_head(members, member);
 
 		if (result == FARLOG_HELD)
 			return result;
@@ -224,13 +224,15 @@ static int raise_all(struct reader_members *members)
 	return count >= members->needed ? FARLOG_OK : FARLOG_IO;
 }
 
-int reader_members_release(struct reader_members *members, const struct head_slot *slot)
+int reader_members_release(struct farlog_reader *front, const struct head_slot *slot)
 {
+	struct reader_members *members = front->members;
+
 	if (!members->is_drain || slot->head_lsn < members->released.head_lsn ||
 		slot->head_seq < members->released.head_seq || slot->last_epoch < members->released.last_epoch ||
 		slot->head_lsn > members->cursor.lsn)
 		return FARLOG_INVALID;
 	reader_members_adopt(members);
 	members->released = *slot;
-	return raise_all(members);
+	return store_heads(members);
 }

@@ -1,4 +1,4 @@
-/* members/replace.c -- what a writer is told of its stream's rings while it runs. */
+/* members/replace.c -- replaces a member's ring while the writer runs: farlog/replace.h. */
 #include "farlog/replace.h"
 
 #include <string.h>
@@ -16,12 +16,11 @@ static int check_ring(const struct farlog_member_ring *given, struct farlog_erro
 	if (given->uri == NULL || given->uri[0] == '\0' || strlen(given->uri) >= URI_PATH_LEN_MAX ||
 		strpbrk(given->uri, " \n\r") != NULL || member_uri_is(given->uri))
 		return error_set(error, FARLOG_INVALID, 0,
-			"uri \"%.60s\" of a ring in the place of another: expected that of one ring, of less than %zu bytes",
+			"replacement uri \"%.60s\": expected the URI of one ring, of less than %zu bytes",
 			given->uri != NULL ? given->uri : "", (size_t)URI_PATH_LEN_MAX);
 	if (given->ring_uuid == NULL || memcmp(given->ring_uuid, none, sizeof(none)) == 0)
 		return error_set(error, FARLOG_INVALID, 0,
-			"ring \"%.100s\" in the place of another, without a uuid: expected the one that it was bound by",
-			given->uri);
+			"replacement ring \"%.100s\" has no uuid; give the uuid that it was bound by", given->uri);
 	return FARLOG_OK;
 }
 
@@ -32,7 +31,7 @@ int farlog_writer_replace_member(
 
 	if (result == FARLOG_OK)
 		result = writer->region->ops->members.replace(writer->region, member, ring, error);
-	if (result == FARLOG_OK && member == 0) /* by whose uuid the counters are looked for */
+	if (result == FARLOG_OK && member == 0) /* counters are found by its uuid */
 		stats_also(writer->counters_dir, writer->superblock.ring_uuid, ring->ring_uuid);
 	return result;
 }

@@ -1,10 +1,10 @@
 /* members/replace_member.c -- a ring that takes the place of a member's while the writer runs
  * (docs/explanation/members.md, R6). See members/members.h.
  *
- * The former ring is given up first: it is evicted, and when its connection is down its thread goes on as that of the
- * new one. That comes in as one that was away does, but nobody has known it: it is sent what lies behind a head that is
- * above all that was ever written over, which its superblock says; and it is told the epoch only when none below that
- * can be opened any more, wherever the former ring is. */
+ * The old ring is evicted first. When its connection is closed, its thread continues with the new ring. That one joins
+ * as a member that was away, but no other member's record says what it has: it is sent records from a head on that is
+ * above all that was ever overwritten, and its superblock says so; and the epoch is stored there only when no earlier
+ * epoch can be opened any more, wherever the old ring is. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,26 +13,26 @@
 #include "members/members.h"
 #include "ring/record.h"
 
-#define UNREACHED_NS 60000000000u /* a token that was not used for so long may be over */
+#define UNREACHED_NS 60000000000u /* a token that was not used for so long may have expired */
 
 static bool is_same_uuid(const struct member_ring *one, const struct member_ring *other)
 {
 	return one->has_uuid && other->has_uuid && memcmp(one->uuid, other->uuid, sizeof(one->uuid)) == 0;
 }
 
-/* give_up -- what is open of the former ring. What is its thread's that one gives up when it next looks. */
-static void give_up(struct region_members *whole, struct member *member)
+/* evict_open -- the old ring. In states that its thread owns, the thread closes it. */
+static void evict_open(struct region_members *whole, struct member *member)
 {
 	enum member_state state;
 
-	members_take(whole);
+	members_acquire(whole);
 	state = member_state(member);
-	if ((state == MEMBER_IN || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced))
+	if ((state == MEMBER_ACTIVE || state == MEMBER_JOINED) && atomic_load_acquire(&member->is_replaced))
 		members_evict(whole, member);
-	members_give(whole);
+	members_release(whole);
 }
 
-/* make_ring -- as it is given. */
+/* make_ring -- a copy of what was given. */
 static struct member_ring make_ring(const struct farlog_member_ring *given)
 {
 	struct member_ring ring = {.has_uuid = true, .has_token = given->grant_token != NULL};
@@ -44,8 +44,8 @@ static struct member_ring make_ring(const struct farlog_member_ring *given)
 	return ring;
 }
 
-/* take_next -- from now on the member is going to be this ring. False: it is that one already. */
-static bool take_next(struct member *member, const struct member_ring *ring)
+/* set_next_ring -- the ring that the member becomes. False: it is that ring already. */
+static bool set_next_ring(struct member *member, const struct member_ring *ring)
 {
 	struct region_members *whole = member->whole;
 	const struct member_ring *present;
@@ -60,7 +60,7 @@ static bool take_next(struct member *member, const struct member_ring *ring)
 		member->next = *ring;
 		member->replaced_ns = clock_monotonic_ns();
 		atomic_store_release(&member->is_replaced, 1);
-		atomic_store_release(&member->is_unwanted, 1);
+		atomic_store_release(&member->cancel_requested, 1);
 	}
 	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
@@ -78,47 +78,46 @@ int members_replace(
 			"members \"%s\": member %u is replaced: expected one of %u, of a stream that is open", whole->text,
 			index + 1, whole->count);
 	ring = make_ring(given);
-	if (take_next(&whole->members[index], &ring))
-		give_up(whole, &whole->members[index]);
+	if (set_next_ring(&whole->members[index], &ring))
+		evict_open(whole, &whole->members[index]);
 	explicit_bzero(&ring, sizeof(ring));
 	return FARLOG_OK;
 }
 
-/* forget -- all that was known of the former ring. Its records, whatever it has of them, are of no log that is ever
- * asked for any more. */
-static void forget(struct member *member)
+/* reset_state -- all that was known of the old ring. Its records are of no log that is ever read again. */
+static void reset_state(struct member *member)
 {
 	member->is_new = true;
-	atomic_store_release(&member->was_blank, 0);
-	member->done_lsn = 0;
-	member->rests_until_ns = 0;
-	atomic_store_relaxed(&member->credit_lsn, 0); /* these two are looked at of all members */
+	atomic_store_release(&member->was_empty, 0);
+	member->durable_lsn = 0;
+	member->reopen_after_ns = 0;
+	atomic_store_relaxed(&member->credit_lsn, 0); /* these two are read of all members */
 	atomic_store_relaxed(&member->fence, 0);
-	member->is_going = member->is_cut = member->is_late = false;
-	member->has_been_in = member->is_of_epoch = false;
+	member->is_inflight = member->is_cut = member->is_late = false;
+	member->has_been_in = member->knows_epoch = false;
 	atomic_store_release(&member->has_epoch, 0);
 	memset(&member->floor, 0, sizeof(member->floor));
 	memset(member->known_uuid, 0, sizeof(member->known_uuid)); /* the caller holds the mutex */
 }
 
-bool member_adopt(struct member *member)
+bool member_adopt_ring(struct member *member)
 {
 	enum member_state state = member_state(member);
 
-	if (!member->is_replaced || (state != MEMBER_AWAY && state != MEMBER_OTHER && state != MEMBER_FENCED))
+	if (!member->is_replaced || (state != MEMBER_AWAY && state != MEMBER_WRONG_RING && state != MEMBER_FENCED))
 		return false;
 	if (!is_same_uuid(&member->ring, &member->next))
-		forget(member);
+		reset_state(member);
 	member->ring = member->next;
 	explicit_bzero(&member->next.token, sizeof(member->next.token));
-	atomic_store_release(&member->is_unwanted, atomic_load_acquire(&member->whole->is_closing));
+	atomic_store_release(&member->cancel_requested, atomic_load_acquire(&member->whole->is_closing));
 	atomic_store_release(&member->is_replaced, 0);
 	atomic_store_release(&member->state, MEMBER_AWAY);
 	return true;
 }
 
-/* What was written over may have been released by the former ring's head. So the highest head of the others is asked
- * for, and waited for: it is a place where a record begins, so that what continues it is in the copy. */
+/* The head of the old ring may have released what was overwritten. So the floor is the highest head of the others: a
+ * record begins there, and the copy has all behind it. */
 bool member_find_floor(struct region_members *whole, struct member *member)
 {
 	struct record_header header;
@@ -127,7 +126,7 @@ bool member_find_floor(struct region_members *whole, struct member *member)
 	for (unsigned i = 0; i < whole->count; i++)
 		if (&whole->members[i] != member && whole->members[i].credit_lsn > lsn)
 			lsn = whole->members[i].credit_lsn;
-	if (lsn < members_word(whole, LAYOUT_CREDIT_OFF) || lsn >= whole->asked_lsn)
+	if (lsn < members_word(whole, LAYOUT_CREDIT_OFF) || lsn >= whole->requested_lsn)
 		return false;
 	memcpy(&header, whole->copy + LAYOUT_DATA_OFF + lsn % whole->capacity, sizeof(header));
 	if (header.magic != RECORD_MAGIC || header.lsn != lsn)
@@ -136,7 +135,7 @@ bool member_find_floor(struct region_members *whole, struct member *member)
 	return true;
 }
 
-bool member_may_know(const struct region_members *whole, const struct member *member)
+bool member_may_install_epoch(const struct region_members *whole, const struct member *member)
 {
 	unsigned wanted = whole->count - whole->needed + 1;
 	unsigned count = 0;
@@ -160,18 +159,18 @@ unsigned members_view(struct region *region, struct farlog_writer_member *member
 	for (unsigned i = 0; i < count; i++) {
 		const struct member *member = &whole->members[i];
 		const struct member_ring *ring = member->is_replaced ? &member->next : &member->ring;
-		bool is_useless = (member->is_new || member->is_replaced) && !atomic_load_acquire(&member->was_blank) &&
+		bool is_unusable = (member->is_new || member->is_replaced) && !atomic_load_acquire(&member->was_empty) &&
 			clock_monotonic_ns() - member->replaced_ns > UNREACHED_NS;
 
-		if (ring->has_uuid && !is_useless)
+		if (ring->has_uuid && !is_unusable)
 			memcpy(members[i].ring_uuid, ring->uuid, sizeof(ring->uuid));
 	}
 	pthread_mutex_unlock(&whole->mutex);
-	members_take(whole);
+	members_acquire(whole);
 	for (unsigned i = 0; i < count; i++)
 		members[i].state = atomic_load_acquire(&whole->members[i].is_replaced) ?
 			FARLOG_MEMBER_AWAY :
-			members_tell_state(whole, &whole->members[i]);
-	members_give(whole);
+			members_public_state(whole, &whole->members[i]);
+	members_release(whole);
 	return whole->count;
 }

@@ -225,9 +225,9 @@ static void check_taken(const struct farlog_writer *writer)
 		const struct member *member = &members_of(writer->region)->members[i];
 
 		if (strstr(member->ring.uri, USED_NAME) != NULL && member_state(member) != MEMBER_AWAY &&
-			member_state(member) != MEMBER_OTHER)
+			member_state(member) != MEMBER_WRONG_RING)
 			FAIL("USED: a ring that knew an epoch was taken for a new one");
-		world.taken += member->is_new && member->is_of_epoch && member_state(member) == MEMBER_IN;
+		world.taken += member->is_new && member->knows_epoch && member_state(member) == MEMBER_ACTIVE;
 	}
 }
 

@@ -170,7 +170,7 @@ static void join__blocks_that_failed(void **state)
 
 /* lose_blocks -- a writer on host 1, whose member on blocks has failed, before it was told the epoch or behind that,
  * and works again; it comes again when it is told to. */
-static farlog_writer *lose_blocks(bool is_of_epoch)
+static farlog_writer *lose_blocks(bool knows_epoch)
 {
 	struct farlog_ring_config config = {
 		.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7c, .align = 512};
@@ -189,7 +189,7 @@ static farlog_writer *lose_blocks(bool is_of_epoch)
 	}
 	members_are_tended = true;
 	writer = open_with_blocks();
-	if (!is_of_epoch) {
+	if (!knows_epoch) {
 		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 		farlog_block_trouble(BLOCKS, 0, EIO);
 		writer = open_with_blocks();
@@ -262,9 +262,9 @@ static void join__takes_nothing_from_a_successor(void **state)
 
 /* come_meanwhile -- the successor, after so many operations of the device: the member counts for the first writer no
  * more, whose records there nobody would find. False: it had not so many. */
-static bool come_meanwhile(bool is_of_epoch, unsigned moment)
+static bool come_meanwhile(bool knows_epoch, unsigned moment)
 {
-	farlog_writer *zombie = lose_blocks(is_of_epoch);
+	farlog_writer *zombie = lose_blocks(knows_epoch);
 	struct farlog_position position;
 	farlog_writer *next = NULL;
 	bool has_come;

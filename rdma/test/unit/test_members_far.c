@@ -231,7 +231,7 @@ static void stand_between(struct region_members *whole)
 	static void (*const writes[NEAR_COUNT])(struct region *, uint64_t, const void *, size_t) = {
 		write_first, write_second};
 
-	members_take(whole);
+	members_acquire(whole);
 	for (unsigned i = 0; i < NEAR_COUNT; i++) {
 		struct region *region = whole->members[i].region;
 
@@ -239,7 +239,7 @@ static void stand_between(struct region_members *whole)
 		handed[i].ops.data.write = writes[i];
 		region->ops = &handed[i].ops;
 	}
-	members_give(whole);
+	members_release(whole);
 }
 
 /* append__one_copy_for_all -- near members are handed the very bytes that the record was built in, each once; a far one

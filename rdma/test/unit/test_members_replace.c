@@ -342,7 +342,7 @@ static void replace__bad_input(void **state)
 		FARLOG_INVALID);
 	assert_int_equal(farlog_writer_replace_member(writer, 0, &(struct farlog_member_ring){WHOLE, uuid, NULL}, &error),
 		FARLOG_INVALID);
-	assert_non_null(strstr(error.text, "expected that of one ring"));
+	assert_non_null(strstr(error.text, "expected the URI of one ring"));
 	assert_int_equal(state_of_first(writer), FARLOG_MEMBER_UP);
 	end(writer);
 	unit_fault(LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, 1024);

@@ -93,12 +93,12 @@ static void join__copy_of_a_member(void **state)
 		assert_int_equal(unit_append(writer, 200, 3, &position), FARLOG_OK);
 		assert_true(position.copies <= 2);
 		pthread_mutex_lock(&whole->mutex);
-		is_refused = member_state(&whole->members[2]) == MEMBER_OTHER;
+		is_refused = member_state(&whole->members[2]) == MEMBER_WRONG_RING;
 		pthread_mutex_unlock(&whole->mutex);
 		pause_shortly();
 	}
 	assert_true(is_refused);
-	assert_names(whole->members[2].told.text, uris[0], uris[2]);
+	assert_names(whole->members[2].public_error.text, uris[0], uris[2]);
 	farlog_writer_close(writer);
 }
 

@@ -245,12 +245,12 @@ struct contest {
 
 static void take_members(struct contest *contest)
 {
-	members_take(contest->whole);
+	members_acquire(contest->whole);
 }
 
 static void give_members(struct contest *contest)
 {
-	members_give(contest->whole);
+	members_release(contest->whole);
 }
 
 static void take_far(struct contest *contest)
