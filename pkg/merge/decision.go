@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -75,7 +76,9 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		d.file.Close()
 		return nil, fmt.Errorf("read %s: %w", d.name, err)
 	}
-	if err = d.take(raw); err == nil && !isReadOnly {
+	if err = checkMarks(raw, size); err != nil {
+		err = &store.CorruptError{Path: d.name, Err: err}
+	} else if err = d.take(raw); err == nil && !isReadOnly {
 		err = d.settle(raw[:d.end()])
 	}
 	if err != nil {
@@ -189,17 +192,42 @@ func (m mark) encode() []byte {
 	return raw
 }
 
+// errForeign refuses a file that would be taken for one without decisions, and cut.
+var errForeign = errors.New("no file of decisions: move it away, or put the right one there, and try again")
+
+// checkMarks refuses what no crash leaves: bytes between the marks, two marks that are torn, or one before a decision.
+func checkMarks(raw []byte, size int64) error {
+	torn := 0
+	for _, off := range []int{markAOff, markBOff} {
+		if !isZero(raw[off+markLen : off+markBOff-markAOff]) {
+			return errForeign
+		}
+		if _, isWhole := decodeMark(raw[off:]); !isWhole && !isZero(raw[off:off+markLen]) {
+			torn++
+		}
+	}
+	if torn == 2 || torn == 1 && size <= decisionsOff {
+		return errForeign
+	}
+	return nil
+}
+
+func isZero(raw []byte) bool { return len(bytes.TrimLeft(raw, "\x00")) == 0 }
+
 // decodeMarks gives the newer of the two; the zero mark when there is none.
 func decodeMarks(raw []byte) mark {
 	var newest mark
 	for _, off := range []int{markAOff, markBOff} {
-		one := raw[off : off+markLen]
-		m := mark{binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:])}
-		if record.CRC32C(0, one[:markCRCOff]) == binary.LittleEndian.Uint32(one[markCRCOff:]) && m.turn > newest.turn {
+		if m, isWhole := decodeMark(raw[off:]); isWhole && m.turn > newest.turn {
 			newest = m
 		}
 	}
 	return newest
+}
+
+func decodeMark(raw []byte) (m mark, isWhole bool) {
+	m = mark{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])}
+	return m, record.CRC32C(0, raw[:markCRCOff]) == binary.LittleEndian.Uint32(raw[markCRCOff:])
 }
 
 func (one decision) encode(dst []byte, index uint32) []byte {

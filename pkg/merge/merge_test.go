@@ -342,6 +342,41 @@ func TestOpen_DamagedLastDecisionIsNotCut(t *testing.T) {
 	}
 }
 
+// A file in the place of the decisions that holds something else, or of which both marks are damaged, is refused. It
+// was taken for one without decisions, and cut.
+func TestOpen_ForeignDecisionsAreNotCut(t *testing.T) {
+	for name, change := range map[string]func(data []byte) []byte{
+		"text":           func([]byte) []byte { return bytes.Repeat([]byte("not ours\n"), 200) },
+		"short":          func([]byte) []byte { return []byte("not ours\n") },
+		"without marks":  func(data []byte) []byte { return append(data[1024:], data...) },
+		"marks damaged":  func(data []byte) []byte { data[3], data[512+3] = 1, 1; return data },
+		"between marks":  func(data []byte) []byte { data[100] = 1; return data },
+		"behind mark B":  func(data []byte) []byte { data[1000] = 1; return data },
+		"text as mark B": func([]byte) []byte { return append(make([]byte, 512), "not ours\n"...) },
+	} {
+		w := start(t, 2)
+		w.feeds[0].put(at(10), 0, "a")
+		w.in(t)
+		w.pass(1100 * time.Millisecond)
+		w.in(t)
+		w.feeds[1].put(at(5), 0, "late")
+		w.pass(time.Second)
+		w.in(t)
+		must(t, w.merger.Close())
+		must(t, w.fs.Change("/store/merged/decisions", change))
+		before, err := w.fs.Bytes("/store/merged/decisions")
+		must(t, err)
+		if err := w.openMerge(); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "decisions") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+		after, err := w.fs.Bytes("/store/merged/decisions")
+		must(t, err)
+		if !bytes.Equal(after, before) {
+			t.Errorf("%s: %d bytes of %d are left", name, len(after), len(before))
+		}
+	}
+}
+
 // A stream that brings something all the time, but of ten minutes ago, does not keep the others back: neither with
 // records nor with heartbeats.
 func TestMerge_BacklogOfOneStreamIsWaitedForOnce(t *testing.T) {
