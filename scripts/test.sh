@@ -40,7 +40,7 @@ stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e; }
 stage_fuzz() { scripts/fuzz.sh 4s; }
 stage_examples() { scripts/examples.sh; }
 stage_core() { rdma/test/run.sh ${short:+quick}; }
-stage_java() { scripts/java.sh; } # 77: no JDK here; skipped, and said so
+stage_java() { scripts/format.sh --check java && scripts/java.sh; } # 77: no JDK here; skipped, and said so
 
 stage_pure() {
 	CGO_ENABLED=0 go list -deps "${pure_packages[@]}" >/dev/null

@@ -1,6 +1,8 @@
 package io.github.farlog.client;
 
-/** How durable a record is, weakest first. What each level means on each kind of region: docs/explanation/durability.md. */
+/**
+ * How durable a record is, weakest first. What each level means on each kind of region: docs/explanation/durability.md.
+ */
 public enum Level {
     /** Handed over; survives nothing yet. */
     POSTED,
