@@ -311,10 +311,8 @@ static int check_acknowledged(struct region_members *whole, uint64_t tail_lsn, s
 		if (is_place(whole, hint_lsn) && hint_lsn > tail_lsn)
 			return error_set(error, FARLOG_CORRUPT, 0,
 				"members \"%s\": the log ends at lsn %lu, and member %u, \"%s\", was told that records up to lsn %lu "
-				"are "
-				"acknowledged: they are lost on the members that are reached; bring back a member that is away, or "
-				"copy "
-				"the rings and accept the loss by opening without that member "
+				"are acknowledged: they are lost on the members that are reached; bring back a member that is away, "
+				"or copy the rings and accept the loss by opening without that member "
 				"(docs/how-to/repair-damaged-members.md)",
 				whole->text, tail_lsn, i + 1, member->uri, hint_lsn);
 	}
