@@ -16,7 +16,9 @@ import (
 
 // fuzzSegment makes a segment with three records.
 func fuzzSegment(tb testing.TB) []byte {
-	h := segmentHeader{Salt: 1, Align: 64, RecordLenMax: 1024, Number: 1, Generation: 1, StreamName: "fuzz", FirstTS: 1}
+	h := segmentHeader{
+		Version: 1, Salt: 1, Align: 64, RecordLenMax: 1024, Number: 1, Generation: 1, StreamName: "fuzz", FirstTS: 1,
+	}
 	raw := make([]byte, segmentDataOffset)
 	copy(raw, h.encode())
 	cursor := record.Cursor{}

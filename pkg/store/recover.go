@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,9 +97,14 @@ func (a *Appender) recover() error {
 			return err
 		}
 	}
+	if sealed > 0 && sealed < len(begun) {
+		if err := begun[sealed].header.checkBefore(a.rollover.before, true, true); err != nil {
+			return &CorruptError{Path: begun[sealed-1].name, Err: err}
+		}
+	}
 	for i := sealed; i < len(begun); i++ {
 		if i < len(begun)-1 {
-			err = a.sealLeftOver(begun[i], begun[i+1])
+			err = a.sealLeftOver(begun[i], begun[i+1], i == len(begun)-2)
 		} else {
 			err = a.resumeActive(begun[i])
 		}
@@ -183,6 +189,13 @@ func (a *Appender) checkBegun(begun []found) error {
 			return damaged("segment is of stream %q, expected %q", f.header.StreamName, a.source.StreamName)
 		case f.isSealed && i > 0 && !begun[i-1].isSealed:
 			return damaged("segment has a manifest, the one before has none")
+		case i > 0 && begun[i-1].header.Version > f.header.Version:
+			return damaged("header has version %d, the one before has %d", f.header.Version, begun[i-1].header.Version)
+		case f.isSealed: // its manifest speaks for its header
+			continue
+		}
+		if err := f.header.checkSigned(a.store.key); err != nil {
+			return damaged("%w", err)
 		}
 	}
 	return nil
@@ -207,6 +220,9 @@ func (a *Appender) resumeSealed(f found) error {
 			return wrap("cut", f.name, err)
 		}
 	}
+	if _, err := hex.Decode(a.rollover.before[:], []byte(m.SHA256)); err != nil {
+		return &CorruptError{Path: a.dir.file(f.number, manifestSuffix), Err: fmt.Errorf("sha256: %w", err)}
+	}
 	a.rollover.previous = sha256.Sum256(raw)
 	a.resumeAt(f, m.end(), m.LastLSN)
 	return nil
@@ -221,8 +237,8 @@ func (a *Appender) resumeAt(f found, end chain, lastLSN uint64) {
 }
 
 // sealLeftOver seals a segment whose sealing a crash interrupted. Its records were synced before the next one got its
-// header.
-func (a *Appender) sealLeftOver(f, next found) error {
+// header, and are what they were then. isNewest: no other segment has a header behind the next.
+func (a *Appender) sealLeftOver(f, next found, isNewest bool) error {
 	file, w, digest, err := a.walkForAppend(f)
 	if err != nil {
 		return err
@@ -240,11 +256,16 @@ func (a *Appender) sealLeftOver(f, next found) error {
 		return w.damaged(f.name, fmt.Errorf("segment ends (%w), the next one begins after lsn %d", w.stop,
 			h.PrevNextLSN))
 	}
+	if err := h.checkBefore(digest, false, isNewest); err != nil {
+		file.Close()
+		return w.damaged(f.name, err)
+	}
 	last := mark{syncedOffset: w.end, count: w.mark.count + 1}
 	if _, err := file.WriteAt(last.encode(f.header.Salt), last.offset()); err != nil {
 		file.Close()
 		return wrap("mark", f.name, err)
 	}
+	a.rollover.before = digest
 	a.rollover.retired = &retired{
 		file: file, name: f.name, header: f.header, sum: w.sum, end: w.chain, used: w.end,
 		digest: digest,

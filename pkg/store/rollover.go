@@ -42,6 +42,7 @@ type rollover struct {
 	retired    *retired
 	spare      *spare
 	previous   [sha256.Size]byte // of the last manifest's file
+	before     [sha256.Size]byte // of the last segment that takes no more records
 	nextNumber uint64            // of the segment to prepare when there is no spare
 	job        chan outcome
 }
@@ -239,9 +240,10 @@ func (a *Appender) retire() error {
 	if err := a.writeMark(); err != nil {
 		return err
 	}
+	a.rollover.before = a.hash.digest()
 	a.rollover.retired = &retired{
 		file: a.active.file, name: a.active.name, header: a.active.header, sum: a.accepted.sum, end: a.accepted.chain,
-		used: a.accepted.end, digest: a.hash.digest(),
+		used: a.accepted.end, digest: a.rollover.before,
 	}
 	a.active = nil
 	a.accepted.end, a.accepted.sum = segmentDataOffset, summary{}
@@ -251,7 +253,7 @@ func (a *Appender) retire() error {
 
 // begin makes a spare the active segment. Its header is durable before the first record is written.
 func (a *Appender) begin(next *spare, first record.Header) error {
-	header := a.newHeader(next.number, first)
+	header := a.newHeader(next.number, first, uint64(a.rollover.now().UnixNano()))
 	if err := writeHeader(next.file, next.name, header); err != nil {
 		return err
 	}
@@ -275,8 +277,7 @@ func (a *Appender) renewHeader(first record.Header) error {
 	if a.accepted.end != segmentDataOffset {
 		return nil
 	}
-	header := a.newHeader(a.active.header.Number, first)
-	header.CreatedNS = a.active.header.CreatedNS
+	header := a.newHeader(a.active.header.Number, first, a.active.header.CreatedNS)
 	if header == a.active.header {
 		return nil
 	}
@@ -288,15 +289,16 @@ func (a *Appender) renewHeader(first record.Header) error {
 	return nil
 }
 
-func (a *Appender) newHeader(number uint64, first record.Header) segmentHeader {
+func (a *Appender) newHeader(number uint64, first record.Header, createdNS uint64) segmentHeader {
 	header := segmentHeader{
+		Version: segmentVersion, PrevSHA256: a.rollover.before,
 		StoreUUID: a.store.uuid, RingUUID: a.source.RingUUID, Salt: a.source.Salt, Align: a.source.Align,
 		RecordLenMax: a.source.RecordLenMax, Number: number, Generation: a.generation,
 		FirstLSN: first.LSN, FirstSeq: first.Seq, FirstTS: first.TimestampNS,
-		StreamID: a.source.StreamID, StreamName: a.source.StreamName, CreatedNS: uint64(a.rollover.now().UnixNano()),
+		StreamID: a.source.StreamID, StreamName: a.source.StreamName, CreatedNS: createdNS,
 	}
 	if at := a.accepted.chain; at.isBegun {
 		header.PrevNextLSN, header.PrevNextSeq, header.PrevEpoch = at.LSN, at.Seq, at.Epoch
 	}
-	return header
+	return header.sign(a.rollover.key)
 }

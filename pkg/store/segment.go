@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,9 +15,11 @@ import (
 // Places and sizes of a segment (docs/reference/format.md section 5).
 const (
 	segmentMagic      = "FARLOGSG"
-	segmentVersion    = 1
+	segmentVersion    = 2
 	segmentHeaderLen  = 512
 	segmentDataOffset = 4096
+	segmentHashOffset = 200
+	segmentSignOffset = segmentHashOffset + sha256.Size
 	segmentCRCOffset  = 508
 	markAOffset       = 512
 	markBOffset       = 1024
@@ -25,6 +29,7 @@ const (
 
 // segmentHeader names what a segment holds. It is durable before the first record behind it.
 type segmentHeader struct {
+	Version      uint32
 	StoreUUID    record.UUID
 	RingUUID     record.UUID
 	Salt         uint64
@@ -41,6 +46,10 @@ type segmentHeader struct {
 	StreamID     uint32
 	StreamName   string
 	CreatedNS    uint64
+	// Since version 2: what the segment before holds, as its manifest says it, and the store's word on all that. So
+	// a segment whose manifest is gone is not sealed again from other bytes. Zero: there is none before.
+	PrevSHA256 [sha256.Size]byte
+	Signature  [ed25519.SignatureSize]byte
 }
 
 func (h segmentHeader) identity() record.Identity {
@@ -60,7 +69,7 @@ func (h segmentHeader) isRing(s Source) bool { return h.RingUUID == s.RingUUID &
 func (h segmentHeader) encode() []byte {
 	raw := make([]byte, segmentHeaderLen)
 	copy(raw, segmentMagic)
-	binary.LittleEndian.PutUint32(raw[8:], segmentVersion)
+	binary.LittleEndian.PutUint32(raw[8:], h.Version)
 	binary.LittleEndian.PutUint32(raw[12:], segmentDataOffset)
 	copy(raw[16:32], h.StoreUUID[:])
 	copy(raw[32:48], h.RingUUID[:])
@@ -78,11 +87,48 @@ func (h segmentHeader) encode() []byte {
 	binary.LittleEndian.PutUint32(raw[124:], h.StreamID)
 	copy(raw[128:192], h.StreamName)
 	binary.LittleEndian.PutUint64(raw[192:], h.CreatedNS)
+	copy(raw[segmentHashOffset:], h.PrevSHA256[:])
+	copy(raw[segmentSignOffset:], h.Signature[:])
 	binary.LittleEndian.PutUint32(raw[segmentCRCOffset:], record.CRC32C(0, raw[:segmentCRCOffset]))
 	return raw
 }
 
-var errNoHeader = errors.New("no valid segment header")
+// What can be wrong with a header.
+var (
+	errNoHeader        = errors.New("no valid segment header")
+	errHeaderSignature = errors.New("signature of the segment's header does not match")
+)
+
+// sign makes the header one of this store.
+func (h segmentHeader) sign(key ed25519.PrivateKey) segmentHeader {
+	copy(h.Signature[:], ed25519.Sign(key, h.encode()[:segmentSignOffset]))
+	return h
+}
+
+// checkSigned reports whether the store made the header. One of version 1 has no signature.
+func (h segmentHeader) checkSigned(key ed25519.PublicKey) error {
+	if h.isSigned() && !ed25519.Verify(key, h.encode()[:segmentSignOffset], h.Signature[:]) {
+		return errHeaderSignature
+	}
+	return nil
+}
+
+func (h segmentHeader) isSigned() bool { return h.Version > 1 }
+
+// checkBefore compares the SHA-256 of the segment before with what it was when this one was begun. One of version 1
+// does not know it: then a manifest is expected of each segment but that before the newest, whose sealing a crash can
+// have interrupted.
+func (h segmentHeader) checkBefore(digest [sha256.Size]byte, isSealed, isNewest bool) error {
+	switch {
+	case h.isSigned() && h.PrevSHA256 != digest:
+		return fmt.Errorf("SHA-256 of the segment is %x, it was %x when segment %d was begun", digest, h.PrevSHA256,
+			h.Number)
+	case !h.isSigned() && !isSealed && !isNewest:
+		return fmt.Errorf("manifest is missing, and the header of segment %d is of version 1, which does not say "+
+			"what this one held: expected the manifest: take it from a copy of the store", h.Number)
+	}
+	return nil
+}
 
 func decodeSegmentHeader(raw []byte) (segmentHeader, error) {
 	if len(raw) < segmentHeaderLen || string(raw[:8]) != segmentMagic {
@@ -90,8 +136,8 @@ func decodeSegmentHeader(raw []byte) (segmentHeader, error) {
 			segmentMagic)
 	}
 	version, length := binary.LittleEndian.Uint32(raw[8:]), binary.LittleEndian.Uint32(raw[12:])
-	if version != segmentVersion || length != segmentDataOffset {
-		return segmentHeader{}, fmt.Errorf("%w: version %d and length %d, expected %d and %d",
+	if version < 1 || version > segmentVersion || length != segmentDataOffset {
+		return segmentHeader{}, fmt.Errorf("%w: version %d and length %d, expected 1 to %d and %d",
 			errNoHeader, version, length, segmentVersion, segmentDataOffset)
 	}
 	said, crc := binary.LittleEndian.Uint32(raw[segmentCRCOffset:]), record.CRC32C(0, raw[:segmentCRCOffset])
@@ -99,6 +145,7 @@ func decodeSegmentHeader(raw []byte) (segmentHeader, error) {
 		return segmentHeader{}, fmt.Errorf("%w: CRC %#08x, bytes give %#08x", errNoHeader, said, crc)
 	}
 	h := segmentHeader{
+		Version:      version,
 		StoreUUID:    record.UUID(raw[16:32]),
 		RingUUID:     record.UUID(raw[32:48]),
 		Salt:         binary.LittleEndian.Uint64(raw[48:]),
@@ -115,6 +162,8 @@ func decodeSegmentHeader(raw []byte) (segmentHeader, error) {
 		StreamID:     binary.LittleEndian.Uint32(raw[124:]),
 		StreamName:   string(bytes.TrimRight(raw[128:192], "\x00")),
 		CreatedNS:    binary.LittleEndian.Uint64(raw[192:]),
+		PrevSHA256:   [sha256.Size]byte(raw[segmentHashOffset:]),
+		Signature:    [ed25519.SignatureSize]byte(raw[segmentSignOffset:]),
 	}
 	if err := h.identity().Validate(); err != nil {
 		return segmentHeader{}, fmt.Errorf("%w: %w", errNoHeader, err)

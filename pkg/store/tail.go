@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path"
 )
 
@@ -117,4 +118,31 @@ func (a *Appender) saveTail() error {
 // from there.
 func tailName(number uint64, from int64, count int) string {
 	return fmt.Sprintf("%010d-%010d-%d%s", number, from, count, tailSuffix)
+}
+
+// noteTail reports bytes behind the last record of the segment that is still written. Where an appender has written a
+// record there meanwhile, they are none.
+func (v *verifier) noteTail(f found) error {
+	w := v.lastWalk
+	file, err := v.dir.fsys.OpenFile(f.name, os.O_RDONLY, 0)
+	if err != nil {
+		return wrap("open", f.name, err)
+	}
+	defer file.Close()
+	last, err := lastNonZero(file, w.end)
+	if err != nil {
+		return wrap("read", f.name, err)
+	}
+	_, err = newScanner(file, f.header.identity(), w.end).next()
+	var failed *readError
+	if errors.As(err, &failed) {
+		return wrap("read", f.name, err)
+	}
+	if last > w.end && err != nil {
+		v.report.Tail = &Tail{
+			Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Bytes: last - w.end,
+			Reason: w.stop.Error(),
+		}
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -12,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"time"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -140,6 +138,7 @@ type verifier struct {
 	at       chain // after the last record of the segments before
 	marks    []EpochMark
 	previous [sha256.Size]byte // of the last manifest's file
+	before   [sha256.Size]byte // of the segment before
 	told     int64             // bytes at the last progress
 	lastWalk walked
 }
@@ -240,7 +239,7 @@ func (v *verifier) segment(i int) error {
 			return err
 		}
 	}
-	v.at = v.lastWalk.chain
+	v.at, v.before = v.lastWalk.chain, digest
 	return nil
 }
 
@@ -260,6 +259,9 @@ func (v *verifier) checkPlace(i int) error {
 	case h.StreamName != v.report.Stream:
 		return fail(f.name, h.FirstLSN, 0, "segment is of stream %q, expected %q", h.StreamName, v.report.Stream)
 	}
+	if err := h.checkSigned(v.options.PublicKey); err != nil {
+		return fail(f.name, h.FirstLSN, 0, "%w", err)
+	}
 	if i == 0 {
 		if h.Generation != 1 || h.PrevEpoch != 0 {
 			return fail(f.name, h.FirstLSN, 0,
@@ -269,6 +271,13 @@ func (v *verifier) checkPlace(i int) error {
 		return nil
 	}
 	before := v.begun[i-1]
+	if h.Version < before.header.Version {
+		return fail(f.name, h.FirstLSN, 0, "header has version %d, the one before has %d", h.Version,
+			before.header.Version)
+	}
+	if err := h.checkBefore(v.before, before.isSealed, i == len(v.begun)-1); err != nil {
+		return fail(before.name, v.at.LSN, segmentDataOffset, "%w", err)
+	}
 	isSameRing := h.RingUUID == before.header.RingUUID && h.Salt == before.header.Salt
 	switch {
 	case h.Generation == before.header.Generation && isSameRing:
@@ -462,93 +471,4 @@ func (v *verifier) checkBehind(file File, f found, end int64) error {
 			return wrap("read", f.name, err)
 		}
 	}
-}
-
-// checkManifest compares a manifest with what the walk found.
-func (v *verifier) checkManifest(f found, digest [sha256.Size]byte) error {
-	name := v.dir.file(f.number, manifestSuffix)
-	m, raw, err := loadManifest(v.dir, f.number, v.options.PublicKey)
-	if err != nil {
-		return err
-	}
-	w := v.lastWalk
-	if m.UsedBytes != w.end {
-		return fail(f.name, w.chain.LSN, w.end, "%w; the manifest says %d bytes", w.stop, m.UsedBytes)
-	}
-	if m.SHA256 != hex.EncodeToString(digest[:]) {
-		return fail(f.name, f.header.FirstLSN, segmentDataOffset, "SHA-256 of the segment is %x, the manifest says %s",
-			digest, m.SHA256)
-	}
-	want := newManifest(f.header, w.sum, w.chain, w.end, digest, v.previous, time.Time{})
-	want.SealedAt = m.SealedAt
-	if m.PreviousSHA256 != want.PreviousSHA256 {
-		return fail(name, f.header.FirstLSN, 0, "manifest follows one with SHA-256 %s, the one before has %s",
-			m.PreviousSHA256, want.PreviousSHA256)
-	}
-	if field := firstDifference(m, want); field != "" {
-		return fail(name, f.header.FirstLSN, 0, "manifest does not describe its segment: %s", field)
-	}
-	v.previous = sha256.Sum256(raw)
-	return nil
-}
-
-// firstDifference compares two manifests by what they encode to, and names the place.
-func firstDifference(got, want Manifest) string {
-	for _, field := range []struct {
-		name      string
-		got, want any
-	}{
-		{"store_uuid", got.StoreUUID, want.StoreUUID},
-		{"stream", got.Stream, want.Stream},
-		{"stream_id", got.StreamID, want.StreamID},
-		{"segment", got.Segment, want.Segment},
-		{"generation", got.Generation, want.Generation},
-		{"ring_uuid", got.RingUUID, want.RingUUID},
-		{"first_lsn", got.FirstLSN, want.FirstLSN},
-		{"last_lsn", got.LastLSN, want.LastLSN},
-		{"next_lsn", got.NextLSN, want.NextLSN},
-		{"first_seq", got.FirstSeq, want.FirstSeq},
-		{"last_seq", got.LastSeq, want.LastSeq},
-		{"next_seq", got.NextSeq, want.NextSeq},
-		{"first_epoch", got.FirstEpoch, want.FirstEpoch},
-		{"last_epoch", got.LastEpoch, want.LastEpoch},
-		{"epochs", fmt.Sprint(got.Epochs), fmt.Sprint(want.Epochs)},
-		{"record_count", got.RecordCount, want.RecordCount},
-		{"control_count", got.ControlCount, want.ControlCount},
-		{"pad_count", got.PadCount, want.PadCount},
-		{"min_ts_ns", got.MinTimestampNS, want.MinTimestampNS},
-		{"max_ts_ns", got.MaxTimestampNS, want.MaxTimestampNS},
-	} {
-		if field.got != field.want {
-			return fmt.Sprintf("%s is %v, expected %v", field.name, field.got, field.want)
-		}
-	}
-	return ""
-}
-
-// noteTail reports bytes behind the last record of the segment that is still written. Where an appender has written a
-// record there meanwhile, they are none.
-func (v *verifier) noteTail(f found) error {
-	w := v.lastWalk
-	file, err := v.dir.fsys.OpenFile(f.name, os.O_RDONLY, 0)
-	if err != nil {
-		return wrap("open", f.name, err)
-	}
-	defer file.Close()
-	last, err := lastNonZero(file, w.end)
-	if err != nil {
-		return wrap("read", f.name, err)
-	}
-	_, err = newScanner(file, f.header.identity(), w.end).next()
-	var failed *readError
-	if errors.As(err, &failed) {
-		return wrap("read", f.name, err)
-	}
-	if last > w.end && err != nil {
-		v.report.Tail = &Tail{
-			Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Bytes: last - w.end,
-			Reason: w.stop.Error(),
-		}
-	}
-	return nil
 }
