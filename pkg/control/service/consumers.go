@@ -42,10 +42,8 @@ func (s *Server) ReportConsumer(ctx context.Context, request *api.ReportConsumer
 		return nil, err
 	}
 	now := s.view()
-	if now.Streams[told.Stream] == nil { // the view may be a moment older than the stream
-		if err := s.checkStream(ctx, told.Stream); err != nil {
-			return nil, err
-		}
+	if now.Streams[told.Stream] == nil {
+		return nil, unknownStream(now, callerOf(ctx), told.Stream)
 	}
 	told.Holder.Identity, told.Holder.Addresses = string(callerOf(ctx).ID), nil
 	key := slowKey(told)

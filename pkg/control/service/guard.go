@@ -13,6 +13,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/etcd"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/identity"
 )
@@ -88,12 +89,34 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 		if s.isResyncingFor(info.FullMethod) { // by now: the recorder may have waited
 			return nil, api.Blind(resyncingText)
 		}
-		return handler(context.WithValue(ctx, callerKey{}, caller), request)
+		return s.handleNewest(context.WithValue(ctx, callerKey{}, caller), request, handler)
 	}
 	if info.FullMethod == api.ControlService_ExtendWriter_FullMethodName { // which records what is an act of it
 		return handle()
 	}
 	return s.recorder.Do(ctx, caller, info.FullMethod, request, handle)
+}
+
+// handleNewest handles a request, and once more when it names something that this control plane has not heard of and
+// etcd has newer entries than it has seen: another one may have made it a moment ago. A handler that answers NOT_FOUND
+// has changed nothing.
+func (s *Server) handleNewest(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+	seen := s.view().Revision
+	answer, err := handler(ctx, request)
+	if status.Code(err) != codes.NotFound {
+		return answer, err
+	}
+	newest, failed := s.config.Client.Get(ctx, etcd.KeySeen)
+	if failed != nil {
+		return nil, status.Errorf(codes.Unavailable, "ask etcd whether there is more by now: %s", failed)
+	}
+	if newest.Header.Revision <= seen {
+		return nil, err
+	}
+	if err := s.mirror.WaitRevision(ctx, newest.Header.Revision); err != nil {
+		return nil, err
+	}
+	return handler(ctx, request)
 }
 
 // isResyncingFor reports whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may
