@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +65,18 @@ func (f *followed) until(t *testing.T, what string, count int) {
 	})
 }
 
+// expectNothing looks until something else has come about: there is nothing to read yet, or no answer.
+func (f *followed) expectNothing(t *testing.T, what string, until func() bool) {
+	t.Helper()
+	buf := make([]byte, 1<<20)
+	testenv.Until(t, what, func() (bool, error) {
+		if _, err := f.Read(buf); !errors.Is(err, farlog.ErrNotYet) && !errors.Is(err, farlog.ErrIO) {
+			return false, fmt.Errorf("read: %w, expected nothing yet", err)
+		}
+		return until(), nil
+	})
+}
+
 // A reader on another host is let in by a grant that ends. When it has, and its target was killed and started again and
 // knows the reader no more, the reader goes on by itself, without a gap and without a record twice: of one ring, and of
 // three of which another one is then gone, so that the one that came back is needed. The agent is asked for no more
@@ -103,7 +118,7 @@ func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
 	testenv.Start(t, nil, printed, "farlog", "tail", b.uri(streamName), "-f", "--format", "raw")
 	testenv.Until(t, "tail has printed what was there", isPrinted("before-"))
 
-	b.untilReadersEnded()
+	b.untilReadersEnded(2)
 	cluster.Target.Kill()
 	cluster.StartTarget()
 	for stream, writer := range writers {
@@ -129,8 +144,62 @@ func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
 	}
 }
 
+// A reader whose grant has ended, and whose target does not know it any more, has nothing to read and no error while
+// its host agent does not answer. It asks again, and goes on when an agent is back.
+func TestHost_FarReaderAsksUntilItsAgentIsBack(t *testing.T) {
+	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster.ControlArgs = []string{"--reader-grant", "1s"}
+	cluster.Start()
+	cluster.CreateStream(streamName, "--size", "4MiB", "--level", "visible")
+	b := newHostBenchOn(t, cluster)
+	cluster.Drain.Kill() // so that the records stay
+	writer, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	b.append(writer, 3, "before")
+	reader := follow(t, b.uri(streamName))
+	reader.until(t, "what was there is read", 3)
+	b.untilReadersEnded(1)
+	b.agent.Kill()
+	refused, end := b.refuseInPlaceOfAgent()
+	cluster.Target.Kill()
+	cluster.StartTarget()
+	reader.expectNothing(t, "the agent was asked twice", func() bool { return refused.Load() >= 2 })
+	end()
+	b.startAgent()
+	b.append(writer, 3, "behind")
+	reader.until(t, "reading goes on", 6)
+	want := "before-0 before-1 before-2 behind-0 behind-1 behind-2"
+	if got := strings.Join(reader.payloads, " "); got != want {
+		t.Errorf("read %q, expected %q", got, want)
+	}
+}
+
+// refuseInPlaceOfAgent takes every call to the agent's socket and hangs up, until it is ended; count is how many.
+func (b *hostBench) refuseInPlaceOfAgent() (count *atomic.Int64, end func()) {
+	b.Helper()
+	if err := os.Remove(b.socket); err != nil {
+		b.Fatal(err)
+	}
+	listener, err := net.Listen("unixpacket", b.socket)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { listener.Close() })
+	count = new(atomic.Int64)
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			conn.Close()
+			count.Add(1)
+		}
+	}()
+	return count, func() { listener.Close() }
+}
+
 // untilReadersEnded waits until no grant of a reader would let in somebody who is not known.
-func (b *hostBench) untilReadersEnded() {
+func (b *hostBench) untilReadersEnded(streamCount int) {
 	b.Helper()
 	conn := b.cluster.Dial(b.cluster.ControlAddress)
 	defer conn.Close()
@@ -149,6 +218,6 @@ func (b *hostBench) untilReadersEnded() {
 			}
 			streams[grant.Stream] = true
 		}
-		return len(streams) == 2, nil
+		return len(streams) == streamCount, nil
 	})
 }
