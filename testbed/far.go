@@ -28,7 +28,7 @@ func (b *bed) startTarget(ctx context.Context, g *vm.Guest) (*farTarget, error) 
 	return b.startTargetOf(ctx, g, "far")
 }
 
-// startTargetOf starts the target of a program: far, or far-fault, which has the hooks of fault tests.
+// startTargetOf starts the target of a program: far, or far-fault, which can pause revocations.
 func (b *bed) startTargetOf(ctx context.Context, g *vm.Guest, program string) (*farTarget, error) {
 	p, err := b.start(g, "target", fmt.Sprintf("exec %s target verbs://%s:%d", program, addresses[g.Name], farPort))
 	if err != nil {

@@ -27,11 +27,13 @@ build_inside() {
 				{ grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking)' /work/ninja.log | tail -40; exit 1; }
 		}
 		make test/conformance test/verbs
-		own="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src"
+		own="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src -I/src/rdma/test"
 		case " $FARLOG_TESTBED_BENCH " in *" verbs "*)
-			make libfarlog.a test/libfarlog-fault.a
+			make libfarlog.a
 			$own /src/rdma/bench/verbs/*.c /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
-			$own /src/rdma/bench/verbs/*.c -DFARLOG_FAULT /work/rdma/test/libfarlog-fault.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs_counts ;;
+			$own -DBENCH_COUNTS /src/rdma/bench/verbs/*.c /src/rdma/test/far/verbs_counts.c \
+				-Wl,--wrap=verbs_queue_open /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm \
+				-o /work/programs/bin/bench_verbs_counts ;;
 		esac
 		case " $FARLOG_TESTBED_BENCH " in *" blocks "*)
 			make libfarlog.a

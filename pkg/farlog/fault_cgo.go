@@ -3,11 +3,11 @@
 package farlog
 
 /*
-#cgo CFLAGS: -DFARLOG_FAULT -I${SRCDIR}/../../rdma/src -I${SRCDIR}/../../rdma/test
+#cgo CFLAGS: -I${SRCDIR}/../../rdma/src -I${SRCDIR}/../../rdma/test
 #include <stdlib.h>
 #include "adversary/clock.h"
 #include "adversary/memory.h"
-#include "target/verbs.h"
+#include "adversary/revocation.h"
 */
 import "C"
 
@@ -63,4 +63,4 @@ func FaultSetUTC(t time.Time) {
 
 // FaultPauseRevocations lets so much time pass between the end of a key over verbs and that of its queue pair, so that
 // a writer meets the device there.
-func FaultPauseRevocations(pause time.Duration) { C.verbs_revocation_pause_ns = C.uint64_t(pause) }
+func FaultPauseRevocations(pause time.Duration) { C.farlog_fault_pause_revocations(C.uint64_t(pause)) }

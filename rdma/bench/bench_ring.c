@@ -75,7 +75,7 @@ static uint64_t time_method(struct bench_floor *floor, enum farlog_flush_method 
 	static const uint8_t record[BENCH_RECORD_LEN] __attribute__((aligned(64)));
 	uint64_t start;
 
-	floor_copy = persist_copy(method);
+	floor_copy = persist_find_copy(method);
 	start = clock_ticks();
 	for (unsigned i = 0; i < BENCH_RING_LEN / BENCH_RECORD_LEN; i++) {
 		bench_floor_write(floor, record, BENCH_CRC_CORE);
@@ -109,7 +109,7 @@ void bench_floor_make(struct bench_floor *floor, const char *name)
 			floor->method = candidates[i];
 		}
 	}
-	floor_copy = persist_copy(floor->method);
+	floor_copy = persist_find_copy(floor->method);
 	floor->method_name = persist_method_name(floor->method);
 }
 

@@ -8,5 +8,5 @@ import (
 )
 
 func pauseRevocations(time.Duration) error {
-	return errors.New("this program has no hooks of fault tests; expected far-fault")
+	return errors.New("this program cannot pause revocations; expected far-fault")
 }

@@ -262,6 +262,7 @@ func TestImports_RoomsOfTheCoreAreSeenByTheBuildCache(t *testing.T) {
 		"C", module + "rdma/include/farlog", module + "rdma/src/base",
 		module + "rdma/src/blocks",
 		module + "rdma/src/mem", module + "rdma/src/region", module + "rdma/src/ring",
+		module + "rdma/src/target",
 	})
 	for name := range stubs {
 		t.Errorf("%s: expected no other Go below rdma", name)

@@ -40,7 +40,7 @@ var extraHeaders = []struct {
 		"the thread that asks for another grant, and the event that ends it",
 	},
 	{"agent/route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
-	{"base/clock.c", []string{"pthread.h"}, "the sampler is a thread"},
+	{"base/clock.c", []string{"poll.h", "pthread.h"}, "a sleep that an event ends; the sampler is a thread"},
 	{"base/clock_sample.c", []string{"sys/timex.h"}, "the sampler asks the kernel's clock discipline"},
 	{
 		"base/crc32c.c",
@@ -109,7 +109,7 @@ var extraHeaders = []struct {
 		"each member is opened by a thread of its own: one that does not answer holds up nobody",
 	},
 	{
-		"region/disk_room.c",
+		"region/disk_space.c",
 		[]string{"fcntl.h", "libgen.h", "sys/file.h", "sys/stat.h", "sys/statvfs.h", "unistd.h"},
 		"how much room a file system has, and making a file there, one process at a time",
 	},

@@ -61,46 +61,61 @@ func TestMutants_NameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testHooks holds how often a file of the core still asks whether it is compiled for tests. It only shrinks: what a
-// test needs comes in by a table of operations, a parameter, or --wrap of a function of the core
-// (rdma/test/meson.build).
-var testHooks = map[string]int{
-	"far/ofi.c":           2,
-	"far/ofi.h":           1,
-	"far/verbs.c":         1,
-	"far/verbs.h":         1,
-	"members/join.c":      2,
-	"members/members.h":   1,
-	"target/ofi.c":        1,
-	"target/ofi.h":        1,
-	"target/ofi_conn.c":   1,
-	"target/verbs.h":      1,
-	"target/verbs_conn.c": 2,
-	"target/verbs_key.c":  1,
-	"wire/verbs_queue.h":  2,
-}
+// testHook is what a test would ask or say in the core: whether it is compiled for tests, a mutant, a library of tests.
+// Conditions on FARLOG_ macros are for what the build has found out about the system, and for include guards.
+var (
+	testHook = regexp.MustCompile(
+		`(?m)\bMUTANT(_\w+)?\b|(\b|-D)FARLOG_(FAULT|TEST\w*)\b|\bcmocka\b|\b__(wrap|real)_\w+|` +
+			`^[ \t]*#[ \t]*(el)?if.*\bFARLOG_\w+.*$`,
+	)
+	isGuardOrFound = regexp.MustCompile(`^[ \t]*#[ \t]*(ifndef FARLOG_\w+_H|ifdef FARLOG_HAVE_\w+)\b`)
+)
 
-var testHook = regexp.MustCompile(`\bMUTANT(_\w+)?\b|\bFARLOG_FAULT\b`)
+// hooksIn lists the lines by which a file of the core would serve tests.
+func hooksIn(content []byte) []string {
+	var found []string
+	for _, hit := range testHook.FindAll(content, -1) {
+		if !isGuardOrFound.Match(hit) {
+			found = append(found, string(hit))
+		}
+	}
+	return found
+}
 
 // The core is what is shipped: no mutants and no hooks of tests in it.
 func TestMutants_CoreHasNoTestHooks(t *testing.T) {
 	seen := 0
-	for _, f := range tracked(t, ".c", ".h") {
+	for _, f := range tracked(t, ".c", ".h", ".go") {
 		if _, isCore := roomOfCore(f.path); !isCore {
 			continue
 		}
 		seen++
-		path := strings.TrimPrefix(f.path, coreFolder)
-		switch count := len(testHook.FindAll(f.content, -1)); {
-		case count > testHooks[path]:
-			t.Errorf("%s has %d hooks of tests, and may have %d: let the test stand before a function of the core "+
-				"(--wrap in rdma/test/meson.build), or make it a patch in rdma/test/mutants",
-				f.path, count, testHooks[path])
-		case count < testHooks[path]:
-			t.Errorf("%s has %d hooks of tests: lower its %d in testHooks", f.path, count, testHooks[path])
+		for _, hook := range hooksIn(f.content) {
+			t.Errorf("%s says %q: what a test needs comes in by a table of operations, a parameter, or --wrap of a "+
+				"function of the core (rdma/test/meson.build); a fault to be found is a patch in rdma/test/mutants",
+				f.path, hook)
 		}
 	}
 	if seen == 0 {
 		t.Fatal("no file of the core is looked at: the rule has lost its subject")
+	}
+}
+
+func TestMutants_HooksAreSeen(t *testing.T) {
+	for line, want := range map[string]int{
+		"#ifdef FARLOG_FAULT":                            1,
+		"#if defined(FARLOG_FAST) && X":                  1,
+		"  # ifndef FARLOG_TWICE":                        1,
+		"#elif FARLOG_LEVEL > 2":                         1,
+		"#cgo farlog_fault CFLAGS: -DFARLOG_FAULT":       1,
+		"if (MUTANT_LATE)":                               1,
+		"int __wrap_clock_poll(void);":                   1,
+		"#ifndef FARLOG_REGION_H":                        0,
+		"#ifdef FARLOG_HAVE_WR_FLUSH /* of the build */": 0,
+		"#define FARLOG_LEVEL 3":                         0,
+	} {
+		if got := len(hooksIn([]byte(line + "\n"))); got != want {
+			t.Errorf("%q: %d hooks found, expected %d", line, got, want)
+		}
 	}
 }

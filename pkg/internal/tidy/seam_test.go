@@ -14,7 +14,7 @@ var seamRules = []struct {
 }{
 	{
 		regexp.MustCompile(`region(->|\.)ops->(data|fence|members|block)\.\w+ *[!=]= *NULL`), nil,
-		"each operation of a region is there: call it; what a kind has not is a function of region/plain.c, " +
+		"each operation of a region is there: call it; what a kind has not is a function of region/defaults.c, " +
 			"and whether it has it a capability (struct region_caps)",
 	},
 	{

@@ -10,7 +10,7 @@
  *        bench_verbs ADDRESS instructions    instructions of an append, and whose they are
  *        bench_verbs ADDRESS appends N       N appends and nothing beside, for a profiler
  *
- * Built with FARLOG_FAULT it counts instead: what an append posts. Ours and the floor take turns in short blocks; the
+ * Built with BENCH_COUNTS it counts instead: what an append posts. Ours and the floor take turns in short blocks; the
  * other ends of both are one process. Both spin. Meant for the testbed's counting clock: elsewhere what a device in
  * software does takes what time it gets. */
 #include <fcntl.h>
@@ -26,6 +26,7 @@
 #include "count.h"
 #include "drain.h"
 #include "far/verbs.h"
+#include "far/verbs_counts.h"
 #include "farlog/farlog.h"
 #include "floor.h"
 #include "far/region.h"
@@ -180,7 +181,7 @@ static void append(farlog_writer *writer)
 		fail("append", "not acknowledged");
 }
 
-#ifndef FARLOG_FAULT
+#ifndef BENCH_COUNTS
 static void append_queue(farlog_writer *writer)
 {
 	struct farlog_entry entry = {.data = payload, .len = PAYLOAD_LEN, .class_id = 1};
@@ -220,8 +221,7 @@ static void print_count(const char *method, const char *name, const uint64_t *se
 		method, name, usual, method, usual_count, count, (double)sum / (double)count, note);
 }
 
-#ifdef FARLOG_FAULT
-
+#ifdef BENCH_COUNTS
 /* ---------------------------------------------------------------- what an append posts */
 
 static uint64_t requests(const struct verbs_counts *counts)
@@ -234,7 +234,7 @@ static void measure(const struct invitation *invitation, const char *method, uin
 	static uint64_t seen[3][COUNTED_COUNT];
 	static const char *const names[] = {"requests", "doorbells", "completions"};
 	farlog_writer *writer = open_writer(invitation, method, epoch);
-	const struct verbs_counts *counts = verbs_link_counts(far_of(writer->region)->link);
+	const struct verbs_counts *counts = verbs_counts_of(&verbs_link_of(far_of(writer->region)->link)->queue);
 	struct verbs_counts before;
 
 	for (unsigned i = 0; i < COUNTED_COUNT; i++) {

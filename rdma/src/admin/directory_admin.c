@@ -82,9 +82,9 @@ static void end_change(struct change *change)
 
 /* begin_change -- open and lock the region, and make durable what a dead process may have left of its directory in a
  * cache. */
-static int begin_change(struct change *change, const struct region_ask *ask, struct farlog_error *error)
+static int begin_change(struct change *change, const struct region_options *options, struct farlog_error *error)
 {
-	int result = region_open(change->uri, ask, &change->region, error);
+	int result = region_open(change->uri, options, &change->region, error);
 	uint64_t len;
 
 	if (result != FARLOG_OK) {
@@ -98,12 +98,12 @@ static int begin_change(struct change *change, const struct region_ask *ask, str
 		return error_set(error, FARLOG_NO_MEMORY, 0, "change directory of region \"%s\": out of memory", change->uri);
 	result = region_lock(change->region, REGION_ROLE_FORMAT);
 	if (result != FARLOG_OK && result != FARLOG_HELD)
-		return region_refuse_lock(change->region, result, change->uri, error);
+		return region_set_lock_error(change->region, result, change->uri, error);
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0,
 			"region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
 	if (change->region->ops->data.flush(change->region, 0, len) != FARLOG_OK)
-		return region_refuse(change->region, FARLOG_IO, "flush directory of region", change->uri, error);
+		return region_set_error(change->region, FARLOG_IO, "flush directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 
@@ -125,12 +125,12 @@ static int make_ring(struct change *change, const struct directory_entry *entry,
 	int result = region->ops->block.narrow(region, entry->off, entry->len);
 
 	if (result != FARLOG_OK)
-		return region_refuse(region, result, "make ring", change->uri, error);
+		return region_set_error(region, result, "make ring", change->uri, error);
 	result = ring_check_blocks(region, change->uri, config, error);
 	if (result == FARLOG_OK)
 		result = ring_write_new(region, change->uri, config, error);
 	if (result == FARLOG_OK && region->ops->block.narrow(region, 0, change->region_len) != FARLOG_OK)
-		result = region_refuse(change->region, FARLOG_IO, "read region", change->uri, error);
+		result = region_set_error(change->region, FARLOG_IO, "read region", change->uri, error);
 	return result;
 }
 
@@ -144,7 +144,7 @@ static int add_entry(
 	directory->entries[index] = *entry;
 	directory->header.entry_count++;
 	if (directory_store(change->region, directory) != FARLOG_OK)
-		return region_refuse(change->region, FARLOG_IO, "write directory of region", change->uri, error);
+		return region_set_error(change->region, FARLOG_IO, "write directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 
@@ -212,8 +212,8 @@ static int format_named(
 		return result;
 	found = directory_find(change->directory, name);
 	if (found >= 0) {
-		if (directory_show(change->region, &change->directory->entries[found]) != FARLOG_OK)
-			return region_refuse(change->region, FARLOG_IO, "read ring", change->uri, error);
+		if (directory_select(change->region, &change->directory->entries[found]) != FARLOG_OK)
+			return region_set_error(change->region, FARLOG_IO, "read ring", change->uri, error);
 		return ring_format_region(change->region, change->uri, config, error);
 	}
 	if (config->size_bytes == 0)
@@ -243,7 +243,7 @@ static int check_region_size(
 int directory_format(
 	const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
-	struct region_ask ask = {
+	struct region_options options = {
 		.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = uri->size_bytes, .is_whole = true};
 	struct change change = {.uri = text};
 	int result = config->size_bytes != 0 ? ring_check_config(text, config, config->size_bytes, error) : FARLOG_OK;
@@ -251,7 +251,7 @@ int directory_format(
 	if (result == FARLOG_OK)
 		result = check_region_size(text, uri, config, error);
 	if (result == FARLOG_OK)
-		result = begin_change(&change, &ask, error);
+		result = begin_change(&change, &options, error);
 	if (result == FARLOG_OK)
 		result = format_named(&change, uri->ring, config, error);
 	end_change(&change);
@@ -265,13 +265,13 @@ static int check_drained(struct region *region, const char *uri, struct farlog_e
 	struct head_slot head;
 	struct recover_scan scan;
 
-	if (superblock_is_blank(region))
+	if (superblock_is_zero(region))
 		return FARLOG_OK;
 	if (superblock_load(region, uri, &superblock, NULL) != FARLOG_OK || !head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\" is damaged; to remove it with whatever it holds, set is_forced", uri);
 	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
-		return region_refuse(region, FARLOG_IO,
+		return region_set_error(region, FARLOG_IO,
 			"not removed (is_forced removes it with whatever it holds): read undrained records of ring", uri, error);
 	if (scan.tail.lsn < recover_acknowledged_lsn(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
@@ -295,7 +295,7 @@ static int lock_roles(struct region *region, const char *uri, struct farlog_erro
 		result = region_lock(region, (enum region_role)role);
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", uri);
-	return result == FARLOG_OK ? result : region_refuse_lock(region, result, uri, error);
+	return result == FARLOG_OK ? result : region_set_lock_error(region, result, uri, error);
 }
 
 static int remove_named(struct change *change, const char *name, bool is_forced, struct farlog_error *error)
@@ -310,25 +310,25 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 		return error_set(error, FARLOG_NOT_FOUND, 0,
 			"region \"%s\": none of the %u rings in its directory has the name \"%s\"", change->uri,
 			directory->header.entry_count, name);
-	if (directory_show(change->region, &directory->entries[found]) != FARLOG_OK)
-		return region_refuse(change->region, FARLOG_IO, "read ring", change->uri, error);
+	if (directory_select(change->region, &directory->entries[found]) != FARLOG_OK)
+		return region_set_error(change->region, FARLOG_IO, "read ring", change->uri, error);
 	result = lock_roles(change->region, change->uri, error);
 	if (result != FARLOG_OK)
 		return result;
 	if (!is_forced)
 		result = region_claim(
-			change->region, &(struct region_claim){.kind = REGION_CLAIM_FORMER, .uri = change->uri}, error);
+			change->region, &(struct region_claim){.kind = REGION_CLAIM_CHECK_FORMER, .uri = change->uri}, error);
 	if (!is_forced && result == FARLOG_OK)
 		result = check_drained(change->region, change->uri, error);
 	if (result == FARLOG_OK && change->region->ops->block.narrow(change->region, 0, change->region_len) != FARLOG_OK)
-		result = region_refuse(change->region, FARLOG_IO, "read region", change->uri, error);
+		result = region_set_error(change->region, FARLOG_IO, "read region", change->uri, error);
 	if (result != FARLOG_OK)
 		return result;
 	directory->header.entry_count--;
 	memmove(&directory->entries[found], &directory->entries[found + 1],
 		(directory->header.entry_count - (uint32_t)found) * sizeof(directory->entries[0]));
 	if (directory_store(change->region, directory) != FARLOG_OK)
-		return region_refuse(change->region, FARLOG_IO, "write directory of region", change->uri, error);
+		return region_set_error(change->region, FARLOG_IO, "write directory of region", change->uri, error);
 	return FARLOG_OK;
 }
 
@@ -336,7 +336,7 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
  * told that it is gone. */
 static int remove_file(const char *text, const struct uri *uri, bool is_forced, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
 	struct superblock superblock;
 	struct region *region;
 	int result;
@@ -346,7 +346,7 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 			"uri \"%s\" is neither a ring in a directory nor a file; expected mem:/path, mem:/path?ring=NAME or "
 			"nvme:/dev/...?ring=NAME",
 			text);
-	result = region_open(text, &ask, &region, error);
+	result = region_open(text, &options, &region, error);
 	if (result != FARLOG_OK)
 		return result;
 	result = superblock_load(region, text, &superblock, error); /* of a directory, too, this says that it is no ring */
@@ -368,7 +368,7 @@ static int remove_file(const char *text, const struct uri *uri, bool is_forced, 
 
 int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT, .is_whole = true};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT, .is_whole = true};
 	struct change change = {.uri = text};
 	struct uri uri;
 	int result = uri_parse(text, &uri, error);
@@ -376,7 +376,7 @@ int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *err
 	if (result == FARLOG_OK && (uri.ring[0] == '\0' || uri_is_far(&uri)))
 		return remove_file(text, &uri, is_forced != 0, error);
 	if (result == FARLOG_OK)
-		result = begin_change(&change, &ask, error);
+		result = begin_change(&change, &options, error);
 	if (result == FARLOG_OK)
 		result = remove_named(&change, uri.ring, is_forced != 0, error);
 	end_change(&change);
@@ -390,7 +390,7 @@ static uint32_t state_of(const struct region *region)
 	struct superblock superblock;
 	struct head_slot head;
 
-	if (superblock_is_blank(region))
+	if (superblock_is_zero(region))
 		return FARLOG_RING_BLANK;
 	return superblock_load(region, "", &superblock, NULL) == FARLOG_OK && head_load(region, &superblock, &head) ?
 		FARLOG_RING_READY :
@@ -419,7 +419,7 @@ static int list(struct region *region, const struct directory *directory, struct
 			.generation = entry->generation,
 			.created_ns = entry->created_ns};
 		memcpy(rings[i].name, entry->name, sizeof(rings[i].name));
-		if (directory_show(region, entry) != FARLOG_OK)
+		if (directory_select(region, entry) != FARLOG_OK)
 			return FARLOG_IO;
 		rings[i].state = state_of(region);
 	}
@@ -429,7 +429,7 @@ static int list(struct region *region, const struct directory *directory, struct
 int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings,
 	uint32_t room, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER, .is_whole = true};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER, .is_whole = true};
 	struct directory *directory = malloc(sizeof(*directory));
 	struct region *region = NULL;
 	int result = FARLOG_OK;
@@ -438,13 +438,13 @@ int farlog_region_list(const char *uri, struct farlog_region_status *status, str
 	if (directory == NULL)
 		result = error_set(error, FARLOG_NO_MEMORY, 0, "list region \"%s\": out of memory", uri);
 	if (result == FARLOG_OK)
-		result = region_open(uri, &ask, &region, error);
+		result = region_open(uri, &options, &region, error);
 	if (result == FARLOG_OK && region->caps.is_remote)
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" is on another host; list it there", uri);
 	if (result == FARLOG_OK) {
 		result = directory_load(region, uri, directory, error);
 		if (result == FARLOG_OK && list(region, directory, status, rings, room) != FARLOG_OK)
-			result = region_refuse(region, FARLOG_IO, "list region", uri, error);
+			result = region_set_error(region, FARLOG_IO, "list region", uri, error);
 	}
 	if (region != NULL)
 		region->ops->close(region);

@@ -19,10 +19,10 @@ static void describe(const struct region *region, const struct superblock *super
 
 int farlog_ring_former(const char *uri, struct farlog_former *former, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct region *region;
-	int result = region_open(uri, &ask, &region, error);
+	int result = region_open(uri, &options, &region, error);
 
 	memset(former, 0, sizeof(*former));
 	if (result != FARLOG_OK)
@@ -41,13 +41,13 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch, s
 		return FARLOG_OK;
 	region->ops->data.store_word(region, LAYOUT_FENCE_OFF, (uint64_t)epoch + 1);
 	if (region->ops->data.flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
-		return region_refuse(region, FARLOG_IO, "persist fence of ring", uri, error);
+		return region_set_error(region, FARLOG_IO, "persist fence of ring", uri, error);
 	return FARLOG_OK;
 }
 
 static int put_out(struct region *region, const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *error)
 {
-	struct region_claim claim = {.kind = REGION_CLAIM_OUT, .epoch = epoch, .uri = uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_FORMER_GONE, .epoch = epoch, .uri = uri};
 	struct superblock superblock;
 	struct farlog_former former;
 	int result = superblock_load(region, uri, &superblock, error);
@@ -67,16 +67,16 @@ static int put_out(struct region *region, const char *uri, uint64_t host, uint32
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
 	if (result != FARLOG_OK)
-		return region_refuse_lock(region, result, uri, error);
+		return region_set_lock_error(region, result, uri, error);
 	result = raise_fence(region, uri, epoch, error);
 	return result == FARLOG_OK ? region_claim(region, &claim, error) : result;
 }
 
 int farlog_ring_former_out(const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
 	struct region *region;
-	int result = region_open(uri, &ask, &region, error);
+	int result = region_open(uri, &options, &region, error);
 
 	if (result != FARLOG_OK)
 		return result;

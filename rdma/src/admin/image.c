@@ -14,10 +14,10 @@ struct farlog_image {
 };
 
 static int open_steps(struct farlog_image *image, const char *uri, const uint8_t *ring_uuid,
-	const struct region_ask *ask, struct farlog_error *error)
+	const struct region_options *options, struct farlog_error *error)
 {
 	struct superblock superblock;
-	int result = region_open(uri, ask, &image->region, error);
+	int result = region_open(uri, options, &image->region, error);
 
 	if (result == FARLOG_OK)
 		result = superblock_load(image->region, uri, &superblock, error);
@@ -35,14 +35,14 @@ static int open_steps(struct farlog_image *image, const char *uri, const uint8_t
 int farlog_image_open(
 	const char *uri, const uint8_t *ring_uuid, const uint8_t *token, farlog_image **opened, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER, .token = token};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER, .token = token};
 	struct farlog_image *image = calloc(1, sizeof(*image));
 	int result;
 
 	*opened = NULL;
 	if (image == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
-	result = open_steps(image, uri, ring_uuid, &ask, error);
+	result = open_steps(image, uri, ring_uuid, &options, error);
 	if (result != FARLOG_OK) {
 		farlog_image_close(image);
 		return result;

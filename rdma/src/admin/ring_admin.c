@@ -63,7 +63,7 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 			return error_set(error, result, 0,
 				"region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
 		if (result != FARLOG_OK)
-			return region_refuse_lock(region, result, uri, error);
+			return region_set_lock_error(region, result, uri, error);
 	}
 	if (region->directory != NULL)
 		return FARLOG_OK;
@@ -89,7 +89,7 @@ static int check_present(
 	struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct superblock present;
-	struct region_claim claim = {.kind = config->is_forced ? REGION_CLAIM_ALONE : REGION_CLAIM_IF_FREE, .uri = uri};
+	struct region_claim claim = {.kind = config->is_forced ? REGION_CLAIM_EXCLUSIVE : REGION_CLAIM_IF_FREE, .uri = uri};
 	char foreign[200] = "";
 	int result = check_rings(region, uri, error);
 
@@ -103,7 +103,7 @@ static int check_present(
 	if (foreign[0] != '\0')
 		return error_set(error, FARLOG_EXISTS, 0,
 			"region \"%s\" holds %s; formatting destroys it; add --force (is_forced) if that is meant", uri, foreign);
-	if (superblock_is_blank(region))
+	if (superblock_is_zero(region))
 		return result;
 	if (superblock_load(region, uri, &present, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
@@ -168,7 +168,7 @@ int ring_write_new(
 		result = superblock_store(region, &superblock, true);
 	if (result == FARLOG_OK)
 		return result;
-	may_fail(region_refuse(region, result, "write new ring to region", uri, error)); /* it only words why */
+	may_fail(region_set_error(region, result, "write new ring to region", uri, error)); /* it only words why */
 	may_fail(region->ops->block.zero(region)); /* half of a ring is not blank: the next attempt would ask for --force */
 	return result;
 }
@@ -211,7 +211,8 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 {
 	static const struct farlog_ring_config defaults;
 	const struct farlog_ring_config *config = asked != NULL ? asked : &defaults;
-	struct region_ask ask = {.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = config->size_bytes};
+	struct region_options options = {
+		.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = config->size_bytes};
 	struct farlog_contract contract;
 	struct region *region;
 	struct uri uri;
@@ -227,7 +228,7 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 		result = error_set(
 			error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", text);
 	if (result == FARLOG_OK)
-		result = region_open(text, &ask, &region, error);
+		result = region_open(text, &options, &region, error);
 	if (result != FARLOG_OK)
 		return result;
 	result = ring_format_region(region, text, config, error);
@@ -237,7 +238,7 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 
 static int raise_fence(struct region *region, const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
-	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .is_fence = true, .uri = uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_SHARED, .is_fence = true, .uri = uri};
 	struct region_span fence = {LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN};
 	struct superblock superblock;
 	int result = superblock_load(region, uri, &superblock, error);
@@ -253,7 +254,7 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
 	if (result != FARLOG_OK)
-		return region_refuse_lock(region, result, uri, error);
+		return region_set_lock_error(region, result, uri, error);
 	claim.ring_uuid = superblock.ring_uuid;
 	result = region_claim(region, &claim, error);
 	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
@@ -261,15 +262,15 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	region->ops->data.store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	result = region->ops->data.flush(region, fence.off, fence.len);
 	if (result != FARLOG_OK)
-		return region_refuse(region, result, "persist fence of ring", uri, error);
+		return region_set_error(region, result, "persist fence of ring", uri, error);
 	return FARLOG_OK;
 }
 
 int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
 	struct region *region;
-	int result = region_open(uri, &ask, &region, error);
+	int result = region_open(uri, &options, &region, error);
 
 	if (result != FARLOG_OK)
 		return result;
@@ -286,7 +287,7 @@ static int describe(struct region *region, const char *uri, const struct superbl
 	int is_writer_held = region->ops->fence.is_locked(region, REGION_ROLE_WRITER);
 
 	if (is_writer_held < 0 || is_drain_held < 0)
-		return region_refuse(region, FARLOG_IO, "ask for the locks of ring", uri, error);
+		return region_set_error(region, FARLOG_IO, "ask for the locks of ring", uri, error);
 	superblock_describe(superblock, status);
 	status->epoch_min = (uint32_t)region_load_word(region, LAYOUT_FENCE_OFF);
 	status->last_epoch = head->last_epoch;
@@ -403,12 +404,12 @@ int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, stru
 int farlog_ring_look(
 	const char *uri, struct farlog_ring_mark *mark, struct farlog_ring_status *status, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct head_slot head;
 	struct region *region;
 	int is_drain_held;
-	int result = region_open(uri, &ask, &region, error);
+	int result = region_open(uri, &options, &region, error);
 
 	memset(status, 0, sizeof(*status));
 	if (result != FARLOG_OK)
@@ -423,7 +424,7 @@ int farlog_ring_look(
 		result = measure(region, &superblock, &head, mark, status);
 		if (result != FARLOG_OK)
 			/* it only words why */
-			may_fail(region_refuse(region, result, "read undrained records of ring", uri, error));
+			may_fail(region_set_error(region, result, "read undrained records of ring", uri, error));
 	}
 	region->ops->close(region);
 	return result;

@@ -16,21 +16,21 @@ static int seal(struct region *region, const char *uri, struct farlog_error *err
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" has a living writer; stop it first", uri);
 	if (result != FARLOG_OK)
-		return region_refuse_lock(region, result, uri, error);
+		return region_set_lock_error(region, result, uri, error);
 	result = superblock_load(region, uri, &superblock, error);
 	if (result != FARLOG_OK || superblock.writer_epoch != 0)
 		return result;
 	superblock.writer_epoch = 1;
 	if (superblock_store(region, &superblock, true) != FARLOG_OK)
-		return region_refuse(region, FARLOG_IO, "persist superblock of ring", uri, error);
+		return region_set_error(region, FARLOG_IO, "persist superblock of ring", uri, error);
 	return FARLOG_OK;
 }
 
 int farlog_ring_accept_loss(const char *uri, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
 	struct region *region;
-	int result = region_open(uri, &ask, &region, error);
+	int result = region_open(uri, &options, &region, error);
 
 	if (result != FARLOG_OK)
 		return result;

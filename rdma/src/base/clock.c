@@ -2,8 +2,8 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -49,6 +49,13 @@ void clock_pause(unsigned spins)
 		cpu_relax();
 	else
 		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
+}
+
+bool clock_poll(struct pollfd *fds, unsigned count, uint64_t timeout_ns)
+{
+	struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+
+	return ppoll(fds, count, &timeout, NULL) == 0;
 }
 
 /* rate_since -- the counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two
@@ -124,7 +131,7 @@ static int start_run(void)
 		clock_read_pair(CLOCK_MONOTONIC, &run->base_ticks, &run->base_raw_ns, &width);
 		nanosleep(&first, NULL);
 		clock_sample(&sampler.phcs, rate_since(run), true);
-		failure = pthread_create(&run->thread, NULL, sample_loop, run);
+		failure = thread_start(&run->thread, sample_loop, run);
 	}
 	if (failure != 0) {
 		phc_close(&sampler.phcs);

@@ -7,6 +7,7 @@
 #ifndef FARLOG_CLOCK_H
 #define FARLOG_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/atomics.h"
@@ -111,6 +112,11 @@ uint64_t clock_monotonic_ns(void);
  * second locked instruction, to give the lock back, on each append; without it a thread of a priority between the two
  * can keep the holder from its core. */
 void clock_pause(unsigned spins);
+
+/* clock_poll -- sleep until poll(2) has something for one of the descriptors, for timeout_ns at most. True: the time is
+ * over. */
+struct pollfd;
+bool clock_poll(struct pollfd *fds, unsigned count, uint64_t timeout_ns);
 
 /* clock_after_ns -- the monotonic time that is duration_ns from now; UINT64_MAX, never, where the sum does not fit. */
 static inline uint64_t clock_after_ns(uint64_t duration_ns)

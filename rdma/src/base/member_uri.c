@@ -8,7 +8,7 @@
 static int refuse(const char *text, const char *why, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_INVALID, 0,
-		"uri \"%.300s\": %s; expected members:K and 2 to %d URIs, parted by one blank each, K of which an "
+		"uri \"%.300s\": %s; expected members:K and 2 to %d URIs, separated by one blank each, K of which an "
 		"acknowledgement needs",
 		text, why, MEMBER_COUNT_MAX);
 }

@@ -8,11 +8,14 @@
 
 int thread_start(pthread_t *thread, void *(*loop)(void *), void *context)
 {
-	sigset_t all, before;
+	static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+	sigset_t sent, before;
 	int failure;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
+	sigfillset(&sent);
+	for (unsigned i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&sent, faults[i]);
+	pthread_sigmask(SIG_BLOCK, &sent, &before);
 	failure = pthread_create(thread, NULL, loop, context);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failure;

@@ -8,7 +8,8 @@
 
 #include "farlog/farlog.h"
 
-/* thread_start -- run loop(context) in a thread that handles no signals: those are the program's. 0, or a positive
+/* thread_start -- run loop(context) in a thread that handles no signals: those are the program's. But for its own
+ * faults: the program's handler reports them, and blocked they would end the process without it. 0, or a positive
  * errno. */
 int thread_start(pthread_t *thread, void *(*loop)(void *), void *context) FARLOG_MUST_CHECK;
 

@@ -112,7 +112,7 @@ struct block_device {
 	uint32_t lba_len;
 	uint32_t command_len_max; /* of a write */
 	uint32_t read_len_max;    /* 0 = any */
-	uint64_t rest_ns;         /* region_caps.rest_ns */
+	uint64_t reopen_delay_ns; /* region_caps.reopen_delay_ns */
 	bool is_clockless;        /* of the tests: nothing that happens may depend on the time; patience is counted */
 	bool is_former_gone;      /* who opened it vouches: the last writer of another host is out */
 	uint64_t enter_count;     /* system calls of the commits' queue */

@@ -218,7 +218,7 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	int result = FARLOG_OK;
 
 	nvme_take(&nvme->is_busy);
-	if (region->is_shut) {
+	if (region->is_write_fenced) {
 		nvme->failure = EBADE; /* nothing goes out any more */
 	} else if (nvme->flying_count > 0 || nvme->is_held) {
 		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
@@ -246,7 +246,7 @@ static int nvme_poll(struct region *region)
 	collect(nvme);
 	failure = nvme->failure;
 	result = failure != 0 ? FARLOG_IO : FARLOG_OK;
-	if (region->is_shut)
+	if (region->is_write_fenced)
 		result = nvme_follow(nvme); /* what waits goes on to wait: for where the log ended */
 	nvme_give(&nvme->is_busy);
 	return result;
@@ -261,7 +261,7 @@ static void nvme_wait(struct region *region, uint64_t timeout_ns)
 		nvme_nap(timeout_ns);
 		return;
 	}
-	if (region->is_shut && nvme->flying_count == 0 && !nvme->is_follow_flying)
+	if (region->is_write_fenced && nvme->flying_count == 0 && !nvme->is_follow_flying)
 		nvme_nap(timeout_ns);
 	else if ((is_under_way(nvme) || nvme->is_follow_flying) &&
 		device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
@@ -409,8 +409,7 @@ static int nvme_fetch(struct region *region, uint64_t off, uint64_t len)
 	return off < LAYOUT_DATA_OFF ? nvme_load(nvme) : fetch_data(nvme, off, len);
 }
 
-/* nvme_look -- the words that others store. */
-static void nvme_look(struct region *region, bool is_urgent)
+static void nvme_refresh_words(struct region *region, bool is_urgent)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	uint64_t now_ns = clock_monotonic_ns();
@@ -442,8 +441,8 @@ static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
 	nvme_give(&nvme->are_calls_busy);
 }
 
-/* nvme_tell -- a command of its own: no commit comes with which the hints could go. */
-static bool nvme_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+/* nvme_store_hints -- a command of its own: no commit comes with which the hints could go. */
+static bool nvme_store_hints(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	bool is_told = false;
@@ -453,7 +452,8 @@ static bool nvme_tell(struct region *region, uint64_t tail_lsn, uint64_t durable
 	if (!nvme_try_take(&nvme->is_busy))
 		return false;
 	collect(nvme);
-	if (!is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 && !region->is_shut) {
+	if (!is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 &&
+		!region->is_write_fenced) {
 		atomic_store_release(nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), tail_lsn);
 		atomic_store_release(nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF), durable_lsn);
 		put_hints(nvme);
@@ -500,7 +500,7 @@ static void nvme_populate(struct region *region)
 
 	if (nvme->role != REGION_ROLE_WRITER)
 		return;
-	nvme->patience_ns = OPEN_PATIENCE_NS;
+	nvme->persist_timeout_ns = OPEN_PATIENCE_NS;
 	madvise(nvme->copy, nvme->copy_len, MADV_POPULATE_WRITE);
 	if (nvme->device->ops->use_buffer != NULL &&
 		!nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own, NVME_CONTROL_LEN * 2))
@@ -564,7 +564,7 @@ static void let_go(struct region_nvme *nvme)
 	is_closable = nvme_is_closable(nvme);
 	if (is_closable && !wait_all(nvme, until_ns))
 		return;
-	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_shut;
+	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_write_fenced;
 	if (nvme->role == REGION_ROLE_WRITER && (atomic_load_acquire(&nvme->are_hints_due) || nvme->is_closing) &&
 		!nvme->is_hints_flying && nvme->failure == 0)
 		put_hints(nvme);
@@ -594,30 +594,30 @@ const struct region_ops nvme_ops = {
 		.persist = nvme_persist,
 		.poll = nvme_poll,
 		.wait = nvme_wait,
-		.sleepers = region_plain_sleepers,
+		.list_wait_fds = region_default_list_wait_fds,
 		.push = nvme_push,
 		.flush = nvme_flush,
 		.seal = nvme_seal,
 		.read = nvme_read,
 		.fetch = nvme_fetch,
-		.expect = nvme_expect,
-		.look = nvme_look,
+		.prefetch = nvme_prefetch,
+		.refresh_words = nvme_refresh_words,
 		.store_word = nvme_store_word,
-		.tell = nvme_tell,
+		.store_hints = nvme_store_hints,
 		.populate = nvme_populate,
-		.forget = region_plain_forget},
+		.drop_pages = region_default_drop_pages},
 	.fence = {.lock = nvme_lock,
 		.unlock = nvme_unlock,
 		.is_locked = nvme_is_locked,
 		.claim = nvme_claim,
-		.propose = region_plain_propose,
-		.cut = region_plain_cut},
-	.members = REGION_ALONE,
+		.store_superblock = region_default_store_superblock,
+		.abort_persist = region_default_abort_persist},
+	.members = REGION_SINGLE,
 	.block = {.narrow = nvme_narrow,
 		.fetch_directory = nvme_fetch_directory,
 		.store_directory = nvme_store_directory,
 		.zero = nvme_zero,
 		.name_foreign = nvme_name_foreign,
-		.unlink = region_plain_unlink},
+		.unlink = region_default_unlink},
 	.close = nvme_close,
 };

@@ -99,12 +99,12 @@ struct region_nvme {
 	uint64_t looked_ns; /* when the last look began */
 	uint64_t aside_ns;  /* when the last one did that went along with a commit */
 	uint64_t call_id;
-	bool is_call_flying;  /* perhaps one that nobody waits for any more: its buffers are not ours */
-	bool is_call_a_look;  /* what it brings is fence and credit */
-	bool is_look_next;    /* the next one will be */
-	uint64_t patience_ns; /* of a call that brings the header */
-	unsigned fence_slot;  /* of the newest fence on the device */
-	char trouble[160];    /* the last command that failed, "" = none */
+	bool is_call_flying;         /* perhaps one that nobody waits for any more: its buffers are not ours */
+	bool is_call_a_look;         /* what it brings is fence and credit */
+	bool is_look_next;           /* the next one will be */
+	uint64_t persist_timeout_ns; /* of a call that brings the header */
+	unsigned fence_slot;         /* of the newest fence on the device */
+	char trouble[160];           /* the last command that failed, "" = none */
 	/* Of a writer that a device may shut out: blocks/nvme_fence.c. */
 	uint32_t epoch;
 	/* after a rest a look goes before the commit: the reservation may have gone with the target, and another writer
@@ -130,8 +130,8 @@ static inline struct region_nvme *nvme_of(struct region *region)
 }
 
 /* region_nvme_open -- "nvme:/dev/nvme2n1", or "nvme:NQN/NAMESPACE". */
-int region_nvme_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int region_nvme_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_nvme_probe -- its contract, without touching its bytes. */
 int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
@@ -139,7 +139,7 @@ int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_con
 
 /* nvme_make -- a region on this device, which it owns from now on, also when it fails. */
 int nvme_make(const char *text, struct block_device *device, const struct farlog_contract *contract,
-	const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
+	const struct region_options *options, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* What the core stores whole: where it lies in the copy, and in which block. */
 #define NVME_ITEM_COUNT 4
@@ -209,7 +209,7 @@ void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks);
 /* nvme_call -- one command, waited for with patience. OK or IO. Of this and the next three the caller has taken the
  * calls' queue. */
 int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len,
-	uint64_t patience_ns) FARLOG_MUST_CHECK;
+	uint64_t persist_timeout_ns) FARLOG_MUST_CHECK;
 /* nvme_call_look -- bring fence and credit into the copy: now, or when a slow device has answered. */
 void nvme_call_look(struct region_nvme *nvme);
 int nvme_write_fence(struct region_nvme *nvme) FARLOG_MUST_CHECK;
@@ -231,14 +231,14 @@ void nvme_take_first(struct region_nvme *nvme, int failure);
 int nvme_follow(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 void nvme_take_follow(struct region_nvme *nvme, int failure);
 
-/* nvme_expect -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin
+/* nvme_prefetch -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin
  * -- a read begins here: what lies before it is done with. nvme_ahead_copy -- as much from there on as one window has;
  * 0 = it was not read ahead, or that has failed. nvme_ahead_end -- nothing is expected any more: wait for what is under
  * way. */
-void nvme_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
+void nvme_prefetch(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
 void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
 uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);
-void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns);
+void nvme_ahead_end(struct region_nvme *nvme, uint64_t persist_timeout_ns);
 
 /* nvme_share -- what nvme_claim is where the device does not fence. nvme_share_end -- this writer is not opening any
  * more. nvme_say_out -- the writer of this epoch counts as closed from now on. nvme_is_closable -- is it worth saying

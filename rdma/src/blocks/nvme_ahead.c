@@ -139,7 +139,7 @@ static void keep_from(struct nvme_ahead *ahead, uint64_t at)
 	ahead->at = expected_at;
 }
 
-void nvme_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count)
+void nvme_prefetch(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	struct nvme_ahead *ahead = &nvme->ahead;
@@ -223,10 +223,10 @@ uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, u
 	return len;
 }
 
-void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns)
+void nvme_ahead_end(struct region_nvme *nvme, uint64_t persist_timeout_ns)
 {
 	struct nvme_ahead *ahead = &nvme->ahead;
-	uint64_t until_ns = clock_after_ns(patience_ns);
+	uint64_t until_ns = clock_after_ns(persist_timeout_ns);
 
 	if (ahead->bytes == NULL)
 		return; /* nor has the device a queue for it */

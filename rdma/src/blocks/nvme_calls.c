@@ -121,10 +121,10 @@ static void take_header(struct region_nvme *nvme, uint8_t *blocks)
 /* ---------------------------------------------------------------- calls: the queue is taken */
 
 /* settle_call -- until the call under way is back, or patience ends. */
-static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
+static int settle_call(struct region_nvme *nvme, uint64_t persist_timeout_ns)
 {
 	struct block_device *device = nvme->device;
-	uint64_t until_ns = clock_after_ns(patience_ns);
+	uint64_t until_ns = clock_after_ns(persist_timeout_ns);
 	int failure = 0;
 
 	for (uint64_t turn = 0;; turn++) {
@@ -144,9 +144,9 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 		if (!nvme->is_call_flying)
 			return failure != 0 ? FARLOG_IO : FARLOG_OK;
 		now_ns = clock_monotonic_ns();
-		if (device->is_clockless ? turn >= NVME_CLOCKLESS_TURN_COUNT || patience_ns == 0 : now_ns >= until_ns) {
-			snprintf(
-				nvme->trouble, sizeof(nvme->trouble), "the device has not answered for %lu ms", patience_ns / 1000000u);
+		if (device->is_clockless ? turn >= NVME_CLOCKLESS_TURN_COUNT || persist_timeout_ns == 0 : now_ns >= until_ns) {
+			snprintf(nvme->trouble, sizeof(nvme->trouble), "the device has not answered for %lu ms",
+				persist_timeout_ns / 1000000u);
 			return FARLOG_IO;
 		}
 		if (device->ops->wait(device, BLOCK_CALLS, now_ns < until_ns ? until_ns - now_ns : 0) != FARLOG_OK) {
@@ -156,8 +156,8 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 	}
 }
 
-int nvme_call(
-	struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns)
+int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len,
+	uint64_t persist_timeout_ns)
 {
 	struct block_command command = {
 		.verb = verb, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ++nvme->call_id};
@@ -168,7 +168,7 @@ int nvme_call(
 	nvme->is_call_a_look = nvme->is_look_next;
 	nvme->is_look_next = false;
 	nvme->device->ops->put(nvme->device, BLOCK_CALLS, &command);
-	return settle_call(nvme, patience_ns);
+	return settle_call(nvme, persist_timeout_ns);
 }
 
 /* write_words -- one block of the header, by a call. */
@@ -238,12 +238,12 @@ static int load_header(struct region_nvme *nvme)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 	uint64_t until_ns = nvme->region.until_ns;
-	uint64_t patience_ns = nvme->patience_ns;
+	uint64_t persist_timeout_ns = nvme->persist_timeout_ns;
 	int result;
 
-	if (until_ns != 0 && until_ns < now_ns + patience_ns)
-		patience_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-	result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, 0), nvme->called, NVME_CONTROL_LEN, patience_ns);
+	if (until_ns != 0 && until_ns < now_ns + persist_timeout_ns)
+		persist_timeout_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+	result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, 0), nvme->called, NVME_CONTROL_LEN, persist_timeout_ns);
 
 	if (result == FARLOG_OK)
 		take_header(nvme, nvme->called);

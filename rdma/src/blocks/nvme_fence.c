@@ -22,19 +22,19 @@ int nvme_claim(struct region *region, const struct region_claim *claim, struct f
 	struct reserve_view view = {0};
 	int result;
 
-	if (claim->kind == REGION_CLAIM_DONE) {
+	if (claim->kind == REGION_CLAIM_EPOCH_STORED) {
 		nvme_share_end(nvme);
 		return FARLOG_OK;
 	}
-	if (claim->kind == REGION_CLAIM_OUT)
+	if (claim->kind == REGION_CLAIM_FORMER_GONE)
 		return nvme_say_out(nvme, claim->uri, claim->epoch, error);
 	if (region->directory != NULL)
 		return nvme_share(nvme, claim, error); /* a reservation is all of the namespace's */
 	switch (claim->kind) {
-	case REGION_CLAIM_ALONE:
+	case REGION_CLAIM_EXCLUSIVE:
 		result = reserve_take(nvme->device, claim, &view, error);
 		break;
-	case REGION_CLAIM_BESIDE:
+	case REGION_CLAIM_SHARED:
 		result = reserve_join(nvme->device, claim, &view, error);
 		break;
 	default:
@@ -48,7 +48,7 @@ int nvme_claim(struct region *region, const struct region_claim *claim, struct f
 	nvme->epoch = claim->epoch;
 	nvme->is_wary = view.is_here && !view.is_kept && !view.is_gone_when_lost;
 	region->is_claimed = view.is_here;
-	atomic_store_release(&region->is_fence_open, region->is_claimed);
+	atomic_store_release(&region->is_fence_lsn_pending, region->is_claimed);
 	return FARLOG_OK;
 }
 
@@ -58,11 +58,11 @@ void nvme_begin_shut(struct region_nvme *nvme)
 	uint64_t *fence = nvme_word_at(nvme, LAYOUT_FENCE_OFF);
 	struct superblock own;
 
-	if (!region->is_claimed || region->is_shut)
+	if (!region->is_claimed || region->is_write_fenced)
 		return;
 	nvme->own_generation =
 		superblock_load(region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch ? own.generation : 0;
-	region->is_shut = true;
+	region->is_write_fenced = true;
 	nvme->span_at = nvme->span_count; /* nothing more goes out */
 	if (*fence <= nvme->epoch)
 		atomic_store_release(fence, (uint64_t)nvme->epoch + 1);
@@ -88,7 +88,7 @@ int nvme_follow(struct region_nvme *nvme)
 {
 	if (nvme->has_follow_failed)
 		return FARLOG_IO;
-	if (!nvme->region.is_fence_open || nvme->is_follow_flying || nvme->flying_count > 0)
+	if (!nvme->region.is_fence_lsn_pending || nvme->is_follow_flying || nvme->flying_count > 0)
 		return FARLOG_OK;
 	if (!nvme->device->is_clockless && clock_monotonic_ns() - nvme->followed_ns < FOLLOW_INTERVAL_NS)
 		return FARLOG_OK;
@@ -132,7 +132,7 @@ void nvme_take_follow(struct region_nvme *nvme, int failure)
 		region->fence_lsn = successor.epoch_start_lsn;
 		region->is_fence_exact = true;
 	}
-	atomic_store_release(&region->is_fence_open, 0);
+	atomic_store_release(&region->is_fence_lsn_pending, 0);
 }
 
 /* put_first -- into blocks that no commit of a writer uses: another look may be under way. */

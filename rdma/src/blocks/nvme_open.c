@@ -51,7 +51,7 @@ static int prepare(const char *text, struct region_nvme *nvme, bool has_director
 }
 
 int nvme_make(const char *text, struct block_device *device, const struct farlog_contract *contract,
-	const struct region_ask *ask, struct region **region, struct farlog_error *error)
+	const struct region_options *options, struct region **region, struct farlog_error *error)
 {
 	struct region_nvme *nvme = calloc(1, sizeof(*nvme));
 	int result;
@@ -61,25 +61,25 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
 	}
 	nvme->device = device;
-	nvme->role = ask->role;
-	nvme->staging = ask->staging;
-	nvme->patience_ns = NVME_PATIENCE_NS;
+	nvme->role = options->role;
+	nvme->staging = options->staging;
+	nvme->persist_timeout_ns = NVME_PATIENCE_NS;
 	nvme->region.ops = &nvme_ops;
 	nvme->region.contract = *contract;
 	nvme->region.caps = (struct region_caps){.has_copy = true,
 		.needs_fetch = true,
 		.is_claimable = true,
-		.can_tell = true,
-		.reads_ahead = true,
+		.can_store_hints = true,
+		.can_prefetch = true,
 		.may_land_late = true,
 		.commit_len = contract->atomic_unit,
 		.hint_interval_ns = REGION_HINT_REQUEST_NS,
-		.rest_ns = device->rest_ns,
+		.reopen_delay_ns = device->reopen_delay_ns,
 		.extra_len = NVME_EXTRA_LEN};
 	nvme->region.fence_lsn = UINT64_MAX;
-	nvme->region.trouble = nvme->trouble;
-	nvme->region.patience_ns = NVME_PATIENCE_NS;
-	result = prepare(text, nvme, ask->has_directory, error);
+	nvme->region.last_error = nvme->trouble;
+	nvme->region.persist_timeout_ns = NVME_PATIENCE_NS;
+	result = prepare(text, nvme, options->has_directory, error);
 	if (result != FARLOG_OK) {
 		nvme_close(&nvme->region);
 		return result;
@@ -123,21 +123,21 @@ int region_nvme_probe(
 	return result;
 }
 
-int region_nvme_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+int region_nvme_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error)
 {
-	struct region_ask whole = *ask;
+	struct region_options whole = *options;
 	struct farlog_contract contract;
 	struct block_device *device;
 	struct uri found;
 	int result = find_device(text, uri, &found, error);
 
-	if (ask->size_bytes != 0 && !ask->has_directory)
+	if (options->size_bytes != 0 && !options->has_directory)
 		whole.size_bytes += NVME_EXTRA_LEN;
 	if (result == FARLOG_OK)
 		result = block_uring_open(text, &found, &whole, &contract, &device, error);
 	if (result != FARLOG_OK)
 		return result;
 	show_size(&contract);
-	return nvme_make(text, device, &contract, ask, region, error);
+	return nvme_make(text, device, &contract, options, region, error);
 }

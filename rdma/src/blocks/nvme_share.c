@@ -158,16 +158,16 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 	struct reserve_view view;
 	int result = reserve_leave(nvme->device, claim, &view, error);
 
-	if (claim->kind == REGION_CLAIM_ALONE)
+	if (claim->kind == REGION_CLAIM_EXCLUSIVE)
 		nvme->epoch = claim->epoch;
 	if (result != FARLOG_OK || view.host[0] == '\0')
 		return result; /* OK: only one host has it */
 	nvme->region.host = reserve_host(view.name[0] != '\0' ? view.name : view.host);
-	if (claim->kind == REGION_CLAIM_FORMER)
+	if (claim->kind == REGION_CLAIM_CHECK_FORMER)
 		return check_former(nvme, &view, claim->uri, true, error);
-	if (claim->kind == REGION_CLAIM_BESIDE && claim->is_fence && nvme->device->is_former_gone)
+	if (claim->kind == REGION_CLAIM_SHARED && claim->is_fence && nvme->device->is_former_gone)
 		return vouch(nvme, claim->uri, error);
-	if (claim->kind != REGION_CLAIM_ALONE || claim->epoch == 0)
+	if (claim->kind != REGION_CLAIM_EXCLUSIVE || claim->epoch == 0)
 		return FARLOG_OK;
 	if (!nvme->is_opening) {
 		result = lock_opening(nvme);
@@ -201,7 +201,7 @@ bool nvme_is_closable(const struct region_nvme *nvme)
 	struct superblock own;
 
 	return (nvme->region.directory != NULL || nvme->region.host != 0) && nvme->role == REGION_ROLE_WRITER &&
-		nvme->epoch != 0 && !nvme->region.is_shut && nvme->failure == 0 &&
+		nvme->epoch != 0 && !nvme->region.is_write_fenced && nvme->failure == 0 &&
 		superblock_load(&nvme->region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch &&
 		nvme->region.closed_epoch != nvme->epoch;
 }

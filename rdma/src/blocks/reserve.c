@@ -113,7 +113,7 @@ int reserve_take(struct block_device *device, const struct region_claim *claim, 
 	struct farlog_error *error)
 {
 	enum reserve_tag tag =
-		claim->kind == REGION_CLAIM_ALONE && claim->epoch != 0 ? RESERVE_TAG_WRITER : RESERVE_TAG_FORMAT;
+		claim->kind == REGION_CLAIM_EXCLUSIVE && claim->epoch != 0 ? RESERVE_TAG_WRITER : RESERVE_TAG_FORMAT;
 
 	for (unsigned turn = 0; turn < TURN_COUNT_MAX; turn++) {
 		uint64_t key;

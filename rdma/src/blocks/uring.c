@@ -109,7 +109,7 @@ static int wake(struct block_uring *uring)
 /* watch -- until an answer is there, the time is over, or it takes long. False: it does, and who waits may sleep. */
 static bool watch(struct io_uring *ring, uint64_t timeout_ns)
 {
-	uint64_t patience_ns = timeout_ns < WATCH_NS ? timeout_ns : WATCH_NS;
+	uint64_t persist_timeout_ns = timeout_ns < WATCH_NS ? timeout_ns : WATCH_NS;
 	uint64_t start_ns = clock_monotonic_ns();
 
 	do {
@@ -118,7 +118,7 @@ static bool watch(struct io_uring *ring, uint64_t timeout_ns)
 				return true;
 			cpu_relax();
 		}
-	} while (clock_monotonic_ns() - start_ns < patience_ns);
+	} while (clock_monotonic_ns() - start_ns < persist_timeout_ns);
 	return timeout_ns <= WATCH_NS;
 }
 
@@ -296,22 +296,22 @@ static int uring_reserve(
 
 static int uring_lock(struct block_device *device, enum region_role role)
 {
-	return role_lock_take(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
+	return role_lock_acquire(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
 }
 
 static void uring_unlock(struct block_device *device, enum region_role role)
 {
-	role_lock_give(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
+	role_lock_release(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
 }
 
 static int uring_is_locked(struct block_device *device, enum region_role role)
 {
-	return role_lock_is_taken(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
+	return role_lock_is_held(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
 }
 
 static int uring_has_parts(struct block_device *device)
 {
-	return role_lock_has_parts(uring_of(device)->fd, device->size_bytes);
+	return role_lock_has_ring_locks(uring_of(device)->fd, device->size_bytes);
 }
 
 static void uring_close(struct block_device *device)
@@ -322,7 +322,7 @@ static void uring_close(struct block_device *device)
 	if (uring->fd >= 0 &&
 		uring->flying_counts[BLOCK_COMMITS] + uring->flying_counts[BLOCK_CALLS] + uring->flying_counts[BLOCK_AHEAD] ==
 			0)
-		role_lock_give_all(uring->fd);
+		role_lock_release_all(uring->fd);
 	while (uring->ring_count > 0)
 		uring->lib->queue_exit(&uring->rings[--uring->ring_count]);
 	if (uring->passthrough.fd >= 0)

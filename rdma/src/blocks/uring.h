@@ -35,7 +35,7 @@ int block_name_foreign(const char *path, char *text, size_t room) FARLOG_MUST_CH
 
 int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
-int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask,
+int block_uring_open(const char *text, const struct uri *uri, const struct region_options *options,
 	struct farlog_contract *contract, struct block_device **device, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "blocks/reserve.h"
 #include "blocks/uring_device.h"
-#include "region/disk_room.h"
+#include "region/disk_space.h"
 #include "region/kinds.h"
 
 #define COMMAND_LEN_MAX (1u << 30)
@@ -48,20 +48,20 @@ static bool is_in_use(const char *path)
 }
 
 static int open_blocks(const char *text, struct block_uring *uring, const struct block_facts *facts,
-	const struct region_ask *ask, struct farlog_error *error)
+	const struct region_options *options, struct farlog_error *error)
 {
-	int flags = (ask->access == REGION_READ ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
+	int flags = (options->access == REGION_READ ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
 
-	if (ask->access != REGION_READ && facts->is_read_only)
+	if (options->access != REGION_READ && facts->is_read_only)
 		return error_set(error, FARLOG_IO, 0, "region \"%s\": %s is read-only", text, facts->name);
-	if (facts->is_device && ask->access == REGION_CREATE && is_in_use(uring->path))
+	if (facts->is_device && options->access == REGION_CREATE && is_in_use(uring->path))
 		return error_set(error, FARLOG_HELD, 0,
 			"region \"%s\": %s is in use: mounted, or part of another device; free it first", text, uring->path);
 	uring->fd = open(uring->path, flags);
 	if (uring->fd >= 0)
 		return FARLOG_OK;
-	if ((errno == EACCES || errno == EPERM) && facts->is_device && ask->access != REGION_CREATE)
-		return region_open_device(uring->path, ask->access != REGION_READ, &uring->fd, error);
+	if ((errno == EACCES || errno == EPERM) && facts->is_device && options->access != REGION_CREATE)
+		return region_open_device(uring->path, options->access != REGION_READ, &uring->fd, error);
 	if (errno == EINVAL)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
@@ -91,13 +91,13 @@ static int start_ring(struct block_uring *uring, enum block_queue queue)
 }
 
 static int start_rings(
-	const char *text, struct block_uring *uring, const struct region_ask *ask, struct farlog_error *error)
+	const char *text, struct block_uring *uring, const struct region_options *options, struct farlog_error *error)
 {
 	int failure = start_ring(uring, BLOCK_COMMITS);
 
 	if (failure == 0)
 		failure = start_ring(uring, BLOCK_CALLS);
-	if (failure == 0 && ask->role == REGION_ROLE_DRAIN)
+	if (failure == 0 && options->role == REGION_ROLE_DRAIN)
 		failure = start_ring(uring, BLOCK_AHEAD);
 	if (failure == 0)
 		return FARLOG_OK;
@@ -145,20 +145,20 @@ int block_uring_probe(
 	return result == FARLOG_OK ? block_contract(text, uri, &facts, contract, error) : result;
 }
 
-static int find_facts(const char *text, const struct uri *uri, const struct region_ask *ask, struct block_facts *facts,
-	struct farlog_error *error)
+static int find_facts(const char *text, const struct uri *uri, const struct region_options *options,
+	struct block_facts *facts, struct farlog_error *error)
 {
 	int result = block_probe(text, uri->path, facts, error);
 
 	if (result != FARLOG_OK || facts->size_bytes != 0 || facts->is_device)
 		return result;
-	if (ask->access != REGION_CREATE || ask->size_bytes == 0)
+	if (options->access != REGION_CREATE || options->size_bytes == 0)
 		return error_set(error, FARLOG_NOT_FOUND, ENOENT, "open region \"%s\"", text);
-	result = make_file(text, uri->path, ask->size_bytes, error);
+	result = make_file(text, uri->path, options->size_bytes, error);
 	return result == FARLOG_OK ? block_probe(text, uri->path, facts, error) : result;
 }
 
-int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask,
+int block_uring_open(const char *text, const struct uri *uri, const struct region_options *options,
 	struct farlog_contract *contract, struct block_device **device, struct farlog_error *error)
 {
 	struct block_uring *uring;
@@ -167,7 +167,7 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	int result = lib_uring_load(&lib, error);
 
 	if (result == FARLOG_OK)
-		result = find_facts(text, uri, ask, &facts, error);
+		result = find_facts(text, uri, options, &facts, error);
 	if (result == FARLOG_OK)
 		result = block_contract(text, uri, &facts, contract, error);
 	if (result != FARLOG_OK)
@@ -185,19 +185,19 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 			.lba_len = facts.lba_len,
 			.command_len_max = COMMAND_LEN_MAX,
 			/* also of one that is made of others, whose names it does not have */
-			.rest_ns = facts.is_device ? REST_NS : 0,
+			.reopen_delay_ns = facts.is_device ? REST_NS : 0,
 			.is_former_gone = uri->former[0] != '\0'}};
 	strcpy(uring->path, uri->path);
-	result = open_blocks(text, uring, &facts, ask, error);
+	result = open_blocks(text, uring, &facts, options, error);
 	if (result == FARLOG_OK)
 		result = choose_way(text, uring, uri, &facts, contract, error);
 	if (result == FARLOG_OK)
-		result = start_rings(text, uring, ask, error);
+		result = start_rings(text, uring, options, error);
 	if (result != FARLOG_OK) {
 		uring_ops.close(&uring->device);
 		return result;
 	}
-	reserve_say(&uring->device, ask->has_directory, contract);
+	reserve_say(&uring->device, options->has_directory, contract);
 	*device = &uring->device;
 	return FARLOG_OK;
 }

@@ -77,7 +77,7 @@ struct far_link {
 	/* stored by another thread than connect's: nobody wants the connection any more, and connect returns soon */
 	uint64_t is_given_up;
 	/* as that, for all that one caller has; outlives the link. NULL: there is none. Set before the first connect */
-	const uint64_t *is_unwanted;
+	const uint64_t *cancel_requested;
 	const char *caveat; /* of the way to the target, for the contract's text; NULL: none. Set by connect */
 	char way[48];       /* and what it is like, "" = not known. Set by connect */
 	char broken[96];    /* why poll said IO: the first cause, not what followed from it */
@@ -115,7 +115,7 @@ bool far_nap_sleep(struct far_nap *nap);
 static inline bool far_is_given_up(const struct far_link *link)
 {
 	return atomic_load_acquire(&link->is_given_up) ||
-		(link->is_unwanted != NULL && atomic_load_acquire(link->is_unwanted));
+		(link->cancel_requested != NULL && atomic_load_acquire(link->cancel_requested));
 }
 
 /* What a poll would find changed: completions, and the words that the target writes. */

@@ -1,7 +1,6 @@
 /* far/link.c -- what the links of all transports share: the copy of the ring, sleeping for what comes, and leaving
  * the target. */
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "far/far.h"
@@ -53,9 +52,7 @@ bool far_nap_arm(struct far_link *link, struct far_nap *nap, uint64_t timeout_ns
 
 bool far_nap_sleep(struct far_nap *nap)
 {
-	struct timespec timeout = {(time_t)(nap->nap_ns / 1000000000u), (long)(nap->nap_ns % 1000000000u)};
-
-	return ppoll(nap->fds, nap->count, &timeout, NULL) == 0;
+	return clock_poll(nap->fds, nap->count, nap->nap_ns);
 }
 
 void far_leave(struct far_link *link)

@@ -12,7 +12,6 @@
  *                 by writes before it on the same endpoint (FI_ORDER_SAW). */
 #include "far/ofi.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,13 +142,6 @@ static int post(struct ofi_link *ofi, const struct ofi_post *post)
 	return FARLOG_OK;
 }
 
-#ifdef FARLOG_FAULT
-uint64_t ofi_carries_nothing;
-#define CARRIES_NOTHING (atomic_load_relaxed(&ofi_carries_nothing) != 0)
-#else
-#define CARRIES_NOTHING false
-#endif
-
 /* is_carried -- by the request itself: records only. What else a ring has is stored by who holds a key to it, and the
  * key is what keeps it apart. */
 static bool is_carried(const struct ofi_link *ofi, const struct region_span *spans, unsigned span_count)
@@ -162,8 +154,7 @@ static bool is_carried(const struct ofi_link *ofi, const struct region_span *spa
 		len += spans[i].len;
 	}
 	return len <= FAR_CARRIED_LEN_MAX && ofi->link.welcome.flush_methods & FAR_CARRIES &&
-		ofi->info->tx_attr->iov_limit > span_count && ofi->info->ep_attr->max_msg_size >= sizeof(struct far_message) &&
-		!CARRIES_NOTHING;
+		ofi->info->tx_attr->iov_limit > span_count && ofi->info->ep_attr->max_msg_size >= sizeof(struct far_message);
 }
 
 static int persist_by_target(struct ofi_link *ofi, const struct region_span *spans, unsigned span_count)
@@ -310,19 +301,6 @@ static int ofi_poll(struct far_link *link)
 	return turn(ofi_of(link));
 }
 
-#ifdef FARLOG_FAULT
-uint64_t ofi_wait_is_late;
-
-/* await_bytes -- so that what a wait is for arrives between its last look and fi_trywait. */
-static void await_bytes(int fd)
-{
-	if (atomic_load_relaxed(&ofi_wait_is_late) != 0)
-		(void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, OFI_LATE_MS);
-}
-#else
-#define await_bytes(fd) ((void)(fd))
-#endif
-
 /* arm_events -- the descriptors to poll for. False: do not sleep; something has come since `before`, or the provider
  * asks for another read. fi_trywait itself makes progress: a word that the target has written arrives in it without a
  * completion, and its bytes are then gone from the socket. So the words are compared once more behind it. */
@@ -334,7 +312,6 @@ static bool arm_events(struct ofi_link *ofi, const struct far_glance *before, in
 	for (unsigned i = 0; i < 2; i++)
 		if (fi_control(fids[i], FI_GETWAIT, &fds[i]) != 0)
 			return false;
-	await_bytes(fds[0]);
 	if (fi_trywait(ofi->fabric, fids, 2) != 0)
 		return false;
 	after = far_glance(&ofi->link);
@@ -360,14 +337,14 @@ static void ofi_close(struct far_link *link)
 	free(link);
 }
 
-#define OFI_OPS(sleepers_op) \
+#define OFI_OPS(wait_fds_op) \
 	{.connect = ofi_link_connect, \
 		.persist = ofi_persist, \
 		.read = ofi_read, \
 		.write = ofi_write, \
 		.send = ofi_send, \
 		.poll = ofi_poll, \
-		.sleepers = sleepers_op, \
+		.sleepers = wait_fds_op, \
 		.spin_ns = WAIT_SPIN_NS, \
 		.disconnect = ofi_link_disconnect, \
 		.close = ofi_close}

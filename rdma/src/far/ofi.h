@@ -57,12 +57,4 @@ int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struc
 	uint64_t timeout_ns, struct farlog_error *error) FARLOG_MUST_CHECK;
 void ofi_link_disconnect(struct far_link *link);
 
-#ifdef FARLOG_FAULT
-/* 1: no request carries bytes, as if the target took none. */
-extern uint64_t ofi_carries_nothing;
-/* 1: a wait goes to sleep only when something has arrived at its socket, or after OFI_LATE_MS. */
-extern uint64_t ofi_wait_is_late;
-#define OFI_LATE_MS 10000
-#endif
-
 #endif

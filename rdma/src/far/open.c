@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "far/region.h"
 #include "ring/stream.h"
 
@@ -57,7 +58,7 @@ static enum far_state take_fence(struct region_far *far, const struct far_refusa
 		far->region.fence_lsn = refusal->tail_lsn;
 		far->region.is_fence_exact = refusal->is_tail_exact == 1;
 	}
-	atomic_store_release(&far->region.is_fence_open, is_open);
+	atomic_store_release(&far->region.is_fence_lsn_pending, is_open);
 	atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_FENCE_OFF), refusal->epoch_min);
 	return is_open ? FAR_BROKEN : FAR_REFUSED;
 }
@@ -135,27 +136,27 @@ static void *connector_loop(void *context)
 /* ---------------------------------------------------------------- opening */
 
 static int make_hello(
-	struct region_far *far, const struct uri *uri, const struct region_ask *ask, struct farlog_error *error)
+	struct region_far *far, const struct uri *uri, const struct region_options *options, struct farlog_error *error)
 {
 	far->hello = (struct far_hello){.magic = FAR_HELLO_MAGIC,
 		.version = FAR_VERSION,
-		.role = (uint8_t)ask->role,
-		.epoch = ask->epoch,
+		.role = (uint8_t)options->role,
+		.epoch = options->epoch,
 		.ring_hash = crc32c_update(0, uri->ring, strlen(uri->ring))};
 	if (uri->ring[0] == '\0')
 		return error_set(
 			error, FARLOG_INVALID, 0, "uri \"%s\" names no ring; expected .../ring behind the port", far->text);
-	if (ask->role == REGION_ROLE_FORMAT)
+	if (options->role == REGION_ROLE_FORMAT)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"ring \"%s\" is on another host: it is formatted and fenced by its target; run the command there",
 			far->text);
-	if (ask->token == NULL)
+	if (options->token == NULL)
 		return error_set(error, FARLOG_INVALID, 0,
 			"ring \"%s\" is on another host, which lets in nobody without a grant; expected a grant's token",
 			far->text);
-	memcpy(far->hello.token, ask->token, FARLOG_TOKEN_LEN);
-	far->hello.client_id = ask->client_id;
-	if (ask->client_id == 0 &&
+	memcpy(far->hello.token, options->token, FARLOG_TOKEN_LEN);
+	far->hello.client_id = options->client_id;
+	if (options->client_id == 0 &&
 		getrandom(&far->hello.client_id, sizeof(far->hello.client_id), 0) != sizeof(far->hello.client_id))
 		return error_set(error, FARLOG_IO, errno, "ring \"%s\": no random number for the client's identity", far->text);
 	return FARLOG_OK;
@@ -173,7 +174,7 @@ static int open_rouse(struct region_far *far, struct farlog_error *error)
 
 static int start_connector(struct region_far *far, struct farlog_error *error)
 {
-	int failure = pthread_create(&far->connector, NULL, connector_loop, far);
+	int failure = thread_start(&far->connector, connector_loop, far);
 
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "start connector of ring \"%s\"", far->text);
@@ -207,7 +208,7 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 		return result;
 	far_fill_contract(link, far->transport, &far->region.contract);
 	far->region.base = link->copy;
-	far->region.trouble = link->broken;
+	far->region.last_error = link->broken;
 	if (far->role == REGION_ROLE_WRITER)
 		far->region.built = link->copy;
 	if (stream_is_supported())
@@ -215,8 +216,8 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 	return FARLOG_OK;
 }
 
-int region_far_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+int region_far_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error)
 {
 	struct region_far *far = calloc(1, sizeof(*far));
 	int result;
@@ -227,27 +228,27 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
 		if (strcmp(uri->scheme, transports[i]->scheme) == 0)
 			far->transport = transports[i];
-	far->role = (uint8_t)ask->role;
+	far->role = (uint8_t)options->role;
 	far->verdict = FARLOG_IO;
-	far->renewal = ask->renewal;
+	far->renewal = options->renewal;
 	far->region.caps = (struct region_caps){.has_copy = true,
 		.needs_fetch = true,
 		.is_remote = true,
-		.tells_end = true,
+		.reports_log_end = true,
 		.words_by_poll = true,
-		.can_tell = true,
+		.can_store_hints = true,
 		.may_land_late = true,
 		.hint_interval_ns = REGION_HINT_REQUEST_NS};
 	far->rouse_fd = -1;
 	far->region.fence_lsn = UINT64_MAX;
 	far->region.tag_lost = UINT64_MAX;
-	far->region.patience_ns = PATIENCE_NS;
-	result = make_hello(far, uri, ask, error);
+	far->region.persist_timeout_ns = PATIENCE_NS;
+	result = make_hello(far, uri, options, error);
 	if (result == FARLOG_OK)
 		result = far->transport->open(text, uri, &far->link, error);
 	if (result == FARLOG_OK) {
-		far->link->staging = ask->staging;
-		far->link->is_unwanted = ask->is_unwanted;
+		far->link->staging = options->staging;
+		far->link->cancel_requested = options->cancel_requested;
 		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
 		far->region.caps.is_spinning = far->link->ops->sleepers == NULL;
 		far->region.ops = far->link->ops->sleepers != NULL ? &far_waiting_ops : &far_spinning_ops;

@@ -9,7 +9,7 @@
 /* region_far_open -- connect with the grant of `ask`, choose the flush method, fetch the ring. Errors: INVALID (no ring
  * or grant named), UNSUPPORTED, NOT_FOUND (nobody answers), LEVEL (the URI's flush method is not offered), IO, or what
  * the target refused with. Blocks for the network. */
-int region_far_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int region_far_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -32,7 +32,7 @@ static void resume(struct region_far *far)
 	int result = FARLOG_OK;
 
 	atomic_store_release(&far->state, FAR_UP);
-	far->region.comeback_count++;
+	far->region.reconnect_count++;
 	if (far->tag_asked != link->done.persist_tag && far->role == REGION_ROLE_DRAIN)
 		far->region.tag_lost = far->tag_asked;
 	else if (far->tag_asked != link->done.persist_tag)
@@ -241,9 +241,9 @@ static int ask(struct region_far *far, struct far_request *request, uint32_t *an
 	return result;
 }
 
-/* far_cut -- the connector tears the connection down, and connects again. What lands late of the old one does so before
- * the target lets us in anew. */
-static int far_cut(struct region *region)
+/* far_abort_persist -- the connector tears the connection down, and connects again. What lands late of the old one
+ * does so before the target lets us in anew. */
+static int far_abort_persist(struct region *region)
 {
 	struct region_far *far = far_of(region);
 	enum far_state state;
@@ -321,7 +321,7 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	far_give_link(far);
 }
 
-static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+static bool far_store_hints(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
 {
 	struct region_far *far = far_of(region);
 	bool is_up;
@@ -340,8 +340,8 @@ static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_
 	return is_up;
 }
 
-/* far_propose -- from a place that a writer has a key to, the target stores it where the writer has none. */
-static int far_propose(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
+/* far_store_superblock -- from a place that a writer has a key to, the target stores it where the writer has none. */
+static int far_store_superblock(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
 {
 	struct far_request request = {.operation = FAR_EPOCH, .span_count = 1, .spans = {{off, len}}};
 	struct region_span span = {LAYOUT_PROPOSAL_OFF, len};
@@ -360,8 +360,8 @@ static int far_propose(struct region *region, uint64_t off, const void *src, siz
 	return result;
 }
 
-/* far_look -- the transport may need our help to put the words into the copy. */
-static void far_look(struct region *region, bool is_urgent)
+/* far_refresh_words -- the transport may need our help to put the words into the copy. */
+static void far_refresh_words(struct region *region, bool is_urgent)
 {
 	(void)is_urgent;
 	may_fail(far_poll(region)); /* who waits for the persist sees it fail */
@@ -419,33 +419,33 @@ void far_close(struct region *region)
 	free(far);
 }
 
-#define FAR_OPS(wait_op, sleepers_op) \
+#define FAR_OPS(wait_op, wait_fds_op) \
 	{.data = {.write = far_write, \
 		 .gather = far_gather, \
 		 .persist = far_persist, \
 		 .poll = far_poll, \
 		 .wait = wait_op, \
-		 .sleepers = sleepers_op, \
-		 .push = region_plain_push, \
+		 .list_wait_fds = wait_fds_op, \
+		 .push = region_default_push, \
 		 .flush = far_flush, \
 		 .seal = far_seal, \
 		 .read = far_read, \
 		 .fetch = far_fetch, \
-		 .expect = region_plain_expect, \
-		 .look = far_look, \
+		 .prefetch = region_default_prefetch, \
+		 .refresh_words = far_refresh_words, \
 		 .store_word = far_store_word, \
-		 .tell = far_tell, \
+		 .store_hints = far_store_hints, \
 		 .populate = far_populate, \
-		 .forget = region_plain_forget}, \
+		 .drop_pages = region_default_drop_pages}, \
 		.fence = {.lock = far_lock, \
 			.unlock = far_unlock, \
 			.is_locked = far_is_locked, \
-			.claim = region_plain_claim, \
-			.propose = far_propose, \
-			.cut = far_cut}, \
-		.members = REGION_ALONE, \
-		.block = REGION_BYTES(region_plain_narrow, region_plain_unlink), \
+			.claim = region_default_claim, \
+			.store_superblock = far_store_superblock, \
+			.abort_persist = far_abort_persist}, \
+		.members = REGION_SINGLE, \
+		.block = REGION_BYTES(region_default_narrow, region_default_unlink), \
 		.close = far_close}
 
-const struct region_ops far_spinning_ops = FAR_OPS(region_plain_wait, region_plain_sleepers);
+const struct region_ops far_spinning_ops = FAR_OPS(region_default_wait, region_default_list_wait_fds);
 const struct region_ops far_waiting_ops = FAR_OPS(far_wait, far_sleepers);

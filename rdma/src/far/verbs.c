@@ -323,7 +323,6 @@ __attribute__((noinline)) static int take_event(struct verbs_link *link, const s
 {
 	int failure = verbs_queue_receive(&link->queue, (uint32_t)(wc->wr_id >> 8));
 
-	VERBS_COUNT(&link->queue, event_count, 1);
 	link->is_announced = true;
 	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting a receive: %s", strerror(failure));
 }
@@ -485,14 +484,14 @@ static void verbs_close(struct far_link *far)
 	free(link);
 }
 
-#define LINK_OPS(sleepers_op) \
+#define LINK_OPS(wait_fds_op) \
 	{.connect = verbs_link_connect, \
 		.persist = verbs_persist, \
 		.read = verbs_read, \
 		.write = verbs_write, \
 		.send = verbs_send, \
 		.poll = verbs_poll, \
-		.sleepers = sleepers_op, \
+		.sleepers = wait_fds_op, \
 		.disconnect = verbs_link_disconnect, \
 		.close = verbs_close}
 
@@ -544,18 +543,6 @@ static int open_link(const char *text, const struct uri *uri, struct far_link **
 	*far = &link->link;
 	return FARLOG_OK;
 }
-
-#ifdef FARLOG_FAULT
-const struct verbs_counts *verbs_link_counts(const struct far_link *link)
-{
-	return &((const struct verbs_link *)link)->queue.counts;
-}
-
-uint64_t *verbs_link_key(struct far_link *link)
-{
-	return &link->welcome.keys[verbs_link_of(link)->written];
-}
-#endif
 
 const struct far_transport far_verbs = {
 	.scheme = "verbs",

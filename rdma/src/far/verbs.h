@@ -80,11 +80,4 @@ void verbs_link_disconnect(struct far_link *link);
 /* verbs_link_release -- after disconnect: give back what the device keeps. */
 void verbs_link_release(struct verbs_link *link);
 
-#ifdef FARLOG_FAULT
-/* verbs_link_counts -- what this connection has posted. */
-const struct verbs_counts *verbs_link_counts(const struct far_link *link);
-/* verbs_link_key -- the key that it writes with: a test takes another's. */
-uint64_t *verbs_link_key(struct far_link *link) FARLOG_MUST_CHECK;
-#endif
-
 #endif

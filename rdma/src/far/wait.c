@@ -172,7 +172,7 @@ int far_await(struct region_far *far, struct far_await wait, uint64_t limit_ns)
 	struct far_nap nap = {0};
 	int result;
 
-	wait.until_ns = clock_after_ns(far->region.patience_ns);
+	wait.until_ns = clock_after_ns(far->region.persist_timeout_ns);
 	if (limit_ns != 0 && limit_ns < wait.until_ns)
 		wait.until_ns = limit_ns;
 	wait.spin_until_ns = clock_after_ns(far->link->ops->spin_ns);

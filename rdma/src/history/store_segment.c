@@ -18,7 +18,8 @@
 #define MARK_B_OFF 1024u
 #define MARK_CRC_OFF 28u
 #define FRONT_LEN (STORE_DATA_OFF + RECORD_HEADER_LEN)
-#define FORMAT_VERSION 1u
+#define SEGMENT_VERSION_MAX 2u
+#define INDEX_VERSION 1u
 #define ALIGN_MAX 4096u
 #define INDEX_HEADER_LEN 56u
 #define INDEX_ENTRY_LEN 40u
@@ -98,7 +99,7 @@ static const char *take_header(const uint8_t *raw, const struct store_dir *dir, 
 
 	if (memcmp(raw, "FARLOGSG", 8) != 0)
 		return "no segment's magic";
-	if (half_at(raw, 8) != FORMAT_VERSION || half_at(raw, 12) != STORE_DATA_OFF)
+	if (half_at(raw, 8) < 1 || half_at(raw, 8) > SEGMENT_VERSION_MAX || half_at(raw, 12) != STORE_DATA_OFF)
 		return "a version or header length that is not known";
 	segment->header_crc = half_at(raw, HEADER_CRC_OFF);
 	if (crc32c_update(0, raw, HEADER_CRC_OFF) != segment->header_crc)
@@ -239,7 +240,7 @@ static bool is_index_of(const uint8_t *raw, size_t len, const struct store_segme
 {
 	uint64_t entries, marks;
 
-	if (len < INDEX_HEADER_LEN + 4 || memcmp(raw, "FARLOGIX", 8) != 0 || half_at(raw, 8) != FORMAT_VERSION ||
+	if (len < INDEX_HEADER_LEN + 4 || memcmp(raw, "FARLOGIX", 8) != 0 || half_at(raw, 8) != INDEX_VERSION ||
 		crc32c_update(0, raw, len - 4) != half_at(raw, len - 4))
 		return false;
 	entries = half_at(raw, 12);

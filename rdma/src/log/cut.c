@@ -22,7 +22,7 @@ int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *error)
 		return result;
 	if (writer->region->ops->data.flush(writer->region, 0, LAYOUT_DATA_OFF) !=
 		FARLOG_OK) /* the hint, which is lower now */
-		result = region_refuse(writer->region, FARLOG_IO,
+		result = region_set_error(writer->region, FARLOG_IO,
 			"cut it again, where its opening says by then: flush header of ring", uri, error);
 	if (farlog_writer_close(writer) != FARLOG_OK && result == FARLOG_OK)
 		result = error_set(error, FARLOG_IO, 0,

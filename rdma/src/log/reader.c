@@ -51,8 +51,8 @@ static bool is_epoch_known(const struct farlog_reader *reader)
 {
 	const uint8_t *base = reader->region->base + offsetof(struct superblock, crc32c);
 
-	return reader->has_marks && load_mark(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_marks[0] &&
-		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_marks[1];
+	return reader->has_marks && load_mark(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_checksums[0] &&
+		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_checksums[1];
 }
 
 /* reader_refresh -- a new writer may have come. Then the log may have gone back behind our position, unless that writer
@@ -64,7 +64,7 @@ void reader_refresh(struct farlog_reader *reader)
 	if (is_epoch_known(reader))
 		return;
 	/* Marks first: what is loaded after them is at least as new. */
-	reader->has_marks = superblock_marks(reader->region, reader->superblock_marks);
+	reader->has_marks = superblock_checksums(reader->region, reader->superblock_checksums);
 	if (superblock_load(reader->region, "", &seen, NULL) != FARLOG_OK)
 		return; /* half written: look again at the next poll */
 	if (seen.crc32c == reader->superblock.crc32c)
@@ -74,7 +74,7 @@ void reader_refresh(struct farlog_reader *reader)
 		reader->is_resync_needed = true;
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
-	reader->region->ops->data.expect(reader->region, reader->cursor.lsn, NULL, 0);
+	reader->region->ops->data.prefetch(reader->region, reader->cursor.lsn, NULL, 0);
 }
 
 /* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log
@@ -127,7 +127,7 @@ static int resync(struct farlog_reader *reader)
 
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_NOT_YET;
-	head_start(&reader->superblock, &head);
+	head_raise_to_floor(&reader->superblock, &head);
 	if (head.head_lsn < reader->floor.head_lsn)
 		head = reader->floor;
 	if (head.head_lsn > cursor->lsn || head.last_epoch > cursor->epoch || /* the newer epoch began below the head */
@@ -172,7 +172,7 @@ static uint64_t piece_len(const struct farlog_reader *reader, const struct pass 
 
 	if (len > left_in_ring)
 		len = left_in_ring;
-	if (len > AHEAD_PIECE_LEN && reader->is_drain && reader->region->caps.reads_ahead)
+	if (len > AHEAD_PIECE_LEN && reader->is_drain && reader->region->caps.can_prefetch)
 		len = AHEAD_PIECE_LEN;
 	if (hint_lsn > lsn && reader->barren_lsn != lsn)
 		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
@@ -426,7 +426,7 @@ static bool is_header_spared(const struct farlog_reader *reader, size_t buf_len)
 {
 	return reader->is_drain && reader->region->caps.needs_fetch && reader->sure_lsn > reader->cursor.lsn &&
 		reader->sure_lsn - reader->cursor.lsn >= buf_len && !reader->is_resync_needed && !reader->is_release_open &&
-		reader->comeback_count == reader->region->comeback_count;
+		reader->reconnect_count == reader->region->reconnect_count;
 }
 
 /* reader_look -- fetch it, and take from it what a batch depends on. */
@@ -437,7 +437,7 @@ int reader_look(struct farlog_reader *reader)
 
 	reader->sure_lsn = 0;
 	if (result == FARLOG_OK && reader->is_drain && !reader->is_release_open &&
-		reader->comeback_count != reader->region->comeback_count)
+		reader->reconnect_count != reader->region->reconnect_count)
 		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
 	if (result != FARLOG_OK)
 		return result;
@@ -461,13 +461,13 @@ static void expect_next(struct farlog_reader *reader)
 	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
 	struct region_span spans[2] = {{data_off(reader, lsn), left_in_ring}, {LAYOUT_DATA_OFF, 0}};
 
-	if (!reader->is_drain || !reader->region->caps.reads_ahead)
+	if (!reader->is_drain || !reader->region->caps.can_prefetch)
 		return;
 	if (len < left_in_ring)
 		spans[0].len = len;
 	else
 		spans[1].len = len - left_in_ring;
-	reader->region->ops->data.expect(reader->region, lsn, spans, len > 0 ? 2 : 0);
+	reader->region->ops->data.prefetch(reader->region, lsn, spans, len > 0 ? 2 : 0);
 }
 
 int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)

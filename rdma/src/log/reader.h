@@ -35,8 +35,8 @@ struct farlog_reader {
 	/* of one member of several: a head that another one has, below which there is no need to look here */
 	struct head_slot floor;
 	uint64_t forgotten_lsn;
-	uint32_t superblock_marks[2]; /* checksums of both superblocks when they were looked at last */
-	bool has_marks;               /* false: one of them was not whole then */
+	uint32_t superblock_checksums[2]; /* checksums of both superblocks when they were looked at last */
+	bool has_marks;                   /* false: one of them was not whole then */
 	bool is_drain;
 	bool is_member; /* one of several: between two epochs that it has seen there may have been others, elsewhere */
 	bool is_resync_needed;
@@ -48,7 +48,7 @@ struct farlog_reader {
 	/* of a drain of a far ring: below it the log is what it is, said the header that was fetched last; 0: it said
 	 * nothing */
 	uint64_t sure_lsn;
-	uint64_t comeback_count;    /* of the region when the head was last seen to be the one released */
+	uint64_t reconnect_count;   /* of the region when the head was last seen to be the one released */
 	struct head_slot open_slot; /* with is_release_open: what it was to store */
 	bool is_release_open; /* a far release has failed: its slot may be torn at the target, or on its way there still */
 };
@@ -93,9 +93,9 @@ void reader_refresh(struct farlog_reader *reader);
 
 /* reader_is_back -- has its connection been another one since there were so many? What was seen before then is not
  * what is there now: the target's host may have been without power, and another drain may have been in. */
-static inline bool reader_is_back(const struct farlog_reader *reader, uint64_t comeback_count)
+static inline bool reader_is_back(const struct farlog_reader *reader, uint64_t reconnect_count)
 {
-	return reader->region->comeback_count != comeback_count;
+	return reader->region->reconnect_count != reconnect_count;
 }
 
 /* reader_is_of_log -- false: a record found here is of an epoch that ended before it. Only a ring that one of the later

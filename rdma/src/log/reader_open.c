@@ -45,7 +45,7 @@ int reader_seek(struct farlog_reader *reader, const char *uri, const struct farl
 			config->lsn, reader->cursor.lsn);
 	result = walk_on(reader, config);
 	if (result != FARLOG_OK)
-		return region_refuse(reader->region, result, "read records from the head on of ring", uri, error);
+		return region_set_error(reader->region, result, "read records from the head on of ring", uri, error);
 	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu",
 			uri, config->lsn, reader->cursor.lsn);
@@ -64,7 +64,7 @@ static int settle_header(struct region *region)
 static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
 	struct farlog_error *error)
 {
-	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .ring_uuid = reader->superblock.ring_uuid, .uri = uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_SHARED, .ring_uuid = reader->superblock.ring_uuid, .uri = uri};
 	struct head_slot head;
 	int result = superblock_load(reader->region, uri, &reader->superblock, error);
 
@@ -77,13 +77,13 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" is already being drained by a living process", uri);
 	if (result != FARLOG_OK)
-		return region_refuse_lock(reader->region, result, uri, error);
+		return region_set_lock_error(reader->region, result, uri, error);
 	if (config->is_drain)
 		result = region_claim(reader->region, &claim, error);
 	if (result != FARLOG_OK)
 		return result;
 	if (config->is_drain && settle_header(reader->region) != FARLOG_OK)
-		return region_refuse(reader->region, FARLOG_IO, "flush header of ring", uri, error);
+		return region_set_error(reader->region, FARLOG_IO, "flush header of ring", uri, error);
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
 	reader->identity = superblock_identity(&reader->superblock);
@@ -94,7 +94,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	reader->forgotten_lsn = head.head_lsn;
 	if (reader->is_drain)
 		reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
-	head_start(&reader->superblock, &head); /* below it another member's drain may have given the space away */
+	head_raise_to_floor(&reader->superblock, &head); /* below it another member's drain may have given the space away */
 	reader->cursor = (struct record_cursor){.lsn = head.head_lsn,
 		.seq = head.head_seq,
 		.epoch = head.last_epoch,
@@ -125,7 +125,7 @@ static const struct reader_ops ring_ops = {
 int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal,
 	farlog_reader **opened, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
+	struct region_options options = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
 		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER,
 		.token = config->grant_token,
 		.renewal = renewal};
@@ -136,7 +136,7 @@ int reader_open_ring(const char *uri, const struct farlog_reader_config *config,
 	if (reader == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
 	reader->ops = &ring_ops;
-	result = region_open(uri, &ask, &reader->region, error);
+	result = region_open(uri, &options, &reader->region, error);
 	if (result == FARLOG_OK)
 		result = open_steps(reader, uri, config, error);
 	if (result != FARLOG_OK) {

@@ -11,7 +11,7 @@ static void forget(struct farlog_reader *reader, uint64_t lsn)
 		uint64_t off = reader->forgotten_lsn % capacity;
 		uint64_t len = capacity - off < FORGET_LEN ? capacity - off : FORGET_LEN;
 
-		reader->region->ops->data.forget(reader->region, LAYOUT_DATA_OFF + off, len);
+		reader->region->ops->data.drop_pages(reader->region, LAYOUT_DATA_OFF + off, len);
 		reader->forgotten_lsn += len;
 	}
 }
@@ -32,7 +32,7 @@ int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, str
 		return FARLOG_CORRUPT;
 	if (head->head_lsn != reader->released.head_lsn && head->head_lsn != expected_lsn)
 		return FARLOG_HELD;
-	reader->comeback_count = reader->region->comeback_count;
+	reader->reconnect_count = reader->region->reconnect_count;
 	reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, reader->released.head_lsn);
 	return FARLOG_OK;
 }
@@ -55,7 +55,7 @@ static int end_lost(struct farlog_reader *reader, struct head_slot *head)
 static int end_release(struct farlog_reader *reader)
 {
 	struct head_slot head;
-	int result = region_settle(reader->region);
+	int result = region_wait_inflight(reader->region);
 
 	if (reader->region->tag_lost == reader->region->tag)
 		result = end_lost(reader, &head);
@@ -103,7 +103,7 @@ int reader_release_ring(struct farlog_reader *reader, const struct head_slot *sl
 	if (!reader->is_drain || slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq ||
 		slot->head_lsn > reader->cursor.lsn || slot->last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
-	is_to_look = reader->is_release_open || reader->is_resync_needed || reader_is_back(reader, reader->comeback_count);
+	is_to_look = reader->is_release_open || reader->is_resync_needed || reader_is_back(reader, reader->reconnect_count);
 	if (reader->is_release_open)
 		result = end_release(reader);
 	if (result == FARLOG_OK && is_to_look)
@@ -131,9 +131,9 @@ int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot
 
 	if (reader->is_release_open)
 		result = end_release(reader);
-	if (result == FARLOG_OK && reader_is_back(reader, reader->comeback_count))
+	if (result == FARLOG_OK && reader_is_back(reader, reader->reconnect_count))
 		result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
-	if (result == FARLOG_OK && reader_is_back(reader, reader->comeback_count))
+	if (result == FARLOG_OK && reader_is_back(reader, reader->reconnect_count))
 		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
 	if (result != FARLOG_OK || slot->head_lsn <= reader->released.head_lsn)
 		return result;

@@ -27,9 +27,10 @@ static bool is_decided(struct farlog_writer *writer, const struct farlog_positio
 	const struct region *region = writer->region;
 
 	*result = FARLOG_OK;
-	if (position->end_lsn <= atomic_load_acquire(&region->kept_lsn))
+	if (position->end_lsn <= atomic_load_acquire(&region->quorum_durable_lsn))
 		return true;
-	if (!region_can_be_shut(region) || !writer_is_fenced(writer) || atomic_load_acquire(&region->is_fence_open))
+	if (!region_can_fence_writer(region) || !writer_is_fenced(writer) ||
+		atomic_load_acquire(&region->is_fence_lsn_pending))
 		return false;
 	*result = position->lsn >= region->fence_lsn ? FARLOG_FENCED : FARLOG_OK;
 	return position->lsn >= region->fence_lsn || region->is_fence_exact;

@@ -344,7 +344,8 @@ static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout
 	syscall(SYS_futex, &shared->wakeup, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
 }
 
-/* wait until end_lsn is durable, leading the flush when nobody else does. */
+/* wait until end_lsn is durable, leading the flush when nobody else does. However late the call is, it looks once: a
+ * flush that was left behind by a call before may be done. */
 int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns)
 {
 	struct region *region = shared->writer->region;
@@ -352,23 +353,25 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	while (atomic_load_acquire(&shared->durable_lsn) < end_lsn) {
 		uint32_t seen = __atomic_load_n(&shared->wakeup, __ATOMIC_ACQUIRE);
 		uint64_t now_ns = clock_monotonic_ns();
+		bool is_late = now_ns >= until_ns;
 
-		if (atomic_load_acquire(&shared->is_failed) || now_ns >= until_ns)
+		if (atomic_load_acquire(&shared->is_failed))
 			return FARLOG_UNKNOWN;
 		if (atomic_load_relaxed(&shared->left_count) != 0)
 			shared_publish_left(shared);
 		if (atomic_load_acquire(&shared->durable_lsn) >= end_lsn)
 			break;
-		if (region->caps.is_seal_durable) {
-			nap(); /* for the turns that were left: publishing makes durable */
-			continue;
-		}
-		if (!atomic_swap_if(&shared->flush, 0, 1)) {
-			follow(shared, seen, until_ns - now_ns);
+		if (region->caps.is_seal_durable || !atomic_swap_if(&shared->flush, 0, 1)) {
+			if (is_late)
+				return FARLOG_UNKNOWN;
+			if (region->caps.is_seal_durable)
+				nap(); /* for the turns that were left: publishing makes durable */
+			else
+				follow(shared, seen, until_ns - now_ns);
 			continue;
 		}
 		lead(shared, until_ns);
-		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && !region->caps.is_spinning) {
+		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && !region->caps.is_spinning && !is_late) {
 			region->ops->data.wait(region, until_ns - now_ns);
 			late_look(shared->writer);
 			lead(shared, until_ns);
@@ -377,8 +380,10 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 		region_push(region); /* the next leader may be asleep, too */
 		shared_unlock(&shared->flush);
 		shared_wake_waiters(shared); /* the next leader may be asleep */
+		if (is_late)
+			break;
 	}
-	return FARLOG_OK;
+	return atomic_load_acquire(&shared->durable_lsn) >= end_lsn ? FARLOG_OK : FARLOG_UNKNOWN;
 }
 
 /* tell_when_full -- no append may follow that would tell readers of the last records, and a drain releases what it was

@@ -81,7 +81,7 @@ int farlog_shared_heartbeats(farlog_shared *shared, uint64_t idle_ns)
 	beat->idle_ns = idle_ns;
 	pthread_mutex_init(&beat->lock, NULL);
 	condition_init(&beat->wake);
-	if (pthread_create(&beat->thread, NULL, beat_loop, beat) != 0) {
+	if (thread_start(&beat->thread, beat_loop, beat) != 0) {
 		free(beat);
 		return FARLOG_NO_MEMORY;
 	}

@@ -53,7 +53,8 @@ void farlog_shared_ring(const farlog_shared *shared, struct farlog_ring_status *
 }
 
 /* resolve_inherited -- without `reserve`, so that appends go on while the header is fetched and records are walked
- * over. What they write over meanwhile is looked at again. */
+ * over. What they have written over meanwhile is looked at again: a far writer's head may lie behind its credit for
+ * ever, and all from it on be there. Each lap is by a later head, and none by one beyond the position. */
 static int resolve_inherited(struct farlog_shared *shared, struct deadline *deadline, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
@@ -73,7 +74,7 @@ static int resolve_inherited(struct farlog_shared *shared, struct deadline *dead
 		result = writer_resolve_inherited(writer, &sight, deadline, position);
 		if (!shared_lock(&shared->reserve, deadline))
 			return FARLOG_UNKNOWN;
-		is_whole = result == FARLOG_UNKNOWN || writer->ring.credit_lsn <= sight.head_lsn;
+		is_whole = result == FARLOG_UNKNOWN || writer->ring.appended_lsn - sight.head_lsn <= writer->identity.capacity;
 		shared_unlock(&shared->reserve);
 	}
 	return result;

@@ -28,7 +28,7 @@ struct farlog_tails {
 
 int farlog_tails_open(const char *uri, const uint8_t *grant_token, farlog_tails **opened, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_TAILS, .token = grant_token};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_TAILS, .token = grant_token};
 	struct farlog_tails *tails;
 	struct uri parsed;
 	int result = uri_parse(uri, &parsed, error);
@@ -43,7 +43,7 @@ int farlog_tails_open(const char *uri, const uint8_t *grant_token, farlog_tails 
 	if (tails == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "tails of \"%s\": out of memory", uri);
 	tails->line_count = LINE_COUNT_FIRST;
-	result = region_open(uri, &ask, &tails->region, error);
+	result = region_open(uri, &options, &tails->region, error);
 	if (result == FARLOG_OK && tails->region->contract.size_bytes != TAILS_REGION_LEN)
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "tails of \"%s\": a page of %lu bytes; expected %u", uri,
 			tails->region->contract.size_bytes, TAILS_REGION_LEN);

@@ -66,7 +66,7 @@ void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended
 {
 	writer->hint_ticks = ticks;
 	writer->region->ops->data.store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
-	if (region_keeps_hints(writer->region))
+	if (region_hint_implies_records(writer->region))
 		writer->region->ops->data.store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
 }
 
@@ -83,14 +83,14 @@ static void follow_hint(void *context)
 	writer->seen_durable_lsn = durable_lsn;
 	writer->seen_hint_lsn = hint_lsn;
 	if (is_still && durable_lsn != writer->told_lsn &&
-		writer->region->ops->data.tell(
+		writer->region->ops->data.store_hints(
 			writer->region, atomic_load_relaxed(&writer->counters->appended_lsn), durable_lsn))
 		writer->told_lsn = durable_lsn;
 }
 
 void writer_follow_hint(struct farlog_writer *writer)
 {
-	if (!writer->region->caps.can_tell || !region_keeps_hints(writer->region))
+	if (!writer->region->caps.can_store_hints || !region_hint_implies_records(writer->region))
 		return;
 	writer->guest = (struct clock_guest){.turn = follow_hint, .context = writer};
 	clock_attend(&writer->guest);
@@ -179,8 +179,8 @@ int writer_pump(struct farlog_writer *writer)
 
 int writer_shut_out(struct farlog_writer *writer)
 {
-	if (!region_can_be_shut(writer->region) || !writer_is_fenced(writer) ||
-		atomic_load_acquire(&writer->region->is_fence_open))
+	if (!region_can_fence_writer(writer->region) || !writer_is_fenced(writer) ||
+		atomic_load_acquire(&writer->region->is_fence_lsn_pending))
 		return FARLOG_OK;
 	return writer->durable_lsn >= writer->region->fence_lsn ? FARLOG_FENCED : FARLOG_UNKNOWN;
 }

@@ -160,7 +160,7 @@ int writer_shut_out(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 struct resolve_sight {
 	uint64_t appended_lsn;
 	uint64_t credit_lsn;
-	uint64_t head_lsn; /* where the walk began: right unless the writer took credit beyond it meanwhile */
+	uint64_t head_lsn; /* where the walk began: right unless the ring has been written over from there meanwhile */
 	uint8_t level;
 };
 
@@ -179,7 +179,7 @@ int writer_pump(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 /* writer_copies -- how many regions have what was acknowledged last. */
 static inline uint8_t writer_copies(const struct farlog_writer *writer)
 {
-	return (uint8_t)(1 + atomic_load_relaxed(&writer->region->more_copies));
+	return (uint8_t)(1 + atomic_load_relaxed(&writer->region->extra_copies));
 }
 
 /* writer_is_fenced -- looks at the fence word; remembers. */

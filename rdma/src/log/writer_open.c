@@ -45,13 +45,13 @@ static int check_held(const struct farlog_writer *writer, const char *uri, int r
 		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
 			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN,
 			holder[0] != '\0' ? holder : "which has not yet opened its epoch");
-	return region_refuse_lock(writer->region, result, uri, error);
+	return region_set_lock_error(writer->region, result, uri, error);
 }
 
 static int check_uuid(
 	const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
 {
-	if (uuid == NULL || writer->region->caps.is_judged ||
+	if (uuid == NULL || writer->region->caps.has_checked_rings ||
 		memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NOT_A_RING, 0,
@@ -64,7 +64,7 @@ static int check_uuid(
 /* refuse_io -- what did not work on the way to the media; of a ring on another host also why. */
 static int refuse_io(const struct farlog_writer *writer, const char *what, const char *uri, struct farlog_error *error)
 {
-	return region_refuse(writer->region, FARLOG_IO, what, uri, error);
+	return region_set_error(writer->region, FARLOG_IO, what, uri, error);
 }
 
 /* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It
@@ -122,8 +122,8 @@ static void find_loss(const struct farlog_writer *writer, const struct head_slot
 {
 	const struct superblock *superblock = &writer->superblock;
 	uint64_t start_lsn = superblock->epoch_start_lsn;
-	bool is_one = !writer->region->caps.is_judged; /* else each ring is judged for itself */
-	bool was_member = superblock->floor_lsn != 0;  /* which is sent several commits at once when it was behind */
+	bool is_one = !writer->region->caps.has_checked_rings; /* else each ring is judged for itself */
+	bool was_member = superblock->floor_lsn != 0; /* which is sent several commits at once when it was behind */
 
 	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
 		snprintf(why, room, "everything below lsn %lu was acknowledged", hint_lsn);
@@ -182,7 +182,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	 * gone on meanwhile, then by way of a higher head that it did flush. */
 	if (writer->region->ops->data.flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
 		return refuse_io(writer, "flush head of ring", uri, error);
-	head_start(&writer->superblock, &head);
+	head_raise_to_floor(&writer->superblock, &head);
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: "
@@ -240,7 +240,7 @@ static int shut_others(struct farlog_writer *writer, const char *uri, const stru
 	struct farlog_error *error)
 {
 	struct region *region = writer->region;
-	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_EXCLUSIVE, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
 	int result = FARLOG_OK;
 
 	for (unsigned turn = 0; turn < CLAIM_COUNT_MAX && region->caps.is_claimable && result == FARLOG_OK; turn++) {
@@ -304,7 +304,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 
 	is_full = writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) !=
 		FARLOG_OK;
-	if (is_full && !writer->region->are_few_told)
+	if (is_full && !writer->region->lacks_epoch_quorum)
 		return refuse_full(writer, uri, error);
 	clock_read(clock_ticks(), &now);
 	writer->superblock.writer_epoch = writer->epoch;
@@ -320,7 +320,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "persist superblock of ring", uri, error);
 	/* Takes back the announcement of this opening: one that stays only makes the next opener wait. */
-	may_fail(region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL));
+	may_fail(region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_EPOCH_STORED, .uri = uri}, NULL));
 	if (is_full)
 		return refuse_full(writer, uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;
@@ -385,7 +385,7 @@ static int take_resources(
 	result = stats_open(
 		writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, &writer->counters_lock_fd, error);
 	if (result == FARLOG_OK)
-		writer->region->ops->members.count(writer->region, writer->counters);
+		writer->region->ops->members.attach_counters(writer->region, writer->counters);
 	return result;
 }
 
@@ -476,7 +476,7 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 {
 	static const struct farlog_writer_config defaults;
 	const struct farlog_writer_config *config = asked != NULL ? asked : &defaults;
-	struct region_ask ask = {.access = REGION_WRITE,
+	struct region_options options = {.access = REGION_WRITE,
 		.role = REGION_ROLE_WRITER,
 		.token = config->grant_token,
 		.epoch = config->epoch,
@@ -496,7 +496,7 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 	writer->level = (uint8_t)(config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT);
 	writer->policy = (uint8_t)config->policy;
 	writer->wait = (uint8_t)config->wait;
-	result = region_open(uri, &ask, &writer->region, error);
+	result = region_open(uri, &options, &writer->region, error);
 	if (result == FARLOG_OK) {
 		writer->deadline_ns =
 			config->deadline_ns != 0 ? config->deadline_ns : writer->region->contract.deadline_default_ns;
@@ -538,7 +538,7 @@ int farlog_writer_close(farlog_writer *writer)
 	deadline.duration_ns = writer->deadline_ns;
 	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
 	if (result == FARLOG_OK)
-		writer->region->ops->members.finish(writer->region, writer->deadline_ns);
+		writer->region->ops->members.finish_copies(writer->region, writer->deadline_ns);
 	if (result == FARLOG_OK)
 		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
 	writer_unfollow(writer, result == FARLOG_OK);
@@ -563,7 +563,7 @@ uint32_t farlog_writer_policy(const farlog_writer *writer)
 
 const char *farlog_writer_trouble(const farlog_writer *writer)
 {
-	return writer->region->trouble != NULL ? writer->region->trouble : "";
+	return writer->region->last_error != NULL ? writer->region->last_error : "";
 }
 
 void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status)

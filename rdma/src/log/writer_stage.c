@@ -11,7 +11,7 @@
 
 bool writer_is_fenced(struct farlog_writer *writer)
 {
-	uint64_t epoch_min = region_fence(writer->region);
+	uint64_t epoch_min = region_load_fence(writer->region);
 
 	if (__builtin_expect(epoch_min <= writer->epoch, 1))
 		return false;
@@ -45,7 +45,7 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 {
 	uint64_t credit_lsn;
 
-	writer->region->ops->data.look(writer->region, is_urgent);
+	writer->region->ops->data.refresh_words(writer->region, is_urgent);
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 	if (writer->region->caps.commit_len != 0)
 		credit_lsn = take_block_credit(writer, credit_lsn);

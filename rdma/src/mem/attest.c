@@ -1,9 +1,9 @@
-/* mem/attest.c -- what an operator says of a region, and what of it can be believed. See mem/attest.h.
+/* mem/attest.c -- see mem/attest.h.
  *
- * Whether a READ flushes is decided by the platform's settings of data direct I/O, which a process cannot see; whether
- * memory outlives the power is said by the kernel, or by nobody but its owner; whether a libfabric provider flushes
- * before it says so, only by who has watched it. What the kernel or the kind of memory denies is refused, at the
- * daemon's start and again when a ring is served. */
+ * Three facts need an attestation. Whether a READ flushes depends on the platform's settings of data direct I/O,
+ * which a process cannot read. Whether memory outlives the power: the kernel often does not state it. Whether a
+ * libfabric provider flushes before it completes: only a measurement shows it. An attestation that contradicts the
+ * kernel or the kind of memory is rejected, at the daemon's start and again when a ring is served. */
 #include "mem/attest.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool is_dax(const struct attest_found *found)
 	return found->kind == FARLOG_REGION_DEVDAX || found->kind == FARLOG_REGION_FSDAX;
 }
 
-/* check_commit -- flush instructions are what a provider has: a page cache wants an msync, and a BAR a read. */
+/* check_commit -- a provider has only flush instructions; a page cache needs msync, and a BAR a read. */
 static int check_commit(const char *region_uri, const struct attest_found *found,
 	const struct farlog_attestation *attestation, struct farlog_error *error)
 {
@@ -150,25 +150,26 @@ int attest_check(const char *region_uri, const struct attest_found *found, const
 	return result == FARLOG_OK ? check_domain(region_uri, found, attestation, error) : result;
 }
 
-int attest_by_uri(const char *region_uri, const char *word, const struct attest_found *found,
-	struct farlog_attestation *said, struct farlog_error *error)
+int attest_from_uri(const char *region_uri, const char *word, const struct attest_found *found,
+	struct farlog_attestation *attestation, struct farlog_error *error)
 {
 	bool is_bar = found->kind == FARLOG_REGION_BAR;
 
-	*said = (struct farlog_attestation){0};
+	*attestation = (struct farlog_attestation){0};
 	if (strcmp(word, "bar") == 0)
-		said->read_flush = FARLOG_READ_FLUSH_BAR;
+		attestation->read_flush = FARLOG_READ_FLUSH_BAR;
 	else
-		said->domain = strcmp(word, "cpu_cache") == 0 ? FARLOG_DOMAIN_CPU_CACHE : FARLOG_DOMAIN_MEMORY_CONTROLLER;
+		attestation->domain =
+			strcmp(word, "cpu_cache") == 0 ? FARLOG_DOMAIN_CPU_CACHE : FARLOG_DOMAIN_MEMORY_CONTROLLER;
 	if (!is_bar && !is_dax(found))
 		return error_set(error, FARLOG_INVALID, 0,
 			"region \"%s\": attest=\"%s\": it is found to be %s, of which there is "
 			"nothing to attest; expected no such option",
 			region_uri, word, found->kind_name);
-	if (is_bar != (said->read_flush == FARLOG_READ_FLUSH_BAR))
+	if (is_bar != (attestation->read_flush == FARLOG_READ_FLUSH_BAR))
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": attest=\"%s\": it is found to be %s; expected %s",
 			region_uri, word, found->kind_name, is_bar ? "bar" : "memory_controller or cpu_cache");
-	if (is_dax(found) && found->domain != FARLOG_DOMAIN_UNKNOWN && found->domain != said->domain)
+	if (is_dax(found) && found->domain != FARLOG_DOMAIN_UNKNOWN && found->domain != attestation->domain)
 		return error_set(error, FARLOG_INVALID, 0,
 			"region \"%s\": attest=\"%s\": the kernel says %s; expected that, "
 			"or no such option",
@@ -176,19 +177,19 @@ int attest_by_uri(const char *region_uri, const char *word, const struct attest_
 	return FARLOG_OK;
 }
 
-const char *attest_word(const struct farlog_attestation *attestation)
+const char *attest_uri_value(const struct farlog_attestation *attestation)
 {
 	if (attestation->read_flush == FARLOG_READ_FLUSH_BAR)
 		return reasons[FARLOG_READ_FLUSH_BAR];
 	return region_domain_name((enum farlog_persistence_domain)attestation->domain);
 }
 
-uint32_t attest_methods(const struct farlog_attestation *attestation)
+uint32_t attest_flush_methods(const struct farlog_attestation *attestation)
 {
 	return attestation->read_flush != FARLOG_READ_FLUSH_NONE ? 1u << FARLOG_FLUSH_RDMA_READ : 0;
 }
 
-void attest_text(const struct farlog_attestation *attestation, bool is_commit, char text[ATTEST_TEXT_LEN])
+void attest_describe(const struct farlog_attestation *attestation, bool is_commit, char text[ATTEST_TEXT_LEN])
 {
 	const char *reason = is_commit ? "ofi-commit" : reasons[attestation->read_flush];
 	const char *domain = region_domain_name((enum farlog_persistence_domain)attestation->domain);

@@ -41,8 +41,8 @@ static const struct dmabuf_roots roots_here = {"/sys", "/dev"};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region_dmabuf *opened; /* under the lock */
 
-/* miss -- one more thing that was missing. Returns false. */
-__attribute__((format(printf, 2, 3))) static bool miss(char why[DMABUF_WHY_LEN], const char *format, ...)
+/* add_missing -- add a missing requirement to the text. Returns false. */
+__attribute__((format(printf, 2, 3))) static bool add_missing(char why[DMABUF_WHY_LEN], const char *format, ...)
 {
 	size_t used = strlen(why);
 	va_list args;
@@ -57,9 +57,9 @@ __attribute__((format(printf, 2, 3))) static bool miss(char why[DMABUF_WHY_LEN],
 
 /* ---------------------------------------------------------------- looking */
 
-/* parse -- device and BAR of a path such as /sys/bus/pci/devices/0000:01:00.0/resource2; resource2_wc is the same
- * BAR. */
-static bool parse(const char *path, struct dmabuf_bar *bar)
+/* parse_bar_path -- device and BAR of a path such as /sys/bus/pci/devices/0000:01:00.0/resource2; resource2_wc is
+ * the same BAR. */
+static bool parse_bar_path(const char *path, struct dmabuf_bar *bar)
 {
 	char real[PATH_MAX];
 	unsigned numbers[4];
@@ -97,29 +97,29 @@ static bool link_name(const struct dmabuf_roots *roots, const struct dmabuf_bar 
 	return true;
 }
 
-bool dmabuf_look(const struct dmabuf_roots *roots, const char *path, struct dmabuf_bar *bar, char why[DMABUF_WHY_LEN])
+bool dmabuf_check(const struct dmabuf_roots *roots, const char *path, struct dmabuf_bar *bar, char why[DMABUF_WHY_LEN])
 {
 	char container[PATH_MAX];
 	char name[64];
 
 	why[0] = '\0';
-	if (!parse(path, bar))
-		return miss(why, "%.80s is no resource file of a PCI device", path);
+	if (!parse_bar_path(path, bar))
+		return add_missing(why, "%.80s is no resource file of a PCI device", path);
 	if (!link_name(roots, bar, "driver", name))
-		miss(why, "%s has no driver (expected vfio-pci)", bar->device);
+		add_missing(why, "%s has no driver (expected vfio-pci)", bar->device);
 	else if (strcmp(name, "vfio-pci") != 0)
-		miss(why, "%s has driver %.20s (expected vfio-pci)", bar->device, name);
+		add_missing(why, "%s has driver %.20s (expected vfio-pci)", bar->device, name);
 	if (!link_name(roots, bar, "iommu_group", name) || sscanf(name, "%u", &bar->group) != 1)
-		miss(why, "%s is in no IOMMU group (expected the IOMMU on)", bar->device);
+		add_missing(why, "%s is in no IOMMU group (expected the IOMMU on)", bar->device);
 	snprintf(container, sizeof(container), "%.256s/vfio/vfio", roots->dev);
 	if (access(container, R_OK | W_OK) != 0)
-		miss(why, "%.80s: %s (expected vfio's container)", container, strerror(errno));
+		add_missing(why, "%.80s: %s (expected vfio's container)", container, strerror(errno));
 	return why[0] == '\0';
 }
 
 /* ---------------------------------------------------------------- opening */
 
-static void close_all(struct region_dmabuf *dmabuf)
+static void close_descriptors(struct region_dmabuf *dmabuf)
 {
 	int *const fds[] = {&dmabuf->fd, &dmabuf->device, &dmabuf->group, &dmabuf->container};
 
@@ -138,16 +138,17 @@ static bool open_group(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 	snprintf(path, sizeof(path), "%s/vfio/vfio", roots_here.dev);
 	dmabuf->container = open(path, O_RDWR | O_CLOEXEC);
 	if (dmabuf->container < 0)
-		return miss(why, "%s: %s", path, strerror(errno));
+		return add_missing(why, "%s: %s", path, strerror(errno));
 	if (ioctl(dmabuf->container, VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
 		ioctl(dmabuf->container, VFIO_CHECK_EXTENSION, VFIO_TYPE1v2_IOMMU) != 1)
-		return miss(why, "vfio here has no IOMMU of type 1 (expected vfio_iommu_type1)");
+		return add_missing(why, "vfio here has no IOMMU of type 1 (expected vfio_iommu_type1)");
 	snprintf(path, sizeof(path), "%s/vfio/%u", roots_here.dev, dmabuf->bar.group);
 	dmabuf->group = open(path, O_RDWR | O_CLOEXEC);
 	if (dmabuf->group < 0)
-		return miss(why, "%s: %s", path, strerror(errno));
+		return add_missing(why, "%s: %s", path, strerror(errno));
 	if (ioctl(dmabuf->group, VFIO_GROUP_GET_STATUS, &status) != 0 || !(status.flags & VFIO_GROUP_FLAGS_VIABLE))
-		return miss(why, "IOMMU group %u is not vfio's alone (expected vfio-pci, or no driver, for all devices in it)",
+		return add_missing(why,
+			"IOMMU group %u is not vfio's alone (expected vfio-pci, or no driver, for all devices in it)",
 			dmabuf->bar.group);
 	return true;
 }
@@ -159,12 +160,12 @@ static bool open_device(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 
 	if (ioctl(dmabuf->group, VFIO_GROUP_SET_CONTAINER, &dmabuf->container) != 0 ||
 		ioctl(dmabuf->container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0)
-		return miss(why, "IOMMU group %u does not go into a container: %s", dmabuf->bar.group, strerror(errno));
+		return add_missing(why, "IOMMU group %u does not go into a container: %s", dmabuf->bar.group, strerror(errno));
 	dmabuf->device = ioctl(dmabuf->group, VFIO_GROUP_GET_DEVICE_FD, dmabuf->bar.device);
 	if (dmabuf->device < 0)
-		return miss(why, "vfio does not open %s: %s", dmabuf->bar.device, strerror(errno));
+		return add_missing(why, "vfio does not open %s: %s", dmabuf->bar.device, strerror(errno));
 	if (ioctl(dmabuf->device, VFIO_DEVICE_FEATURE, &probe) != 0)
-		return miss(
+		return add_missing(
 			why, "vfio-pci here exports no dma-buf: %s (expected Linux 6.19, CONFIG_VFIO_PCI_DMABUF)", strerror(errno));
 	return true;
 }
@@ -179,17 +180,18 @@ static bool export_bar(struct region_dmabuf *dmabuf, char why[DMABUF_WHY_LEN])
 		.range_count = 1};
 
 	if (ioctl(dmabuf->device, VFIO_DEVICE_GET_REGION_INFO, &info) != 0)
-		return miss(why, "vfio does not know BAR %u of %s: %s", dmabuf->bar.index, dmabuf->bar.device, strerror(errno));
+		return add_missing(
+			why, "vfio does not know BAR %u of %s: %s", dmabuf->bar.index, dmabuf->bar.device, strerror(errno));
 	feature.range.length = info.size;
 	dmabuf->fd = ioctl(dmabuf->device, VFIO_DEVICE_FEATURE, &feature);
 	if (dmabuf->fd < 0)
-		return miss(
+		return add_missing(
 			why, "vfio-pci does not export BAR %u of %s: %s", dmabuf->bar.index, dmabuf->bar.device, strerror(errno));
 	return true;
 }
 
-/* find -- the lock is held. */
-static struct region_dmabuf *find(const struct dmabuf_bar *bar)
+/* find_opened -- called with the lock held. */
+static struct region_dmabuf *find_opened(const struct dmabuf_bar *bar)
 {
 	struct region_dmabuf *one = opened;
 
@@ -198,18 +200,18 @@ static struct region_dmabuf *find(const struct dmabuf_bar *bar)
 	return one;
 }
 
-/* open_new -- the lock is held. */
+/* open_new -- called with the lock held. */
 static struct region_dmabuf *open_new(const struct dmabuf_bar *bar, char why[DMABUF_WHY_LEN])
 {
 	struct region_dmabuf *dmabuf = calloc(1, sizeof(*dmabuf));
 
 	if (dmabuf == NULL) {
-		miss(why, "out of memory");
+		add_missing(why, "out of memory");
 		return NULL;
 	}
 	*dmabuf = (struct region_dmabuf){.bar = *bar, .container = -1, .group = -1, .device = -1, .fd = -1};
 	if (!open_group(dmabuf, why) || !open_device(dmabuf, why) || !export_bar(dmabuf, why)) {
-		close_all(dmabuf);
+		close_descriptors(dmabuf);
 		free(dmabuf);
 		return NULL;
 	}
@@ -218,17 +220,17 @@ static struct region_dmabuf *open_new(const struct dmabuf_bar *bar, char why[DMA
 	return dmabuf;
 }
 
-struct region_dmabuf *region_dmabuf_take(struct region *region, uint64_t *off, char why[DMABUF_WHY_LEN])
+struct region_dmabuf *region_dmabuf_acquire(struct region *region, uint64_t *off, char why[DMABUF_WHY_LEN])
 {
 	struct region_dmabuf *dmabuf;
 	struct dmabuf_bar bar;
 	char path[PATH_MAX];
 
-	region_mem_place(region, path, off);
-	if (!dmabuf_look(&roots_here, path, &bar, why))
+	region_mem_locate(region, path, off);
+	if (!dmabuf_check(&roots_here, path, &bar, why))
 		return NULL;
 	pthread_mutex_lock(&lock);
-	dmabuf = find(&bar);
+	dmabuf = find_opened(&bar);
 	if (dmabuf == NULL)
 		dmabuf = open_new(&bar, why);
 	if (dmabuf != NULL)
@@ -237,7 +239,7 @@ struct region_dmabuf *region_dmabuf_take(struct region *region, uint64_t *off, c
 	return dmabuf;
 }
 
-void region_dmabuf_give(struct region_dmabuf *dmabuf)
+void region_dmabuf_release(struct region_dmabuf *dmabuf)
 {
 	struct region_dmabuf **link = &opened;
 
@@ -246,7 +248,7 @@ void region_dmabuf_give(struct region_dmabuf *dmabuf)
 		while (*link != dmabuf)
 			link = &(*link)->next;
 		*link = dmabuf->next;
-		close_all(dmabuf);
+		close_descriptors(dmabuf);
 		free(dmabuf);
 	}
 	pthread_mutex_unlock(&lock);

@@ -31,7 +31,7 @@ static enum farlog_persistence_domain read_domain(FILE *file)
 																	   FARLOG_DOMAIN_UNKNOWN;
 }
 
-enum farlog_persistence_domain region_domain_above(const char *directory)
+enum farlog_persistence_domain region_find_domain(const char *directory)
 {
 	char path[PATH_MAX + sizeof("/persistence_domain")];
 	char real[PATH_MAX];
@@ -62,7 +62,7 @@ bool region_is_nvdimm(const char *directory)
 	return realpath(directory, real) != NULL && strstr(real, "/ndbus") != NULL;
 }
 
-enum farlog_persistence_domain region_mem_domain(const char *path)
+enum farlog_persistence_domain region_mem_find_domain(const char *path)
 {
 	char directory[64];
 	struct stat info;
@@ -75,5 +75,5 @@ enum farlog_persistence_domain region_mem_domain(const char *path)
 	device = is_device ? info.st_rdev : info.st_dev;
 	snprintf(
 		directory, sizeof(directory), "/sys/dev/%s/%u:%u", is_device ? "char" : "block", major(device), minor(device));
-	return region_domain_above(directory);
+	return region_find_domain(directory);
 }

@@ -1,41 +1,40 @@
-/* mem/mem.h -- what the two halves of the mem: region share: finding out the contract, and using it. */
+/* mem/mem.h -- mem: regions: find out the contract of a path, open it, and ask the kernel about its memory. */
 #ifndef FARLOG_REGION_MEM_H
 #define FARLOG_REGION_MEM_H
 
 #include "base/uri.h"
 #include "region/region.h"
 
-/* region_mem_probe -- fill the contract of a path. 0; NOT_FOUND when neither it nor its directory exists; INVALID,
- * UNSUPPORTED or IO. */
+/* region_mem_probe -- fill in the contract of a path. OK; NOT_FOUND: neither it nor its directory exists; INVALID,
+ * UNSUPPORTED, IO. */
 int region_mem_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* region_mem_domain -- the kernel's word on the memory behind a path: a DAX device, or a file on a DAX file system.
- * UNKNOWN where it has none. */
-enum farlog_persistence_domain region_mem_domain(const char *path);
+/* region_mem_find_domain -- the persistence domain that the kernel states for the memory behind a path: a DAX
+ * device, or a file on a DAX file system. UNKNOWN where it states none. */
+enum farlog_persistence_domain region_mem_find_domain(const char *path);
 
-/* region_domain_above -- the same for a device's directory in sysfs: it, or one above it, may be a region that says
- * it. */
-enum farlog_persistence_domain region_domain_above(const char *directory);
+/* region_find_domain -- the same for a device's directory in sysfs: the attribute is in it or in one above it. */
+enum farlog_persistence_domain region_find_domain(const char *directory);
 
-/* region_is_nvdimm -- does the device with this directory in sysfs, or one above it, lie on a bus of the kernel's
- * nvdimm driver? A DAX device of other memory, which firmware reserved for a purpose (hmem) or CXL has as volatile
- * memory, does not. False also where that cannot be said. */
+/* region_is_nvdimm -- is the device with this directory in sysfs, or one above it, on a bus of the kernel's nvdimm
+ * driver? False of DAX devices of other memory: reserved by firmware (hmem), or volatile CXL memory. False also where
+ * the directory cannot be read. */
 bool region_is_nvdimm(const char *directory);
 
 /* region_domain_name -- "memory_controller", "cpu_cache", or "" for UNKNOWN. */
 const char *region_domain_name(enum farlog_persistence_domain domain);
 
-/* region_mem_place -- the path of the file behind an open region ("" = not known), PATH_MAX bytes, and where in it the
- * region begins. */
-void region_mem_place(const struct region *region, char *path, uint64_t *off);
+/* region_mem_locate -- the path of the file behind an open region (PATH_MAX bytes; "" = not known), and the region's
+ * offset in it. */
+void region_mem_locate(const struct region *region, char *path, uint64_t *off);
 
-/* region_mem_make -- a region of an open file, which is closed with it or here when that fails. name: where it lies,
- * whose loss ends a writer; NULL = not told. */
-int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract,
-	const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* region_mem_from_fd -- open a region on an open file. Takes over fd: the region's close closes it, or this call
+ * when it fails. name: the path of the file, watched for a writer (mem/watch.h); NULL = not known. */
+int region_mem_from_fd(const char *text, int fd, const char *name, const struct farlog_contract *contract,
+	const struct region_options *options, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int region_mem_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -26,7 +26,7 @@ static void copy_plain(void *dst, const void *src, size_t len)
 static unsigned leaf7_ebx;
 
 /* Asked once, before main: a hypervisor takes 10 us and more to answer. */
-__attribute__((constructor(101))) static void ask_leaf7(void)
+__attribute__((constructor(101))) static void read_cpuid_leaf7(void)
 {
 	unsigned eax, ebx, ecx, edx;
 
@@ -34,7 +34,7 @@ __attribute__((constructor(101))) static void ask_leaf7(void)
 		leaf7_ebx = ebx;
 }
 
-static bool has_leaf7(unsigned bit)
+static bool has_cpuid_leaf7(unsigned bit)
 {
 	return leaf7_ebx & bit;
 }
@@ -164,9 +164,9 @@ bool persist_is_supported(enum farlog_flush_method method)
 	case FARLOG_FLUSH_NT_STORE:
 		return true;
 	case FARLOG_FLUSH_CLWB:
-		return has_leaf7(CPUID_7_EBX_CLWB);
+		return has_cpuid_leaf7(CPUID_7_EBX_CLWB);
 	case FARLOG_FLUSH_CLFLUSHOPT:
-		return has_leaf7(CPUID_7_EBX_CLFLUSHOPT);
+		return has_cpuid_leaf7(CPUID_7_EBX_CLFLUSHOPT);
 #elif defined(__aarch64__)
 	case FARLOG_FLUSH_CVAP:
 		return true;
@@ -176,7 +176,7 @@ bool persist_is_supported(enum farlog_flush_method method)
 	}
 }
 
-persist_copy_fn persist_copy(enum farlog_flush_method method)
+persist_copy_fn persist_find_copy(enum farlog_flush_method method)
 {
 	if (!persist_is_supported(method))
 		return NULL;
@@ -242,7 +242,7 @@ int persist_msync(void *start, size_t len, int flags)
 	return msync(start, len, flags);
 }
 
-persist_gather_fn persist_gather(enum farlog_flush_method method)
+persist_gather_fn persist_find_gather(enum farlog_flush_method method)
 {
 	switch (method) {
 #if defined(__x86_64__)
@@ -274,10 +274,10 @@ static const struct {
 	{"fault", FARLOG_FLUSH_FAULT},
 };
 
-bool persist_method_named(const char *name, enum farlog_flush_method *method)
+bool persist_find_method(const char *name, enum farlog_flush_method *method)
 {
 	if (strcmp(name, "auto") == 0) {
-		*method = persist_fastest();
+		*method = persist_find_fastest();
 		return true;
 	}
 	for (size_t i = 0; i < sizeof(method_names) / sizeof(method_names[0]); i++) {
@@ -315,7 +315,7 @@ static uint64_t now_ns(void)
 static uint64_t measure(enum farlog_flush_method method, uint8_t *scratch)
 {
 	static const uint8_t record[MEASURE_RECORD_LEN] __attribute__((aligned(LINE_LEN)));
-	persist_copy_fn copy = persist_copy(method);
+	persist_copy_fn copy = persist_find_copy(method);
 	uint64_t start = now_ns();
 
 	for (unsigned i = 0; i < MEASURE_RECORD_COUNT; i++) {
@@ -329,7 +329,7 @@ static enum farlog_flush_method fastest = FARLOG_FLUSH_NONE;
 
 /* Each round writes to lines that no round wrote before, as a ring's next records lie on lines that left the cache
  * a lap ago; the least of the rounds counts, because noise only adds. */
-static void find_fastest(void)
+static void measure_fastest(void)
 {
 	static const enum farlog_flush_method candidates[MEASURE_CANDIDATES] = {
 		FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CVAP};
@@ -344,10 +344,10 @@ static void find_fastest(void)
 		if (fastest == FARLOG_FLUSH_NONE)
 			fastest = candidates[i];
 		for (unsigned round = 0; scratch != MAP_FAILED && round < MEASURE_ROUNDS; round++, next += MEASURE_LEN) {
-			uint64_t took_ns = measure(candidates[i], next);
+			uint64_t elapsed_ns = measure(candidates[i], next);
 
-			if (took_ns < best_ns) {
-				best_ns = took_ns;
+			if (elapsed_ns < best_ns) {
+				best_ns = elapsed_ns;
 				fastest = candidates[i];
 			}
 		}
@@ -356,10 +356,10 @@ static void find_fastest(void)
 		munmap(scratch, MEASURE_SCRATCH_LEN);
 }
 
-enum farlog_flush_method persist_fastest(void)
+enum farlog_flush_method persist_find_fastest(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, find_fastest);
+	pthread_once(&once, measure_fastest);
 	return fastest;
 }

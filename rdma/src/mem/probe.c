@@ -49,7 +49,7 @@ static enum farlog_flush_method default_flush(enum farlog_region_kind kind)
 	case FARLOG_REGION_BAR: /* bursts over the bus; clwb does nothing to uncached memory */
 		return persist_is_supported(FARLOG_FLUSH_NT_STORE) ? FARLOG_FLUSH_NT_STORE : FARLOG_FLUSH_CVAP;
 	default:
-		return persist_fastest();
+		return persist_find_fastest();
 	}
 }
 
@@ -78,7 +78,7 @@ static int set_flush(
 	bool is_file = contract->kind == FARLOG_REGION_FILE;
 
 	if (uri->flush[0] != '\0') {
-		if (!persist_method_named(uri->flush, &method) || method == FARLOG_FLUSH_FAULT)
+		if (!persist_find_method(uri->flush, &method) || method == FARLOG_FLUSH_FAULT)
 			return error_set(error, FARLOG_INVALID, 0,
 				"uri \"%s\": unknown flush method \"%s\"; expected auto, clwb, clflushopt, nt, cvap, msync or none",
 				text, uri->flush);
@@ -96,10 +96,10 @@ static int set_flush(
 	return FARLOG_OK;
 }
 
-/* domain_text -- who says what survives. */
+/* domain_text -- the source of the persistence domain. */
 static const char *domain_text(const struct uri *uri)
 {
-	enum farlog_persistence_domain domain = region_mem_domain(uri->path);
+	enum farlog_persistence_domain domain = region_mem_find_domain(uri->path);
 
 	if (domain != FARLOG_DOMAIN_UNKNOWN)
 		return region_domain_name(domain);
@@ -114,18 +114,18 @@ static int set_level(
 	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	struct attest_found found = {
-		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(uri->path)};
+		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_find_domain(uri->path)};
 	struct farlog_attestation said;
 	bool is_attested = uri->attest[0] != '\0';
 	int result = FARLOG_OK;
 
 	if (contract->kind == FARLOG_REGION_FILE && contract->size_bytes == 0)
-		return FARLOG_OK; /* it is not there yet: only a file that is can be tried for MAP_SYNC */
+		return FARLOG_OK; /* not there yet: MAP_SYNC can only be tried on an existing file */
 	if (is_attested && contract->kind == FARLOG_REGION_DEVDAX && contract->level < FARLOG_LEVEL_PERSISTENT)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": attest=\"%s\": %s; expected no such option", text,
 			uri->attest, contract->probe);
 	if (is_attested)
-		result = attest_by_uri(text, uri->attest, &found, &said, error);
+		result = attest_from_uri(text, uri->attest, &found, &said, error);
 	if (result == FARLOG_OK)
 		contract->level = attest_level(&found, is_attested ? &said : NULL, (uint8_t)contract->level);
 	return result;
@@ -235,8 +235,9 @@ static int probe_file(const char *text, const struct uri *uri, const struct stat
 	return FARLOG_OK;
 }
 
-/* finish -- the kind is known. */
-static int finish(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
+/* finish_probe -- fill in the rest when the kind is known. */
+static int finish_probe(
+	const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
 	int result = set_level(text, uri, contract, error);
 
@@ -257,7 +258,7 @@ int region_mem_probe(
 	if (stat(uri->path, &info) == 0) {
 		if (S_ISCHR(info.st_mode)) {
 			result = probe_device(text, uri, &info, contract, error);
-			return result != FARLOG_OK ? result : finish(text, uri, contract, error);
+			return result != FARLOG_OK ? result : finish_probe(text, uri, contract, error);
 		}
 		if (!S_ISREG(info.st_mode))
 			return error_set(error, FARLOG_INVALID, 0,
@@ -283,5 +284,5 @@ int region_mem_probe(
 		return error_set(
 			error, failure == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, failure, "region \"%s\": %s", text, asked);
 	result = probe_file(text, uri, &fs, contract, error);
-	return result != FARLOG_OK ? result : finish(text, uri, contract, error);
+	return result != FARLOG_OK ? result : finish_probe(text, uri, contract, error);
 }

@@ -1,11 +1,10 @@
-/* mem/watch.h -- whether the name by which a writer opened its ring's file still leads to that file.
+/* mem/watch.h -- watch that the path by which a writer opened its ring still names that file.
  *
- * A file that was removed takes records as before, and loses them with the last process that has it open; one that
- * another file has taken the place of is not where a drain looks. Neither tells who writes through a mapping. So a
- * thread looks ten times a second, one for each file system that a ring lies on, and raises the fence in the file that
- * the writer has: the next append is refused. It costs two calls of stat a look. A file system that does not answer
- * holds up the looks at those on it, and nothing else. A file that was renamed, and whose name leads nowhere, has its
- * records still: its writer goes on. */
+ * A removed file still takes records, and loses them when the last process closes it. A file that was replaced is
+ * not the one that a drain opens. A writer through a mapping notices neither. So a thread for each file system
+ * checks the paths on it ten times a second, by two stat calls each, and raises the fence in the writer's file: the
+ * next append returns FENCED. A file system that does not answer delays only the checks of its own files. A file
+ * that was renamed, and whose path names nothing, keeps its records: its writer continues. */
 #ifndef FARLOG_REGION_MEM_WATCH_H
 #define FARLOG_REGION_MEM_WATCH_H
 
@@ -16,23 +15,23 @@
 
 struct name_watch {
 	struct name_watch *next;
-	struct region *region; /* NULL: nothing is watched yet */
+	struct region *region; /* NULL: not started */
 	struct stat opened;
 	int fd;
 	bool is_prepared;
-	char *path; /* NULL: its name leads elsewhere already, or is not known; whether it has any is looked at alone */
+	char *path; /* NULL: not known, or it names another file already; then only the link count is checked */
 };
 
-/* name_watch_prepare -- keep what the file is, and where: of a file that has a name. fd is the region's. Of what is no
- * regular file nothing is watched. */
+/* name_watch_prepare -- store the identity and the absolute path of an open file. fd stays the region's. Only regular
+ * files are watched. */
 void name_watch_prepare(struct name_watch *watch, int fd, const char *path);
 
-/* name_watch_start -- from now on. Once the region is narrowed to the ring that is written, by its writer. Of one that
- * was not prepared, or is started: nothing. Where no thread is to be had nothing is watched. */
+/* name_watch_start -- start to watch, after the region was narrowed to the writer's ring. Does nothing if the watch was
+ * not prepared, or is started. If no thread can be created, nothing is watched. */
 void name_watch_start(struct name_watch *watch, struct region *region);
 
-/* name_watch_stop -- before the region goes. Waits for a look at this one that is under way. Of one that was never
- * started: nothing. */
+/* name_watch_stop -- before the region is closed. Waits for a check of this file in progress. Does nothing if never
+ * started. */
 void name_watch_stop(struct name_watch *watch);
 
 #endif

@@ -1,7 +1,6 @@
 /* members/join.c -- a thread for each member, which opens it, closes it after a failure, and opens it again.
  *
- * A member that opens after the epoch joins: it is sent what it lacks, and then the epoch is persisted there. Where
- * threads would make a run unrepeatable (tests), members_tend does their work. */
+ * A member that opens after the epoch joins: it is sent what it lacks, and then the epoch is persisted there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +15,6 @@
 #define PAUSE_FIRST_NS 5000000u
 #define PAUSE_LAST_NS 500000000u
 #define TICK_NS 10000000u /* between two passes over an idle writer's members */
-
-#ifdef FARLOG_FAULT
-bool members_are_tended;
-#endif
 
 /* ---------------------------------------------------------------- one member */
 
@@ -116,14 +111,14 @@ void members_close_one(struct region_members *whole, struct member *member, cons
 static int open_ring(struct member *member)
 {
 	struct region_members *whole = member->whole;
-	struct region_ask ask = {.access = REGION_WRITE,
+	struct region_options options = {.access = REGION_WRITE,
 		.role = REGION_ROLE_WRITER,
 		.epoch = whole->requested_epoch,
 		.staging = &whole->staging,
-		.is_unwanted = &member->cancel_requested,
+		.cancel_requested = &member->cancel_requested,
 		.client_id = member->client_id,
 		.token = member->ring.has_token ? member->ring.token : NULL};
-	int result = region_open(member->uri, &ask, &member->region, &member->error);
+	int result = region_open(member->uri, &options, &member->region, &member->error);
 
 	if (result != FARLOG_OK) {
 		member->region = NULL;
@@ -140,7 +135,7 @@ static int acquire_roles(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	struct region *region = member->region;
-	struct region_claim claim = {.kind = REGION_CLAIM_ALONE,
+	struct region_claim claim = {.kind = REGION_CLAIM_EXCLUSIVE,
 		.epoch = (uint32_t)whole->epoch,
 		.ring_uuid = member->superblock.ring_uuid,
 		.uri = member->uri};
@@ -149,7 +144,7 @@ static int acquire_roles(struct member *member)
 	if (result == FARLOG_HELD)
 		return error_set(&member->error, result, 0, "it has another living writer");
 	if (result != FARLOG_OK)
-		return region_refuse_lock(region, result, member->uri, &member->error);
+		return region_set_lock_error(region, result, member->uri, &member->error);
 	result = region_claim(region, &claim, &member->error);
 	return result == FARLOG_OK ? members_flush_header(member, &member->error) : result;
 }
@@ -234,7 +229,7 @@ void member_install_epoch(struct member *member)
 /* wait_for_epoch -- of an opening that continues without this member. False: it has ended. */
 static bool wait_for_epoch(struct region_members *whole)
 {
-	while (!whole->is_opened && !whole->is_closing && !MEMBERS_ARE_TENDED)
+	while (!whole->is_opened && !whole->is_closing)
 		pthread_cond_wait(&whole->changed, &whole->mutex);
 	return whole->is_opened && !whole->is_closing;
 }
@@ -289,12 +284,12 @@ bool member_try_close(struct member *member)
 
 	if (atomic_load_acquire(&member->pin_count) > 0)
 		return false;
-	if (region->ops->fence.cut(region) == FARLOG_NOT_YET)
+	if (region->ops->fence.abort_persist(region) == FARLOG_NOT_YET)
 		return false;
 	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed with its
 	 * connection may have reached the target, and land at any later time: it must not find that place overwritten. */
 	if (member->is_inflight)
-		member->reopen_after_ns = clock_monotonic_ns() + region->caps.rest_ns;
+		member->reopen_after_ns = clock_monotonic_ns() + region->caps.reopen_delay_ns;
 	member_close(member);
 	atomic_store_release(&member->state, MEMBER_AWAY);
 	return true;
@@ -367,11 +362,11 @@ static void *tick_loop(void *context)
 
 int members_start_threads(struct region_members *whole, struct farlog_error *error)
 {
-	int failure = pthread_create(&whole->ticker, NULL, tick_loop, whole);
+	int failure = thread_start(&whole->ticker, tick_loop, whole);
 
 	whole->is_ticking = failure == 0;
 	for (unsigned i = 0; i < whole->count && failure == 0; i++) {
-		failure = pthread_create(&whole->members[i].thread, NULL, member_loop, &whole->members[i]);
+		failure = thread_start(&whole->members[i].thread, member_loop, &whole->members[i]);
 		whole->members[i].is_threaded = failure == 0;
 	}
 	return failure == 0 ? FARLOG_OK :
@@ -398,24 +393,3 @@ void members_stop_threads(struct region_members *whole)
 	if (whole->is_populating)
 		pthread_join(whole->populator, NULL);
 }
-
-#ifdef FARLOG_FAULT
-void members_tend(struct region *region)
-{
-	struct region_members *whole = members_of(region);
-
-	for (unsigned i = 0; i < whole->count; i++) {
-		struct member *member = &whole->members[i];
-
-		pthread_mutex_lock(&whole->mutex);
-		(void)member_adopt_ring(member);
-		pthread_mutex_unlock(&whole->mutex);
-		if (member_state(member) == MEMBER_LEAVING)
-			(void)member_try_close(member);
-		else if (member_state(member) == MEMBER_INSTALLING_EPOCH)
-			member_install_epoch(member);
-		else if (member_state(member) == MEMBER_AWAY)
-			member_try_open(member);
-	}
-}
-#endif

@@ -30,7 +30,7 @@ int members_load_header(struct member *member, struct farlog_error *error)
 		return result;
 	if (!head_load(member->region, &member->superblock, &member->head))
 		return error_set(error, FARLOG_CORRUPT, 0, "both head slots fail their check");
-	head_start(&member->superblock, &member->head);
+	head_raise_to_floor(&member->superblock, &member->head);
 	if (fence > member->fence)
 		member->fence = fence;
 	return FARLOG_OK;
@@ -94,10 +94,10 @@ int members_flush_header(struct member *member, struct farlog_error *error)
 	if (result == FARLOG_OK)
 		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
 	if (result != FARLOG_OK)
-		return region_refuse(region, result, "flush and read header of ring", member->uri, error);
+		return region_set_error(region, result, "flush and read header of ring", member->uri, error);
 	result = members_load_header(member, error);
 	if (result == FARLOG_OK && region->ops->data.flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
-		result = region_refuse(region, FARLOG_IO, "flush head of ring", member->uri, error);
+		result = region_set_error(region, FARLOG_IO, "flush head of ring", member->uri, error);
 	return result;
 }
 
@@ -161,7 +161,7 @@ static int scan_member(struct region_members *whole, struct member *member, stru
 	superblock.epoch_start_lsn = whole->epoch_last_start_lsn;
 	superblock.block_len = whole->superblock.block_len;
 	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
-		return region_refuse(member->region, FARLOG_IO, "read undrained records of ring", member->uri, error);
+		return region_set_error(member->region, FARLOG_IO, "read undrained records of ring", member->uri, error);
 	classify_log(whole, member);
 	return FARLOG_OK;
 }
@@ -343,8 +343,8 @@ static void repair_all(struct region_members *whole, const struct member *best)
 	}
 }
 
-/* are_few_told -- fewer members with the best log know the newest epoch than an acknowledgement needs. */
-static bool are_few_told(const struct region_members *whole)
+/* lacks_epoch_quorum -- fewer members with the best log know the newest epoch than an acknowledgement needs. */
+static bool lacks_epoch_quorum(const struct region_members *whole)
 {
 	unsigned count = 0;
 
@@ -357,7 +357,7 @@ static bool are_few_told(const struct region_members *whole)
 static void publish_log(struct region_members *whole, const struct member *best)
 {
 	whole->requested_lsn = best->scan.tail.lsn;
-	whole->region.are_few_told = are_few_told(whole);
+	whole->region.lacks_epoch_quorum = lacks_epoch_quorum(whole);
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_CREDIT_OFF), whole->start.head_lsn);
 	/* the hints of the members have been checked */
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0);
@@ -426,7 +426,8 @@ int members_store_epoch(struct region_members *whole, struct member *member)
 		return result;
 	/* It ends the claim that other hosts see on the device, and cannot fail: the next opener replaces a claim that is
 	 * left. */
-	may_fail(region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL));
+	may_fail(region_claim(
+		member->region, &(struct region_claim){.kind = REGION_CLAIM_EPOCH_STORED, .uri = member->uri}, NULL));
 	member->superblock = superblock;
 	member->knows_epoch = true;
 	atomic_store_release(&member->has_epoch, 1);
@@ -460,10 +461,10 @@ static unsigned propose_to(struct region_members *whole, bool are_fresh, bool *i
 	return count;
 }
 
-/* members_propose -- store the new epoch in all open members. New ones come last, when so many others know the epoch
- * that the one before has ended wherever its writer might still write, also in a ring that was replaced. From then on
- * new members count like the others. */
-int members_propose(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
+/* members_store_superblock -- store the new epoch in all open members. New ones come last, when so many others know
+ * the epoch that the one before has ended wherever its writer might still write, also in a ring that was replaced.
+ * From then on new members count like the others. */
+int members_store_superblock(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
 {
 	struct region_members *whole = members_of(region);
 	unsigned needed = member_quorum(whole->count, whole->needed);
@@ -488,7 +489,6 @@ int members_propose(struct region *region, uint64_t off, const void *src, size_t
 	atomic_store_release(&whole->is_opened, 1);
 	pthread_cond_broadcast(&whole->changed);
 	pthread_mutex_unlock(&whole->mutex);
-	if (!MEMBERS_ARE_TENDED)
-		members_start_populator(whole);
+	members_start_populator(whole);
 	return FARLOG_OK;
 }

@@ -7,10 +7,10 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 
 #define SPIN_NS 20000u
 #define NAP_NS 20000u
@@ -86,7 +86,7 @@ void members_advance_idle(struct region_members *whole)
 	members_release(whole);
 }
 
-static void members_look(struct region *region, bool is_urgent)
+static void members_refresh_words(struct region *region, bool is_urgent)
 {
 	struct region_members *whole = members_of(region);
 
@@ -96,7 +96,7 @@ static void members_look(struct region *region, bool is_urgent)
 
 		if (member_state(member) == MEMBER_ACTIVE &&
 			!member->region->caps.words_by_poll) /* else members_advance does */
-			member->region->ops->data.look(member->region, is_urgent);
+			member->region->ops->data.refresh_words(member->region, is_urgent);
 	}
 	members_advance(whole, is_urgent);
 	members_update_credit(whole, is_urgent);
@@ -118,7 +118,7 @@ static unsigned find_sleepers(struct region_members *whole, struct pollfd *fds, 
 		if (member_state(member) != MEMBER_ACTIVE || !member->is_inflight)
 			continue;
 		*is_spinning |= region->caps.is_spinning;
-		found_count = region->ops->data.sleepers(region, found, 4);
+		found_count = region->ops->data.list_wait_fds(region, found, 4);
 		*has_unpollable |= found_count == 0;
 		for (unsigned j = 0; j < found_count; j++)
 			fds[count++] = (struct pollfd){.fd = found[j], .events = POLLIN};
@@ -141,10 +141,10 @@ static void sleep_until_event(struct region_members *whole, uint64_t limit_ns)
 	nap_ns = has_unpollable || count == 0 ? NAP_NS : NAP_LAST_NS;
 	if (nap_ns > limit_ns)
 		nap_ns = limit_ns;
-	if (is_spinning || MEMBERS_ARE_TENDED)
+	if (is_spinning)
 		cpu_relax();
 	else
-		(void)ppoll(fds, count, &(struct timespec){0, (long)nap_ns}, NULL);
+		(void)clock_poll(fds, count, nap_ns);
 }
 
 static void members_wait(struct region *region, uint64_t timeout_ns)
@@ -181,9 +181,9 @@ static bool is_behind(const struct region_members *whole)
 	return is_any;
 }
 
-/* members_finish -- when the writer closes: wait for the members that an acknowledgement does not wait for, which would
- * lack the last records until the next opening. */
-static void members_finish(struct region *region, uint64_t timeout_ns)
+/* members_finish_copies -- when the writer closes: wait for the members that an acknowledgement does not wait for,
+ * which would lack the last records until the next opening. */
+static void members_finish_copies(struct region *region, uint64_t timeout_ns)
 {
 	struct region_members *whole = members_of(region);
 	uint64_t start_ns = clock_monotonic_ns();
@@ -195,7 +195,7 @@ static void members_finish(struct region *region, uint64_t timeout_ns)
 			sleep_until_event(whole, timeout_ns - waited_ns);
 		members_acquire(whole);
 		members_advance(whole, true);
-		is_lacking = is_behind(whole) && !MEMBERS_ARE_TENDED;
+		is_lacking = is_behind(whole);
 		members_release(whole);
 		waited_ns = clock_monotonic_ns() - start_ns;
 	}
@@ -333,7 +333,7 @@ static void *populate_loop(void *context)
 void members_start_populator(struct region_members *whole)
 {
 	/* on failure pages are touched by the appends */
-	whole->is_populating = pthread_create(&whole->populator, NULL, populate_loop, whole) == 0;
+	whole->is_populating = thread_start(&whole->populator, populate_loop, whole) == 0;
 }
 
 static int members_lock(struct region *region, enum region_role role)
@@ -348,7 +348,7 @@ static int members_lock(struct region *region, enum region_role role)
 			continue;
 		why.result = region_lock(member->region, role);
 		if (why.result != FARLOG_OK && why.result != FARLOG_HELD)
-			may_fail(region_refuse_lock(member->region, why.result, member->uri, &why)); /* it only sets the text */
+			may_fail(region_set_lock_error(member->region, why.result, member->uri, &why)); /* it only sets the text */
 		if (why.result != FARLOG_OK)
 			members_close_one(whole, member, &why);
 	}
@@ -402,31 +402,31 @@ const struct region_ops members_ops = {
 		.persist = members_persist,
 		.poll = members_poll,
 		.wait = members_wait,
-		.sleepers = region_plain_sleepers,
+		.list_wait_fds = region_default_list_wait_fds,
 		.push = members_push,
 		.flush = members_flush,
 		.seal = members_seal,
 		.read = members_read,
 		.fetch = members_fetch,
-		.expect = region_plain_expect,
-		.look = members_look,
+		.prefetch = region_default_prefetch,
+		.refresh_words = members_refresh_words,
 		.store_word = members_store_word,
-		.tell = region_plain_tell,
+		.store_hints = region_default_store_hints,
 		.populate = members_populate,
-		.forget = region_plain_forget}, /* members send from there */
+		.drop_pages = region_default_drop_pages}, /* members send from there */
 	.fence = {.lock = members_lock,
 		.unlock = members_unlock,
 		.is_locked = members_is_locked,
 		.claim = members_claim,
-		.propose = members_propose,
-		.cut = region_plain_cut},
+		.store_superblock = members_store_superblock,
+		.abort_persist = region_default_abort_persist},
 	.members = {.recover = members_recover,
 		.check_level = members_check_level,
 		.set_level = members_set_level,
-		.finish = members_finish,
-		.view = members_view,
-		.replace = members_replace,
-		.count = members_count},
-	.block = REGION_BYTES(region_plain_narrow, region_plain_unlink),
+		.finish_copies = members_finish_copies,
+		.list_members = members_list,
+		.replace_member = members_replace_member,
+		.attach_counters = members_attach_counters},
+	.block = REGION_BYTES(region_default_narrow, region_default_unlink),
 	.close = members_close,
 };

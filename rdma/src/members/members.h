@@ -178,8 +178,8 @@ static inline bool member_is_open(const struct member *member)
 }
 
 /* region_members_open -- "members:K URI URI ..."; uri is NULL. */
-int region_members_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int region_members_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_quorum -- how many members are needed to find the log: one of them at least has each acknowledged record. */
 static inline unsigned members_quorum(const struct region_members *whole)
@@ -221,10 +221,10 @@ int members_flush_header(struct member *member, struct farlog_error *error) FARL
  * the whole. */
 void members_build_header(struct region_members *whole);
 
-/* members_recover -- region_members_ops.recover. members_propose -- region_fence_ops.propose. members_store_epoch --
- * persist the epoch in a member. */
+/* members_recover -- region_members_ops.recover. members_store_superblock -- region_fence_ops.propose.
+ * members_store_epoch -- persist the epoch in a member. */
 int members_recover(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
-int members_propose(
+int members_store_superblock(
 	struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted) FARLOG_MUST_CHECK;
 int members_store_epoch(struct region_members *whole, struct member *member) FARLOG_MUST_CHECK;
 
@@ -272,8 +272,8 @@ void member_install_epoch(struct member *member);
 /* member_try_close -- of one that is leaving. False: writes that were sent to it may still land. */
 bool member_try_close(struct member *member);
 
-/* members_replace -- region_members_ops.replace. */
-int members_replace(struct region *region, unsigned index, const struct farlog_member_ring *given,
+/* members_replace_member -- region_members_ops.replace. */
+int members_replace_member(struct region *region, unsigned index, const struct farlog_member_ring *given,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* member_adopt_ring -- make `next` its ring, when it is set and the member is not open. False: nothing changed. Called
@@ -291,11 +291,11 @@ bool member_may_install_epoch(const struct region_members *whole, const struct m
 /* members_public_state -- as counters and views report it. Reads no field of the member's thread. */
 enum farlog_member_state members_public_state(const struct region_members *whole, const struct member *member);
 
-/* members_view -- region_members_ops.view. */
-unsigned members_view(struct region *region, struct farlog_writer_member *members, unsigned room);
+/* members_list -- region_members_ops.view. */
+unsigned members_list(struct region *region, struct farlog_writer_member *members, unsigned room);
 
-/* members_count -- region_members_ops.count. */
-void members_count(struct region *region, struct farlog_counters *counters);
+/* members_attach_counters -- region_members_ops.count. */
+void members_attach_counters(struct region *region, struct farlog_counters *counters);
 
 /* members_advance_idle -- members_advance, unless is_busy is held. */
 void members_advance_idle(struct region_members *whole);
@@ -315,15 +315,5 @@ void members_pause(struct region_members *whole, uint64_t pause_ns);
 void members_close(struct region *region);
 
 extern const struct region_ops members_ops;
-
-#ifdef FARLOG_FAULT
-/* With it no threads are started, a reader's neither: members are opened where they are asked for, and members_tend
- * takes one step of what threads would do. */
-extern bool members_are_tended;
-void members_tend(struct region *region);
-#define MEMBERS_ARE_TENDED members_are_tended
-#else
-#define MEMBERS_ARE_TENDED false
-#endif
 
 #endif

@@ -199,7 +199,7 @@ static void set_caps(struct region_members *whole)
 			caps->is_claimable |= whole->members[i].region->caps.is_claimable;
 	caps->commit_len = whole->superblock.block_len;
 	caps->is_remote = caps->commit_len == 0;
-	caps->tells_end = caps->commit_len == 0;
+	caps->reports_log_end = caps->commit_len == 0;
 }
 
 /* make_copy -- memory as large as the ring, with the header of the members. */
@@ -224,12 +224,8 @@ static int make_copy(struct region_members *whole, struct farlog_error *error)
 
 static int open_all(struct region_members *whole, struct farlog_error *error)
 {
-	int result = FARLOG_OK;
+	int result = members_start_threads(whole, error);
 
-	if (!MEMBERS_ARE_TENDED)
-		result = members_start_threads(whole, error);
-	for (unsigned i = 0; i < whole->count && MEMBERS_ARE_TENDED; i++)
-		member_try_open(&whole->members[i]);
 	if (result != FARLOG_OK)
 		return result;
 	wait_for_members(whole);
@@ -245,17 +241,17 @@ static int open_all(struct region_members *whole, struct farlog_error *error)
 	return result;
 }
 
-static void copy_grants(struct region_members *whole, const struct region_ask *ask)
+static void copy_grants(struct region_members *whole, const struct region_options *options)
 {
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member_ring *ring = &whole->members[i].ring;
 
-		ring->has_token = ask->token != NULL;
-		ring->has_uuid = ask->ring_uuid != NULL;
+		ring->has_token = options->token != NULL;
+		ring->has_uuid = options->ring_uuid != NULL;
 		if (ring->has_token)
-			memcpy(ring->token, ask->token + FARLOG_TOKEN_LEN * i, FARLOG_TOKEN_LEN);
+			memcpy(ring->token, options->token + FARLOG_TOKEN_LEN * i, FARLOG_TOKEN_LEN);
 		if (ring->has_uuid)
-			memcpy(ring->uuid, ask->ring_uuid + 16 * i, 16);
+			memcpy(ring->uuid, options->ring_uuid + 16 * i, 16);
 	}
 	memcpy(whole->first_uuid, whole->members[0].ring.uuid, sizeof(whole->first_uuid));
 }
@@ -271,8 +267,8 @@ static int parse_uri(struct region_members *whole, struct farlog_error *error)
 	return result;
 }
 
-int region_members_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+int region_members_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error)
 {
 	struct region_members *whole = calloc(1, sizeof(*whole));
 	int result;
@@ -283,23 +279,23 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 	whole->region = (struct region){.ops = &members_ops,
 		.fence_lsn = UINT64_MAX,
 		.tag_lost = UINT64_MAX,
-		.trouble = whole->trouble,
+		.last_error = whole->trouble,
 		.caps = {.has_copy = true,
 			.needs_fetch = true,
-			.is_judged = true,
+			.has_checked_rings = true,
 			.needs_epoch_room = true,
 			.may_land_late = true,
 			.hint_interval_ns = REGION_HINT_REQUEST_NS}};
-	whole->level = ask->level;
-	whole->requested_epoch = ask->epoch;
+	whole->level = options->level;
+	whole->requested_epoch = options->epoch;
 	pthread_mutex_init(&whole->mutex, NULL);
 	condition_init(&whole->changed);
 	if ((size_t)snprintf(whole->text, sizeof(whole->text), "%s", text) >= sizeof(whole->text))
 		result = error_set(
 			error, FARLOG_INVALID, 0, "uri \"%.60s...\" is longer than %zu bytes", text, sizeof(whole->text) - 1);
-	else if (ask->role != REGION_ROLE_WRITER && member_uri_parse(text, &whole->uri, error) != FARLOG_OK)
+	else if (options->role != REGION_ROLE_WRITER && member_uri_parse(text, &whole->uri, error) != FARLOG_OK)
 		result = FARLOG_INVALID;
-	else if (ask->role != REGION_ROLE_WRITER)
+	else if (options->role != REGION_ROLE_WRITER)
 		result = error_set(error, FARLOG_UNSUPPORTED, 0,
 			"uri \"%s\" names members; only writers and readers take them together: name one of them", text);
 	else
@@ -314,7 +310,7 @@ int region_members_open(const char *text, const struct uri *uri, const struct re
 		(void)!getrandom(&whole->members[i].client_id, sizeof(whole->members[i].client_id), 0);
 	}
 	if (result == FARLOG_OK) {
-		copy_grants(whole, ask);
+		copy_grants(whole, options);
 		result = open_all(whole, error);
 	}
 	if (result != FARLOG_OK) {

@@ -14,7 +14,7 @@
 
 void reader_members_mark_away(struct reader_member *member, int result)
 {
-	const char *trouble = member->reader->region->trouble;
+	const char *trouble = member->reader->region->last_error;
 
 	if (!member->is_away)
 		error_set(&member->trouble, result, 0, "ring \"%s\" does not answer%s%s", member->uri,
@@ -116,7 +116,7 @@ static int read_from(
 
 	reader_members_set_position(members, member);
 	member->held_lsn = 0;
-	member->comeback_count = member->reader->region->comeback_count;
+	member->reconnect_count = member->reader->region->reconnect_count;
 	result = reader_read_ring(member->reader, buf, buf_len, batch);
 	if (result == FARLOG_OK)
 		result = reader_members_limit_batch(members, member, buf, batch);

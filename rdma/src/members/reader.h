@@ -22,7 +22,7 @@ struct reader_member {
 	bool is_away;             /* it did not answer the last request */
 	uint64_t check_at_ns;     /* with is_away: not asked earlier */
 	uint64_t reopen_at_ns;    /* and reopened then, if still away: its link may have given up */
-	uint64_t comeback_count;  /* of its region, before its last batch was read */
+	uint64_t reconnect_count; /* of its region, before its last batch was read */
 	uint64_t held_lsn;        /* end of the last batch that was held back; 0: none */
 	uint32_t reached_epoch;   /* its log reaches the first record of that epoch without a gap */
 	struct farlog_error trouble;
@@ -71,6 +71,12 @@ void reader_members_close(struct reader_members *members);
 int reader_members_read(
 	struct farlog_reader *front, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 int reader_members_release(struct farlog_reader *front, const struct head_slot *slot) FARLOG_MUST_CHECK;
+
+/* reader_member_start -- its opener thread, which opens its ring whenever it is wanted. OK or NO_MEMORY.
+ * reader_member_try_open -- one attempt, by its opener; the caller does not hold the mutex. True: it is open.
+ * Blocks. */
+int reader_member_start(struct reader_member *member, struct farlog_error *error) FARLOG_MUST_CHECK;
+bool reader_member_try_open(struct reader_member *member);
 
 /* reader_members_adopt -- use the readers that the openers have opened. */
 void reader_members_adopt(struct reader_members *members);

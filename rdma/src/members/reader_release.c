@@ -61,7 +61,7 @@ static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_
 	uint64_t first_len = len < capacity - off ? len : capacity - off;
 	int result;
 
-	if (!member->reader->is_drain || !region_is_kept(region))
+	if (!member->reader->is_drain || !region_is_flush_durable(region))
 		return FARLOG_OK;
 	result = region->ops->data.flush(region, LAYOUT_DATA_OFF + off, first_len);
 	return result == FARLOG_OK && first_len < len ? region->ops->data.flush(region, LAYOUT_DATA_OFF, len - first_len) :
@@ -76,7 +76,7 @@ static int has_same_records(
 	struct walk walk = {.region = reader->region,
 		.identity = &reader->identity,
 		.piece_len = (batch->len + LAYOUT_LINE_LEN - 1) & ~(uint64_t)(LAYOUT_LINE_LEN - 1)};
-	uint64_t comeback_count = reader->region->comeback_count;
+	uint64_t reconnect_count = reader->region->reconnect_count;
 	uint64_t from_lsn = at.lsn;
 	int result = FARLOG_OK;
 
@@ -100,7 +100,7 @@ static int has_same_records(
 	if (result == FARLOG_OK)
 		result = make_durable(member, from_lsn, batch->next_lsn);
 	/* Records that were read before a power cut of the host are not those that were flushed after it. */
-	return result == FARLOG_OK && reader_is_back(reader, comeback_count) ? FARLOG_IO : result;
+	return result == FARLOG_OK && reader_is_back(reader, reconnect_count) ? FARLOG_IO : result;
 }
 
 /* keeps_epoch -- the superblock that shows the newest epoch is durable. The reader may have seen one that its writer
@@ -109,7 +109,7 @@ static bool keeps_epoch(const struct reader_members *members, const struct farlo
 {
 	struct superblock superblock;
 
-	if (!reader->is_drain || !region_is_kept(reader->region))
+	if (!reader->is_drain || !region_is_flush_durable(reader->region))
 		return true;
 	return reader->region->ops->data.flush(reader->region, 0, LAYOUT_DATA_OFF) == FARLOG_OK &&
 		superblock_load(reader->region, "", &superblock, NULL) == FARLOG_OK &&
@@ -123,7 +123,7 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 {
 	struct farlog_reader *reader = member->reader;
 	struct walk walk = {.region = reader->region, .identity = &reader->identity};
-	uint64_t comeback_count = reader->region->comeback_count;
+	uint64_t reconnect_count = reader->region->reconnect_count;
 	uint64_t begun_lsn = reader->superblock.epoch_start_lsn;
 	uint64_t from_lsn = at.lsn;
 
@@ -143,7 +143,7 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 	if (at.epoch != members->epoch && at.lsn < begun_lsn)
 		return false;
 	if (make_durable(member, from_lsn, at.lsn) == FARLOG_OK && keeps_epoch(members, reader) &&
-		!reader_is_back(reader, comeback_count))
+		!reader_is_back(reader, reconnect_count))
 		member->reached_epoch = members->epoch;
 	return member->reached_epoch == members->epoch;
 }
@@ -156,7 +156,8 @@ static bool is_on_enough(struct reader_members *members, struct reader_member *r
 	unsigned count = (knows_epoch || reaches_epoch(members, read, *from)) &&
 		make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
 
-	if (count == 0 || reader_is_back(read->reader, read->comeback_count)) /* its batch was read before a reconnection */
+	if (count == 0 ||
+		reader_is_back(read->reader, read->reconnect_count)) /* its batch was read before a reconnection */
 		return false;
 	for (unsigned i = 0; i < members->count && count < members->needed; i++) {
 		struct reader_member *member = &members->member[i];

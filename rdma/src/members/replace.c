@@ -30,7 +30,7 @@ int farlog_writer_replace_member(
 	int result = check_ring(ring, error);
 
 	if (result == FARLOG_OK)
-		result = writer->region->ops->members.replace(writer->region, member, ring, error);
+		result = writer->region->ops->members.replace_member(writer->region, member, ring, error);
 	if (result == FARLOG_OK && member == 0) /* counters are found by its uuid */
 		stats_also(writer->counters_dir, writer->superblock.ring_uuid, ring->ring_uuid);
 	return result;
@@ -44,7 +44,7 @@ int farlog_shared_replace_member(
 
 unsigned farlog_writer_members(farlog_writer *writer, struct farlog_writer_member *members, unsigned room)
 {
-	return writer->region->ops->members.view(writer->region, members, room);
+	return writer->region->ops->members.list_members(writer->region, members, room);
 }
 
 unsigned farlog_shared_members(farlog_shared *shared, struct farlog_writer_member *members, unsigned room)

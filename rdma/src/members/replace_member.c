@@ -67,7 +67,7 @@ static bool set_next_ring(struct member *member, const struct member_ring *ring)
 	return is_news;
 }
 
-int members_replace(
+int members_replace_member(
 	struct region *region, unsigned index, const struct farlog_member_ring *given, struct farlog_error *error)
 {
 	struct region_members *whole = members_of(region);
@@ -149,7 +149,7 @@ bool member_may_install_epoch(const struct region_members *whole, const struct m
 	return count >= wanted;
 }
 
-unsigned members_view(struct region *region, struct farlog_writer_member *members, unsigned room)
+unsigned members_list(struct region *region, struct farlog_writer_member *members, unsigned room)
 {
 	struct region_members *whole = members_of(region);
 	unsigned count = room < whole->count ? room : whole->count;

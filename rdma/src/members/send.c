@@ -118,7 +118,7 @@ static void request_epoch(struct region_members *whole, struct member *member)
 
 static void read_fence(struct member *member)
 {
-	uint64_t fence = region_fence(member->region);
+	uint64_t fence = region_load_fence(member->region);
 
 	if (fence > member->fence)
 		member->fence = fence;
@@ -200,7 +200,7 @@ static void check_late(struct member *member, uint64_t now_ns)
 	member->is_late = true;
 	if (now_ns - member->started_ns < CUT_NS || member->is_cut)
 		return;
-	cut = region->ops->fence.cut(region);
+	cut = region->ops->fence.abort_persist(region);
 	member->is_cut = cut == FARLOG_OK;
 	if (cut == FARLOG_NOT_YET)
 		/* a link that reconnected meanwhile has sent it again, and gets the same time */
@@ -272,7 +272,7 @@ static void complete_persist(struct region_members *whole)
 	}
 	if (count < whole->needed)
 		return;
-	atomic_store_relaxed(&whole->region.more_copies, count - 1);
+	atomic_store_relaxed(&whole->region.extra_copies, count - 1);
 	atomic_store_relaxed(&whole->region.tag_done, whole->requested_tag);
 	lower_level(whole);
 }
@@ -283,9 +283,10 @@ static uint64_t kept_lsn_of(const struct member *member)
 	const struct region *region = member_state(member) == MEMBER_ACTIVE ? member->region : NULL;
 
 	if (region == NULL || !is_fenced(member->whole, member) || !member->knows_epoch || is_weak(member->whole, member) ||
-		!region_can_be_shut(region))
+		!region_can_fence_writer(region))
 		return 0;
-	if (atomic_load_acquire(&region->is_fence_open) || !region->is_fence_exact || region->fence_lsn == UINT64_MAX)
+	if (atomic_load_acquire(&region->is_fence_lsn_pending) || !region->is_fence_exact ||
+		region->fence_lsn == UINT64_MAX)
 		return 0;
 	return region->fence_lsn;
 }
@@ -304,11 +305,11 @@ static void find_fence_lsn(struct region_members *whole)
 
 		if (!member->knows_epoch && !member->has_been_in)
 			continue;
-		if (child == NULL || !region_can_be_shut(child) || !member->knows_epoch) {
+		if (child == NULL || !region_can_fence_writer(child) || !member->knows_epoch) {
 			is_known = false;
 			continue;
 		}
-		is_open |= !is_fenced(whole, member) || atomic_load_acquire(&child->is_fence_open);
+		is_open |= !is_fenced(whole, member) || atomic_load_acquire(&child->is_fence_lsn_pending);
 		/* a member that answers less than its durable_lsn has not read all of its log */
 		is_known &= child->fence_lsn != UINT64_MAX && child->fence_lsn >= member->durable_lsn;
 		if (child->fence_lsn > end_lsn)
@@ -316,8 +317,8 @@ static void find_fence_lsn(struct region_members *whole)
 	}
 	region->fence_lsn = is_known && !is_open ? end_lsn : UINT64_MAX;
 	/* as acknowledged: every later writer finds it */
-	atomic_store_release(&region->kept_lsn, nth_highest(whole, whole->needed, kept_lsn_of));
-	atomic_store_release(&region->is_fence_open, is_open);
+	atomic_store_release(&region->quorum_durable_lsn, nth_highest(whole, whole->needed, kept_lsn_of));
+	atomic_store_release(&region->is_fence_lsn_pending, is_open);
 }
 
 /* update_fence -- the writer is fenced when fewer than k members accept its records. */
@@ -354,7 +355,7 @@ enum farlog_member_state members_public_state(const struct region_members *whole
 	return member->is_late ? FARLOG_MEMBER_LATE : FARLOG_MEMBER_UP;
 }
 
-void members_count(struct region *region, struct farlog_counters *counters)
+void members_attach_counters(struct region *region, struct farlog_counters *counters)
 {
 	struct region_members *whole = members_of(region);
 
@@ -436,7 +437,7 @@ static uint64_t free_limit(struct region_members *whole, bool is_urgent)
 		if ((state != MEMBER_ACTIVE && state != MEMBER_LEAVING) || !member->is_inflight || member->is_cut)
 			continue;
 		if (is_urgent && state == MEMBER_ACTIVE && member->is_late)
-			member->is_cut = member->region->ops->fence.cut(member->region) == FARLOG_OK;
+			member->is_cut = member->region->ops->fence.abort_persist(member->region) == FARLOG_OK;
 		if (!member->is_cut && member->inflight_from_lsn < limit_lsn)
 			limit_lsn = member->inflight_from_lsn;
 	}

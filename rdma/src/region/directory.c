@@ -19,7 +19,7 @@ static size_t stored_len(const struct directory *directory)
 	return sizeof(directory->header) + directory->header.entry_count * sizeof(directory->entries[0]);
 }
 
-static uint32_t checksum(const struct directory *directory)
+static uint32_t compute_checksum(const struct directory *directory)
 {
 	uint32_t crc = crc32c_update(0, &directory->header, HEADER_CRC_LEN);
 
@@ -37,10 +37,10 @@ static bool load_copy(const uint8_t *base, unsigned copy, struct directory *dire
 	memcpy(directory->entries, base + copy_offs[copy] + sizeof(*header),
 		header->entry_count * sizeof(directory->entries[0]));
 	directory->copy = copy;
-	return checksum(directory) == header->crc32c;
+	return compute_checksum(directory) == header->crc32c;
 }
 
-/* load_newest -- what a copy says of its generation is believed only when all of it is whole. */
+/* load_newest -- a copy's generation counts only if the whole copy is valid. */
 static bool load_newest(const uint8_t *base, struct directory *directory)
 {
 	uint64_t generations[2];
@@ -52,10 +52,10 @@ static bool load_newest(const uint8_t *base, struct directory *directory)
 	return load_copy(base, first, directory) || load_copy(base, !first, directory);
 }
 
-/* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole
- * before the second is begun, so that both are found broken only when the step from one to the other came between. OK;
- * NOT_FOUND: neither is whole; NO_MEMORY, IO. */
-static int load_beside(struct region *region, struct directory *directory)
+/* load_stable_copy -- while another process may be changing the directory. It completes the first copy before it begins
+ * the second, so both look broken only to a reader that met the change between the two: read again. OK; NOT_FOUND:
+ * neither is whole; NO_MEMORY, IO. */
+static int load_stable_copy(struct region *region, struct directory *directory)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		int result = region->ops->block.fetch_directory(region);
@@ -68,7 +68,7 @@ static int load_beside(struct region *region, struct directory *directory)
 	return FARLOG_NOT_FOUND;
 }
 
-static bool is_blank(const struct region *region)
+static bool is_zero(const struct region *region)
 {
 	const uint8_t *bytes = region->directory_copy;
 
@@ -78,7 +78,7 @@ static bool is_blank(const struct region *region)
 	return true;
 }
 
-static int refuse(const struct region *region, const char *uri, struct farlog_error *error)
+static int set_load_error(const struct region *region, const char *uri, struct farlog_error *error)
 {
 	bool has_magic = false;
 
@@ -96,22 +96,25 @@ static int refuse(const struct region *region, const char *uri, struct farlog_er
 	}
 	if (has_magic)
 		return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\": both copies of its directory fail their check", uri);
-	if (is_blank(region))
-		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\" is blank: it has no directory of rings", uri);
+	if (is_zero(region))
+		return error_set(error, FARLOG_NOT_FOUND, 0,
+			"region \"%s\" is all zeros: it has no directory of rings; expected one. Add a ring: farlog ring format",
+			uri);
 	return error_set(error, FARLOG_NOT_A_RING, 0,
-		"region \"%s\" is not blank and has no directory of rings; a directory is made only where the first %u bytes "
+		"region \"%s\" holds foreign data and no directory of rings; a directory is made only where the first %u bytes "
 		"are zero",
 		uri, LAYOUT_DATA_OFF);
 }
 
-static int damaged(const char *uri, const struct directory_entry *entry, const char *what, struct farlog_error *error)
+static int set_entry_error(
+	const char *uri, const struct directory_entry *entry, const char *what, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_CORRUPT, 0,
 		"region \"%s\": its directory is damaged: ring \"%.*s\" (offset %lu, %lu bytes) %s", uri,
 		FARLOG_STREAM_NAME_LEN - 1, entry->name, entry->off, entry->len, what);
 }
 
-/* check_entries -- a sound checksum says who wrote them, not that they fit this region. */
+/* check_entries -- a valid checksum does not prove that the entries fit this region. */
 static int check_entries(
 	const struct region *region, const char *uri, const struct directory *directory, struct farlog_error *error)
 {
@@ -123,18 +126,18 @@ static int check_entries(
 		const struct directory_entry *entry = &directory->entries[i];
 
 		if (entry->name[0] == '\0' || memchr(entry->name, '\0', sizeof(entry->name)) == NULL)
-			return damaged(uri, entry, "has no name", error);
+			return set_entry_error(uri, entry, "has no name", error);
 		if (entry->off % LAYOUT_BLOCK_LEN != 0 || entry->len % LAYOUT_BLOCK_LEN != 0 ||
 			entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->caps.extra_len)
-			return damaged(uri, entry, "does not lie on blocks of 4096 bytes", error);
+			return set_entry_error(uri, entry, "does not lie on blocks of 4096 bytes", error);
 		if (entry->off < end)
-			return damaged(uri, entry, "overlaps what lies before it", error);
+			return set_entry_error(uri, entry, "overlaps what lies before it", error);
 		if (entry->len > region_len || entry->off > region_len - entry->len)
-			return damaged(uri, entry, "reaches beyond the region's end", error);
+			return set_entry_error(uri, entry, "reaches beyond the region's end", error);
 		if (entry->slot >= DIRECTORY_RING_COUNT_MAX || is_slot_taken[entry->slot]++)
-			return damaged(uri, entry, "shares its line of the tails", error);
+			return set_entry_error(uri, entry, "shares its line of the tails", error);
 		if (directory_find(directory, entry->name) != (int)i)
-			return damaged(uri, entry, "has the name of another", error);
+			return set_entry_error(uri, entry, "has the name of another", error);
 		end = entry->off + entry->len;
 	}
 	return FARLOG_OK;
@@ -142,7 +145,7 @@ static int check_entries(
 
 int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error)
 {
-	uint64_t least = DIRECTORY_LEN + LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->caps.extra_len;
+	uint64_t len_min = DIRECTORY_LEN + LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->caps.extra_len;
 	struct superblock superblock;
 	int result;
 
@@ -151,15 +154,15 @@ int directory_load(struct region *region, const char *uri, struct directory *dir
 			"region \"%s\" holds one ring (stream \"%.*s\"), which takes all of it, and no directory; open it without "
 			"ring=",
 			uri, FARLOG_STREAM_NAME_LEN, superblock.stream_name);
-	if (directory_region_len(region) < least)
+	if (directory_region_len(region) < len_min)
 		return error_set(error, FARLOG_INVALID, 0,
-			"region \"%s\": %lu bytes are too few for a directory and a ring; expected at least %lu", uri,
-			directory_region_len(region), least);
-	result = load_beside(region, directory);
+			"region \"%s\": %lu bytes are too few for a directory and a ring; expected at len_min %lu", uri,
+			directory_region_len(region), len_min);
+	result = load_stable_copy(region, directory);
 	if (result == FARLOG_NOT_FOUND)
-		return refuse(region, uri, error);
+		return set_load_error(region, uri, error);
 	if (result != FARLOG_OK)
-		return region_refuse(region, result, "read directory of region", uri, error);
+		return region_set_error(region, result, "read directory of region", uri, error);
 	return check_entries(region, uri, directory, error);
 }
 
@@ -171,8 +174,8 @@ int directory_find(const struct directory *directory, const char *name)
 	return -1;
 }
 
-/* store_copy -- its magic goes last, behind a flush and in a line, or of blocks an LBA, that is never torn: a copy with
- * a magic has been whole, and one that is not is damage and no broken beginning. */
+/* store_copy -- the magic is stored last, after a flush, in a line (of blocks an LBA) that is never torn. So a copy
+ * with a magic was whole once: if its checksum fails, it is damaged, not half written. */
 static int store_copy(struct region *region, unsigned copy, struct directory *directory)
 {
 	size_t line_len = region->caps.commit_len != 0 ? region->caps.commit_len : LAYOUT_LINE_LEN;
@@ -192,12 +195,12 @@ int directory_store(struct region *region, struct directory *directory)
 	int result;
 
 	directory->header.generation++;
-	directory->header.crc32c = checksum(directory);
+	directory->header.crc32c = compute_checksum(directory);
 	result = store_copy(region, other, directory);
 	return result == FARLOG_OK ? store_copy(region, !other, directory) : result;
 }
 
-int directory_show(struct region *region, const struct directory_entry *entry)
+int directory_select(struct region *region, const struct directory_entry *entry)
 {
 	int result = region->ops->block.narrow(region, entry->off, entry->len);
 
@@ -219,31 +222,31 @@ int directory_open(
 	result = directory_load(region, uri, directory, error);
 	found = result == FARLOG_OK ? directory_find(directory, name) : -1;
 	if (result == FARLOG_EXISTS || result == FARLOG_INVALID)
-		result = FARLOG_NOT_A_RING; /* but a blank region stays NOT_FOUND: any ring can be made in it */
+		result = FARLOG_NOT_A_RING; /* but a region of zeros stays NOT_FOUND: any ring can be made in it */
 	else if (result == FARLOG_OK && found < 0)
 		result = error_set(error, FARLOG_NOT_FOUND, 0,
 			"region \"%s\": none of the %u rings in its directory has the name \"%s\"", uri,
 			directory->header.entry_count, name);
 	else if (result == FARLOG_OK && is_writable && region->ops->data.flush(region, 0, DIRECTORY_TAILS_OFF) != FARLOG_OK)
-		result = region_refuse(region, FARLOG_IO, "flush directory of region", uri, error);
-	else if (result == FARLOG_OK && (result = directory_show(region, &directory->entries[found])) != FARLOG_OK)
+		result = region_set_error(region, FARLOG_IO, "flush directory of region", uri, error);
+	else if (result == FARLOG_OK && (result = directory_select(region, &directory->entries[found])) != FARLOG_OK)
 		result = error_set(error, result, 0, "ring \"%s\": %s", uri,
-			result == FARLOG_NO_MEMORY ? "a writer keeps a copy of all of it, and there is no room for one" :
-										 region->trouble);
+			result == FARLOG_NO_MEMORY ? "a writer keeps a copy of all of it, and there is no memory for one" :
+										 region->last_error);
 	if (error != NULL && result != FARLOG_OK)
 		error->result = result;
 	free(directory);
 	return result;
 }
 
-int directory_has(struct region *region)
+int directory_contains_ring(struct region *region)
 {
 	struct directory *directory = malloc(sizeof(*directory));
 	int result;
 
 	if (directory == NULL)
 		return FARLOG_NO_MEMORY;
-	result = load_beside(region, directory);
+	result = load_stable_copy(region, directory);
 	if (result == FARLOG_NOT_FOUND)
 		result = 0;
 	else

@@ -1,4 +1,4 @@
-/* region/region.c -- opening regions by scheme, and what all kinds have in common. */
+/* region/region.c -- open regions by scheme; functions common to all kinds. */
 #include "region/region.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@ static int unknown_scheme(const char *text, const struct uri *uri, struct farlog
 		text, uri->scheme);
 }
 
-const struct region_kind *region_kinds_more;
+const struct region_kind *region_extra_kinds;
 
-/* find_in -- NULL: there is none. */
-static const struct region_kind *find_in(const struct region_kind *kind, const char *scheme)
+/* find_in_kinds -- NULL: there is none. */
+static const struct region_kind *find_in_kinds(const struct region_kind *kind, const char *scheme)
 {
 	while (kind != NULL && kind->scheme != NULL && strcmp(kind->scheme, scheme) != 0)
 		kind++;
@@ -31,38 +31,39 @@ static const struct region_kind *find_in(const struct region_kind *kind, const c
 
 static const struct region_kind *find_kind(const char *scheme)
 {
-	const struct region_kind *kind = find_in(region_kinds, scheme);
+	const struct region_kind *kind = find_in_kinds(region_kinds, scheme);
 
-	return kind != NULL ? kind : find_in(region_kinds_more, scheme);
+	return kind != NULL ? kind : find_in_kinds(region_extra_kinds, scheme);
 }
 
-static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+static int open_by_scheme(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error)
 {
 	const struct region_kind *kind = find_kind(uri->scheme);
 
-	return kind != NULL ? kind->open(text, uri, ask, region, error) : unknown_scheme(text, uri, error);
+	return kind != NULL ? kind->open(text, uri, options, region, error) : unknown_scheme(text, uri, error);
 }
 
-int region_open(const char *text, const struct region_ask *asked, struct region **region, struct farlog_error *error)
+int region_open(
+	const char *text, const struct region_options *asked, struct region **region, struct farlog_error *error)
 {
-	const struct region_ask *ask = asked;
-	struct region_ask parted = *asked;
+	const struct region_options *options = asked;
+	struct region_options with_directory = *asked;
 	struct uri uri;
 	int result;
 
 	if (member_uri_is(text))
-		return find_kind("members")->open(text, NULL, ask, region, error);
+		return find_kind("members")->open(text, NULL, options, region, error);
 	result = uri_parse(text, &uri, error);
-	if (result == FARLOG_OK && !uri_is_far(&uri) && (uri.ring[0] != '\0' || ask->is_whole)) {
-		parted.has_directory = true;
-		ask = &parted;
+	if (result == FARLOG_OK && !uri_is_far(&uri) && (uri.ring[0] != '\0' || options->is_whole)) {
+		with_directory.has_directory = true;
+		options = &with_directory;
 	}
 	if (result == FARLOG_OK)
-		result = open_by_scheme(text, &uri, ask, region, error);
-	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || ask->is_whole)
+		result = open_by_scheme(text, &uri, options, region, error);
+	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || options->is_whole)
 		return result;
-	result = directory_open(*region, text, uri.ring, ask->access != REGION_READ, error);
+	result = directory_open(*region, text, uri.ring, options->access != REGION_READ, error);
 	if (result != FARLOG_OK) {
 		(*region)->ops->close(*region);
 		*region = NULL;
@@ -99,30 +100,30 @@ int region_lock(struct region *region, enum region_role role)
 
 	if (result != FARLOG_OK || region->directory == NULL)
 		return result;
-	/* Who removes a ring holds its locks: once we have one, its entry stays. */
-	has = directory_has(region);
+	/* Removing a ring needs its locks: while we hold one, its entry stays. */
+	has = directory_contains_ring(region);
 	if (has > 0)
 		return FARLOG_OK;
 	region->ops->fence.unlock(region, role);
 	return has == 0 ? FARLOG_NOT_FOUND : has;
 }
 
-int region_refuse(
+int region_set_error(
 	const struct region *region, int result, const char *what, const char *uri, struct farlog_error *error)
 {
 	if (result == FARLOG_NO_MEMORY)
 		return error_set(error, result, ENOMEM, "%s \"%s\"", what, uri);
-	if (region->trouble == NULL)
+	if (region->last_error == NULL)
 		return error_set(error, result, errno, "%s \"%s\"", what, uri);
 	return error_set(error, result, 0, "%s \"%s\": %s", what, uri,
-		region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
+		region->last_error[0] != '\0' ? region->last_error : "its target did not answer in time");
 }
 
-int region_refuse_lock(const struct region *region, int result, const char *uri, struct farlog_error *error)
+int region_set_lock_error(const struct region *region, int result, const char *uri, struct farlog_error *error)
 {
 	if (result == FARLOG_NOT_FOUND)
 		return error_set(error, result, 0, "ring \"%s\" has just been removed from its region", uri);
-	return region_refuse(region, result, "lock ring", uri, error);
+	return region_set_error(region, result, "lock ring", uri, error);
 }
 
 int farlog_region_probe(const char *text, struct farlog_contract *contract, struct farlog_error *error)
@@ -148,20 +149,20 @@ int region_persist_wait(struct region *region, const struct region_span *spans, 
 {
 	int result = region->ops->data.persist(region, spans, span_count, ++region->tag);
 
-	return result == FARLOG_OK ? region_settle(region) : result;
+	return result == FARLOG_OK ? region_wait_inflight(region) : result;
 }
 
-int region_settle(struct region *region)
+int region_wait_inflight(struct region *region)
 {
 	uint64_t now_ns;
-	uint64_t until_ns = region->patience_ns != 0 ? clock_after_ns(region->patience_ns) : UINT64_MAX;
+	uint64_t until_ns = region->persist_timeout_ns != 0 ? clock_after_ns(region->persist_timeout_ns) : UINT64_MAX;
 	int result = FARLOG_OK;
 
 	while (result == FARLOG_OK) {
 		result = region->ops->data.poll(region);
 		if (result != FARLOG_OK || region_is_done(region, region->tag))
 			break;
-		if (region->is_shut)
+		if (region->is_write_fenced)
 			return FARLOG_FENCED;
 		now_ns = until_ns != UINT64_MAX ? clock_monotonic_ns() : 0;
 		if (now_ns >= until_ns)

@@ -16,8 +16,8 @@ int staging_open(struct staging *staging)
 	return FARLOG_OK;
 }
 
-/* grow -- a member's device may be larger than its ring, so that not all ask for the same length. */
-static bool grow(struct staging *staging, uint64_t len)
+/* grow_file -- a member's device may be larger than its ring, so that not all ask for the same length. */
+static bool grow_file(struct staging *staging, uint64_t len)
 {
 	bool is_there;
 
@@ -34,7 +34,7 @@ uint8_t *staging_map(struct staging *staging, uint64_t copy_len)
 	uint64_t shared_len = copy_len - LAYOUT_DATA_OFF;
 	uint8_t *copy;
 
-	if (copy_len <= LAYOUT_DATA_OFF || !grow(staging, shared_len))
+	if (copy_len <= LAYOUT_DATA_OFF || !grow_file(staging, shared_len))
 		return NULL;
 	copy = mmap(NULL, copy_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (copy == MAP_FAILED)

@@ -1,9 +1,8 @@
-/* region/staging.h -- memory that several regions use as one copy of a ring: the same records, and of each region a
- * header of its own.
+/* region/staging.h -- memory for the copies of several regions that hold the same records: one copy of the records,
+ * and a header for each region.
  *
- * What the members of a stream write is the same bytes at the same places. Each maps those bytes once more behind its
- * own header, so that all of them send from one memory, and each still has its copy in one piece, as its device wants
- * it. */
+ * The members of a stream write the same bytes at the same offsets. Each maps those bytes behind its own header: all
+ * send from one memory, and each has a contiguous copy, as its device requires. */
 #ifndef FARLOG_REGION_STAGING_H
 #define FARLOG_REGION_STAGING_H
 
@@ -14,19 +13,19 @@
 #include "farlog/farlog.h"
 
 struct staging {
-	int fd; /* memory without a name */
+	int fd; /* a memfd */
 	uint64_t len;
-	pthread_mutex_t mutex; /* of len: regions are opened side by side */
+	pthread_mutex_t mutex; /* guards len: regions are opened concurrently */
 };
 
-/* staging_open -- nothing is in it yet. OK or NO_MEMORY. */
+/* staging_open -- create it, empty. OK or NO_MEMORY. */
 int staging_open(struct staging *staging) FARLOG_MUST_CHECK;
 
-/* staging_map -- a copy of copy_len bytes: LAYOUT_DATA_OFF of its own, zero, then those that all share. For munmap;
- * kept out of forked children. NULL: no memory. From any thread. */
+/* staging_map -- map a copy of copy_len bytes: LAYOUT_DATA_OFF private bytes, zero, then the shared ones. The caller
+ * unmaps it by munmap; forked children do not get it. NULL: no memory. Any thread. */
 uint8_t *staging_map(struct staging *staging, uint64_t copy_len) FARLOG_MUST_CHECK;
 
-/* staging_close -- what has been mapped stays until it is unmapped. */
+/* staging_close -- mappings stay until they are unmapped. */
 void staging_close(struct staging *staging);
 
 #endif

@@ -29,8 +29,8 @@ static uint32_t newest_version(const struct superblock *superblock)
 	return superblock->block_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
 }
 
-/* has_known_version -- who packs records must not meet one that takes each PAD for the ring's end, nor the other way
- * round. */
+/* has_known_version -- a packed ring must not be read by a build that takes every PAD for the ring's end, nor the other
+ * way round. */
 static bool has_known_version(const struct superblock *superblock)
 {
 	if (superblock->block_len == 0)
@@ -41,7 +41,7 @@ static bool has_known_version(const struct superblock *superblock)
 			(superblock->version == LAYOUT_VERSION && superblock->align >= superblock->block_len));
 }
 
-/* superblock_is_usable -- a sound checksum says who wrote it, not that this program can work with it. */
+/* superblock_is_usable -- a valid checksum does not prove that this build can use it. */
 static bool superblock_is_usable(const struct superblock *superblock, uint64_t region_len)
 {
 	return has_known_version(superblock) && superblock->superblock_len == sizeof(*superblock) &&
@@ -51,17 +51,17 @@ static bool superblock_is_usable(const struct superblock *superblock, uint64_t r
 		superblock->record_len_max <= superblock->capacity / 4;
 }
 
-/* refuse_other_kind -- what lies where is not the same in memory and on blocks. */
-static int refuse_other_kind(const char *uri, const struct superblock *superblock, struct farlog_error *error)
+/* set_media_error -- the layouts in memory and on blocks differ. */
+static int set_media_error(const char *uri, const struct superblock *superblock, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" holds a ring that was made %s; open it by an %s URI",
 		uri, superblock->block_len != 0 ? "on blocks" : "in memory", superblock->block_len != 0 ? "nvme:" : "mem:");
 }
 
-static int refuse(
+static int set_load_error(
 	const struct region *region, const char *uri, const struct superblock seen[2], struct farlog_error *error)
 {
-	bool is_blank = seen[0].magic == 0 && seen[1].magic == 0;
+	bool is_zero = seen[0].magic == 0 && seen[1].magic == 0;
 
 	if (seen[0].magic == DIRECTORY_MAGIC)
 		return error_set(error, FARLOG_NOT_A_RING, 0,
@@ -70,13 +70,13 @@ static int refuse(
 	for (int i = 0; i < 2; i++) {
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
-		/* 0 is what a broken format leaves */
+		/* an interrupted format leaves 0 */
 		if (seen[i].version != LAYOUT_VERSION && seen[i].version != newest_version(&seen[i]) && seen[i].version != 0)
 			return error_set(error, FARLOG_UNSUPPORTED, 0,
 				"region \"%s\": ring format version %u; this build reads version %u%s", uri, seen[i].version,
 				newest_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
 		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != (region->caps.commit_len != 0))
-			return refuse_other_kind(uri, &seen[i], error);
+			return set_media_error(uri, &seen[i], error);
 		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
 			return error_set(error, FARLOG_CORRUPT, 0,
 				"region \"%s\" has %lu bytes, but its ring says that it needs %lu: the end of it is not here; "
@@ -91,9 +91,9 @@ static int refuse(
 		"farlog ring format%s '%s'",
 		uri, region->contract.size_bytes,
 		region->caps.commit_len != 0 ? "a device without a ring" :
-			is_blank                 ? "blank, not a ring" :
+			is_zero                  ? "all zeros, not a ring" :
 									   "foreign data, not a ring",
-		is_blank ? "" : " --force", uri);
+		is_zero ? "" : " --force", uri);
 }
 
 int superblock_load(
@@ -114,9 +114,9 @@ int superblock_load(
 			best = &seen[i];
 	}
 	if (best == NULL)
-		return refuse(region, uri, seen, error);
+		return set_load_error(region, uri, seen, error);
 	if ((best->block_len != 0) != (region->caps.commit_len != 0))
-		return refuse_other_kind(uri, best, error);
+		return set_media_error(uri, best, error);
 	if (best->block_len != region->caps.commit_len)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"region \"%s\": its ring was made for LBAs of %u bytes, and the device now has LBAs of %u; "
@@ -126,7 +126,7 @@ int superblock_load(
 	return FARLOG_OK;
 }
 
-bool superblock_is_blank(const struct region *region)
+bool superblock_is_zero(const struct region *region)
 {
 	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off += 8)
 		if (region_load_word(region, off) != 0)
@@ -134,7 +134,7 @@ bool superblock_is_blank(const struct region *region)
 	return true;
 }
 
-bool superblock_marks(const struct region *region, uint32_t marks[2])
+bool superblock_checksums(const struct region *region, uint32_t marks[2])
 {
 	bool are_whole = true;
 
@@ -161,19 +161,18 @@ int superblock_store(struct region *region, struct superblock *superblock, bool 
 	superblock->generation++;
 	superblock_seal(superblock);
 	made = *superblock;
-	return region->ops->fence.propose(region, off, &made, sizeof(made), is_persisted);
+	return region->ops->fence.store_superblock(region, off, &made, sizeof(made), is_persisted);
 }
 
-/* head_is_sound -- records begin on the grid of `align` only: a walk from elsewhere would read past the end of the
- * ring. */
+/* head_is_sound -- records begin only at multiples of `align`: a walk from elsewhere would read past the ring's end. */
 static bool head_is_sound(const struct superblock *superblock, const struct head_slot *slot)
 {
 	return slot->crc32c != 0 && slot->head_lsn % superblock->align == 0 &&
 		crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN) == slot->crc32c;
 }
 
-/* is_newer_head -- heads only rise. At the same head a spill's slot is stored again when what is to be carried gets
- * another place. */
+/* is_newer_head -- heads only rise. A spill stores a slot again at the same head when its records get another epoch or
+ * seq in the leg's ring. */
 static bool is_newer_head(const struct head_slot *slot, const struct head_slot *than)
 {
 	if (slot->head_lsn != than->head_lsn)
@@ -182,9 +181,9 @@ static bool is_newer_head(const struct head_slot *slot, const struct head_slot *
 												(int32_t)(slot->far_seq - than->far_seq) > 0;
 }
 
-/* best_head -- index of the valid slot with the higher head, -1 = none. A slot seen half written fails its check, and
- * then the other one, which nobody touches meanwhile, is sound. */
-static int best_head(const struct region *region, const struct superblock *superblock, struct head_slot *slot)
+/* find_newest_head -- index of the valid slot with the higher head, -1 = none. A slot read while it is written fails
+ * its check; the other one, which is not written then, is valid. */
+static int find_newest_head(const struct region *region, const struct superblock *superblock, struct head_slot *slot)
 {
 	int best = -1;
 
@@ -202,7 +201,7 @@ static int best_head(const struct region *region, const struct superblock *super
 
 bool head_load(const struct region *region, const struct superblock *superblock, struct head_slot *slot)
 {
-	return best_head(region, superblock, slot) >= 0;
+	return find_newest_head(region, superblock, slot) >= 0;
 }
 
 void head_seal(const struct superblock *superblock, struct head_slot *slot)
@@ -210,7 +209,7 @@ void head_seal(const struct superblock *superblock, struct head_slot *slot)
 	slot->crc32c = crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN);
 }
 
-void head_start(const struct superblock *superblock, struct head_slot *slot)
+void head_raise_to_floor(const struct superblock *superblock, struct head_slot *slot)
 {
 	if (superblock->floor_lsn <= slot->head_lsn)
 		return;
@@ -219,10 +218,10 @@ void head_start(const struct superblock *superblock, struct head_slot *slot)
 	slot->last_epoch = superblock->floor_epoch;
 }
 
-/* clear_torn -- what a power cut left of a slot that was being stored goes first, and durably. A later store to it may
- * be torn, too, and put back by the words that both have in common just what the first one lacked: a head of which
- * nobody knows any more, above records that came after it. */
-static int clear_torn(struct region *region, const struct superblock *superblock, uint64_t off)
+/* clear_torn_head -- zero a slot that a power cut left torn, durably, before it is stored again. Else a second torn
+ * store could complete the first one by the words that both have in common: a valid slot with a head that nobody
+ * stored, above live records. */
+static int clear_torn_head(struct region *region, const struct superblock *superblock, uint64_t off)
 {
 	static const struct head_slot nothing __attribute__((aligned(LAYOUT_LINE_LEN)));
 	struct region_span span = {off, sizeof(nothing)};
@@ -239,9 +238,9 @@ int head_store(struct region *region, const struct superblock *superblock, const
 {
 	struct head_slot made __attribute__((aligned(LAYOUT_LINE_LEN))) = *slot;
 	struct head_slot present;
-	int best = best_head(region, superblock, &present);
+	int best = find_newest_head(region, superblock, &present);
 	struct region_span span = {head_offs[best == 0 ? 1 : 0], sizeof(made)};
-	int result = clear_torn(region, superblock, span.off);
+	int result = clear_torn_head(region, superblock, span.off);
 
 	if (result != FARLOG_OK)
 		return result;

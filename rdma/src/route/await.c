@@ -2,8 +2,8 @@
 #include "route/step.h"
 
 #include <poll.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "log/late.h"
 
@@ -39,7 +39,7 @@ static void sleep_pending(struct route_step *step, uint32_t pending, uint64_t le
 	{
 		struct region *region = step->route->legs[i].writer->region;
 		int found[SLEEPER_COUNT];
-		unsigned found_count = region->ops->data.sleepers(region, found, SLEEPER_COUNT);
+		unsigned found_count = region->ops->data.list_wait_fds(region, found, SLEEPER_COUNT);
 
 		has_unpollable |= found_count == 0;
 		for (unsigned j = 0; j < found_count; j++)
@@ -48,7 +48,7 @@ static void sleep_pending(struct route_step *step, uint32_t pending, uint64_t le
 	nap_ns = has_unpollable ? NAP_NS : NAP_LAST_NS;
 	if (nap_ns > left_ns)
 		nap_ns = left_ns;
-	(void)ppoll(fds, count, &(struct timespec){0, (long)nap_ns}, NULL);
+	(void)clock_poll(fds, count, nap_ns);
 }
 
 /* wait_pending -- for a moment, for any of the pending legs. */
@@ -113,7 +113,7 @@ static void finish_direct(struct route_step *step, unsigned i, int result)
 	struct route_leg *leg = &step->route->legs[i];
 	uint64_t durable_lsn = leg->writer->durable_lsn;
 	uint8_t copies = writer_copies(leg->writer);
-	size_t late = step->end;
+	size_t unconfirmed = step->end;
 
 	if (result == FARLOG_OK)
 		record_latency(step, i);
@@ -128,7 +128,7 @@ static void finish_direct(struct route_step *step, unsigned i, int result)
 			atomic_add(&leg->counters.acked_count, 1);
 			continue;
 		}
-		late = index < late ? index : late;
+		unconfirmed = index < unconfirmed ? index : unconfirmed;
 		outcome->result = result;
 		if (result == FARLOG_FENCED)
 			may_fail(writer_refuse(leg->writer, FARLOG_FENCED, &outcome->position)); /* only counts the rejection */
@@ -137,11 +137,9 @@ static void finish_direct(struct route_step *step, unsigned i, int result)
 	}
 	if (result == FARLOG_OK || result == FARLOG_FENCED)
 		return;
-	if (late < step->end && !leg->writer->is_failed)
-		late_note(leg->writer, step->positions[late].legs[i].position.end_lsn, step->start_ns);
 	atomic_bump(&leg->writer->counters->unknown_count, 1);
 	if (leg->has_spill && !writer_is_fenced(leg->writer))
-		spill_unknown(step, i, late);
+		spill_unknown(step, i, unconfirmed);
 }
 
 /* finish_spilled -- records in a spill are acknowledged when they are durable there. */
@@ -195,6 +193,21 @@ static uint32_t find_pending(const struct route_step *step)
 	return pending;
 }
 
+/* check_deadline -- of a leg that is not durable: NOT_YET, or UNKNOWN at its deadline, which makes it late from now
+ * on, however long other legs are waited for. */
+static int check_deadline(struct route_step *step, unsigned i, uint64_t *now_ns, uint64_t *first_until_ns)
+{
+	uint64_t until_ns = route_until(step, i);
+
+	*now_ns = *now_ns != 0 ? *now_ns : clock_monotonic_ns();
+	if (*now_ns < until_ns) {
+		*first_until_ns = until_ns < *first_until_ns ? until_ns : *first_until_ns;
+		return FARLOG_NOT_YET;
+	}
+	late_note(step->route->legs[i].writer, step->runs[i].end_lsn, step->start_ns);
+	return FARLOG_UNKNOWN;
+}
+
 void route_await(struct route_step *step)
 {
 	uint32_t pending = find_pending(step);
@@ -205,15 +218,10 @@ void route_await(struct route_step *step)
 
 		ROUTE_EACH(i, pending)
 		{
-			uint64_t until_ns;
 			int result = check_durable(step, i);
 
-			if (result == FARLOG_NOT_YET) {
-				until_ns = route_until(step, i);
-				now_ns = now_ns != 0 ? now_ns : clock_monotonic_ns();
-				result = now_ns >= until_ns ? FARLOG_UNKNOWN : result;
-				first_until_ns = until_ns < first_until_ns ? until_ns : first_until_ns;
-			}
+			if (result == FARLOG_NOT_YET)
+				result = check_deadline(step, i, &now_ns, &first_until_ns);
 			if (result == FARLOG_NOT_YET)
 				continue;
 			pending &= ~(1u << i);

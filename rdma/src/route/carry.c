@@ -282,7 +282,7 @@ static void close_failed_ring(struct route_leg *leg, int result)
 	char text[200];
 
 	snprintf(text, sizeof(text), "its ring: %s%s%.120s", farlog_result_text(result),
-		region->trouble != NULL ? ": " : "", region->trouble != NULL ? region->trouble : "");
+		region->last_error != NULL ? ": " : "", region->last_error != NULL ? region->last_error : "");
 	if (result == FARLOG_FENCED)
 		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&writer->fenced_epoch));
 	set_writer(leg, NULL);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/thread.h"
 #include "base/uri.h"
 
 #define SPILL_BYTES (64u << 20)
@@ -260,7 +261,7 @@ static int start_carriers(struct farlog_route *route, struct farlog_error *error
 {
 	for (uint32_t i = 0; i < route->leg_count && route->is_threaded; i++) {
 		struct route_leg *leg = &route->legs[i];
-		int failure = leg->buffer != NULL ? pthread_create(&leg->thread, NULL, route_carrier, leg) : 0;
+		int failure = leg->buffer != NULL ? thread_start(&leg->thread, route_carrier, leg) : 0;
 
 		if (failure != 0)
 			return error_set(

@@ -6,7 +6,6 @@ package core
 
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -fno-plt -Wall -I${SRCDIR}/../../include -I${SRCDIR}/..
-#cgo farlog_fault CFLAGS: -DFARLOG_FAULT
 #cgo LDFLAGS: -lpthread
 */
 import "C"

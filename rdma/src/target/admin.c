@@ -113,9 +113,9 @@ void target_free_ring(struct farlog_target *target, struct target_ring *ring)
  * may build on it. */
 static int open_ring(struct target_ring *ring, const char *region_uri, struct farlog_error *error)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_READER};
 	struct superblock superblock;
-	int result = region_open(region_uri, &ask, &ring->region, error);
+	int result = region_open(region_uri, &options, &ring->region, error);
 
 	if (result != FARLOG_OK)
 		return result;
@@ -337,7 +337,7 @@ static int hold_ring(struct target_ring *ring, struct farlog_error *error)
 	if (result == FARLOG_OK)
 		return FARLOG_OK;
 	if (result != FARLOG_HELD && result != FARLOG_NOT_FOUND)
-		return region_refuse_lock(ring->region, result, ring->name, error);
+		return region_set_lock_error(ring->region, result, ring->name, error);
 	return error_set(error, result, 0, "fence ring \"%s\": %s", ring->name,
 		result == FARLOG_NOT_FOUND ? "it has been removed from its region" :
 									 "another process is fencing or formatting it; try again");
@@ -355,7 +355,7 @@ static int persist_floor(
 	int result = region->ops->data.flush(region, 0, region->contract.size_bytes);
 
 	if (result != FARLOG_OK)
-		return region_refuse(region, result, "fence: make durable what was written to ring", ring->name, error);
+		return region_set_error(region, result, "fence: make durable what was written to ring", ring->name, error);
 	result = superblock_load(region, ring->name, &superblock, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -364,15 +364,15 @@ static int persist_floor(
 			"fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
-	head_start(&superblock, &head);
+	head_raise_to_floor(&superblock, &head);
 	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
-		return region_refuse(region, FARLOG_IO, "fence: read undrained records of ring", ring->name, error);
+		return region_set_error(region, FARLOG_IO, "fence: read undrained records of ring", ring->name, error);
 	*tail_lsn = scan.tail.lsn;
 	*tail_epoch = superblock.writer_epoch;
 	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))
 		region->ops->data.store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	if (region->ops->data.flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
-		return region_refuse(region, FARLOG_IO, "fence: persist the epoch floor of ring", ring->name, error);
+		return region_set_error(region, FARLOG_IO, "fence: persist the epoch floor of ring", ring->name, error);
 	return FARLOG_OK;
 }
 

@@ -23,7 +23,7 @@ struct target_attested {
 static struct attest_found look_at(const struct farlog_contract *contract, const char *path)
 {
 	return (struct attest_found){
-		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(path)};
+		.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_find_domain(path)};
 }
 
 static const struct target_attested *find_attested(const struct farlog_target *target, const char *path)
@@ -118,10 +118,10 @@ static int apply(struct farlog_target *target, struct target_ring *ring, const c
 		result = look_at_provider(target, region_uri, attestation, &ring->is_commit_flush, error);
 	if (result != FARLOG_OK)
 		return result;
-	ring->attested_methods = attest_methods(attestation);
+	ring->attested_methods = attest_flush_methods(attestation);
 	ring->is_any_read_flush = attestation->is_any_read;
-	attest_text(attestation, ring->is_commit_flush, ring->attested);
-	snprintf(uri->attest, sizeof(uri->attest), "%s", attest_word(attestation));
+	attest_describe(attestation, ring->is_commit_flush, ring->attested);
+	snprintf(uri->attest, sizeof(uri->attest), "%s", attest_uri_value(attestation));
 	return FARLOG_OK;
 }
 

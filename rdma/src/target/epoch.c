@@ -31,7 +31,7 @@ static bool is_place(const struct target_ring *ring, const struct superblock *ne
 
 	if (!head_load(ring->region, next, &head))
 		return false;
-	head_start(next, &head);
+	head_raise_to_floor(next, &head);
 	return lsn % next->align == 0 && head.head_lsn % next->align == 0 && lsn >= head.head_lsn &&
 		lsn - head.head_lsn < next->capacity;
 }

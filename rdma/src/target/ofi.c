@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/atomics.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "target/ofi.h"
 
 #define ENTRY_COUNT 16u /* completions read at a time */
@@ -76,18 +76,10 @@ static void bury(struct ofi_listener *listener)
 	}
 }
 
-#ifdef FARLOG_FAULT
-uint64_t ofi_idle_ns;
-#define OR_IDLE(usual_ns) (atomic_load_relaxed(&ofi_idle_ns) != 0 ? atomic_load_relaxed(&ofi_idle_ns) : (usual_ns))
-#else
-#define OR_IDLE(usual_ns) (usual_ns)
-#endif
-
 /* doze -- true: bytes have come, or wakeup_fd was signalled. *is_signalled: wakeup_fd was: a worker may have an answer
  * to send. */
 static bool doze(struct ofi_listener *listener, bool *is_signalled)
 {
-	const struct timespec timeout = {(time_t)(OR_IDLE(DOZE_NS) / 1000000000u), (long)(OR_IDLE(DOZE_NS) % 1000000000u)};
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
 	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {
 		{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
@@ -100,7 +92,7 @@ static bool doze(struct ofi_listener *listener, bool *is_signalled)
 	}
 	if (fi_trywait(listener->fabric, fids, (int)domain_count + 1) != 0)
 		return true;
-	if (ppoll(fds, domain_count + 2, &timeout, NULL) <= 0)
+	if (clock_poll(fds, (unsigned)domain_count + 2, atomic_load_relaxed(&listener->doze_ns)))
 		return false;
 	*is_signalled = (fds[0].revents & POLLIN) != 0;
 	if (*is_signalled)
@@ -150,7 +142,7 @@ static void *serve_loop(void *context)
 
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (is_signalled || now_ns - tick_at_ns >= OR_IDLE(TICK_NS)) {
+		if (is_signalled || now_ns - tick_at_ns >= atomic_load_relaxed(&listener->tick_ns)) {
 			tick_at_ns = now_ns;
 			is_signalled = false;
 			target_tick(listener->target);
@@ -252,6 +244,8 @@ static int ofi_open(
 		return error_set(error, FARLOG_NO_MEMORY, 0, "listen at \"%s\": out of memory", text);
 	listener->target = target;
 	memcpy(listener->provider, uri->provider, sizeof(listener->provider));
+	listener->doze_ns = DOZE_NS;
+	listener->tick_ns = TICK_NS;
 	listener->is_spinning = strcmp(uri->wait, "spin") == 0;
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->done, NULL);
@@ -269,7 +263,7 @@ static int ofi_open(
 			result = error_set(error, FARLOG_IO, 0, "listen at \"%s\": %s", text, listener->lib->strerror(-failure));
 	}
 	if (result == FARLOG_OK) {
-		failure = pthread_create(&listener->thread, NULL, serve_loop, listener);
+		failure = thread_start(&listener->thread, serve_loop, listener);
 		listener->is_running = failure == 0;
 		failure = failure == 0 ? ofi_acceptor_start(&listener->acceptor) : failure;
 		if (failure != 0)

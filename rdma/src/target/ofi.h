@@ -30,11 +30,11 @@ struct ofi_conn {
 	uint64_t header_addr;
 	uint64_t header_key;
 	bool has_header;
-	bool is_closed;  /* nothing is taken from it any more; the thread's */
-	bool is_dead;    /* nor does anything of it reach the ring: key and endpoint are closed; the thread's */
-	bool is_shut;    /* so, for those that revoke: under the lock */
-	bool is_settled; /* closed before the queue was last seen empty: no completion names its slots any more */
-	bool is_left;    /* target/target.c has let go of it, or never had it */
+	bool is_closed;       /* nothing is taken from it any more; the thread's */
+	bool is_dead;         /* nor does anything of it reach the ring: key and endpoint are closed; the thread's */
+	bool is_write_fenced; /* so, for those that revoke: under the lock */
+	bool is_settled;      /* closed before the queue was last seen empty: no completion names its slots any more */
+	bool is_left;         /* target/target.c has let go of it, or never had it */
 	unsigned word_count;
 	struct {
 		uint64_t off;
@@ -105,6 +105,9 @@ struct ofi_listener {
 	struct ofi_domain domains[DOMAIN_COUNT_MAX];
 	struct ofi_conn *conns; /* the thread's */
 	unsigned turns;
+	/* What the thread does when nothing wakes it: so long it sleeps, and lets pass between two ticks. */
+	uint64_t doze_ns;
+	uint64_t tick_ns;
 };
 
 /* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; target/target.c hears of it from
@@ -119,14 +122,6 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len);
 
 /* ofi_conn_send_words -- what the client had no room for. */
 void ofi_conn_send_words(struct ofi_conn *conn);
-
-#ifdef FARLOG_FAULT
-/* 1: keys are not closed, 2: nor are endpoints, as if the provider had refused it. */
-extern uint64_t ofi_end_fails;
-/* How long the listener's thread sleeps, and lets pass between two ticks, when nothing wakes it; 0: as long as
- * usual. */
-extern uint64_t ofi_idle_ns;
-#endif
 
 /* ofi_look_for_orders -- carry out revocations that other threads wait for. True: there were some. */
 bool ofi_look_for_orders(struct ofi_listener *listener);

@@ -16,6 +16,7 @@
 #include <sys/time.h>
 
 #include "base/atomics.h"
+#include "base/thread.h"
 #include "target/ofi.h"
 
 #define HANDSHAKE_US 10000 /* the request is one segment: where its beginning is, the rest is too */
@@ -157,7 +158,7 @@ static void *run_acceptor(void *context)
 
 int ofi_acceptor_start(struct ofi_acceptor *acceptor)
 {
-	int failure = pthread_create(&acceptor->thread, NULL, run_acceptor, acceptor);
+	int failure = thread_start(&acceptor->thread, run_acceptor, acceptor);
 
 	acceptor->is_running = failure == 0;
 	return failure;

@@ -14,17 +14,6 @@
 
 /* ---------------------------------------------------------------- how they end */
 
-#ifdef FARLOG_FAULT
-uint64_t ofi_end_fails;
-
-static bool has_failed(unsigned what)
-{
-	return atomic_load_relaxed(&ofi_end_fails) & what;
-}
-#else
-#define has_failed(what) false
-#endif
-
 /* close_keys -- 0, or -FI_E...: then one may still open the ring. */
 static int close_keys(struct ofi_conn *conn)
 {
@@ -32,7 +21,7 @@ static int close_keys(struct ofi_conn *conn)
 
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++) {
 		struct fid_mr **key = &conn->keys[piece];
-		int failure = *key == NULL ? 0 : has_failed(1) ? -FI_EBUSY : fi_close(&(*key)->fid);
+		int failure = *key == NULL ? 0 : fi_close(&(*key)->fid);
 
 		if (failure == 0)
 			*key = NULL;
@@ -44,7 +33,7 @@ static int close_keys(struct ofi_conn *conn)
 
 static int close_endpoint(struct ofi_conn *conn)
 {
-	int failure = conn->ep == NULL ? 0 : has_failed(2) ? -FI_EBUSY : fi_close(&conn->ep->fid);
+	int failure = conn->ep == NULL ? 0 : fi_close(&conn->ep->fid);
 
 	if (failure == 0)
 		conn->ep = NULL;
@@ -85,7 +74,7 @@ static int ofi_revoke(struct target_conn *base, struct farlog_error *error)
 	if (pthread_equal(pthread_self(), listener->thread))
 		return ofi_conn_end(conn, false, error);
 	pthread_mutex_lock(&listener->lock);
-	order.is_done = conn->is_shut;
+	order.is_done = conn->is_write_fenced;
 	if (!order.is_done) {
 		order.next = listener->orders;
 		listener->orders = &order;
@@ -126,7 +115,7 @@ void ofi_conn_leave(struct ofi_conn *conn)
 	struct ofi_listener *listener = conn->listener;
 
 	pthread_mutex_lock(&listener->lock);
-	conn->is_shut = true;
+	conn->is_write_fenced = true;
 	obey_orders(listener);
 	pthread_mutex_unlock(&listener->lock);
 	conn->is_left = true;

@@ -97,22 +97,22 @@ static const struct region_ops page_ops = {
 		.gather = page_gather,
 		.persist = page_persist,
 		.poll = page_poll,
-		.wait = region_plain_wait,
-		.sleepers = region_plain_sleepers,
-		.push = region_plain_push,
+		.wait = region_default_wait,
+		.list_wait_fds = region_default_list_wait_fds,
+		.push = region_default_push,
 		.flush = page_flush,
 		.seal = page_seal,
 		.read = page_read,
-		.fetch = region_plain_fetch,
-		.expect = region_plain_expect,
-		.look = region_plain_look,
+		.fetch = region_default_fetch,
+		.prefetch = region_default_prefetch,
+		.refresh_words = region_default_refresh_words,
 		.store_word = page_store_word,
-		.tell = region_plain_tell,
-		.populate = region_plain_populate,
-		.forget = region_plain_forget},
+		.store_hints = region_default_store_hints,
+		.populate = region_default_populate,
+		.drop_pages = region_default_drop_pages},
 	.fence = REGION_LOCKS(page_lock, page_unlock, page_is_locked),
-	.members = REGION_ALONE,
-	.block = REGION_BYTES(region_plain_narrow, region_plain_unlink),
+	.members = REGION_SINGLE,
+	.block = REGION_BYTES(region_default_narrow, region_default_unlink),
 	.close = page_close,
 };
 
@@ -335,7 +335,7 @@ static void look_at_ring(struct target_ring *ring)
 	uint32_t marks[2];
 	uint32_t mark;
 
-	if (!superblock_marks(ring->region, marks))
+	if (!superblock_checksums(ring->region, marks))
 		return;
 	mark = marks[0] ^ (marks[1] << 1 | marks[1] >> 31);
 	if ((mark != line->mark || line->sequence == 0) && !look_at_superblocks(ring, mark))

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/atomics.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "wire/verbs_address.h"
 
 #define BACKLOG 64
@@ -173,8 +173,7 @@ static bool doze(struct verbs_listener *listener)
 {
 	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {
 		{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
-	struct timespec timeout = {0, listener->conns != NULL ? DOZE_NS : SLEEP_NS};
-	nfds_t count = 2;
+	unsigned count = 2;
 	eventfd_t rings;
 
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
@@ -185,7 +184,7 @@ static bool doze(struct verbs_listener *listener)
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].completions->fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].device.context->async_fd, .events = POLLIN};
 	}
-	(void)ppoll(fds, count, &timeout, NULL);
+	(void)clock_poll(fds, count, listener->conns != NULL ? DOZE_NS : SLEEP_NS);
 	if (fds[0].revents & POLLIN)
 		(void)eventfd_read(listener->wakeup_fd, &rings);
 	take_completion_events(listener);
@@ -348,7 +347,7 @@ static int verbs_listener_open(
 	if (result == FARLOG_OK)
 		result = find_hosts(listener, text, error);
 	if (result == FARLOG_OK) {
-		failure = pthread_create(&listener->thread, NULL, serve_loop, listener);
+		failure = thread_start(&listener->thread, serve_loop, listener);
 		listener->is_running = failure == 0;
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, failure, "start the thread that listens at \"%s\"", text);

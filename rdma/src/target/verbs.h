@@ -164,23 +164,4 @@ static inline bool verbs_conn_is_down(const struct verbs_conn *conn)
 	return conn->is_down;
 }
 
-#ifdef FARLOG_FAULT
-/* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets
- * there. */
-extern uint64_t verbs_revocation_pause_ns;
-/* Bit n: that step of a connection's end is left out, as if the device had refused it. */
-enum verbs_end_step { VERBS_END_INVALIDATE, VERBS_END_STOP, VERBS_END_WINDOW, VERBS_END_QUEUE, VERBS_END_REGISTRATION };
-extern uint64_t verbs_end_fails;
-/* How long the end of a key by a request is waited for: a test in which nothing else ends it gives a slow machine
- * more. */
-extern uint64_t verbs_invalidate_ns;
-bool verbs_end_has_failed(enum verbs_end_step step);
-/* So many of the next binds count as not done in time, when they have just been posted. */
-extern uint64_t verbs_binds_late;
-/* 1: the target writes no credit to its clients, so that a test sees whether it comes another way. */
-extern uint64_t verbs_credits_held;
-#else
-#define verbs_end_has_failed(step) false
-#endif
-
 #endif

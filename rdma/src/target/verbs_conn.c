@@ -29,36 +29,14 @@ static int refuse(struct far_refusal *refusal, int result, const char *text)
 
 /* ---------------------------------------------------------------- the end */
 
-#ifdef FARLOG_FAULT
-uint64_t verbs_revocation_pause_ns;
-
-/* pause_revocation -- so that a test sees what a writer meets between the first step and the last. */
-static void pause_revocation(void)
-{
-	uint64_t until_ns = clock_after_ns(atomic_load_relaxed(&verbs_revocation_pause_ns));
-
-	while (clock_monotonic_ns() < until_ns)
-		cpu_relax();
-}
-#else
-static void pause_revocation(void)
-{
-}
-#endif
-
-static int stop_queue(struct verbs_conn *conn)
-{
-	return verbs_end_has_failed(VERBS_END_STOP) ? EIO : verbs_queue_stop(&conn->queue);
-}
-
 /* free_all -- what of it can be freed. OK: nothing comes in by its keys any more, because their windows are invalid, or
  * because there are none and its queue pair takes nothing. */
 static int free_all(struct verbs_conn *conn, struct farlog_error *error)
 {
-	int stopping = stop_queue(conn);
+	int stopping = verbs_queue_stop(&conn->queue);
 	const char *what = NULL;
 	int keys = verbs_keys_free(conn, &what); /* first: a window that is still bound holds the queue pair */
-	int closing = verbs_end_has_failed(VERBS_END_QUEUE) ? EIO : verbs_queue_close(&conn->queue);
+	int closing = verbs_queue_close(&conn->queue);
 	const char *name = conn->host != NULL ? conn->host->device.name : "";
 
 	if (keys != 0)
@@ -93,10 +71,9 @@ void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 	if (!conn->is_down) {
 		conn->conn.is_broken = is_broken;
 		verbs_keys_invalidate(conn);
-		pause_revocation();
 		if (!is_broken) /* else the cause is known */
 			count_denied(conn);
-		may_fail(stop_queue(conn)); /* free_all stops it again, and judges */
+		may_fail(verbs_queue_stop(&conn->queue)); /* free_all stops it again, and judges */
 		if (conn->is_admitted && !conn->is_goodbye)
 			listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */
 	}
@@ -186,29 +163,12 @@ static bool send_word(struct verbs_conn *conn, uint64_t off, uint64_t value)
 	return verbs_ring(queue) == 0;
 }
 
-#ifdef FARLOG_FAULT
-uint64_t verbs_credits_held;
-
-static bool is_held(uint64_t off)
-{
-	return off == LAYOUT_CREDIT_OFF && atomic_load_relaxed(&verbs_credits_held);
-}
-#else
-static bool is_held(uint64_t off)
-{
-	(void)off;
-	return false;
-}
-#endif
-
 /* A client that takes nothing gets the last value of each word when it does again. */
 static void write_word(struct target_conn *base, uint64_t off, uint64_t value)
 {
 	struct verbs_conn *conn = (struct verbs_conn *)base;
 	unsigned i = 0;
 
-	if (is_held(off))
-		return;
 	if (conn->is_down || !conn->has_header || (conn->word_count == 0 && send_word(conn, off, value)))
 		return;
 	while (i < conn->word_count && conn->words[i].off != off)

@@ -6,40 +6,12 @@
  * 6.12). */
 #include <errno.h>
 
-#include "base/atomics.h"
 #include "base/clock.h"
 #include "target/verbs.h"
 
 #define BIND_NS 500000000u /* our own device has no peer to wait for, but all clients wait for this thread */
 /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 #define INVALIDATE_NS 5000000u
-
-#ifdef FARLOG_FAULT
-uint64_t verbs_binds_late;
-
-static bool is_late(void)
-{
-	uint64_t left = atomic_load_relaxed(&verbs_binds_late);
-
-	atomic_store_relaxed(&verbs_binds_late, left > 0 ? left - 1 : 0);
-	return left > 0;
-}
-
-uint64_t verbs_end_fails;
-uint64_t verbs_invalidate_ns = INVALIDATE_NS;
-
-bool verbs_end_has_failed(enum verbs_end_step step)
-{
-	return atomic_load_relaxed(&verbs_end_fails) & 1u << step;
-}
-#else
-#define verbs_invalidate_ns INVALIDATE_NS
-
-static bool is_late(void)
-{
-	return false;
-}
-#endif
 
 static unsigned device_of(const struct verbs_conn *conn)
 {
@@ -87,7 +59,7 @@ static int bind_window(struct verbs_conn *conn, enum far_piece piece)
 	failure = verbs_ring(queue);
 	if (failure != 0)
 		return failure;
-	if (is_late() || verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
+	if (verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
 		return EIO;
 	own->window->rkey = key;
 	own->is_bound = true;
@@ -129,7 +101,7 @@ uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece)
 void verbs_keys_invalidate(struct verbs_conn *conn)
 {
 	struct verbs_queue *queue = &conn->queue;
-	uint64_t until_ns = clock_after_ns(verbs_invalidate_ns);
+	uint64_t until_ns = clock_after_ns(INVALIDATE_NS);
 
 	/* The last first: by it records are written. */
 	for (int piece = FAR_PIECE_COUNT - 1; piece >= 0; piece--) {
@@ -138,8 +110,6 @@ void verbs_keys_invalidate(struct verbs_conn *conn)
 		if (!own->is_bound || verbs_room(queue) == 0)
 			continue;
 		own->is_bound = false;
-		if (verbs_end_has_failed(VERBS_END_INVALIDATE))
-			continue;
 		verbs_begin(queue);
 		verbs_next(queue, VERBS_INVALIDATE | VERBS_SIGNALLED);
 		ibv_wr_local_inv(queue->qpx, own->window->rkey);
@@ -158,7 +128,7 @@ bool verbs_keys_are_invalid(const struct verbs_conn *conn)
 
 static int free_window(struct verbs_key *own)
 {
-	int failure = verbs_end_has_failed(VERBS_END_WINDOW) ? EIO : ibv_dealloc_mw(own->window);
+	int failure = ibv_dealloc_mw(own->window);
 
 	if (failure == 0)
 		own->window = NULL;
@@ -167,7 +137,7 @@ static int free_window(struct verbs_key *own)
 
 static int free_registration(const struct verbs_conn *conn, struct verbs_key *own)
 {
-	int failure = verbs_end_has_failed(VERBS_END_REGISTRATION) ? EIO : conn->listener->lib->dereg_mr(own->own_mr);
+	int failure = conn->listener->lib->dereg_mr(own->own_mr);
 
 	if (failure == 0)
 		own->own_mr = NULL;

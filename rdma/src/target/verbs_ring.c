@@ -87,7 +87,7 @@ static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, con
 
 	why[0] = '\0';
 	if (exposure->dmabuf == NULL)
-		exposure->dmabuf = region_dmabuf_take(ring->region, &exposure->dmabuf_off, why);
+		exposure->dmabuf = region_dmabuf_acquire(ring->region, &exposure->dmabuf_off, why);
 	if (exposure->dmabuf == NULL)
 		return FARLOG_UNSUPPORTED;
 	made->access = IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE;
@@ -186,6 +186,6 @@ void verbs_withdraw(void *context, struct target_ring *ring, void *key)
 		pthread_mutex_unlock(&listener->lock);
 	}
 	if (exposure->dmabuf != NULL)
-		region_dmabuf_give(exposure->dmabuf);
+		region_dmabuf_release(exposure->dmabuf);
 	free(exposure);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/thread.h"
 #include "target/target.h"
 
 struct job {
@@ -90,7 +91,7 @@ int target_worker_start(struct target_ring *ring, struct farlog_error *error)
 	worker->ring = ring;
 	pthread_mutex_init(&worker->lock, NULL);
 	pthread_cond_init(&worker->moved, NULL);
-	failure = pthread_create(&worker->thread, NULL, work_loop, worker);
+	failure = thread_start(&worker->thread, work_loop, worker);
 	if (failure == 0) {
 		__atomic_store_n(&ring->worker, worker, __ATOMIC_RELEASE);
 		return FARLOG_OK;

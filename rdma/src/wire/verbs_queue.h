@@ -41,25 +41,6 @@ struct verbs_queue_ask {
 	void *context;                    /* of the completion queue */
 };
 
-/* What was posted, for tests that hold the data path to what it promises. */
-struct verbs_counts {
-	uint64_t write_count;
-	uint64_t inline_count;
-	uint64_t read_count;
-	uint64_t flush_count;
-	uint64_t send_count;
-	uint64_t signalled_count;
-	uint64_t doorbell_count;
-	uint64_t completion_count;
-	uint64_t event_count; /* receives that a WRITE of the peer's took */
-};
-
-#ifdef FARLOG_FAULT
-#define VERBS_COUNT(queue, field, amount) ((queue)->counts.field += (amount))
-#else
-#define VERBS_COUNT(queue, field, amount) ((void)0)
-#endif
-
 struct verbs_queue {
 	const struct lib_verbs *lib;
 	const struct verbs_device *device;
@@ -85,9 +66,6 @@ struct verbs_queue {
 	uint8_t *scratch; /* a slot for each send and each receive, registered */
 	uint64_t scratch_len;
 	struct ibv_mr *scratch_mr;
-#ifdef FARLOG_FAULT
-	struct verbs_counts counts;
-#endif
 };
 
 /* verbs_queue_open -- create it. FLUSH and windows are left away where library, provider or device refuse them. OK or
@@ -153,7 +131,6 @@ static inline void verbs_begin(struct verbs_queue *queue)
 /* verbs_ring -- 0 or errno: then nothing of it was posted, and the connection is to be ended. */
 FARLOG_MUST_CHECK static inline int verbs_ring(struct verbs_queue *queue)
 {
-	VERBS_COUNT(queue, doorbell_count, 1);
 	return ibv_wr_complete(queue->qpx);
 }
 
@@ -170,10 +147,8 @@ static inline void verbs_next(struct verbs_queue *queue, unsigned kind_and_marks
 	}
 	if (!(kind_and_marks & VERBS_FOLLOWED))
 		is_signalled |= queue->posted - queue->signalled >= queue->send_len / 4;
-	if (is_signalled) {
+	if (is_signalled)
 		queue->signalled = queue->posted;
-		VERBS_COUNT(queue, signalled_count, 1);
-	}
 	queue->qpx->wr_id = queue->posted << 24 | (uint64_t)queue->reads_posted << 8 | kind_and_marks;
 	queue->qpx->wr_flags = is_signalled ? IBV_SEND_SIGNALED : 0;
 }
@@ -190,10 +165,8 @@ static inline void verbs_post_write(
 	struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_WRITE | marks);
-	VERBS_COUNT(queue, write_count, 1);
 	if (len <= queue->inline_max) {
 		queue->qpx->wr_flags |= IBV_SEND_INLINE; /* the rxe provider does not set this itself */
-		VERBS_COUNT(queue, inline_count, 1);
 		ibv_wr_rdma_write(queue->qpx, rkey, addr);
 		ibv_wr_set_inline_data(queue->qpx, bytes, len);
 	} else {
@@ -206,7 +179,6 @@ static inline void verbs_post_write(
 static inline void verbs_post_announced(struct verbs_queue *queue, void *word, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_WRITE);
-	VERBS_COUNT(queue, write_count, 1);
 	if (sizeof(uint64_t) <= queue->inline_max)
 		queue->qpx->wr_flags |= IBV_SEND_INLINE;
 	ibv_wr_rdma_write_imm(queue->qpx, rkey, addr, 0);
@@ -217,7 +189,6 @@ static inline void verbs_post_read(
 	struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_READ | marks);
-	VERBS_COUNT(queue, read_count, 1);
 	ibv_wr_rdma_read(queue->qpx, rkey, addr);
 	ibv_wr_set_sge(queue->qpx, lkey, (uint64_t)(uintptr_t)bytes, len);
 }
@@ -226,7 +197,6 @@ static inline void verbs_post_flush(
 	struct verbs_queue *queue, unsigned marks, uint8_t placement, uint64_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_FLUSH | marks);
-	VERBS_COUNT(queue, flush_count, 1);
 	queue->flush(queue->qpx, rkey, addr, len, placement, VERBS_FLUSH_RANGE);
 }
 
@@ -236,7 +206,6 @@ static inline void verbs_post_send(struct verbs_queue *queue, unsigned marks, vo
 	verbs_next(queue, VERBS_SEND | marks);
 	if (len <= queue->inline_max)
 		queue->qpx->wr_flags |= IBV_SEND_INLINE;
-	VERBS_COUNT(queue, send_count, 1);
 	ibv_wr_send(queue->qpx);
 	verbs_set_bytes(queue, bytes, queue->scratch_mr->lkey, len);
 }
@@ -244,7 +213,6 @@ static inline void verbs_post_send(struct verbs_queue *queue, unsigned marks, vo
 /* verbs_retire -- take a good completion into the account. */
 static inline void verbs_retire(struct verbs_queue *queue, const struct ibv_wc *wc)
 {
-	VERBS_COUNT(queue, completion_count, 1);
 	queue->retired += ((wc->wr_id >> 24) - queue->retired) & 0xFFFFFFFFFFu; /* 40 bits of the number are in it */
 	queue->reads_retired = (uint16_t)(wc->wr_id >> 8);
 }

@@ -410,8 +410,8 @@ static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
 	return blocks;
 }
 
-int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+int block_fault_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error)
 {
 	struct block_fault *fault = calloc(1, sizeof(*fault));
 	struct farlog_contract contract = {.kind = FARLOG_REGION_FAULT,
@@ -426,9 +426,9 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 
 	pthread_mutex_lock(&mutex);
 	blocks = find(uri->path);
-	if (blocks == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 &&
-		ask->size_bytes % LAYOUT_BLOCK_LEN == 0)
-		blocks = make_blocks(uri, ask->size_bytes + NVME_EXTRA_LEN);
+	if (blocks == NULL && options->access == REGION_CREATE && options->size_bytes > 0 &&
+		options->size_bytes % LAYOUT_BLOCK_LEN == 0)
+		blocks = make_blocks(uri, options->size_bytes + NVME_EXTRA_LEN);
 	pthread_mutex_unlock(&mutex);
 	if (blocks == NULL || fault == NULL) {
 		free(fault);
@@ -442,12 +442,12 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 			.lba_len = blocks->medium.lba_len,
 			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len,
 			.is_clockless = true,
-			.rest_ns = fault_hosts_next_rest_ns,
+			.reopen_delay_ns = fault_hosts_next_rest_ns,
 			.is_former_gone = uri->former[0] != '\0'}};
 	contract.granularity = blocks->medium.lba_len;
 	contract.atomic_unit = blocks->medium.lba_len;
 	contract.size_bytes = blocks->medium.size_bytes - NVME_EXTRA_LEN;
-	return nvme_make(text, &fault->device, &contract, ask, region, error);
+	return nvme_make(text, &fault->device, &contract, options, region, error);
 }
 
 void farlog_block_shape(uint32_t lba_len, int has_cache)

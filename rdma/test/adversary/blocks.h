@@ -12,8 +12,8 @@
 #include "base/uri.h"
 #include "region/region.h"
 
-int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error) FARLOG_MUST_CHECK;
+int block_fault_open(const char *text, const struct uri *uri, const struct region_options *options,
+	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_block_shape -- of blocks that are made from now on. */
 FARLOG_API void farlog_block_shape(uint32_t lba_len, int has_cache);
@@ -51,8 +51,8 @@ FARLOG_API void farlog_block_kill(const char *name);
  * under way fails, and reservations are forgotten. */
 FARLOG_API void farlog_block_restart(const char *name);
 
-/* farlog_block_rest -- rest_ns (region/region.h) of blocks that are opened from now on; 0 unless set. */
-FARLOG_API void farlog_block_rest(uint64_t rest_ns);
+/* farlog_block_rest -- reopen_delay_ns (region/region.h) of blocks that are opened from now on; 0 unless set. */
+FARLOG_API void farlog_block_rest(uint64_t reopen_delay_ns);
 
 /* farlog_block_trouble -- is_stuck: 1, no write of the ring's data comes back any more, though it may land; 2, no read
  * does; 3, reads are done, and nobody takes their answers. failure: every command fails with this errno; 0 = none

@@ -12,6 +12,8 @@ static _Thread_local uint64_t played_ns; /* of the thread that plays time; 0: it
 
 uint64_t __real_clock_monotonic_ns(void);
 uint64_t __wrap_clock_monotonic_ns(void);
+bool __real_clock_poll(struct pollfd *fds, unsigned count, uint64_t timeout_ns);
+bool __wrap_clock_poll(struct pollfd *fds, unsigned count, uint64_t timeout_ns);
 void __real_clock_sample(struct phc_set *phcs, uint64_t rate_q32, bool is_first);
 void __wrap_clock_sample(struct phc_set *phcs, uint64_t rate_q32, bool is_first);
 
@@ -23,6 +25,12 @@ uint64_t __wrap_clock_monotonic_ns(void)
 void farlog_fault_set_clock(uint64_t now_ns)
 {
 	played_ns = now_ns;
+}
+
+/* A thread that plays time does not sleep: its time would stand still meanwhile. */
+bool __wrap_clock_poll(struct pollfd *fds, unsigned count, uint64_t timeout_ns)
+{
+	return played_ns != 0 || __real_clock_poll(fds, count, timeout_ns);
 }
 
 static struct {

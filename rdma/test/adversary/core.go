@@ -5,9 +5,10 @@
 package adversary
 
 /*
-#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -DFARLOG_FAULT
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall
 #cgo CFLAGS: -I${SRCDIR}/../../include -I${SRCDIR}/../../src -I${SRCDIR}/..
-#cgo LDFLAGS: -Wl,--wrap=clock_monotonic_ns -Wl,--wrap=clock_sample -Wl,--wrap=persist_msync
+#cgo LDFLAGS: -Wl,--wrap=clock_monotonic_ns -Wl,--wrap=clock_poll -Wl,--wrap=clock_sample -Wl,--wrap=persist_msync
+#cgo LDFLAGS: -Wl,--wrap=verbs_keys_invalidate
 */
 import "C"
 
@@ -20,6 +21,7 @@ import (
 	_ "github.com/farlog/farlog/rdma/src/mem"
 	_ "github.com/farlog/farlog/rdma/src/region"
 	_ "github.com/farlog/farlog/rdma/src/ring"
+	_ "github.com/farlog/farlog/rdma/src/target"
 )
 
 //go:embed *.h

@@ -321,8 +321,8 @@ static struct file *make_file(const struct uri *uri, uint64_t size_bytes)
 }
 
 /* open_real -- mem/mem.c's own region, of a descriptor of its own. */
-static int open_real(const char *text, const struct file *file, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error)
+static int open_real(const char *text, const struct file *file, const struct region_options *how,
+	struct region **region, struct farlog_error *error)
 {
 	struct farlog_contract contract = {.kind = FARLOG_REGION_FILE,
 		.flush_method = FARLOG_FLUSH_MSYNC,
@@ -338,10 +338,10 @@ static int open_real(const char *text, const struct file *file, const struct reg
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-	fd = open(path, (ask->access == REGION_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	fd = open(path, (how->access == REGION_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (fd < 0)
 		return error_set(error, FARLOG_IO, errno, "open region \"%s\"", text);
-	return region_mem_make(text, fd, NULL, &contract, ask, region, error);
+	return region_mem_from_fd(text, fd, NULL, &contract, how, region, error);
 }
 
 /* adopt -- its operations come by here from now on. */
@@ -371,7 +371,7 @@ static void adopt(struct region *region, struct file *file)
 	pthread_mutex_unlock(&mutex);
 }
 
-int region_fault_file_open(const char *text, const struct uri *uri, const struct region_ask *ask,
+int region_fault_file_open(const char *text, const struct uri *uri, const struct region_options *how,
 	struct region **region, struct farlog_error *error)
 {
 	struct file *file;
@@ -379,12 +379,12 @@ int region_fault_file_open(const char *text, const struct uri *uri, const struct
 
 	pthread_mutex_lock(&mutex);
 	file = find(uri->path);
-	if (file == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 && ask->size_bytes % PAGE_LEN == 0)
-		file = make_file(uri, ask->size_bytes);
+	if (file == NULL && how->access == REGION_CREATE && how->size_bytes > 0 && how->size_bytes % PAGE_LEN == 0)
+		file = make_file(uri, how->size_bytes);
 	pthread_mutex_unlock(&mutex);
 	if (file == NULL)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial file", text);
-	result = open_real(text, file, ask, region, error);
+	result = open_real(text, file, how, region, error);
 	if (result == FARLOG_OK)
 		adopt(*region, file);
 	return result;

@@ -9,7 +9,7 @@
 #include "base/uri.h"
 #include "region/region.h"
 
-int region_fault_file_open(const char *text, const struct uri *uri, const struct region_ask *ask,
+int region_fault_file_open(const char *text, const struct uri *uri, const struct region_options *how,
 	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* As those of adversary/memory.h. */

@@ -18,9 +18,9 @@ void farlog_block_hosts(int has_reservations)
 	fault_hosts_next_has_reservations = has_reservations != 0;
 }
 
-void farlog_block_rest(uint64_t rest_ns)
+void farlog_block_rest(uint64_t reopen_delay_ns)
 {
-	fault_hosts_next_rest_ns = rest_ns;
+	fault_hosts_next_rest_ns = reopen_delay_ns;
 }
 
 void farlog_block_fail_reservation(unsigned call_number)

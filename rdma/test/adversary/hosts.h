@@ -1,5 +1,5 @@
 /* adversary/hosts.h -- the hosts of adversarial blocks: who is registered, and who holds the reservation, as a target
- * keeps it (built only with FARLOG_FAULT). */
+ * keeps it. */
 #ifndef FARLOG_BLOCK_FAULT_HOSTS_H
 #define FARLOG_BLOCK_FAULT_HOSTS_H
 

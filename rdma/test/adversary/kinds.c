@@ -14,5 +14,5 @@ static const struct region_kind kinds[] = {
 /* add_kinds -- of whatever program this is linked to. */
 __attribute__((constructor)) static void add_kinds(void)
 {
-	region_kinds_more = kinds;
+	region_extra_kinds = kinds;
 }

@@ -355,27 +355,27 @@ static const struct region_ops fault_ops = {
 		.gather = fault_gather,
 		.persist = fault_persist,
 		.poll = fault_poll,
-		.wait = region_plain_wait,
-		.sleepers = region_plain_sleepers,
-		.push = region_plain_push,
+		.wait = region_default_wait,
+		.list_wait_fds = region_default_list_wait_fds,
+		.push = region_default_push,
 		.flush = fault_flush,
 		.seal = fault_seal,
 		.read = fault_read,
 		.fetch = fault_fetch,
-		.expect = region_plain_expect,
-		.look = region_plain_look,
+		.prefetch = region_default_prefetch,
+		.refresh_words = region_default_refresh_words,
 		.store_word = fault_store_word,
-		.tell = region_plain_tell,
-		.populate = region_plain_populate,
-		.forget = region_plain_forget},
+		.store_hints = region_default_store_hints,
+		.populate = region_default_populate,
+		.drop_pages = region_default_drop_pages},
 	.fence = {.lock = fault_lock,
 		.unlock = fault_unlock,
 		.is_locked = fault_is_locked,
-		.claim = region_plain_claim,
-		.propose = region_plain_propose,
-		.cut = fault_cut},
-	.members = REGION_ALONE,
-	.block = REGION_BYTES(fault_narrow, region_plain_unlink),
+		.claim = region_default_claim,
+		.store_superblock = region_default_store_superblock,
+		.abort_persist = fault_abort_persist},
+	.members = REGION_SINGLE,
+	.block = REGION_BYTES(fault_narrow, region_default_unlink),
 	.close = fault_close,
 };
 
@@ -402,7 +402,7 @@ static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_byt
 	return memory;
 }
 
-int region_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+int region_fault_open(const char *text, const struct uri *uri, const struct region_options *how, struct region **region,
 	struct farlog_error *error)
 {
 	struct region_fault *fault = calloc(1, sizeof(*fault));
@@ -410,8 +410,8 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 
 	pthread_mutex_lock(&fault_mutex);
 	memory = fault_find(uri->path);
-	if (memory == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 && ask->size_bytes % 4096 == 0)
-		memory = make_memory(uri, ask->size_bytes);
+	if (memory == NULL && how->access == REGION_CREATE && how->size_bytes > 0 && how->size_bytes % 4096 == 0)
+		memory = make_memory(uri, how->size_bytes);
 	pthread_mutex_unlock(&fault_mutex);
 	if (memory == NULL || fault == NULL || memory->is_away) {
 		free(fault);
@@ -421,11 +421,11 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	fault->number = ++memory->handle_count;
 	fault->generation = memory->generation;
 	fault->drain_generation = memory->drain_generation;
-	fault->is_drain = ask->role == REGION_ROLE_DRAIN;
+	fault->is_drain = how->role == REGION_ROLE_DRAIN;
 	fault->region.ops = &fault_ops;
 	fault->region.caps = (struct region_caps){.is_spinning = true, .hint_interval_ns = REGION_HINT_STORE_NS};
 	fault->region.base = (const uint8_t *)memory->visible;
-	fault->region.patience_ns = memory->is_remote && !fault->is_drain ? REMOTE_PATIENCE_NS : 0;
+	fault->region.persist_timeout_ns = memory->is_remote && !fault->is_drain ? REMOTE_PATIENCE_NS : 0;
 	fault->region.contract = (struct farlog_contract){.kind = FARLOG_REGION_FAULT,
 		.flush_method = FARLOG_FLUSH_FAULT,
 		.level = FARLOG_LEVEL_PERSISTENT,

@@ -10,7 +10,7 @@
 #include "base/uri.h"
 #include "region/region.h"
 
-int region_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+int region_fault_open(const char *text, const struct uri *uri, const struct region_options *how, struct region **region,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* fault_reseed -- seed of the choices of the named memory; creates nothing. fault_drop forgets the memory. */

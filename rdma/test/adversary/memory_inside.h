@@ -102,6 +102,6 @@ void fault_land(struct region_fault *fault);
 void fault_leave_behind(struct region_fault *fault);
 void fault_haunt(struct fault_memory *memory);
 void fault_forget_ghosts(struct fault_memory *memory);
-int fault_cut(struct region *region) FARLOG_MUST_CHECK;
+int fault_abort_persist(struct region *region) FARLOG_MUST_CHECK;
 
 #endif

@@ -72,8 +72,8 @@ void fault_forget_ghosts(struct fault_memory *memory)
 	drop(&memory->ghosts);
 }
 
-/* fault_cut -- the connection is torn down, which takes a while; what has not landed then never does. */
-int fault_cut(struct region *region)
+/* fault_abort_persist -- the connection is torn down, which takes a while; what has not landed then never does. */
+int fault_abort_persist(struct region *region)
 {
 	struct region_fault *fault = (struct region_fault *)region;
 	int result = FARLOG_OK;

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "far/ofi.h"
+#include "far/ofi_faults.h"
 #include "adversary/memory.h"
 #include "mem/persist.h"
 
@@ -32,7 +32,7 @@ static unsigned run_methods(const char *path, const char *const *methods)
 	for (; *methods != NULL; methods++) {
 		enum farlog_flush_method method;
 
-		if (!persist_method_named(*methods, &method) || !persist_is_supported(method))
+		if (!persist_find_method(*methods, &method) || !persist_is_supported(method))
 			continue;
 		here = (struct place){0};
 		snprintf(here.uri, sizeof(here.uri), "mem:%s%cflush=%s", path, strchr(path, '?') != NULL ? '&' : '?', *methods);

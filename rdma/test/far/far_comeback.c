@@ -81,15 +81,15 @@ static void return_after(struct bed *bed, void (*act)(void *context), void *cont
 }
 
 /* await_back -- the region has found out, and has another connection. */
-static void await_back(struct region *region, uint64_t comeback_count)
+static void await_back(struct region *region, uint64_t reconnect_count)
 {
 	uint64_t until_ns = clock_after_ns(LONG_NS);
 
-	while (region->comeback_count == comeback_count && clock_monotonic_ns() < until_ns) {
+	while (region->reconnect_count == reconnect_count && clock_monotonic_ns() < until_ns) {
 		may_fail(region->ops->data.poll(region)); /* what it came to is asked below */
 		usleep(1000);
 	}
-	CHECK(region->comeback_count > comeback_count);
+	CHECK(region->reconnect_count > reconnect_count);
 }
 
 /* write_epoch -- records by a writer of these rings, which dies before it can say how far they go. */
@@ -174,10 +174,10 @@ static void lose(void *context)
 static int flush_behind_power_cut(struct region *region, uint64_t off, uint64_t len)
 {
 	if (between.flushes_left > 0 && --between.flushes_left == 0) {
-		uint64_t comeback_count = region->comeback_count;
+		uint64_t reconnect_count = region->reconnect_count;
 
 		return_after(&between.stream->beds[between.plan->member], lose, NULL);
-		await_back(region, comeback_count);
+		await_back(region, reconnect_count);
 	}
 	return between.own->data.flush(region, off, len);
 }
@@ -302,12 +302,12 @@ static uint64_t release_behind_another(uint64_t *end_lsn)
 	snprintf(now_testing, sizeof(now_testing), "comeback: behind another drain");
 	if (make(&stream, COUNT) && open_members(&stream, false)) {
 		struct region *region = stream.drain->members->member[1].reader->region;
-		uint64_t comeback_count = region->comeback_count;
+		uint64_t reconnect_count = region->reconnect_count;
 
 		CHECK(read_batch(stream.drain, &batch) && release(stream.drain, &batch) == FARLOG_OK &&
 			read_batch(stream.drain, &batch));
 		return_after(&stream.beds[1], drain_all, &stream.beds[1]);
-		await_back(region, comeback_count);
+		await_back(region, reconnect_count);
 		CHECK(release(stream.drain, &batch) == FARLOG_HELD);
 		head_lsn = head_of(&stream.beds[1]);
 		CHECK(batch.next_lsn < stream.end_lsn);
@@ -352,11 +352,11 @@ static uint64_t release_what_was_lost(uint64_t *begun_lsn)
 			stream.drain = open_drain(stream.beds[0].uri);
 	}
 	if (stream.drain != NULL) {
-		uint64_t comeback_count = stream.drain->region->comeback_count;
+		uint64_t reconnect_count = stream.drain->region->reconnect_count;
 
 		CHECK(read_batch(stream.drain, &batch));
 		return_after(&stream.beds[0], rewrite, &stream);
-		await_back(stream.drain->region, comeback_count);
+		await_back(stream.drain->region, reconnect_count);
 		CHECK(stream.begun_lsn == FIRST_LEN && batch.next_lsn > FIRST_LEN);
 		result = release(stream.drain, &batch);
 		head_lsn = head_of(&stream.beds[0]);

@@ -112,7 +112,7 @@ static void fence_all(struct kept *kept)
 	do {
 		may_fail(farlog_poll(kept->writer, &durable_lsn)); /* what it came to is asked below */
 		usleep(1000);
-	} while ((atomic_load_acquire(&region->is_fence_open) || region->fence_lsn == UINT64_MAX ||
+	} while ((atomic_load_acquire(&region->is_fence_lsn_pending) || region->fence_lsn == UINT64_MAX ||
 				 !writer_is_fenced(kept->writer)) &&
 		clock_monotonic_ns() < until_ns);
 	CHECK(clock_monotonic_ns() < until_ns);

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "far_links.h"
-#include "far/ofi.h"
+#include "ofi_faults.h"
 #include "held_wire.h"
 #include "ring/record.h"
 #include "far/region.h"
@@ -271,12 +271,12 @@ static struct farlog_position fall_silent(struct silent *silent)
 static struct {
 	const struct far_link_ops *real;
 	struct far_link_ops ops;
-	uint64_t is_shut;
+	uint64_t is_write_fenced;
 } gate; /* before the end of the writer's own side of the connection */
 
 static void disconnect_behind_gate(struct far_link *link)
 {
-	while (atomic_load_acquire(&gate.is_shut))
+	while (atomic_load_acquire(&gate.is_write_fenced))
 		usleep(1000);
 	gate.real->disconnect(link);
 }
@@ -288,7 +288,7 @@ static void shut_gate(const struct silent *silent)
 	gate.real = link->ops;
 	gate.ops = *gate.real;
 	gate.ops.disconnect = disconnect_behind_gate;
-	atomic_store_release(&gate.is_shut, 1);
+	atomic_store_release(&gate.is_write_fenced, 1);
 	link->ops = &gate.ops;
 }
 
@@ -356,7 +356,7 @@ static void unconfirmed(void)
 		wire_hold(&silent.wire);
 		ghost = fall_silent(&silent);
 		come_to_the_place(&silent, &ghost);
-		atomic_store_release(&gate.is_shut, 0);
+		atomic_store_release(&gate.is_write_fenced, 0);
 		write_over(&silent, &ghost);
 		await_refusals(&silent);
 		CHECK(!is_silent_in(&silent, FARLOG_MEMBER_UP));
@@ -367,7 +367,7 @@ static void unconfirmed(void)
 		await_whole(&silent);
 		CHECK(are_alike(&silent));
 	}
-	atomic_store_release(&gate.is_shut, 0);
+	atomic_store_release(&gate.is_write_fenced, 0);
 	unmake(&silent);
 	atomic_store_relaxed(&ofi_carries_nothing, 0);
 }
@@ -401,7 +401,7 @@ static void let_go_late(void)
  * answered. */
 static void given_up_while_idle(void)
 {
-	uint64_t comeback_count;
+	uint64_t reconnect_count;
 	struct silent silent;
 	char uri[512];
 
@@ -409,11 +409,11 @@ static void given_up_while_idle(void)
 	if (make(&silent, true, uri, sizeof(uri))) {
 		go_on(&silent, 20 * PAYLOAD_LEN);
 		await_whole(&silent);
-		comeback_count = whole_of(&silent)->members[SILENT].region->comeback_count;
+		reconnect_count = whole_of(&silent)->members[SILENT].region->reconnect_count;
 		wire_hold(&silent.wire);
 		silent.last = fall_silent(&silent);
 		await_whole(&silent);
-		CHECK(whole_of(&silent)->members[SILENT].region->comeback_count - comeback_count <= 2);
+		CHECK(whole_of(&silent)->members[SILENT].region->reconnect_count - reconnect_count <= 2);
 		CHECK(are_alike(&silent));
 	}
 	unmake(&silent);

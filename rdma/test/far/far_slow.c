@@ -12,7 +12,8 @@
 
 #include "base/clock.h"
 #include "far_links.h"
-#include "far/ofi.h"
+#include "ofi_faults.h"
+#include "far/region.h"
 #include "target/target.h"
 #include "log/writer.h"
 
@@ -22,7 +23,7 @@
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t moved;
-	bool is_shut;
+	bool is_write_fenced;
 	bool is_passed; /* while it was shut: something of the header was flushed beside what waits */
 	unsigned waiting;
 	const struct region_ops *real;
@@ -33,20 +34,20 @@ static int flush_behind_gate(struct region *region, uint64_t off, uint64_t len)
 {
 	pthread_mutex_lock(&gate.mutex);
 	gate.waiting += off >= LAYOUT_DATA_OFF;
-	gate.is_passed |= gate.is_shut && off < LAYOUT_DATA_OFF;
+	gate.is_passed |= gate.is_write_fenced && off < LAYOUT_DATA_OFF;
 	pthread_cond_broadcast(&gate.moved);
-	while (gate.is_shut && off >= LAYOUT_DATA_OFF)
+	while (gate.is_write_fenced && off >= LAYOUT_DATA_OFF)
 		pthread_cond_wait(&gate.moved, &gate.mutex);
 	gate.waiting -= off >= LAYOUT_DATA_OFF;
 	pthread_mutex_unlock(&gate.mutex);
 	return gate.real->data.flush(region, off, len);
 }
 
-static void shut_gate(bool is_shut)
+static void shut_gate(bool is_write_fenced)
 {
 	pthread_mutex_lock(&gate.mutex);
-	gate.is_shut = is_shut;
-	gate.is_passed &= is_shut;
+	gate.is_write_fenced = is_write_fenced;
+	gate.is_passed &= is_write_fenced;
 	pthread_cond_broadcast(&gate.moved);
 	pthread_mutex_unlock(&gate.mutex);
 }
@@ -347,6 +348,7 @@ static void cut_while_it_flushes(bool carries)
 	snprintf(now_testing, sizeof(now_testing), "slow: cut while it flushes, %s", carries ? "carried" : "written");
 	atomic_store_relaxed(&ofi_carries_nothing, !carries);
 	if (pair_open(&pair)) {
+		CHECK(!carries == !(far_of(pair.slow->region)->link->welcome.flush_methods & FAR_CARRIES));
 		CHECK(append_number(pair.slow, 6, LONG_NS, &position) == FARLOG_OK);
 		shut_gate(true);
 		begin(&append, &pair, append_slow, LONG_NS);

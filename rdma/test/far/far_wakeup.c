@@ -1,7 +1,7 @@
 /* far_wakeup.c -- no wait sleeps when what it is for has arrived.
  *
  * An answer may arrive before the wait, between its last check and its sleep, or in the sleep. The first two are made
- * certain here, by switches of the test build, and not left to chance. Sleeps are counted, not timed: a sleep that ends
+ * certain here (ofi_faults.h), and not left to chance. Sleeps are counted, not timed: a sleep that ends
  * because its time is over, with its answer at hand, is the fault. */
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,14 +9,15 @@
 #include "base/atomics.h"
 #include "base/clock.h"
 #include "far_links.h"
-#include "far/ofi.h"
 #include "farlog/reader_waits.h"
+#include "ofi_faults.h"
 #include "target/ofi.h"
 #include "log/writer.h"
 
 #define RECORD_COUNT 200u
 #define ROUND_COUNT 50u
 #define FOR_EVER_NS (10 * LONG_NS) /* of a sleep that has to be ended by an event */
+#define IDLE_NS 1000000u           /* of one that need not */
 
 static uint8_t buffer[64u << 10] __attribute__((aligned(64)));
 
@@ -145,7 +146,7 @@ void test_wakeup_sleepers(void)
 		start_persist(region);
 		if (!region_is_done(region, region->tag)) {
 			tried++;
-			CHECK(region->ops->data.sleepers(region, fds, 4) == 0);
+			CHECK(region->ops->data.list_wait_fds(region, fds, 4) == 0);
 		}
 		finish_persist(region);
 	}
@@ -154,6 +155,15 @@ void test_wakeup_sleepers(void)
 done:
 	farlog_writer_close(writer);
 	bed_free(&bed);
+}
+
+/* set_idle -- how long the target's thread sleeps when nothing wakes it, and lets pass between two ticks. */
+static void set_idle(farlog_target *target, uint64_t idle_ns)
+{
+	struct ofi_listener *listener = target->listener;
+
+	atomic_store_relaxed(&listener->doze_ns, idle_ns);
+	atomic_store_relaxed(&listener->tick_ns, idle_ns);
 }
 
 /* A target's thread that sleeps until something wakes it sends at once what a ring's worker has flushed. */
@@ -184,11 +194,13 @@ void test_wakeup_worker(void)
 		snprintf(uri, sizeof(uri), "%s/ring?flush=target-cpu", farlog_target_uri(target));
 		CHECK_OK(farlog_writer_open(uri, &wanted, &writer, &error));
 	}
-	atomic_store_relaxed(&ofi_idle_ns, FOR_EVER_NS);
+	if (writer != NULL)
+		set_idle(target, FOR_EVER_NS);
 	for (uint64_t i = 0; i < RECORD_COUNT && writer != NULL && failed == before; i++)
 		CHECK(append_number(writer, i, LONG_NS, &position) == FARLOG_OK);
 	CHECK(writer != NULL && writer->region->waits.expired_count == 0);
-	atomic_store_relaxed(&ofi_idle_ns, 0);
+	if (writer != NULL)
+		set_idle(target, IDLE_NS);
 	farlog_writer_close(writer);
 	farlog_target_close(target);
 	unlink(path);

@@ -15,7 +15,7 @@
 #include "base/atomics.h"
 #include "farlog/refusals.h"
 #include "adversary/memory.h"
-#include "target/ofi.h"
+#include "ofi_faults.h"
 
 bool host_start(struct host *host, const char *listen_uri)
 {

@@ -32,7 +32,7 @@ void host_kill(struct host *host);
  *   counters NAME                        OK admitted refused fenced writers drains flushes requests bad
  *   refusals                             OK of-unauthenticated of-all peer=HOST:PORT ring=NAME result=NAME text, of the
  *                                        last one
- *   fault N                              ofi_end_fails, target_ofi.h
+ *   fault N                              ofi_end_fails, ofi_faults.h
  *   usage                                OK open files, bytes of heap in use */
 int host_main(const char *listen_uri);
 

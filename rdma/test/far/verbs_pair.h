@@ -69,6 +69,12 @@ struct far_link *pair_open_link(const char *name, const struct farlog_grant *gra
 struct far_link *pair_open_to_write(const char *name, const struct farlog_grant *granted);
 void pair_close_link(struct far_link *link);
 
+/* pair_key -- the key that a link writes with: a test takes another's. */
+static inline uint64_t *pair_key(struct far_link *link)
+{
+	return &link->welcome.keys[verbs_link_of(link)->written];
+}
+
 /* pair_await -- OK or IO. pair_persist -- and wait for it. */
 int pair_await(struct far_link *link, uint64_t tag);
 int pair_persist(struct far_link *link, const struct region_span *spans, unsigned count, uint64_t tag);

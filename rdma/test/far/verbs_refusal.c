@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "farlog/tails.h"
+#include "verbs_faults.h"
 #include "verbs_pair.h"
 
 /* fence -- in a thread of its own, which does not count: NULL when it went well. */
@@ -64,7 +65,7 @@ static void zombie_is_refused_by_the_device(void)
 
 	memset(link->copy + LINE, 1, 4096);
 	CHECK(pair_persist(link, &span, 1, tag) == FARLOG_OK);
-	atomic_store_relaxed(&verbs_revocation_pause_ns, 1500000000u);
+	farlog_fault_pause_revocations(1500000000u);
 	pthread_create(&fencer, NULL, fence, (void *)"fenced");
 	do {
 		memset(link->copy + LINE, 2, 4096);
@@ -74,15 +75,14 @@ static void zombie_is_refused_by_the_device(void)
 	printf("verbs: %s: after %lu writes: %s\n", pair_condition, tag - 1, link->broken);
 	CHECK(result == FARLOG_IO);
 	CHECK(strstr(link->broken, "remote access error") != NULL && strstr(link->broken, "(status 10,") != NULL);
-	pthread_join(fencer, &failure);
-	CHECK(failure == NULL);
+	CHECK(pthread_join(fencer, &failure) == 0 && failure == NULL);
 	CHECK(pair_counters("fenced").denied_count == 1); /* and it is counted */
-	atomic_store_relaxed(&verbs_revocation_pause_ns, 0);
+	farlog_fault_pause_revocations(0);
 	/* The old key by a connection that is good: of the same tenant, to the same ring. */
 	pair_condition = "old key by another connection";
 	other = pair_open_to_write("fenced", &drain_grant);
 	memset(other->copy + LINE, 3, 4096);
-	*verbs_link_key(other) = *verbs_link_key(link);
+	*pair_key(other) = *pair_key(link);
 	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO);
 	CHECK(is_refusal(other));
 	await_denied("fenced", 1);
@@ -105,7 +105,7 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	pair_condition = what;
 	memset(a->copy + LINE, 0xEE, 64);
 	a->welcome.data_addr = b->welcome.data_addr;
-	*verbs_link_key(a) = *verbs_link_key(b);
+	*pair_key(a) = *pair_key(b);
 	CHECK(pair_persist(a, &span, 1, 1) == FARLOG_IO);
 	CHECK(is_refusal(a));
 	CHECK(pair_ring_bytes(victim)[LINE] != 0xEE);
@@ -175,7 +175,7 @@ static void left_is_refused(void)
 	CHECK(pair_counters("mine").writer_count == 0);
 	other = pair_open_to_write("mine", &drain_grant);
 	memset(other->copy + LINE, 0xAB, 64);
-	*verbs_link_key(other) = *verbs_link_key(link);
+	*pair_key(other) = *pair_key(link);
 	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO && is_refusal(other));
 	await_denied("mine", denied_before);
 	CHECK(pair_ring_bytes("mine")[LINE] == 0xCC);
@@ -281,7 +281,7 @@ static void key_of_the_ring_opens_nothing(const char *what)
 		bool is_read = i == 1;
 
 		memset(link->copy + LINE, 0xBA, 64);
-		*verbs_link_key(link) = exposure->on[0].pieces[FAR_PIECE_WRITER].mr->rkey;
+		*pair_key(link) = exposure->on[0].pieces[FAR_PIECE_WRITER].mr->rkey;
 		CHECK((is_read ? link->ops->read(link, span, 1) : link->ops->persist(link, &span, 1, 1)) == FARLOG_OK);
 		CHECK(pair_await(link, 1) == FARLOG_IO && is_refusal(link));
 		await_denied("sister", denied_before);
@@ -333,7 +333,7 @@ static void key_is_a_registration_without_windows(void)
 	CHECK(pair_persist(link, &span, 1, 2) == FARLOG_IO);
 	other = pair_open_to_write("plain", &drain_grant);
 	memset(other->copy + LINE, 3, 4096);
-	*verbs_link_key(other) = *verbs_link_key(link);
+	*pair_key(other) = *pair_key(link);
 	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO && pair_ring_bytes("plain")[LINE] == 1);
 	pair_close_link(other);
 	pair_close_link(link);

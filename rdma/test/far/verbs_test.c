@@ -21,6 +21,8 @@
 
 #include "base/err.h"
 #include "wire/verbs_address.h"
+#include "verbs_counts.h"
+#include "verbs_faults.h"
 #include "verbs_pair.h"
 
 static const char *address = "";
@@ -164,11 +166,11 @@ static void credit_comes_with_the_flush(void)
 /* cost -- of one persist. */
 static struct verbs_counts cost(struct far_link *link, const struct region_span *spans, unsigned count, uint64_t tag)
 {
-	struct verbs_counts before = *verbs_link_counts(link);
+	struct verbs_counts before = *verbs_counts_of(&verbs_link_of(link)->queue);
 	struct verbs_counts after;
 
 	CHECK(pair_persist(link, spans, count, tag) == FARLOG_OK);
-	after = *verbs_link_counts(link);
+	after = *verbs_counts_of(&verbs_link_of(link)->queue);
 	return (struct verbs_counts){after.write_count - before.write_count, after.inline_count - before.inline_count,
 		after.read_count - before.read_count, after.flush_count - before.flush_count,
 		after.send_count - before.send_count, after.signalled_count - before.signalled_count,
@@ -239,14 +241,14 @@ static void more_than_the_queue_holds(void)
 	memset(link->copy + LINE, 0, SIZE - LINE);
 	CHECK(link->ops->read(link, all, 2) == FARLOG_OK && pair_await(link, 2) == FARLOG_OK);
 	CHECK(link->copy[LINE] == 0x5A && memcmp(link->copy + LINE, link->copy + LINE + 1, SIZE - LINE - 1) == 0);
-	before = *verbs_link_counts(link);
+	before = *verbs_counts_of(&verbs_link_of(link)->queue);
 	for (uint64_t i = 0; i < 5000; i++) {
 		*(uint64_t *)(link->copy + LAYOUT_TAIL_HINT_OFF) = i;
 		CHECK(link->ops->write(link, LAYOUT_TAIL_HINT_OFF, 8) == FARLOG_OK);
 		if (i % 1000 == 999)
 			may_fail(link->ops->poll(link));
 	}
-	CHECK(verbs_link_counts(link)->signalled_count - before.signalled_count <= 5000 / 64);
+	CHECK(verbs_counts_of(&verbs_link_of(link)->queue)->signalled_count - before.signalled_count <= 5000 / 64);
 	CHECK(pair_persist(link, &line, 1, 3) == FARLOG_OK);
 	CHECK(*(const uint64_t *)(pair_ring_bytes("costs") + LAYOUT_TAIL_HINT_OFF) == 4999);
 	pair_close_link(link);
@@ -448,6 +450,7 @@ int main(int argc, char **argv)
 	code = start();
 	if (code != 0)
 		return code;
+	verbs_faults_install();
 	pair_serve("orders", NULL);
 	pair_serve("costs", NULL);
 	pair_serve("fenced", "a");

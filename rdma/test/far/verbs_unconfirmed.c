@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "verbs_faults.h"
 #include "verbs_pair.h"
 
 #define SPOT (LINE + (1u << 20)) /* no record comes that far here */
@@ -82,7 +83,7 @@ static void fence_is_confirmed_or_not(size_t i)
 	/* its flush too: it would find its key ended, and break the queue pair */
 	CHECK(has_landed(link, 1) && pair_await(link, 1) == FARLOG_OK);
 	next = pair_grant("unconfirmed", FARLOG_GRANT_WRITER, next_epoch());
-	atomic_store_relaxed(&verbs_end_fails, cases[i].fails);
+	verbs_faults_set(cases[i].fails);
 	result = farlog_target_fence(pair_target, "unconfirmed", next.epoch, NULL, &error);
 	printf("verbs: fence, %s: %s %s\n", pair_condition, farlog_result_name(result), error.text);
 	if (cases[i].text == NULL) {
@@ -96,18 +97,18 @@ static void fence_is_confirmed_or_not(size_t i)
 		CHECK(!is_let_in(&next));
 		CHECK(farlog_target_forget(pair_target, "unconfirmed", &error) == FARLOG_IO);
 		CHECK(farlog_target_fence(pair_target, "unconfirmed", next.epoch, NULL, NULL) == FARLOG_IO);
-		atomic_store_relaxed(&verbs_end_fails, 0);
+		verbs_faults_set(0);
 		CHECK(farlog_target_fence(pair_target, "unconfirmed", next.epoch, NULL, NULL) == FARLOG_OK);
 		CHECK(!has_landed(link, 3));
 	}
-	atomic_store_relaxed(&verbs_end_fails, 0);
+	verbs_faults_set(0);
 	CHECK(is_let_in(&next));
 	pair_close_link(link);
 }
 
 void test_unconfirmed(void)
 {
-	verbs_invalidate_ns = 10000000000u; /* one of the cases has nothing else to go by */
+	verbs_await_ns = 10000000000u; /* one of the cases has nothing else to go by */
 	pair_serve("unconfirmed", "a");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		fence_is_confirmed_or_not(i);

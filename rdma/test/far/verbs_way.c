@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "verbs_counts.h"
 #include "verbs_pair.h"
 
 /* query -- what the device has for a queue pair. */
@@ -110,7 +111,7 @@ static void answers_come(bool has_immediate, unsigned laps)
 		CHECK(link->done.persist_tag == i);
 	}
 	CHECK(link->ops->poll(link) == FARLOG_OK);
-	CHECK(verbs_link_counts(link)->event_count == (has_immediate ? laps : 1));
+	CHECK(verbs_counts_of(&verbs_link_of(link)->queue)->event_count == (has_immediate ? laps : 1));
 	pair_close_link(link);
 }
 

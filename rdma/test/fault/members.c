@@ -20,6 +20,7 @@
 #include "members_world.h"
 #include "adversary/memory.h"
 #include "runs.h"
+#include "tended.h"
 #include "region/superblock.h"
 #include "log/writer.h"
 
@@ -219,7 +220,7 @@ static bool is_first_cut(unsigned new_ones)
  * *head_lsn: its head. */
 static uint64_t last_append(unsigned i, uint64_t above_lsn, uint64_t *head_lsn)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct record_found found;
 	struct head_slot head;
@@ -227,14 +228,14 @@ static uint64_t last_append(unsigned i, uint64_t above_lsn, uint64_t *head_lsn)
 	uint64_t end_lsn = 0;
 
 	*head_lsn = 0;
-	if (region_open(world.uris[i], &ask, &region, NULL) != FARLOG_OK)
+	if (region_open(world.uris[i], &options, &region, NULL) != FARLOG_OK)
 		return 0;
 	if (superblock_load(region, world.uris[i], &superblock, NULL) == FARLOG_OK &&
 		head_load(region, &superblock, &head)) {
 		struct record_identity identity = superblock_identity(&superblock);
 		struct record_cursor cursor;
 
-		head_start(&superblock, &head);
+		head_raise_to_floor(&superblock, &head);
 		*head_lsn = head.head_lsn;
 		cursor = (struct record_cursor){
 			.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = UINT32_MAX};
@@ -393,7 +394,7 @@ static const char *too_little(void)
 	for (size_t i = 0; i < sizeof(floors) / sizeof(floors[0]); i++)
 		if (world.runs >= RUNS_THAT_COUNT && floors[i].count * 256 < floors[i].of_256_runs * world.runs)
 			return floors[i].name;
-	return world.runs >= RUNS_THAT_COUNT && world.refusals * 20 > world.runs ?
+	return world.runs >= RUNS_THAT_COUNT && world.refusals * 10 > world.runs ?
 		"streams opened at the end: too many refusals" :
 		NULL;
 }

@@ -87,7 +87,7 @@ static uint8_t former[LAYOUT_DATA_OFF + 2 * LAYOUT_BLOCK_LEN]; /* a ring as it w
 /* forget -- a ring that was replaced comes back as it once was. */
 static void forget(const char *name, const char *uri)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
 	struct region_span span = {0, world.config.size_bytes};
 	struct region *region;
 
@@ -96,7 +96,7 @@ static void forget(const char *name, const char *uri)
 	farlog_fault_set_remote(name, 0);
 	farlog_fault_set_slowness(name, 128);
 	farlog_fault_set_away(name, 0);
-	if (region_open(uri, &ask, &region, NULL) != FARLOG_OK)
+	if (region_open(uri, &options, &region, NULL) != FARLOG_OK)
 		return;
 	region->ops->data.write(region, 0, former, world.config.size_bytes);
 	may_fail(region_persist_wait(region, &span, 1));

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "log/writer.h"
 #include "adversary/memory.h"
+#include "tended.h"
 #include "region/superblock.h"
 
 struct members_world world;

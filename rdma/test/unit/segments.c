@@ -67,16 +67,18 @@ static void put(uint8_t *raw, size_t off, uint64_t word)
 static void begin(struct segments *segments, const struct record_header *first)
 {
 	uint8_t raw[512] = {0};
+	uint64_t version;
 	uint32_t crc;
 
 	if (segments->fd >= 0)
 		close(segments->fd);
 	segments->number++;
+	version = segments->number % 2 + 1; /* a store of before is written on, too */
 	segments->fd = open(segments_path(segments), O_RDWR | O_CREAT | O_EXCL, 0644);
 	assert_true(segments->fd >= 0);
 	assert_int_equal(ftruncate(segments->fd, (off_t)segments->segment_bytes), 0);
 	memcpy(raw, "FARLOGSG", 8);
-	put(raw, 8, 1 | (uint64_t)STORE_DATA_OFF << 32);
+	put(raw, 8, version | (uint64_t)STORE_DATA_OFF << 32);
 	memcpy(raw + 32, segments->ring.ring_uuid, 16);
 	put(raw, 48, segments->ring.salt);
 	put(raw, 56, segments->ring.align | (uint64_t)segments->ring.record_len_max << 32);
@@ -91,6 +93,8 @@ static void begin(struct segments *segments, const struct record_header *first)
 		put(raw, 120, segments->cursor.epoch);
 	}
 	memcpy(raw + 128, SEGMENTS_STREAM, strlen(SEGMENTS_STREAM));
+	if (version == 2) /* a digest and a signature, which a reader here leaves to verify */
+		memset(raw + 200, 0x5A, 32 + 64);
 	crc = crc32c_update(0, raw, 508);
 	memcpy(raw + 508, &crc, sizeof(crc));
 	assert_int_equal(pwrite(segments->fd, raw, sizeof(raw), 0), sizeof(raw));

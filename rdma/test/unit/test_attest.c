@@ -121,12 +121,12 @@ static void attest__adds_a_read_and_its_name(void **state)
 
 	(void)state;
 	assert_int_equal(target_methods(&devdax) & read, 0);
-	assert_int_equal(attest_methods(&said), read);
-	attest_text(&said, false, text);
+	assert_int_equal(attest_flush_methods(&said), read);
+	attest_describe(&said, false, text);
 	assert_string_equal(text, "ddio-off, memory_controller by attestation of Ada, storage, 2026-11-21");
 	said = (struct farlog_attestation)SAID(NONE, CPU_CACHE);
-	assert_int_equal(attest_methods(&said), 0);
-	attest_text(&said, false, text);
+	assert_int_equal(attest_flush_methods(&said), 0);
+	attest_describe(&said, false, text);
 	assert_string_equal(text, "cpu_cache by attestation of Ada, storage, 2026-11-21");
 }
 
@@ -136,13 +136,13 @@ static void attest__commit_is_of_a_provider(void **state)
 	char text[ATTEST_TEXT_LEN];
 
 	(void)state;
-	assert_int_equal(attest_methods(&said), 0); /* not of whatever a target listens by */
-	attest_text(&said, true, text);
+	assert_int_equal(attest_flush_methods(&said), 0); /* not of whatever a target listens by */
+	attest_describe(&said, true, text);
 	assert_string_equal(text, "ofi-commit, memory_controller by attestation of Ada, storage, 2026-11-21");
 	said.read_flush = FARLOG_READ_FLUSH_DDIO_OFF;
-	attest_text(&said, true, text);
+	attest_describe(&said, true, text);
 	assert_string_equal(text, "ofi-commit, memory_controller by attestation of Ada, storage, 2026-11-21");
-	attest_text(&said, false, text);
+	attest_describe(&said, false, text);
 	assert_string_equal(text, "ddio-off, memory_controller by attestation of Ada, storage, 2026-11-21");
 }
 
@@ -198,7 +198,7 @@ static void attest__word_of_a_uri(void **state)
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		struct farlog_attestation said;
 		struct farlog_error error = {0};
-		int result = attest_by_uri(URI, words[i].word, &words[i].found, &said, &error);
+		int result = attest_from_uri(URI, words[i].word, &words[i].found, &said, &error);
 
 		if (words[i].denied != NULL) {
 			assert_int_equal(result, FARLOG_INVALID);
@@ -207,7 +207,7 @@ static void attest__word_of_a_uri(void **state)
 			continue;
 		}
 		assert_int_equal(result, FARLOG_OK);
-		assert_string_equal(attest_word(&said), words[i].word);
+		assert_string_equal(attest_uri_value(&said), words[i].word);
 		assert_int_equal(attest_level(&words[i].found, &said, FARLOG_LEVEL_PERSISTENT), FARLOG_LEVEL_PERSISTENT);
 	}
 }
@@ -245,10 +245,10 @@ static void attest__longest_text_is_not_cut(void **state)
 	(void)state;
 	said.by = "a name of 24 bytes, full";
 	assert_int_equal(strlen(said.by), FARLOG_ATTESTED_BY_LEN - 1);
-	attest_text(&said, false, text);
+	attest_describe(&said, false, text);
 	assert_non_null(strstr(text, "full, 2026-11-21"));
 	assert_true(strlen(text) + strlen("; key: memory window") < sizeof(((struct far_welcome *)0)->probe));
-	attest_text(&said, true, text); /* by a transport that adds nothing */
+	attest_describe(&said, true, text); /* by a transport that adds nothing */
 	assert_non_null(strstr(text, "full, 2026-11-21"));
 	assert_true(strlen(text) < sizeof(((struct far_welcome *)0)->probe));
 }
@@ -290,17 +290,17 @@ static void domain__of_a_device(void **state)
 	make_dir(bus);
 	make_dir(device);
 	assert_int_equal(symlink(device, link), 0);
-	assert_int_equal(region_domain_above(link), FARLOG_DOMAIN_UNKNOWN); /* there is no attribute at all */
+	assert_int_equal(region_find_domain(link), FARLOG_DOMAIN_UNKNOWN); /* there is no attribute at all */
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		write_text(attribute, files[i].text);
-		assert_int_equal(region_domain_above(link), files[i].domain);
+		assert_int_equal(region_find_domain(link), files[i].domain);
 	}
 	unlink(attribute);
 	unlink(link);
-	assert_int_equal(region_domain_above(link), FARLOG_DOMAIN_UNKNOWN);
+	assert_int_equal(region_find_domain(link), FARLOG_DOMAIN_UNKNOWN);
 	assert_int_equal(rmdir(device) | rmdir(bus) | rmdir(region) | rmdir(root), 0);
-	assert_int_equal(region_mem_domain("/dev/null"), FARLOG_DOMAIN_UNKNOWN);
-	assert_int_equal(region_mem_domain("/nowhere/at/all"), FARLOG_DOMAIN_UNKNOWN);
+	assert_int_equal(region_mem_find_domain("/dev/null"), FARLOG_DOMAIN_UNKNOWN);
+	assert_int_equal(region_mem_find_domain("/nowhere/at/all"), FARLOG_DOMAIN_UNKNOWN);
 }
 
 /* nvdimm__of_a_device -- only what lies on a bus of the nvdimm driver: not memory that firmware reserved (hmem), nor

@@ -206,7 +206,7 @@ static void directory__of_a_blank_region(void **state)
 	(void)state;
 	assert_int_equal(ftruncate(fd, REGION_LEN), 0);
 	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_NOT_FOUND);
-	assert_non_null(strstr(error.text, "is blank"));
+	assert_non_null(strstr(error.text, "is all zeros"));
 	make(uri, "a");
 	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_OK);
 	assert_int_equal(farlog_ring_remove(at(uri, "a"), 0, &error), FARLOG_OK);
@@ -251,12 +251,12 @@ static void directory__space_is_used_again_but_not_its_records(void **state)
 static void directory__removed_before_its_lock(void **state)
 {
 	const char *uri = unit_tmpfs_uri("removed");
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
 	struct region *region;
 
 	(void)state;
 	make(uri, "a");
-	assert_int_equal(region_open(at(uri, "a"), &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(at(uri, "a"), &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_OK);
 	region->ops->fence.unlock(region, REGION_ROLE_WRITER);
 	assert_int_equal(farlog_ring_remove(at(uri, "a"), 0, NULL), FARLOG_OK);
@@ -484,11 +484,11 @@ static void prepare(bool has_neighbours, const char *old)
 {
 	farlog_fault_drop(FAULT_NAME);
 	if (!has_neighbours) { /* bytes of an old single ring, whose header alone was wiped */
-		struct region_ask ask = {.access = REGION_CREATE, .size_bytes = REGION_LEN};
+		struct region_options options = {.access = REGION_CREATE, .size_bytes = REGION_LEN};
 		struct region *region;
 		static uint8_t lines[4096] __attribute__((aligned(64)));
 
-		assert_int_equal(region_open(FAULT_URI, &ask, &region, NULL), FARLOG_OK);
+		assert_int_equal(region_open(FAULT_URI, &options, &region, NULL), FARLOG_OK);
 		memset(lines, 0xA5, sizeof(lines));
 		for (uint64_t off = LAYOUT_DATA_OFF; off < REGION_LEN; off += sizeof(lines))
 			region->ops->data.write(region, off, lines, sizeof(lines));

@@ -149,7 +149,7 @@ static void blocks__rings_side_by_side(void **state)
 static void blocks__locks_are_of_one_ring(void **state)
 {
 	struct farlog_error error = {0};
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
 	struct region *region;
 	farlog_writer *left;
 	farlog_writer *right;
@@ -173,7 +173,7 @@ static void blocks__locks_are_of_one_ring(void **state)
 		assert_int_equal(farlog_writer_close(right), FARLOG_OK);
 		assert_int_equal(farlog_ring_format(where, &(struct farlog_ring_config){.is_forced = 1}, &error), FARLOG_HELD);
 		/* A handle that was opened before its ring was removed must not become a writer of what took its place. */
-		assert_int_equal(region_open(at(where, "right"), &ask, &region, NULL), FARLOG_OK);
+		assert_int_equal(region_open(at(where, "right"), &options, &region, NULL), FARLOG_OK);
 		assert_int_equal(farlog_ring_remove(at(where, "right"), 1, &error), FARLOG_OK);
 		make(where, "third");
 		assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_NOT_FOUND);
@@ -226,7 +226,7 @@ static void blocks__refusals(void **state)
 	expect(format_sized(single, "a", RING_LEN, &error), FARLOG_EXISTS, &error, "holds one ring");
 	expect(farlog_ring_inspect(at(single, "a"), &status, &error), FARLOG_NOT_A_RING, &error, "holds one ring");
 	poke(foreign, 1024, "somebody's", 10); /* where a ring has nothing */
-	expect(format_sized(foreign, "a", RING_LEN, &error), FARLOG_NOT_A_RING, &error, "is not blank");
+	expect(format_sized(foreign, "a", RING_LEN, &error), FARLOG_NOT_A_RING, &error, "holds foreign data");
 	/* The rings of a device whose LBA has changed. */
 	blocks(512, 1);
 	make(BLOCKS, "a");

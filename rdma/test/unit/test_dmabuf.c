@@ -72,7 +72,7 @@ static bool look(const char *name, struct dmabuf_bar *bar, char *why)
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s/bus/pci/devices/" DEVICE "/%s", root, name);
-	return dmabuf_look(&roots, path, bar, why);
+	return dmabuf_check(&roots, path, bar, why);
 }
 
 static void dmabuf__names_each_thing_that_is_missing(void **state)
@@ -129,7 +129,7 @@ static void dmabuf__of_what_is_no_bar(void **state)
 	}
 	make("/bus/resource2", true); /* below what is no device */
 	snprintf(why, sizeof(why), "%s/bus/resource2", root);
-	assert_false(dmabuf_look(&roots, strdupa(why), &bar, why));
+	assert_false(dmabuf_check(&roots, strdupa(why), &bar, why));
 	assert_non_null(strstr(why, "is no resource file of a PCI device"));
 }
 

@@ -50,7 +50,7 @@ static farlog_writer *open_on(int host, const char *uri)
 static int join(struct block_device *device)
 {
 	static const uint8_t uuid[16] = {1};
-	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .ring_uuid = uuid, .uri = URI};
+	struct region_claim claim = {.kind = REGION_CLAIM_SHARED, .ring_uuid = uuid, .uri = URI};
 	struct reserve_view view;
 
 	return reserve_join(device, &claim, &view, &last);
@@ -67,7 +67,7 @@ static int fail_is_locked(struct block_device *device, enum region_role role)
 /* Its lock cannot be looked at: it may live. */
 static void zombie__lock_cannot_be_looked_at(void **state)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
 	const struct block_ops *ops;
 	struct block_ops failing;
 	struct region *region;
@@ -80,7 +80,7 @@ static void zombie__lock_cannot_be_looked_at(void **state)
 	writer = open_on(2, URI);
 	farlog_writer_close(former);
 	farlog_block_host(1);
-	assert_int_equal(region_open(URI, &ask, &region, &last), FARLOG_OK);
+	assert_int_equal(region_open(URI, &options, &region, &last), FARLOG_OK);
 	farlog_block_host(0);
 	ops = nvme_of(region)->device->ops;
 	failing = *ops;

@@ -143,7 +143,7 @@ static bool make_bed(struct bed *bed, bool is_drain)
 	for (unsigned i = 0; i < 20; i++)
 		assert_int_equal(unit_append(bed->writer, 1000, (uint8_t)i, &position), FARLOG_OK);
 	assert_int_equal(
-		region_open(bed->local_uri, &(struct region_ask){.access = REGION_WRITE}, &bed->bytes, NULL), FARLOG_OK);
+		region_open(bed->local_uri, &(struct region_options){.access = REGION_WRITE}, &bed->bytes, NULL), FARLOG_OK);
 	assert_int_equal(open_far(bed, &bed->far), FARLOG_OK);
 	stand_before(bed);
 	return true;
@@ -289,12 +289,12 @@ static void release_in_pieces(unsigned lost_len, unsigned lost_count)
 	assert_int_equal(farlog_reader_release(bed.far, first.next_lsn, first.next_seq, first.last_epoch), FARLOG_OK);
 	assert_int_equal(farlog_reader_read(bed.far, small, sizeof(small), &first), FARLOG_OK);
 	assert_int_equal(farlog_reader_read(bed.far, small, sizeof(small), &next), FARLOG_OK);
-	region_of(bed.far)->patience_ns = 1; /* less than a connection takes to come back */
+	region_of(bed.far)->persist_timeout_ns = 1; /* less than a connection takes to come back */
 	before.lost_len = lost_len;
 	before.lost_count = lost_count;
 	assert_int_equal(farlog_reader_release(bed.far, first.next_lsn, first.next_seq, first.last_epoch), FARLOG_IO);
 	assert_true(region_load_word(bed.bytes, LAYOUT_CREDIT_OFF) < first.next_lsn);
-	region_of(bed.far)->patience_ns = 50000000;
+	region_of(bed.far)->persist_timeout_ns = 50000000;
 	until_ns = clock_after_ns(IN_TIME_NS);
 	do
 		result = farlog_reader_release(bed.far, next.next_lsn, next.next_seq, next.last_epoch);

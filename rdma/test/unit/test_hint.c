@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "adversary/blocks.h"
+#include "adversary/file.h"
 #include "base/clock.h"
 #include "blocks/nvme.h"
 #include "region/superblock.h"
@@ -22,9 +24,9 @@ static uint64_t hint_at(const char *uri)
 {
 	struct region *region;
 	uint64_t lsn;
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 
-	assert_int_equal(region_open(uri, &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(region_fetch(region, 0, LAYOUT_DATA_OFF), FARLOG_OK);
 	lsn = region_load_word(region, LAYOUT_DURABLE_HINT_OFF);
 	region->ops->close(region);
@@ -95,6 +97,102 @@ static void hint__follows_a_writer_that_waits_and_rests(void **state)
 	farlog_writer_close(writer);
 }
 
+/* What the clock's thread writes back of a ring's hints, and what they say as it begins to. */
+static struct write_back {
+	const uint8_t *bytes; /* of the ring; NULL: nobody asks. Stored last */
+	uint64_t tail_lsn;
+	uint64_t durable_lsn; /* stored with release, behind the other two */
+	uint64_t len;         /* of the hints' line, from the tail's on */
+	uint64_t msync_count;
+} write_back;
+
+void __real_persist_range(const void *start, size_t len);
+void __wrap_persist_range(const void *start, size_t len);
+
+void __wrap_persist_range(const void *start, size_t len)
+{
+	const uint8_t *hints = __atomic_load_n(&write_back.bytes, __ATOMIC_ACQUIRE);
+
+	if (hints != NULL && start == hints + LAYOUT_TAIL_HINT_OFF) {
+		atomic_store_relaxed(&write_back.len, len);
+		atomic_store_relaxed(&write_back.tail_lsn, atomic_load_relaxed((const uint64_t *)start));
+		atomic_store_release(&write_back.durable_lsn, atomic_load_relaxed((const uint64_t *)start + 1));
+	}
+	__real_persist_range(start, len);
+}
+
+static int count_msync(void *start, size_t len, int flags)
+{
+	const uint8_t *hints = write_back.bytes + LAYOUT_TAIL_HINT_OFF;
+
+	if ((const uint8_t *)start <= hints && hints < (const uint8_t *)start + len)
+		atomic_add(&write_back.msync_count, 1);
+	return msync(start, len, flags);
+}
+
+/* rest_told -- as rest_until, and until the turn in which the clock's thread stored the hint is over. */
+static void rest_told(const char *uri, uint64_t lsn)
+{
+	uint64_t told_version;
+
+	rest_until(uri, lsn);
+	told_version = atomic_load_acquire(&clock_anchor.version) + 2 * 2;
+	while (atomic_load_acquire(&clock_anchor.version) < told_version)
+		usleep(2000);
+}
+
+static void watch(const farlog_writer *writer)
+{
+	write_back = (struct write_back){0};
+	__atomic_store_n(&write_back.bytes, writer->region->base, __ATOMIC_RELEASE);
+}
+
+/* hint__is_in_memory_when_it_is_told -- where records are written back line by line, the hint is so too, and only when
+ * both words have been stored: behind a power cut it says what was acknowledged, and the ring is not refused for it. */
+static void hint__is_in_memory_when_it_is_told(void **state)
+{
+	struct farlog_position position;
+	farlog_writer *writer;
+	char uri[300];
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "%s?flush=nt", unit_tmpfs_uri("hint-line"));
+	unit_format(uri, SIZE, 4096);
+	writer = unit_open(uri);
+	watch(writer);
+	for (unsigned i = 1; i <= 3; i++) {
+		append_unhinted(writer, i);
+		assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
+		rest_told(uri, position.end_lsn);
+		assert_int_equal(atomic_load_acquire(&write_back.durable_lsn), position.end_lsn);
+		assert_int_equal(atomic_load_relaxed(&write_back.tail_lsn), position.end_lsn);
+		assert_int_equal(atomic_load_relaxed(&write_back.len), 2 * sizeof(uint64_t));
+	}
+	__atomic_store_n(&write_back.bytes, NULL, __ATOMIC_RELEASE);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+/* hint__of_a_plain_file_is_left_to_the_kernel -- the clock's thread waits for no disk. */
+static void hint__of_a_plain_file_is_left_to_the_kernel(void **state)
+{
+	const char *uri = unit_file_uri("hint-file");
+	farlog_writer *writer;
+	uint64_t lsn;
+
+	(void)state;
+	unit_format(uri, SIZE, 4096);
+	writer = unit_open(uri);
+	watch(writer);
+	farlog_file_set_msync(count_msync);
+	lsn = append_unhinted(writer, 3);
+	rest_told(uri, lsn);
+	assert_int_equal(atomic_load_relaxed(&write_back.msync_count), 0);
+	assert_int_equal(atomic_load_acquire(&write_back.durable_lsn), 0);
+	farlog_file_set_msync(NULL);
+	__atomic_store_n(&write_back.bytes, NULL, __ATOMIC_RELEASE);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
 static void hint__follows_members_that_rest(void **state)
 {
 	char uris[3][300];
@@ -162,7 +260,7 @@ static void recovery__one_bit_of_what_was_acknowledged_last(void **state)
 	writer->is_failed = true; /* the death of its process */
 	farlog_writer_close(writer);
 
-	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	word = region_load_word(region, LAYOUT_DATA_OFF + from_lsn + 64);
 	region->ops->data.store_word(region, LAYOUT_DATA_OFF + from_lsn + 64, word ^ 4);
 	region->ops->close(region);
@@ -183,7 +281,8 @@ static void recovery__below_where_the_newest_epoch_began(void **state)
 	assert_int_equal(unit_append(writer, 300, 1, &position), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(unit_open(FAULT_URI)), FARLOG_OK);
-	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(
+		region_open(FAULT_URI, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
 	region->ops->data.store_word(region, LAYOUT_DATA_OFF + position.lsn + 64, ~0ull);
 	assert_int_equal(region->ops->data.flush(region, 0, SIZE), FARLOG_OK);
@@ -228,6 +327,8 @@ static void recovery__blocks_of_a_later_commit(void **state)
 static const struct CMUnitTest hint_tests[] = {
 	cmocka_unit_test(hint__follows_a_writer_that_rests),
 	cmocka_unit_test(hint__follows_a_writer_that_waits_and_rests),
+	cmocka_unit_test(hint__is_in_memory_when_it_is_told),
+	cmocka_unit_test(hint__of_a_plain_file_is_left_to_the_kernel),
 	cmocka_unit_test(hint__follows_members_that_rest),
 	cmocka_unit_test(recovery__one_bit_of_what_was_acknowledged_last),
 	cmocka_unit_test(recovery__below_where_the_newest_epoch_began),

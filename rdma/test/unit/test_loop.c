@@ -206,7 +206,7 @@ static void read__device_is_removed(void **state)
 	(void)state;
 	attach("");
 	expect_format(FARLOG_OK, "");
-	if (region_open(uri, &(struct region_ask){.access = REGION_READ}, &region, &error) != FARLOG_OK)
+	if (region_open(uri, &(struct region_options){.access = REGION_READ}, &region, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	assert_int_equal(region_fetch(region, 0, LAYOUT_DATA_OFF), FARLOG_OK);
 	resize_to(LAYOUT_BLOCK_LEN);
@@ -215,7 +215,7 @@ static void read__device_is_removed(void **state)
 	resize_to(0);
 	assert_int_equal(region_fetch(region, 0, LAYOUT_DATA_OFF), FARLOG_IO);
 	assert_int_equal(region->is_removed, 1);
-	assert_non_null(strstr(region->trouble, "No such device"));
+	assert_non_null(strstr(region->last_error, "No such device"));
 	region->ops->close(region);
 	expect_open(FARLOG_NOT_FOUND, "has no bytes");
 }

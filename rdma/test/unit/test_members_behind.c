@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "ring/layout.h"
 #include "adversary/memory.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "unit.h"
 #include "log/writer.h"

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "adversary/blocks.h"
+#include "base/clock.h"
 #include "ring/layout.h"
 #include "members/reader.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "unit.h"
 #include "log/writer.h"
@@ -276,6 +278,76 @@ static void append__one_copy_for_all(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
+/* What the members were asked for headers, by who stands between the writer and their regions. */
+static struct asked {
+	struct region_ops ops;
+	const struct region_ops *own;
+	const struct region *region;
+	uint64_t until_ns; /* of the last fetch */
+	unsigned count;
+} asked[NEAR_COUNT + 1];
+
+static int fetch_asked(struct region *region, uint64_t off, uint64_t len)
+{
+	unsigned i = 0;
+
+	while (asked[i].region != region)
+		i++;
+	asked[i].until_ns = region->until_ns;
+	asked[i].count++;
+	return asked[i].own->data.fetch(region, off, len);
+}
+
+/* expect_deadline -- all members are asked for their headers, each until the one moment at which this resolve ends. */
+static void expect_deadline(
+	farlog_writer *writer, const struct farlog_position *position, uint64_t duration_ns, uint64_t expected_ns)
+{
+	uint64_t begun_ns = clock_monotonic_ns();
+	struct farlog_position found;
+
+	for (unsigned i = 0; i <= NEAR_COUNT; i++)
+		asked[i].count = 0;
+	assert_int_equal(farlog_resolve(writer, position->lsn, duration_ns, &found), FARLOG_OK);
+	assert_int_equal(found.seq, position->seq);
+	for (unsigned i = 0; i <= NEAR_COUNT; i++) {
+		assert_int_equal(asked[i].count, 1);
+		assert_int_equal(asked[i].until_ns, asked[0].until_ns);
+		assert_in_range(asked[i].until_ns, begun_ns + expected_ns, clock_monotonic_ns() + expected_ns);
+		assert_int_equal(asked[i].region->until_ns, 0); /* what is fetched later has none */
+	}
+}
+
+/* resolve__deadline_is_that_of_each_member -- of a record of the epoch before: a member that does not answer takes no
+ * more time than who asks has, named or not. */
+static void resolve__deadline_is_that_of_each_member(void **state)
+{
+	struct farlog_position position;
+	struct region_members *whole;
+	farlog_writer *writer;
+
+	(void)state;
+	make_members();
+	writer = open_members(NEAR_COUNT + 1);
+	assert_int_equal(unit_append(writer, RECORD_LEN, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	writer = open_members(NEAR_COUNT + 1);
+	whole = members_of(writer->region);
+	members_acquire(whole);
+	for (unsigned i = 0; i <= NEAR_COUNT; i++) {
+		struct region *region = whole->members[i].region;
+
+		asked[i] = (struct asked){.ops = *region->ops, .own = region->ops, .region = region};
+		asked[i].ops.data.fetch = fetch_asked;
+		region->ops = &asked[i].ops;
+	}
+	members_release(whole);
+	expect_deadline(writer, &position, 3000000000u, 3000000000u);
+	expect_deadline(writer, &position, 0, 5000000000u); /* the writer's own */
+	for (unsigned i = 0; i <= NEAR_COUNT; i++)
+		whole->members[i].region->ops = asked[i].own;
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
 static uint8_t read_bytes[RING_SIZE];
 
 /* await_far -- read until the far member is open and answers, or does not. */
@@ -333,6 +405,7 @@ static void read__removed_device_is_opened_again_at_once(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(append__one_copy_for_all),
+	cmocka_unit_test(resolve__deadline_is_that_of_each_member),
 	cmocka_unit_test(read__waits_for_one_that_knows_the_log),
 	cmocka_unit_test(open__first_waits_for_the_slowest),
 	cmocka_unit_test(open__far_member_fails_midway),

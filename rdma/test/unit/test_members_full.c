@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "adversary/clock.h"
 #include "adversary/memory.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "ring/layout.h"
@@ -65,10 +66,10 @@ static void let_be_away(bool first, bool second, bool third)
 /* forget_hints -- what a power cut may leave of words that nobody flushed. */
 static void forget_hints(unsigned i)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_READER};
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	region->ops->data.store_word(region, LAYOUT_TAIL_HINT_OFF, 0);
 	region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, 0);
 	region->ops->close(region);
@@ -348,11 +349,11 @@ static void drain__head_heard_of_late(void **state)
 /* release_at -- the drain's head on one of them. */
 static void release_at(unsigned i, const struct head_slot *slot)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
 	struct superblock superblock;
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(superblock_load(region, uris[i], &superblock, NULL), FARLOG_OK);
 	assert_int_equal(head_store(region, &superblock, slot), FARLOG_OK);
 	region->ops->data.store_word(region, LAYOUT_CREDIT_OFF, slot->head_lsn);

@@ -4,6 +4,7 @@
 #include "ring/record.h"
 #include "adversary/clock.h"
 #include "adversary/memory.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "unit.h"
@@ -91,11 +92,11 @@ static void append_some(farlog_writer *writer)
 /* put -- bytes into a member, durably. */
 static void put(unsigned i, uint64_t off, const void *bytes, uint64_t len)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
 	struct region_span span = {off, len};
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	region->ops->data.write(region, off, bytes, len);
 	assert_int_equal(region_persist_wait(region, &span, 1), FARLOG_OK);
 	region->ops->close(region);
@@ -118,11 +119,11 @@ static void forget_hints(unsigned i)
 
 static struct superblock superblock_of(unsigned i)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(superblock_load(region, uris[i], &superblock, NULL), FARLOG_OK);
 	region->ops->close(region);
 	return superblock;

@@ -5,6 +5,7 @@
 #include "ring/layout.h"
 #include "adversary/clock.h"
 #include "adversary/memory.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "unit.h"
@@ -58,11 +59,11 @@ static int open_whole(farlog_writer **writer)
 
 static uint32_t epoch_of(unsigned i)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(superblock_load(region, uris[i], &superblock, NULL), FARLOG_OK);
 	region->ops->close(region);
 	return superblock.writer_epoch;

@@ -49,10 +49,10 @@ static uint64_t append_some(void)
 
 static struct region *open_bytes(unsigned i)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	return region;
 }
 

@@ -13,6 +13,7 @@
 #include "ring/record.h"
 #include "adversary/clock.h"
 #include "adversary/memory.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "region/superblock.h"
 #include "unit.h"
@@ -72,11 +73,11 @@ static void end(farlog_writer *writer)
 
 static struct superblock superblock_of(unsigned i)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(superblock_load(region, uris[i], &superblock, NULL), FARLOG_OK);
 	region->ops->close(region);
 	return superblock;
@@ -128,13 +129,13 @@ static void append_some(farlog_writer *writer, unsigned count)
 /* release -- the drain's head on one of them, up to all that was appended. */
 static void release(farlog_writer *writer, unsigned i)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_DRAIN};
 	struct superblock superblock = superblock_of(i);
 	struct head_slot slot = {
 		.head_lsn = writer->ring.appended_lsn, .head_seq = writer->ring.next_seq, .last_epoch = writer->epoch};
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(head_store(region, &superblock, &slot), FARLOG_OK);
 	region->ops->data.store_word(region, LAYOUT_CREDIT_OFF, slot.head_lsn);
 	region->ops->close(region);

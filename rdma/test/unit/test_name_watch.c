@@ -35,17 +35,17 @@ static void append_until(farlog_writer *writer, int wanted, struct farlog_positi
 static const char *hung_path; /* a look at this name does not come back before it is another one */
 static uint64_t look_count;   /* looks that have come back */
 
-void __real_name_watch_look(struct name_watch *watch);
-void __wrap_name_watch_look(struct name_watch *watch);
+void __real_name_watch_check(struct name_watch *watch);
+void __wrap_name_watch_check(struct name_watch *watch);
 
-void __wrap_name_watch_look(struct name_watch *watch)
+void __wrap_name_watch_check(struct name_watch *watch)
 {
 	const char *hung;
 
 	while ((hung = __atomic_load_n(&hung_path, __ATOMIC_ACQUIRE)) != NULL && watch->path != NULL &&
 		strcmp(hung, watch->path) == 0)
 		usleep(1000);
-	__real_name_watch_look(watch);
+	__real_name_watch_check(watch);
 	__atomic_add_fetch(&look_count, 1, __ATOMIC_RELEASE);
 }
 

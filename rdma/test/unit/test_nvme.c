@@ -338,11 +338,11 @@ static void superblock__lba_has_changed(void **state)
 	struct superblock superblock;
 	struct farlog_error error;
 	struct region *made;
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 
 	(void)state;
 	make(512);
-	assert_int_equal(region_open(URI, &ask, &made, &error), FARLOG_OK);
+	assert_int_equal(region_open(URI, &options, &made, &error), FARLOG_OK);
 	memcpy(bytes, made->base, sizeof(bytes));
 	made->ops->close(made);
 	assert_int_equal(superblock_load(&region, "nvme:x", &superblock, &error), FARLOG_UNSUPPORTED);

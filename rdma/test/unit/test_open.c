@@ -27,7 +27,7 @@ static void store_head(void *context)
 	struct region *region;
 
 	(void)context;
-	if (region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL) != FARLOG_OK)
+	if (region_open(FAULT_URI, &(struct region_options){.access = REGION_WRITE}, &region, NULL) != FARLOG_OK)
 		return;
 	if (superblock_load(region, FAULT_URI, &superblock, NULL) == FARLOG_OK) {
 		slot.crc32c = crc32c_update((uint32_t)superblock.salt, &slot, offsetof(struct head_slot, crc32c));

@@ -255,7 +255,7 @@ static void lose_acknowledged_bytes(const char *uri)
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
-	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
+	assert_int_equal(region_open(uri, &(struct region_options){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
 	region->ops->data.write(region, LAYOUT_DATA_OFF + 256, zeros, sizeof(zeros));
 	region->ops->close(region);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_CORRUPT);
@@ -305,7 +305,7 @@ static void open__corrupt_when_the_head_knows_a_higher_epoch(void **state)
 	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	farlog_reader_close(drain);
 	farlog_writer_close(writer);
-	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
+	assert_int_equal(region_open(uri, &(struct region_options){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
 	region->ops->data.store_word(region, LAYOUT_SUPERBLOCK_A_OFF + 72, 1);
 	region->ops->close(region);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_CORRUPT);

@@ -249,11 +249,11 @@ static void credit__inside_an_lba(void **state)
 
 static void set_version(uint32_t version)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
 	struct superblock superblock;
 	struct region *region;
 
-	assert_int_equal(region_open(URI, &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(URI, &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(superblock_load(region, URI, &superblock, NULL), FARLOG_OK);
 	superblock.version = version;
 	for (unsigned i = 0; i < 2; i++)

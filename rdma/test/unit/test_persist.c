@@ -17,7 +17,7 @@ static void persist__every_method_copies_exactly(void **state)
 	for (size_t i = 0; i < sizeof(src); i++)
 		src[i] = (uint8_t)unit_random();
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-		persist_copy_fn copy = persist_copy(methods[i]);
+		persist_copy_fn copy = persist_find_copy(methods[i]);
 
 		assert_int_equal(copy != NULL, persist_is_supported(methods[i]));
 		for (size_t len = 64; copy != NULL && len <= sizeof(src); len += 64) {
@@ -60,7 +60,7 @@ static void check_gather(enum farlog_flush_method method, const struct record_id
 	record_gather(identity, header, key, payload, extent, &gather);
 	gather.scratch = scratch;
 	memset(dst, 0xEE, sizeof(dst));
-	persist_gather(method)(dst + 64, &gather);
+	persist_find_gather(method)(dst + 64, &gather);
 	persist_fence();
 	assert_memory_equal(dst + 64, expected, extent);
 	assert_int_equal(dst[63], 0xEE);
@@ -101,12 +101,12 @@ static void persist__every_method_gathers_exactly(void **state)
 
 static void persist__fastest_is_a_supported_flush(void **state)
 {
-	enum farlog_flush_method fastest = persist_fastest();
+	enum farlog_flush_method fastest = persist_find_fastest();
 
 	(void)state;
 	assert_true(persist_is_supported(fastest));
 	assert_true(fastest != FARLOG_FLUSH_NONE && fastest != FARLOG_FLUSH_MSYNC);
-	assert_int_equal(persist_fastest(), fastest);
+	assert_int_equal(persist_find_fastest(), fastest);
 }
 
 static void persist__names_both_ways(void **state)
@@ -115,12 +115,12 @@ static void persist__names_both_ways(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-		assert_true(persist_method_named(persist_method_name(methods[i]), &method));
+		assert_true(persist_find_method(persist_method_name(methods[i]), &method));
 		assert_int_equal(method, methods[i]);
 	}
-	assert_true(persist_method_named("auto", &method));
-	assert_false(persist_method_named("", &method));
-	assert_false(persist_method_named("CLWB", &method));
+	assert_true(persist_find_method("auto", &method));
+	assert_false(persist_find_method("", &method));
+	assert_false(persist_find_method("CLWB", &method));
 }
 
 static void persist__range_of_any_length(void **state)

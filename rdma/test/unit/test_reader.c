@@ -14,7 +14,7 @@ static struct region *open_bytes(const char *uri)
 {
 	struct region *region;
 
-	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	return region;
 }
 

@@ -40,7 +40,7 @@ static struct region *open_bytes(unsigned i)
 {
 	struct region *region;
 
-	assert_int_equal(region_open(uris[i], &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uris[i], &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	return region;
 }
 

@@ -14,7 +14,8 @@ static void flush_span(uint64_t lsn, uint64_t len)
 {
 	struct region *region;
 
-	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(
+		region_open(FAULT_URI, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	assert_int_equal(region->ops->data.flush(region, LAYOUT_DATA_OFF + lsn % CAPACITY, len), FARLOG_OK);
 	region->ops->close(region);
 }
@@ -27,7 +28,8 @@ static void lose_unflushed(uint64_t from_lsn, uint64_t len)
 	struct region *region;
 
 	farlog_fault_crash(FAULT_NAME);
-	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(
+		region_open(FAULT_URI, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	region->ops->data.write(region, LAYOUT_DATA_OFF + from_lsn % CAPACITY, zeros, len);
 	assert_int_equal(region->ops->data.flush(region, 0, SIZE), FARLOG_OK);
 	region->ops->close(region);
@@ -153,7 +155,7 @@ static void recover__tail_below_the_durable_hint(void **state)
 		}
 		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 		assert_int_equal(
-			region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+			region_open(FAULT_URI, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 		region->ops->data.write(region, LAYOUT_DATA_OFF + position.end_lsn - 64 * lost, zeros, 64 * lost);
 		region->ops->data.store_word(region, LAYOUT_DURABLE_HINT_OFF, position.end_lsn);
 		region->ops->close(region);
@@ -352,7 +354,8 @@ static void rewind__credit_older_than_the_head(void **state)
 	writer = unit_open(FAULT_URI);
 	while (unit_append(writer, 900, 1, &position) == FARLOG_OK)
 		;
-	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+	assert_int_equal(
+		region_open(FAULT_URI, &(struct region_options){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	region->ops->data.store_word(region, LAYOUT_CREDIT_OFF, 0);
 	region->ops->close(region);
 	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OVERRUN);

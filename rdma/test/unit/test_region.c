@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "adversary/blocks.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "ring/layout.h"
 #include "mem/persist.h"
@@ -118,7 +119,7 @@ static void contract__what_is_kept_is_kept_without_attestation(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_int_equal(region_is_kept(&(struct region){.contract = cases[i].contract}), cases[i].is_kept);
+		assert_int_equal(region_is_flush_durable(&(struct region){.contract = cases[i].contract}), cases[i].is_kept);
 }
 
 static void contract__refused_kinds(void **state)
@@ -160,7 +161,8 @@ static void region__size_that_is_no_multiple(void **state)
 	(void)state;
 	assert_int_equal(ftruncate(fd, 5000), 0);
 	close(fd);
-	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_INVALID);
+	assert_int_equal(
+		region_open(uri, &(struct region_options){.access = REGION_WRITE}, &region, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "5000"));
 }
 
@@ -169,7 +171,7 @@ static struct region *open_fresh(const char *uri)
 	struct region *region;
 	struct farlog_error error = {0};
 
-	if (region_open(uri, &(struct region_ask){.access = REGION_CREATE, .size_bytes = SIZE}, &region, &error) !=
+	if (region_open(uri, &(struct region_options){.access = REGION_CREATE, .size_bytes = SIZE}, &region, &error) !=
 		FARLOG_OK)
 		fail_msg("%s", error.text);
 	return region;
@@ -182,7 +184,7 @@ static void check_writes(const char *uri)
 	struct region *other;
 	uint8_t seen[4096];
 
-	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_READ}, &other, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &(struct region_options){.access = REGION_READ}, &other, NULL), FARLOG_OK);
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t len = 64 * (1 + unit_below(64));
 		uint64_t off = 64 * unit_below((SIZE - len) / 64);
@@ -199,7 +201,7 @@ static void check_writes(const char *uri)
 	assert_int_equal(region_load_word(other, LAYOUT_CREDIT_OFF), 0x1122334455667788ull);
 	assert_int_equal(region->ops->data.flush(region, 0, SIZE), FARLOG_OK);
 	region->ops->data.populate(region);
-	region->ops->data.forget(region, 0, SIZE);
+	region->ops->data.drop_pages(region, 0, SIZE);
 	assert_int_equal(region_load_word(region, LAYOUT_CREDIT_OFF), 0x1122334455667788ull);
 	other->ops->close(other);
 	region->ops->close(region);
@@ -247,11 +249,11 @@ static void region__locks_by_role_and_handle(void **state)
 
 static void check_ops_of(const char *uri)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .level = FARLOG_LEVEL_VISIBLE};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .level = FARLOG_LEVEL_VISIBLE};
 	struct farlog_error error = {0};
 	struct region *region;
 
-	if (region_open(uri, &ask, &region, &error) != FARLOG_OK)
+	if (region_open(uri, &options, &region, &error) != FARLOG_OK)
 		fail_msg("open: %s", error.text);
 	unit_check_ops(region);
 	region->ops->close(region);

@@ -41,12 +41,12 @@ static void file__ring_is_removed_with_it(void **state)
 static void file__removed_before_its_lock(void **state)
 {
 	const char *uri = unit_tmpfs_uri("file-late");
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER};
 	struct region *region;
 
 	(void)state;
 	unit_format(uri, REGION_LEN, 0);
-	assert_int_equal(region_open(uri, &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_OK);
 	region->ops->fence.unlock(region, REGION_ROLE_WRITER);
 	assert_int_equal(farlog_ring_remove(uri, 0, NULL), FARLOG_OK);

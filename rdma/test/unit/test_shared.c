@@ -1,6 +1,7 @@
 /* Many threads, one writer. Run under ThreadSanitizer as well. */
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "ring/layout.h"
 #include "mem/persist.h"
@@ -13,6 +14,7 @@
 #define THREAD_COUNT 4u
 #define APPENDS_PER_THREAD 1500u
 #define TELL_TRIES 10000u
+#define LOOKS_MAX 30000u
 
 struct worker {
 	pthread_t thread;
@@ -237,13 +239,39 @@ static void shared__outcomes_of_one_thread(void **state)
 	assert_int_equal(farlog_shared_close(NULL), FARLOG_OK);
 }
 
+/* shared__resolve_looks_once -- whatever its deadline: the flush that an append left behind ends at some time, and who
+ * asks with deadlines that have passed before anything is looked at must come to know of it. */
+static void shared__resolve_looks_once(void **state)
+{
+	const char *uri = unit_file_uri("shared-once");
+	struct farlog_writer_config config = {
+		.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_entry entry = {.data = uri, .len = 8};
+	struct farlog_position position = {0};
+	struct farlog_position resolved;
+	farlog_shared *shared;
+	int result = FARLOG_UNKNOWN;
+
+	(void)state;
+	unit_format(uri, SIZE, 8192);
+	assert_int_equal(farlog_shared_open(uri, &config, &shared, NULL), FARLOG_OK);
+	assert_int_equal(farlog_shared_append(shared, &entry, 1, &position), FARLOG_UNKNOWN);
+	for (unsigned i = 0; result == FARLOG_UNKNOWN && i < LOOKS_MAX; i++) {
+		usleep(1000);
+		result = farlog_shared_resolve(shared, position.lsn, 1, &resolved);
+	}
+	assert_int_equal(result, FARLOG_OK);
+	assert_int_equal(resolved.level, FARLOG_LEVEL_PERSISTENT);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+}
+
 static uint64_t tail_hint_of(const char *uri)
 {
-	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct region *region;
 	uint64_t tail_lsn;
 
-	assert_int_equal(region_open(uri, &ask, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &options, &region, NULL), FARLOG_OK);
 	tail_lsn = region_load_word(region, LAYOUT_TAIL_HINT_OFF);
 	region->ops->close(region);
 	return tail_lsn;
@@ -312,5 +340,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(shared__threads_with_group_commit),
 	cmocka_unit_test(shared__region_fails_under_threads),
 	cmocka_unit_test(shared__outcomes_of_one_thread),
+	cmocka_unit_test(shared__resolve_looks_once),
 };
 RUN_GROUP(shared, tests)

@@ -377,18 +377,18 @@ static int push_calls(int fd, volatile uint64_t *seen)
 	struct region *region;
 	int results[BAR_CALL_COUNT] = {0};
 
-	if (region_mem_make("bar", fd, NULL, &contract, &(struct region_ask){.access = REGION_WRITE}, &region, NULL) !=
-		FARLOG_OK)
+	if (region_mem_from_fd(
+			"bar", fd, NULL, &contract, &(struct region_options){.access = REGION_WRITE}, &region, NULL) != FARLOG_OK)
 		return 1;
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 		return 77;
 	raise(SIGSTOP);
 	results[0] = region->ops->data.persist(region, &span, 1, 1);
-	seen[0] = region->fence_seen;
+	seen[0] = region->fence_copy;
 	region->ops->data.seal(region);
-	seen[1] = region->fence_seen;
+	seen[1] = region->fence_copy;
 	results[2] = region->ops->data.flush(region, span.off, span.len);
-	seen[2] = region->fence_seen;
+	seen[2] = region->fence_copy;
 	raise(SIGSTOP);
 	return results[0] != FARLOG_OK || results[2] != FARLOG_OK;
 }

@@ -9,6 +9,7 @@
 #include "farlog/host.h"
 #include "ring/layout.h"
 #include "adversary/memory.h"
+#include "fault/tended.h"
 #include "members/members.h"
 #include "unit.h"
 #include "log/writer.h"

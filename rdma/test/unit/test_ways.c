@@ -126,14 +126,14 @@ static void file__each_way(void **state)
 /* What the device says of a command that it refuses: a read behind its end. */
 static void expect_status(const char *path)
 {
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
+	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
 	struct region_nvme *nvme;
 	struct farlog_error error = {0};
 	struct region *region;
 	char uri[320];
 
 	snprintf(uri, sizeof(uri), "nvme:%s?commands=nvme", path);
-	if (region_open(uri, &ask, &region, &error) != FARLOG_OK)
+	if (region_open(uri, &options, &region, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	nvme = nvme_of(region);
 	nvme_take(&nvme->are_calls_busy);

@@ -25,10 +25,13 @@ type build struct {
 	dependents map[string][]string // the objects that include a header, by its path from root
 }
 
-const (
-	programFolder = "test/"
-	coreObjects   = "test/libfarlog-fault.a.p/" // of the core as the tests link it
-)
+const programFolder = "test/"
+
+// isCore says whether an object is one of the two archives that all programs are linked with: meson compiles those of
+// libfarlog.a once, for its shared library.
+func isCore(object string) bool {
+	return strings.HasPrefix(object, "libfarlog.so.") || strings.HasPrefix(object, "libfarlog-history.a.p/")
+}
 
 func openBuild(root, dir string) (*build, error) {
 	b := &build{
@@ -99,7 +102,7 @@ func (b *build) fromRoot(path string) string {
 // affected is the objects of a program, and of the core below it, that a file is compiled into.
 func (b *build) affected(program, path string) []edge {
 	isOurs := func(object string) bool {
-		return strings.HasPrefix(object, coreObjects) || strings.HasPrefix(object, programFolder+program+".p/")
+		return isCore(object) || strings.HasPrefix(object, programFolder+program+".p/")
 	}
 	var found []edge
 	for _, e := range b.compiles[path] {
@@ -194,7 +197,7 @@ func (t *tree) link(program string, files map[string]string) (string, error) {
 		if err := t.compile(compiled); err != nil {
 			return "", err
 		}
-		if strings.HasPrefix(object, coreObjects) {
+		if isCore(object) {
 			before += " " + t.objects[object] // and the archive's is not taken
 		} else {
 			command = strings.ReplaceAll(command, " "+object+" ", " "+t.objects[object]+" ")

@@ -1,5 +1,5 @@
-/* region/disk_room.c -- see region/disk_room.h. */
-#include "region/disk_room.h"
+/* region/disk_space.c -- see region/disk_space.h. */
+#include "region/disk_space.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 #include "base/err.h"
 #include "base/uri.h"
 
-/* tells_free -- how much of the file system anybody may take, and what of it has to stay. False: it does not tell, as
- * hugetlbfs without a limit. */
-static bool tells_free(int fd, uint64_t *free_bytes, uint64_t *reserve_bytes)
+/* read_free_space -- bytes that are free for unprivileged users, and the reserve. False: the file system does not
+ * report them, as hugetlbfs without a limit. */
+static bool read_free_space(int fd, uint64_t *free_bytes, uint64_t *reserve_bytes)
 {
 	struct statvfs disk;
 
@@ -35,7 +35,7 @@ int disk_allocate(const char *text, const char *path, int fd, uint64_t size_byte
 	uint64_t reserve_bytes;
 	int failure;
 
-	if (tells_free(fd, &free_bytes, &reserve_bytes) &&
+	if (read_free_space(fd, &free_bytes, &reserve_bytes) &&
 		(free_bytes < reserve_bytes || size_bytes > free_bytes - reserve_bytes)) {
 		error_set(error, FARLOG_IO, 0,
 			"allocate %lu bytes for region \"%s\": the disk of %s has %lu bytes free, of which %lu stay for others: no "
@@ -43,7 +43,7 @@ int disk_allocate(const char *text, const char *path, int fd, uint64_t size_byte
 			"free some of it, take a smaller size or another disk",
 			size_bytes, text, path, free_bytes, reserve_bytes);
 		if (error != NULL)
-			error->os_errno = ENOSPC; /* for programs: the text says it already */
+			error->os_errno = ENOSPC; /* for programs; the text names it already */
 		return FARLOG_IO;
 	}
 	failure = posix_fallocate(fd, 0, (off_t)size_bytes);
@@ -69,24 +69,25 @@ int disk_sync_directory(const char *path)
 	return result;
 }
 
-/* open_or_make -- -1 and errno. Another process may make the file, or take it away again, between any two calls. */
-static int open_or_make(const char *path, bool *is_made)
+/* open_or_create_empty -- the descriptor, or -1 and errno. Another process may create or remove the file between any
+ * two calls. */
+static int open_or_create_empty(const char *path, bool *is_created)
 {
 	int fd;
 
 	do {
-		*is_made = false;
+		*is_created = false;
 		fd = open(path, O_RDWR | O_CLOEXEC);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		*is_made = true;
+		*is_created = true;
 		fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
 	} while (fd < 0 && errno == EEXIST);
 	return fd;
 }
 
-/* wait_for_turn -- until nobody else makes the file: the lock is the open file's, and ends with it. 0 or errno. */
-static int wait_for_turn(int fd)
+/* lock_creation -- wait until no other process allocates the file. The lock ends with the open file. 0 or errno. */
+static int lock_creation(int fd)
 {
 	while (flock(fd, LOCK_EX) != 0)
 		if (errno != EINTR)
@@ -94,36 +95,37 @@ static int wait_for_turn(int fd)
 	return 0;
 }
 
-/* make -- in turn. What is not empty any more, or is not there, is left alone. */
-static int make(
-	const char *text, const char *path, int fd, uint64_t size_bytes, bool is_made, struct farlog_error *error)
+/* allocate_file -- with the lock of lock_creation held. */
+static int allocate_file(
+	const char *text, const char *path, int fd, uint64_t size_bytes, bool is_created, struct farlog_error *error)
 {
 	int result;
 
 	result = disk_allocate(text, path, fd, size_bytes, error);
 	if (result == FARLOG_OK && (fsync(fd) != 0 || disk_sync_directory(path) != 0))
 		result = error_set(error, FARLOG_IO, errno, "make %lu bytes of region \"%s\" durable", size_bytes, text);
-	if (result != FARLOG_OK && is_made)
+	if (result != FARLOG_OK && is_created)
 		unlink(path);
 	return result;
 }
 
-/* try_make -- NOT_YET: the one before it has failed, and taken the file away. */
-static int try_make(const char *text, const char *path, uint64_t size_bytes, int *fd, struct farlog_error *error)
+/* try_open_or_create -- NOT_YET: another process failed to allocate the file and removed it: try again. */
+static int try_open_or_create(
+	const char *text, const char *path, uint64_t size_bytes, int *fd, struct farlog_error *error)
 {
 	struct stat info;
-	bool is_made;
+	bool is_created;
 	int failure;
 	int result = FARLOG_OK;
 
-	*fd = open_or_make(path, &is_made);
+	*fd = open_or_create_empty(path, &is_created);
 	if (*fd < 0)
 		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
 	failure = fstat(*fd, &info) != 0 ? errno : 0;
 	if (failure == 0 && (!S_ISREG(info.st_mode) || info.st_size != 0))
 		return FARLOG_OK;
 	if (failure == 0)
-		failure = wait_for_turn(*fd);
+		failure = lock_creation(*fd);
 	if (failure == 0 && fstat(*fd, &info) != 0)
 		failure = errno;
 	if (failure != 0)
@@ -131,7 +133,7 @@ static int try_make(const char *text, const char *path, uint64_t size_bytes, int
 	else if (info.st_nlink == 0)
 		result = FARLOG_NOT_YET;
 	else if (info.st_size == 0)
-		result = make(text, path, *fd, size_bytes, is_made, error);
+		result = allocate_file(text, path, *fd, size_bytes, is_created, error);
 	if (result == FARLOG_OK) {
 		(void)flock(*fd, LOCK_UN);
 		return FARLOG_OK;
@@ -141,12 +143,12 @@ static int try_make(const char *text, const char *path, uint64_t size_bytes, int
 	return result;
 }
 
-int disk_make(const char *text, const char *path, uint64_t size_bytes, int *fd, struct farlog_error *error)
+int disk_open_or_create(const char *text, const char *path, uint64_t size_bytes, int *fd, struct farlog_error *error)
 {
 	int result;
 
 	do
-		result = try_make(text, path, size_bytes, fd, error);
+		result = try_open_or_create(text, path, size_bytes, fd, error);
 	while (result == FARLOG_NOT_YET);
 	return result;
 }

@@ -1,4 +1,4 @@
-/* region/plain.c -- what a region does of a kind that has nothing of its own for it. See region/ops.h. */
+/* region/defaults.c -- operations for kinds of regions without one of their own. See region/ops.h. */
 #include "region/region.h"
 
 #include <stdlib.h>
@@ -6,62 +6,62 @@
 
 #define ZERO_CHUNK_LEN (64u << 10)
 
-void region_plain_wait(struct region *region, uint64_t timeout_ns)
+void region_default_wait(struct region *region, uint64_t timeout_ns)
 {
 	(void)region, (void)timeout_ns;
 	cpu_relax();
 }
 
-unsigned region_plain_sleepers(struct region *region, int *fds, unsigned room)
+unsigned region_default_list_wait_fds(struct region *region, int *fds, unsigned room)
 {
 	(void)region, (void)fds, (void)room;
 	return 0;
 }
 
-void region_plain_push(struct region *region)
+void region_default_push(struct region *region)
 {
 	(void)region;
 }
 
-int region_plain_fetch(struct region *region, uint64_t off, uint64_t len)
+int region_default_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region, (void)off, (void)len;
 	return FARLOG_OK;
 }
 
-void region_plain_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count)
+void region_default_prefetch(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count)
 {
 	(void)region, (void)at, (void)spans, (void)span_count;
 }
 
-void region_plain_look(struct region *region, bool is_urgent)
+void region_default_refresh_words(struct region *region, bool is_urgent)
 {
 	(void)region, (void)is_urgent;
 }
 
-bool region_plain_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+bool region_default_store_hints(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
 {
 	(void)region, (void)tail_lsn, (void)durable_lsn;
 	return true;
 }
 
-void region_plain_populate(struct region *region)
+void region_default_populate(struct region *region)
 {
 	(void)region;
 }
 
-void region_plain_forget(struct region *region, uint64_t off, uint64_t len)
+void region_default_drop_pages(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region, (void)off, (void)len;
 }
 
-int region_plain_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
+int region_default_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
 {
 	(void)region, (void)claim, (void)error;
 	return FARLOG_OK;
 }
 
-int region_plain_propose(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
+int region_default_store_superblock(struct region *region, uint64_t off, const void *src, size_t len, bool is_persisted)
 {
 	struct region_span span = {off, len};
 
@@ -69,25 +69,25 @@ int region_plain_propose(struct region *region, uint64_t off, const void *src, s
 	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
 }
 
-int region_plain_cut(struct region *region)
+int region_default_abort_persist(struct region *region)
 {
 	(void)region;
 	return FARLOG_UNSUPPORTED;
 }
 
-int region_plain_narrow(struct region *region, uint64_t off, uint64_t len)
+int region_default_narrow(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region, (void)off, (void)len;
 	return FARLOG_UNSUPPORTED;
 }
 
-int region_plain_fetch_directory(struct region *region)
+int region_default_fetch_directory(struct region *region)
 {
 	region->directory_copy = region->directory != NULL ? region->directory : region->base;
 	return FARLOG_OK;
 }
 
-int region_plain_store_directory(struct region *region, uint64_t off, const void *src, size_t len)
+int region_default_store_directory(struct region *region, uint64_t off, const void *src, size_t len)
 {
 	struct region_span span = {off, len};
 
@@ -95,7 +95,7 @@ int region_plain_store_directory(struct region *region, uint64_t off, const void
 	return region_persist_wait(region, &span, 1);
 }
 
-int region_plain_zero(struct region *region)
+int region_default_zero(struct region *region)
 {
 	uint8_t *zeros = aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN);
 	struct region_span header = {0, LAYOUT_DATA_OFF};
@@ -118,14 +118,14 @@ int region_plain_zero(struct region *region)
 	return result;
 }
 
-int region_plain_name_foreign(struct region *region, char *text, size_t room)
+int region_default_name_foreign(struct region *region, char *text, size_t room)
 {
 	(void)region, (void)room;
 	text[0] = '\0';
 	return FARLOG_OK;
 }
 
-int region_plain_unlink(const struct region *region, const char *path)
+int region_default_unlink(const struct region *region, const char *path)
 {
 	(void)region, (void)path;
 	return FARLOG_INVALID;

@@ -1,4 +1,4 @@
-/* test_disk_room.c -- several processes make the same ring's file at the same moment, and for one of them the disk has
+/* test_disk_space.c -- several processes make the same ring's file at the same moment, and for one of them the disk has
  * no room. */
 #include <fcntl.h>
 #include <signal.h>
@@ -102,7 +102,7 @@ static bool until_stopped(pid_t pid, int *status)
 
 /* What one has made is not emptied by another one whose attempt fails: neither when the file was there and empty, nor
  * when the one that fails has made it. */
-static void disk_room__two_make_one_file(void **state)
+static void disk_space__two_make_one_file(void **state)
 {
 	(void)state;
 	for (unsigned is_there = 0; is_there < 2; is_there++) {
@@ -144,7 +144,7 @@ static void disk_room__two_make_one_file(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(disk_room__two_make_one_file),
+	cmocka_unit_test(disk_space__two_make_one_file),
 };
 
-RUN_GROUP(disk_room, tests)
+RUN_GROUP(disk_space, tests)
