@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,7 +110,7 @@ func (s *Server) openDevice(p peer, asked request) (*reply, error) {
 		file.Close()
 		return nil, err
 	}
-	s.config.Logger.Info("opened", "device", path, "access", access, "uid", p.uid, "pid", p.pid)
+	s.logOf(p, slog.LevelInfo, "opened", "device", path, "access", access)
 	made := newReply()
 	made.file = file
 	made.add("path", path)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 )
@@ -65,7 +66,7 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 		request.RingUUIDs = append(request.RingUUIDs, raw[:16])
 	}
 	if request.IsClosed {
-		s.close(ctx, request)
+		s.close(ctx, p, request)
 		return &reply{isUnread: true}, nil
 	}
 	extensions, declared, err := s.writers.Extend(ctx, request)
@@ -75,8 +76,7 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	made := newReply()
 	made.isQuestion = len(extensions) == 0
 	for _, one := range extensions {
-		s.config.Logger.Info("extended", "stream", stream, "epoch", epoch, "member", one.Member, "uid", p.uid, "pid",
-			p.pid)
+		s.logOf(p, slog.LevelInfo, "extended", "stream", stream, "epoch", epoch, "member", one.Member)
 		made.add(fmt.Sprint("uri-", one.Member), one.URI)
 		made.add(fmt.Sprint("uuid-", one.Member), hex.EncodeToString(one.RingUUID[:]))
 		if len(one.Token) > 0 {
@@ -89,13 +89,13 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 
 // close passes on that a writer has ended. One that is not told of is taken for one that vanished, until the stream has
 // another.
-func (s *Server) close(ctx context.Context, request ExtendRequest) {
+func (s *Server) close(ctx context.Context, p peer, request ExtendRequest) {
 	if _, _, err := s.writers.Extend(ctx, request); err != nil {
-		s.config.Logger.Info("a writer has ended, and the control plane could not be told", "stream", request.Stream,
-			"epoch", request.Epoch, "pid", request.PID, "error", err)
+		s.logOf(p, slog.LevelInfo, "a writer has ended, and the control plane could not be told", "stream",
+			request.Stream, "epoch", request.Epoch, "error", err)
 		return
 	}
-	s.config.Logger.Info("ended", "stream", request.Stream, "epoch", request.Epoch, "pid", request.PID)
+	s.logOf(p, slog.LevelInfo, "ended", "stream", request.Stream, "epoch", request.Epoch)
 }
 
 // runningOf is what a request says of its writer.

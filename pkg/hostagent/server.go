@@ -11,10 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/farlog/farlog/pkg/loglimit"
 )
 
 const (
@@ -80,6 +83,7 @@ type Server struct {
 	users map[uint32]int
 
 	granted, refused, failed atomic.Uint64
+	limit                    loglimit.Limiter // by user: what one does fills no disk
 }
 
 // Counts are what was answered.
@@ -144,7 +148,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			s.config.Logger.Warn("a program could not be answered", "error", err)
+			s.log(slog.LevelWarn, "accept", "a program could not be answered", "error", err)
 			time.Sleep(10 * time.Millisecond) // out of descriptors, say
 			continue
 		}
@@ -180,7 +184,7 @@ func (s *Server) Counts() Counts {
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	p, err := peerOf(conn)
 	if err != nil {
-		s.config.Logger.Warn("the credentials of a program could not be read", "error", err)
+		s.log(slog.LevelWarn, "accept", "the credentials of a program could not be read", "error", err)
 		return
 	}
 	under := s.enter(p)
@@ -228,11 +232,11 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 		text = made.String()
 	case errors.As(err, &refused):
 		s.refused.Add(1)
-		s.config.Logger.Info("refused", "uid", p.uid, "pid", p.pid, "error", err)
+		s.logOf(p, slog.LevelInfo, "refused", "error", err)
 		text = refusalReply(refused)
 	default:
 		s.failed.Add(1)
-		s.config.Logger.Warn("no grant", "uid", p.uid, "pid", p.pid, "error", err)
+		s.logOf(p, slog.LevelWarn, "no grant", "error", err)
 		text = refusalReply(&refusal{result: "IO", text: err.Error()})
 	}
 	conn.SetDeadline(time.Now().Add(askTimeout))
@@ -242,8 +246,24 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 		rights = syscall.UnixRights(int(made.file.Fd()))
 	}
 	if _, _, err := conn.WriteMsgUnix([]byte(text), rights, nil); err != nil {
-		s.config.Logger.Warn("a program did not read its answer", "uid", p.uid, "pid", p.pid, "error", err)
+		s.logOf(p, slog.LevelWarn, "a program did not read its answer", "error", err)
 	}
+}
+
+// logOf logs what a program did, unless its user has caused many lines already. not_logged is how many were left out.
+func (s *Server) logOf(p peer, level slog.Level, text string, pairs ...any) {
+	s.log(level, strconv.FormatUint(uint64(p.uid), 10)+" "+text, text, append(pairs, "uid", p.uid, "pid", p.pid)...)
+}
+
+func (s *Server) log(level slog.Level, party, text string, pairs ...any) {
+	suppressed, isAllowed := s.limit.Allow(party, time.Now())
+	if !isAllowed {
+		return
+	}
+	if suppressed > 0 {
+		pairs = append(pairs, "not_logged", suppressed)
+	}
+	s.config.Logger.Log(context.Background(), level, text, pairs...)
 }
 
 func (s *Server) handle(ctx context.Context, p peer, packet string) (*reply, error) {
@@ -279,8 +299,8 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	if err := asRefusal(err); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("granted", "stream", stream, "reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid",
-		p.pid, "remote", grant.isFar())
+	s.logOf(p, slog.LevelInfo, "granted", "stream", stream, "reader", isReader, "epoch", grant.Epoch, "remote",
+		grant.isFar())
 	return replyOf(grant, isReader), nil
 }
 

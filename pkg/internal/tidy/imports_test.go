@@ -23,17 +23,19 @@ const module = "github.com/farlog/farlog/"
 // written from here by `go test ./pkg/internal/tidy -run TestImports_AreDocumented -update`.
 var arrows = map[string][]string{
 	"api":       {"retry"},
-	"config":    {},
+	"config":    {"safefile"},
 	"doctor":    {},
 	"filelock":  {},
-	"identity":  {"replace"},
+	"identity":  {"replace", "safefile"},
+	"loglimit":  {},
 	"markdown":  {},
 	"metrics":   {},
 	"replace":   {},
 	"retry":     {},
+	"safefile":  {},
 	"plan":      {"api", "control"},
 	"nvmehost":  {"nvmet", "retry"},
-	"nvmet":     {"replace"},
+	"nvmet":     {"replace", "safefile"},
 	"record":    {},
 	"farlog":    {"record"},
 	"store":     {"filelock", "record"},
@@ -43,8 +45,8 @@ var arrows = map[string][]string{
 	"consume":   {"farlog", "record", "replace", "store"},
 	"replica":   {"record", "retry", "store"},
 	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},
-	"control":   {"api", "config", "filelock", "identity"}, // config: for its file of rules
-	"hostagent": {"control"},
+	"control":   {"api", "config", "filelock", "identity", "safefile"}, // config: for its file of rules
+	"hostagent": {"control", "loglimit"},
 }
 
 // controlArrows is the same for the packages of pkg/control among themselves. None leads back.
