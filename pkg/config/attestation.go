@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 // Attestation is what the operator of a host says of one region because no program can find it out. Texts are as in the
@@ -46,7 +47,7 @@ func RegionPath(uri string) string {
 // named. An error is of type *Error and names file, key, value and what was expected: an attestation that is silently
 // ignored would be worse than none.
 func ReadAttestations(file string, regions []string) ([]Attestation, error) {
-	raw, err := os.ReadFile(file)
+	raw, _, err := safefile.Read(file)
 	if err != nil {
 		return nil, errorf("attestation file %q: %s", file, errors.Unwrap(err))
 	}

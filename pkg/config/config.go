@@ -8,7 +8,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"sort"
 	"strings"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 // environmentPrefix starts the environment spelling of every setting.
@@ -178,7 +179,7 @@ func (s *Set) readFile(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(path)
+	raw, _, err := safefile.Read(path)
 	if err != nil {
 		return nil, errorf("configuration file %q: %s", path, errors.Unwrap(err))
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/replace"
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 const (
@@ -112,7 +113,7 @@ func OpenAuthority(dir string) (*Authority, error) {
 	if err := checkKeyMode(path); err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(path)
+	raw, _, err := safefile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +294,7 @@ func encodePEM(kind string, raw []byte) []byte {
 
 // readCerts reads a file of at least one certificate; the first is the process's own, or the authority's.
 func readCerts(path string) ([]*x509.Certificate, error) {
-	raw, err := os.ReadFile(path)
+	raw, _, err := safefile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +317,7 @@ func readCerts(path string) ([]*x509.Certificate, error) {
 
 // readRevoked reads the list of one of the authorities.
 func readRevoked(path string, authorities []*x509.Certificate) (*x509.RevocationList, error) {
-	raw, err := os.ReadFile(path)
+	raw, _, err := safefile.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 // lookInterval bounds how often the files are looked at: a change is in force that much later at most.
@@ -188,7 +190,7 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 	if err := checkKeyMode(f.Key); err != nil {
 		return nil, err
 	}
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	pair, err := f.pair()
 	if err != nil {
 		return nil, fmt.Errorf("certificate %q and key %q: %w", f.Cert, f.Key, err)
 	}
@@ -221,6 +223,19 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 		m.revoked[string(list.RawIssuer)+entry.SerialNumber.String()] = true
 	}
 	return m, nil
+}
+
+// pair reads the process's certificate and its key.
+func (f Files) pair() (tls.Certificate, error) {
+	cert, _, err := safefile.Read(f.Cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, _, err := safefile.Read(f.Key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 func nameOf(cert *x509.Certificate) string {

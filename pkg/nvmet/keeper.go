@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
+
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 // KeepInterval is how often a Keeper looks.
@@ -75,7 +76,7 @@ func (k *Keeper) Sample() KeeperSample {
 
 // readFile leaves what was declared before in force when the file cannot be read or has mistakes.
 func (k *Keeper) readFile() error {
-	raw, err := os.ReadFile(k.file)
+	raw, _, err := safefile.Read(k.file)
 	if err != nil {
 		return fmt.Errorf("nvmet file %q: %w", k.file, bare(err))
 	}

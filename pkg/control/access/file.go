@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 // lookInterval bounds how often the file is looked at: a change is in force that much later at most.
@@ -102,10 +103,7 @@ func (f *File) take(rules Rules, info os.FileInfo, digest string) {
 
 // readRules gives the digest of what is there also when that is refused.
 func readRules(path string) (rules Rules, info os.FileInfo, digest string, err error) {
-	if info, err = os.Stat(path); err != nil {
-		return nil, nil, "", fmt.Errorf("access file %q: %w", path, errors.Unwrap(err))
-	}
-	raw, err := os.ReadFile(path)
+	raw, info, err := safefile.Read(path)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("access file %q: %w", path, errors.Unwrap(err))
 	}

@@ -23,6 +23,8 @@ import (
 	v3client "go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/farlog/farlog/pkg/safefile"
 )
 
 const (
@@ -144,7 +146,7 @@ func (o Options) tls() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.Authority != "" {
-		raw, err := os.ReadFile(o.Authority)
+		raw, _, err := safefile.Read(o.Authority)
 		if err != nil {
 			return nil, fmt.Errorf("etcd.ca %q: %w", o.Authority, errors.Unwrap(err))
 		}
@@ -157,7 +159,7 @@ func (o Options) tls() (*tls.Config, error) {
 		return config, nil
 	}
 	read := func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		pair, err := readPair(o.Cert, o.Key)
 		if err != nil {
 			return nil, fmt.Errorf("etcd.cert %q and etcd.key %q: %w", o.Cert, o.Key, err)
 		}
@@ -168,6 +170,18 @@ func (o Options) tls() (*tls.Config, error) {
 	}
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
 	return config, nil
+}
+
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, _, err := safefile.Read(certFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, _, err := safefile.Read(keyFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 // startEmbedded folds the ways in which an etcd server says no into an error: it returns one, it panics, it ends the
