@@ -25,8 +25,8 @@ const (
 	serveIdleTimeout     = time.Minute
 )
 
-// serveStore lets replicas of other sites read a drain's store: drains and admins by their certificates, or everybody
-// on this host without TLS.
+// serveStore lets replicas of other sites read a drain's store, by what the rules give to their certificates: the same
+// that lets them read rings. Without TLS everybody on this host may.
 func (d *daemon) serveStore(opened *store.Store) error {
 	if d.settings.storeServe == "" {
 		return nil
@@ -36,24 +36,18 @@ func (d *daemon) serveStore(opened *store.Store) error {
 		return err
 	}
 	d.serveAddress = listener.Addr().String()
-	var allow func(*http.Request) error
-	if d.settings.isInsecure {
-		if err := identity.CheckInsecure(d.serveAddress); err != nil {
-			listener.Close()
-			return &usageError{fmt.Sprintf("--insecure: --store-serve %s", err)}
-		}
-	} else {
-		keeper, err := d.drainKeeper()
+	var guard replica.Guard = openStoreGuard{}
+	if !d.settings.isInsecure {
+		byRules, err := d.newStoreGuard()
 		if err != nil {
 			listener.Close()
-			return fmt.Errorf("store.serve %q needs certificates: %w", d.settings.storeServe, err)
+			return err
 		}
-		listener, allow = tls.NewListener(listener, keeper.ServerConfig("http/1.1")),
-			func(r *http.Request) error { return mayReplicate(keeper, r) }
+		listener, guard = tls.NewListener(listener, byRules.keeper.ServerConfig("http/1.1")), byRules
 	}
 	source := replica.NewStoreSource(opened)
 	server := &http.Server{
-		Handler: replica.Handler(source, allow), ReadHeaderTimeout: replicaAnswerTimeout,
+		Handler: replica.Handler(source, guard), ReadHeaderTimeout: replicaAnswerTimeout,
 		IdleTimeout: serveIdleTimeout,
 		ErrorLog:    slog.NewLogLogger(d.logger.Handler(), slog.LevelWarn),
 	}
@@ -73,35 +67,12 @@ func (d *daemon) serveStore(opened *store.Store) error {
 	return nil
 }
 
-func (d *daemon) drainKeeper() (*identity.Keeper, error) {
-	files, err := d.agentChoice(identity.KindDrain).Files()
-	if err != nil {
-		return nil, err
-	}
-	return identity.NewKeeper(files, d.logger)
-}
-
 // findReplicaKeeper gives the certificates by which a second store asks the first.
 func (d *daemon) findReplicaKeeper() (*identity.Keeper, error) {
 	if d.replicaKeeper == nil {
 		return nil, errors.New("the first store is asked without certificates")
 	}
 	return d.replicaKeeper, nil
-}
-
-// mayReplicate: what is in a store is all that was ever written.
-func mayReplicate(keeper *identity.Keeper, r *http.Request) error {
-	if r.TLS == nil {
-		return errors.New("no certificate")
-	}
-	id, err := keeper.Check(*r.TLS)
-	if err != nil {
-		return err
-	}
-	if kind, _, ok := id.Kind(); !ok || kind != identity.KindDrain && kind != identity.KindAdmin {
-		return fmt.Errorf("%s may not read the store: expected the certificate of a drain or an admin", id)
-	}
-	return nil
 }
 
 // openReplica opens the role of a second site.
@@ -172,7 +143,7 @@ func (d *daemon) firstStore(from string) (replica.Source, func() error, error) {
 		}
 		return replica.NewHTTPSource(from, client), func() error { return nil }, nil
 	}
-	keeper, err := d.drainKeeper()
+	keeper, err := d.keeperOf(identity.KindReplica)
 	d.replicaKeeper = keeper
 	if err != nil {
 		return nil, nil, fmt.Errorf("--replica-from %q needs certificates: %w", from, err)

@@ -32,8 +32,8 @@ type security struct {
 	given      func(names ...string) []string // where settings are from
 }
 
-// declare makes the settings. That of rules is a control plane's alone.
-func (s *security) declare(set *config.Set, hasControl bool) {
+// declare makes the settings. Rules are for roles that let others in by what these may do.
+func (s *security) declare(set *config.Set, hasRules bool) {
 	set.String(&s.dir, "tls.dir", "", "`directory` with the certificates that farlog ca makes (default: those of the "+
 		"control plane on this host, then "+identity.SystemDir+")")
 	set.String(&s.authority, "tls.ca", "", "`file` with the authorities' certificates, in place of --tls-dir")
@@ -42,14 +42,17 @@ func (s *security) declare(set *config.Set, hasControl bool) {
 	set.String(&s.revoked, "tls.crl", "", "`file` with the list of revoked certificates, beside --tls-cert")
 	s.given = set.Given
 	set.Bool(&s.isInsecure, "insecure", false, "speak without TLS and without identity; loopback addresses only")
-	if hasControl {
+	if hasRules {
 		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which "+
-			"streams; docs/reference/access.md has its keys")
+			"streams; of a drain, for --store-serve; docs/reference/access.md has its keys")
 	}
 }
 
-// check finds settings that do not go together.
-func (s *security) check(listen, control, metricsListen string) error {
+// namedAddress is an address, and the flag that gave it.
+type namedAddress struct{ flag, address string }
+
+// check finds settings that do not go together. addresses are all at which the daemon listens, or which it dials.
+func (s *security) check(addresses []namedAddress) error {
 	given := 0
 	for _, path := range []string{s.authority, s.cert, s.key} {
 		if path != "" {
@@ -73,11 +76,7 @@ func (s *security) check(listen, control, metricsListen string) error {
 	case !s.isInsecure:
 		return nil
 	}
-	for _, one := range []struct{ flag, address string }{
-		{"--listen", listen},
-		{"--control", control},
-		{"--metrics-listen", metricsListen},
-	} {
+	for _, one := range addresses {
 		if one.address == "" || one.address == "off" {
 			continue
 		}

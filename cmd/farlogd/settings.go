@@ -115,7 +115,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		config.OneOf("debug", "info", "warn", "error"))
 	set.String(&s.traceEndpoint, "trace.endpoint", "", "`URL` of an OpenTelemetry collector for spans of the control "+
 		"path, OTLP over gRPC: http://host:port (default: none)", traceURL)
-	s.security.declare(set, has(roleControl))
+	s.security.declare(set, has(roleControl) || has(roleDrain))
 	if has(roleControl) {
 		set.String(&s.listen, "listen", listenDefault, "`address` of the control plane", config.Address)
 		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster: host:port, or "+
@@ -246,13 +246,33 @@ func (s *settings) complete() error {
 			return fmt.Errorf("find the name of this host: %w: give --host-name", err)
 		}
 	}
-	if err := s.security.check(s.listen, s.control, s.metricsListen); err != nil {
+	if err := s.security.check(s.addresses()); err != nil {
 		return err
+	}
+	if s.accessFile != "" && !s.has(roleControl) && s.storeServe == "" {
+		return &usageError{fmt.Sprintf("--access-file %q: expected with --store-serve: nobody else asks a drain for "+
+			"records", s.accessFile)}
 	}
 	if err := s.checkEtcd(); err != nil {
 		return err
 	}
 	return s.readAttestations()
+}
+
+// addresses are all at which the daemon listens, or which it dials.
+func (s *settings) addresses() []namedAddress {
+	addresses := []namedAddress{
+		{"--listen", s.listen},
+		{"--control", s.control},
+		{"--metrics-listen", s.metricsListen},
+		{"--store-serve", s.storeServe},
+	}
+	for _, uri := range s.targetListen {
+		_, address, _ := strings.Cut(uri, "//")
+		address, _, _ = strings.Cut(address, "?")
+		addresses = append(addresses, namedAddress{"--target-listen", address})
+	}
+	return addresses
 }
 
 // readAttestations reads the file of a target that has one. It says what rings of its regions give, on this host and to

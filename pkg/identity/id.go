@@ -18,12 +18,13 @@ const (
 	KindControl Kind = "control"
 	KindTarget  Kind = "target"
 	KindDrain   Kind = "drain"
-	KindHost    Kind = "host" // a trading host: its writers and readers
+	KindHost    Kind = "host"    // a trading host: its writers and readers
+	KindReplica Kind = "replica" // copies the store of another site
 	KindAdmin   Kind = "admin"
 )
 
 // Kinds lists them all.
-var Kinds = []Kind{KindControl, KindTarget, KindDrain, KindHost, KindAdmin}
+var Kinds = []Kind{KindControl, KindTarget, KindDrain, KindHost, KindReplica, KindAdmin}
 
 // NameAny is the name in a certificate that is good for any host.
 const NameAny = "any"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,35 +37,62 @@ type generationHeader struct {
 	RecordLenMax uint32 `json:"record_len_max"`
 }
 
-// Handler lets other sites read a source. allow reports whether whoever asks may; nil = everybody: the listener says
-// who comes.
-func Handler(source Source, allow func(*http.Request) error) http.Handler {
+// Reader is somebody who asks a Handler. Its errors say why he may not.
+type Reader interface {
+	MayReadAny() error           // some stream, whichever
+	MayRead(stream string) error // else he learns neither its records, nor that it is there and how long
+}
+
+// Guard decides who may read.
+type Guard interface {
+	// Identify says who asks; its error is why he is nobody.
+	Identify(r *http.Request) (Reader, error)
+	// Refused learns that somebody was refused what he asked for.
+	Refused(r *http.Request, reason error)
+}
+
+// Handler lets other sites read a source.
+func Handler(source Source, guard Guard) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(path string, answer func(http.ResponseWriter, *http.Request) error) {
+	refuse := func(w http.ResponseWriter, r *http.Request, reason error) {
+		guard.Refused(r, reason)
+		http.Error(w, reason.Error(), http.StatusForbidden)
+	}
+	serve := func(path string, answer func(Reader, http.ResponseWriter, *http.Request) error) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if allow != nil {
-				if err := allow(r); err != nil {
-					http.Error(w, err.Error(), http.StatusForbidden)
-					return
-				}
+			reader, err := guard.Identify(r)
+			if err != nil {
+				refuse(w, r, err)
+				return
 			}
-			if err := answer(w, r); errors.Is(err, store.ErrNotFound) {
+			if err := answer(reader, w, r); errors.Is(err, store.ErrNotFound) {
 				http.Error(w, err.Error(), http.StatusNotFound)
 			} else if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 			}
 		})
 	}
-	serve(pathStreams, func(w http.ResponseWriter, r *http.Request) error {
+	serve(pathStreams, func(reader Reader, w http.ResponseWriter, r *http.Request) error {
+		if err := reader.MayReadAny(); err != nil {
+			refuse(w, r, err)
+			return nil
+		}
 		streams, err := source.Streams(r.Context())
 		if err != nil {
 			return err
 		}
+		streams = slices.DeleteFunc(streams, func(one StreamInfo) bool { return reader.MayRead(one.Name) != nil })
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(streams) // whoever asked is gone
 		return nil
 	})
-	serve(pathRecords, func(w http.ResponseWriter, r *http.Request) error { return serveRecords(source, w, r) })
+	serve(pathRecords, func(reader Reader, w http.ResponseWriter, r *http.Request) error {
+		if err := reader.MayRead(r.URL.Query().Get("stream")); err != nil {
+			refuse(w, r, err)
+			return nil
+		}
+		return serveRecords(source, w, r)
+	})
 	return mux
 }
 

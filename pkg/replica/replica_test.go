@@ -71,7 +71,7 @@ func (p *pair) openFirst(isFar bool) (err error) {
 		if p.server != nil {
 			p.server.Close()
 		}
-		p.server = httptest.NewServer(Handler(p.source, nil))
+		p.server = httptest.NewServer(Handler(p.source, everybody{}))
 	}
 	if p.follower != nil {
 		p.follower.config.Source = p.asked()

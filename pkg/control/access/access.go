@@ -33,6 +33,7 @@ var defaults = map[identity.Kind][]Role{
 	identity.KindTarget:  {RoleTarget},
 	identity.KindDrain:   {RoleDrain},
 	identity.KindHost:    {RoleAppend, RoleReplay},
+	identity.KindReplica: {RoleReplay, RoleAudit}, // it copies all streams
 	identity.KindAdmin:   {RoleAdmin, RoleAppend, RoleReplay, RoleAudit},
 }
 
@@ -149,6 +150,12 @@ func (c Caller) MayCall(method string) error {
 
 // May decides whether a caller may make a call for one stream.
 func (c Caller) May(method, stream string) error { return c.mayOn(method, "stream", stream) }
+
+// MayRead decides whether a caller may have the records of a stream, wherever he asks: in a ring or in a store.
+func (c Caller) MayRead(stream string) error { return c.May(acquireReader, stream) }
+
+// MayReadAny decides whether a caller may have the records of some stream.
+func (c Caller) MayReadAny() error { return c.MayCall(acquireReader) }
 
 // MayRoute decides whether a caller may make a call for one route. Rules name routes as they name streams.
 func (c Caller) MayRoute(method, route string) error { return c.mayOn(method, "route", route) }
