@@ -41,7 +41,9 @@ func (d *daemon) openTarget(context.Context) error {
 		d.agent(dir).Id,
 		func() []metrics.ListenerSample { return listenerSamples(one.ServedRings()) },
 	)
-	metrics.NewUnauthenticated(d.registry, d.agent(dir).Id, one.Unauthenticated)
+	metrics.NewUnauthenticated(d.registry, d.agent(dir).Id, func() map[string]metrics.UnauthenticatedSample {
+		return unauthenticatedSamples(one.Unauthenticated())
+	})
 	metrics.NewMedia(d.registry, d.agent(dir).Id, func() []metrics.MediaSample { return mediaSamples(one.Media()) },
 		one.Written)
 	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
@@ -97,6 +99,16 @@ func listenerSamples(rings []target.ServedRing) []metrics.ListenerSample {
 			})
 		}
 		samples = append(samples, sample)
+	}
+	return samples
+}
+
+func unauthenticatedSamples(counts map[string]target.Unauthenticated) map[string]metrics.UnauthenticatedSample {
+	samples := make(map[string]metrics.UnauthenticatedSample)
+	for transport, count := range counts {
+		samples[transport] = metrics.UnauthenticatedSample{
+			Refused: count.Refused, Open: count.Open, Closed: count.Closed,
+		}
 	}
 	return samples
 }

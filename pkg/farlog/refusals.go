@@ -35,3 +35,29 @@ func (t *Target) Refusals(after uint64) (list []TargetRefusal, unauthenticated u
 	}
 	return list, uint64(count)
 }
+
+// Unauthenticated are connections to a listener that have not brought a connection request yet.
+type Unauthenticated struct {
+	Open   uint64            // now
+	Closed map[string]uint64 // by UnauthenticatedReasons
+}
+
+// UnauthenticatedReasons say why such connections are closed: too many of one address, too many in all, few descriptors
+// left, no request for too long.
+var UnauthenticatedReasons = [C.FARLOG_UNAUTHENTICATED_REASON_COUNT]string{
+	C.FARLOG_UNAUTHENTICATED_ADDRESS: "address", C.FARLOG_UNAUTHENTICATED_ALL: "all",
+	C.FARLOG_UNAUTHENTICATED_DESCRIPTORS: "descriptors", C.FARLOG_UNAUTHENTICATED_LATE: "late",
+}
+
+// Unauthenticated counts the connections that have shown no grant yet.
+//
+// Implements: void farlog_target_unauthenticated_read(farlog_target *, struct farlog_target_unauthenticated *)
+func (t *Target) Unauthenticated() Unauthenticated {
+	var raw C.struct_farlog_target_unauthenticated
+	C.farlog_target_unauthenticated_read(t.c, &raw)
+	counts := Unauthenticated{Open: uint64(raw.open_count), Closed: make(map[string]uint64)}
+	for i, reason := range UnauthenticatedReasons {
+		counts.Closed[reason] = uint64(raw.closed_count[i])
+	}
+	return counts
+}

@@ -25,29 +25,52 @@ func NewListeners(registry prometheus.Registerer, target string, samples func() 
 	registry.MustRegister(listenerCollector{target, samples})
 }
 
-// NewUnauthenticated registers what a target refused because it came by no grant that is known there:
-// no ring's counters have that. counts: by transport.
-func NewUnauthenticated(registry prometheus.Registerer, target string, counts func() map[string]uint64) {
-	registry.MustRegister(unauthenticatedCollector{target, counts})
+// UnauthenticatedSample is what came to one transport of a target by no grant that is known there.
+type UnauthenticatedSample struct {
+	Refused, Open uint64
+	Closed        map[string]uint64 // by reason
+}
+
+// NewUnauthenticated registers what came to a target by no grant that is known there: no ring's counters have that.
+// samples: by transport.
+func NewUnauthenticated(
+	registry prometheus.Registerer, target string, samples func() map[string]UnauthenticatedSample,
+) {
+	registry.MustRegister(unauthenticatedCollector{target, samples})
 }
 
 type unauthenticatedCollector struct {
-	target string
-	counts func() map[string]uint64
+	target  string
+	samples func() map[string]UnauthenticatedSample
 }
 
-var unauthenticatedDesc = desc("target", "unauthenticated_total",
-	"Connections refused because their grant is not known here, or their protocol version is not farlog's.", "target",
-	"transport")
+var (
+	unauthenticatedDesc = desc("target", "unauthenticated_total",
+		"Connections refused because their grant is not known here, or their protocol version is not farlog's, or "+
+			"because they brought no connection request within the limits.", "target", "transport")
+	unauthenticatedOpenDesc = desc("target", "unauthenticated_connections",
+		"Connections that have brought no connection request yet.", "target", "transport")
+	unauthenticatedClosedDesc = desc("target", "unauthenticated_closed_total",
+		"Connections closed because they brought no connection request: too many of one address, too many in all, few "+
+			"descriptors left, or late.", "target", "transport", "reason")
+)
 
 func (c unauthenticatedCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- unauthenticatedDesc
+	descs <- unauthenticatedOpenDesc
+	descs <- unauthenticatedClosedDesc
 }
 
 func (c unauthenticatedCollector) Collect(metrics chan<- prometheus.Metric) {
-	for transport, count := range c.counts() {
-		metrics <- prometheus.MustNewConstMetric(unauthenticatedDesc, prometheus.CounterValue, float64(count), c.target,
-			transport)
+	for transport, sample := range c.samples() {
+		metrics <- prometheus.MustNewConstMetric(unauthenticatedDesc, prometheus.CounterValue, float64(sample.Refused),
+			c.target, transport)
+		metrics <- prometheus.MustNewConstMetric(unauthenticatedOpenDesc, prometheus.GaugeValue, float64(sample.Open),
+			c.target, transport)
+		for reason, count := range sample.Closed {
+			metrics <- prometheus.MustNewConstMetric(unauthenticatedClosedDesc, prometheus.CounterValue, float64(count),
+				c.target, transport, reason)
+		}
 	}
 }
 

@@ -83,14 +83,26 @@ func (d *remoteServer) logRefusals(logger *slog.Logger, now time.Time) {
 	}
 }
 
-// Unauthenticated counts, by transport, the connections that were refused because they came
-// by no grant that is known here.
-func (t *Target) Unauthenticated() map[string]uint64 {
-	counts := make(map[string]uint64)
+// Unauthenticated are connections to the listeners of one transport by no grant that is known here.
+type Unauthenticated struct {
+	Refused uint64 // of all there ever were
+	farlog.Unauthenticated
+}
+
+// Unauthenticated counts, by transport, the connections that came by no grant that is known here, or by none.
+func (t *Target) Unauthenticated() map[string]Unauthenticated {
+	counts := make(map[string]Unauthenticated)
 	for _, listener := range t.remote.listeners {
 		transport, _, _ := strings.Cut(listener.URI(), ":")
-		_, count := listener.Refusals(^uint64(0))
-		counts[transport] += count
+		_, refused := listener.Refusals(^uint64(0))
+		now, sum := listener.Unauthenticated(), counts[transport]
+		for reason, count := range sum.Closed {
+			now.Closed[reason] += count
+		}
+		counts[transport] = Unauthenticated{
+			Refused:         sum.Refused + refused,
+			Unauthenticated: farlog.Unauthenticated{Open: sum.Open + now.Open, Closed: now.Closed},
+		}
 	}
 	return counts
 }

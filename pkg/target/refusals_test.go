@@ -111,7 +111,7 @@ func TestRefusals_OfAListener(t *testing.T) {
 			t.Errorf("the log has %q, expected %q in it", out.String(), want)
 		}
 	}
-	if one.Unauthenticated()["ofi"] == 0 {
+	if one.Unauthenticated()["ofi"].Refused == 0 {
 		t.Error("nobody was counted")
 	}
 }

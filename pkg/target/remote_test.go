@@ -202,7 +202,7 @@ func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 		if _, err := openFar(t, uri, 2); err == nil {
 			t.Errorf("%s: a token that nobody granted was let in", uri)
 		}
-		if sum := one.Unauthenticated()["ofi"]; sum != uint64(i+1) {
+		if sum := one.Unauthenticated()["ofi"].Refused; sum != uint64(i+1) {
 			t.Errorf("%d strangers counted, expected %d", sum, i+1)
 		}
 	}

@@ -26,6 +26,24 @@ struct farlog_target_refusal {
 FARLOG_API size_t farlog_target_refusals_read(farlog_target *target, uint64_t after,
 	struct farlog_target_refusal *refusals, size_t room, uint64_t *unauthenticated_count);
 
+/* Why a connection that has not brought a connection request yet was closed. */
+enum farlog_unauthenticated_reason {
+	FARLOG_UNAUTHENTICATED_ADDRESS = 0,     /* too many of one address */
+	FARLOG_UNAUTHENTICATED_ALL = 1,         /* too many in all */
+	FARLOG_UNAUTHENTICATED_DESCRIPTORS = 2, /* what file descriptors are left is kept for clients with a grant */
+	FARLOG_UNAUTHENTICATED_LATE = 3,        /* none for too long */
+	FARLOG_UNAUTHENTICATED_REASON_COUNT = 4,
+};
+
+struct farlog_target_unauthenticated {
+	uint64_t open_count;                                        /* now */
+	uint64_t closed_count[FARLOG_UNAUTHENTICATED_REASON_COUNT]; /* each of them is a refusal, too */
+};
+
+/* farlog_target_unauthenticated_read -- connections to an ofi: port that have shown no grant yet. A verbs: port has none:
+ * a connection comes with its request. */
+FARLOG_API void farlog_target_unauthenticated_read(farlog_target *target, struct farlog_target_unauthenticated *counts);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,8 +6,7 @@
 
 #include "target/target.h"
 
-/* address_of -- as IPv6 has it. False: it is neither. */
-static bool address_of(const struct sockaddr *peer, uint8_t *address)
+bool target_read_ip(const struct sockaddr *peer, uint8_t *address)
 {
 	static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF};
 
@@ -39,7 +38,7 @@ bool target_may_come_from(const struct target_grant *grant, const struct sockadd
 
 	if (grant->network_count == 0)
 		return true;
-	if (!address_of(peer, address))
+	if (!target_read_ip(peer, address))
 		return false;
 	for (size_t i = 0; i < grant->network_count; i++)
 		if (is_in(&grant->networks[i], address))

@@ -209,6 +209,7 @@ static void ofi_close(void *context)
 		close(listener->wakeup_fd);
 	if (listener->acceptor.wakeup_fd >= 0)
 		close(listener->acceptor.wakeup_fd);
+	conn_limiter_close(&listener->acceptor.limiter);
 	pthread_cond_destroy(&listener->done);
 	pthread_mutex_destroy(&listener->lock);
 	free(listener);

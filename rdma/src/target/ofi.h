@@ -3,6 +3,7 @@
 #ifndef FARLOG_TARGET_OFI_H
 #define FARLOG_TARGET_OFI_H
 
+#include "target/conn_limiter.h"
 #include "target/target.h"
 #include "wire/lib_ofi.h"
 #include "wire/piece.h"
@@ -25,6 +26,7 @@ struct ofi_conn {
 	struct ofi_listener *listener;
 	struct ofi_domain *domain;
 	struct fid_ep *ep;
+	struct sockaddr_storage peer;
 	struct fid_mr *keys[FAR_PIECE_COUNT]; /* of its pieces of the ring; NULL: it has none */
 	struct fid_mr *slot_mr;               /* only where the provider wants local memory registered */
 	uint64_t header_addr;
@@ -77,6 +79,7 @@ struct ofi_acceptor {
 	int wakeup_fd; /* eventfd that ends its wait */
 	bool is_running;
 	pthread_t thread;
+	struct conn_limiter limiter;
 	struct ofi_conn_request *first; /* under the listener's lock, as is the count */
 	struct ofi_conn_request **last;
 	uint64_t request_count; /* looked at without the lock */
@@ -140,6 +143,9 @@ void ofi_acceptor_stop(struct ofi_acceptor *acceptor);
 
 /* ofi_acceptor_poll -- by the acceptor's thread, or when that has ended. True: something happened. */
 bool ofi_acceptor_poll(struct ofi_acceptor *acceptor);
+
+/* ofi_acceptor_reject -- a connection request, whose info is freed; of the refusal so many bytes. By any thread. */
+void ofi_acceptor_reject(struct ofi_acceptor *acceptor, struct fi_info *info, const void *refusal, size_t len);
 
 /* ofi_acceptor_pop_request -- the oldest connection request, to be freed; its info is the caller's. NULL: there is
  * none. */

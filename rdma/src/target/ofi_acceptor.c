@@ -4,7 +4,8 @@
  * Anybody who reaches the port can stop in the middle of a request, long before a token is asked for. So the acceptor's
  * thread polls, which no connection's data wait for. It hands complete requests to the progress thread
  * (ofi_accept_request); only the progress thread touches a connection. The provider closes an incomplete request and
- * reports nothing: such unauthenticated connections are not counted. */
+ * reports nothing: such connections are not counted. It also keeps one that sends nothing at all for ever, of which
+ * target/conn_limiter.c bounds the number and the time. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <sys/time.h>
 
 #include "base/atomics.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "target/ofi.h"
 
@@ -70,19 +72,26 @@ int ofi_acceptor_open(struct ofi_acceptor *acceptor, uint16_t *port)
 		return failure;
 	*port = ntohs(((struct sockaddr_in *)&address)->sin_port); /* at the same place in both families */
 	limit_handshakes(*port);
-	return 0;
+	return -conn_limiter_open(&acceptor->limiter, listener->target, (const struct sockaddr *)&address);
 }
 
 /* ---------------------------------------------------------------- connection requests */
+
+void ofi_acceptor_reject(struct ofi_acceptor *acceptor, struct fi_info *info, const void *refusal, size_t len)
+{
+	(void)fi_reject(acceptor->pep, info->handle, refusal, len);
+	conn_limiter_remove(&acceptor->limiter, info->dest_addr);
+	acceptor->listener->lib->freeinfo(info);
+}
 
 static void announce(struct ofi_acceptor *acceptor, struct fi_info *info, const uint8_t *data, size_t len)
 {
 	struct ofi_listener *listener = acceptor->listener;
 	struct ofi_conn_request *request = calloc(1, sizeof(*request));
 
-	if (request == NULL) {
-		(void)fi_reject(acceptor->pep, info->handle, NULL, 0);
-		listener->lib->freeinfo(info);
+	if (request == NULL || !conn_limiter_add(&acceptor->limiter, info->dest_addr)) {
+		free(request);
+		ofi_acceptor_reject(acceptor, info, NULL, 0);
 		return;
 	}
 	request->info = info;
@@ -134,25 +143,28 @@ bool ofi_acceptor_poll(struct ofi_acceptor *acceptor)
 	return true;
 }
 
-static void await(struct ofi_acceptor *acceptor)
+/* await -- until the provider has an event, or may have. True: it has. */
+static bool await(struct ofi_acceptor *acceptor)
 {
 	bool is_full = atomic_load_acquire(&acceptor->request_count) >= REQUESTS_MAX;
 	struct pollfd fds[] = {{.fd = acceptor->wakeup_fd, .events = POLLIN}, {.fd = acceptor->eq_fd, .events = POLLIN}};
 	struct fid *fids[] = {&acceptor->eq->fid};
 
 	if (is_full)
-		(void)poll(fds, 1, REST_MS);
-	else if (fi_trywait(acceptor->listener->fabric, fids, 1) == 0)
-		(void)poll(fds, 2, WAIT_MS);
+		return poll(fds, 1, REST_MS) > 0;
+	return fi_trywait(acceptor->listener->fabric, fids, 1) != 0 || poll(fds, 2, WAIT_MS) > 0;
 }
 
 static void *run_acceptor(void *context)
 {
 	struct ofi_acceptor *acceptor = context;
 
-	while (!atomic_load_acquire(&acceptor->listener->is_stopping))
-		if (atomic_load_acquire(&acceptor->request_count) >= REQUESTS_MAX || !ofi_acceptor_poll(acceptor))
-			await(acceptor);
+	while (!atomic_load_acquire(&acceptor->listener->is_stopping)) {
+		bool is_full = atomic_load_acquire(&acceptor->request_count) >= REQUESTS_MAX;
+		bool is_woken = (!is_full && ofi_acceptor_poll(acceptor)) || await(acceptor);
+
+		(void)conn_limiter_enforce(&acceptor->limiter, clock_monotonic_ns(), is_woken);
+	}
 	return NULL;
 }
 

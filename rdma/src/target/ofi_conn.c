@@ -35,6 +35,8 @@ static int close_endpoint(struct ofi_conn *conn)
 {
 	int failure = conn->ep == NULL ? 0 : fi_close(&conn->ep->fid);
 
+	if (failure == 0 && conn->ep != NULL)
+		conn_limiter_remove(&conn->listener->acceptor.limiter, (const struct sockaddr *)&conn->peer);
 	if (failure == 0)
 		conn->ep = NULL;
 	return failure;
@@ -301,6 +303,8 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 		return result;
 	conn->is_closed = conn->is_dead = conn->is_left = false;
 	conn->domain = conn->conn.ring->key;
+	if (info->dest_addr != NULL && info->dest_addrlen <= sizeof(conn->peer))
+		memcpy(&conn->peer, info->dest_addr, info->dest_addrlen);
 	failure = make_endpoint(conn, info);
 	if (failure != 0) {
 		may_fail(close_conn(conn, NULL)); /* what is not closed stays listed until the listener ends */
@@ -343,9 +347,11 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	has_endpoint = conn != NULL && conn->ep != NULL;
 	if (result != FARLOG_OK)
 		target_refused(listener->target, info->dest_addr, &hello, &refusal);
-	if (result != FARLOG_OK && !has_endpoint)
-		(void)fi_reject(listener->acceptor.pep, info->handle, &refusal, sizeof(refusal));
-	else if (has_endpoint && fi_accept(conn->ep, &welcome, sizeof(welcome)) != 0)
+	if (result != FARLOG_OK && !has_endpoint) {
+		ofi_acceptor_reject(&listener->acceptor, info, &refusal, sizeof(refusal));
+		return;
+	}
+	if (has_endpoint && fi_accept(conn->ep, &welcome, sizeof(welcome)) != 0)
 		may_fail(close_conn(conn, NULL)); /* what is not closed stays listed until the listener ends */
 	listener->lib->freeinfo(info);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/atomics.h"
 #include "target/target.h"
 
 static void write_peer(const struct sockaddr *peer, char *text, size_t room)
@@ -70,4 +71,11 @@ size_t farlog_target_refusals_read(farlog_target *target, uint64_t after, struct
 	*unauthenticated_count = kept->unauthenticated_count;
 	pthread_mutex_unlock(&target->mutex);
 	return count;
+}
+
+void farlog_target_unauthenticated_read(farlog_target *target, struct farlog_target_unauthenticated *counts)
+{
+	counts->open_count = atomic_load_relaxed(&target->unauthenticated.open_count);
+	for (unsigned i = 0; i < FARLOG_UNAUTHENTICATED_REASON_COUNT; i++)
+		counts->closed_count[i] = atomic_load_relaxed(&target->unauthenticated.closed_count[i]);
 }

@@ -145,6 +145,7 @@ struct farlog_target {
 	uint64_t looked_at_ns;
 	struct target_attested *attested;
 	struct target_refusals refusals;
+	struct farlog_target_unauthenticated unauthenticated; /* atomically, by the listener's threads */
 	uint64_t test_delay_ns; /* of rings that are served from now on: those of this name, "" = all. 0 = of none */
 	char test_ring[FARLOG_STREAM_NAME_LEN];
 	/* what could not be revoked is let go: it ends with the transport's hold on the device */
@@ -175,13 +176,16 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 /* target_may_come_from -- this grant's client may have this address. */
 bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer);
 
+/* target_read_ip -- 16 bytes, as IPv6 has it. False: an address of another kind. */
+bool target_read_ip(const struct sockaddr *peer, uint8_t *ip);
+
 /* target_find_grant -- by token alone: a wrong one must not learn which rings there are. NULL; or the grant, and its
  * ring. The mutex is held. */
 struct target_grant *target_find_grant(
 	struct farlog_target *target, const uint8_t *token, struct target_ring **ring) FARLOG_MUST_CHECK;
 
 /* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known.
- * By the transport's thread. */
+ * By any thread of the transport. */
 void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
 	const struct far_refusal *refusal);
 

@@ -582,6 +582,7 @@ static const struct {
 	{"leave", test_leave},
 	{"twins", test_twins},
 	{"slow", test_slow},
+	{"unauthenticated", test_unauthenticated},
 	{"handshake", test_handshake},
 	{"carried", test_carried},
 	{"stub", test_stub},

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -141,6 +142,17 @@ static void tell_refusals(farlog_target *target)
 			last->peer, last->ring, farlog_result_name(last->result), last->text);
 }
 
+static void tell_unauthenticated(farlog_target *target)
+{
+	struct farlog_target_unauthenticated counts;
+	struct farlog_error error = {0};
+
+	farlog_target_unauthenticated_read(target, &counts);
+	reply(FARLOG_OK, &error, "%lu %lu %lu %lu %lu", counts.open_count,
+		counts.closed_count[FARLOG_UNAUTHENTICATED_ADDRESS], counts.closed_count[FARLOG_UNAUTHENTICATED_ALL],
+		counts.closed_count[FARLOG_UNAUTHENTICATED_DESCRIPTORS], counts.closed_count[FARLOG_UNAUTHENTICATED_LATE]);
+}
+
 static void obey(farlog_target *target, const char *line)
 {
 	struct farlog_error error = {0};
@@ -172,6 +184,11 @@ static void obey(farlog_target *target, const char *line)
 		count(target, name);
 	} else if (strncmp(line, "refusals", 8) == 0) {
 		tell_refusals(target);
+	} else if (strncmp(line, "unauthenticated", 15) == 0) {
+		tell_unauthenticated(target);
+	} else if (sscanf(line, "files %u", &epoch) == 1) {
+		result = setrlimit(RLIMIT_NOFILE, &(struct rlimit){epoch, epoch}) == 0 ? FARLOG_OK : FARLOG_IO;
+		reply(result, &error, "");
 	} else if (sscanf(line, "fault %u", &epoch) == 1) {
 		atomic_store_relaxed(&ofi_end_fails, epoch);
 		reply(FARLOG_OK, &error, "");

@@ -33,6 +33,8 @@ void host_kill(struct host *host);
  *   refusals                             OK of-unauthenticated of-all peer=HOST:PORT ring=NAME result=NAME text, of the
  *                                        last one
  *   fault N                              ofi_end_fails, ofi_faults.h
+ *   unauthenticated                      OK open, closed: of-address in-all descriptors late
+ *   files N                              descriptors that it may have
  *   usage                                OK open files, bytes of heap in use */
 int host_main(const char *listen_uri);
 
