@@ -16,8 +16,8 @@ const (
 	silentFiles = "512" // descriptors of each daemon
 )
 
-// Somebody who has no grant opens connections to a target's listener, as many as he can, and says nothing. A writer with
-// a grant gets in, its records are acknowledged and stored, and the target's log and metrics say what happened.
+// Somebody who has no grant opens connections to a target's listener, as many as he can, and says nothing. A writer
+// with a grant gets in, its records are acknowledged and stored, and the target's log and metrics say what happened.
 func TestFar_SilentConnectionsStopNobody(t *testing.T) {
 	t.Parallel()
 	under := []string{"prlimit", "--nofile=" + silentFiles + ":" + silentFiles, "--"}

@@ -120,6 +120,16 @@ var extraHeaders = []struct {
 	{"route/await.c", []string{"poll.h"}, "waiting for several regions at once"},
 	{"route/open.c", []string{"sys/mman.h", "unistd.h"}, "memory of this process in which a leg's records wait"},
 	{"route/route.h", []string{"pthread.h"}, "a thread for each leg that is not waited for"},
+	{
+		"target/conn_limiter.c",
+		[]string{"netinet/in.h", "sys/resource.h", "sys/stat.h"},
+		"a connection's address and inode, and how many descriptors there may be",
+	},
+	{
+		"target/conn_limiter.h",
+		[]string{"dirent.h", "pthread.h", "sys/socket.h"},
+		"the process's own sockets, and what two threads know of them",
+	},
 	{"target/network.c", []string{"arpa/inet.h"}, "a peer's address, to be compared"},
 	{"target/ofi.c", []string{"poll.h", "sys/eventfd.h", "unistd.h"}, "waiting for libfabric's descriptors"},
 	{"target/ofi_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},

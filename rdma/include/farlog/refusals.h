@@ -40,8 +40,8 @@ struct farlog_target_unauthenticated {
 	uint64_t closed_count[FARLOG_UNAUTHENTICATED_REASON_COUNT]; /* each of them is a refusal, too */
 };
 
-/* farlog_target_unauthenticated_read -- connections to an ofi: port that have shown no grant yet. A verbs: port has none:
- * a connection comes with its request. */
+/* farlog_target_unauthenticated_read -- connections to an ofi: port that have shown no grant yet. A verbs: port has
+ * none: a connection comes with its request. */
 FARLOG_API void farlog_target_unauthenticated_read(farlog_target *target, struct farlog_target_unauthenticated *counts);
 
 #ifdef __cplusplus

@@ -237,11 +237,11 @@ static void look_at_all(struct conn_limiter *limiter, uint64_t now_ns, struct su
 /* ---------------------------------------------------------------- limits */
 
 static const char *const reasons[FARLOG_UNAUTHENTICATED_REASON_COUNT] = {
-	[FARLOG_UNAUTHENTICATED_ADDRESS] = "no connection request yet, and newer connections from this address: expected at "
-									   "most 64 of an address",
+	[FARLOG_UNAUTHENTICATED_ADDRESS] =
+		"no connection request yet, and newer connections from this address: expected at most 64 of an address",
 	[FARLOG_UNAUTHENTICATED_ALL] = "no connection request yet, and newer connections: expected at most 256 in all",
-	[FARLOG_UNAUTHENTICATED_DESCRIPTORS] = "no connection request yet, and few file descriptors are left: they are kept "
-										   "for clients with a grant",
+	[FARLOG_UNAUTHENTICATED_DESCRIPTORS] =
+		"no connection request yet, and few file descriptors are left: they are kept for clients with a grant",
 	[FARLOG_UNAUTHENTICATED_LATE] = "no connection request for 5 s after the connection was made",
 };
 _Static_assert(CONN_OF_ADDRESS_MAX == 64 && CONN_IN_ALL_MAX == 256 && CONN_HANDSHAKE_NS == 5000000000u,

@@ -32,8 +32,7 @@ struct counts {
 static int connect_from(unsigned last_byte, uint16_t port)
 {
 	struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(NETWORK + last_byte)};
-	struct sockaddr_in to = {
-		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	CHECK(bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0);
