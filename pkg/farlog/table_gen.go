@@ -131,7 +131,7 @@ type Counter struct {
 	Value            uint64
 }
 
-// All gives every counter, in the order of the table in farlog.h.
+// All gives every counter, in the order of the table in counters.h.
 func (c *Counters) All() []Counter {
 	return []Counter{
 		{"appended_lsn", "gauge", "First LSN not yet appended.", uint64(c.raw.appended_lsn)},
@@ -213,7 +213,7 @@ func (c *Counters) AlarmCount() uint64 { return uint64(c.raw.alarm_count) }
 // OrphanCount: Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.
 func (c *Counters) OrphanCount() uint64 { return uint64(c.raw.orphan_count) }
 
-// All gives every counter, in the order of the table in farlog.h.
+// All gives every counter, in the order of the table in target.h.
 func (c *TargetCounters) All() []Counter {
 	return []Counter{
 		{"admitted_count", "counter", "Connections let in.", uint64(c.raw.admitted_count)},

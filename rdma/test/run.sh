@@ -57,7 +57,10 @@ explain() {
 	grep -E '^\[  FAILED  \] |^\[   LINE   \]|: FAILED|: SURVIVED|: ERROR: ' "$1" | head -40
 	awk '
 		/^\[ RUN      \]/ { test = $0 }
-		/ERROR: .*Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed/ && !left { print "in " test; left = 60 }
+		/ERROR: .*Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed/ && !left {
+			print "in " test
+			left = 60
+		}
 		left { print; if (!--left) exit }' "$1"
 	echo "the end of $1:"
 	tail -20 "$1"
@@ -168,7 +171,7 @@ part_tsan() {
 		"-Dc_args=-g1 ${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
 		make_targets tsan test/unit test/far-test || { fail tsan; return; }
 	for group in shared turns reader writer outcome rewind clock nvme pack members members_replace reader_members \
-		route route_batch route_late heartbeat consume terms renew; do
+		reader_members_epoch route route_spill route_batch route_late heartbeat consume consume_ring terms renew; do
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
 	for group in slow twins fence drain route; do # a target's threads
@@ -296,8 +299,8 @@ for part in $parts; do
 	unit | clang | conformance | crash | sweep | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | \
 		install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash, sweep, mutants," \
-			"far, verbs, asan, tsan, fuzz, cxx, examples, install" >&2
+		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash," \
+			"sweep, mutants, far, verbs, asan, tsan, fuzz, cxx, examples, install" >&2
 		exit 2
 		;;
 	esac

@@ -1,4 +1,4 @@
-// Command gen writes what is derived from the C core: the Go and Java results and counters of farlog.h and member.h.
+// Command gen writes what is derived from the C core: the Go and Java results and counters of the public headers.
 //
 // Run it by `go generate ./pkg/farlog`. With -check it writes nothing and fails when something is stale.
 package main
@@ -47,24 +47,21 @@ func run(check bool) error {
 		apply(filepath.Join(root, filepath.FromSlash(javaFolder)), tables, check))
 }
 
-// readHeaders gives the public C headers, farlog.h first.
+// readHeaders gives the public C headers, one behind the other.
 func readHeaders(root string) ([]byte, error) {
-	folder := filepath.Join(root, "rdma", "include", "farlog")
-	others, err := filepath.Glob(filepath.Join(folder, "*.h"))
+	paths, err := filepath.Glob(filepath.Join(root, "rdma", "include", "farlog", "*.h"))
 	if err != nil {
 		return nil, err
 	}
-	sort.Strings(others)
-	first := filepath.Join(folder, "farlog.h")
-	headers, err := os.ReadFile(first)
-	for _, path := range others {
-		var content []byte
-		if path != first && err == nil {
-			content, err = os.ReadFile(path)
+	var headers []byte
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
 		}
 		headers = append(headers, content...)
 	}
-	return headers, err
+	return headers, nil
 }
 
 // findRoot walks up to the folder that holds go.mod.
@@ -159,8 +156,8 @@ var counterTypes = []struct {
 	name, table, header string
 	hasMethods          bool // one for each counter
 }{
-	{"Counters", "FARLOG_COUNTER_TABLE", "farlog.h", true},
-	{"TargetCounters", "FARLOG_TARGET_COUNTER_TABLE", "farlog.h", false},
+	{"Counters", "FARLOG_COUNTER_TABLE", "counters.h", true},
+	{"TargetCounters", "FARLOG_TARGET_COUNTER_TABLE", "target.h", false},
 	{"MemberCounters", "FARLOG_MEMBER_COUNTER_TABLE", "member.h", true},
 }
 

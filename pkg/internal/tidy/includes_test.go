@@ -71,7 +71,7 @@ var extraHeaders = []struct {
 	},
 	{"far/region.c", []string{"pthread.h", "sys/mman.h"}, "the copy of a ring, and the thread that connects again"},
 	{"far/region.h", []string{"pthread.h"}, "the thread that connects again"},
-	{"far/verbs.c", []string{"netdb.h"}, "resolving the target"},
+	{"far/verbs_open.c", []string{"netdb.h"}, "resolving the target"},
 	{"far/verbs.h", []string{"sys/socket.h"}, "the target's address"},
 	{"far/verbs_connect.c", []string{"fcntl.h"}, "an event channel that does not block"},
 	{"far/wait.c", []string{"unistd.h"}, "what wakes a thread that waits"},

@@ -62,11 +62,6 @@ static bool is_single = true; /* what is measured */
 static bool is_queue = true;
 static const char *device; /* DAX, of ring and floor; NULL: both are on tmpfs */
 
-static const char *level_name(void)
-{
-	return device != NULL ? "persistent" : "visible";
-}
-
 _Noreturn static void fail(const char *what, const char *text)
 {
 	fprintf(stderr, "bench_verbs: %s: %s\n", what, text);
@@ -308,8 +303,8 @@ static void print_times(
 {
 	printf("{\"name\":\"%s.%s%s%s\",\"ours\":%.1f,\"floor\":%.1f,\"ratio\":%.3f,\"unit\":\"ns\",\"flush\":\"%s\","
 		   "\"level\":\"%s\",\"note\":\"%s\"",
-		name, method, device != NULL ? ".persistent" : "", suffix, ours, floor, ours / floor, method, level_name(),
-		note);
+		name, method, device != NULL ? ".persistent" : "", suffix, ours, floor, ours / floor, method,
+		device != NULL ? "persistent" : "visible", note);
 }
 
 static double mean_ns(const struct times *times)

@@ -1,5 +1,5 @@
-/* blocks/nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See
- * blocks/nvme.h.
+/* blocks/nvme.c -- a ring on raw blocks, as a region: commits (blocks/nvme_commit.c), calls that wait, and the words
+ * that others store. See blocks/nvme.h.
  *
  * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has
  * come back, in whatever order. Nothing that was acknowledged is written again: a commit begins where an LBA does,
@@ -18,171 +18,10 @@
 
 #include "base/clock.h"
 
-#define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
 #define OPEN_PATIENCE_NS 100000000u /* of an open writer that asks for the header: resolve has a deadline */
 #define LOOK_INTERVAL_NS 2000000u
-#define ASIDE_INTERVAL_NS 5000000u
 #define CLOSE_PATIENCE_NS 1000000000u
 #define LOCK_PATIENCE_NS 1000000000u
-
-enum command_id { ID_PIECE = 1, ID_HINTS = 2, ID_LOOK = 3 };
-
-/* ---------------------------------------------------------------- commits: the queue is taken */
-
-static bool is_all_out(const struct region_nvme *nvme)
-{
-	return nvme->span_at == nvme->span_count;
-}
-
-static bool is_under_way(const struct region_nvme *nvme)
-{
-	return nvme->flying_count > 0 || !is_all_out(nvme);
-}
-
-static void put_commit(struct region_nvme *nvme, uint64_t off, uint8_t *bytes, uint64_t len)
-{
-	struct block_command command = {
-		.verb = BLOCK_WRITE_DURABLE, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ID_PIECE};
-
-	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
-	nvme->flying_count++;
-}
-
-/* put_items -- those of the header that the span covers. */
-static void put_items(struct region_nvme *nvme, const struct region_span *span)
-{
-	for (size_t i = 0; i < NVME_ITEM_COUNT; i++) {
-		uint8_t *block = nvme_block_of(nvme->controls, nvme_items[i].control);
-
-		if (span->off >= nvme_items[i].off + nvme_items[i].len || span->off + span->len <= nvme_items[i].off)
-			continue;
-		memset(block, 0, nvme->device->lba_len);
-		memcpy(block, nvme->copy + nvme_items[i].off, nvme_items[i].len);
-		put_commit(nvme, nvme_control_at(nvme, nvme_items[i].control), block, nvme->device->lba_len);
-	}
-}
-
-/* put_pieces -- as many as the queue takes, from where the last ones ended. */
-static void put_pieces(struct region_nvme *nvme)
-{
-	while (!is_all_out(nvme) && nvme->flying_count < PIECE_COUNT_MAX) {
-		const struct region_span *span = &nvme->spans[nvme->span_at];
-		uint64_t off = span->off + nvme->span_done;
-		uint64_t len = span->len - nvme->span_done;
-		uint64_t left = BLOCK_BUFFER_LEN - off % BLOCK_BUFFER_LEN;
-
-		if (off < LAYOUT_DATA_OFF) {
-			put_items(nvme, span);
-			nvme->span_at++;
-			continue;
-		}
-		if (len > nvme->device->command_len_max)
-			len = nvme->device->command_len_max;
-		if (len > left)
-			len = left;
-		put_commit(nvme, nvme_data_at(nvme, off), nvme->copy + off, len);
-		nvme->span_done += len;
-		if (nvme->span_done < span->len)
-			continue;
-		nvme->span_at++;
-		nvme->span_done = 0;
-	}
-}
-
-static void put_hints(struct region_nvme *nvme)
-{
-	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
-	struct block_command command = {.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE,
-		.off = nvme_control_at(nvme, NVME_HINTS),
-		.bytes = block,
-		.len = nvme->device->lba_len,
-		.id = ID_HINTS};
-
-	/* Before the words are read: what is stored from here on is due again. */
-	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
-	nvme_make_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
-	nvme->is_hints_flying = true;
-	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
-}
-
-static void put_look(struct region_nvme *nvme)
-{
-	struct block_command command = {.verb = BLOCK_READ,
-		.off = nvme_control_at(nvme, NVME_FENCE_A),
-		.bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
-		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN,
-		.id = ID_LOOK};
-
-	nvme->is_look_flying = true;
-	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
-}
-
-/* put_aside -- what goes along with a commit of the writer, and is not waited for. The device has to do it all the
- * same, and the commit beside it takes longer: hints and look go with one commit, and there are few of those. Who runs
- * out of room looks by himself. */
-static void put_aside(struct region_nvme *nvme)
-{
-	uint64_t now_ns;
-
-	if (nvme->role != REGION_ROLE_WRITER)
-		return;
-	now_ns = nvme->device->is_clockless ? UINT64_MAX : clock_monotonic_ns();
-	if (nvme->is_look_flying || now_ns - nvme->aside_ns < ASIDE_INTERVAL_NS)
-		return;
-	nvme->aside_ns = nvme->device->is_clockless ? 0 : now_ns;
-	nvme->looked_ns = nvme->aside_ns;
-	if (atomic_load_acquire(&nvme->are_hints_due) && !nvme->is_hints_flying)
-		put_hints(nvme);
-	put_look(nvme);
-}
-
-static void note_answer(struct region_nvme *nvme, const struct block_answer *answer)
-{
-	switch (answer->id) {
-	case ID_HINTS:
-		nvme->is_hints_flying = false;
-		break;
-	case ID_LOOK:
-		nvme->is_look_flying = false;
-		if (answer->failure == 0)
-			nvme_take_words(nvme, nvme->looked);
-		break;
-	case NVME_ID_FIRST:
-		nvme_take_first(nvme, answer->failure);
-		break;
-	case NVME_ID_FOLLOW:
-		nvme_take_follow(nvme, answer->failure);
-		break;
-	default:
-		nvme->flying_count--;
-		if (answer->failure == 0)
-			break;
-		nvme->failure = answer->failure;
-		nvme_note_trouble(nvme, answer->failure);
-		if (answer->failure == EBADE)
-			nvme_begin_shut(nvme);
-		break;
-	}
-}
-
-/* collect -- what has come back; the rest of a long commit goes out. */
-static void collect(struct region_nvme *nvme)
-{
-	struct block_device *device = nvme->device;
-	struct block_answer answers[16];
-	unsigned count;
-
-	while ((count = device->ops->take(device, BLOCK_COMMITS, answers, 16)) > 0)
-		for (unsigned i = 0; i < count; i++)
-			note_answer(nvme, &answers[i]);
-	if (!is_all_out(nvme) && !nvme->is_held && nvme->failure == 0 && nvme->flying_count < PIECE_COUNT_MAX / 2) {
-		put_pieces(nvme);
-		if (device->ops->send(device, BLOCK_COMMITS) != FARLOG_OK)
-			nvme->failure = nvme_note_errno(nvme);
-	}
-	if (!is_under_way(nvme) && nvme->failure == 0)
-		atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
-}
 
 /* ---------------------------------------------------------------- the region */
 
@@ -196,22 +35,6 @@ static void nvme_gather(struct region *region, uint64_t off, struct gather *gath
 	gather_build(nvme_of(region)->copy + off, gather);
 }
 
-/* take_spans -- widened to whole LBAs: what else lies in them was never acknowledged. */
-static void take_spans(struct region_nvme *nvme, const struct region_span *spans, unsigned span_count)
-{
-	uint64_t mask = nvme->device->lba_len - 1;
-
-	for (unsigned i = 0; i < span_count; i++) {
-		uint64_t off = spans[i].off < LAYOUT_DATA_OFF ? spans[i].off : spans[i].off & ~mask;
-		uint64_t end = spans[i].off + spans[i].len;
-
-		nvme->spans[i] = (struct region_span){off, (spans[i].off < LAYOUT_DATA_OFF ? end : (end + mask) & ~mask) - off};
-	}
-	nvme->span_count = span_count;
-	nvme->span_at = 0;
-	nvme->span_done = 0;
-}
-
 static int nvme_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct region_nvme *nvme = nvme_of(region);
@@ -223,13 +46,13 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	} else if (nvme->flying_count > 0 || nvme->is_held) {
 		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
 	} else {
-		take_spans(nvme, spans, span_count);
+		nvme_set_commit_spans(nvme, spans, span_count);
 		nvme->failure = 0;
 		nvme->tag_asked = tag;
 		nvme_hold(nvme);
 		if (!nvme->is_held)
-			put_pieces(nvme);
-		put_aside(nvme);
+			nvme_put_pieces(nvme);
+		nvme_put_side_commands(nvme);
 	}
 	nvme_give(&nvme->is_busy);
 	return result;
@@ -243,7 +66,7 @@ static int nvme_poll(struct region *region)
 
 	if (!nvme_try_take(&nvme->is_busy))
 		return FARLOG_OK; /* who has it sees to it */
-	collect(nvme);
+	nvme_collect_answers(nvme);
 	failure = nvme->failure;
 	result = failure != 0 ? FARLOG_IO : FARLOG_OK;
 	if (region->is_write_fenced)
@@ -263,7 +86,7 @@ static void nvme_wait(struct region *region, uint64_t timeout_ns)
 	}
 	if (region->is_write_fenced && nvme->flying_count == 0 && !nvme->is_follow_flying)
 		nvme_nap(timeout_ns);
-	else if ((is_under_way(nvme) || nvme->is_follow_flying) &&
+	else if ((nvme_commit_is_under_way(nvme) || nvme->is_follow_flying) &&
 		device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
 		nvme->failure = nvme_note_errno(nvme);
 	nvme_give(&nvme->is_busy);
@@ -285,13 +108,13 @@ static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
 {
 	struct block_device *device = nvme->device;
 
-	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying ||
+	while (nvme_commit_is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying ||
 		nvme->is_follow_flying) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
 			return false;
-		collect(nvme);
+		nvme_collect_answers(nvme);
 		if (nvme->failure != 0)
 			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
 	}
@@ -451,12 +274,12 @@ static bool nvme_store_hints(struct region *region, uint64_t tail_lsn, uint64_t 
 		return true;
 	if (!nvme_try_take(&nvme->is_busy))
 		return false;
-	collect(nvme);
-	if (!is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 &&
+	nvme_collect_answers(nvme);
+	if (!nvme_commit_is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 &&
 		!region->is_write_fenced) {
 		atomic_store_release(nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), tail_lsn);
 		atomic_store_release(nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF), durable_lsn);
-		put_hints(nvme);
+		nvme_put_hints(nvme);
 		is_told = nvme->device->ops->send(nvme->device, BLOCK_COMMITS) == FARLOG_OK;
 	}
 	nvme_give(&nvme->is_busy);
@@ -560,14 +383,14 @@ static void let_go(struct region_nvme *nvme)
 
 	nvme_ahead_end(nvme, CLOSE_PATIENCE_NS);
 	nvme_share_end(nvme);
-	collect(nvme);
+	nvme_collect_answers(nvme);
 	is_closable = nvme_is_closable(nvme);
 	if (is_closable && !wait_all(nvme, until_ns))
 		return;
 	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_write_fenced;
 	if (nvme->role == REGION_ROLE_WRITER && (atomic_load_acquire(&nvme->are_hints_due) || nvme->is_closing) &&
 		!nvme->is_hints_flying && nvme->failure == 0)
-		put_hints(nvme);
+		nvme_put_hints(nvme);
 	(void)wait_all(nvme, until_ns);
 }
 

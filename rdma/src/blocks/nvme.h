@@ -220,6 +220,18 @@ int nvme_write_credit(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 /* nvme_load -- the header, from the device into the copy. OK or IO. */
 int nvme_load(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
+/* Commits, by who has taken their queue. nvme_set_commit_spans -- the next commit, widened to whole LBAs: what else
+ * lies in them was never acknowledged. nvme_put_pieces -- as many as the queue takes, from where the last ones ended.
+ * nvme_put_hints -- the hints, not waited for; durably when the region is closing. nvme_put_side_commands -- what goes
+ * along with a commit of the writer and is not waited for. nvme_collect_answers -- what has come back; the rest of a
+ * long commit goes out. nvme_commit_is_under_way -- some of it is not back. */
+void nvme_set_commit_spans(struct region_nvme *nvme, const struct region_span *spans, unsigned span_count);
+void nvme_put_pieces(struct region_nvme *nvme);
+void nvme_put_hints(struct region_nvme *nvme);
+void nvme_put_side_commands(struct region_nvme *nvme);
+void nvme_collect_answers(struct region_nvme *nvme);
+bool nvme_commit_is_under_way(const struct region_nvme *nvme);
+
 /* nvme_claim -- what region_fence_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has
  * been seen. Of the rest the caller has taken the commits' queue. nvme_hold -- must the commit that is prepared wait
  * for a look at the fence? Then that has been put. nvme_take_first -- its answer. nvme_follow -- find out where our log

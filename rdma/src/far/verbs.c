@@ -1,18 +1,16 @@
-/* far/verbs.c -- a client's link over verbs: the data path. Connecting is in far/verbs_connect.c.
+/* far/verbs.c -- a client's link over verbs: the data path. Opening is in far/verbs_open.c, connecting in
+ * far/verbs_connect.c.
  *
  * A persist is its WRITEs and a flush under one doorbell; only the flush is signalled. What finds no room in the send
  * queue is posted by poll, when slots have come back. */
 #include "far/verbs.h"
 
-#include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/err.h"
-#include "wire/verbs_address.h"
 
 #define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
 #define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */
@@ -256,7 +254,7 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting work requests: %s", strerror(failure));
 }
 
-static int verbs_persist(struct far_link *far, const struct region_span *spans, unsigned span_count, uint64_t tag)
+int verbs_link_persist(struct far_link *far, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct verbs_link *link = verbs_link_of(far);
 
@@ -265,14 +263,14 @@ static int verbs_persist(struct far_link *far, const struct region_span *spans, 
 	return start_job(link, &link->persist, VERBS_LEFT_PERSIST, spans, span_count, tag);
 }
 
-static int verbs_read(struct far_link *far, struct region_span span, uint64_t tag)
+int verbs_link_read(struct far_link *far, struct region_span span, uint64_t tag)
 {
 	return start_job(verbs_link_of(far), &verbs_link_of(far)->read, VERBS_LEFT_READ, &span, 1, tag);
 }
 
 static int progress(struct verbs_link *link);
 
-static int verbs_write(struct far_link *far, uint64_t off, uint32_t len)
+int verbs_link_write(struct far_link *far, uint64_t off, uint32_t len)
 {
 	struct verbs_link *link = verbs_link_of(far);
 
@@ -291,7 +289,7 @@ static int verbs_write(struct far_link *far, uint64_t off, uint32_t len)
 	return advance(link);
 }
 
-static int verbs_send(struct far_link *far, const struct far_request *request)
+int verbs_link_send(struct far_link *far, const struct far_request *request)
 {
 	struct verbs_link *link = verbs_link_of(far);
 	uint8_t *slot = verbs_slot(&link->queue);
@@ -430,7 +428,7 @@ __attribute__((noinline)) static int progress(struct verbs_link *link)
 	return result;
 }
 
-static int verbs_poll(struct far_link *far)
+int verbs_link_poll(struct far_link *far)
 {
 	return progress(verbs_link_of(far));
 }
@@ -446,7 +444,7 @@ static void take_completion_events(struct verbs_link *link)
 		link->lib->ack_cq_events(cq, 1);
 }
 
-static unsigned verbs_sleepers(struct far_link *far, int *fds, unsigned room, uint64_t *nap_ns)
+unsigned verbs_link_wait_fds(struct far_link *far, int *fds, unsigned room, uint64_t *nap_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
 	uint64_t nap_max_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
@@ -472,80 +470,3 @@ static unsigned verbs_sleepers(struct far_link *far, int *fds, unsigned room, ui
 	fds[2] = link->device.context->async_fd;
 	return 3;
 }
-
-/* ---------------------------------------------------------------- opening and closing */
-
-static void verbs_close(struct far_link *far)
-{
-	struct verbs_link *link = verbs_link_of(far);
-
-	verbs_link_disconnect(far);
-	verbs_link_release(link);
-	free(link);
-}
-
-#define LINK_OPS(wait_fds_op) \
-	{.connect = verbs_link_connect, \
-		.persist = verbs_persist, \
-		.read = verbs_read, \
-		.write = verbs_write, \
-		.send = verbs_send, \
-		.poll = verbs_poll, \
-		.sleepers = wait_fds_op, \
-		.disconnect = verbs_link_disconnect, \
-		.close = verbs_close}
-
-static const struct far_link_ops spinning_ops = LINK_OPS(NULL);
-static const struct far_link_ops blocking_ops = LINK_OPS(verbs_sleepers);
-
-/* find_address -- once: what comes later has a deadline, and names are looked up without one. */
-static int find_address(
-	const char *text, const struct uri *uri, struct sockaddr_storage *address, struct farlog_error *error)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-	struct addrinfo *found;
-	const struct addrinfo *picked;
-	struct sockaddr_storage from;
-	int failure;
-
-	if (uri_from(uri, &from) != 0)
-		hints.ai_family = from.ss_family;
-	failure = getaddrinfo(uri->host, uri->port, &hints, &found);
-
-	if (failure != 0)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" is not known: %s", text, uri->host,
-			gai_strerror(failure));
-	picked = verbs_address_pick(found);
-	memcpy(address, picked->ai_addr, picked->ai_addrlen);
-	freeaddrinfo(found);
-	return FARLOG_OK;
-}
-
-static int open_link(const char *text, const struct uri *uri, struct far_link **far, struct farlog_error *error)
-{
-	struct verbs_link *link = calloc(1, sizeof(*link));
-	int result;
-
-	if (link == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "open \"%s\": out of memory", text);
-	snprintf(link->text, sizeof(link->text), "%s", text);
-	link->is_blocking = strcmp(uri->wait, "block") == 0;
-	link->tos = uri->tos;
-	link->has_from = uri_from(uri, &link->from) != 0;
-	link->link.ops = link->is_blocking ? &blocking_ops : &spinning_ops;
-	result = lib_verbs_load(&link->lib, error);
-	if (result == FARLOG_OK)
-		result = find_address(text, uri, &link->address, error);
-	if (result != FARLOG_OK) {
-		free(link);
-		return result;
-	}
-	*far = &link->link;
-	return FARLOG_OK;
-}
-
-const struct far_transport far_verbs = {
-	.scheme = "verbs",
-	.methods = {FARLOG_FLUSH_RDMA_FLUSH, FARLOG_FLUSH_RDMA_READ, FARLOG_FLUSH_TARGET_CPU, FARLOG_FLUSH_NONE},
-	.open = open_link,
-};

@@ -1,4 +1,4 @@
-/* far/verbs.h -- a client's link over verbs: what its two files share. */
+/* far/verbs.h -- a client's link over verbs: what its files share. */
 #ifndef FARLOG_FAR_VERBS_H
 #define FARLOG_FAR_VERBS_H
 
@@ -76,6 +76,16 @@ int verbs_link_fail(struct verbs_link *link, const char *format, ...)
 int verbs_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal,
 	uint64_t timeout_ns, struct farlog_error *error) FARLOG_MUST_CHECK;
 void verbs_link_disconnect(struct far_link *link);
+
+/* verbs_link_persist, verbs_link_read, verbs_link_write, verbs_link_send, verbs_link_poll, verbs_link_wait_fds --
+ * far_link_ops' persist, read, write, send, poll and sleepers. */
+int verbs_link_persist(
+	struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag) FARLOG_MUST_CHECK;
+int verbs_link_read(struct far_link *link, struct region_span span, uint64_t tag) FARLOG_MUST_CHECK;
+int verbs_link_write(struct far_link *link, uint64_t off, uint32_t len) FARLOG_MUST_CHECK;
+int verbs_link_send(struct far_link *link, const struct far_request *request) FARLOG_MUST_CHECK;
+int verbs_link_poll(struct far_link *link) FARLOG_MUST_CHECK;
+unsigned verbs_link_wait_fds(struct far_link *link, int *fds, unsigned room, uint64_t *nap_ns);
 
 /* verbs_link_release -- after disconnect: give back what the device keeps. */
 void verbs_link_release(struct verbs_link *link);

@@ -11,6 +11,10 @@
 #include "ring/record.h"
 #include "ring/ring.h"
 
+/* When the ring is in use so far, unless the configuration says otherwise. */
+#define WRITER_WARN_PERCENT 70u
+#define WRITER_ALARM_PERCENT 85u
+
 /* Who asks, while the writer runs, how its stream is declared by now. */
 struct writer_follower {
 	/* Ask no more, and be freed. is_ended: tell that the writer ends by itself, with nothing under way. Waits for no
@@ -144,6 +148,11 @@ int writer_open(const char *uri, const struct farlog_writer_config *config, cons
 /* writer_open_ring -- the same for a URI that says where the ring is. */
 int writer_open_ring(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
 	farlog_writer **writer, struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* writer_recover -- while it opens: find the tail and make what lies below it durable; the ring's cursors start there.
+ * CORRUPT: acknowledged bytes are gone, unless `watch` accepts that. */
+int writer_recover(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	const struct writer_watch *watch, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* writer_unfollow -- end its follower. Before it is closed; safe where it has none. */
 void writer_unfollow(struct farlog_writer *writer, bool is_ended);

@@ -1,65 +1,22 @@
 /* adversary/blocks.c -- adversarial blocks. See adversary/blocks.h. */
-#include "adversary/blocks.h"
+#include "adversary/blocks_inside.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "adversary/hosts.h"
-#include "adversary/medium.h"
 #include "base/err.h"
 #include "blocks/nvme.h"
 
-#define FLYING_COUNT_MAX 256u
-#define LBA_COUNT_MAX 64u  /* of a write */
 #define PIECE_LBA_COUNT 4u /* of a piece of a commit */
-#define GARBLED_OF_256 24u
 
-struct blocks;
-
-struct block_fault {
-	struct block_device device;
-	struct blocks *blocks;
-	uint64_t generation;
-	int host;
-};
-
-/* A command that has been put. */
-struct flying {
-	struct block_fault *owner; /* NULL = free */
-	enum block_queue queue;
-	struct block_command command;
-	uint64_t landed; /* bit per LBA; of a read 1: its bytes are here */
-	bool is_sent;
-	int verdict; /* what its answer will be, whatever lands: errno; 0 = it is still to be seen, -1 = done */
-};
-
-struct blocks {
-	struct blocks *next;
-	char name[64];
-	struct block_medium medium;
-	bool has_cache;
-	struct flying flying[FLYING_COUNT_MAX];
-	uint64_t generation;
-	uint64_t armed;
-	uint64_t call_in;
-	void (*call)(void *context);
-	void *call_context;
-	bool is_dead;
-	int is_stuck;
-	int failure;
-	struct fault_locks locks;
-	struct fault_hosts hosts;
-};
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t block_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct blocks *all;
 static uint32_t next_lba_len = 512;
 static int next_has_cache = 1;
 
-static struct blocks *find(const char *name)
+struct blocks *block_find(const char *name)
 {
 	struct blocks *blocks = all;
 
@@ -94,23 +51,22 @@ static void finish(struct blocks *blocks)
 
 	if (is_due)
 		blocks->call_in = UINT64_MAX;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 	if (is_due)
 		blocks->call(blocks->call_context);
 }
 
-static bool is_write(const struct flying *flying)
+bool block_is_write(const struct flying *flying)
 {
 	return flying->command.verb == BLOCK_WRITE || flying->command.verb == BLOCK_WRITE_DURABLE;
 }
 
-static unsigned lba_count(const struct blocks *blocks, const struct flying *flying)
+unsigned block_lba_count(const struct blocks *blocks, const struct flying *flying)
 {
 	return flying->command.len / blocks->medium.lba_len;
 }
 
-/* land -- LBA i of a write, with the bytes that its buffer has now. */
-static void land(struct blocks *blocks, struct flying *flying, unsigned i)
+void block_land(struct blocks *blocks, struct flying *flying, unsigned i)
 {
 	if (flying->landed >> i & 1)
 		return;
@@ -119,8 +75,7 @@ static void land(struct blocks *blocks, struct flying *flying, unsigned i)
 		flying->command.bytes + (size_t)i * blocks->medium.lba_len, flying);
 }
 
-/* is_refused -- does its host have no right to it any more? */
-static bool is_refused(const struct blocks *blocks, const struct flying *flying)
+bool block_is_refused(const struct blocks *blocks, const struct flying *flying)
 {
 	return flying->verdict >= 0 && flying->command.verb != BLOCK_READ &&
 		!fault_host_may_write(&blocks->hosts, flying->owner->host);
@@ -143,10 +98,10 @@ static void complete(struct blocks *blocks, struct flying *flying)
 		memcpy(command->bytes, blocks->medium.visible + command->off, command->len);
 	if (command->verb == BLOCK_FLUSH)
 		medium_flush(&blocks->medium);
-	for (unsigned i = 0; is_write(flying) && i < lba_count(blocks, flying); i++)
-		land(blocks, flying, i);
+	for (unsigned i = 0; block_is_write(flying) && i < block_lba_count(blocks, flying); i++)
+		block_land(blocks, flying, i);
 	if (command->verb == BLOCK_WRITE_DURABLE || (command->verb == BLOCK_WRITE && !blocks->has_cache))
-		medium_settle(&blocks->medium, from, from + lba_count(blocks, flying));
+		medium_settle(&blocks->medium, from, from + block_lba_count(blocks, flying));
 	retire(blocks, flying);
 }
 
@@ -156,7 +111,7 @@ static void fault_put(struct block_device *device, enum block_queue queue, const
 	struct blocks *blocks = fault->blocks;
 	unsigned i = 0;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	if (command->off % blocks->medium.lba_len != 0 || command->len % blocks->medium.lba_len != 0 ||
 		command->off + command->len > blocks->medium.size_bytes ||
 		(uintptr_t)command->bytes % blocks->medium.lba_len != 0 ||
@@ -168,7 +123,7 @@ static void fault_put(struct block_device *device, enum block_queue queue, const
 		abort();
 	if (fault->generation == blocks->generation)
 		blocks->flying[i] = (struct flying){.owner = fault, .queue = queue, .command = *command};
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 }
 
 static int send_all(struct block_fault *fault, enum block_queue queue)
@@ -188,7 +143,7 @@ static int fault_send(struct block_device *device, enum block_queue queue)
 	struct block_fault *fault = fault_of(device);
 	int result;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	result = send_all(fault, queue);
 	if (!is_gone(fault))
 		strike(fault->blocks);
@@ -202,11 +157,11 @@ static int fault_wait(struct block_device *device, enum block_queue queue, uint6
 	return fault_send(device, queue);
 }
 
-/* take_one -- does it come back now? A part of it may land before. */
+/* take_one -- does it come back now? A part of it may block_land before. */
 static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead, int *failure)
 {
 	*failure = is_dead ? ENODEV : blocks->failure;
-	if (*failure == 0 && flying->is_sent && (flying->verdict > 0 || is_refused(blocks, flying)))
+	if (*failure == 0 && flying->is_sent && (flying->verdict > 0 || block_is_refused(blocks, flying)))
 		*failure = flying->verdict > 0 ? flying->verdict : EBADE;
 	if (*failure != 0) {
 		retire(blocks, flying);
@@ -219,9 +174,9 @@ static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead,
 		flying->landed = 1;
 		return false;
 	}
-	if (is_write(flying) && medium_draw(&blocks->medium) % 2 == 0)
-		land(blocks, flying, (unsigned)(medium_draw(&blocks->medium) % lba_count(blocks, flying)));
-	if ((blocks->is_stuck == 1 && is_write(flying) && flying->command.off >= NVME_DATA_OFF) ||
+	if (block_is_write(flying) && medium_draw(&blocks->medium) % 2 == 0)
+		block_land(blocks, flying, (unsigned)(medium_draw(&blocks->medium) % block_lba_count(blocks, flying)));
+	if ((blocks->is_stuck == 1 && block_is_write(flying) && flying->command.off >= NVME_DATA_OFF) ||
 		(blocks->is_stuck == 2 && flying->command.verb == BLOCK_READ) || medium_draw(&blocks->medium) % 2 == 0)
 		return false;
 	complete(blocks, flying);
@@ -235,7 +190,7 @@ static unsigned fault_take(
 	struct blocks *blocks = fault->blocks;
 	unsigned first, count = 0;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	if (!is_gone(fault))
 		strike(blocks);
 	first = (unsigned)(medium_draw(&blocks->medium) % FLYING_COUNT_MAX);
@@ -259,7 +214,7 @@ static int fault_zero(struct block_device *device, uint64_t off, uint64_t len)
 	struct blocks *blocks = fault->blocks;
 	int result = FARLOG_IO;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	if (!is_gone(fault)) {
 		bool is_cut = strike(blocks);
 
@@ -279,27 +234,27 @@ static int fault_lock(struct block_device *device, enum region_role role)
 	struct block_fault *fault = fault_of(device);
 	int result = FARLOG_IO;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	if (!is_gone(fault))
 		result = fault_locks_take(&fault->blocks->locks, fault, fault->host, device->ring_off, role);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 	return result;
 }
 
 static void fault_unlock(struct block_device *device, enum region_role role)
 {
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	fault_locks_give(&fault_of(device)->blocks->locks, fault_of(device), role);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 }
 
 static int fault_is_locked(struct block_device *device, enum region_role role)
 {
 	int is_locked;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	is_locked = fault_locks_is_taken(&fault_of(device)->blocks->locks, fault_of(device)->host, device->ring_off, role);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 	return is_locked;
 }
 
@@ -307,9 +262,9 @@ static int fault_has_parts(struct block_device *device)
 {
 	bool has_parts;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	has_parts = fault_locks_has_parts(&fault_of(device)->blocks->locks, fault_of(device)->host);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 	return has_parts;
 }
 
@@ -321,10 +276,10 @@ static void end_preempted(struct blocks *blocks, int host)
 		struct flying *flying = &blocks->flying[i];
 		uint64_t draw = medium_draw(&blocks->medium) % 3;
 
-		if (flying->owner == NULL || flying->owner->host != host || !flying->is_sent || !is_write(flying))
+		if (flying->owner == NULL || flying->owner->host != host || !flying->is_sent || !block_is_write(flying))
 			continue;
-		for (unsigned lba = 0; lba < lba_count(blocks, flying) && draw != 0; lba++)
-			land(blocks, flying, lba);
+		for (unsigned lba = 0; lba < block_lba_count(blocks, flying) && draw != 0; lba++)
+			block_land(blocks, flying, lba);
 		medium_come_back(&blocks->medium, flying); /* at the device it is over, whenever its host is told */
 		flying->verdict = draw == 0 ? flying->verdict : draw == 1 ? -1 : EBADE;
 	}
@@ -337,7 +292,7 @@ static int fault_reserve(
 	struct blocks *blocks = fault->blocks;
 	int preempted = -1, result = FARLOG_IO;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	if (!is_gone(fault))
 		result = fault_hosts_reserve(&blocks->hosts, fault->host, verb, key, other, view, &preempted);
 	if (preempted >= 0)
@@ -348,16 +303,15 @@ static int fault_reserve(
 	return result;
 }
 
-/* end_flying -- whoever sent it is going: what was sent comes to its end, the rest never goes out. */
-static void end_flying(struct blocks *blocks, const struct block_fault *owner)
+void block_end_flying(struct blocks *blocks, const struct block_fault *owner)
 {
 	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
 		struct flying *flying = &blocks->flying[i];
 
 		if (flying->owner == NULL || (owner != NULL && flying->owner != owner))
 			continue;
-		if (flying->is_sent && is_write(flying) && blocks->failure == 0 && flying->verdict <= 0 &&
-			!is_refused(blocks, flying))
+		if (flying->is_sent && block_is_write(flying) && blocks->failure == 0 && flying->verdict <= 0 &&
+			!block_is_refused(blocks, flying))
 			complete(blocks, flying);
 		retire(blocks, flying);
 	}
@@ -369,13 +323,13 @@ static void fault_close(struct block_device *device)
 	struct block_fault *fault = fault_of(device);
 	struct blocks *blocks = fault->blocks;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&block_mutex);
 	for (unsigned i = 0; i < FLYING_COUNT_MAX && blocks->is_dead; i++)
 		if (blocks->flying[i].owner == fault)
 			retire(blocks, &blocks->flying[i]);
-	end_flying(blocks, fault);
+	block_end_flying(blocks, fault);
 	fault_locks_give(&blocks->locks, fault, REGION_ROLE_READER);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 	free(fault);
 }
 
@@ -424,12 +378,12 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 		.probe = "adversarial blocks of the tests"};
 	struct blocks *blocks;
 
-	pthread_mutex_lock(&mutex);
-	blocks = find(uri->path);
+	pthread_mutex_lock(&block_mutex);
+	blocks = block_find(uri->path);
 	if (blocks == NULL && options->access == REGION_CREATE && options->size_bytes > 0 &&
 		options->size_bytes % LAYOUT_BLOCK_LEN == 0)
 		blocks = make_blocks(uri, options->size_bytes + NVME_EXTRA_LEN);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&block_mutex);
 	if (blocks == NULL || fault == NULL) {
 		free(fault);
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial blocks", text);
@@ -456,118 +410,13 @@ void farlog_block_shape(uint32_t lba_len, int has_cache)
 	next_has_cache = has_cache;
 }
 
-void farlog_block_reshape(const char *name, uint32_t lba_len)
-{
-	find(name)->medium.lba_len = lba_len;
-}
-
-void farlog_block_wipe(const char *name, uint64_t off, uint64_t len)
-{
-	medium_wipe(&find(name)->medium, off, len);
-}
-
-static bool is_landing(const struct blocks *blocks, const struct flying *flying)
-{
-	return flying->owner != NULL && flying->is_sent && is_write(flying) && flying->verdict <= 0 &&
-		!is_refused(blocks, flying);
-}
-
-static void lose(struct blocks *blocks)
-{
-	uint64_t keep_of_256 = medium_draw(&blocks->medium) % 257;
-
-	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
-		struct flying *flying = &blocks->flying[i];
-
-		for (unsigned lba = 0; is_landing(blocks, flying) && lba < lba_count(blocks, flying); lba++)
-			if (medium_draw(&blocks->medium) % 256 < keep_of_256)
-				land(blocks, flying, lba);
-	}
-	medium_lose(&blocks->medium, keep_of_256);
-	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
-		struct flying *flying = &blocks->flying[i];
-		uint64_t first = flying->command.off / blocks->medium.lba_len;
-
-		for (unsigned lba = 0; is_landing(blocks, flying) && lba < lba_count(blocks, flying); lba++)
-			if (lba_count(blocks, flying) > 1 && medium_draw(&blocks->medium) % 256 < GARBLED_OF_256)
-				medium_garble(
-					&blocks->medium, first + lba, flying->command.bytes + (size_t)lba * blocks->medium.lba_len);
-		flying->owner = NULL;
-	}
-	memcpy(blocks->medium.visible, blocks->medium.durable, blocks->medium.size_bytes);
-	fault_hosts_forget(&blocks->hosts);
-}
-
-static void revive(struct blocks *blocks)
-{
-	blocks->generation++;
-	blocks->is_dead = false;
-	blocks->is_stuck = 0;
-	blocks->failure = 0;
-	blocks->armed = UINT64_MAX;
-	memset(&blocks->locks, 0, sizeof(blocks->locks));
-}
-
-/* enter -- NULL: there are none of that name. */
-static struct blocks *enter(const char *name)
-{
-	pthread_mutex_lock(&mutex);
-	return find(name);
-}
-
-static void leave(void)
-{
-	pthread_mutex_unlock(&mutex);
-}
-
-/* end -- of all handles. What they had under way: any of it, or as the kernel sees to it. */
-static void end(const char *name, bool is_power_cut)
-{
-	struct blocks *blocks = enter(name);
-
-	if (blocks != NULL) {
-		if (is_power_cut)
-			lose(blocks);
-		else
-			end_flying(blocks, NULL);
-		revive(blocks);
-	}
-	leave();
-}
-
-void farlog_block_crash(const char *name)
-{
-	end(name, true);
-}
-
-void farlog_block_kill(const char *name)
-{
-	end(name, false);
-}
-
-void farlog_block_restart(const char *name)
-{
-	const struct block_fault *owners[FLYING_COUNT_MAX];
-	struct blocks *blocks = enter(name);
-
-	for (unsigned i = 0; blocks != NULL && i < FLYING_COUNT_MAX; i++)
-		owners[i] = blocks->flying[i].owner;
-	if (blocks != NULL)
-		lose(blocks);
-	for (unsigned i = 0; blocks != NULL && i < FLYING_COUNT_MAX; i++) {
-		blocks->flying[i].owner = (struct block_fault *)owners[i];
-		blocks->flying[i].is_sent |= owners[i] != NULL;
-		blocks->flying[i].verdict =
-			blocks->flying[i].command.verb == BLOCK_READ && blocks->flying[i].landed != 0 ? 0 : EIO;
-	}
-	leave();
-}
-
 void farlog_block_drop(const char *name)
 {
-	struct blocks *blocks = enter(name);
 	struct blocks **link = &all;
+	struct blocks *blocks;
 
+	pthread_mutex_lock(&block_mutex);
+	blocks = block_find(name);
 	while (*link != blocks)
 		link = &(*link)->next;
 	if (blocks != NULL) {
@@ -575,57 +424,5 @@ void farlog_block_drop(const char *name)
 		medium_free(&blocks->medium);
 		free(blocks);
 	}
-	leave();
-}
-
-void farlog_block_reseed(const char *name, uint64_t seed)
-{
-	struct blocks *blocks = enter(name);
-
-	if (blocks != NULL)
-		blocks->medium.random = seed != 0 ? seed : 1;
-	leave();
-}
-
-void farlog_block_arm(const char *name, uint64_t operation_count)
-{
-	struct blocks *blocks = enter(name);
-
-	if (blocks != NULL) {
-		blocks->is_dead |= operation_count == 0;
-		blocks->armed = operation_count == 0 ? UINT64_MAX : operation_count;
-	}
-	leave();
-}
-
-int farlog_block_is_dead(const char *name)
-{
-	struct blocks *blocks = enter(name);
-	int is_dead = blocks != NULL && blocks->is_dead;
-
-	leave();
-	return is_dead;
-}
-
-void farlog_block_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context)
-{
-	struct blocks *blocks = enter(name);
-
-	if (blocks != NULL) {
-		blocks->call_in = operation_count;
-		blocks->call = call;
-		blocks->call_context = context;
-	}
-	leave();
-}
-
-void farlog_block_trouble(const char *name, int is_stuck, int failure)
-{
-	struct blocks *blocks = enter(name);
-
-	if (blocks != NULL) {
-		blocks->is_stuck = is_stuck;
-		blocks->failure = failure;
-	}
-	leave();
+	pthread_mutex_unlock(&block_mutex);
 }

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "adversary/random.h"
 #include "base/err.h"
 #include "mem/mem.h"
 
@@ -62,13 +63,9 @@ static struct handle *handles;
 static struct region_ops file_ops;
 static const struct region_ops *real; /* of mem/mem.c */
 
-/* xorshift64*, as in adversary/memory.c. */
 static uint64_t draw(struct file *file)
 {
-	file->random ^= file->random >> 12;
-	file->random ^= file->random << 25;
-	file->random ^= file->random >> 27;
-	return file->random * 0x2545F4914F6CDD1Dull;
+	return random_draw(&file->random);
 }
 
 static struct file *find(const char *name)
@@ -414,13 +411,18 @@ static void lose(struct file *file)
 	memcpy(file->visible, file->durable, file->size_bytes);
 }
 
+/* lock_file -- with the mutex, which the caller gives back. NULL: there is none of that name. */
+static struct file *lock_file(const char *name)
+{
+	pthread_mutex_lock(&mutex);
+	return find(name);
+}
+
 /* end -- of all handles. */
 static void end(const char *name, bool is_power_cut)
 {
-	struct file *file;
+	struct file *file = lock_file(name);
 
-	pthread_mutex_lock(&mutex);
-	file = find(name);
 	if (file != NULL && is_power_cut)
 		lose(file);
 	if (file != NULL) {
@@ -444,10 +446,8 @@ void farlog_file_kill(const char *name)
 void farlog_file_drop(const char *name)
 {
 	struct file **link = &files;
-	struct file *file;
+	struct file *file = lock_file(name);
 
-	pthread_mutex_lock(&mutex);
-	file = find(name);
 	while (*link != file)
 		link = &(*link)->next;
 	if (file != NULL) {
@@ -463,17 +463,14 @@ void farlog_file_drop(const char *name)
 
 void farlog_file_reseed(const char *name, uint64_t seed)
 {
-	pthread_mutex_lock(&mutex);
-	find(name)->random = seed != 0 ? seed : 1;
+	lock_file(name)->random = seed != 0 ? seed : 1;
 	pthread_mutex_unlock(&mutex);
 }
 
 void farlog_file_arm(const char *name, uint64_t operation_count)
 {
-	struct file *file;
+	struct file *file = lock_file(name);
 
-	pthread_mutex_lock(&mutex);
-	file = find(name);
 	if (file != NULL) {
 		file->is_dead |= operation_count == 0;
 		file->armed = operation_count == 0 ? UINT64_MAX : operation_count;
@@ -483,22 +480,17 @@ void farlog_file_arm(const char *name, uint64_t operation_count)
 
 int farlog_file_is_dead(const char *name)
 {
-	const struct file *file;
-	int is_dead;
+	const struct file *file = lock_file(name);
+	int is_dead = file != NULL && file->is_dead;
 
-	pthread_mutex_lock(&mutex);
-	file = find(name);
-	is_dead = file != NULL && file->is_dead;
 	pthread_mutex_unlock(&mutex);
 	return is_dead;
 }
 
 void farlog_file_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context)
 {
-	struct file *file;
+	struct file *file = lock_file(name);
 
-	pthread_mutex_lock(&mutex);
-	file = find(name);
 	if (file != NULL) {
 		file->call_in = operation_count;
 		file->call = call;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adversary/random.h"
+
 void medium_make(struct block_medium *medium, uint64_t size_bytes, uint32_t lba_len, uint64_t seed)
 {
 	*medium = (struct block_medium){.size_bytes = size_bytes, .lba_len = lba_len, .random = seed != 0 ? seed : 1};
@@ -24,13 +26,9 @@ void medium_free(struct block_medium *medium)
 	free(medium->is_stopped);
 }
 
-/* xorshift64*, as in adversary/memory.c. */
 uint64_t medium_draw(struct block_medium *medium)
 {
-	medium->random ^= medium->random >> 12;
-	medium->random ^= medium->random << 25;
-	medium->random ^= medium->random >> 27;
-	return medium->random * 0x2545F4914F6CDD1Dull;
+	return random_draw(&medium->random);
 }
 
 void medium_land(struct block_medium *medium, uint64_t lba, const uint8_t *bytes, const void *command)

@@ -88,6 +88,13 @@ void check_laps(void);
 farlog_writer *open_writer(const struct place *place, const struct farlog_grant *grant, uint32_t asked);
 farlog_reader *open_drain(const struct place *place, const struct farlog_grant *grant);
 
+/* next_writer, next_drain -- of the ring under test, by a new grant. NULL: reported. */
+farlog_writer *next_writer(void);
+farlog_reader *next_drain(void);
+
+/* ---------------------------------------------------------------- kill.c */
+
+void check_kill(void);
 /* killed_entry -- what the record of this sequence number holds: of any length, some of more than a page. The bytes
  * last for a batch. */
 struct farlog_entry killed_entry(uint64_t seq);

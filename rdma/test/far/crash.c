@@ -17,6 +17,7 @@
 
 #include "wire/wire.h"
 #include "adversary/memory.h"
+#include "adversary/random.h"
 
 #define MEMORY "far-crash"
 #define URI "fault:" MEMORY
@@ -46,14 +47,6 @@ static struct {
 	unsigned takeovers;
 	pthread_mutex_t power; /* held by who cuts it, and by who must not be cut off */
 } world = {.power = PTHREAD_MUTEX_INITIALIZER};
-
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return *state * 0x2545F4914F6CDD1Dull;
-}
 
 static void die(const char *what, const struct farlog_error *error)
 {
@@ -93,7 +86,7 @@ static void *cut_power(void *context)
 {
 	(void)context;
 	while (!__atomic_load_n(&world.is_over, __ATOMIC_ACQUIRE)) {
-		struct timespec pause = {0, (long)(draw(&world.cut_random) % 20000000)};
+		struct timespec pause = {0, (long)(random_draw(&world.cut_random) % 20000000)};
 
 		nanosleep(&pause, NULL);
 		pthread_mutex_lock(&world.power);
@@ -206,7 +199,7 @@ static const char *append_one(farlog_writer *writer, uint64_t *number, bool *is_
 	static uint8_t payload[PAYLOAD_MAX];
 	struct farlog_position position = {0};
 	struct farlog_entry entry = entry_of(*number, payload);
-	bool is_single = draw(&world.random) % 2 == 0;
+	bool is_single = random_draw(&world.random) % 2 == 0;
 	int result =
 		is_single ? farlog_append(writer, &entry, 20000000, &position) : farlog_submit(writer, &entry, &position);
 
@@ -225,7 +218,7 @@ static const char *append_one(farlog_writer *writer, uint64_t *number, bool *is_
 
 static const char *append_some(farlog_writer *writer, uint64_t *number)
 {
-	unsigned count = 1 + (unsigned)(draw(&world.random) % 30);
+	unsigned count = 1 + (unsigned)(random_draw(&world.random) % 30);
 	const char *found = NULL;
 	bool is_full = false;
 
@@ -285,7 +278,7 @@ static farlog_writer *open_writer(void)
 		grant = make_grant();
 		if (farlog_target_fence(world.target, RING, world.epoch, &tail_lsn, &error) != FARLOG_OK)
 			die("fence", &error);
-		if (draw(&world.random) % 2 == 0)
+		if (random_draw(&world.random) % 2 == 0)
 			world.broken = cut_behind_fence(tail_lsn);
 		if (farlog_target_grant(world.target, RING, &grant, &error) != FARLOG_OK)
 			die("take over", &error);
@@ -374,7 +367,8 @@ static const char *live(uint64_t seed, unsigned crashes, uint64_t *number)
 	if (pthread_create(&power, NULL, cut_power, NULL) != 0)
 		die("start thread", NULL);
 	while (found == NULL && *number < RECORDS_MAX && !__atomic_load_n(&world.is_over, __ATOMIC_ACQUIRE))
-		found = draw(&world.random) % TAKEOVER_EVERY == 0 ? take_over(&writer, number) : append_some(writer, number);
+		found =
+			random_draw(&world.random) % TAKEOVER_EVERY == 0 ? take_over(&writer, number) : append_some(writer, number);
 	__atomic_store_n(&world.is_over, true, __ATOMIC_RELEASE);
 	pthread_join(power, NULL);
 	power_off(); /* before the writer can say goodbye; what lay in a cache alone is gone, too */

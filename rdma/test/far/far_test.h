@@ -49,12 +49,18 @@ void await_no_writer(struct bed *bed);
 farlog_writer *open_far_writer(
 	const struct bed *bed, const char *options, uint32_t epoch, char token_letter, struct farlog_error *error);
 
+/* open_or_report -- the same; its error is reported. open_reader -- of that URI, likewise. */
+farlog_writer *open_or_report(const struct bed *bed, const char *options, uint32_t epoch, char token_letter);
+farlog_reader *open_reader(const char *uri, bool is_drain, char token_letter);
+
 /* open_with_records -- a bed on tmpfs and its writer, epoch 2, that has `count` numbers acknowledged, the last at
  * *position. NULL: reported. */
 farlog_writer *open_with_records(struct bed *bed, uint64_t count, struct farlog_position *position);
 
 /* append_number, expect_numbers -- records whose payload is their number, so that order and presence can be checked. */
 int append_number(farlog_writer *writer, uint64_t number, uint64_t deadline_ns, struct farlog_position *position);
+/* check_numbers -- of a batch: *seen more of them. True: all are what was to come. */
+bool check_numbers(const uint8_t *buffer, const struct farlog_batch *batch, uint64_t first, uint64_t *seen);
 /* expect_numbers -- read from `reader` until `count` records of numbers from `first` on were seen in order. False: not
  * so, reported. */
 bool expect_numbers(farlog_reader *reader, uint64_t first, uint64_t count);

@@ -81,6 +81,7 @@ int pair_persist(struct far_link *link, const struct region_span *spans, unsigne
 
 /* verbs_refusal.c -- what the device refuses, and what happens to connections. */
 void test_refusals(void);
+void hellos_are_refused(void);                              /* verbs_hello.c */
 int append_until_killed(const char *uri, const char *text); /* the child of one of them */
 
 /* verbs_unconfirmed.c -- a revocation that the device does not carry out. */

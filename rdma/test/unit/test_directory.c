@@ -1,89 +1,12 @@
+/* Rings that are carved from a region: the directory, its damage, and what may not be done with it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "region/directory.h"
-#include "ring/record.h"
-#include "unit.h"
-
-#define RING_LEN (LAYOUT_DATA_OFF + (16u << 10))
-#define REGION_LEN (DIRECTORY_LEN + 4 * RING_LEN)
-#define LIST_MAX 8
-
-static char text[500];
-
-/* at -- the URI of a ring of that region. */
-static const char *at(const char *uri, const char *ring)
-{
-	snprintf(text, sizeof(text), "%s?ring=%s&size=%u", uri, ring, REGION_LEN);
-	return text;
-}
-
-static int format_sized(
-	const char *uri, const char *ring, uint64_t size_bytes, bool is_forced, struct farlog_error *error)
-{
-	struct farlog_ring_config config = {
-		.size_bytes = size_bytes, .is_forced = is_forced, .stream_name = ring, .salt = 0x5A175A175A17ull};
-
-	memset(error, 0, sizeof(*error));
-	return farlog_ring_format(at(uri, ring), &config, error);
-}
-
-static void make(const char *uri, const char *ring)
-{
-	struct farlog_error error;
-
-	if (format_sized(uri, ring, RING_LEN, false, &error) != FARLOG_OK)
-		fail_msg("format: %s", error.text);
-}
-
-/* list -- how many rings there are; -1: there is no directory. */
-static int list(const char *uri, struct farlog_region_ring rings[LIST_MAX], struct farlog_region_status *status)
-{
-	struct farlog_error error = {0};
-	int result = farlog_region_list(uri, status, rings, LIST_MAX, &error);
-
-	if (result == FARLOG_NOT_FOUND)
-		return -1;
-	if (result != FARLOG_OK)
-		fail_msg("list: %s", error.text);
-	return (int)status->ring_count;
-}
-
-static void append(const char *uri, const char *ring, unsigned count, uint8_t fill)
-{
-	farlog_writer *writer = unit_open(at(uri, ring));
-	struct farlog_position position;
-
-	for (unsigned i = 0; i < count; i++)
-		assert_int_equal(unit_append(writer, 100, fill, &position), FARLOG_OK);
-	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
-}
-
-/* count_records -- undrained, without EPOCH records: all of them must be of `fill`. */
-static unsigned count_records(const char *uri, const char *ring, uint8_t fill)
-{
-	static uint8_t buffer[RING_LEN];
-	farlog_reader *reader = unit_read(at(uri, ring), FARLOG_START_HEAD, false);
-	struct farlog_batch batch;
-	unsigned count = 0;
-
-	while (farlog_reader_read(reader, buffer, sizeof(buffer), &batch) == FARLOG_OK)
-		for (uint64_t off = 0; off < batch.len;) {
-			struct record_header header;
-
-			memcpy(&header, buffer + off, sizeof(header));
-			off += record_extent(64, header.key_len, header.payload_len);
-			if (header.flags != 0)
-				continue;
-			assert_int_equal(header.class_id, fill);
-			count++;
-		}
-	farlog_reader_close(reader);
-	return count;
-}
+#include "region/region.h"
+#include "carved.h"
 
 static void directory__rings_side_by_side(void **state)
 {
@@ -93,9 +16,9 @@ static void directory__rings_side_by_side(void **state)
 	struct farlog_ring_status ring;
 
 	(void)state;
-	make(uri, "desk7/orders");
-	make(uri, "desk7/fills");
-	assert_int_equal(list(uri, rings, &status), 2);
+	carved_make(uri, "desk7/orders");
+	carved_make(uri, "desk7/fills");
+	assert_int_equal(carved_list(uri, rings, &status), 2);
 	assert_int_equal(status.size_bytes, REGION_LEN);
 	assert_int_equal(status.free_bytes, 2 * RING_LEN);
 	assert_int_equal(status.largest_free_bytes, 2 * RING_LEN);
@@ -104,16 +27,16 @@ static void directory__rings_side_by_side(void **state)
 	assert_int_equal(rings[1].offset_bytes, DIRECTORY_LEN + RING_LEN);
 	assert_int_equal(rings[1].state, FARLOG_RING_READY);
 	assert_true(rings[1].generation > rings[0].generation);
-	append(uri, "desk7/orders", 20, 1);
-	append(uri, "desk7/fills", 30, 2);
-	assert_int_equal(count_records(uri, "desk7/orders", 1), 20);
-	assert_int_equal(count_records(uri, "desk7/fills", 2), 30);
-	assert_int_equal(farlog_ring_fence(at(uri, "desk7/fills"), 9, NULL), FARLOG_OK);
-	assert_int_equal(farlog_ring_inspect(at(uri, "desk7/fills"), &ring, NULL), FARLOG_OK);
+	carved_append(uri, "desk7/orders", 20, 1);
+	carved_append(uri, "desk7/fills", 30, 2);
+	assert_int_equal(carved_count_records(uri, "desk7/orders", 1), 20);
+	assert_int_equal(carved_count_records(uri, "desk7/fills", 2), 30);
+	assert_int_equal(farlog_ring_fence(carved_at(uri, "desk7/fills"), 9, NULL), FARLOG_OK);
+	assert_int_equal(farlog_ring_inspect(carved_at(uri, "desk7/fills"), &ring, NULL), FARLOG_OK);
 	assert_int_equal(ring.epoch_min, 9);
 	assert_int_equal(ring.capacity_bytes, RING_LEN - LAYOUT_DATA_OFF);
 	assert_int_equal(ring.contract.size_bytes, RING_LEN);
-	assert_int_equal(farlog_ring_inspect(at(uri, "desk7/orders"), &ring, NULL), FARLOG_OK);
+	assert_int_equal(farlog_ring_inspect(carved_at(uri, "desk7/orders"), &ring, NULL), FARLOG_OK);
 	assert_int_equal(ring.epoch_min, 0);
 }
 
@@ -127,24 +50,24 @@ static void directory__locks_are_of_one_ring(void **state)
 	farlog_reader *drain;
 
 	(void)state;
-	make(uri, "left");
-	make(uri, "right");
-	left = unit_open(at(uri, "left"));
-	right = unit_open(at(uri, "right"));
-	drain = unit_read(at(uri, "left"), FARLOG_START_HEAD, true);
-	assert_int_equal(
-		farlog_writer_open(at(uri, "left"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &second, &error), FARLOG_HELD);
-	assert_int_equal(format_sized(uri, "left", 0, true, &error), FARLOG_HELD);
-	assert_int_equal(farlog_ring_remove(at(uri, "right"), 1, &error), FARLOG_HELD);
+	carved_make(uri, "left");
+	carved_make(uri, "right");
+	left = unit_open(carved_at(uri, "left"));
+	right = unit_open(carved_at(uri, "right"));
+	drain = unit_read(carved_at(uri, "left"), FARLOG_START_HEAD, true);
+	assert_int_equal(farlog_writer_open(carved_at(uri, "left"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &second, &error),
+		FARLOG_HELD);
+	assert_int_equal(carved_format_sized(uri, "left", 0, true, &error), FARLOG_HELD);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "right"), 1, &error), FARLOG_HELD);
 	farlog_writer_close(right);
-	assert_int_equal(farlog_ring_remove(at(uri, "right"), 1, &error), FARLOG_OK);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "right"), 1, &error), FARLOG_OK);
 	/* All of the region is nobody's while one ring is in use. */
 	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.is_forced = 1}, &error), FARLOG_HELD);
 	farlog_writer_close(left);
 	farlog_reader_close(drain);
 	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.is_forced = 1}, &error), FARLOG_EXISTS);
 	assert_non_null(strstr(error.text, "1 rings"));
-	assert_int_equal(farlog_ring_remove(at(uri, "left"), 1, &error), FARLOG_OK);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "left"), 1, &error), FARLOG_OK);
 	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.is_forced = 1}, &error), FARLOG_OK);
 	farlog_writer_close(unit_open(uri));
 }
@@ -165,33 +88,33 @@ static void directory__refusals(void **state)
 		FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "size="));
 	assert_int_equal(access("/dev/shm/nothing", F_OK), -1);
-	assert_int_equal(format_sized(uri, "a", 5000, false, &error), FARLOG_INVALID);
+	assert_int_equal(carved_format_sized(uri, "a", 5000, false, &error), FARLOG_INVALID);
 	assert_int_equal(access(unit_path(uri), F_OK), -1);
-	make(uri, "a");
-	assert_int_equal(format_sized(uri, "a", RING_LEN, false, &error), FARLOG_EXISTS);
-	assert_int_equal(format_sized(uri, "a", 2 * RING_LEN, false, &error), FARLOG_EXISTS);
-	assert_int_equal(format_sized(uri, "a", 2 * RING_LEN, true, &error), FARLOG_INVALID);
-	assert_int_equal(format_sized(uri, "b", 0, false, &error), FARLOG_INVALID);
-	assert_int_equal(format_sized(uri, "b", 4 * RING_LEN, false, &error), FARLOG_FULL);
+	carved_make(uri, "a");
+	assert_int_equal(carved_format_sized(uri, "a", RING_LEN, false, &error), FARLOG_EXISTS);
+	assert_int_equal(carved_format_sized(uri, "a", 2 * RING_LEN, false, &error), FARLOG_EXISTS);
+	assert_int_equal(carved_format_sized(uri, "a", 2 * RING_LEN, true, &error), FARLOG_INVALID);
+	assert_int_equal(carved_format_sized(uri, "b", 0, false, &error), FARLOG_INVALID);
+	assert_int_equal(carved_format_sized(uri, "b", 4 * RING_LEN, false, &error), FARLOG_FULL);
 	snprintf(name, sizeof(name), "%u bytes: %u are free", 4 * RING_LEN, 3 * RING_LEN);
 	assert_non_null(strstr(error.text, name));
-	assert_int_equal(farlog_ring_inspect(at(uri, "b"), &ring, &error), FARLOG_NOT_FOUND);
+	assert_int_equal(farlog_ring_inspect(carved_at(uri, "b"), &ring, &error), FARLOG_NOT_FOUND);
 	assert_non_null(strstr(error.text, "\"b\""));
 	memset(name, 'n', sizeof(name) - 1);
 	name[64] = '\0';
-	assert_int_equal(format_sized(uri, name, RING_LEN, false, &error), FARLOG_INVALID);
-	assert_int_equal(format_sized(uri, "", RING_LEN, false, &error), FARLOG_INVALID);
+	assert_int_equal(carved_format_sized(uri, name, RING_LEN, false, &error), FARLOG_INVALID);
+	assert_int_equal(carved_format_sized(uri, "", RING_LEN, false, &error), FARLOG_INVALID);
 	assert_int_equal(farlog_ring_inspect(uri, &ring, &error), FARLOG_NOT_A_RING);
 	assert_non_null(strstr(error.text, "?ring=NAME"));
 	assert_int_equal(farlog_ring_format(uri, NULL, &error), FARLOG_EXISTS);
 	unit_format(other, REGION_LEN, 0);
-	assert_int_equal(format_sized(other, "a", RING_LEN, true, &error), FARLOG_EXISTS);
+	assert_int_equal(carved_format_sized(other, "a", RING_LEN, true, &error), FARLOG_EXISTS);
 	assert_non_null(strstr(error.text, "holds one ring"));
-	assert_int_equal(farlog_ring_inspect(at(other, "a"), &ring, &error), FARLOG_NOT_A_RING);
+	assert_int_equal(farlog_ring_inspect(carved_at(other, "a"), &ring, &error), FARLOG_NOT_A_RING);
 	assert_int_equal(farlog_region_list(other, &status, rings, LIST_MAX, &error), FARLOG_EXISTS);
-	assert_int_equal(farlog_ring_remove(uri, 1, &error), FARLOG_NOT_A_RING); /* not all of its rings at once */
+	assert_int_equal(farlog_ring_remove(uri, 1, &error), FARLOG_NOT_A_RING); /* not all of its rings carved_at once */
 	assert_int_equal(farlog_ring_remove("nvme:/dev/null", 1, &error), FARLOG_INVALID);
-	assert_int_equal(farlog_ring_remove(at(uri, "b"), 0, &error), FARLOG_NOT_FOUND);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "b"), 0, &error), FARLOG_NOT_FOUND);
 }
 
 /* A device is there before its first ring is: who looks for one must be told that it is not there, or it is never
@@ -205,15 +128,15 @@ static void directory__of_a_blank_region(void **state)
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, REGION_LEN), 0);
-	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_NOT_FOUND);
+	assert_int_equal(farlog_ring_inspect(carved_at(uri, "a"), &ring, &error), FARLOG_NOT_FOUND);
 	assert_non_null(strstr(error.text, "is all zeros"));
-	make(uri, "a");
-	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_OK);
-	assert_int_equal(farlog_ring_remove(at(uri, "a"), 0, &error), FARLOG_OK);
+	carved_make(uri, "a");
+	assert_int_equal(farlog_ring_inspect(carved_at(uri, "a"), &ring, &error), FARLOG_OK);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "a"), 0, &error), FARLOG_OK);
 	assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 	assert_int_equal(ftruncate(fd, 1), 0);
 	assert_int_equal(ftruncate(fd, REGION_LEN), 0);
-	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_NOT_A_RING);
+	assert_int_equal(farlog_ring_inspect(carved_at(uri, "a"), &ring, &error), FARLOG_NOT_A_RING);
 	close(fd);
 }
 
@@ -225,26 +148,26 @@ static void directory__space_is_used_again_but_not_its_records(void **state)
 	struct farlog_error error;
 
 	(void)state;
-	make(uri, "a");
-	make(uri, "b");
-	make(uri, "c");
-	append(uri, "a", 40, 1);
-	append(uri, "b", 40, 2);
-	append(uri, "c", 40, 3);
-	assert_int_equal(farlog_ring_remove(at(uri, "b"), 0, &error), FARLOG_EXISTS);
+	carved_make(uri, "a");
+	carved_make(uri, "b");
+	carved_make(uri, "c");
+	carved_append(uri, "a", 40, 1);
+	carved_append(uri, "b", 40, 2);
+	carved_append(uri, "c", 40, 3);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "b"), 0, &error), FARLOG_EXISTS);
 	assert_non_null(strstr(error.text, "41 records"));
-	assert_int_equal(farlog_ring_remove(at(uri, "b"), 1, &error), FARLOG_OK);
-	assert_int_equal(list(uri, rings, &status), 2);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "b"), 1, &error), FARLOG_OK);
+	assert_int_equal(carved_list(uri, rings, &status), 2);
 	assert_int_equal(status.free_bytes, 2 * RING_LEN);
 	assert_int_equal(status.largest_free_bytes, RING_LEN);
-	assert_int_equal(format_sized(uri, "d", 2 * RING_LEN, false, &error), FARLOG_FULL);
-	make(uri, "d");
-	assert_int_equal(list(uri, rings, &status), 3);
+	assert_int_equal(carved_format_sized(uri, "d", 2 * RING_LEN, false, &error), FARLOG_FULL);
+	carved_make(uri, "d");
+	assert_int_equal(carved_list(uri, rings, &status), 3);
 	assert_string_equal(rings[1].name, "d");
 	assert_int_equal(rings[1].offset_bytes, DIRECTORY_LEN + RING_LEN);
-	assert_int_equal(count_records(uri, "d", 0), 0);
-	assert_int_equal(count_records(uri, "a", 1), 40);
-	assert_int_equal(count_records(uri, "c", 3), 40);
+	assert_int_equal(carved_count_records(uri, "d", 0), 0);
+	assert_int_equal(carved_count_records(uri, "a", 1), 40);
+	assert_int_equal(carved_count_records(uri, "c", 3), 40);
 }
 
 /* A handle that was opened before its ring was removed must not become a writer of what took its place. */
@@ -255,16 +178,16 @@ static void directory__removed_before_its_lock(void **state)
 	struct region *region;
 
 	(void)state;
-	make(uri, "a");
-	assert_int_equal(region_open(at(uri, "a"), &options, &region, NULL), FARLOG_OK);
+	carved_make(uri, "a");
+	assert_int_equal(region_open(carved_at(uri, "a"), &options, &region, NULL), FARLOG_OK);
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_OK);
 	region->ops->fence.unlock(region, REGION_ROLE_WRITER);
-	assert_int_equal(farlog_ring_remove(at(uri, "a"), 0, NULL), FARLOG_OK);
-	make(uri, "b");
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "a"), 0, NULL), FARLOG_OK);
+	carved_make(uri, "b");
 	assert_int_equal(region_lock(region, REGION_ROLE_WRITER), FARLOG_NOT_FOUND);
 	assert_int_equal(region_lock(region, REGION_ROLE_DRAIN), FARLOG_NOT_FOUND);
 	region->ops->close(region);
-	append(uri, "b", 3, 1);
+	carved_append(uri, "b", 3, 1);
 }
 
 static void poke(const char *uri, uint64_t off, const void *bytes, size_t len)
@@ -283,29 +206,29 @@ static void directory__either_copy_may_be_damaged(void **state)
 	struct farlog_error error;
 
 	(void)state;
-	make(uri, "a");
-	make(uri, "b");
+	carved_make(uri, "a");
+	carved_make(uri, "b");
 	poke(uri, DIRECTORY_A_OFF + 200, "\x5A", 1);
-	assert_int_equal(list(uri, rings, &status), 2);
-	make(uri, "c"); /* mends it */
+	assert_int_equal(carved_list(uri, rings, &status), 2);
+	carved_make(uri, "c"); /* mends it */
 	poke(uri, DIRECTORY_B_OFF + 40, "\x5A", 1);
-	assert_int_equal(list(uri, rings, &status), 3);
-	append(uri, "c", 3, 1);
+	assert_int_equal(carved_list(uri, rings, &status), 3);
+	carved_append(uri, "c", 3, 1);
 	poke(uri, DIRECTORY_A_OFF + 40, "\x5A", 1);
 	assert_int_equal(farlog_region_list(uri, &status, rings, LIST_MAX, &error), FARLOG_CORRUPT);
 	assert_non_null(strstr(error.text, "both copies"));
-	assert_int_equal(
-		farlog_writer_open(at(uri, "c"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error),
+	assert_int_equal(farlog_writer_open(
+						 carved_at(uri, "c"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error),
 		FARLOG_CORRUPT);
-	assert_int_equal(format_sized(uri, "d", RING_LEN, true, &error), FARLOG_CORRUPT);
+	assert_int_equal(carved_format_sized(uri, "d", RING_LEN, true, &error), FARLOG_CORRUPT);
 	/* A magic without its bytes is damage too, even where nothing else is left. */
 	poke(uri, DIRECTORY_A_OFF, (uint8_t[LAYOUT_DATA_OFF]){0}, LAYOUT_DATA_OFF);
-	assert_int_equal(format_sized(uri, "d", RING_LEN, true, &error), FARLOG_CORRUPT);
+	assert_int_equal(carved_format_sized(uri, "d", RING_LEN, true, &error), FARLOG_CORRUPT);
 	poke(uri, DIRECTORY_B_OFF, (uint8_t[LAYOUT_DATA_OFF]){0}, LAYOUT_DATA_OFF);
-	assert_int_equal(list(uri, rings, &status), -1);
+	assert_int_equal(carved_list(uri, rings, &status), -1);
 }
 
-/* spoil -- change both copies by `change` and make their checksums right again. */
+/* spoil -- change both copies by `change` and carved_make their checksums right again. */
 static void spoil(const char *uri, void (*change)(struct directory *directory))
 {
 	struct directory *directory = malloc(sizeof(*directory));
@@ -377,13 +300,13 @@ static void directory__entries_that_do_not_fit(void **state)
 		struct farlog_region_status status;
 		struct farlog_error error = {0};
 
-		make(uri, "first");
-		make(uri, "second");
+		carved_make(uri, "first");
+		carved_make(uri, "second");
 		spoil(uri, cases[i].change);
 		assert_int_equal(farlog_region_list(uri, &status, rings, LIST_MAX, &error), FARLOG_CORRUPT);
 		assert_non_null(strstr(error.text, cases[i].named));
-		assert_int_equal(farlog_writer_open(
-							 at(uri, "first"), CONFIG(.level = FARLOG_LEVEL_VISIBLE), &(farlog_writer *){NULL}, &error),
+		assert_int_equal(farlog_writer_open(carved_at(uri, "first"), CONFIG(.level = FARLOG_LEVEL_VISIBLE),
+							 &(farlog_writer *){NULL}, &error),
 			FARLOG_CORRUPT);
 		assert_non_null(strstr(error.text, cases[i].named));
 	}
@@ -395,10 +318,10 @@ static void directory__later_version(void **state)
 	struct farlog_error error = {0};
 
 	(void)state;
-	make(uri, "a");
+	carved_make(uri, "a");
 	poke(uri, DIRECTORY_A_OFF + 8, "\x02", 1);
 	poke(uri, DIRECTORY_B_OFF + 8, "\x02", 1);
-	assert_int_equal(format_sized(uri, "b", RING_LEN, true, &error), FARLOG_UNSUPPORTED);
+	assert_int_equal(carved_format_sized(uri, "b", RING_LEN, true, &error), FARLOG_UNSUPPORTED);
 	assert_non_null(strstr(error.text, "version 2"));
 }
 
@@ -408,23 +331,24 @@ static void directory__full_of_entries(void **state)
 	uint64_t len = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN;
 	struct farlog_region_status status;
 	struct farlog_error error;
+	char ring[500];
 	char name[20];
 
 	(void)state;
 	for (unsigned i = 0; i <= DIRECTORY_RING_COUNT_MAX; i++) {
-		snprintf(text, sizeof(text), "%s?ring=r%u&size=%lu", uri, i, DIRECTORY_LEN + 600 * len);
-		assert_int_equal(farlog_ring_format(text, &(struct farlog_ring_config){.size_bytes = len}, &error),
+		snprintf(ring, sizeof(ring), "%s?ring=r%u&size=%lu", uri, i, DIRECTORY_LEN + 600 * len);
+		assert_int_equal(farlog_ring_format(ring, &(struct farlog_ring_config){.size_bytes = len}, &error),
 			i < DIRECTORY_RING_COUNT_MAX ? FARLOG_OK : FARLOG_FULL);
 	}
 	assert_non_null(strstr(error.text, "511 of 511"));
 	assert_int_equal(farlog_region_list(uri, &status, NULL, 0, &error), FARLOG_OK);
 	assert_int_equal(status.ring_count, DIRECTORY_RING_COUNT_MAX);
 	snprintf(name, sizeof(name), "r%u", DIRECTORY_RING_COUNT_MAX - 1);
-	append(uri, name, 5, 7);
-	assert_int_equal(count_records(uri, name, 7), 5);
-	assert_int_equal(farlog_ring_remove(at(uri, "r100"), 0, &error), FARLOG_OK);
-	snprintf(text, sizeof(text), "%s?ring=again", uri);
-	assert_int_equal(farlog_ring_format(text, &(struct farlog_ring_config){.size_bytes = len}, &error), FARLOG_OK);
+	carved_append(uri, name, 5, 7);
+	assert_int_equal(carved_count_records(uri, name, 7), 5);
+	assert_int_equal(farlog_ring_remove(carved_at(uri, "r100"), 0, &error), FARLOG_OK);
+	snprintf(ring, sizeof(ring), "%s?ring=again", uri);
+	assert_int_equal(farlog_ring_format(ring, &(struct farlog_ring_config){.size_bytes = len}, &error), FARLOG_OK);
 }
 
 static void directory__on_a_disk(void **state)
@@ -432,149 +356,16 @@ static void directory__on_a_disk(void **state)
 	const char *uri = unit_file_uri("packed");
 
 	(void)state;
-	make(uri, "a");
-	make(uri, "b");
-	append(uri, "a", 5, 1);
-	append(uri, "b", 6, 2);
-	append(uri, "a", 5, 1);
-	assert_int_equal(count_records(uri, "a", 1), 10);
-	assert_int_equal(count_records(uri, "b", 2), 6);
+	carved_make(uri, "a");
+	carved_make(uri, "b");
+	carved_append(uri, "a", 5, 1);
+	carved_append(uri, "b", 6, 2);
+	carved_append(uri, "a", 5, 1);
+	assert_int_equal(carved_count_records(uri, "a", 1), 10);
+	assert_int_equal(carved_count_records(uri, "b", 2), 6);
 }
 
 /* ---------------------------------------------------------------- crashes */
-
-/* What is being cut short, and what was there before. */
-struct attempt {
-	const char *ring;
-	bool is_removal;
-	int count_before;
-};
-
-static int make_attempt(const struct attempt *attempt)
-{
-	struct farlog_error error;
-
-	return attempt->is_removal ? farlog_ring_remove(at(FAULT_URI, attempt->ring), 1, &error) :
-								 format_sized(FAULT_URI, attempt->ring, RING_LEN, false, &error);
-}
-
-/* check_either -- the directory is old or new, and a new ring is empty whatever lay there before. */
-static bool check_either(const struct attempt *attempt)
-{
-	struct farlog_region_ring rings[LIST_MAX];
-	struct farlog_region_status status;
-	int count = list(FAULT_URI, rings, &status);
-	int before = attempt->count_before;
-	int after = before < 0 ? 1 : attempt->is_removal ? before - 1 : before + 1;
-
-	assert_true(count == before || count == after);
-	for (int i = 0; i < count; i++) {
-		assert_int_equal(rings[i].state, FARLOG_RING_READY);
-		if (strcmp(rings[i].name, "left") == 0 || strcmp(rings[i].name, "right") == 0)
-			assert_int_equal(count_records(FAULT_URI, rings[i].name, rings[i].name[0]), 25);
-		else if (!attempt->is_removal)
-			assert_int_equal(count_records(FAULT_URI, rings[i].name, 0), 0);
-	}
-	return count == after;
-}
-
-/* prepare -- a region in which `neighbours` live and an old ring with records, of the same salt, has left its bytes in
- * the gap. */
-static void prepare(bool has_neighbours, const char *old)
-{
-	farlog_fault_drop(FAULT_NAME);
-	if (!has_neighbours) { /* bytes of an old single ring, whose header alone was wiped */
-		struct region_options options = {.access = REGION_CREATE, .size_bytes = REGION_LEN};
-		struct region *region;
-		static uint8_t lines[4096] __attribute__((aligned(64)));
-
-		assert_int_equal(region_open(FAULT_URI, &options, &region, NULL), FARLOG_OK);
-		memset(lines, 0xA5, sizeof(lines));
-		for (uint64_t off = LAYOUT_DATA_OFF; off < REGION_LEN; off += sizeof(lines))
-			region->ops->data.write(region, off, lines, sizeof(lines));
-		assert_int_equal(region->ops->data.flush(region, 0, REGION_LEN), FARLOG_OK);
-		region->ops->close(region);
-		return;
-	}
-	make(FAULT_URI, "left");
-	make(FAULT_URI, old);
-	make(FAULT_URI, "right");
-	append(FAULT_URI, "left", 25, 'l');
-	append(FAULT_URI, old, 25, 'o');
-	append(FAULT_URI, "right", 25, 'r');
-}
-
-/* cut_everywhere -- crash the attempt in its n-th operation, for every n, until it gets through; look; try again. */
-static void cut_everywhere(struct attempt attempt)
-{
-	bool is_through = false;
-	unsigned n;
-
-	for (n = 1; !is_through; n++) {
-		bool is_new;
-
-		prepare(attempt.count_before > 0, attempt.is_removal ? attempt.ring : "old");
-		if (!attempt.is_removal && attempt.count_before > 0)
-			assert_int_equal(farlog_ring_remove(at(FAULT_URI, "old"), 1, NULL), FARLOG_OK);
-		farlog_fault_reseed(FAULT_NAME, unit_random() | 1);
-		farlog_fault_arm(FAULT_NAME, n);
-		is_through = make_attempt(&attempt) == FARLOG_OK;
-		farlog_fault_crash(FAULT_NAME);
-		is_new = check_either(&attempt);
-		assert_true(is_new || !is_through);
-		if (!is_new)
-			assert_int_equal(make_attempt(&attempt), FARLOG_OK);
-		assert_true(check_either(&attempt));
-		farlog_fault_crash(FAULT_NAME);
-		assert_true(check_either(&attempt));
-	}
-	assert_true(n > 8); /* it has had that many operations */
-}
-
-static void crash__while_a_ring_is_carved(void **state)
-{
-	(void)state;
-	for (unsigned i = 0; i < 4; i++)
-		cut_everywhere((struct attempt){.ring = "new", .count_before = 2});
-}
-
-static void crash__while_a_directory_is_made(void **state)
-{
-	(void)state;
-	for (unsigned i = 0; i < 4; i++)
-		cut_everywhere((struct attempt){.ring = "new", .count_before = -1});
-}
-
-static void crash__while_a_ring_is_removed(void **state)
-{
-	(void)state;
-	for (unsigned i = 0; i < 4; i++)
-		cut_everywhere((struct attempt){.ring = "old", .is_removal = true, .count_before = 3});
-}
-
-/* A directory that a dead process left in a cache is durable before anything is acknowledged in a ring of it. */
-static void crash__of_a_ring_that_was_only_visible(void **state)
-{
-	(void)state;
-	for (unsigned n = 1; n < 60; n++) {
-		struct farlog_region_ring rings[LIST_MAX];
-		struct farlog_region_status status;
-		int count;
-
-		prepare(true, "old");
-		farlog_fault_reseed(FAULT_NAME, unit_random() | 1);
-		farlog_fault_arm(FAULT_NAME, n);
-		make_attempt(&(struct attempt){.ring = "new"});
-		farlog_fault_kill(FAULT_NAME); /* its process alone: what it stored is visible and pending */
-		count = list(FAULT_URI, rings, &status);
-		if (count == 4)
-			append(FAULT_URI, "new", 10, 'n');
-		farlog_fault_crash(FAULT_NAME);
-		if (count == 4)
-			assert_int_equal(count_records(FAULT_URI, "new", 'n'), 10);
-		assert_int_equal(count_records(FAULT_URI, "right", 'r'), 25);
-	}
-}
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(directory__rings_side_by_side),
@@ -588,9 +379,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(directory__later_version),
 	cmocka_unit_test(directory__full_of_entries),
 	cmocka_unit_test(directory__on_a_disk),
-	cmocka_unit_test(crash__while_a_ring_is_carved),
-	cmocka_unit_test(crash__while_a_directory_is_made),
-	cmocka_unit_test(crash__while_a_ring_is_removed),
-	cmocka_unit_test(crash__of_a_ring_that_was_only_visible),
 };
 RUN_GROUP(directory, tests)

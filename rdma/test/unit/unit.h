@@ -38,14 +38,14 @@ int unit_count(const struct CMUnitTest *tests, size_t count);
 /* clang-format off */
 #define GROUP_TABLE(X) \
 	X(crc32c) X(record) X(ring) X(superblock) X(uri) X(err) X(persist) X(region) X(admin) X(writer) X(outcome) \
-	X(resolve) X(shared) X(reader) X(reader_members) X(rewind) X(stats) X(clock) X(phc) X(open) X(golden) \
-	X(append_path) X(methods) X(stores) X(directory) X(remove) X(directory_blocks) X(far_link) X(far_header) \
-	X(far_window) X(far_tails) X(nvme) X(pack) X(ways) X(loop) X(reserve) X(share) X(block_host) X(drained) \
-	X(attest) X(verbs_address) X(dmabuf) X(members) X(members_new) X(members_reached) X(members_full) \
-	X(members_replace) X(members_far) X(members_behind) X(members_twins) X(members_judged) X(route) \
-	X(route_batch) X(route_gap) X(heartbeat) X(consume) X(terms) X(renew) X(name_watch) X(disk_space) X(consume_end) \
-	X(hint) X(turns) X(failed_look) X(route_late) X(far_resolve) \
-	X(thread)
+	X(resolve) X(shared) X(reader) X(reader_members) X(reader_members_epoch) X(rewind) X(stats) X(clock) X(phc) \
+	X(open) X(golden) X(append_path) X(methods) X(stores) X(directory) X(directory_crash) X(remove) \
+	X(directory_blocks) X(far_link) X(far_header) X(far_window) X(far_tails) X(nvme) X(nvme_open) X(pack) X(ways) \
+	X(loop) X(reserve) X(share) X(block_host) X(drained) X(attest) X(verbs_address) X(dmabuf) X(members) \
+	X(members_new) X(members_reached) X(members_full) X(members_replace) X(members_far) X(members_behind) \
+	X(members_twins) X(members_judged) X(route) X(route_spill) X(route_batch) X(route_gap) X(heartbeat) X(consume) \
+	X(consume_ring) X(terms) X(renew) X(name_watch) X(disk_space) X(consume_end) X(hint) X(turns) X(failed_look) \
+	X(route_late) X(far_resolve) X(thread)
 /* clang-format on */
 
 #define DECLARE_GROUP(name) struct group_result group_##name(void);
