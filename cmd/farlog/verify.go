@@ -22,21 +22,27 @@ type verifyOptions struct {
 	stream    string
 	publicKey string
 	against   string
+	anchors   []string
 }
 
 func newVerifyCommand(env *environment) *cobra.Command {
 	var options verifyOptions
 	command := &cobra.Command{
-		Use:   "verify PATH|MEMBERS [--stream NAME] [--against STORE]",
+		Use:   "verify PATH|MEMBERS [--stream NAME] [--against STORE] [--anchor FILE]...",
 		Short: "Prove that nothing is missing, altered or out of order",
 		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record
 (CRC, lsn, seq, epoch) and, in a store, every segment header and the chain of signed manifests. Says between which
 positions nothing is missing, altered or out of order, or names the first place where that fails: segment, lsn,
-offset, reason. It needs no daemon, and may run beside a drain. Where a stream ends is not proved: a store whose last
-segments were removed with their manifests looks like one that was never written further, also to --public-key, and to
---against where the other store lost the same. The lsn that is named must not be below the head of the stream's ring
-(farlog ring show; "stored" in farlog status). Where the store has a merged order (farlog merge), that is made again
-from the records and compared, entry by entry, byte for byte.
+offset, reason. It needs no daemon, and may run beside a drain. Where the store has a merged order (farlog merge), that
+is made again from the records and compared, entry by entry, byte for byte.
+
+A store alone does not prove where a stream ends: one whose last segments were removed with their manifests looks like
+one that was never written further, also to --public-key, and to --against where the other store lost the same. An
+anchor, a commitment that is kept elsewhere, proves it: with --anchor a store fails that ends before an anchor, lacks a
+manifest that was there, or holds other records than at the time, also where all of it was signed again with the
+store's own key. --output json prints the anchors of the ends as they are now, in "anchors": keep that output where
+nobody writes who writes the store, and give it to --anchor. Without an anchor, the lsn that is named must not be below
+the head of the stream's ring (farlog ring show; "stored" in farlog status).
 
 --against compares the store with another one, such as that of another site (farlogd replica), record for record, and
 names the first difference; one that has fewer records of a stream is behind, not different.
@@ -57,7 +63,8 @@ not be read. 2: the command line is wrong.`,
   farlog verify data/store --against /mnt/site-b/store
   farlog verify "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog verify "members:2 ofi:tcp://t1:7000/orders ofi:tcp://t2:7000/orders ofi:tcp://t3:7000/orders" --stream desk7/orders
-  farlog verify data/store --public-key /secure/place/signing.pub`,
+  farlog verify data/store --public-key /secure/place/signing.pub
+  farlog verify data/store --anchor /secure/place/anchors.json`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runVerify(cmd.Context(), env, args[0], options)
@@ -68,6 +75,8 @@ not be read. 2: the command line is wrong.`,
 		"of the stream whose rings on other hosts MEMBERS names")
 	flags.StringVar(&options.against, "against", "",
 		"`directory` of another store of the same streams to compare with, too")
+	flags.StringArrayVar(&options.anchors, "anchor", nil,
+		"`file` with anchors that the store must agree with (repeatable)")
 	flags.StringVar(&options.publicKey, "public-key", "",
 		"`file` with the public key to trust instead of the store's own (PEM)")
 	return command
@@ -82,6 +91,7 @@ type verifyResult struct {
 	Key     string               `json:"key_failure,omitempty"` // why signing.pub is not the store's key
 	NoKey   bool                 `json:"key_missing,omitempty"` // there is no signing.pub
 	Streams []store.StreamReport `json:"streams,omitempty"`
+	Anchors []store.Anchor       `json:"anchors,omitempty"` // of the ends of the streams, to be kept elsewhere
 	Merged  *merge.Report        `json:"merged,omitempty"`
 	Against string               `json:"against,omitempty"`
 	Compare []store.Comparison   `json:"compare,omitempty"`
@@ -114,8 +124,12 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 		return err
 	}
 	if kind != kindStore && (options.stream != "" && kind != kindMembers || options.publicKey != "" ||
-		options.against != "") {
-		return usageErrorf("verify %s: a %s: --stream, --public-key and --against are for a store", path, kind)
+		options.against != "" || len(options.anchors) > 0) {
+		return usageErrorf(
+			"verify %s: a %s: --stream, --public-key, --against and --anchor are for a store",
+			path,
+			kind,
+		)
 	}
 	result := verifyResult{Kind: kind, Path: path}
 	progress, clear := verifyProgress(env)
@@ -174,9 +188,13 @@ func verifyStore(ctx context.Context, result *verifyResult, options verifyOption
 			return fmt.Errorf("--public-key %s: %w", options.publicKey, err)
 		}
 	}
+	if wanted.Anchors, err = readAnchors(options.anchors); err != nil {
+		return err
+	}
 	report, err := opened.Verify(ctx, wanted)
 	result.Store, result.Streams, result.OK = report.StoreUUID, report.Streams, report.OK()
 	result.Key, result.NoKey = report.KeyFailure, report.IsKeyMissing
+	result.keepEnds()
 	if err == nil && result.OK && options.against != "" {
 		err = result.compare(ctx, opened, options)
 	}

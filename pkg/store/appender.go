@@ -25,6 +25,7 @@ type Appender struct {
 
 	generation uint64
 	active     *segment // takes the next batch; nil: the next batch begins one
+	ended      Anchor   // of the end of the segment before
 	accepted   state    // after the last Append
 	synced     state    // after the last Sync
 	hash       hasher

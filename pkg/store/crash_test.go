@@ -42,6 +42,7 @@ type world struct {
 	synced   int
 	done     []storetest.Record // of former generations
 	rings    uint64
+	anchors  []store.Anchor // given out so far: each must hold for ever
 }
 
 func newWorld(seed uint64) *world {
@@ -143,6 +144,14 @@ func (w *world) sync() error {
 		return err
 	}
 	w.synced = len(w.accepted)
+	if anchor, ok := w.app.Anchor(); ok {
+		if n := len(w.anchors); n > 0 {
+			if err := anchor.CheckAfter(w.anchors[n-1]); err != nil {
+				return err
+			}
+		}
+		w.anchors = append(w.anchors, anchor)
+	}
 	if w.synced == 0 || w.rng.IntN(3) == 0 {
 		return nil // the drain did not come to move the head
 	}
@@ -286,12 +295,12 @@ func (w *world) verify() error {
 	if err := w.app.Close(); err != nil {
 		return err
 	}
-	report, err := w.store.Verify(context.Background(), store.VerifyOptions{})
+	report, err := w.store.Verify(context.Background(), store.VerifyOptions{Anchors: w.anchors})
 	if err != nil {
 		return err
 	}
 	for _, s := range report.Streams {
-		if s.Failure != nil || s.Duplicates != 0 || s.Tail != nil {
+		if s.Failure != nil || s.Duplicates != 0 || s.Tail != nil || len(s.Anchors) != len(w.anchors) {
 			return fmt.Errorf("verify: %s (duplicates %d, tail %+v)", s.Statement(), s.Duplicates, s.Tail)
 		}
 		total := s.Records + s.ControlRecords + s.Superseded

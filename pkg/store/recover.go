@@ -223,7 +223,8 @@ func (a *Appender) resumeSealed(f found) error {
 	if _, err := hex.Decode(a.rollover.before[:], []byte(m.SHA256)); err != nil {
 		return &CorruptError{Path: a.dir.file(f.number, manifestSuffix), Err: fmt.Errorf("sha256: %w", err)}
 	}
-	a.rollover.previous = sha256.Sum256(raw)
+	a.rollover.previous, a.rollover.sealed = sha256.Sum256(raw), f.number
+	a.ended = endAnchor(f.header, m.end(), m.UsedBytes, a.rollover.before)
 	a.resumeAt(f, m.end(), m.LastLSN)
 	return nil
 }
@@ -273,6 +274,7 @@ func (a *Appender) sealLeftOver(f, next found, isNewest bool) error {
 	if err := a.rollover.sealNow(); err != nil {
 		return err
 	}
+	a.ended = endAnchor(f.header, w.chain, w.end, digest)
 	a.resumeAt(f, w.chain, w.sum.lastLSN)
 	return nil
 }

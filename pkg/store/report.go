@@ -35,10 +35,12 @@ type StreamReport struct {
 	FirstTime      time.Time          `json:"first_time"`
 	LastTime       time.Time          `json:"last_time"`
 	Generations    []GenerationReport `json:"generations"`
-	// IsEndProved is false of every stream: a store whose last segments were removed with their manifests cannot tell.
-	// The ring's head, or what the control plane knows as drained, must not be above the next_lsn of the last
-	// generation.
+	// IsEndProved: an anchor proves the end, up to its own point. Without one, a store whose last segments were removed
+	// with their manifests cannot tell: the ring's head, or what the control plane knows as drained, must not be above
+	// the next_lsn of the last generation.
 	IsEndProved bool     `json:"end_proved"`
+	Anchors     []Anchor `json:"anchors,omitempty"` // that the stream was found to agree with, the newest last
+	End         *Anchor  `json:"-"`                 // of the end here, to be kept elsewhere; nil: no record
 	Tail        *Tail    `json:"tail,omitempty"`
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
 	Failure     *Failure `json:"failure,omitempty"`
@@ -97,7 +99,5 @@ func (s StreamReport) Statement() string {
 				"another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
 		}
 	}
-	return text + " nothing is missing, altered or out of order" + before +
-		fmt.Sprintf("; not proved: that the stream ends at lsn %d. It does if the head of its ring is not above that",
-			s.Generations[len(s.Generations)-1].NextLSN)
+	return text + " nothing is missing, altered or out of order" + before + "; " + s.proof()
 }

@@ -42,6 +42,7 @@ type rollover struct {
 	retired    *retired
 	spare      *spare
 	previous   [sha256.Size]byte // of the last manifest's file
+	sealed     uint64            // the segment of that manifest
 	before     [sha256.Size]byte // of the last segment that takes no more records
 	nextNumber uint64            // of the segment to prepare when there is no spare
 	job        chan outcome
@@ -89,7 +90,8 @@ func (r *rollover) collect() {
 
 func (r *rollover) merge(done outcome) {
 	if done.isSealed {
-		r.retired, r.previous = nil, done.previous
+		r.sealed, r.previous = r.retired.header.Number, done.previous
+		r.retired = nil
 	}
 	if done.spare != nil {
 		r.spare = done.spare
@@ -103,7 +105,8 @@ func (r *rollover) sealNow() error {
 	}
 	digest, err := r.seal(r.retired, r.previous)
 	if err == nil {
-		r.retired, r.previous = nil, digest
+		r.sealed, r.previous = r.retired.header.Number, digest
+		r.retired = nil
 	}
 	return err
 }
@@ -245,6 +248,7 @@ func (a *Appender) retire() error {
 		file: a.active.file, name: a.active.name, header: a.active.header, sum: a.accepted.sum, end: a.accepted.chain,
 		used: a.accepted.end, digest: a.rollover.before,
 	}
+	a.ended = endAnchor(a.active.header, a.accepted.chain, a.accepted.end, a.rollover.before)
 	a.active = nil
 	a.accepted.end, a.accepted.sum = segmentDataOffset, summary{}
 	a.synced = a.accepted

@@ -19,6 +19,7 @@ import (
 type VerifyOptions struct {
 	Stream    string            // "" = all streams
 	PublicKey ed25519.PublicKey // to trust instead of the store's own
+	Anchors   []Anchor          // kept elsewhere: a store that is behind one of them, or other, fails
 	Progress  func(VerifyProgress)
 }
 
@@ -59,13 +60,14 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 	for _, stream := range streams {
 		v := &verifier{
 			ctx: ctx, store: s, dir: s.streamDir(stream), options: options,
-			report: StreamReport{Stream: stream},
+			report: StreamReport{Stream: stream}, anchors: newAnchorCheck(stream, options.Anchors),
 		}
 		if err := v.run(); err != nil {
 			return report, err
 		}
 		report.Streams = append(report.Streams, v.report)
 	}
+	s.addMissingStreams(&report, options)
 	return report, nil
 }
 
@@ -141,6 +143,8 @@ type verifier struct {
 	before   [sha256.Size]byte // of the segment before
 	told     int64             // bytes at the last progress
 	lastWalk walked
+	sealed   uint64 // the last segment with a manifest
+	anchors  anchorCheck
 }
 
 // failed is a Failure on its way up.
@@ -186,6 +190,9 @@ func (v *verifier) run() error {
 		}
 		v.report.Segments++
 	}
+	if err := v.checkAnchoredEnd(); err != nil {
+		_ = v.isFailure(err)
+	}
 	return nil
 }
 
@@ -213,7 +220,7 @@ func (v *verifier) survey() (err error) {
 		segments = append(segments, f)
 	}
 	v.begun, _ = splitBegun(segments)
-	return nil
+	return v.checkAnchoredStore()
 }
 
 // segment checks one segment and its place.
@@ -240,7 +247,7 @@ func (v *verifier) segment(i int) error {
 		}
 	}
 	v.at, v.before = v.lastWalk.chain, digest
-	return nil
+	return v.checkAnchoredSegment(f, digest)
 }
 
 // checkPlace checks a header against the segment before.
@@ -368,7 +375,7 @@ func (v *verifier) visit(f found, sum hash.Hash, rec record.Record, offset int64
 		g.NextSeq++
 	}
 	v.tell(f)
-	return nil
+	return v.checkAnchorsAt(f, sum, offset+int64(len(rec.Raw)))
 }
 
 const progressBytes = 4 << 20
