@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# build.sh -- bin/farlog and bin/farlogd, from nothing but Go and a C compiler.
+# build.sh [DIR] -- bin/farlog and bin/farlogd, or those of another folder, from nothing but Go and a C compiler. They
+# are position-independent; how the C core in them is hardened stands in rdma/src/*/core.go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+bin=${1:-bin}
 scripts/setup.sh build
-mkdir -p bin build
-[ -x bin/farlogd ] || echo "build: compiling bin/farlog and bin/farlogd (the first time takes a few minutes)"
-CGO_ENABLED=1 go build -o bin/ ./cmd/farlog ./cmd/farlogd
+mkdir -p "$bin" build
+[ -x "$bin/farlogd" ] || echo "build: compiling $bin/farlog and $bin/farlogd (the first time takes a few minutes)"
+CGO_ENABLED=1 go build -buildmode=pie -o "$bin/" ./cmd/farlog ./cmd/farlogd

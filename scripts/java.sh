@@ -38,6 +38,11 @@ build_native() {
 		cp -L build/java-native/libfarlog.so "$natives/.libfarlog.so.$$" &&
 			mv "$natives/.libfarlog.so.$$" "$natives/libfarlog.so"
 	}
+	if command -v go >/dev/null; then
+		go run ./pkg/internal/hardened/check "$natives/libfarlog.so" >&2
+	else
+		echo "java: $natives/libfarlog.so: not checked for its protections: no Go here" >&2
+	fi
 }
 
 # tally SINCE -- one line with what the tests of all modules gave, from the reports that are newer than the file SINCE.

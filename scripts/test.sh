@@ -9,6 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=1 # a machine may have it off by default; what must do without it is built so below
+export GOFLAGS="${GOFLAGS:-} -buildmode=pie" # as scripts/build.sh: what the tests start is compiled once
 logs=build/test
 mkdir -p "$logs"
 start=$SECONDS

@@ -2,7 +2,8 @@ package farlog
 
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -I${SRCDIR}/../../rdma/include
-#cgo LDFLAGS: -lpthread
+#cgo CFLAGS: -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+#cgo LDFLAGS: -lpthread -Wl,-z,relro,-z,now
 #include <stdlib.h>
 #include "farlog/farlog.h"
 */

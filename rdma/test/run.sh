@@ -277,7 +277,9 @@ part_install() {
 	if DESTDIR="$scratch/root" meson install -C "$build/release" >"$scratch/install.log" 2>&1 &&
 		find "$scratch/root" -name 'libfarlog.so.0' | grep -q . && find "$scratch/root" -name farlog.pc | grep -q . &&
 		[ "$(find "$scratch/root" -name '*.hpp' | wc -l)" = 5 ] &&
-		! nm -D --defined-only "$build/release/libfarlog.so" | awk '{print $3}' | grep -vqE '^farlog_'; then
+		! nm -D --defined-only "$build/release/libfarlog.so" | awk '{print $3}' | grep -vqE '^farlog_' &&
+		find "$scratch/root" -name '*.so' -exec go -C "$root" run ./pkg/internal/hardened/check {} + \
+			>>"$scratch/install.log" 2>&1; then
 		echo "install: 1 passed, 0 failed"
 	else
 		tail -20 "$scratch/install.log"

@@ -91,7 +91,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/farlog", "./cmd/farlogd")
+	cmd := exec.Command("scripts/build.sh", dir)
 	cmd.Dir = Root()
 	if output, err := cmd.CombinedOutput(); err != nil {
 		os.RemoveAll(dir)

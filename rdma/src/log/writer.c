@@ -289,7 +289,7 @@ static inline __attribute__((always_inline)) int append(struct farlog_writer *wr
 	return acknowledge(writer, start_ticks, &deadline, position);
 }
 
-int farlog_append(
+NO_STACK_PROTECTOR int farlog_append(
 	farlog_writer *writer, const struct farlog_entry *entry, uint64_t deadline_ns, struct farlog_position *position)
 {
 	writer->has_claim = false;

@@ -15,6 +15,10 @@
 #define WRITER_WARN_PERCENT 70u
 #define WRITER_ALARM_PERCENT 85u
 
+/* The stack protector is 2 % of an append's instructions. What carries this mark goes without it: all that it writes to
+ * its stack has been checked against the size there (plain_len_max <= WRITER_SMALL_LEN). */
+#define NO_STACK_PROTECTOR __attribute__((no_stack_protector))
+
 /* Who asks, while the writer runs, how its stream is declared by now. */
 struct writer_follower {
 	/* Ask no more, and be freed. is_ended: tell that the writer ends by itself, with nothing under way. Waits for no

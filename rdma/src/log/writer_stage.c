@@ -289,7 +289,7 @@ IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_
 }
 
 /* stage_general -- the short way by the region's own way of taking bytes. */
-static int stage_general(
+NO_STACK_PROTECTOR static int stage_general(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	uint8_t scratch[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));

@@ -6,7 +6,8 @@ package core
 
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -fno-plt -Wall -I${SRCDIR}/../../include -I${SRCDIR}/..
-#cgo LDFLAGS: -lpthread
+#cgo CFLAGS: -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+#cgo LDFLAGS: -lpthread -Wl,-z,relro,-z,now
 */
 import "C"
 
