@@ -268,14 +268,14 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 
 // payload spells an EPOCH and a GAP record out; what others hold is the application's.
 func (d *dumper) payload(rec record.Record) string {
-	if rec.Flags&record.FlagEpoch != 0 && d.options.payload == payloadText {
-		if p, err := record.DecodeEpochPayload(rec.Payload); err == nil {
-			return fmt.Sprintf("prev_epoch=%d start_lsn=%d ring=%s", p.PrevEpoch, p.StartLSN, p.RingUUID)
-		}
-	}
 	if rec.Flags&record.FlagGap != 0 && d.options.payload == payloadText {
 		if p, err := record.DecodeGapPayload(rec.Payload); err == nil {
 			return p.String()
+		}
+	}
+	if rec.Flags&record.FlagEpoch != 0 && d.options.payload == payloadText {
+		if p, err := record.DecodeEpochPayload(rec.Payload); err == nil {
+			return fmt.Sprintf("prev_epoch=%d start_lsn=%d ring=%s", p.PrevEpoch, p.StartLSN, p.RingUUID)
 		}
 	}
 	return d.form(rec.Payload)

@@ -307,7 +307,7 @@ func (r *drainRole) state() *api.DrainState {
 	state := &api.DrainState{Agent: r.self(), ReportTime: timestamppb.Now(), StoreDir: r.store.Dir()}
 	for _, worker := range r.list() {
 		progress, failure := worker.look()
-		failure = cmp.Or(failure, progress.Suspect)
+		failure = cmp.Or(failure, progress.Suspect, progress.ForgedText)
 		state.Progress = append(state.Progress, &api.DrainProgress{
 			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
 			StoredLsn: progress.StoredLSN, HeadLsn: progress.HeadLSN, Records: progress.Records, Bytes: progress.Bytes,
@@ -327,7 +327,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 			Bytes:   progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates,
 			LagBytes: progress.LagBytes,
 			LagAge:   progress.LagAge, UnconfirmedBytes: progress.UnconfirmedBytes, IsFailing: failure != "",
-			IsSuspect: progress.Suspect != "", IsGap: worker.standsBeforeGap(),
+			IsSuspect: progress.Suspect != "", Forged: progress.Forged, IsGap: worker.standsBeforeGap(),
 		})
 	}
 	return samples

@@ -91,6 +91,9 @@ type Progress struct {
 	// what stands still where the next record would be, and which check it fails; "" = nothing of that kind
 	Suspect string
 
+	Forged     uint64 // records that were refused, with a right checksum, because no writer makes them
+	ForgedText string // which, for ten minutes after the last one; "" = none
+
 	Members []farlog.MemberStatus // of a stream with several rings, in the order of its URI
 }
 

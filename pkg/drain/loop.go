@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/loglimit"
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/retry"
 	"github.com/farlog/farlog/pkg/store"
@@ -35,6 +36,11 @@ type drainer struct {
 	watch     watch
 	suspicion suspicion
 	isTold    bool // that it has started
+
+	begunEpoch uint32 // of the last record that is no PAD; 0: none was read yet
+	forgedText string // as Progress.ForgedText
+	forgedAt   time.Time
+	forgedLog  loglimit.Limiter
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -211,6 +217,9 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 		return true, nil
 	}
 	if err != nil {
+		return false, err
+	}
+	if batch, err = d.refuseForged(ctx, batch); err != nil {
 		return false, err
 	}
 	d.readAhead(batch)
@@ -416,7 +425,7 @@ func (d *drainer) report() {
 	p := &d.progress
 	p.AppendedLSN = max(p.AppendedLSN, p.HeadLSN)
 	p.LagBytes = p.AppendedLSN - p.HeadLSN
-	p.LagAge = 0
+	p.LagAge, p.ForgedText = 0, d.forgedNow()
 	if p.LagBytes > 0 {
 		since := d.caughtUpAt
 		if d.lastRecordAt.After(since) {

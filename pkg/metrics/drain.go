@@ -15,6 +15,7 @@ type DrainSample struct {
 	LagAge                              time.Duration
 	UnconfirmedBytes                    uint64 // held back: fewer members than are needed have them
 	IsFailing                           bool   // it reports an error and tries again
+	Forged                              uint64 // records that were refused: no writer makes them
 	IsSuspect                           bool   // bytes stand still where the next record would be, and are none
 	// something that was acknowledged or stored is missing, and draining stands before it
 	IsGap bool
@@ -68,6 +69,8 @@ var (
 		"record is unreadable, or the store has less than the ring has released.", "stream")
 	drainSuspect = desc("drain", "suspect", "1 while invalid bytes lie where the next record would be: torn by a "+
 		"writer that died, or overwritten by a client.", "stream")
+	drainForged = desc("drain", "forged_total", "Records refused because no writer makes them, although their "+
+		"checksum is right; GAP records are in their place.", "stream")
 )
 
 type drainCollector struct{ samples func() []DrainSample }
@@ -76,7 +79,7 @@ func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{
 		drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN,
 		drainHeadLSN,
-		drainLagBytes, drainLagSeconds, drainUnconfirmed, drainFailing, drainGap, drainSuspect,
+		drainLagBytes, drainLagSeconds, drainUnconfirmed, drainFailing, drainGap, drainSuspect, drainForged,
 	} {
 		descs <- one
 	}
@@ -96,5 +99,6 @@ func (c drainCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- gauge(drainFailing, number(sample.IsFailing), sample.Stream)
 		metrics <- gauge(drainGap, number(sample.IsGap), sample.Stream)
 		metrics <- gauge(drainSuspect, number(sample.IsSuspect), sample.Stream)
+		metrics <- counter(drainForged, sample.Forged, sample.Stream)
 	}
 }

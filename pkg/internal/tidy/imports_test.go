@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"record":    {},
 	"farlog":    {"record"},
 	"store":     {"filelock", "record"},
-	"drain":     {"api", "farlog", "record", "retry", "store"},
+	"drain":     {"api", "farlog", "loglimit", "record", "retry", "store"},
 	"audit":     {"record", "store"},
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "replace", "store"},

@@ -190,6 +190,9 @@ enum farlog_gap_reason {
 	/* the leg's spill or memory had no room: its ring was away, or slower than what was offered */
 	FARLOG_GAP_FULL = 1,
 	FARLOG_GAP_TOO_LARGE = 2, /* its ring takes no record as long as that one; from_number and to_number are 0 */
+	/* a drain took the record in whose place this is for forged; of the rest only count is not 0; behind it, as far as
+	 * there is room, the cause as text; where there is no room for the structure the payload is cut off */
+	FARLOG_GAP_REFUSED = 3,
 };
 
 /* The payload of a GAP record, little endian, 56 bytes. Records of one leg are counted from 1 as they are offered to
