@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"path"
+	"sync"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -22,7 +23,9 @@ type Appender struct {
 	source Source
 	key    ed25519.PrivateKey
 	lock   io.Closer
+	base   *Base // as it was when the stream was opened; nil: it begins with its first segment
 
+	removing   sync.Mutex // held by a removal
 	generation uint64
 	active     *segment // takes the next batch; nil: the next batch begins one
 	ended      Anchor   // of the end of the segment before
@@ -133,6 +136,8 @@ func (a *Appender) Sync() error {
 
 // Close syncs, waits for work in the background, and gives the lock back. Safe to call twice.
 func (a *Appender) Close() error {
+	a.removing.Lock()
+	defer a.removing.Unlock()
 	if a.isClosed {
 		return nil
 	}

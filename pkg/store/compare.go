@@ -168,19 +168,26 @@ func (s *side) ring() string {
 	return h.RingUUID.String()
 }
 
-// StreamBytes is how many bytes of records of a stream are synced: the same number in every store that has the same
-// records. Errors: ErrNotFound.
-func (s *Store) StreamBytes(stream string) (int64, error) {
+// StreamBytes is how many bytes of records of a stream were synced, the removed ones included: the same number in every
+// store that got the same records. Errors: ErrNotFound.
+func (s *Store) StreamBytes(stream string) (total int64, err error) {
 	dir := s.streamDir(stream)
-	list, err := dir.list()
-	if isNotExist(err) {
-		return 0, fmt.Errorf("%w: store %s has no stream %q", ErrNotFound, s.dir, stream)
-	}
+	err = s.steady(stream, func(list listing) (err error) {
+		total, err = s.listedBytes(dir, list)
+		return err
+	})
+	return total, err
+}
+
+func (s *Store) listedBytes(dir streamDir, list listing) (total int64, err error) {
+	base, err := s.begin(dir, list, s.key)
 	if err != nil {
 		return 0, err
 	}
-	total := int64(0)
-	for _, number := range list.segments {
+	if base != nil {
+		total = base.RemovedBytes
+	}
+	for _, number := range list.behind(base.firstSegment()) {
 		f, err := dir.look(number)
 		if err != nil {
 			return 0, err

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -86,7 +85,10 @@ func (w *world) checkContent() error {
 		return fmt.Errorf("open reader: %w", err)
 	}
 	defer r.Close()
-	want := append(w.done[:len(w.done):len(w.done)], w.accepted...)
+	want, err := w.there()
+	if err != nil {
+		return err
+	}
 	for i := 0; ; i++ {
 		item, err := r.Next()
 		if err == io.EOF {
@@ -196,6 +198,10 @@ func (w *world) life() error {
 			if err := w.failingSync(); err != nil {
 				return err
 			}
+		case w.rng.IntN(12) == 0:
+			if err = w.remove(); w.fs.IsCrashed() {
+				err = nil
+			}
 		case w.rng.IntN(3) == 0:
 			err = w.sync()
 		default:
@@ -278,57 +284,6 @@ func (w *world) end() error {
 		w.loseRingEnd()
 	}
 	return nil
-}
-
-// verify is the last word on a world: no crash is planned any more.
-func (w *world) verify() error {
-	w.fs.CrashAfter(-1)
-	if err := w.open(); err != nil {
-		return fmt.Errorf("last open: %w", err)
-	}
-	if err := w.checkOpened(); err != nil {
-		return err
-	}
-	if err := w.feedOne(); err != nil {
-		return err
-	}
-	if err := w.app.Close(); err != nil {
-		return err
-	}
-	report, err := w.store.Verify(context.Background(), store.VerifyOptions{Anchors: w.anchors})
-	if err != nil {
-		return err
-	}
-	for _, s := range report.Streams {
-		if s.Failure != nil || s.Duplicates != 0 || s.Tail != nil || len(s.Anchors) != len(w.anchors) {
-			return fmt.Errorf("verify: %s (duplicates %d, tail %+v)", s.Statement(), s.Duplicates, s.Tail)
-		}
-		total := s.Records + s.ControlRecords + s.Superseded
-		var want uint64
-		for _, rec := range append(w.done[:len(w.done):len(w.done)], w.accepted...) {
-			if !rec.Flags.IsPad() {
-				want++
-			}
-		}
-		if total != want {
-			return fmt.Errorf("verify counts %d records, expected %d", total, want)
-		}
-	}
-	return nil
-}
-
-// feedOne appends the next record that the store has not, which moves away what a crash left behind the last one.
-func (w *world) feedOne() error {
-	w.ring.Append(1, 100)
-	last := w.app.Last()
-	for _, rec := range w.ring.Records {
-		if !last.OK || !w.isStored(rec, last) {
-			w.accepted = append(w.accepted, rec)
-			_, _, err := w.app.Append(rec.Raw)
-			return err
-		}
-	}
-	return errors.New("the ring has nothing that the store has not")
 }
 
 // runWorlds plays crash rounds until one fails or enough are played; it returns the rounds and the failure.

@@ -16,6 +16,9 @@ var (
 	ErrNotAStore = errors.New("not a store")
 	// ErrNotFound: the store has no such stream, or the stream no such record.
 	ErrNotFound = errors.New("not found")
+	// ErrRemoved: the record was there, and retention has removed it. The text says by what policy, and where the
+	// stream begins.
+	ErrRemoved = errors.New("removed by retention")
 	// ErrCorrupt: bytes fail their check. It is always a *CorruptError, which names the place.
 	ErrCorrupt = errors.New("store is damaged")
 	// ErrOutOfOrder: a batch does not continue the stream. Nothing of it was accepted.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,7 @@ const (
 	indexSuffix    = ".idx"
 	manifestSuffix = ".json"
 	tailSuffix     = ".tail"
+	baseSuffix     = ".base"
 	tmpSuffix      = ".tmp"
 )
 
@@ -76,6 +78,7 @@ func (d streamDir) file(number uint64, suffix string) string {
 // listing is what a stream's directory holds.
 type listing struct {
 	segments  []uint64 // ascending
+	bases     []uint64 // ascending, each by the first segment behind it
 	manifests map[uint64]bool
 	indexes   map[uint64]bool
 	temporary []string
@@ -109,15 +112,23 @@ func (d streamDir) list() (listing, error) {
 			found.manifests[number] = true
 		case indexSuffix:
 			found.indexes[number] = true
+		case baseSuffix:
+			found.bases = append(found.bases, number)
 		}
 	}
 	return found, nil
 }
 
-// checkNumbers reports whether the segments are 1..n without a hole.
-func (d streamDir) checkNumbers(segments []uint64) error {
+// behind leaves out the segments before the first one: what a removal has not yet taken away.
+func (l listing) behind(first uint64) []uint64 {
+	at, _ := slices.BinarySearch(l.segments, first)
+	return l.segments[at:]
+}
+
+// checkNumbers reports whether the segments are first..n without a hole.
+func (d streamDir) checkNumbers(segments []uint64, first uint64) error {
 	for i, number := range segments {
-		if want := uint64(i) + 1; number != want {
+		if want := uint64(i) + first; number != want {
 			return &CorruptError{Path: d.file(want, segmentSuffix), Err: fmt.Errorf(
 				"segment is missing: the next one there is %d", number)}
 		}

@@ -30,8 +30,12 @@ func (p Place) IsBefore(q Place) bool {
 func (i Item) Place() Place { return Place{i.Generation, i.Epoch, i.LSN} }
 
 // SeekPlace goes to the first record at or behind a place, superseded ones included where they are asked for. A place
-// beyond the end is waited for. Blocks for the walk to it, along one segment.
+// beyond the end is waited for. Blocks for the walk to it, along one segment. Errors: ErrRemoved, when records at or
+// behind the place were.
 func (r *Reader) SeekPlace(p Place) error {
+	if err := r.checkSought(p); err != nil {
+		return err
+	}
 	at := 0
 	for i := range r.segments {
 		h := r.segments[i].header

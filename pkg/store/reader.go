@@ -38,7 +38,9 @@ type Item struct {
 type Reader struct {
 	store    *Store
 	dir      streamDir
+	stream   string
 	options  ReaderOptions
+	base     *Base // nil: the stream begins with its first segment
 	segments []readable
 	marks    []mark64
 
@@ -91,28 +93,12 @@ type cutoff struct {
 
 const neverSuperseded = ^uint64(0)
 
-// OpenReader opens a stream for reading, at its start. Errors: ErrNotFound, ErrCorrupt.
+// OpenReader opens a stream for reading, at its start: where its base manifest says, when it has one. Errors:
+// ErrNotFound, ErrCorrupt.
 func (s *Store) OpenReader(stream string, options ReaderOptions) (*Reader, error) {
-	dir := s.streamDir(stream)
-	list, err := dir.list()
-	if isNotExist(err) {
-		return nil, fmt.Errorf("%w: store %s has no stream %q", ErrNotFound, s.dir, stream)
-	}
-	if err != nil {
+	r := &Reader{store: s, dir: s.streamDir(stream), stream: stream, options: options}
+	if err := s.steady(stream, r.loadSegments); err != nil {
 		return nil, err
-	}
-	if err := dir.checkNumbers(list.segments); err != nil {
-		return nil, err
-	}
-	r := &Reader{store: s, dir: dir, options: options}
-	for _, number := range list.segments {
-		isBegun, err := r.lookFor(number)
-		if err != nil {
-			return nil, err
-		}
-		if !isBegun {
-			break
-		}
 	}
 	if options.IsOpenFast {
 		return r, nil
@@ -128,7 +114,7 @@ func (r *Reader) lookFor(number uint64) (isBegun bool, err error) {
 	f, err := r.dir.look(number)
 	switch {
 	case isNotExist(err):
-		return false, nil
+		return false, r.checkNotRemoved()
 	case err != nil:
 		return false, err
 	case f.headerErr != nil && f.isBlank:
@@ -194,7 +180,7 @@ func (r *Reader) SeekStart() error {
 }
 
 // SeekLSN goes to the record that counts at lsn, in the newest generation, or to the first one after it. An lsn beyond
-// the end is waited for. Errors: ErrNotFound when the generation begins after lsn.
+// the end is waited for. Errors: ErrNotFound when the generation begins after lsn, ErrRemoved.
 func (r *Reader) SeekLSN(lsn uint64) error {
 	if len(r.segments) == 0 {
 		return fmt.Errorf("%w: stream in %s is empty", ErrNotFound, r.dir.path)
@@ -210,6 +196,9 @@ func (r *Reader) SeekLSN(lsn uint64) error {
 		}
 		r.from, r.last = filter{generation: newest, lsn: lsn}, recordPlace{}
 		return r.open(i, x.offsetOfLSN(lsn), false)
+	}
+	if r.base != nil && r.base.Generation == newest && lsn < r.base.NextLSN {
+		return r.base.removedError(r.stream)
 	}
 	return fmt.Errorf("%w: lsn %d: generation %d in %s begins later", ErrNotFound, lsn, newest, r.dir.path)
 }
@@ -247,6 +236,9 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	}
 	s := r.segments[i]
 	file, err := r.dir.fsys.OpenFile(s.name, os.O_RDONLY, 0)
+	if isNotExist(err) {
+		err = errors.Join(r.checkRemoved(s.number), err)
+	}
 	if err != nil {
 		return wrap("open", s.name, err)
 	}
@@ -302,7 +294,7 @@ func (r *Reader) Wait(ctx context.Context, poll time.Duration) (Item, error) {
 // openNext opens the first segment, which may not have existed when the reader was opened.
 func (r *Reader) openNext() error {
 	if len(r.segments) == 0 {
-		isBegun, err := r.lookFor(1)
+		isBegun, err := r.lookFor(r.base.firstSegment())
 		if err != nil {
 			return err
 		}

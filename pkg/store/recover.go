@@ -85,9 +85,9 @@ func (a *Appender) recover() error {
 	if err := a.checkBegun(begun); err != nil {
 		return err
 	}
-	a.generation = 1
-	a.accepted.end = segmentDataOffset
-	a.synced = a.accepted
+	if err := a.resumeBase(begun); err != nil {
+		return err
+	}
 	sealed := 0
 	for sealed < len(begun) && begun[sealed].isSealed {
 		sealed++
@@ -134,11 +134,17 @@ func (a *Appender) survey() ([]found, error) {
 	if err := a.dir.fsys.SyncDir(a.dir.path); err != nil {
 		return nil, wrap("sync", a.dir.path, err)
 	}
-	if err := a.dir.checkNumbers(list.segments); err != nil {
+	if a.base, err = a.store.begin(a.dir, list, a.store.key); err != nil {
 		return nil, err
 	}
-	segments := make([]found, len(list.segments))
-	for i, number := range list.segments {
+	there := list.behind(a.base.firstSegment())
+	if err := a.dir.checkNumbers(there, a.base.firstSegment()); err != nil {
+		return nil, err
+	}
+	// What a removal left. It takes space and does no harm: the next removal reports what cannot be taken away.
+	_ = a.dir.sweep(list, a.base.firstSegment())
+	segments := make([]found, len(there))
+	for i, number := range there {
 		if segments[i], err = a.dir.look(number); err != nil {
 			return nil, err
 		}
@@ -343,10 +349,13 @@ func (a *Appender) changeRing(begun []found) error {
 		}
 	}
 	if of == nil {
-		return nil
+		return a.changeRingOfBase()
 	}
 	if of.header.isRing(a.source) {
 		return a.checkSameRing(of.header)
+	}
+	if err := a.checkNotFormer(); err != nil {
+		return err
 	}
 	for _, f := range begun {
 		if f.number < last && f.header.isRing(a.source) {
@@ -382,7 +391,7 @@ func (a *Appender) checkSameRing(h segmentHeader) error {
 
 // resumeSpare keeps the first never begun segment as the spare when it has the wanted size, and removes the others.
 func (a *Appender) resumeSpare(blank []found) error {
-	a.rollover.nextNumber = cmp.Or(a.rollover.nextNumber, 1)
+	a.rollover.nextNumber = cmp.Or(a.rollover.nextNumber, a.base.firstSegment())
 	if a.rollover.spare != nil && a.rollover.spare.size != a.rollover.segmentBytes {
 		if err := a.moveTail(); err != nil {
 			return err

@@ -43,7 +43,10 @@ type StreamReport struct {
 	End         *Anchor  `json:"-"`                 // of the end here, to be kept elsewhere; nil: no record
 	Tail        *Tail    `json:"tail,omitempty"`
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
-	Failure     *Failure `json:"failure,omitempty"`
+	// RemovedAnchors counts those of points before the base: nothing is left to compare them with.
+	RemovedAnchors int      `json:"removed_anchors,omitempty"`
+	Base           *Base    `json:"base,omitempty"` // what was removed before the first segment
+	Failure        *Failure `json:"failure,omitempty"`
 }
 
 // GenerationReport is the part of a stream that came from one ring. Positions are those of the records that count.
@@ -85,6 +88,8 @@ func (s StreamReport) Statement() string {
 	switch {
 	case s.Failure != nil:
 		return "FAILED at " + s.Failure.String()
+	case len(s.Generations) == 0 && s.Base != nil:
+		return "the stream is empty" + s.Base.statement()
 	case len(s.Generations) == 0:
 		return "the stream is empty"
 	}
@@ -94,7 +99,9 @@ func (s StreamReport) Statement() string {
 			text += "; after the ring was formatted again, "
 		}
 		text += fmt.Sprintf("between lsn %d and %d", g.FirstLSN, g.NextLSN)
-		if g.FirstLSN > 0 {
+		if i == 0 && s.Base != nil {
+			before += s.Base.statement()
+		} else if g.FirstLSN > 0 {
 			before += fmt.Sprintf("; this store begins at lsn %d, seq %d, of ring %s: what lies before that went to "+
 				"another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
 		}

@@ -283,6 +283,9 @@ func sweepScenarios() []sweepScenario {
 		{"seek", full, (*sweepWorld).seek, isDerived},
 		{"verify", full, (*sweepWorld).verify, noCall},
 		{"compare", full, (*sweepWorld).compare, noCall},
+		{"remove", full, (*sweepWorld).remove, noCall},
+		{"read behind a base", removed, (*sweepWorld).readBehind, isDerived},
+		{"recover behind a base", removed, drained, noCall},
 		{"verify what is damaged", damage, (*sweepWorld).verifyDamaged, anyCall},
 	}
 }
@@ -393,6 +396,38 @@ func leave(w *sweepWorld) error {
 		copy(data[(end+63)/64*64:], "FLRCtorn")
 		return data
 	})
+}
+
+// remove takes the first segment away and is content when the stream begins with the second.
+func (w *sweepWorld) remove() error {
+	opened, err := w.open()
+	if err != nil {
+		return err
+	}
+	base, err := opened.RemoveBefore(testStream, store.Removal{Before: 2, Policy: "test"})
+	if err != nil {
+		return err
+	}
+	w.forget(base)
+	return nil
+}
+
+// forget leaves out what a base says was removed.
+func (w *sweepWorld) forget(base *store.Base) {
+	before := len(w.given)
+	w.ring.Release(base.LastLSN + 1)
+	w.append(0)
+	w.synced -= before - len(w.given)
+}
+
+func (w *sweepWorld) readBehind() error { return w.read(len(w.given)) }
+
+// removed leaves a store whose first segment was removed, and records for more in the ring.
+func removed(w *sweepWorld) error {
+	if err := full(w); err != nil {
+		return err
+	}
+	return w.remove()
 }
 
 func otherRing(w *sweepWorld) error {

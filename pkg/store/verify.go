@@ -58,14 +58,11 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 		return report, err
 	}
 	for _, stream := range streams {
-		v := &verifier{
-			ctx: ctx, store: s, dir: s.streamDir(stream), options: options,
-			report: StreamReport{Stream: stream}, anchors: newAnchorCheck(stream, options.Anchors),
-		}
-		if err := v.run(); err != nil {
+		one, err := s.verifyStream(ctx, stream, options)
+		if err != nil {
 			return report, err
 		}
-		report.Streams = append(report.Streams, v.report)
+		report.Streams = append(report.Streams, one)
 	}
 	s.addMissingStreams(&report, options)
 	return report, nil
@@ -136,6 +133,7 @@ type verifier struct {
 	report  StreamReport
 
 	list     listing
+	base     *Base // nil: the stream begins with its first segment
 	begun    []found
 	at       chain // after the last record of the segments before
 	marks    []EpochMark
@@ -202,16 +200,20 @@ func (v *verifier) survey() (err error) {
 		return err
 	}
 	v.report.MovedTails = v.list.tails
-	if err := v.dir.checkNumbers(v.list.segments); err != nil {
+	if err := v.checkBases(); err != nil {
+		return err
+	}
+	there := v.list.behind(v.base.firstSegment())
+	if err := v.dir.checkNumbers(there, v.base.firstSegment()); err != nil {
 		return err
 	}
 	for number := range v.list.manifests {
-		if number > uint64(len(v.list.segments)) {
+		if number >= v.base.firstSegment()+uint64(len(there)) {
 			return fail(v.dir.file(number, segmentSuffix), 0, 0, "segment is missing: its manifest is there")
 		}
 	}
 	var segments []found
-	for _, number := range v.list.segments {
+	for _, number := range there {
 		f, err := v.dir.look(number)
 		if err != nil {
 			return err
@@ -220,7 +222,13 @@ func (v *verifier) survey() (err error) {
 		segments = append(segments, f)
 	}
 	v.begun, _ = splitBegun(segments)
-	return v.checkAnchoredStore()
+	if err := v.base.checkThere(v.dir, len(v.begun)); err != nil {
+		return err
+	}
+	if err := v.checkAnchoredStore(); err != nil {
+		return err
+	}
+	return v.checkAnchoredBase()
 }
 
 // segment checks one segment and its place.
@@ -268,6 +276,9 @@ func (v *verifier) checkPlace(i int) error {
 	}
 	if err := h.checkSigned(v.options.PublicKey); err != nil {
 		return fail(f.name, h.FirstLSN, 0, "%w", err)
+	}
+	if i == 0 && v.base != nil {
+		return v.enterBehindBase(f)
 	}
 	if i == 0 {
 		if h.Generation != 1 || h.PrevEpoch != 0 {
@@ -397,7 +408,7 @@ var errStopWalk = errors.New("walk far enough")
 // replaces from the counts to the superseded. It walks the segments concerned again; that is rare and keeps memory
 // small.
 func (v *verifier) rewind(at found, first record.Record, offset int64) error {
-	isFound, replaced, control := false, uint64(0), uint64(0)
+	isFound, isAnyBefore, replaced, control := false, false, uint64(0), uint64(0)
 	for _, f := range v.begun {
 		if f.header.Generation != at.header.Generation || f.number > at.number {
 			continue
@@ -410,7 +421,11 @@ func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 			if f.number == at.number && off >= offset {
 				return errStopWalk
 			}
-			if rec.LSN < first.LSN || v.isReplaced(rec.Header) {
+			if v.isReplaced(rec.Header) {
+				return nil
+			}
+			isAnyBefore = isAnyBefore || rec.LSN <= first.LSN
+			if rec.LSN < first.LSN {
 				return nil
 			}
 			isFound = isFound || rec.LSN == first.LSN && rec.Seq == first.Seq
@@ -428,7 +443,7 @@ func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 			return err
 		}
 	}
-	if !isFound {
+	if !isFound && (isAnyBefore || !v.isBeforeBase(at, first)) {
 		return fail(at.name, first.LSN, offset,
 			"epoch %d goes back to lsn %d with seq %d, where no record with that seq begins",
 			first.Epoch, first.LSN, first.Seq)

@@ -63,9 +63,22 @@ func (v *verifier) checkAnchorsAt(f found, sum hash.Hash, end int64) error {
 			NextSeq: g.NextSeq, SHA256: hex.EncodeToString(sum.Sum(nil)),
 		}
 		if want.Offset != end || !got.isSamePoint(want) {
-			return fail(f.name, g.NextLSN, end, "the stream holds other records than %s says: at %s: epoch %d, seq %d, "+
-				"SHA-256 %s; here lsn %d, epoch %d, seq %d, SHA-256 %s", want.from(), want.place(), want.Epoch,
-				want.NextSeq, want.SHA256, got.NextLSN, got.Epoch, got.NextSeq, got.SHA256)
+			return fail(
+				f.name,
+				g.NextLSN,
+				end,
+				"the stream holds other records than %s says: at %s: epoch %d, seq %d, "+
+					"SHA-256 %s; here lsn %d, epoch %d, seq %d, SHA-256 %s",
+				want.from(),
+				want.place(),
+				want.Epoch,
+				want.NextSeq,
+				want.SHA256,
+				got.NextLSN,
+				got.Epoch,
+				got.NextSeq,
+				got.SHA256,
+			)
 		}
 		v.report.Anchors = append(v.report.Anchors, want)
 		c.todo = c.todo[1:]

@@ -80,8 +80,9 @@ var extraHeaders = []struct {
 		[]string{"fcntl.h", "inttypes.h", "libgen.h", "sys/file.h", "sys/stat.h", "unistd.h"},
 		"the file of a named consumer, and its lock",
 	},
+	{"history/store_base.c", []string{"dirent.h"}, "base manifests in a stream's directory"},
 	{"history/store_reader.c", []string{"dirent.h"}, "a stream's directory in a store"},
-	{"history/store_scan.c", []string{"fcntl.h", "unistd.h"}, "segments of a store, read only"},
+	{"history/store_scan.c", []string{"fcntl.h", "sys/stat.h", "unistd.h"}, "segments of a store, read only"},
 	{"history/store_segment.c", []string{"fcntl.h", "sys/stat.h", "unistd.h"}, "segments of a store, read only"},
 	{
 		"log/reader_grant.c",

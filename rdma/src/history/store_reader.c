@@ -70,18 +70,18 @@ static int highest_number(const struct store_dir *dir, uint64_t *highest, struct
 	return FARLOG_OK;
 }
 
-/* load_segments -- those that have begun: 1..n without a hole. */
-static int load_segments(struct store_reader *reader, struct farlog_error *error)
+/* load_behind -- the segments that have begun: from the base on, without a hole. */
+static int load_behind(struct store_reader *reader, struct farlog_error *error)
 {
 	uint64_t highest;
 	int result = highest_number(&reader->dir, &highest, error);
 
-	for (uint64_t number = 1; result == FARLOG_OK && number <= highest; number++)
+	for (uint64_t number = reader->base.segment; result == FARLOG_OK && number <= highest; number++)
 		result = look_for(reader, number, error);
 	if (result != FARLOG_NOT_FOUND)
 		return result;
 	/* The first that has not begun is the end, unless one behind it has. */
-	for (uint64_t number = reader->segment_count + 2; number <= highest; number++) {
+	for (uint64_t number = reader->base.segment + reader->segment_count + 1; number <= highest; number++) {
 		struct store_segment segment;
 
 		result = store_segment_look(&reader->dir, number, &segment, error);
@@ -92,6 +92,48 @@ static int load_segments(struct store_reader *reader, struct farlog_error *error
 			return result;
 	}
 	return FARLOG_OK;
+}
+
+/* load_segments -- those from the stream's base on. A removal beside it may take segments away between two looks: then
+ * there is a newer base, and it is done again. */
+static int load_segments(struct store_reader *reader, struct farlog_error *error)
+{
+	int result = store_base_find(&reader->dir, &reader->base, error);
+
+	while (result == FARLOG_OK) {
+		struct store_base before = reader->base;
+		int found;
+
+		reader->segment_count = 0;
+		result = load_behind(reader, error);
+		if (result == FARLOG_OK)
+			result =
+				store_base_fits(&reader->dir, &before, reader->segment_count == 0 ? NULL : &reader->segments[0], error);
+		if (result == FARLOG_OK)
+			return FARLOG_OK;
+		found = store_base_find(&reader->dir, &reader->base, error);
+		if (found != FARLOG_OK || reader->base.segment == before.segment)
+			return found == FARLOG_OK ? result : found;
+		result = FARLOG_OK;
+	}
+	return result;
+}
+
+/* check_removed -- where the segment that comes next is not there: NOT_FOUND, and NOT_YET when none has begun. A reader
+ * in a segment that was removed would wait for ever: what comes next was removed as well. */
+static int check_removed(struct store_reader *reader, struct farlog_error *error)
+{
+	struct store_base base;
+	int result;
+
+	if (store_scan_is_linked(&reader->scan))
+		return FARLOG_NOT_YET;
+	result = store_base_find(&reader->dir, &base, error);
+	if (result != FARLOG_OK)
+		return result;
+	if (base.segment > reader->base.segment + reader->segment_count)
+		return store_base_refuse(&reader->dir, &base, error);
+	return FARLOG_NOT_YET;
 }
 
 /* walk_marks -- where epochs begin in a segment, by its records. */
@@ -179,19 +221,28 @@ void store_reader_close(struct store_reader *reader)
 
 static int open_segment(struct store_reader *reader, size_t i, struct farlog_error *error)
 {
+	struct store_base base;
+	int result;
+
 	store_scan_close(&reader->scan);
 	reader->at = i;
 	reader->is_rechecked = false;
 	if (i >= reader->segment_count)
 		return FARLOG_OK;
 	reader->chain = store_chain_start(&reader->segments[i]);
-	return store_scan_open(&reader->scan, &reader->dir, &reader->segments[i], error);
+	result = store_scan_open(&reader->scan, &reader->dir, &reader->segments[i], error);
+	if (result == FARLOG_OK || store_base_find(&reader->dir, &base, NULL) != FARLOG_OK ||
+		reader->segments[i].number >= base.segment)
+		return result;
+	return store_base_refuse(&reader->dir, &base, error);
 }
 
 int store_reader_seek(struct store_reader *reader, const struct farlog_place *place, struct farlog_error *error)
 {
 	size_t at = 0;
 
+	if (reader->base.is_there && place->generation != 0 && !place_is_before(&reader->base.last, place))
+		return store_base_refuse(&reader->dir, &reader->base, error);
 	for (size_t i = 0; i < reader->segment_count; i++) {
 		const struct store_segment *segment = &reader->segments[i];
 		struct farlog_place start = {.generation = segment->generation,
@@ -381,6 +432,9 @@ static int at_end(struct store_reader *reader, const char *why, struct farlog_er
 	if (begin_anew(reader))
 		return open_segment(reader, reader->at, error);
 	if (is_last && result == FARLOG_NOT_FOUND) {
+		result = check_removed(reader, error);
+		if (result != FARLOG_NOT_YET)
+			return result;
 		result = check_end(reader, why, &is_again, error);
 		return result != FARLOG_OK || is_again ? result : FARLOG_NOT_YET;
 	}
@@ -400,9 +454,9 @@ int store_reader_next(struct store_reader *reader, struct store_item *item, stru
 		int result = FARLOG_OK;
 
 		if (reader->segment_count == 0)
-			result = look_for(reader, 1, error);
+			result = look_for(reader, reader->base.segment, error);
 		if (result == FARLOG_NOT_FOUND)
-			return FARLOG_NOT_YET;
+			return check_removed(reader, error);
 		if (result == FARLOG_OK && reader->scan.fd < 0)
 			result = open_segment(reader, reader->at, error);
 		if (result != FARLOG_OK)

@@ -4,10 +4,12 @@
 #define FARLOG_STORE_READER_H
 
 #include "farlog/consume.h"
+#include "history/store_base.h"
 #include "history/store_scan.h"
 
 struct store_reader {
 	struct store_dir dir;
+	struct store_base base; /* where the stream began when this was opened */
 	struct store_segment *segments;
 	size_t segment_count;
 	struct store_mark *marks;
@@ -41,7 +43,8 @@ int store_reader_open(const char *store_dir, const char *stream, struct store_re
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 void store_reader_close(struct store_reader *reader);
 
-/* store_reader_seek -- to the first record at or behind a place. One beyond the end is waited for. OK, IO. */
+/* store_reader_seek -- to the first record at or behind a place; generation 0: where the stream begins. One beyond the
+ * end is waited for. OK, NOT_FOUND: records at or behind it were removed. IO. */
 int store_reader_seek(
 	struct store_reader *reader, const struct farlog_place *place, struct farlog_error *error) FARLOG_MUST_CHECK;
 
@@ -50,7 +53,8 @@ int store_reader_seek(
 int store_reader_seek_lsn(struct store_reader *reader, uint64_t lsn, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* store_reader_next -- the next record that is not superseded, PADs and farlog's own included. NOT_YET: the present end
- * of the stream; a later call gives what came since. CORRUPT, IO, NO_MEMORY; the same again at the next call. */
+ * of the stream; a later call gives what came since. NOT_FOUND: what comes next was removed. CORRUPT, IO, NO_MEMORY.
+ * Errors come the same again at the next call. */
 int store_reader_next(
 	struct store_reader *reader, struct store_item *item, struct farlog_error *error) FARLOG_MUST_CHECK;
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
@@ -36,6 +37,13 @@ void store_scan_close(struct store_scan *scan)
 	if (scan->fd >= 0)
 		close(scan->fd);
 	scan->fd = -1;
+}
+
+bool store_scan_is_linked(const struct store_scan *scan)
+{
+	struct stat status;
+
+	return scan->fd >= 0 && fstat(scan->fd, &status) == 0 && status.st_nlink > 0;
 }
 
 void store_scan_free(struct store_scan *scan)

@@ -27,6 +27,9 @@ struct store_record {
 int store_scan_open(struct store_scan *scan, const struct store_dir *dir, const struct store_segment *segment,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 void store_scan_close(struct store_scan *scan);
+
+/* store_scan_is_linked -- whether the segment that is open is still in its directory. */
+bool store_scan_is_linked(const struct store_scan *scan);
 void store_scan_free(struct store_scan *scan);
 
 /* store_scan_next -- the record at off, without moving. OK; NOT_YET: there is none, *why says what it is; IO,

@@ -180,8 +180,7 @@ int store_segment_look(
 	return FARLOG_OK;
 }
 
-/* load_file -- all of a small file, with a 0 behind it; malloc'ed. OK, NOT_FOUND, IO, NO_MEMORY. */
-static int load_file(const char *path, uint8_t **raw, size_t *len)
+int store_file_load(const char *path, uint8_t **raw, size_t *len)
 {
 	struct stat status;
 	int result = FARLOG_IO;
@@ -219,7 +218,7 @@ int store_segment_used(const struct store_dir *dir, uint64_t number, uint64_t *u
 	int result;
 
 	store_segment_path(dir, number, ".json", path);
-	result = load_file(path, &raw, &len);
+	result = store_file_load(path, &raw, &len);
 	if (result == FARLOG_NOT_FOUND)
 		return result;
 	if (result != FARLOG_OK)
@@ -262,7 +261,7 @@ int store_segment_marks(
 	if (result != FARLOG_OK)
 		return FARLOG_NOT_FOUND;
 	store_segment_path(dir, segment->number, ".idx", path);
-	if (load_file(path, &raw, &len) != FARLOG_OK)
+	if (store_file_load(path, &raw, &len) != FARLOG_OK)
 		return FARLOG_NOT_FOUND;
 	result = FARLOG_NOT_FOUND;
 	if (!is_index_of(raw, len, segment, used_bytes))

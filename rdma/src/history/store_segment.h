@@ -55,6 +55,9 @@ int store_dir_open(
 /* store_segment_path -- of a segment's file; suffix ".seg", ".idx" or ".json". */
 void store_segment_path(const struct store_dir *dir, uint64_t number, const char *suffix, char path[PATH_MAX + 32]);
 
+/* store_file_load -- all of a small file, with a 0 behind it; malloc'ed. OK, NOT_FOUND, IO, NO_MEMORY. */
+int store_file_load(const char *path, uint8_t **raw, size_t *len) FARLOG_MUST_CHECK;
+
 /* store_segment_look -- the header of a segment. NOT_FOUND: it has not begun. CORRUPT: it has, and its header is none.
  * IO. */
 int store_segment_look(const struct store_dir *dir, uint64_t number, struct store_segment *segment,
