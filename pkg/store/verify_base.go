@@ -71,7 +71,8 @@ func (v *verifier) enterBehindBase(f found) error {
 }
 
 // checkAnchoredBase compares the base with the anchors of the point where it ends. Those of points before it prove
-// nothing any more: what they commit to was removed. Where there are no others, the check that was asked for has failed.
+// nothing any more: what they commit to was removed. Where there are no others, the check that was asked for has
+// failed.
 func (v *verifier) checkAnchoredBase() error {
 	c, base := &v.anchors, v.base
 	if base == nil {
