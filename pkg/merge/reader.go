@@ -59,16 +59,26 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// Next gives the next entry and its record. io.EOF at the present end: calling again later gives what came since.
+// Next gives the next entry and its record. It passes over entries whose records were removed before their stream was
+// opened here. io.EOF at the present end: calling again later gives what came since.
 // Errors: store.ErrCorrupt, or of the file system.
 func (r *Reader) Next() (Item, error) {
-	entry, err := r.NextEntry()
-	if err != nil {
-		return Item{}, err
+	for {
+		entry, err := r.NextEntry()
+		if err != nil {
+			return Item{}, err
+		}
+		reader, err := r.openStream(entry)
+		if err != nil {
+			return Item{}, err
+		}
+		if reader.Base().HasRemoved(entry.Place) {
+			continue
+		}
+		item := Item{Entry: entry, Index: r.index - 1}
+		item.Record, err = r.fetch(reader, entry)
+		return item, err
 	}
-	item := Item{Entry: entry, Index: r.index - 1}
-	item.Record, err = r.fetch(entry)
-	return item, err
 }
 
 // NextEntry is Next without the record.
@@ -95,22 +105,30 @@ func (r *Reader) NextEntry() (Entry, error) {
 	}
 }
 
-// fetch gets an entry's record from its stream, where it is the next or not far.
-func (r *Reader) fetch(entry Entry) (store.Item, error) {
+// openStream gives the reader of an entry's stream. One that is opened stands at the entry's record, or, when that was
+// removed, where the stream begins.
+func (r *Reader) openStream(entry Entry) (*store.Reader, error) {
 	reader := r.streams[entry.Stream]
-	if reader == nil {
-		opened, err := r.store.OpenReader(entry.Stream,
-			store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true})
-		if err != nil {
-			return store.Item{}, err
-		}
-		if err := opened.SeekPlace(entry.Place); err != nil {
-			opened.Close()
-			return store.Item{}, err
-		}
-		reader = opened
-		r.streams[entry.Stream] = reader
+	if reader != nil {
+		return reader, nil
 	}
+	reader, err := r.store.OpenReader(entry.Stream,
+		store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true})
+	if err != nil {
+		return nil, err
+	}
+	if !reader.Base().HasRemoved(entry.Place) {
+		if err := reader.SeekPlace(entry.Place); err != nil {
+			reader.Close()
+			return nil, err
+		}
+	}
+	r.streams[entry.Stream] = reader
+	return reader, nil
+}
+
+// fetch gets an entry's record from its stream, where it is the next or not far.
+func (r *Reader) fetch(reader *store.Reader, entry Entry) (store.Item, error) {
 	for isAgain := false; ; {
 		item, err := reader.Next()
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -33,10 +33,13 @@ const (
 // place when it goes at least as far. What had been given out of the order comes again in the same one, as long as
 // every stream is there. Its segments have the same records then, and each is put over the one before as a whole: a
 // crash at any point leaves an order that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing
-// was changed), and those of Open.
+// was changed), store.ErrRemoved (not every record is there any more), and those of Open.
 func Rebuild(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
 	options, err := options.withDefaults()
 	if err != nil {
+		return Progress{}, err
+	}
+	if err := checkWhole(s); err != nil {
 		return Progress{}, err
 	}
 	dir := path.Join(s.Dir(), dirName)

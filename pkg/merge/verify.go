@@ -22,6 +22,7 @@ type Report struct {
 	Entries     uint64         `json:"entries"`
 	Late        uint64         `json:"late"`
 	Early       uint64         `json:"early"`
+	Removed     uint64         `json:"removed,omitempty"` // entries whose records retention has removed
 	Streams     int            `json:"streams"`
 	FirstTime   time.Time      `json:"first_time"`
 	LastTime    time.Time      `json:"last_time"`
@@ -33,8 +34,13 @@ func (r Report) Statement() string {
 	if r.Failure != nil {
 		return "FAILED at " + r.Failure.String()
 	}
-	return fmt.Sprintf("%d entries of %d streams are what the records and the decisions about late ones give, byte "+
+	text := fmt.Sprintf("%d entries of %d streams are what the records and the decisions about late ones give, byte "+
 		"for byte", r.Entries, r.Streams)
+	if r.Removed > 0 {
+		text += fmt.Sprintf("; the records of %d entries were removed: what lies before the last of them is proved by "+
+			"the signed segments of the order alone", r.Removed)
+	}
+	return text
 }
 
 // Verify makes the order of a store again from its records and the decisions, and compares it with the one that is
@@ -66,6 +72,7 @@ type verifier struct {
 
 	core
 	*encoder // of what the records give
+	bases    map[string]*store.Base
 	report   Report
 }
 
@@ -89,14 +96,17 @@ func (v *verifier) run(key ed25519.PublicKey) error {
 		return err
 	}
 	v.encoder = newEncoder(at.store, at.segmentBytes)
-	if err := v.openSources(end); err != nil {
-		return err
-	}
 	reader, err := at.read()
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
+	if v.report.Removed, err = v.passRemoved(reader, end); err != nil {
+		return err
+	}
+	if err := v.openSources(end); err != nil {
+		return err
+	}
 	return v.compare(at, reader, end)
 }
 
@@ -111,7 +121,7 @@ func (v *verifier) openSources(end *encoder) error {
 		if of.last.Generation == 0 {
 			continue
 		}
-		s, err := openSource(v.store, v.info(name), decided.of(name))
+		s, err := v.openBehindBase(v.info(name), decided.of(name))
 		if errors.Is(err, store.ErrNotFound) {
 			return &store.CorruptError{Path: v.dir, Err: fmt.Errorf("stream %s is in the order and not in the store",
 				name)}
@@ -221,8 +231,11 @@ func (v *verifier) differs(at order, item *store.Item, want *Entry) error {
 
 // Remove takes the order away, to be made again from the records and the decisions, which stay. It is for an order that
 // is damaged: what had been given out of it comes again in the same order, as long as every stream is there. Errors:
-// store.ErrLocked.
+// store.ErrLocked, store.ErrRemoved.
 func Remove(s *store.Store) error {
+	if err := checkWhole(s); err != nil {
+		return err
+	}
 	fsys, dir := s.FS(), path.Join(s.Dir(), dirName)
 	lock, err := fsys.Lock(path.Join(dir, "lock"), fmt.Sprintf("the merge of process %d", os.Getpid()))
 	if err != nil {

@@ -168,6 +168,11 @@ func (b *Base) end() chain {
 // last is the place of the last removed record.
 func (b *Base) last() Place { return Place{b.Generation, b.LastEpoch, b.LastLSN} }
 
+// HasRemoved reports whether a place is before the first record that is there. Nothing was removed by a nil base.
+func (b *Base) HasRemoved(p Place) bool {
+	return b != nil && p.Generation != 0 && !b.last().IsBefore(p)
+}
+
 // digests are the SHA-256 of the last removed segment, and of its manifest's file. decodeBase has checked their form.
 func (b *Base) digests() (segment, manifest [sha256.Size]byte) {
 	_, _ = hex.Decode(segment[:], []byte(b.SegmentSHA256))

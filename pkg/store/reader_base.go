@@ -69,7 +69,7 @@ func (r *Reader) checkNotRemoved() error {
 
 // checkSought: no record at or behind a place was removed. Generation 0 is the beginning, wherever that is.
 func (r *Reader) checkSought(p Place) error {
-	if r.base != nil && p.Generation != 0 && !r.base.last().IsBefore(p) {
+	if r.base.HasRemoved(p) {
 		return r.base.removedError(r.stream)
 	}
 	return nil
