@@ -238,7 +238,7 @@ func (c *MemberCounters) All() []Counter {
 		{"lag_bytes", "gauge", "Undrained bytes that were given to members and that it has not confirmed.", uint64(c.raw.lag_bytes)},
 		{"head_lsn", "gauge", "First LSN not yet stored, as it is known to keep it.", uint64(c.raw.head_lsn)},
 		{"demotion_count", "counter", "Times it fell behind its deadline.", uint64(c.raw.demotion_count)},
-		{"eviction_count", "counter", "Times it was shut out after an error.", uint64(c.raw.eviction_count)},
+		{"eviction_count", "counter", "Times it was evicted after an error.", uint64(c.raw.eviction_count)},
 		{"rejoin_count", "counter", "Times it came, or came back, after the writer had opened.", uint64(c.raw.rejoin_count)},
 	}
 }
@@ -258,7 +258,7 @@ func (c *MemberCounters) HeadLSN() uint64 { return uint64(c.raw.head_lsn) }
 // DemotionCount: Times it fell behind its deadline.
 func (c *MemberCounters) DemotionCount() uint64 { return uint64(c.raw.demotion_count) }
 
-// EvictionCount: Times it was shut out after an error.
+// EvictionCount: Times it was evicted after an error.
 func (c *MemberCounters) EvictionCount() uint64 { return uint64(c.raw.eviction_count) }
 
 // RejoinCount: Times it came, or came back, after the writer had opened.

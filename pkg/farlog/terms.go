@@ -2,7 +2,7 @@ package farlog
 
 /*
 #include <stdlib.h>
-#include "farlog/terms.h"
+#include "farlog/settings.h"
 */
 import "C"
 
@@ -25,7 +25,8 @@ type WriterTerms struct {
 // before. A writer that was opened by farlog:// hears of changes by itself. From any goroutine; waits for nothing.
 // ErrClosed, ErrInvalid, ErrLevel: the ring does not give that level, and nothing is changed.
 //
-// Implements: int farlog_writer_set_terms(farlog_writer *, const struct farlog_writer_terms *, struct farlog_error *)
+// Implements: int farlog_writer_settings_set(farlog_writer *, const struct farlog_writer_settings *,
+// struct farlog_error *)
 func (w *Writer) SetTerms(terms WriterTerms) error {
 	w.closing.RLock()
 	defer w.closing.RUnlock()
@@ -33,26 +34,26 @@ func (w *Writer) SetTerms(terms WriterTerms) error {
 		return ErrClosed
 	}
 	return coldCall("", func(_ *C.char, failure *C.struct_farlog_error) C.int {
-		given := (*C.struct_farlog_writer_terms)(C.calloc(1, C.sizeof_struct_farlog_writer_terms))
+		given := (*C.struct_farlog_writer_settings)(C.calloc(1, C.sizeof_struct_farlog_writer_settings))
 		defer C.free(unsafe.Pointer(given))
 		given.level, given.policy, given.deadline_ns = C.uint32_t(terms.Level), C.uint32_t(terms.Policy),
 			C.uint64_t(max(terms.Deadline, 0))
-		return C.farlog_writer_set_terms(w.handle, given, failure)
+		return C.farlog_writer_settings_set(w.handle, given, failure)
 	})
 }
 
 // Terms are what the writer runs with: what was set last, once an append has taken it in. From any goroutine.
 // ErrClosed.
 //
-// Implements: void farlog_writer_terms_read(farlog_writer *, struct farlog_writer_terms *)
+// Implements: void farlog_writer_settings_read(farlog_writer *, struct farlog_writer_settings *)
 func (w *Writer) Terms() (WriterTerms, error) {
 	w.closing.RLock()
 	defer w.closing.RUnlock()
 	if w.handle == nil {
 		return WriterTerms{}, ErrClosed
 	}
-	var terms C.struct_farlog_writer_terms
-	C.farlog_writer_terms_read(w.handle, &terms)
+	var terms C.struct_farlog_writer_settings
+	C.farlog_writer_settings_read(w.handle, &terms)
 	return WriterTerms{
 		Level: Level(terms.level), Policy: Policy(terms.policy),
 		Deadline: time.Duration(terms.deadline_ns), FromLSN: uint64(terms.from_lsn),

@@ -171,7 +171,7 @@ part_tsan() {
 		"-Dc_args=-g1 ${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
 		make_targets tsan test/unit test/far-test || { fail tsan; return; }
 	for group in shared turns reader writer outcome rewind clock nvme pack members members_replace reader_members \
-		reader_members_epoch route route_spill route_batch route_late heartbeat consume consume_ring terms renew; do
+		reader_members_epoch route route_spill route_batch route_late heartbeat consume consume_ring settings renew; do
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
 	for group in slow twins fence drain route; do # a target's threads

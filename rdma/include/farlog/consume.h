@@ -19,7 +19,7 @@ extern "C" {
 #define FARLOG_CONSUMER_NAME_LEN 64
 
 /* The place of a record in its stream. The generation counts the stream's rings, from 1: where a ring was formatted
- * anew, lsn, seq and epoch begin again. */
+ * again, lsn, seq and epoch start at 0. */
 struct farlog_place {
 	uint64_t generation;
 	uint64_t lsn;
@@ -119,7 +119,7 @@ FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config,
  *   CORRUPT    bytes in the ring or in the store fail their check; trouble says where. No record is given beyond that
  *              place
  *   IO         of a ring on another host: what did not come, call again. Of a store: what could not be read
- *   NOT_A_RING for good, without a store: the ring is another one than it began with. It was formatted anew; what was
+ *   NOT_A_RING for good, without a store: the ring is another one than it began with. It was formatted again; what was
  *   not read of the former one is gone
  *   HELD       for good: another client has come with the token of the grant
  *

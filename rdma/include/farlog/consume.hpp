@@ -39,7 +39,7 @@ public:
 	farlog_consumer *get() const noexcept { return handle_.get(); }
 
 	/* next -- the next record that is wanted; waits so long for one, not at all without `wait`. ok, not_yet; overrun:
-	 * into.notice tells what happened, go on; not_found, corrupt, io, held: as farlog_consumer_next, and trouble says
+	 * into.notice says what happened, go on; not_found, corrupt, io, held: as farlog_consumer_next, and trouble says
 	 * why. */
 	farlog::result next(consumed &into, nanoseconds wait = nanoseconds{0}) noexcept
 	{

@@ -29,7 +29,7 @@ inline namespace FARLOG_HPP_SPAN {
 
 class writer;
 
-/* claim -- room for a payload, to be filled in place: nothing is copied and nothing is reserved in the ring before
+/* claim -- space for a payload, to be filled in place: nothing is copied and nothing is reserved in the ring before
  * commit. Dropping it gives it up. It ends with the next append, submit, batch or claim of its writer (commit is then
  * invalid), and the writer must be neither moved nor closed before that. */
 class claim {
@@ -112,7 +112,7 @@ public:
 		return handle_ ? static_cast<farlog::result>(farlog_wait(get(), end_lsn, detail::deadline_ns(deadline))) :
 						 farlog::result::closed;
 	}
-	/* append_batch -- submit all, wait once: one group commit. positions has room for as many as entries. Blocks until
+	/* append_batch -- submit all, wait once: one group commit. positions is as long as entries. Blocks until
 	 * the deadline. */
 	batch_outcome append_batch(
 		span<const entry> entries, span<farlog::position> positions, nanoseconds deadline = default_deadline) noexcept
@@ -129,7 +129,7 @@ public:
 			detail::deadline_ns(deadline), positions.data(), &made.done, &made.submitted));
 		return made;
 	}
-	/* claim -- room for `len` bytes of payload. The key is copied. Never blocks. */
+	/* claim -- space for `len` bytes of payload. The key is copied. Never blocks. */
 	farlog::claim claim(std::uint32_t len, bytes key = {}, std::uint16_t class_id = 0) noexcept
 	{
 		farlog::claim made;

@@ -26,7 +26,7 @@ struct farlog_former {
 /* farlog_host_number -- of a host by the name (NQN) that its target knows it by; never 0. */
 FARLOG_API uint64_t farlog_host_number(const char *host_nqn);
 
-/* farlog_ring_former -- beside whoever uses the ring. Errors: NOT_FOUND, NOT_A_RING, CORRUPT, IO. Blocks for the
+/* farlog_ring_former -- beside all users of the ring. Errors: NOT_FOUND, NOT_A_RING, CORRUPT, IO. Blocks for the
  * media. */
 FARLOG_API int farlog_ring_former(
 	const char *uri, struct farlog_former *former, struct farlog_error *error) FARLOG_MUST_CHECK;

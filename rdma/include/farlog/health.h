@@ -11,7 +11,7 @@ extern "C" {
 #define FARLOG_HEALTH_LEN 512u
 
 /* farlog_device_health -- the log page SMART / Health Information (02h, NVM Express Base Specification 2.0, section
- * 5.16.1.3) of the controller behind a namespace such as /dev/nvme1n1, byte for byte into page, which has room for
+ * 5.16.1.3) of the controller behind a namespace such as /dev/nvme1n1, byte for byte into page, which holds
  * FARLOG_HEALTH_LEN. Changes nothing. Errors: NOT_FOUND (no such device), UNSUPPORTED (no NVMe device, or one that does
  * not have the page), IO (this process may not ask, or the device does not answer; os_errno says). Any thread; blocks
  * for as long as the device takes, at most 5 s a try of the kernel's. */

@@ -1,8 +1,8 @@
 /* heartbeat.h -- libfarlog: heartbeats of writers that several threads share, and of routes, so that merges past them
  * go on while they are idle. On top of farlog.h and route.h.
  *
- * A heartbeat is a record without a payload, which takes a record's least room and is stored. FULL and UNKNOWN need no
- * second try: the next one does. */
+ * A heartbeat is a record without a payload, which takes the space of a record without payload and is stored. FULL and
+ * UNKNOWN need no second try: the next one does. */
 #ifndef FARLOG_HEARTBEAT_H
 #define FARLOG_HEARTBEAT_H
 

@@ -3,7 +3,7 @@
  * A URI "farlog://desk7/orders" names a stream, and leaves it to the host agent, farlogd host, where its ring is.
  * farlog_writer_open and farlog_shared_open take it: the agent gets a grant from the control plane in the name of its
  * host, and the ring is opened with the epoch, the token and, where the configuration leaves them at 0, with level,
- * policy and deadline of the stream. A grant that came too late is asked for anew, for 10 s. Options: ?agent=PATH, the
+ * policy and deadline of the stream. A grant that came too late is asked for again, for 10 s. Options: ?agent=PATH, the
  * agent's socket (default: the environment's FARLOG_AGENT, then /run/farlog/host.sock); &transport=mem|verbs|ofi.
  * farlog_reader_open takes it as well, for a reader and not for a drain, also of a stream with several members: the
  * grant is a reader's (role replay). When a ring on another host does not take the grant any more (ten minutes after

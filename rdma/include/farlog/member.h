@@ -38,11 +38,11 @@ struct farlog_member_status {
 	char text[200]; /* "" = nothing is wrong with it */
 };
 
-/* farlog_reader_members -- how the members are, in the order of their URIs: at most `room` of them; the result is how
- * many there are, 0 of a reader of one ring. It does no input or output: what was seen last. As old as the last
+/* farlog_reader_members -- how the members are, in the order of their URIs: at most `count_max` of them; the result is
+ * how many there are, 0 of a reader of one ring. It does no input or output: what was seen last. As old as the last
  * farlog_reader_read. */
 FARLOG_API unsigned farlog_reader_members(
-	const farlog_reader *reader, struct farlog_member_status *members, unsigned room);
+	const farlog_reader *reader, struct farlog_member_status *members, unsigned count_max);
 
 /* ---------------------------------------------------------------- as the writer sees them */
 
@@ -55,7 +55,7 @@ FARLOG_API unsigned farlog_reader_members(
 	X(lag_bytes, "gauge", "Undrained bytes that were given to members and that it has not confirmed.") \
 	X(head_lsn, "gauge", "First LSN not yet stored, as it is known to keep it.") \
 	X(demotion_count, "counter", "Times it fell behind its deadline.") \
-	X(eviction_count, "counter", "Times it was shut out after an error.") \
+	X(eviction_count, "counter", "Times it was evicted after an error.") \
 	X(rejoin_count, "counter", "Times it came, or came back, after the writer had opened.")
 
 struct farlog_member_counters {
@@ -65,12 +65,12 @@ struct farlog_member_counters {
 };
 
 /* farlog_member_counters_read -- copy what the stream's present or last writer exported of its members, in the order of
- * its URI: at most `room`; *count is how many there are, 0 of a stream with one ring. ring_uuid: that of the first
+ * its URI: at most `count_max`; *count is how many there are, 0 of a stream with one ring. ring_uuid: that of the first
  * member, where the writer was given uuids; else that of the first that was there when it opened; that of a ring that
  * has been put in the first one's place since is as good. Any thread; opens a file. NOT_FOUND: nothing was exported on
  * this machine. IO, CORRUPT. */
 FARLOG_API int farlog_member_counters_read(const char *counters_dir, const uint8_t ring_uuid[16],
-	struct farlog_member_counters *members, unsigned room, unsigned *count,
+	struct farlog_member_counters *members, unsigned count_max, unsigned *count,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_ring_accept_loss -- a ring that was put in the place of another one, and never had an epoch, counts in the

@@ -19,7 +19,7 @@ struct farlog_network {
 };
 
 /* farlog_target_grant_from -- as farlog_target_grant, but only a client whose connection comes from one of these
- * addresses is let in; any other one is told INVALID, however good its token is. The address is that of the
+ * addresses is admitted; any other one gets INVALID, however good its token is. The address is that of the
  * connection's other end, as the kernel (verbs: the connection manager) knows it. count 0: from anywhere. Of a grant
  * that the ring has already, by token, role and epoch, the addresses and the time limit are taken, for who comes from
  * then on. What is pointed to is copied. Errors: those of farlog_target_grant; INVALID also for more than

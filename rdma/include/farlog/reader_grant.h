@@ -1,10 +1,10 @@
 /* reader_grant.h -- libfarlog: another grant for a reader that is open. On top of farlog.h.
  *
- * A reader of a ring on another host comes in by a grant's token, which is good for a while. Whoever is in stays in,
- * and comes in again after its connection has broken, for as long as the target runs; a target that was started anew
- * asks for a token that has not ended. A reader that was opened by "farlog://NAME" asks the host agent for one by
- * itself, and needs none of this. It is for whoever opens "ofi:...", "verbs:..." or "members:..." by a grant of his
- * own, and asks the control plane for another one (AcquireReader) before that has ended. */
+ * A reader of a ring on another host comes in by a grant's token, which is good for a while. An admitted reader stays
+ * admitted, and comes in again after its connection has broken, for as long as the target runs; a target that was
+ * restarted asks for a token that has not ended. A reader that was opened by "farlog://NAME" asks the host agent for
+ * one by itself, and needs none of this. It is for programs that open "ofi:...", "verbs:..." or "members:..." by a
+ * grant of his own, and asks the control plane for another one (AcquireReader) before that has ended. */
 #ifndef FARLOG_READER_GRANT_H
 #define FARLOG_READER_GRANT_H
 

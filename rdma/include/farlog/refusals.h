@@ -20,11 +20,11 @@ struct farlog_target_refusal {
 	char text[120];
 };
 
-/* farlog_target_refusals_read -- those with a sequence above `after`, the oldest first, at most `room`; of more than
- * the last FARLOG_TARGET_REFUSALS_KEPT the older ones are gone. Returns how many.
- * *unauthenticated_count: of all, those by no grant that is known here. */
+/* farlog_target_refusals_read -- those with a sequence above `after`, the oldest first, at most `count_max`; of more
+ * than the last FARLOG_TARGET_REFUSALS_KEPT the older ones are gone. Returns how many. *unauthenticated_count: of all,
+ * those by no grant that is known here. */
 FARLOG_API size_t farlog_target_refusals_read(farlog_target *target, uint64_t after,
-	struct farlog_target_refusal *refusals, size_t room, uint64_t *unauthenticated_count);
+	struct farlog_target_refusal *refusals, size_t count_max, uint64_t *unauthenticated_count);
 
 /* Why a connection that has not brought a connection request yet was closed. */
 enum farlog_unauthenticated_reason {

@@ -120,15 +120,16 @@ FARLOG_API int farlog_ring_inspect(
 FARLOG_API int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* A region may hold many rings, behind a directory at its start: "mem:/dev/dax0.0?ring=desk7/orders".
- * farlog_ring_format makes the ring where the first room for config->size_bytes is, and the directory where the region
- * is blank; a file that is missing is made with ?size= bytes. Its own errors: FULL (no room: the text says how much is
- * free), EXISTS and NOT_A_RING (the region holds one ring, or foreign bytes). A ring of a directory is opened, drained,
- * inspected, fenced and served like any other, and has locks of its own. A name has 1 to 63 bytes without '&'. */
+ * farlog_ring_format makes the ring in the first gap of config->size_bytes, and the directory where the region was
+ * never written; a file that is missing is made with ?size= bytes. Its own errors: FULL (no free space: the text says
+ * how much is free), EXISTS and NOT_A_RING (the region holds one ring, or foreign bytes). A ring of a directory is
+ * opened, drained, inspected, fenced and served like any other, and has locks of its own. A name has 1 to 63 bytes
+ * without '&'. */
 
 enum farlog_ring_state {
 	FARLOG_RING_READY = 1,
-	FARLOG_RING_BLANK = 2,   /* formatting it anew was cut short: format it again */
-	FARLOG_RING_DAMAGED = 3, /* both superblocks or both head slots fail their check */
+	FARLOG_RING_UNFORMATTED = 2, /* formatting it again was cut short: format it again */
+	FARLOG_RING_DAMAGED = 3,     /* both superblocks or both head slots fail their check */
 };
 
 struct farlog_region_ring {
@@ -151,11 +152,11 @@ struct farlog_region_status {
 	uint32_t ring_count_max;
 };
 
-/* farlog_region_list -- the rings of a region with a directory, in the order of their places: at most `room` of them;
- * status->ring_count says how many there are. Read only, beside whoever uses them. Errors: NOT_FOUND (no such region,
- * or a blank one), EXISTS (it is one ring), NOT_A_RING, CORRUPT, UNSUPPORTED, IO. */
+/* farlog_region_list -- the rings of a region with a directory, in the order of their places: at most `count_max` of
+ * them; status->ring_count says how many there are. Read only, beside whoever uses them. Errors: NOT_FOUND (no such
+ * region, or one that was never written), EXISTS (it is one ring), NOT_A_RING, CORRUPT, UNSUPPORTED, IO. */
 FARLOG_API int farlog_region_list(const char *uri, struct farlog_region_status *status,
-	struct farlog_region_ring *rings, uint32_t room, struct farlog_error *error) FARLOG_MUST_CHECK;
+	struct farlog_region_ring *rings, uint32_t count_max, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_ring_remove -- take the ring of ?ring= out of its region's directory; its space may then hold another. A ring
  * that has a file of its own goes with it. Errors: NOT_FOUND, NOT_A_RING, HELD (a writer or drain lives), EXISTS

@@ -15,7 +15,7 @@
  *          again goes on. A required leg spills when its deadline has passed or its ring is full, and from then on
  *          everything until all of it has been carried. An optional leg's records all go by way of the spill. A full
  *          spill: FULL of a required leg; an optional one drops.
- *   DROP   optional legs: records wait in memory of this process, buffer_bytes of them. One for which there is no room
+ *   DROP   optional legs: records wait in memory of this process, buffer_bytes of them. One for which there is no space
  *          is dropped.
  * What is dropped is counted, and before the next record that the leg takes comes a record with the flag GAP whose
  * payload is a struct farlog_gap.
@@ -113,7 +113,7 @@ struct farlog_route_position {
  *                             route is closed
  *   FENCED                    a required leg has lost its stream: written nowhere; legs[i].position.epoch is the epoch
  *                             that fenced
- *   FULL                      a required leg (and its spill) has no room, by the deadline: written nowhere
+ *   FULL                      a required leg (and its spill) has no space, by the deadline: written nowhere
  *   UNKNOWN                   at least one required leg may have it, and not all are known to: legs[i].result says OK,
  *                             UNKNOWN, or FENCED (not in that leg). Then farlog_route_resolve
  *
@@ -131,8 +131,8 @@ FARLOG_API int farlog_route_append(farlog_route *route, const struct farlog_entr
  * positions[0..*done) are acknowledged, each as by farlog_route_append. On a result other than OK nothing behind the
  * group that it befell was written. UNKNOWN: positions[*done..*submitted) are those of which a leg may have some;
  * farlog_route_resolve looks at one of them, and says OK at once of one that all its legs have. Any other result:
- * entries[*submitted] was refused and is nowhere, nor is any behind it, and *done is *submitted. positions has room for
- * `count`. done, submitted: never NULL. Threads, blocking: as farlog_route_append. */
+ * entries[*submitted] was refused and is nowhere, nor is any behind it, and *done is *submitted. positions has space
+ * for `count`. done, submitted: never NULL. Threads, blocking: as farlog_route_append. */
 FARLOG_API int farlog_route_append_batch(farlog_route *route, const struct farlog_entry *entries,
 	const uint32_t *criticalities, size_t count, uint64_t deadline_ns, struct farlog_route_position *positions,
 	size_t *done, size_t *submitted) FARLOG_MUST_CHECK;
@@ -187,11 +187,11 @@ FARLOG_API int farlog_route_stats(
 FARLOG_API int farlog_route_close(farlog_route *route, uint64_t deadline_ns);
 
 enum farlog_gap_reason {
-	/* the leg's spill or memory had no room: its ring was away, or slower than what was offered */
+	/* the leg's spill or memory was full: its ring was away, or slower than what was offered */
 	FARLOG_GAP_FULL = 1,
-	FARLOG_GAP_TOO_LARGE = 2, /* its ring takes no record as long as that one; from_number and to_number are 0 */
+	FARLOG_GAP_TOO_LARGE = 2, /* the record is longer than its ring's record_len_max; from_number and to_number are 0 */
 	/* a drain took the record in whose place this is for forged; of the rest only count is not 0; behind it, as far as
-	 * there is room, the cause as text; where there is no room for the structure the payload is cut off */
+	 * it fits, the cause as text; where the structure does not fit the payload is cut off */
 	FARLOG_GAP_REFUSED = 3,
 };
 

@@ -14,7 +14,7 @@
  *             by nobody else. What must reach the caller of info() is `raise`: it throws farlog::append_error, which
  *             derives from nothing, and spdlog lets that through (in an async logger it ends spdlog's thread, and with
  *             it the process). on_failure is called before either, on the thread that logged.
- * Blocking    fail, raise, drop: not for room; for the flush until the writer's deadline. block(T): T for both. An
+ * Blocking    fail, raise, drop: not for space; for the flush until the writer's deadline. block(T): T for both. An
  *             append whose outcome is then unknown is asked after once (resolve), for as long again.
  * Threads     spdlog_sink_mt: any. spdlog_sink_st: one at a time. The sink never logs: a formatter or callback that
  *             logs into a farlog sink while one is at work on its thread gets a spdlog_ex.
@@ -73,7 +73,7 @@ public:
 	{
 		return {then, patience};
 	}
-	/* drop -- leave the event out and count it. Before the next event that finds room stands a record of
+	/* drop -- leave the event out and count it. Before the next event that fits stands a record of
 	 * spdlog_options::gap_class with the text "farlog.gap dropped=N". Of events that are full or too_large only; others
 	 * (fenced, closed, unknown) fail. */
 	static constexpr spdlog_policy drop() noexcept { return {action::drop, nanoseconds(0)}; }
@@ -187,7 +187,7 @@ public:
 
 		formatter_ = std::move(formatter);
 	}
-	/* dropped_count -- events left out and not yet told by a gap record. dropped_total -- all that were left out. */
+	/* dropped_count -- events left out and not yet in a gap record. dropped_total -- all that were left out. */
 	std::uint64_t dropped_count() const noexcept { return dropped_.load(std::memory_order_acquire); }
 	std::uint64_t dropped_total() const noexcept { return dropped_total_.load(std::memory_order_relaxed); }
 	/* failed_total -- events that the policies fail and raise spoke of. */
@@ -268,7 +268,7 @@ private:
 		(void)event;
 		return {};
 	}
-	/* A gap is told before anything that comes after it, or not even that is written. */
+	/* A gap record comes before anything after the gap; where it cannot be written, nothing is. */
 	outcome gap_then_append(std::string_view text, std::string_view key, std::uint16_t class_id) noexcept
 	{
 		if (dropped_.load(std::memory_order_acquire) != 0) {
@@ -279,7 +279,7 @@ private:
 		}
 		return append(text, key, class_id);
 	}
-	/* Without this the gap record would take the last room, before an event that does not fit: a gap record for each
+	/* Without this the gap record would take the last space, before an event that does not fit: a gap record for each
 	 * event. */
 	bool has_room_for(std::size_t len) const noexcept
 	{
@@ -309,7 +309,8 @@ private:
 	}
 	outcome report_gap() noexcept
 	{
-		const std::lock_guard<Mutex> lock(gap_mutex_); /* later events of this thread wait here until the gap is told */
+		const std::lock_guard<Mutex> lock(
+			gap_mutex_); /* later events of this thread wait here until the gap record is written */
 		const std::uint64_t count = dropped_.load(std::memory_order_relaxed);
 		constexpr std::string_view head = "farlog.gap dropped=";
 		std::array<char, 48> text{};

@@ -1,4 +1,4 @@
-/* tails.h -- libfarlog: one READ that tells of all rings of a tenant at one target. For drains of many rings; on top of
+/* tails.h -- libfarlog: one READ that reports all rings of a tenant at one target. For drains of many rings; on top of
  * farlog.h. */
 #ifndef FARLOG_TAILS_H
 #define FARLOG_TAILS_H
@@ -32,12 +32,12 @@ typedef struct farlog_tails farlog_tails;
 FARLOG_API int farlog_tails_open(
 	const char *uri, const uint8_t *grant_token, farlog_tails **tails, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* farlog_tails_read -- by one READ: what the page holds, at most `room` rings in no order. A ring that is not among
- * them has to be looked at itself: its line was being stored just then, or it has none. NOT_YET: the same of the whole
- * page, which may have come to a standstill. IO: the connection is broken and comes back by itself. Blocks for the
- * network, allocates nothing. */
+/* farlog_tails_read -- by one READ: what the page holds, at most `count_max` rings in no order. A ring that is not
+ * among them has to be looked at itself: its line was being stored just then, or it has none. NOT_YET: the same of the
+ * whole page, which may have come to a standstill. IO: the connection is broken and comes back by itself. Blocks for
+ * the network, allocates nothing. */
 FARLOG_API int farlog_tails_read(
-	farlog_tails *tails, struct farlog_tail *rings, size_t room, size_t *count) FARLOG_MUST_CHECK;
+	farlog_tails *tails, struct farlog_tail *rings, size_t count_max, size_t *count) FARLOG_MUST_CHECK;
 
 /* farlog_tails_reads -- READs that this handle has posted. */
 FARLOG_API uint64_t farlog_tails_reads(const farlog_tails *tails);

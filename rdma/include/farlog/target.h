@@ -10,12 +10,13 @@ extern "C" {
 #endif
 
 /* A target lets far writers and drains into rings of this process's host: by verbs or by libfabric, each only with a
- * grant that the target was told of. It owns the regions' mappings; a local drain or inspection may go on beside it.
+ * grant that the target has. It owns the regions' mappings; a local drain or inspection may go on beside it.
  * Threads: all functions from any thread; each transport has a thread of its own. */
 typedef struct farlog_target farlog_target;
 
 /* farlog_target_open -- listen. uri: "verbs://host:port" or "ofi:tcp://host:port[?wait=spin|block]"; port 0 takes a
- * free one (farlog_target_uri tells). Errors: INVALID, UNSUPPORTED (library or device not there), IO (port in use). */
+ * free one (farlog_target_uri returns it). Errors: INVALID, UNSUPPORTED (library or device not there), IO (port in
+ * use). */
 FARLOG_API int farlog_target_open(
 	const char *uri, farlog_target **target, struct farlog_error *error) FARLOG_MUST_CHECK;
 
@@ -82,8 +83,8 @@ struct farlog_grant {
 
 /* farlog_target_grant -- from now on a client with this token is let in, in this role. A writer is let in once no
  * writer of a lower epoch is: fence it first. Errors: NOT_FOUND (no such ring), FENCED (epoch below the ring's floor:
- * nobody is let in by it, but who comes with its token is told that it is fenced; so a target that was started again is
- * told of the writers that were fenced before), INVALID. */
+ * nobody is admitted by it, but a client with its token gets FENCED; so a restarted target is given the grants of
+ * writers that were fenced before), INVALID. */
 FARLOG_API int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *grant,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 

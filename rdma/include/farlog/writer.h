@@ -68,7 +68,7 @@ struct farlog_recovery {
 
 /* farlog_writer_open -- take the ring's writer lock, recover, persist a new epoch, append its EPOCH record. Errors:
  * NOT_FOUND, NOT_A_RING (text gives the command that would format it), HELD (text says by whom), LEVEL (text names the
- * level asked for and the contract's), FENCED (config->epoch too low), CORRUPT, FULL (no room for the EPOCH record),
+ * level asked for and the contract's), FENCED (config->epoch too low), CORRUPT, FULL (no space for the EPOCH record),
  * IO. Blocks for the scan of the undrained part (about one CRC pass over it); of a ring on another host also for
  * connecting (5 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after the
  * first. */
@@ -93,7 +93,7 @@ FARLOG_API int farlog_append(farlog_writer *writer, const struct farlog_entry *e
 FARLOG_API int farlog_try_append(
 	farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position) FARLOG_MUST_CHECK;
 
-/* farlog_submit -- write one record without waiting for durability. Never blocks; FULL when there is no room.
+/* farlog_submit -- write one record without waiting for durability. Never blocks; FULL when there is no free space.
  * *position is what a later acknowledgement will name, its level still POSTED. It becomes durable by farlog_poll or
  * farlog_wait (or by the next append): one flush covers everything submitted before. */
 FARLOG_API int farlog_submit(
@@ -115,7 +115,7 @@ FARLOG_API int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t dea
 FARLOG_API int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entries, size_t count,
 	uint64_t deadline_ns, struct farlog_position *positions, size_t *done, size_t *submitted) FARLOG_MUST_CHECK;
 
-/* farlog_claim -- room for a payload of `len` bytes in the staging buffer, to be filled in place. One claim at a time:
+/* farlog_claim -- space for a payload of `len` bytes in the staging buffer, to be filled in place. One claim at a time:
  * a second one replaces the first. key is copied. Errors: TOO_LARGE, CLOSED, FENCED, INVALID. Nothing is reserved in
  * the ring until farlog_commit, which may return FULL and leaves the claim standing then. */
 FARLOG_API int farlog_claim(farlog_writer *writer, uint32_t len, uint16_t class_id, const void *key, uint16_t key_len,

@@ -16,7 +16,7 @@
 #include "scan/recover.h"
 
 /* What is free, and where a new ring goes: into the first gap that is large enough. */
-struct room {
+struct gap {
 	uint64_t free_bytes;
 	uint64_t largest_bytes;
 	uint64_t off;   /* UINT64_MAX = there is none */
@@ -39,26 +39,26 @@ static uint64_t utc_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static struct room find_room(const struct directory *directory, uint64_t region_len, uint64_t len)
+static struct gap find_gap(const struct directory *directory, uint64_t region_len, uint64_t len)
 {
-	struct room room = {.off = UINT64_MAX};
+	struct gap gap = {.off = UINT64_MAX};
 	uint64_t end = DIRECTORY_LEN;
 
 	for (uint32_t i = 0; i <= directory->header.entry_count; i++) {
 		bool is_last = i == directory->header.entry_count;
-		uint64_t gap = (is_last ? region_len : directory->entries[i].off) - end;
+		uint64_t len_free = (is_last ? region_len : directory->entries[i].off) - end;
 
-		room.free_bytes += gap;
-		if (gap > room.largest_bytes)
-			room.largest_bytes = gap;
-		if (room.off == UINT64_MAX && gap >= len) {
-			room.off = end;
-			room.index = i;
+		gap.free_bytes += len_free;
+		if (len_free > gap.largest_bytes)
+			gap.largest_bytes = len_free;
+		if (gap.off == UINT64_MAX && len_free >= len) {
+			gap.off = end;
+			gap.index = i;
 		}
 		if (!is_last)
 			end = directory->entries[i].off + directory->entries[i].len;
 	}
-	return room;
+	return gap;
 }
 
 static uint32_t free_slot(const struct directory *directory)
@@ -107,13 +107,14 @@ static int begin_change(struct change *change, const struct region_options *opti
 	return FARLOG_OK;
 }
 
-static int no_room(
-	const struct change *change, const char *name, uint64_t len, const struct room *room, struct farlog_error *error)
+static int set_full_error(
+	const struct change *change, const char *name, uint64_t len, const struct gap *gap, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_FULL, 0,
-		"region \"%s\": no room for ring \"%s\" of %lu bytes: %lu are free, at most %lu in one piece, and %u of %u "
+		"region \"%s\": no free space for ring \"%s\" of %lu bytes: %lu are free, at most %lu in one piece, and %u of "
+		"%u "
 		"entries are taken",
-		change->uri, name, len, room->free_bytes, room->largest_bytes, change->directory->header.entry_count,
+		change->uri, name, len, gap->free_bytes, gap->largest_bytes, change->directory->header.entry_count,
 		DIRECTORY_RING_COUNT_MAX);
 }
 
@@ -155,18 +156,18 @@ static int carve(
 	struct directory_entry entry = {.len = config->size_bytes + change->region->caps.extra_len,
 		.generation = directory->header.generation + 1,
 		.created_ns = utc_now_ns()};
-	struct room room = find_room(directory, change->region_len, entry.len);
+	struct gap gap = find_gap(directory, change->region_len, entry.len);
 	int result;
 
-	if (directory->header.entry_count == DIRECTORY_RING_COUNT_MAX || room.off == UINT64_MAX)
-		return no_room(change, name, entry.len, &room, error);
-	entry.off = room.off;
+	if (directory->header.entry_count == DIRECTORY_RING_COUNT_MAX || gap.off == UINT64_MAX)
+		return set_full_error(change, name, entry.len, &gap, error);
+	entry.off = gap.off;
 	entry.slot = free_slot(directory);
 	strcpy(entry.name, name);
 	result = make_ring(change, &entry, config, error);
 	if (result != FARLOG_OK)
 		return result;
-	return add_entry(change, &entry, room.index, error);
+	return add_entry(change, &entry, gap.index, error);
 }
 
 /* check_foreign -- a device that begins with zeros may belong to somebody all the same. */
@@ -175,11 +176,11 @@ static int check_foreign(const struct change *change, struct farlog_error *error
 	char foreign[200] = "";
 
 	if (change->region->ops->block.name_foreign(change->region, foreign, sizeof(foreign)) == FARLOG_IO)
-		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", change->uri);
+		return error_set(error, FARLOG_IO, errno, "read what region \"%s\" holds", change->uri);
 	if (foreign[0] == '\0')
 		return FARLOG_OK;
 	return error_set(error, FARLOG_EXISTS, 0,
-		"region \"%s\" holds %s; a directory is made only on a device that is blank: wipefs -a, or blkdiscard -z, "
+		"region \"%s\" holds %s; a directory is made only on an empty device: wipefs -a, or blkdiscard -z, "
 		"destroys what it holds",
 		change->uri, foreign);
 }
@@ -333,7 +334,7 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 }
 
 /* remove_file -- a ring that has a file of its own: the file goes. Who has opened it and takes a lock of it later is
- * told that it is gone. */
+ * refused because the ring is gone. */
 static int remove_file(const char *text, const struct uri *uri, bool is_forced, struct farlog_error *error)
 {
 	struct region_options options = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
@@ -373,7 +374,7 @@ int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *err
 	struct uri uri;
 	int result = uri_parse(text, &uri, error);
 
-	if (result == FARLOG_OK && (uri.ring[0] == '\0' || uri_is_far(&uri)))
+	if (result == FARLOG_OK && (uri.ring[0] == '\0' || uri_is_remote(&uri)))
 		return remove_file(text, &uri, is_forced != 0, error);
 	if (result == FARLOG_OK)
 		result = begin_change(&change, &options, error);
@@ -391,17 +392,17 @@ static uint32_t state_of(const struct region *region)
 	struct head_slot head;
 
 	if (superblock_is_zero(region))
-		return FARLOG_RING_BLANK;
+		return FARLOG_RING_UNFORMATTED;
 	return superblock_load(region, "", &superblock, NULL) == FARLOG_OK && head_load(region, &superblock, &head) ?
 		FARLOG_RING_READY :
 		FARLOG_RING_DAMAGED;
 }
 
-static int list(struct region *region, const struct directory *directory, struct farlog_region_status *status,
-	struct farlog_region_ring *rings, uint32_t room)
+static int list_rings(struct region *region, const struct directory *directory, struct farlog_region_status *status,
+	struct farlog_region_ring *rings, uint32_t count_max)
 {
 	uint64_t region_len = directory_region_len(region);
-	struct room gaps = find_room(directory, region_len, UINT64_MAX);
+	struct gap gaps = find_gap(directory, region_len, UINT64_MAX);
 
 	*status = (struct farlog_region_status){.generation = directory->header.generation,
 		.size_bytes = region_len,
@@ -411,7 +412,7 @@ static int list(struct region *region, const struct directory *directory, struct
 		.ring_count = directory->header.entry_count,
 		.ring_count_max = DIRECTORY_RING_COUNT_MAX};
 	memcpy(status->region_uuid, directory->header.region_uuid, sizeof(status->region_uuid));
-	for (uint32_t i = 0; i < directory->header.entry_count && i < room; i++) {
+	for (uint32_t i = 0; i < directory->header.entry_count && i < count_max; i++) {
 		const struct directory_entry *entry = &directory->entries[i];
 
 		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off,
@@ -427,7 +428,7 @@ static int list(struct region *region, const struct directory *directory, struct
 }
 
 int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings,
-	uint32_t room, struct farlog_error *error)
+	uint32_t count_max, struct farlog_error *error)
 {
 	struct region_options options = {.access = REGION_READ, .role = REGION_ROLE_READER, .is_whole = true};
 	struct directory *directory = malloc(sizeof(*directory));
@@ -443,7 +444,7 @@ int farlog_region_list(const char *uri, struct farlog_region_status *status, str
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" is on another host; list it there", uri);
 	if (result == FARLOG_OK) {
 		result = directory_load(region, uri, directory, error);
-		if (result == FARLOG_OK && list(region, directory, status, rings, room) != FARLOG_OK)
+		if (result == FARLOG_OK && list_rings(region, directory, status, rings, count_max) != FARLOG_OK)
 			result = region_set_error(region, FARLOG_IO, "list region", uri, error);
 	}
 	if (region != NULL)

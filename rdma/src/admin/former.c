@@ -8,7 +8,8 @@
 #include "region/region.h"
 #include "region/superblock.h"
 
-static void describe(const struct region *region, const struct superblock *superblock, struct farlog_former *former)
+static void describe_former(
+	const struct region *region, const struct superblock *superblock, struct farlog_former *former)
 {
 	memcpy(&former->host, superblock->writer_host, sizeof(former->host));
 	former->epoch = superblock->writer_epoch;
@@ -29,12 +30,12 @@ int farlog_ring_former(const char *uri, struct farlog_former *former, struct far
 		return result;
 	result = superblock_load(region, uri, &superblock, error);
 	if (result == FARLOG_OK)
-		describe(region, &superblock, former);
+		describe_former(region, &superblock, former);
 	region->ops->close(region);
 	return result;
 }
 
-/* raise_fence -- first: a writer that this was said of too early is told as well. */
+/* raise_fence -- first: it also stops a writer that was attested as gone too early. */
 static int raise_fence(struct region *region, const char *uri, uint32_t epoch, struct farlog_error *error)
 {
 	if (region_load_word(region, LAYOUT_FENCE_OFF) > epoch)
@@ -45,7 +46,8 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch, s
 	return FARLOG_OK;
 }
 
-static int put_out(struct region *region, const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *error)
+static int mark_former_gone(
+	struct region *region, const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *error)
 {
 	struct region_claim claim = {.kind = REGION_CLAIM_FORMER_GONE, .epoch = epoch, .uri = uri};
 	struct superblock superblock;
@@ -57,10 +59,10 @@ static int put_out(struct region *region, const char *uri, uint64_t host, uint32
 	if (!region->caps.is_claimable)
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"ring \"%s\": no other host reaches it by its device; expected a ring on nvme:", uri);
-	describe(region, &superblock, &former);
+	describe_former(region, &superblock, &former);
 	if (former.host != host || former.epoch != epoch || epoch == 0)
 		return error_set(error, FARLOG_HELD, 0,
-			"ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: look "
+			"ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: check "
 			"again",
 			uri, former.epoch, former.host, epoch, host);
 	result = region_lock(region, REGION_ROLE_FORMAT); /* two fences at once could lower the word */
@@ -80,7 +82,7 @@ int farlog_ring_former_out(const char *uri, uint64_t host, uint32_t epoch, struc
 
 	if (result != FARLOG_OK)
 		return result;
-	result = put_out(region, uri, host, epoch, error);
+	result = mark_former_gone(region, uri, host, epoch, error);
 	region->ops->close(region);
 	return result;
 }

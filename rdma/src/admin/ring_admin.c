@@ -60,8 +60,8 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++) {
 		result = region_lock(region, (enum region_role)role);
 		if (result == FARLOG_HELD)
-			return error_set(error, result, 0,
-				"region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
+			return error_set(
+				error, result, 0, "region \"%s\" is in use by a writer, a drain or another format; stop it first", uri);
 		if (result != FARLOG_OK)
 			return region_set_lock_error(region, result, uri, error);
 	}
@@ -75,7 +75,7 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 		ring_count = directory->header.entry_count;
 	free(directory);
 	if (result == FARLOG_IO || result == FARLOG_NO_MEMORY)
-		/* what else it says is of a region that has no directory, or of a damaged one, which is not blank */
+		/* its other results are of a region without a directory, or with a damaged one, which is not empty */
 		return result;
 	if (ring_count > 0)
 		return error_set(error, FARLOG_EXISTS, 0,
@@ -99,7 +99,7 @@ static int check_present(
 		return result;
 	if (superblock_load(region, uri, &present, NULL) != FARLOG_OK &&
 		region->ops->block.name_foreign(region, foreign, sizeof(foreign)) == FARLOG_IO)
-		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", uri);
+		return error_set(error, FARLOG_IO, errno, "read what region \"%s\" holds", uri);
 	if (foreign[0] != '\0')
 		return error_set(error, FARLOG_EXISTS, 0,
 			"region \"%s\" holds %s; formatting destroys it; add --force (is_forced) if that is meant", uri, foreign);
@@ -111,7 +111,7 @@ static int check_present(
 			"(is_forced) if that is meant",
 			uri, FARLOG_STREAM_NAME_LEN, present.stream_name, present.writer_epoch);
 	return error_set(error, FARLOG_EXISTS, 0,
-		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; add --force (is_forced) if "
+		"region \"%s\" holds other data and no ring; formatting destroys what it holds; add --force (is_forced) if "
 		"that is meant",
 		uri);
 }
@@ -169,7 +169,8 @@ int ring_write_new(
 	if (result == FARLOG_OK)
 		return result;
 	may_fail(region_set_error(region, result, "write new ring to region", uri, error)); /* it only words why */
-	may_fail(region->ops->block.zero(region)); /* half of a ring is not blank: the next attempt would ask for --force */
+	may_fail(region->ops->block.zero(
+		region)); /* half of a ring counts as other data: the next attempt would ask for --force */
 	return result;
 }
 
@@ -218,7 +219,7 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 	struct uri uri;
 	int result = uri_parse(text, &uri, error);
 
-	if (result == FARLOG_OK && uri.ring[0] != '\0' && !uri_is_far(&uri))
+	if (result == FARLOG_OK && uri.ring[0] != '\0' && !uri_is_remote(&uri))
 		return directory_format(text, &uri, config, error);
 	/* Everything is checked before a file is made. */
 	if (result == FARLOG_OK && config->size_bytes != 0)
@@ -279,9 +280,9 @@ int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *
 	return result;
 }
 
-/* describe -- is_drain_held was asked for before the head was read: a head that is told of a ring which nobody drains
- * is then the last one. */
-static int describe(struct region *region, const char *uri, const struct superblock *superblock,
+/* describe_ring -- is_drain_held was asked for before the head was read: a head that is reported of a ring which nobody
+ * drains is then the last one. */
+static int describe_ring(struct region *region, const char *uri, const struct superblock *superblock,
 	const struct head_slot *head, int is_drain_held, struct farlog_ring_status *status, struct farlog_error *error)
 {
 	int is_writer_held = region->ops->fence.is_locked(region, REGION_ROLE_WRITER);
@@ -381,8 +382,8 @@ static int measure_dead(struct region *region, const struct superblock *superblo
 	return FARLOG_OK;
 }
 
-/* measure -- what lies between head and tail. OK, IO, NO_MEMORY. */
-static int measure(struct region *region, const struct superblock *superblock, const struct head_slot *head,
+/* measure_undrained -- what lies between head and tail. OK, IO, NO_MEMORY. */
+static int measure_undrained(struct region *region, const struct superblock *superblock, const struct head_slot *head,
 	struct farlog_ring_mark *mark, struct farlog_ring_status *status)
 {
 	int result = find_first_ts(region, superblock, head, &status->oldest_ts_ns);
@@ -419,9 +420,9 @@ int farlog_ring_look(
 	if (result == FARLOG_OK && !head_load(region, &superblock, &head))
 		result = error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
 	if (result == FARLOG_OK)
-		result = describe(region, uri, &superblock, &head, is_drain_held, status, error);
+		result = describe_ring(region, uri, &superblock, &head, is_drain_held, status, error);
 	if (result == FARLOG_OK) {
-		result = measure(region, &superblock, &head, mark, status);
+		result = measure_undrained(region, &superblock, &head, mark, status);
 		if (result != FARLOG_OK)
 			/* it only words why */
 			may_fail(region_set_error(region, result, "read undrained records of ring", uri, error));

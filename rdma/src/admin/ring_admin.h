@@ -12,8 +12,8 @@ int ring_check_config(const char *uri, const struct farlog_ring_config *config, 
 int ring_write_new(struct region *region, const char *uri, const struct farlog_ring_config *config,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* ring_format_region -- the same where the region is blank, or config->is_forced; takes the locks, which the region's
- * close gives back. */
+/* ring_format_region -- the same where the region was never written, or config->is_forced; takes the locks, which the
+ * region's close gives back. */
 int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *config,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 

@@ -5,9 +5,9 @@
 #include "region/region.h"
 #include "region/superblock.h"
 
-/* seal -- the lowest epoch that there is: the ring is no longer new to an opening, and among the others no log is
- * older. */
-static int seal(struct region *region, const char *uri, struct farlog_error *error)
+/* store_first_epoch -- the lowest epoch that there is: the ring is no longer new to an opening, and among the others no
+ * log is older. */
+static int store_first_epoch(struct region *region, const char *uri, struct farlog_error *error)
 {
 	struct superblock superblock;
 	int result;
@@ -34,7 +34,7 @@ int farlog_ring_accept_loss(const char *uri, struct farlog_error *error)
 
 	if (result != FARLOG_OK)
 		return result;
-	result = seal(region, uri, error);
+	result = store_first_epoch(region, uri, error);
 	region->ops->close(region);
 	return result;
 }

@@ -79,26 +79,26 @@ static bool are_all_up(const struct farlog_writer_member *members, unsigned coun
  * agent sends none. */
 static void apply_settings(struct agent_follower *follower, const struct agent_reply *reply)
 {
-	struct farlog_writer_terms terms;
+	struct farlog_writer_settings terms;
 	uint64_t level, policy, deadline_ns;
 
 	if (!agent_number(reply, "level", &level) || !agent_number(reply, "policy", &policy) ||
 		!agent_number(reply, "deadline-ns", &deadline_ns))
 		return;
-	farlog_writer_terms_read(follower->writer, &terms);
+	farlog_writer_settings_read(follower->writer, &terms);
 	if (!follower->is_policy_given)
 		terms.policy = (uint32_t)policy;
 	if (!follower->is_deadline_given)
 		terms.deadline_ns = deadline_ns;
 	if (!follower->is_level_given && (uint32_t)level != terms.level) {
-		struct farlog_writer_terms stronger = terms;
+		struct farlog_writer_settings stronger = terms;
 
 		stronger.level = (uint32_t)level;
-		if (farlog_writer_set_terms(follower->writer, &stronger, NULL) == FARLOG_OK)
+		if (farlog_writer_settings_set(follower->writer, &stronger, NULL) == FARLOG_OK)
 			return;
 	}
 	/* on failure the settings stay, and the agent is asked again */
-	may_fail(farlog_writer_set_terms(follower->writer, &terms, NULL));
+	may_fail(farlog_writer_settings_set(follower->writer, &terms, NULL));
 }
 
 /* write_request -- with the rings and settings that the writer has. */
@@ -106,14 +106,14 @@ static void write_request(struct agent_follower *follower, const struct farlog_w
 	char *request, size_t size)
 {
 	const uint8_t *only = follower->writer->superblock.ring_uuid;
-	struct farlog_writer_terms terms;
+	struct farlog_writer_settings terms;
 	int len = snprintf(request, size, "farlog-agent 1 members\nstream %s\nepoch %u\nrings ", follower->place.stream,
 		follower->writer->epoch);
 
 	for (unsigned i = 0; i < 16 * (count != 0 ? count : 1); i++)
 		len += snprintf(
 			request + len, size - (size_t)len, "%02x", count != 0 ? members[i / 16].ring_uuid[i % 16] : only[i]);
-	farlog_writer_terms_read(follower->writer, &terms);
+	farlog_writer_settings_read(follower->writer, &terms);
 	len += snprintf(request + len, size - (size_t)len, "\nlevel %u\npolicy %u\ndeadline-ns %lu\n", terms.level,
 		terms.policy,
 		terms.deadline_ns == follower->writer->region->contract.deadline_default_ns ? 0 :

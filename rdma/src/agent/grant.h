@@ -31,8 +31,8 @@ bool agent_parse_rings(const struct agent_reply *reply, struct agent_rings *ring
 bool agent_parse_hex(const char *text, uint8_t *bytes, size_t count);
 
 /* agent_follow_settings -- start a thread that keeps the writer's settings, where `asked` left them open, and its
- * member rings as the control plane declares them, until writer_unfollow. Without a thread the writer keeps what it was
- * granted. */
+ * member rings as the control plane declares them, until writer_stop_follower. Without a thread the writer keeps what
+ * it was granted. */
 void agent_follow_settings(
 	farlog_writer *writer, const struct farlog_writer_config *asked, const struct stream_uri *place);
 

@@ -67,10 +67,10 @@ int agent_reader_open(
 
 	*reader = NULL;
 	if (result == FARLOG_OK && asked->is_drain)
-		return stream_uri_refuse(
+		return stream_uri_set_error(
 			uri, "the control plane assigns drains; open it without is_drain, or run farlogd drain", error);
 	if (result == FARLOG_OK && asked->grant_token != NULL)
-		return stream_uri_refuse(uri, "a token was given; leave it NULL: the host agent gives it", error);
+		return stream_uri_set_error(uri, "a token was given; leave it NULL: the host agent gives it", error);
 	while (result == FARLOG_OK) {
 		result = open_granted(uri, &place, asked, &rings, reader, error);
 		if (result == FARLOG_OK || !is_transient(result, rings.is_remote) || clock_monotonic_ns() >= until_ns)

@@ -69,7 +69,7 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 		asked = &defaults;
 	*writer = NULL;
 	if (result == FARLOG_OK && (asked->epoch != 0 || asked->grant_token != NULL))
-		return stream_uri_refuse(
+		return stream_uri_set_error(
 			uri, "an epoch or a token was given; leave them 0 and NULL: the host agent gives them", error);
 	while (result == FARLOG_OK) {
 		struct farlog_ring_status seen;

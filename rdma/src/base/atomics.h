@@ -46,7 +46,7 @@ static inline bool atomic_swap_if(uint64_t *word, uint64_t expected, uint64_t de
 	return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* atomic_raise -- make a word at least `value`, whoever else is raising it. */
+/* atomic_raise -- make a word at least `value`, whichever thread else raises it. */
 static inline void atomic_raise(uint64_t *word, uint64_t value)
 {
 	uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);

@@ -31,7 +31,7 @@ static struct {
 	pthread_cond_t stop;   /* on CLOCK_MONOTONIC: a step of UTC must not keep the sampler asleep */
 	struct sampler_run *run;
 	unsigned user_count;
-	struct clock_guest *guests;
+	struct clock_task *guests;
 	struct phc_set phcs;
 } sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -83,7 +83,7 @@ static void *sample_loop(void *context)
 		if (condition_wait_until(&sampler.stop, &sampler.mutex, clock_after_ns(SAMPLE_INTERVAL_NS)))
 			continue;
 		clock_sample(&sampler.phcs, rate_since(run), false);
-		for (struct clock_guest *guest = sampler.guests; guest != NULL && !run->is_stopping; guest = guest->next)
+		for (struct clock_task *guest = sampler.guests; guest != NULL && !run->is_stopping; guest = guest->next)
 			guest->turn(guest->context);
 	}
 	pthread_mutex_unlock(&sampler.mutex);
@@ -174,7 +174,7 @@ void clock_stop(void)
 	free(run);
 }
 
-void clock_attend(struct clock_guest *guest)
+void clock_add_task(struct clock_task *guest)
 {
 	pthread_mutex_lock(&sampler.mutex);
 	guest->next = sampler.guests;
@@ -182,10 +182,10 @@ void clock_attend(struct clock_guest *guest)
 	pthread_mutex_unlock(&sampler.mutex);
 }
 
-void clock_leave(struct clock_guest *guest)
+void clock_remove_task(struct clock_task *guest)
 {
 	pthread_mutex_lock(&sampler.mutex);
-	for (struct clock_guest **at = &sampler.guests; *at != NULL; at = &(*at)->next)
+	for (struct clock_task **at = &sampler.guests; *at != NULL; at = &(*at)->next)
 		if (*at == guest) {
 			*at = guest->next;
 			break;

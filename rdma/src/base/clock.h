@@ -44,17 +44,17 @@ int clock_start(void) FARLOG_MUST_CHECK;
 void clock_stop(void);
 
 /* Who has something to do at each sample: by the sampler's thread, so that it waits for nothing. The caller of
- * clock_attend has called clock_start and not yet clock_stop. */
-struct clock_guest {
+ * clock_add_task has called clock_start and not yet clock_stop. */
+struct clock_task {
 	void (*turn)(void *context);
 	void *context;
-	struct clock_guest *next; /* the clock's */
+	struct clock_task *next; /* the clock's */
 };
 
-/* clock_attend, clock_leave -- a turn every 100 ms; when clock_leave returns none is under way, and none comes any
- * more. */
-void clock_attend(struct clock_guest *guest);
-void clock_leave(struct clock_guest *guest);
+/* clock_add_task, clock_remove_task -- a turn every 100 ms; when clock_remove_task returns none is under way, and none
+ * comes any more. */
+void clock_add_task(struct clock_task *guest);
+void clock_remove_task(struct clock_task *guest);
 
 struct clock_reading {
 	uint64_t utc_ns;
@@ -106,7 +106,7 @@ uint64_t clock_monotonic_ns(void);
  * before the core has been given away. */
 #define CLOCK_NAP_NS 10000
 
-/* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Whoever has it
+/* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Its holder
  * may have lost its core to us, and at a real-time priority gets it back only when we sleep. No priority-inheriting
  * futex: its word is the holder's thread id, to be kept right over fork and in each language's threads, and it takes a
  * second locked instruction, to give the lock back, on each append; without it a thread of a priority between the two

@@ -117,7 +117,7 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t record_clmul(
 	return update_clmul(_mm_crc32_u32((uint32_t)words, half), body, len);
 }
 
-static void choose(void)
+static void choose_functions(void)
 {
 	bool is_clmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 
@@ -148,13 +148,13 @@ static uint32_t record_arm(uint32_t crc, const uint8_t *head, const uint8_t *bod
 	return update_arm(update_arm(crc, head, CRC32C_HEAD_LEN), body, len);
 }
 
-static void choose(void)
+static void choose_functions(void)
 {
 	update_chosen = update_arm;
 	record_chosen = record_arm;
 }
 #else
-static void choose(void)
+static void choose_functions(void)
 {
 	update_chosen = update_table;
 	record_chosen = record_table;
@@ -170,7 +170,7 @@ __attribute__((constructor(101))) static void crc32c_init(void)
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 #endif
-	choose();
+	choose_functions();
 }
 
 uint32_t crc32c_update(uint32_t seed, const void *data, size_t len)

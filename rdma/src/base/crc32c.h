@@ -12,7 +12,7 @@ uint32_t crc32c_update(uint32_t seed, const void *data, size_t len);
 #define CRC32C_HEAD_LEN 52u
 
 /* crc32c_record -- continue `seed` over CRC32C_HEAD_LEN bytes at head, then over len bytes at body: crc32c_update
- * twice, for whoever walks many small records. */
+ * twice, for a walk over many small records. */
 uint32_t crc32c_record(uint32_t seed, const void *head, const void *body, size_t len);
 
 /* crc32c_times_x -- times x^exponent modulo the polynomial, bit-reflected as a CRC is; the exponent may be negative.

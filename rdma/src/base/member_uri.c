@@ -5,10 +5,10 @@
 
 #include "base/err.h"
 
-static int refuse(const char *text, const char *why, struct farlog_error *error)
+static int set_uri_error(const char *text, const char *why, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_INVALID, 0,
-		"uri \"%.300s\": %s; expected members:K and 2 to %d URIs, separated by one blank each, K of which an "
+		"uri \"%.300s\": %s; expected members:K and 2 to %d URIs, separated by one space each, K of which an "
 		"acknowledgement needs",
 		text, why, MEMBER_COUNT_MAX);
 }
@@ -26,22 +26,21 @@ static bool is_named_before(const struct member_uri *parsed, const char *uri)
 	return false;
 }
 
-/* take_uri -- the next one, of len bytes. */
-static int take_uri(
-	const char *text, const char *uri, size_t len, struct member_uri *parsed, struct farlog_error *error)
+/* add_uri -- the next one, of len bytes. */
+static int add_uri(const char *text, const char *uri, size_t len, struct member_uri *parsed, struct farlog_error *error)
 {
 	char *place = parsed->uris[parsed->count];
 
 	if (parsed->count == MEMBER_COUNT_MAX)
-		return refuse(text, "too many members", error);
+		return set_uri_error(text, "too many members", error);
 	if (len == 0 || len >= sizeof(parsed->uris[0]))
-		return refuse(text, len == 0 ? "two blanks, or one at the end" : "a member's URI is too long", error);
+		return set_uri_error(text, len == 0 ? "two spaces, or one at the end" : "a member's URI is too long", error);
 	memcpy(place, uri, len);
 	place[len] = '\0';
 	if (member_uri_is(place))
-		return refuse(text, "a member has members itself", error);
+		return set_uri_error(text, "a member has members itself", error);
 	if (is_named_before(parsed, place))
-		return refuse(text, "a member is named twice", error);
+		return set_uri_error(text, "a member is named twice", error);
 	parsed->count++;
 	return FARLOG_OK;
 }
@@ -53,18 +52,19 @@ int member_uri_parse(const char *text, struct member_uri *parsed, struct farlog_
 
 	memset(parsed, 0, sizeof(*parsed));
 	if (!member_uri_is(text) || rest[0] < '1' || rest[0] > '9' || rest[1] != ' ')
-		return refuse(text, "no number of members that are needed", error);
+		return set_uri_error(text, "no number of members that are needed", error);
 	parsed->needed = (unsigned)(rest[0] - '0');
 	rest++;
 	while (*rest == ' ' && result == FARLOG_OK) {
 		size_t len = strcspn(++rest, " ");
 
-		result = take_uri(text, rest, len, parsed, error);
+		result = add_uri(text, rest, len, parsed, error);
 		rest += len;
 	}
 	if (result != FARLOG_OK)
 		return result;
 	if (parsed->count < 2)
-		return refuse(text, "fewer than two members", error);
-	return parsed->needed <= parsed->count ? FARLOG_OK : refuse(text, "more members are needed than there are", error);
+		return set_uri_error(text, "fewer than two members", error);
+	return parsed->needed <= parsed->count ? FARLOG_OK :
+											 set_uri_error(text, "more members are needed than there are", error);
 }

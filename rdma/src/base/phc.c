@@ -61,7 +61,7 @@ static void add_found(struct phc_set *set, const char *name, const char *sysfs_d
 	set->phcs[set->count++] = phc;
 }
 
-static void find(struct phc_set *set, const char *sysfs_dir, const char *device_dir)
+static void find_clocks(struct phc_set *set, const char *sysfs_dir, const char *device_dir)
 {
 	DIR *directory = opendir(sysfs_dir);
 	struct dirent *entry;
@@ -81,7 +81,7 @@ int phc_open(struct phc_set *set, const char *setting, const char *sysfs_dir, co
 
 	set->count = 0;
 	if (setting == NULL || setting[0] == '\0') {
-		find(set, sysfs_dir, device_dir);
+		find_clocks(set, sysfs_dir, device_dir);
 		return 0;
 	}
 	if (strcmp(setting, "none") == 0)
@@ -156,7 +156,7 @@ static void read_clock(const struct phc *phc, int tai_offset_s, struct phc_readi
 		reading->failure = 0;
 }
 
-uint64_t phc_judge(struct phc *phc, const struct phc_reading *reading)
+uint64_t phc_update(struct phc *phc, const struct phc_reading *reading)
 {
 	bool is_kept = phc->is_unsteerable || reading->is_steered;
 
@@ -178,7 +178,7 @@ uint64_t phc_error_ns(struct phc_set *set, int tai_offset_s)
 		uint64_t error_ns;
 
 		read_clock(&set->phcs[i], tai_offset_s, &reading);
-		error_ns = phc_judge(&set->phcs[i], &reading);
+		error_ns = phc_update(&set->phcs[i], &reading);
 		worst_ns = error_ns > worst_ns ? error_ns : worst_ns;
 	}
 	return worst_ns;

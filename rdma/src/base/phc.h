@@ -60,7 +60,7 @@ uint64_t phc_error_ns(struct phc_set *set, int tai_offset_s);
  * usable. */
 bool phc_offset(const struct ptp_sys_offset *answer, int tai_offset_s, uint64_t *offset_ns);
 
-/* phc_judge -- what a reading adds to the error, and whether the clock is a witness from now on. */
-uint64_t phc_judge(struct phc *phc, const struct phc_reading *reading);
+/* phc_update -- what a reading adds to the error, and whether the clock is a witness from now on. */
+uint64_t phc_update(struct phc *phc, const struct phc_reading *reading);
 
 #endif

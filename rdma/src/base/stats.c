@@ -65,7 +65,7 @@ static int make_file(const char *path, struct counter_file **file, int *lock_fd)
 	if (posix_fallocate(fd, 0, sizeof(**file)) == 0)
 		map = mmap(NULL, sizeof(**file), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (map != MAP_FAILED)
-		/* who cleans up tells by it that the writer lives, in whichever container */
+		/* a cleaner sees by this lock that the writer lives, in whichever container */
 		(void)flock(fd, LOCK_SH | LOCK_NB);
 	if (map == MAP_FAILED || rename(fresh, path) != 0) {
 		int failure = errno ? errno : ENOSPC;
@@ -79,7 +79,7 @@ static int make_file(const char *path, struct counter_file **file, int *lock_fd)
 	*file = map;
 	*lock_fd = fd;
 	(*file)->counters_len = sizeof((*file)->counters);
-	/* the writer tells it when it is open, and until then 0 would be a perfect clock */
+	/* the writer stores it when it is open, and until then 0 would be a perfect clock */
 	(*file)->counters.clock_err_ns = UINT32_MAX;
 	atomic_store_release(&(*file)->magic, FILE_MAGIC);
 	return 0;
@@ -110,7 +110,7 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	return FARLOG_OK;
 }
 
-void stats_also(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16])
+void stats_link(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16])
 {
 	char path[PATH_LEN];
 	char also[PATH_LEN];
@@ -196,7 +196,7 @@ int farlog_counters_read(
 }
 
 int farlog_member_counters_read(const char *directory, const uint8_t ring_uuid[16],
-	struct farlog_member_counters *members, unsigned room, unsigned *count, struct farlog_error *error)
+	struct farlog_member_counters *members, unsigned count_max, unsigned *count, struct farlog_error *error)
 {
 	struct counter_file file;
 	int result = read_file(directory, ring_uuid, &file, error);
@@ -205,7 +205,7 @@ int farlog_member_counters_read(const char *directory, const uint8_t ring_uuid[1
 	if (result != FARLOG_OK)
 		return result;
 	*count = file.member_count <= FARLOG_MEMBER_COUNT_MAX ? (unsigned)file.member_count : 0;
-	memcpy(members, file.members, (*count < room ? *count : room) * sizeof(*members));
+	memcpy(members, file.members, (*count < count_max ? *count : count_max) * sizeof(*members));
 	return FARLOG_OK;
 }
 

@@ -17,12 +17,12 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 void stats_close(struct farlog_counters *counters, int lock_fd);
 
-/* stats_also -- they are found by another ring's uuid, too: the one that it was opened by is the one before now. No
+/* stats_link -- they are found by another ring's uuid, too: the one that it was opened by is the one before now. No
  * harm where they are private, or where it cannot be. */
-void stats_also(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16]);
+void stats_link(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16]);
 
-/* stats_members -- of the same file: room for those of so many members, at most FARLOG_MEMBER_COUNT_MAX, which are read
- * from now on. Good until stats_close. */
+/* stats_members -- of the same file: space for those of so many members, at most FARLOG_MEMBER_COUNT_MAX, which are
+ * read from now on. Good until stats_close. */
 struct farlog_member_counters *stats_members(struct farlog_counters *counters, unsigned count) FARLOG_MUST_CHECK;
 
 /* stats_bucket -- bucket of a latency: 0..63 ns one each, then 32 an octave. */

@@ -21,7 +21,7 @@ bool stream_uri_is(const char *uri);
 /* stream_uri_parse -- OK or INVALID, with a text that names what is wrong. */
 int stream_uri_parse(const char *uri, struct stream_uri *place, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* stream_uri_refuse -- INVALID: why, and what was expected. */
-int stream_uri_refuse(const char *uri, const char *why, struct farlog_error *error) FARLOG_MUST_CHECK;
+/* stream_uri_set_error -- INVALID: why, and what was expected. */
+int stream_uri_set_error(const char *uri, const char *why, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -23,12 +23,12 @@ static int parse_number(
 	return FARLOG_OK;
 }
 
-static int copy_text(const char *text, const char *name, const char *start, size_t len, char *dst, size_t room,
+static int copy_text(const char *text, const char *name, const char *start, size_t len, char *dst, size_t size,
 	struct farlog_error *error)
 {
-	if (len >= room)
+	if (len >= size)
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s of %zu characters; expected at most %zu", text, name,
-			len, room - 1);
+			len, size - 1);
 	memcpy(dst, start, len);
 	dst[len] = '\0';
 	return FARLOG_OK;
@@ -107,7 +107,7 @@ static int parse_from(const char *text, const char *value, struct uri *uri, stru
 {
 	struct sockaddr_storage address;
 
-	if (uri_is_far(uri) && uri->ring[0] != '\0' && strlen(value) < sizeof(uri->from))
+	if (uri_is_remote(uri) && uri->ring[0] != '\0' && strlen(value) < sizeof(uri->from))
 		strcpy(uri->from, value);
 	if (uri_from(uri, &address) == 0)
 		return error_set(error, FARLOG_INVALID, 0,
@@ -141,13 +141,13 @@ static int parse_flush(const char *text, const char *value, struct uri *uri, str
 {
 	static const char *const far_names[] = {
 		"auto", "rdma-flush", "rdma-read", "target-cpu", "ofi-commit", "ofi-delivery"};
-	bool is_known = !uri_is_far(uri) && strlen(value) < sizeof(uri->flush);
+	bool is_known = !uri_is_remote(uri) && strlen(value) < sizeof(uri->flush);
 
-	for (size_t i = 0; i < sizeof(far_names) / sizeof(far_names[0]) && uri_is_far(uri); i++)
+	for (size_t i = 0; i < sizeof(far_names) / sizeof(far_names[0]) && uri_is_remote(uri); i++)
 		is_known |= strcmp(value, far_names[i]) == 0;
 	if (!is_known)
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown flush method \"%s\"%s", text, value,
-			uri_is_far(uri) ? "; expected auto, rdma-flush, rdma-read, target-cpu, ofi-commit or ofi-delivery" : "");
+			uri_is_remote(uri) ? "; expected auto, rdma-flush, rdma-read, target-cpu, ofi-commit or ofi-delivery" : "");
 	strcpy(uri->flush, value);
 	return FARLOG_OK;
 }
@@ -160,7 +160,7 @@ static int parse_test_delay(const char *text, const char *value, struct uri *uri
 	bool is_number = end != value && *value != '-' && *value != '+';
 	uint64_t unit_ns = strncmp(end, "us", 2) == 0 ? 1000 : strncmp(end, "ms", 2) == 0 ? 1000000 : 0;
 
-	if (!uri_is_far(uri) || uri->ring[0] != '\0' || !is_number || number == 0 || number > 10000000 || unit_ns == 0 ||
+	if (!uri_is_remote(uri) || uri->ring[0] != '\0' || !is_number || number == 0 || number > 10000000 || unit_ns == 0 ||
 		(end[2] != '\0' && end[2] != ':'))
 		return error_set(error, FARLOG_INVALID, 0,
 			"uri \"%s\": test-flush-delay=\"%s\"; expected such as 10ms or 500us, of a target's own address, and :RING "
@@ -199,9 +199,9 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 	if (strcmp(option, "flush") == 0)
 		return parse_flush(text, value, uri, error);
 	if (strcmp(option, "ring") == 0) {
-		if (uri_is_far(uri) || *value == '\0')
+		if (uri_is_remote(uri) || *value == '\0')
 			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s", text,
-				uri_is_far(uri) ? "ring= is for mem:; a far ring is named behind the port" : "ring= names no ring");
+				uri_is_remote(uri) ? "ring= is for mem:; a far ring is named behind the port" : "ring= names no ring");
 		return copy_text(text, "ring name", value, strlen(value), uri->ring, sizeof(uri->ring), error);
 	}
 	if (strcmp(option, "wait") == 0) {
@@ -240,7 +240,7 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		text, option);
 }
 
-bool uri_is_far(const struct uri *uri)
+bool uri_is_remote(const struct uri *uri)
 {
 	return strcmp(uri->scheme, "verbs") == 0 || strcmp(uri->scheme, "ofi") == 0;
 }
@@ -266,7 +266,7 @@ int uri_parse(const char *text, struct uri *uri, struct farlog_error *error)
 	strcpy(uri->path, rest);
 	if (uri->path[0] == '\0')
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" has no path after \"%s:\"", text, uri->scheme);
-	if (uri_is_far(uri)) {
+	if (uri_is_remote(uri)) {
 		int result = parse_address(text, uri, error);
 
 		if (result != FARLOG_OK)

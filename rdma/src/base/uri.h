@@ -37,7 +37,7 @@ int uri_parse(const char *text, struct uri *uri, struct farlog_error *error) FAR
 /* uri_from -- the address of ?from=, and its length; 0: not given. */
 size_t uri_from(const struct uri *uri, struct sockaddr_storage *address);
 
-/* uri_is_far -- verbs: or ofi:. */
-bool uri_is_far(const struct uri *uri);
+/* uri_is_remote -- verbs: or ofi:. */
+bool uri_is_remote(const struct uri *uri);
 
 #endif

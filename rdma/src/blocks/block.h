@@ -49,7 +49,7 @@ struct block_answer {
 struct block_device;
 
 enum reserve_verb {
-	RESERVE_LOOK = 0,     /* fill the view in */
+	RESERVE_REPORT = 0,   /* fill the view in */
 	RESERVE_REGISTER = 1, /* this host, that has no key: by this one */
 	RESERVE_REPLACE = 2,  /* this host's key, whichever it is */
 	RESERVE_ACQUIRE = 3,  /* nobody holds it */
@@ -83,15 +83,16 @@ struct block_ops {
 	 * errno. */
 	int (*wait)(struct block_device *device, enum block_queue queue, uint64_t timeout_ns) FARLOG_MUST_CHECK;
 	/* Take answers that are there. Returns how many, 0 = none. */
-	unsigned (*take)(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room);
+	unsigned (*take)(
+		struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned count_max);
 	/* These bytes are where commands will come from: their pages are fetched now. False: it works without, but slower.
 	 * NULL: nothing to do. */
 	bool (*use_buffer)(struct block_device *device, uint8_t *bytes, uint64_t len, uint8_t *others, uint64_t others_len);
 	/* Zero and durable. Blocks. OK, NO_MEMORY or IO, with errno. */
 	int (*zero)(struct block_device *device, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
-	/* What lies there that is not ours, as text: "" = nothing. OK; UNSUPPORTED: it cannot be told; IO. NULL: nothing
-	 * can. */
-	int (*name_foreign)(struct block_device *device, char *text, size_t room) FARLOG_MUST_CHECK;
+	/* What lies there that is not ours, as text: "" = nothing. OK; UNSUPPORTED: it cannot be identified; IO. NULL:
+	 * nothing can. */
+	int (*name_foreign)(struct block_device *device, char *text, size_t size) FARLOG_MUST_CHECK;
 	int (*lock)(struct block_device *device, enum region_role role) FARLOG_MUST_CHECK;
 	void (*unlock)(struct block_device *device, enum region_role role);
 	int (*is_locked)(struct block_device *device, enum region_role role) FARLOG_MUST_CHECK;
@@ -114,7 +115,7 @@ struct block_device {
 	uint32_t read_len_max;    /* 0 = any */
 	uint64_t reopen_delay_ns; /* region_caps.reopen_delay_ns */
 	bool is_clockless;        /* of the tests: nothing that happens may depend on the time; patience is counted */
-	bool is_former_gone;      /* who opened it vouches: the last writer of another host is out */
+	bool is_former_gone;      /* the opener attests: the last writer of another host is gone */
 	uint64_t enter_count;     /* system calls of the commits' queue */
 	uint16_t status;          /* of the last command that failed, as an NVMe device gave it: commands=nvme; 0 = none */
 };

@@ -31,7 +31,7 @@ struct lib_blkid {
 #undef BLKID_FIELD
 };
 
-static bool load(void **handle, struct lib_blkid *lib)
+static bool load_blkid(void **handle, struct lib_blkid *lib)
 {
 	bool is_whole;
 
@@ -47,32 +47,32 @@ static bool load(void **handle, struct lib_blkid *lib)
 	return is_whole;
 }
 
-static const char *value_of(const struct lib_blkid *lib, blkid_probe probe, const char *name)
+static const char *lookup_value(const struct lib_blkid *lib, blkid_probe probe, const char *name)
 {
 	const char *value;
 
 	return lib->probe_lookup_value(probe, name, &value, NULL) == 0 ? value : NULL;
 }
 
-/* describe -- "ext4 file system (label data, uuid ...)". */
-static void describe(const struct lib_blkid *lib, blkid_probe probe, char *text, size_t room)
+/* describe_signature -- "ext4 file system (label data, uuid ...)". */
+static void describe_signature(const struct lib_blkid *lib, blkid_probe probe, char *text, size_t size)
 {
-	const char *type = value_of(lib, probe, "TYPE");
-	const char *table = value_of(lib, probe, "PTTYPE");
-	const char *usage = value_of(lib, probe, "USAGE");
-	const char *label = value_of(lib, probe, "LABEL");
-	const char *uuid = value_of(lib, probe, "UUID");
+	const char *type = lookup_value(lib, probe, "TYPE");
+	const char *table = lookup_value(lib, probe, "PTTYPE");
+	const char *usage = lookup_value(lib, probe, "USAGE");
+	const char *label = lookup_value(lib, probe, "LABEL");
+	const char *uuid = lookup_value(lib, probe, "UUID");
 
 	if (type == NULL && table != NULL)
-		snprintf(text, room, "a partition table (%s)", table);
+		snprintf(text, size, "a partition table (%s)", table);
 	else
-		snprintf(text, room, "%s%s%s%s%s%s%s", type != NULL ? type : "something that was recognized",
+		snprintf(text, size, "%s%s%s%s%s%s%s", type != NULL ? type : "something that was recognized",
 			usage != NULL && strcmp(usage, "filesystem") == 0 ? ", a file system" : "", label != NULL ? ", label " : "",
 			label != NULL ? label : "", uuid != NULL ? ", uuid " : "", uuid != NULL ? uuid : "",
 			table != NULL ? ", and a partition table" : "");
 }
 
-static int ask_blkid(const struct lib_blkid *lib, int fd, char *text, size_t room)
+static int ask_blkid(const struct lib_blkid *lib, int fd, char *text, size_t size)
 {
 	blkid_probe probe = lib->new_probe();
 	int found = -1;
@@ -85,16 +85,16 @@ static int ask_blkid(const struct lib_blkid *lib, int fd, char *text, size_t roo
 		found = lib->do_safeprobe(probe);
 	}
 	if (found == 0)
-		describe(lib, probe, text, room);
+		describe_signature(lib, probe, text, size);
 	else if (found == -2)
-		snprintf(text, room, "signatures of several file systems or partition tables");
+		snprintf(text, size, "signatures of several file systems or partition tables");
 	if (probe != NULL)
 		lib->free_probe(probe);
 	return found == -1 ? FARLOG_IO : FARLOG_OK;
 }
 
-/* look_for_bytes -- where the header goes: what nobody knows is still somebody's. */
-static int look_for_bytes(int fd, char *text, size_t room)
+/* find_nonzero_bytes -- where the header goes: what nobody knows is still somebody's. */
+static int find_nonzero_bytes(int fd, char *text, size_t size)
 {
 	static const uint8_t zeros[LAYOUT_BLOCK_LEN];
 	uint8_t block[LAYOUT_BLOCK_LEN];
@@ -106,14 +106,14 @@ static int look_for_bytes(int fd, char *text, size_t room)
 			return FARLOG_IO;
 		if (memcmp(block, zeros, (size_t)len) == 0)
 			continue;
-		snprintf(text, room, "bytes that are not zero (first at block %lu), of no kind that is known here",
+		snprintf(text, size, "bytes that are not zero (first at block %lu), of no kind that is known here",
 			off / LAYOUT_BLOCK_LEN);
 		break;
 	}
 	return FARLOG_OK;
 }
 
-int block_name_foreign(const char *path, char *text, size_t room)
+int block_name_foreign(const char *path, char *text, size_t size)
 {
 	struct lib_blkid lib;
 	void *handle;
@@ -122,15 +122,15 @@ int block_name_foreign(const char *path, char *text, size_t room)
 
 	text[0] = '\0';
 	if (result == FARLOG_OK) {
-		result = load(&handle, &lib) ? ask_blkid(&lib, fd, text, room) : FARLOG_UNSUPPORTED;
+		result = load_blkid(&handle, &lib) ? ask_blkid(&lib, fd, text, size) : FARLOG_UNSUPPORTED;
 		if (handle != NULL)
 			dlclose(handle);
 	}
 	if (result == FARLOG_OK && text[0] == '\0')
-		result = look_for_bytes(fd, text, room);
+		result = find_nonzero_bytes(fd, text, size);
 	if (result == FARLOG_UNSUPPORTED)
-		snprintf(text, room,
-			"nothing that could be told: the library " SONAME
+		snprintf(text, size,
+			"data that cannot be identified: the library " SONAME
 			" (Debian package libblkid1), which knows file systems, is missing");
 	if (fd >= 0)
 		close(fd);

@@ -14,7 +14,7 @@
 #define LAYER_COUNT_MAX 8u /* device mapper on RAID on partitions; the kernel has no more */
 
 /* load_line -- OK; NOT_FOUND: there is no such attribute; IO, with errno. */
-static int load_line(const char *directory, const char *name, char *line, size_t room)
+static int load_line(const char *directory, const char *name, char *line, size_t size)
 {
 	char path[PATH_MAX + 64];
 	FILE *file;
@@ -25,7 +25,7 @@ static int load_line(const char *directory, const char *name, char *line, size_t
 	if (file == NULL)
 		return errno == ENOENT || errno == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO;
 	errno = 0;
-	if (fgets(line, (int)room, file) == NULL)
+	if (fgets(line, (int)size, file) == NULL)
 		failure = errno != 0 ? errno : ENODATA;
 	fclose(file); /* it was only read */
 	line[failure == 0 ? strcspn(line, "\n") : 0] = '\0';

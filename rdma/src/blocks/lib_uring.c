@@ -22,7 +22,7 @@ static void load_function(void *handle, const char *name, void **function)
 	}
 }
 
-static void load(void)
+static void load_library(void)
 {
 	void *handle = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
 	const char *why = handle == NULL ? dlerror() : NULL;
@@ -41,7 +41,7 @@ int lib_uring_load(const struct lib_uring **lib, struct farlog_error *error)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, load);
+	pthread_once(&once, load_library);
 	if (missing[0] != '\0')
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"nvme: regions need the library " SONAME " (Debian package " PACKAGE "): %s", missing);

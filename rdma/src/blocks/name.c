@@ -39,8 +39,8 @@ static bool is_well_formed(const char *nqn)
 	return nqn[sizeof(pattern) - 1] != '\0' && nqn[sizeof(pattern) - 1] != ':';
 }
 
-/* take_apart -- "NQN" or "NQN/NAMESPACE". */
-static int take_apart(const char *text, const char *name, struct namespace *wanted, struct farlog_error *error)
+/* split_name -- "NQN" or "NQN/NAMESPACE". */
+static int split_name(const char *text, const char *name, struct namespace *wanted, struct farlog_error *error)
 {
 	const char *slash = strrchr(name, '/');
 	size_t nqn_len = slash != NULL ? (size_t)(slash - name) : strlen(name);
@@ -64,7 +64,7 @@ static int take_apart(const char *text, const char *name, struct namespace *want
 	return FARLOG_OK;
 }
 
-static bool load_line(const char *sysfs, const char *device, const char *attribute, char *line, size_t room)
+static bool load_line(const char *sysfs, const char *device, const char *attribute, char *line, size_t size)
 {
 	char path[PATH_MAX];
 	FILE *file;
@@ -72,7 +72,7 @@ static bool load_line(const char *sysfs, const char *device, const char *attribu
 
 	snprintf(path, sizeof(path), "%.512s/block/%.64s/%.64s", sysfs, device, attribute);
 	file = fopen(path, "re");
-	is_there = file != NULL && fgets(line, (int)room, file) != NULL;
+	is_there = file != NULL && fgets(line, (int)size, file) != NULL;
 	if (file != NULL)
 		fclose(file);
 	if (is_there)
@@ -80,7 +80,7 @@ static bool load_line(const char *sysfs, const char *device, const char *attribu
 	return is_there;
 }
 
-/* fits -- with native multipathing the device is the subsystem's, else a controller's; either tells its NQN. */
+/* fits -- with native multipathing the device is the subsystem's, else a controller's; either shows its NQN. */
 static bool fits(const char *sysfs, const char *device, const struct namespace *wanted)
 {
 	char nqn[NQN_ROOM + 1];
@@ -94,7 +94,7 @@ static bool fits(const char *sysfs, const char *device, const struct namespace *
 		(wanted->nsid == 0 || strtoul(nsid, NULL, 10) == wanted->nsid);
 }
 
-static void look_through(const char *sysfs, struct namespace *wanted)
+static void scan_namespaces(const char *sysfs, struct namespace *wanted)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
@@ -111,14 +111,14 @@ static void look_through(const char *sysfs, struct namespace *wanted)
 }
 
 int block_find_namespace(
-	const char *text, const char *name, const char *sysfs, char *path, size_t room, struct farlog_error *error)
+	const char *text, const char *name, const char *sysfs, char *path, size_t size, struct farlog_error *error)
 {
 	struct namespace wanted;
-	int result = take_apart(text, name, &wanted, error);
+	int result = split_name(text, name, &wanted, error);
 
 	if (result != FARLOG_OK)
 		return result;
-	look_through(sysfs, &wanted);
+	scan_namespaces(sysfs, &wanted);
 	if (wanted.found[0] == '\0')
 		return error_set(error, FARLOG_NOT_FOUND, 0,
 			"uri \"%s\": no %snamespace of that subsystem is connected here; connect it: nvme connect -t tcp -a "
@@ -129,6 +129,6 @@ int block_find_namespace(
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s and %s fit; %s", text, wanted.found, wanted.second,
 			wanted.nsid != 0 ? "the subsystem is connected twice without native multipathing: disconnect one" :
 							   "name the namespace: NQN/NUMBER");
-	snprintf(path, room, "/dev/%s", wanted.found);
+	snprintf(path, size, "/dev/%s", wanted.found);
 	return FARLOG_OK;
 }

@@ -14,7 +14,7 @@ bool block_is_nqn(const char *name);
 /* block_find_namespace -- the device of "NQN/NAMESPACE" (without a number: the only one of that subsystem), looked for
  * in `sysfs`, which is "/sys". *path is its place in /dev. INVALID: no NQN; NOT_FOUND: none is connected here, or
  * several are and none is named. */
-int block_find_namespace(const char *text, const char *name, const char *sysfs, char *path, size_t room,
+int block_find_namespace(const char *text, const char *name, const char *sysfs, char *path, size_t size,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

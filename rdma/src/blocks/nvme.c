@@ -40,7 +40,7 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	struct region_nvme *nvme = nvme_of(region);
 	int result = FARLOG_OK;
 
-	nvme_take(&nvme->is_busy);
+	nvme_lock_queue(&nvme->is_busy);
 	if (region->is_write_fenced) {
 		nvme->failure = EBADE; /* nothing goes out any more */
 	} else if (nvme->flying_count > 0 || nvme->is_held) {
@@ -49,12 +49,12 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 		nvme_set_commit_spans(nvme, spans, span_count);
 		nvme->failure = 0;
 		nvme->tag_asked = tag;
-		nvme_hold(nvme);
+		nvme_hold_commit(nvme);
 		if (!nvme->is_held)
 			nvme_put_pieces(nvme);
 		nvme_put_side_commands(nvme);
 	}
-	nvme_give(&nvme->is_busy);
+	nvme_unlock_queue(&nvme->is_busy);
 	return result;
 }
 
@@ -64,14 +64,14 @@ static int nvme_poll(struct region *region)
 	int failure;
 	int result;
 
-	if (!nvme_try_take(&nvme->is_busy))
+	if (!nvme_try_lock_queue(&nvme->is_busy))
 		return FARLOG_OK; /* who has it sees to it */
 	nvme_collect_answers(nvme);
 	failure = nvme->failure;
 	result = failure != 0 ? FARLOG_IO : FARLOG_OK;
 	if (region->is_write_fenced)
-		result = nvme_follow(nvme); /* what waits goes on to wait: for where the log ended */
-	nvme_give(&nvme->is_busy);
+		result = nvme_find_log_end(nvme); /* what waits goes on to wait: for where the log ended */
+	nvme_unlock_queue(&nvme->is_busy);
 	return result;
 }
 
@@ -80,27 +80,27 @@ static void nvme_wait(struct region *region, uint64_t timeout_ns)
 	struct region_nvme *nvme = nvme_of(region);
 	struct block_device *device = nvme->device;
 
-	if (!nvme_try_take(&nvme->is_busy)) {
-		nvme_nap(timeout_ns);
+	if (!nvme_try_lock_queue(&nvme->is_busy)) {
+		nvme_sleep(timeout_ns);
 		return;
 	}
-	if (region->is_write_fenced && nvme->flying_count == 0 && !nvme->is_follow_flying)
-		nvme_nap(timeout_ns);
-	else if ((nvme_commit_is_under_way(nvme) || nvme->is_follow_flying) &&
+	if (region->is_write_fenced && nvme->flying_count == 0 && !nvme->is_log_end_flying)
+		nvme_sleep(timeout_ns);
+	else if ((nvme_commit_is_under_way(nvme) || nvme->is_log_end_flying) &&
 		device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
 		nvme->failure = nvme_note_errno(nvme);
-	nvme_give(&nvme->is_busy);
+	nvme_unlock_queue(&nvme->is_busy);
 }
 
 static void nvme_push(struct region *region)
 {
 	struct region_nvme *nvme = nvme_of(region);
 
-	if (!nvme_try_take(&nvme->is_busy))
+	if (!nvme_try_lock_queue(&nvme->is_busy))
 		return;
 	if (nvme->device->ops->send(nvme->device, BLOCK_COMMITS) != FARLOG_OK)
 		nvme->failure = nvme_note_errno(nvme);
-	nvme_give(&nvme->is_busy);
+	nvme_unlock_queue(&nvme->is_busy);
 }
 
 /* wait_all -- until nothing is under way. False: it still is. */
@@ -108,8 +108,8 @@ static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
 {
 	struct block_device *device = nvme->device;
 
-	while (nvme_commit_is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying ||
-		nvme->is_follow_flying) {
+	while (nvme_commit_is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_words_read_flying ||
+		nvme->is_log_end_flying) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
@@ -121,14 +121,14 @@ static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
 	return true;
 }
 
-/* settle_hints -- those that went beside a commit have landed: what is written now is not older than they. */
-static int settle_hints(struct region_nvme *nvme)
+/* wait_hints_written -- those that went beside a commit have landed: what is written now is not older than they. */
+static int wait_hints_written(struct region_nvme *nvme)
 {
 	bool is_settled;
 
-	nvme_take(&nvme->is_busy);
+	nvme_lock_queue(&nvme->is_busy);
 	is_settled = !nvme->is_hints_flying || wait_all(nvme, clock_after_ns(CLOSE_PATIENCE_NS));
-	nvme_give(&nvme->is_busy);
+	nvme_unlock_queue(&nvme->is_busy);
 	return is_settled ? FARLOG_OK : FARLOG_IO;
 }
 
@@ -137,16 +137,16 @@ static int nvme_flush(struct region *region, uint64_t off, uint64_t len)
 	struct region_nvme *nvme = nvme_of(region);
 	bool has_hints = nvme->role == REGION_ROLE_WRITER && atomic_load_acquire(&nvme->are_hints_due) &&
 		off <= LAYOUT_TAIL_HINT_OFF && off + len > LAYOUT_DURABLE_HINT_OFF;
-	int result = has_hints ? settle_hints(nvme) : FARLOG_OK;
+	int result = has_hints ? wait_hints_written(nvme) : FARLOG_OK;
 
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	if (has_hints && result == FARLOG_OK)
 		result = nvme_write_hints(nvme);
 	if (result == FARLOG_OK && nvme->is_fence_due && off <= LAYOUT_FENCE_OFF && off + len > LAYOUT_FENCE_OFF)
 		result = nvme_write_fence(nvme);
 	if (result == FARLOG_OK)
 		result = nvme_call(nvme, BLOCK_FLUSH, 0, NULL, 0, NVME_PATIENCE_NS);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result;
 }
 
@@ -164,12 +164,12 @@ static int read_window(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uin
 	uint64_t to = (nvme_data_at(nvme, off) + len + mask) & ~mask;
 	int result;
 
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	nvme->region.read_count++;
 	result = nvme_call(nvme, BLOCK_READ, from, nvme->window, to - from, NVME_PATIENCE_NS);
 	if (result == FARLOG_OK)
 		memcpy(dst, nvme->window + (nvme_data_at(nvme, off) - from), len);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result;
 }
 
@@ -181,13 +181,13 @@ static size_t copy_ahead(struct region_nvme *nvme, uint64_t off, uint8_t *dst, s
 
 	if (nvme->ahead.bytes == NULL)
 		return 0;
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	nvme_ahead_begin(nvme, off);
 	do {
 		copied = nvme_ahead_copy(nvme, off + done, dst + done, len - done);
 		done += copied;
 	} while (copied > 0 && done < len);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return done;
 }
 
@@ -217,11 +217,11 @@ static int fetch_data(struct region_nvme *nvme, uint64_t off, uint64_t len)
 	uint64_t window_len = nvme_window_len(nvme);
 	int result = FARLOG_OK;
 
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += window_len)
 		result = nvme_call(nvme, BLOCK_READ, nvme_data_at(nvme, at), nvme->copy + at,
 			to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result;
 }
 
@@ -237,14 +237,14 @@ static void nvme_refresh_words(struct region *region, bool is_urgent)
 	struct region_nvme *nvme = nvme_of(region);
 	uint64_t now_ns = clock_monotonic_ns();
 
-	if (!is_urgent && !nvme->device->is_clockless && now_ns - nvme->looked_ns < LOOK_INTERVAL_NS)
+	if (!is_urgent && !nvme->device->is_clockless && now_ns - nvme->words_read_ns < LOOK_INTERVAL_NS)
 		return;
-	if (!nvme_try_take(&nvme->are_calls_busy))
+	if (!nvme_try_lock_queue(&nvme->are_calls_busy))
 		return;
-	nvme_call_look(nvme);
+	nvme_call_words(nvme);
 	if (!nvme->device->is_clockless)
-		nvme->looked_ns = now_ns;
-	nvme_give(&nvme->are_calls_busy);
+		nvme->words_read_ns = now_ns;
+	nvme_unlock_queue(&nvme->are_calls_busy);
 }
 
 static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
@@ -258,10 +258,10 @@ static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
 		nvme->is_fence_due = true;
 	if (off != LAYOUT_CREDIT_OFF || nvme->role != REGION_ROLE_DRAIN)
 		return;
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	nvme->is_credit_due = true;
 	may_fail(nvme_write_credit(nvme)); /* what fails is done again when the header is fetched */
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 }
 
 /* nvme_store_hints -- a command of its own: no commit comes with which the hints could go. */
@@ -272,7 +272,7 @@ static bool nvme_store_hints(struct region *region, uint64_t tail_lsn, uint64_t 
 
 	if (nvme->device->is_clockless)
 		return true;
-	if (!nvme_try_take(&nvme->is_busy))
+	if (!nvme_try_lock_queue(&nvme->is_busy))
 		return false;
 	nvme_collect_answers(nvme);
 	if (!nvme_commit_is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 &&
@@ -282,7 +282,7 @@ static bool nvme_store_hints(struct region *region, uint64_t tail_lsn, uint64_t 
 		nvme_put_hints(nvme);
 		is_told = nvme->device->ops->send(nvme->device, BLOCK_COMMITS) == FARLOG_OK;
 	}
-	nvme_give(&nvme->is_busy);
+	nvme_unlock_queue(&nvme->is_busy);
 	return is_told;
 }
 
@@ -306,12 +306,12 @@ static int nvme_zero(struct region *region)
 	return result;
 }
 
-static int nvme_name_foreign(struct region *region, char *text, size_t room)
+static int nvme_name_foreign(struct region *region, char *text, size_t size)
 {
 	struct block_device *device = nvme_of(region)->device;
 
 	text[0] = '\0';
-	return device->ops->name_foreign != NULL ? device->ops->name_foreign(device, text, room) : FARLOG_OK;
+	return device->ops->name_foreign != NULL ? device->ops->name_foreign(device, text, size) : FARLOG_OK;
 }
 
 /* nvme_populate -- the writer's copy, which its commands take their bytes from. */
@@ -339,7 +339,7 @@ static int nvme_lock(struct region *region, enum region_role role)
 
 	/* Of a process that has just died the kernel holds it until its last command is back and its queues are gone. */
 	while (result == FARLOG_HELD && !nvme->device->is_clockless && clock_monotonic_ns() < until_ns) {
-		nvme_nap(LOCK_PATIENCE_NS);
+		nvme_sleep(LOCK_PATIENCE_NS);
 		result = nvme->device->ops->lock(nvme->device, role);
 	}
 	if (result == FARLOG_OK && role == REGION_ROLE_WRITER && region->directory == NULL) {
@@ -351,7 +351,7 @@ static int nvme_lock(struct region *region, enum region_role role)
 	}
 	if (result == FARLOG_IO)
 		may_fail(nvme_note_errno(nvme)); /* the result is said already */
-	/* What whoever held it before has stored since we opened. */
+	/* What the former holder has stored since we opened. */
 	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
 		nvme->device->ops->unlock(nvme->device, role);
 		result = FARLOG_IO;
@@ -374,15 +374,15 @@ static int nvme_is_locked(struct region *region, enum region_role role)
 	return result;
 }
 
-/* let_go -- what is under way may come back, and the last hints go out: where it matters that this writer is gone,
- * behind all else, and durably. */
-static void let_go(struct region_nvme *nvme)
+/* finish_commands -- what is under way may come back, and the last hints go out: where it matters that this writer is
+ * gone, behind all else, and durably. */
+static void finish_commands(struct region_nvme *nvme)
 {
 	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
 	bool is_closable;
 
 	nvme_ahead_end(nvme, CLOSE_PATIENCE_NS);
-	nvme_share_end(nvme);
+	nvme_shared_claim_end(nvme);
 	nvme_collect_answers(nvme);
 	is_closable = nvme_is_closable(nvme);
 	if (is_closable && !wait_all(nvme, until_ns))
@@ -399,7 +399,7 @@ void nvme_close(struct region *region)
 	struct region_nvme *nvme = nvme_of(region);
 
 	if (nvme->copy != NULL && nvme->own != NULL)
-		let_go(nvme);
+		finish_commands(nvme);
 	nvme->device->ops->close(nvme->device);
 	if (nvme->copy != NULL)
 		munmap(nvme->copy, nvme->copy_len);

@@ -92,37 +92,37 @@ struct region_nvme {
 	unsigned flying_count; /* commands of it that are not back */
 	int failure;           /* of one of them; errno */
 	bool is_hints_flying;
-	bool is_look_flying;
+	bool is_words_read_flying;
 	uint64_t are_hints_due; /* stored by who appends, without is_busy, behind the words */
 	bool is_fence_due;      /* stored, not yet on the device */
 	bool is_credit_due;
-	uint64_t looked_ns; /* when the last look began */
-	uint64_t aside_ns;  /* when the last one did that went along with a commit */
+	uint64_t words_read_ns;    /* when the last look began */
+	uint64_t side_commands_ns; /* when the last one did that went along with a commit */
 	uint64_t call_id;
 	bool is_call_flying;         /* perhaps one that nobody waits for any more: its buffers are not ours */
-	bool is_call_a_look;         /* what it brings is fence and credit */
-	bool is_look_next;           /* the next one will be */
+	bool is_call_for_words;      /* what it brings is fence and credit */
+	bool is_words_call_next;     /* the next one will be */
 	uint64_t persist_timeout_ns; /* of a call that brings the header */
 	unsigned fence_slot;         /* of the newest fence on the device */
 	char trouble[160];           /* the last command that failed, "" = none */
-	/* Of a writer that a device may shut out: blocks/nvme_fence.c. */
+	/* Of a writer that a device may fence: blocks/nvme_fence.c. */
 	uint32_t epoch;
 	/* after a rest a look goes before the commit: the reservation may have gone with the target, and another writer
 	 * have come */
-	bool is_wary;
+	bool must_check_fence;
 	bool is_held;     /* the commit under way is, until such a look has come back */
 	uint64_t held_ns; /* when that look was put */
-	bool is_follow_flying;
-	bool has_follow_failed;
+	bool is_log_end_flying;
+	bool has_log_end_failed;
 	uint64_t own_generation; /* of the superblock */
-	uint64_t followed_ns;
-	/* Of a device that several hosts reach, and that does not fence them: blocks/nvme_share.c. */
+	uint64_t log_end_read_ns;
+	/* Of a device that several hosts reach, and that does not fence them: blocks/nvme_shared_claim.c. */
 	bool is_opening; /* this host's key says so, and the lock is held */
 	bool is_closing; /* the next hints say that this epoch is closed */
 };
 
-#define NVME_ID_FOLLOW 4u /* of a command, beside those of blocks/nvme.c */
-#define NVME_ID_FIRST 5u
+#define NVME_ID_LOG_END 4u /* of a command, beside those of blocks/nvme.c */
+#define NVME_ID_FENCE 5u
 
 static inline struct region_nvme *nvme_of(struct region *region)
 {
@@ -182,36 +182,36 @@ static inline uint64_t *nvme_word_at(struct region_nvme *nvme, uint64_t off)
 }
 
 /* A queue belongs to who has taken it. */
-static inline bool nvme_try_take(uint64_t *is_busy)
+static inline bool nvme_try_lock_queue(uint64_t *is_busy)
 {
 	return __atomic_exchange_n(is_busy, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-static inline void nvme_give(uint64_t *is_busy)
+static inline void nvme_unlock_queue(uint64_t *is_busy)
 {
 	atomic_store_release(is_busy, 0);
 }
 
-/* nvme_take -- without a deadline, because no other thread's append waits here. The commits' queue, is_busy: its holder
- * waits for the device in `wait`, at opening and at closing, and is then the thread that persists next, or the last
- * one; every other thread only tries. The calls' queue: who appends only tries; a call that is waited for ends with its
- * caller's deadline (load_header), a look after 2 ms. */
-void nvme_take(uint64_t *is_busy);
-void nvme_nap(uint64_t limit_ns);
+/* nvme_lock_queue -- without a deadline, because no other thread's append waits here. The commits' queue, is_busy: its
+ * holder waits for the device in `wait`, at opening and at closing, and is then the thread that persists next, or the
+ * last one; every other thread only tries. The calls' queue: who appends only tries; a call that is waited for ends
+ * with its caller's deadline (load_header), a look after 2 ms. */
+void nvme_lock_queue(uint64_t *is_busy);
+void nvme_sleep(uint64_t limit_ns);
 void nvme_note_trouble(struct region_nvme *nvme, int failure);
 /* nvme_note_errno -- of a call that left it. Returns it. */
 int nvme_note_errno(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
-/* nvme_make_words -- a block of the header. nvme_take_words -- fence and credit, as they were read. */
-void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second);
-void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks);
+/* nvme_build_words -- a block of the header. nvme_load_words -- fence and credit, as they were read. */
+void nvme_build_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second);
+void nvme_load_words(struct region_nvme *nvme, uint8_t *blocks);
 
 /* nvme_call -- one command, waited for with patience. OK or IO. Of this and the next three the caller has taken the
  * calls' queue. */
 int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len,
 	uint64_t persist_timeout_ns) FARLOG_MUST_CHECK;
-/* nvme_call_look -- bring fence and credit into the copy: now, or when a slow device has answered. */
-void nvme_call_look(struct region_nvme *nvme);
+/* nvme_call_words -- bring fence and credit into the copy: now, or when a slow device has answered. */
+void nvme_call_words(struct region_nvme *nvme);
 int nvme_write_fence(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 /* nvme_write_hints -- durably, by a call, where none that went beside a commit is under way. */
 int nvme_write_hints(struct region_nvme *nvme) FARLOG_MUST_CHECK;
@@ -232,16 +232,16 @@ void nvme_put_side_commands(struct region_nvme *nvme);
 void nvme_collect_answers(struct region_nvme *nvme);
 bool nvme_commit_is_under_way(const struct region_nvme *nvme);
 
-/* nvme_claim -- what region_fence_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has
- * been seen. Of the rest the caller has taken the commits' queue. nvme_hold -- must the commit that is prepared wait
- * for a look at the fence? Then that has been put. nvme_take_first -- its answer. nvme_follow -- find out where our log
- * ended: OK or IO. nvme_take_follow -- an answer to that. */
+/* nvme_claim -- what region_fence_ops.claim is. nvme_begin_fencing -- the device has refused a write, or a later epoch
+ * has been seen. Of the rest the caller has taken the commits' queue. nvme_hold_commit -- must the commit that is
+ * prepared wait for a look at the fence? Then that has been put. nvme_release_commit -- its answer. nvme_find_log_end
+ * -- find out where our log ended: OK or IO. nvme_load_log_end -- an answer to that. */
 int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
-void nvme_begin_shut(struct region_nvme *nvme);
-void nvme_hold(struct region_nvme *nvme);
-void nvme_take_first(struct region_nvme *nvme, int failure);
-int nvme_follow(struct region_nvme *nvme) FARLOG_MUST_CHECK;
-void nvme_take_follow(struct region_nvme *nvme, int failure);
+void nvme_begin_fencing(struct region_nvme *nvme);
+void nvme_hold_commit(struct region_nvme *nvme);
+void nvme_release_commit(struct region_nvme *nvme, int failure);
+int nvme_find_log_end(struct region_nvme *nvme) FARLOG_MUST_CHECK;
+void nvme_load_log_end(struct region_nvme *nvme, int failure);
 
 /* nvme_prefetch -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin
  * -- a read begins here: what lies before it is done with. nvme_ahead_copy -- as much from there on as one window has;
@@ -252,17 +252,17 @@ void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
 uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);
 void nvme_ahead_end(struct region_nvme *nvme, uint64_t persist_timeout_ns);
 
-/* nvme_share -- what nvme_claim is where the device does not fence. nvme_share_end -- this writer is not opening any
- * more. nvme_say_out -- the writer of this epoch counts as closed from now on. nvme_is_closable -- is it worth saying
- * that this writer has closed? The caller knows that nothing is under way. nvme_make_hints -- the block; closed_epoch 0
- * = open. */
-int nvme_share(
+/* nvme_shared_claim -- what nvme_claim is where the device does not fence. nvme_shared_claim_end -- this writer is not
+ * opening any more. nvme_mark_closed -- the writer of this epoch counts as closed from now on. nvme_is_closable -- is
+ * it worth saying that this writer has closed? The caller knows that nothing is under way. nvme_build_hints -- the
+ * block; closed_epoch 0 = open. */
+int nvme_shared_claim(
 	struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
-void nvme_share_end(struct region_nvme *nvme);
-int nvme_say_out(
+void nvme_shared_claim_end(struct region_nvme *nvme);
+int nvme_mark_closed(
 	struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error) FARLOG_MUST_CHECK;
 bool nvme_is_closable(const struct region_nvme *nvme);
-void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch);
+void nvme_build_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch);
 
 /* nvme_map_own -- memory of its own, zero, kept out of forked children; NULL: none. */
 void *nvme_map_own(uint64_t len) FARLOG_MUST_CHECK;

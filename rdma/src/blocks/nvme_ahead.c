@@ -1,7 +1,7 @@
 /* blocks/nvme_ahead.c -- what a drain is going to read next is fetched before it asks: the device works while the last
  * bytes are checked and stored. See blocks/nvme.h.
  *
- * Only what region_ops.expect names is fetched, and whoever names it vouches that it will not change before it is read.
+ * Only what region_ops.expect names is fetched, and its caller ensures that it does not change before it is read.
  * It comes into windows of a ring, in the order in which it is going to be read. A window is kept until a read begins
  * behind it: the reader takes a record that a piece has cut once more. */
 #include "base/err.h"
@@ -21,7 +21,7 @@ static uint8_t *bytes_of(struct nvme_ahead *ahead, const struct nvme_slot *slot)
 	return ahead->bytes + (size_t)(slot - ahead->slots) * NVME_AHEAD_LEN;
 }
 
-static void take_answers(struct region_nvme *nvme)
+static void collect_answers(struct region_nvme *nvme)
 {
 	struct nvme_ahead *ahead = &nvme->ahead;
 	struct block_answer answers[NVME_AHEAD_COUNT];
@@ -31,7 +31,7 @@ static void take_answers(struct region_nvme *nvme)
 		struct nvme_slot *slot = &ahead->slots[answers[i].id];
 
 		slot->is_flying = false;
-		slot->is_stale |= answers[i].failure != 0; /* who wants it asks for it again, and is told */
+		slot->is_stale |= answers[i].failure != 0; /* the reader asks for it again, and gets the error */
 	}
 	while (ahead->count > 0 && slot_at(ahead, 0)->is_stale && !slot_at(ahead, 0)->is_flying) {
 		ahead->first = (ahead->first + 1) % NVME_AHEAD_COUNT;
@@ -39,8 +39,8 @@ static void take_answers(struct region_nvme *nvme)
 	}
 }
 
-/* fill -- the free windows with what comes next. */
-static void fill(struct region_nvme *nvme)
+/* fill_windows -- the free windows with what comes next. */
+static void fill_windows(struct region_nvme *nvme)
 {
 	struct nvme_ahead *ahead = &nvme->ahead;
 	uint64_t step = nvme_window_len(nvme) < NVME_AHEAD_LEN ? nvme_window_len(nvme) : NVME_AHEAD_LEN;
@@ -103,8 +103,8 @@ static void drop_all(struct nvme_ahead *ahead)
 		slot_at(ahead, i)->is_stale = true;
 }
 
-/* skip -- so much of the spans has been asked for. */
-static void skip(struct nvme_ahead *ahead, uint64_t len)
+/* skip_spans -- so much of the spans has been asked for. */
+static void skip_spans(struct nvme_ahead *ahead, uint64_t len)
 {
 	for (unsigned i = 0; i < 2 && len > 0; i++) {
 		uint64_t part = len < ahead->spans[0].len ? len : ahead->spans[0].len;
@@ -119,9 +119,9 @@ static void skip(struct nvme_ahead *ahead, uint64_t len)
 	}
 }
 
-/* keep_from -- of the windows only what lies at `at` or behind it, in one piece; of a window that has it what lies
- * before is done with, because the next lap of the ring may be at the same place in another one. */
-static void keep_from(struct nvme_ahead *ahead, uint64_t at)
+/* keep_windows_from -- of the windows only what lies at `at` or behind it, in one piece; of a window that has it what
+ * lies before is done with, because the next lap of the ring may be at the same place in another one. */
+static void keep_windows_from(struct nvme_ahead *ahead, uint64_t at)
 {
 	uint64_t expected_at = at;
 
@@ -153,8 +153,8 @@ void nvme_prefetch(struct region *region, uint64_t at, const struct region_span 
 		ahead->bytes = nvme_map_own((uint64_t)NVME_AHEAD_COUNT * NVME_AHEAD_LEN);
 	if (ahead->bytes == NULL)
 		return;
-	nvme_take(&nvme->are_calls_busy);
-	take_answers(nvme);
+	nvme_lock_queue(&nvme->are_calls_busy);
+	collect_answers(nvme);
 	ahead->spans[0] = ahead->spans[1] = (struct region_span){0, 0};
 	for (unsigned i = 0; i < span_count; i++) {
 		uint64_t off = spans[i].off & ~mask;
@@ -164,18 +164,18 @@ void nvme_prefetch(struct region *region, uint64_t at, const struct region_span 
 	}
 	if (span_count == 0)
 		drop_all(ahead);
-	keep_from(ahead, at);
+	keep_windows_from(ahead, at);
 	first_at = at - (span_count > 0 ? spans[0].off & mask : 0); /* from its LBA on */
 	known_len = ahead->at > at ? ahead->at - first_at : 0;
 	if (known_len > ahead->spans[0].len + ahead->spans[1].len) {
 		drop_all(ahead);
 		known_len = 0;
 	}
-	skip(ahead, known_len);
+	skip_spans(ahead, known_len);
 	ahead->at = first_at + known_len;
-	take_answers(nvme);
-	fill(nvme);
-	nvme_give(&nvme->are_calls_busy);
+	collect_answers(nvme);
+	fill_windows(nvme);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 }
 
 void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off)
@@ -184,12 +184,12 @@ void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off)
 	if (find_slot(ahead, off) == ahead->count)
 		ahead->spans[0].len = ahead->spans[1].len = 0; /* another place than was expected */
 	drop_before(ahead, off);
-	take_answers(nvme);
-	fill(nvme);
+	collect_answers(nvme);
+	fill_windows(nvme);
 }
 
-/* wait_for -- until this window is back. OK; IO: the device does not answer. */
-static int wait_for(struct region_nvme *nvme, const struct nvme_slot *slot)
+/* wait_window -- until this window is back. OK; IO: the device does not answer. */
+static int wait_window(struct region_nvme *nvme, const struct nvme_slot *slot)
 {
 	struct block_device *device = nvme->device;
 	uint64_t until_ns = clock_after_ns(NVME_PATIENCE_NS);
@@ -201,7 +201,7 @@ static int wait_for(struct region_nvme *nvme, const struct nvme_slot *slot)
 			return FARLOG_IO;
 		if (device->ops->wait(device, BLOCK_AHEAD, now_ns < until_ns ? until_ns - now_ns : 0) != FARLOG_OK)
 			return FARLOG_IO;
-		take_answers(nvme);
+		collect_answers(nvme);
 	}
 	return FARLOG_OK;
 }
@@ -213,7 +213,7 @@ uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, u
 	struct nvme_slot *slot = slot_at(ahead, at);
 	uint64_t from, left;
 
-	if (at == ahead->count || wait_for(nvme, slot) != FARLOG_OK || slot->is_stale)
+	if (at == ahead->count || wait_window(nvme, slot) != FARLOG_OK || slot->is_stale)
 		return 0;
 	from = off - slot->off;
 	left = slot->len - from;
@@ -232,12 +232,12 @@ void nvme_ahead_end(struct region_nvme *nvme, uint64_t persist_timeout_ns)
 		return; /* nor has the device a queue for it */
 	ahead->spans[0].len = ahead->spans[1].len = 0;
 	drop_all(ahead);
-	take_answers(nvme);
+	collect_answers(nvme);
 	while (ahead->count > 0) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || nvme->device->ops->wait(nvme->device, BLOCK_AHEAD, until_ns - now_ns) != FARLOG_OK)
 			return;
-		take_answers(nvme);
+		collect_answers(nvme);
 	}
 }

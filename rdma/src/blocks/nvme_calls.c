@@ -12,7 +12,7 @@
 #include "blocks/passthrough.h"
 
 #define NAP_NS 20000
-#define LOOK_PATIENCE_NS 2000000u /* of an append that looks for room: its deadline may be short */
+#define WORDS_PATIENCE_NS 2000000u /* of an append that waits for free space: its deadline may be short */
 
 const struct nvme_item nvme_items[NVME_ITEM_COUNT] = {
 	{LAYOUT_SUPERBLOCK_A_OFF, sizeof(struct superblock), NVME_SUPERBLOCK_A},
@@ -21,15 +21,15 @@ const struct nvme_item nvme_items[NVME_ITEM_COUNT] = {
 	{LAYOUT_HEAD_B_OFF, LAYOUT_LINE_LEN, NVME_HEAD_B},
 };
 
-void nvme_nap(uint64_t limit_ns)
+void nvme_sleep(uint64_t limit_ns)
 {
 	nanosleep(&(struct timespec){0, (long)(limit_ns < NAP_NS ? limit_ns : NAP_NS)}, NULL);
 }
 
-void nvme_take(uint64_t *is_busy)
+void nvme_lock_queue(uint64_t *is_busy)
 {
-	while (!nvme_try_take(is_busy))
-		nvme_nap(NAP_NS);
+	while (!nvme_try_lock_queue(is_busy))
+		nvme_sleep(NAP_NS);
 }
 
 void nvme_note_trouble(struct region_nvme *nvme, int failure)
@@ -56,7 +56,7 @@ int nvme_note_errno(struct region_nvme *nvme)
 
 /* ---------------------------------------------------------------- words that lie in blocks of their own */
 
-void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second)
+void nvme_build_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second)
 {
 	struct nvme_words words = {.words = {first, second}};
 
@@ -65,7 +65,7 @@ void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, u
 	memcpy(block, &words, sizeof(words));
 }
 
-void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch)
+void nvme_build_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch)
 {
 	struct nvme_words words = {
 		.words = {*nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF)},
@@ -83,7 +83,7 @@ static bool load_words(const uint8_t *block, struct nvme_words *words)
 }
 
 /* take_words -- fence and credit, as they were read. */
-void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks)
+void nvme_load_words(struct region_nvme *nvme, uint8_t *blocks)
 {
 	struct nvme_words words;
 	uint64_t fence = 0;
@@ -101,16 +101,16 @@ void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks)
 			load_words(nvme_block_of(blocks, NVME_CREDIT), &words) ? words.words[0] : 0);
 }
 
-/* take_header -- all of it. */
-static void take_header(struct region_nvme *nvme, uint8_t *blocks)
+/* load_header_blocks -- all of it. */
+static void load_header_blocks(struct region_nvme *nvme, uint8_t *blocks)
 {
 	struct nvme_words words;
 
 	for (size_t i = 0; i < NVME_ITEM_COUNT; i++)
 		memcpy(nvme->copy + nvme_items[i].off, nvme_block_of(blocks, nvme_items[i].control), nvme_items[i].len);
 	if (!nvme->is_fence_due)
-		*nvme_word_at(nvme, LAYOUT_FENCE_OFF) = 0; /* of a ring that was formatted anew */
-	nvme_take_words(nvme, blocks);
+		*nvme_word_at(nvme, LAYOUT_FENCE_OFF) = 0; /* of a ring that was formatted again */
+	nvme_load_words(nvme, blocks);
 	if (!load_words(nvme_block_of(blocks, NVME_HINTS), &words))
 		words = (struct nvme_words){0};
 	nvme->region.closed_epoch = words.closed_epoch;
@@ -120,8 +120,8 @@ static void take_header(struct region_nvme *nvme, uint8_t *blocks)
 
 /* ---------------------------------------------------------------- calls: the queue is taken */
 
-/* settle_call -- until the call under way is back, or patience ends. */
-static int settle_call(struct region_nvme *nvme, uint64_t persist_timeout_ns)
+/* finish_call -- until the call under way is back, or patience ends. */
+static int finish_call(struct region_nvme *nvme, uint64_t persist_timeout_ns)
 {
 	struct block_device *device = nvme->device;
 	uint64_t until_ns = clock_after_ns(persist_timeout_ns);
@@ -136,8 +136,8 @@ static int settle_call(struct region_nvme *nvme, uint64_t persist_timeout_ns)
 			nvme->is_call_flying = false; /* there is never more than one */
 			failure = answers[i].failure;
 			/* Also of one that nobody waits for any more: a slow device's word is as good, later. */
-			if (nvme->is_call_a_look && failure == 0)
-				nvme_take_words(nvme, nvme->called);
+			if (nvme->is_call_for_words && failure == 0)
+				nvme_load_words(nvme, nvme->called);
 		}
 		if (failure != 0)
 			nvme_note_trouble(nvme, failure);
@@ -162,13 +162,13 @@ int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint
 	struct block_command command = {
 		.verb = verb, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ++nvme->call_id};
 
-	if (nvme->is_call_flying && (settle_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
+	if (nvme->is_call_flying && (finish_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
 		return FARLOG_IO;
 	nvme->is_call_flying = true;
-	nvme->is_call_a_look = nvme->is_look_next;
-	nvme->is_look_next = false;
+	nvme->is_call_for_words = nvme->is_words_call_next;
+	nvme->is_words_call_next = false;
 	nvme->device->ops->put(nvme->device, BLOCK_CALLS, &command);
-	return settle_call(nvme, persist_timeout_ns);
+	return finish_call(nvme, persist_timeout_ns);
 }
 
 /* write_words -- one block of the header, by a call. */
@@ -176,22 +176,22 @@ static int write_words(struct region_nvme *nvme, enum nvme_control control, uint
 {
 	uint8_t *block = nvme_block_of(nvme->called, control);
 
-	if (nvme->is_call_flying && (settle_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
+	if (nvme->is_call_flying && (finish_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
 		return FARLOG_IO; /* the block is not ours yet */
-	nvme_make_words(nvme, block, word, 0);
+	nvme_build_words(nvme, block, word, 0);
 	return nvme_call(nvme, verb, nvme_control_at(nvme, control), block, nvme->device->lba_len, NVME_PATIENCE_NS);
 }
 
-void nvme_call_look(struct region_nvme *nvme)
+void nvme_call_words(struct region_nvme *nvme)
 {
 	/* An answer that has come since is taken first, and may be all that is wanted. */
 	if (nvme->is_call_flying)
-		may_fail(settle_call(nvme, 0)); /* the look below asks again */
-	nvme->is_look_next = true;
+		may_fail(finish_call(nvme, 0)); /* the look below asks again */
+	nvme->is_words_call_next = true;
 	/* What fails shows the words as they were. */
 	may_fail(nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),
-		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS));
-	nvme->is_look_next = false;
+		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, WORDS_PATIENCE_NS));
+	nvme->is_words_call_next = false;
 }
 
 int nvme_write_hints(struct region_nvme *nvme)
@@ -201,8 +201,8 @@ int nvme_write_hints(struct region_nvme *nvme)
 
 	/* Before the words are read: what is stored from here on is due again. */
 	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
-	if (!nvme->is_call_flying || (settle_call(nvme, 0) == FARLOG_OK && !nvme->is_call_flying)) {
-		nvme_make_hints(nvme, block, 0);
+	if (!nvme->is_call_flying || (finish_call(nvme, 0) == FARLOG_OK && !nvme->is_call_flying)) {
+		nvme_build_hints(nvme, block, 0);
 		result = nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len,
 			NVME_PATIENCE_NS);
 	}
@@ -246,7 +246,7 @@ static int load_header(struct region_nvme *nvme)
 	result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, 0), nvme->called, NVME_CONTROL_LEN, persist_timeout_ns);
 
 	if (result == FARLOG_OK)
-		take_header(nvme, nvme->called);
+		load_header_blocks(nvme, nvme->called);
 	return result;
 }
 
@@ -254,11 +254,11 @@ int nvme_load(struct region_nvme *nvme)
 {
 	int result;
 
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	result = load_header(nvme);
 	/* What a call that was given up on left undone. */
 	if (result == FARLOG_OK && nvme->is_credit_due)
 		may_fail(nvme_write_credit(nvme)); /* what fails stays due */
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result;
 }

@@ -10,7 +10,7 @@
 #define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
 #define ASIDE_INTERVAL_NS 5000000u
 
-enum command_id { ID_PIECE = 1, ID_HINTS = 2, ID_LOOK = 3 };
+enum command_id { ID_PIECE = 1, ID_HINTS = 2, ID_WORDS = 3 };
 
 static bool is_all_out(const struct region_nvme *nvme)
 {
@@ -83,20 +83,20 @@ void nvme_put_hints(struct region_nvme *nvme)
 
 	/* Before the words are read: what is stored from here on is due again. */
 	(void)__atomic_exchange_n(&nvme->are_hints_due, 0, __ATOMIC_ACQ_REL);
-	nvme_make_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
+	nvme_build_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
 	nvme->is_hints_flying = true;
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 }
 
-static void put_look(struct region_nvme *nvme)
+static void put_words_read(struct region_nvme *nvme)
 {
 	struct block_command command = {.verb = BLOCK_READ,
 		.off = nvme_control_at(nvme, NVME_FENCE_A),
 		.bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
 		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN,
-		.id = ID_LOOK};
+		.id = ID_WORDS};
 
-	nvme->is_look_flying = true;
+	nvme->is_words_read_flying = true;
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 }
 
@@ -110,13 +110,13 @@ void nvme_put_side_commands(struct region_nvme *nvme)
 	if (nvme->role != REGION_ROLE_WRITER)
 		return;
 	now_ns = nvme->device->is_clockless ? UINT64_MAX : clock_monotonic_ns();
-	if (nvme->is_look_flying || now_ns - nvme->aside_ns < ASIDE_INTERVAL_NS)
+	if (nvme->is_words_read_flying || now_ns - nvme->side_commands_ns < ASIDE_INTERVAL_NS)
 		return;
-	nvme->aside_ns = nvme->device->is_clockless ? 0 : now_ns;
-	nvme->looked_ns = nvme->aside_ns;
+	nvme->side_commands_ns = nvme->device->is_clockless ? 0 : now_ns;
+	nvme->words_read_ns = nvme->side_commands_ns;
 	if (atomic_load_acquire(&nvme->are_hints_due) && !nvme->is_hints_flying)
 		nvme_put_hints(nvme);
-	put_look(nvme);
+	put_words_read(nvme);
 }
 
 static void note_answer(struct region_nvme *nvme, const struct block_answer *answer)
@@ -125,16 +125,16 @@ static void note_answer(struct region_nvme *nvme, const struct block_answer *ans
 	case ID_HINTS:
 		nvme->is_hints_flying = false;
 		break;
-	case ID_LOOK:
-		nvme->is_look_flying = false;
+	case ID_WORDS:
+		nvme->is_words_read_flying = false;
 		if (answer->failure == 0)
-			nvme_take_words(nvme, nvme->looked);
+			nvme_load_words(nvme, nvme->looked);
 		break;
-	case NVME_ID_FIRST:
-		nvme_take_first(nvme, answer->failure);
+	case NVME_ID_FENCE:
+		nvme_release_commit(nvme, answer->failure);
 		break;
-	case NVME_ID_FOLLOW:
-		nvme_take_follow(nvme, answer->failure);
+	case NVME_ID_LOG_END:
+		nvme_load_log_end(nvme, answer->failure);
 		break;
 	default:
 		nvme->flying_count--;
@@ -143,7 +143,7 @@ static void note_answer(struct region_nvme *nvme, const struct block_answer *ans
 		nvme->failure = answer->failure;
 		nvme_note_trouble(nvme, answer->failure);
 		if (answer->failure == EBADE)
-			nvme_begin_shut(nvme);
+			nvme_begin_fencing(nvme);
 		break;
 	}
 }

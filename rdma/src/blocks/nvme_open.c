@@ -29,7 +29,7 @@ static int check_size(const char *text, const struct block_device *device, struc
 	return FARLOG_OK;
 }
 
-static int prepare(const char *text, struct region_nvme *nvme, bool has_directory, struct farlog_error *error)
+static int prepare_buffers(const char *text, struct region_nvme *nvme, bool has_directory, struct farlog_error *error)
 {
 	int result = check_size(text, nvme->device, error);
 
@@ -39,7 +39,7 @@ static int prepare(const char *text, struct region_nvme *nvme, bool has_director
 		return result;
 	nvme->own = nvme_map_own(3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
 	if (nvme->own == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for buffers of %u bytes", text,
+		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": out of memory for buffers of %u bytes", text,
 			3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
 	nvme->controls = nvme->own;
 	nvme->looked = nvme->controls + NVME_CONTROL_LEN;
@@ -79,7 +79,7 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	nvme->region.fence_lsn = UINT64_MAX;
 	nvme->region.last_error = nvme->trouble;
 	nvme->region.persist_timeout_ns = NVME_PATIENCE_NS;
-	result = prepare(text, nvme, options->has_directory, error);
+	result = prepare_buffers(text, nvme, options->has_directory, error);
 	if (result != FARLOG_OK) {
 		nvme_close(&nvme->region);
 		return result;

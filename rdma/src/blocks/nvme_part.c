@@ -19,16 +19,16 @@
  * processes. */
 static int check_memory(const char *text, const struct region_nvme *nvme, struct farlog_error *error)
 {
-	uint64_t room = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
+	uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
 
-	if (nvme->role != REGION_ROLE_WRITER || nvme->region.contract.size_bytes <= room)
+	if (nvme->role != REGION_ROLE_WRITER || nvme->region.contract.size_bytes <= memory_bytes)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NO_MEMORY, 0,
 		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's "
 		"are %lu; make a ring on a partition, "
 		"or a smaller one of "
 		"many (ring=)",
-		text, nvme->region.contract.size_bytes, room);
+		text, nvme->region.contract.size_bytes, memory_bytes);
 }
 
 int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole, struct farlog_error *error)
@@ -44,8 +44,8 @@ int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole,
 	nvme->copy =
 		nvme->staging != NULL && !is_whole ? staging_map(nvme->staging, nvme->copy_len) : nvme_map_own(nvme->copy_len);
 	if (nvme->copy == NULL)
-		return error_set(
-			error, FARLOG_NO_MEMORY, errno, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
+		return error_set(error, FARLOG_NO_MEMORY, errno, "region \"%s\": out of memory for a copy of %lu bytes", text,
+			nvme->copy_len);
 	nvme->region.base = nvme->copy;
 	if (nvme->role == REGION_ROLE_WRITER && stream_is_supported())
 		nvme->region.streamed = nvme->copy;
@@ -93,9 +93,9 @@ int nvme_fetch_directory(struct region *region)
 		memset(nvme->directory, 0, DIRECTORY_TAILS_OFF);
 		region->directory_copy = nvme->directory;
 	}
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	result = read_directory(nvme);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result;
 }
 
@@ -105,7 +105,7 @@ int nvme_store_directory(struct region *region, uint64_t off, const void *src, s
 	uint64_t step = nvme->device->command_len_max < NVME_WINDOW_LEN ? nvme->device->command_len_max : NVME_WINDOW_LEN;
 	int result = FARLOG_OK;
 
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	for (size_t done = 0; done < len && result == FARLOG_OK; done += step) {
 		uint64_t piece_len = len - done < step ? len - done : step;
 
@@ -116,6 +116,6 @@ int nvme_store_directory(struct region *region, uint64_t off, const void *src, s
 		if (result == FARLOG_OK)
 			result = nvme_call(nvme, BLOCK_WRITE_DURABLE, off + done, nvme->window, piece_len, NVME_PATIENCE_NS);
 	}
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result;
 }

@@ -20,7 +20,7 @@
 
 /* load_attribute -- one line of sysfs; false: not there, or with a failure that is kept for the end of the probe: it
  * cannot be read. */
-static bool load_attribute(const char *directory, const char *name, char *value, size_t room, int *failure)
+static bool load_attribute(const char *directory, const char *name, char *value, size_t size, int *failure)
 {
 	char path[PATH_MAX + 64];
 	FILE *file;
@@ -30,7 +30,7 @@ static bool load_attribute(const char *directory, const char *name, char *value,
 	file = fopen(path, "re");
 	if (file == NULL && errno != ENOENT)
 		*failure = errno;
-	is_there = file != NULL && fgets(value, (int)room, file) != NULL;
+	is_there = file != NULL && fgets(value, (int)size, file) != NULL;
 	if (file != NULL)
 		fclose(file);
 	if (is_there)
@@ -178,8 +178,8 @@ int block_probe(const char *text, const char *path, struct block_facts *facts, s
 									"no block device");
 }
 
-/* say -- what was looked at. */
-static void say(const struct block_facts *facts, struct farlog_contract *contract)
+/* describe_facts -- what was looked at. */
+static void describe_facts(const struct block_facts *facts, struct farlog_contract *contract)
 {
 	const char *cache = !facts->has_cache ? "no write cache" :
 		facts->has_fua                    ? "write cache, FUA" :
@@ -232,6 +232,6 @@ int block_contract(const char *text, const struct uri *uri, const struct block_f
 	contract->atomic_unit = facts->lba_len;
 	contract->size_bytes = facts->size_bytes;
 	contract->deadline_default_ns = DEADLINE_NS;
-	say(facts, contract);
+	describe_facts(facts, contract);
 	return choose_flush(text, uri, facts, contract, error);
 }

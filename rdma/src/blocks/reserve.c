@@ -52,18 +52,18 @@ uint64_t reserve_opening_key(const uint8_t ring_uuid[16], const char *host)
 
 /* ---------------------------------------------------------------- steps */
 
-static int look(struct block_device *device, struct reserve_view *view)
+static int read_reservations(struct block_device *device, struct reserve_view *view)
 {
 	memset(view, 0, sizeof(*view));
-	return device->ops->reserve == NULL ? FARLOG_UNSUPPORTED : device->ops->reserve(device, RESERVE_LOOK, 0, 0, view);
+	return device->ops->reserve == NULL ? FARLOG_UNSUPPORTED : device->ops->reserve(device, RESERVE_REPORT, 0, 0, view);
 }
 
-static int ask(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other)
+static int request_reservation(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other)
 {
 	return device->ops->reserve(device, verb, key, other, NULL);
 }
 
-static int refuse_io(const char *uri, const char *what, struct farlog_error *error)
+static int set_io_error(const char *uri, const char *what, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_IO, errno, "%s the reservation of ring \"%s\"", what, uri);
 }
@@ -80,7 +80,7 @@ static int check_holder(const char *uri, const struct reserve_view *view, struct
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
 		"ring \"%s\": its namespace is reserved by another program (type %u, key %016lx; expected type %u and a key of "
-		"farlog's); look: nvme resv-report "
+		"farlog's); to see it: nvme resv-report "
 		"-e 1 DEVICE",
 		uri, view->type, view->holder_key, RESERVE_TYPE);
 }
@@ -88,28 +88,28 @@ static int check_holder(const char *uri, const struct reserve_view *view, struct
 /* register_host -- by this key, whatever it had. OK; HELD: others are at it; IO. */
 static int register_host(struct block_device *device, uint64_t key)
 {
-	int result = ask(device, RESERVE_REGISTER, key, 0);
+	int result = request_reservation(device, RESERVE_REGISTER, key, 0);
 
-	return result == FARLOG_HELD ? ask(device, RESERVE_REPLACE, key, 0) : result;
+	return result == FARLOG_HELD ? request_reservation(device, RESERVE_REPLACE, key, 0) : result;
 }
 
-/* take_once -- OK; HELD: the world has changed since it was looked at; IO. */
-static int take_once(struct block_device *device, uint64_t key, const struct reserve_view *view)
+/* acquire_once -- OK; HELD: the world has changed since it was looked at; IO. */
+static int acquire_once(struct block_device *device, uint64_t key, const struct reserve_view *view)
 {
 	int result = register_host(device, key);
 
 	if (result != FARLOG_OK)
 		return result;
 	if (view->type == 0)
-		return ask(device, RESERVE_ACQUIRE, key, 0);
+		return request_reservation(device, RESERVE_ACQUIRE, key, 0);
 	if (view->is_holder_us)
 		return FARLOG_OK;
-	return ask(device, RESERVE_PREEMPT, key, view->holder_key);
+	return request_reservation(device, RESERVE_PREEMPT, key, view->holder_key);
 }
 
 /* ---------------------------------------------------------------- what callers ask for */
 
-int reserve_take(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+int reserve_acquire(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error)
 {
 	enum reserve_tag tag =
@@ -117,41 +117,41 @@ int reserve_take(struct block_device *device, const struct region_claim *claim, 
 
 	for (unsigned turn = 0; turn < TURN_COUNT_MAX; turn++) {
 		uint64_t key;
-		int result = look(device, view);
+		int result = read_reservations(device, view);
 
 		if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && !view->is_here))
 			return FARLOG_OK;
 		if (result != FARLOG_OK)
-			return refuse_io(claim->uri, "look at", error);
+			return set_io_error(claim->uri, "look at", error);
 		result = check_holder(claim->uri, view, error);
 		if (result != FARLOG_OK)
 			return result;
 		key = reserve_key(tag, claim->ring_uuid, claim->epoch, view->host);
 		if (view->is_holder_us && view->is_registered && view->holder_key == key)
 			return FARLOG_OK;
-		result = take_once(device, key, view);
+		result = acquire_once(device, key, view);
 		if (result != FARLOG_OK && result != FARLOG_HELD)
-			return refuse_io(claim->uri, "take", error);
+			return set_io_error(claim->uri, "take", error);
 	}
 	return error_set(
 		error, FARLOG_HELD, 0, "ring \"%s\": other hosts are taking it at the same time; try again", claim->uri);
 }
 
-/* has_zombie -- may a writer live on this host that the device has shut out? One that is opening registers the host in
- * a moment. */
-static bool has_zombie(struct block_device *device, struct reserve_view *view)
+/* has_stale_writer -- may a writer live on this host that the device has fenced? One that is opening registers the host
+ * in a moment. */
+static bool has_stale_writer(struct block_device *device, struct reserve_view *view)
 {
 	uint64_t until_ns = clock_after_ns(ZOMBIE_PATIENCE_NS);
 	struct reserve_view now;
 
 	while (device->ops->is_locked(device, REGION_ROLE_WRITER) != 0) {
-		if (look(device, &now) == FARLOG_OK && now.is_registered) {
+		if (read_reservations(device, &now) == FARLOG_OK && now.is_registered) {
 			*view = now;
 			return false;
 		}
 		if (device->is_clockless || clock_monotonic_ns() >= until_ns)
 			return true;
-		nvme_nap(ZOMBIE_PATIENCE_NS);
+		nvme_sleep(ZOMBIE_PATIENCE_NS);
 	}
 	return false;
 }
@@ -160,13 +160,13 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 	struct farlog_error *error)
 {
 	for (unsigned turn = 0; turn < TURN_COUNT_MAX; turn++) {
-		int result = look(device, view);
+		int result = read_reservations(device, view);
 
 		if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && (!view->is_here || view->is_registered)))
 			return FARLOG_OK;
 		if (result != FARLOG_OK)
-			return refuse_io(claim->uri, "look at", error);
-		if (has_zombie(device, view))
+			return set_io_error(claim->uri, "look at", error);
+		if (has_stale_writer(device, view))
 			return error_set(error, FARLOG_HELD, 0,
 				"ring \"%s\": a writer on another host has taken it over, and the one that it was taken from still "
 				"lives on this host; end it (farlog ring show "
@@ -174,11 +174,12 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 				claim->uri);
 		if (view->is_registered)
 			return FARLOG_OK;
-		result = ask(device, RESERVE_REGISTER, reserve_key(RESERVE_TAG_OTHER, claim->ring_uuid, 0, view->host), 0);
+		result = request_reservation(
+			device, RESERVE_REGISTER, reserve_key(RESERVE_TAG_OTHER, claim->ring_uuid, 0, view->host), 0);
 		if (result == FARLOG_OK)
 			return FARLOG_OK;
 		if (result != FARLOG_HELD)
-			return refuse_io(claim->uri, "register for", error);
+			return set_io_error(claim->uri, "register for", error);
 	}
 	return error_set(error, FARLOG_HELD, 0, "ring \"%s\": its namespace refuses to register this host", claim->uri);
 }
@@ -186,10 +187,10 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 int reserve_if_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error)
 {
-	int result = look(device, view);
+	int result = read_reservations(device, view);
 
 	if (result != FARLOG_OK && result != FARLOG_UNSUPPORTED)
-		return refuse_io(claim->uri, "look at", error);
+		return set_io_error(claim->uri, "look at", error);
 	if (result == FARLOG_OK && view->is_here && view->type != 0 && !view->is_holder_us)
 		return error_set(error, FARLOG_HELD, 0,
 			"region \"%s\" is reserved by another host (key %016lx), where a writer may live; stop it, and add --force "
@@ -199,35 +200,33 @@ int reserve_if_free(struct block_device *device, const struct region_claim *clai
 	return reserve_join(device, claim, view, error);
 }
 
-int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+int reserve_check_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error)
 {
-	int result = look(device, view);
+	int result = read_reservations(device, view);
 
 	if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && (view->type == 0 || view->is_registered)))
 		return FARLOG_OK;
 	if (result != FARLOG_OK)
-		return refuse_io(claim->uri, "look at", error);
+		return set_io_error(claim->uri, "look at", error);
 	return error_set(error, FARLOG_HELD, 0,
 		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a "
-		"directory reserve nothing: look: nvme "
+		"directory reserve nothing; to see it: nvme "
 		"resv-report -e 1 DEVICE",
 		claim->uri, view->type, view->holder_key);
 }
 
-void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract)
+void reserve_describe(struct block_device *device, bool has_directory, struct farlog_contract *contract)
 {
 	struct reserve_view view;
 	size_t used = strlen(contract->probe);
-	int result = look(device, &view);
-	const char *what = result == FARLOG_UNSUPPORTED ?
-		NULL :
-		result != FARLOG_OK ?
-		"nothing is known: the look at reservations failed, and no writer opens until it does not" :
-		!view.is_here ? "fenced at the target, by its hosts; follows closed writers" :
-		has_directory ? "fenced at the target, by its hosts, and its neighbours with it; follows closed writers" :
-		view.is_kept  ? "fenced by reservation" :
-						"fenced by reservation, until the target restarts";
+	int result = read_reservations(device, &view);
+	const char *what = result == FARLOG_UNSUPPORTED ? NULL :
+		result != FARLOG_OK ? "unknown: reading the reservations failed, and no writer opens until that succeeds" :
+		!view.is_here       ? "fenced at the target, by its hosts; follows closed writers" :
+		has_directory       ? "fenced at the target, by its hosts, and its neighbours with it; follows closed writers" :
+		view.is_kept        ? "fenced by reservation" :
+							  "fenced by reservation, until the target restarts";
 
 	if (what != NULL)
 		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; between hosts %s", what);

@@ -2,11 +2,11 @@
  * Exclusive, Registrants Only.
  *
  * The device knows hosts, not processes: a host has one registration in a namespace. A writer registers its host by a
- * key of its own and holds the reservation; whoever takes over registers its host, preempts the key of the one before
- * and has the device end what that one had under way. From then on the device refuses its writes. Who only moves a head
+ * key of its own and holds the reservation; a takeover registers its host, preempts the former writer's key
+ * and has the device end that writer's commands. From then on the device refuses its writes. Who only moves a head
  * or raises a fence registers, and leaves the reservation alone. Readers need nothing.
  *
- * A host that was shut out lets nobody register it again while a writer lives there that may be the one that was shut
+ * A fenced host lets nobody register it again while a writer lives there that may be the one that was fenced
  * out: the ring's locks tell. So one writer is fenced from another on the same host by the locks, and from those on
  * other hosts by the device. Nobody gives a registration or the reservation back: they are what keeps a writer out that
  * sleeps. */
@@ -34,13 +34,13 @@ uint64_t reserve_host(const char *host);
 
 uint64_t reserve_key(enum reserve_tag tag, const uint8_t ring_uuid[16], uint32_t epoch, const char *host);
 
-/* reserve_take -- from now on this host holds the reservation by `claim`, and the host that had it writes no more. OK;
- * HELD: it is not farlog's to take, or others take it at the same time; IO. Where the device has no reservations
+/* reserve_acquire -- from now on this host holds the reservation by `claim`, and the host that had it writes no more.
+ * OK; HELD: it is not farlog's to take, or others take it at the same time; IO. Where the device has no reservations
  * (view->is_here): OK. */
-int reserve_take(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+int reserve_acquire(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* reserve_join -- from now on this host is registered. HELD: a writer lives here that may have been shut out. */
+/* reserve_join -- from now on this host is registered. HELD: a writer lives here that may have been fenced. */
 int reserve_join(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
@@ -48,14 +48,14 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 int reserve_if_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* reserve_leave -- of a ring in a directory, whose neighbours are other writers': nothing is reserved. OK, with
+/* reserve_check_free -- of a ring in a directory, whose neighbours are other writers': nothing is reserved. OK, with
  * view->host "" where only this host has the device; HELD: somebody has reserved the namespace, and this host may not
  * write; IO. */
-int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
+int reserve_check_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* reserve_say -- add to a contract what fences writers of other hosts. */
-void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract);
+/* reserve_describe -- add to a contract what fences writers of other hosts. */
+void reserve_describe(struct block_device *device, bool has_directory, struct farlog_contract *contract);
 
 /* reserve_by_ioctl -- what block_ops.reserve is for an open device. */
 int reserve_by_ioctl(

@@ -1,5 +1,5 @@
 /* blocks/reserve_ioctl.c -- reservations of a namespace by the kernel's calls: linux/pr.h to change them, and NVM
- * Express's own report to look at them, which tells what the kernel's (since 7.0) does not: whose key is whose, and
+ * Express's own report to read them, which shows what the kernel's (since 7.0) does not: whose key is whose, and
  * whether they outlive a power loss.
  *
  * Only of fabrics. There the kernel says by which id the target knows this host. None of it asks for rights beyond
@@ -88,8 +88,8 @@ static int find_host(
 	return FARLOG_IO;
 }
 
-/* take_report -- who holds it, and which of the registered hosts is this one. */
-static void take_report(const uint8_t *report, const uint8_t host[HOST_LEN], struct reserve_view *view)
+/* parse_report -- who holds it, and which of the registered hosts is this one. */
+static void parse_report(const uint8_t *report, const uint8_t host[HOST_LEN], struct reserve_view *view)
 {
 	unsigned count = report[5] | (unsigned)report[6] << 8;
 
@@ -108,7 +108,7 @@ static void take_report(const uint8_t *report, const uint8_t host[HOST_LEN], str
 	}
 }
 
-static int look_at(int fd, const struct stat *info, uint8_t *buffer, struct reserve_view *view)
+static int read_device_report(int fd, const struct stat *info, uint8_t *buffer, struct reserve_view *view)
 {
 	uint8_t host[HOST_LEN];
 	struct block_host found;
@@ -136,12 +136,12 @@ static int look_at(int fd, const struct stat *info, uint8_t *buffer, struct rese
 	result = reserve_read_result(ioctl(fd, NVME_IOCTL_IO_CMD, &report));
 	if (result != FARLOG_OK)
 		return result == FARLOG_UNSUPPORTED ? FARLOG_OK : result;
-	take_report(buffer, host, view);
+	parse_report(buffer, host, view);
 	view->is_here = true;
 	return FARLOG_OK;
 }
 
-static int look(int fd, struct reserve_view *view)
+static int read_report(int fd, struct reserve_view *view)
 {
 	struct stat info;
 	uint8_t *buffer;
@@ -155,14 +155,14 @@ static int look(int fd, struct reserve_view *view)
 	if (buffer == NULL)
 		return FARLOG_NO_MEMORY;
 	memset(buffer, 0, REPORT_LEN);
-	result = look_at(fd, &info, buffer, view);
+	result = read_device_report(fd, &info, buffer, view);
 	free(buffer);
 	return result;
 }
 
-/* judge -- of a call of linux/pr.h: above 0 the device's word. That a status has more bits than older kernels look for
- * makes a conflict look like a failure there: whoever asked looks again. */
-static int judge(int status)
+/* result_of_status -- of a call of linux/pr.h: above 0 the device's word. Older kernels look at
+ * fewer bits of the status, so that a conflict appears as a failure there: the caller reads the report again. */
+static int result_of_status(int status)
 {
 	if (status == 0)
 		return FARLOG_OK;
@@ -178,14 +178,14 @@ int reserve_by_ioctl(int fd, enum reserve_verb verb, uint64_t key, uint64_t othe
 	struct pr_preempt preempt = {.old_key = key, .new_key = other, .type = PR_WRITE_EXCLUSIVE_REG_ONLY};
 
 	switch (verb) {
-	case RESERVE_LOOK:
-		return look(fd, view);
+	case RESERVE_REPORT:
+		return read_report(fd, view);
 	case RESERVE_REGISTER:
 	case RESERVE_REPLACE:
-		return judge(ioctl(fd, IOC_PR_REGISTER, &registration));
+		return result_of_status(ioctl(fd, IOC_PR_REGISTER, &registration));
 	case RESERVE_ACQUIRE:
-		return judge(ioctl(fd, IOC_PR_RESERVE, &reservation));
+		return result_of_status(ioctl(fd, IOC_PR_RESERVE, &reservation));
 	default:
-		return judge(ioctl(fd, IOC_PR_PREEMPT_ABORT, &preempt));
+		return result_of_status(ioctl(fd, IOC_PR_PREEMPT_ABORT, &preempt));
 	}
 }

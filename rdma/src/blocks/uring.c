@@ -83,9 +83,9 @@ static void uring_put(struct block_device *device, enum block_queue queue, const
 	uring->flying_counts[queue]++;
 }
 
-/* judge -- what a call of the library gave. OK, also where it may be made again, or IO, with errno. is_taking: answers
- * are taken before that. */
-static int judge(int count, bool is_taking)
+/* result_of_count -- what a call of the library gave. OK, also where it may be made again, or IO, with errno.
+ * is_taking: answers are taken before that. */
+static int result_of_count(int count, bool is_taking)
 {
 	if (count >= 0 || count == -EINTR || count == -EAGAIN || (is_taking && (count == -ETIME || count == -EBUSY)))
 		return FARLOG_OK;
@@ -93,8 +93,8 @@ static int judge(int count, bool is_taking)
 	return FARLOG_IO;
 }
 
-/* wake -- the thread that takes what was put, when it has gone to sleep. */
-static int wake(struct block_uring *uring)
+/* wake_kernel_thread -- the thread that takes what was put, when it has gone to sleep. */
+static int wake_kernel_thread(struct block_uring *uring)
 {
 	struct io_uring *ring = &uring->rings[BLOCK_COMMITS];
 	bool is_asleep;
@@ -103,11 +103,12 @@ static int wake(struct block_uring *uring)
 	is_asleep =
 		io_uring_sq_ready(ring) > 0 && (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP);
 	uring->device.enter_count += is_asleep; /* a hint: the library looks for itself */
-	return judge(count, false);
+	return result_of_count(count, false);
 }
 
-/* watch -- until an answer is there, the time is over, or it takes long. False: it does, and who waits may sleep. */
-static bool watch(struct io_uring *ring, uint64_t timeout_ns)
+/* spin_for_answer -- until an answer is there, the time is over, or it takes long. False: it does, and who waits may
+ * sleep. */
+static bool spin_for_answer(struct io_uring *ring, uint64_t timeout_ns)
 {
 	uint64_t persist_timeout_ns = timeout_ns < WATCH_NS ? timeout_ns : WATCH_NS;
 	uint64_t start_ns = clock_monotonic_ns();
@@ -122,9 +123,9 @@ static bool watch(struct io_uring *ring, uint64_t timeout_ns)
 	return timeout_ns <= WATCH_NS;
 }
 
-/* ask_device -- one with polled queues, until it has an answer or the time is over. One call sends, and asks for the
+/* poll_device -- one with polled queues, until it has an answer or the time is over. One call sends, and asks for the
  * first time. */
-static int ask_device(struct block_uring *uring, uint64_t timeout_ns)
+static int poll_device(struct block_uring *uring, uint64_t timeout_ns)
 {
 	struct io_uring *ring = &uring->rings[BLOCK_COMMITS];
 	uint64_t start_ns = clock_monotonic_ns();
@@ -135,7 +136,7 @@ static int ask_device(struct block_uring *uring, uint64_t timeout_ns)
 		count = uring->lib->get_events(ring);
 		uring->device.enter_count++;
 	}
-	return judge(count, true);
+	return result_of_count(count, true);
 }
 
 static int uring_send(struct block_device *device, enum block_queue queue)
@@ -143,12 +144,12 @@ static int uring_send(struct block_device *device, enum block_queue queue)
 	struct block_uring *uring = uring_of(device);
 
 	if (queue == BLOCK_COMMITS && uring->is_sq_polled)
-		return wake(uring);
+		return wake_kernel_thread(uring);
 	while (io_uring_sq_ready(&uring->rings[queue]) > 0) {
 		int count = uring->lib->submit(&uring->rings[queue]);
 
 		device->enter_count += queue == BLOCK_COMMITS;
-		if (judge(count, false) != FARLOG_OK)
+		if (result_of_count(count, false) != FARLOG_OK)
 			return FARLOG_IO;
 	}
 	return FARLOG_OK;
@@ -162,16 +163,16 @@ static int uring_wait(struct block_device *device, enum block_queue queue, uint6
 	int count;
 
 	if (queue == BLOCK_COMMITS && uring->is_sq_polled) {
-		if (wake(uring) != FARLOG_OK)
+		if (wake_kernel_thread(uring) != FARLOG_OK)
 			return FARLOG_IO;
-		if (watch(&uring->rings[queue], timeout_ns))
+		if (spin_for_answer(&uring->rings[queue], timeout_ns))
 			return FARLOG_OK;
 	} else if (queue == BLOCK_COMMITS && uring->is_io_polled) {
-		return ask_device(uring, timeout_ns);
+		return poll_device(uring, timeout_ns);
 	}
 	count = uring->lib->submit_and_wait_timeout(&uring->rings[queue], &answer, 1, &timeout, NULL);
 	device->enter_count += queue == BLOCK_COMMITS;
-	return judge(count, true);
+	return result_of_count(count, true);
 }
 
 /* is_removed -- the kernel has removed the device: it has no bytes then, and whatever comes back under its name is
@@ -201,7 +202,7 @@ static int failure_of(struct block_uring *uring, const struct io_uring_cqe *cqe)
 }
 
 static unsigned uring_take(
-	struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
+	struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned count_max)
 {
 	struct block_uring *uring = uring_of(device);
 	struct io_uring *ring = &uring->rings[queue];
@@ -216,7 +217,7 @@ static unsigned uring_take(
 	}
 	io_uring_for_each_cqe(ring, head, cqe)
 	{
-		if (count == room)
+		if (count == count_max)
 			break;
 		answers[count].id = cqe->user_data >> 32;
 		answers[count].failure = failure_of(uring, cqe);
@@ -283,9 +284,9 @@ static int uring_zero(struct block_device *device, uint64_t off, uint64_t len)
 	return result == FARLOG_OK && fdatasync(uring->fd) != 0 ? FARLOG_IO : result;
 }
 
-static int uring_name_foreign(struct block_device *device, char *text, size_t room)
+static int uring_name_foreign(struct block_device *device, char *text, size_t size)
 {
-	return block_name_foreign(uring_of(device)->path, text, room);
+	return block_name_foreign(uring_of(device)->path, text, size);
 }
 
 static int uring_reserve(

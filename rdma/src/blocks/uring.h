@@ -16,7 +16,7 @@ struct block_facts {
 	bool is_volatile; /* all of it is gone at a power cut */
 	bool is_partition;
 	bool has_poll;            /* queues whose completions are asked for, without interrupts */
-	uint32_t command_len_max; /* of one NVMe command, 0 = not told */
+	uint32_t command_len_max; /* of one NVMe command, 0 = not reported */
 	char name[64];            /* of the device */
 	char behind[64];          /* a loop device's file, "" = none */
 };
@@ -31,7 +31,7 @@ int block_contract(const char *text, const struct uri *uri, const struct block_f
 
 /* block_name_foreign -- what a file system, partition table or other owner of this path would lose; "" = nothing is
  * there. OK, UNSUPPORTED: the library that knows is not here; IO. */
-int block_name_foreign(const char *path, char *text, size_t room) FARLOG_MUST_CHECK;
+int block_name_foreign(const char *path, char *text, size_t size) FARLOG_MUST_CHECK;
 
 int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
 	struct farlog_error *error) FARLOG_MUST_CHECK;

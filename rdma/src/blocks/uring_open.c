@@ -109,10 +109,10 @@ static int start_rings(
 								 "see /proc/sys/kernel/io_uring_disabled");
 }
 
-/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are
- * asked for. Where a write is more than one command to the device, because that has a cache and no FUA, there is no
+/* choose_queue_mode -- polled queues are used where there are any, a thread of the kernel and bare commands where they
+ * are asked for. Where a write is more than one command to the device, because that has a cache and no FUA, there is no
  * polling for it. */
-static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri,
+static int choose_queue_mode(const char *text, struct block_uring *uring, const struct uri *uri,
 	const struct block_facts *facts, struct farlog_contract *contract, struct farlog_error *error)
 {
 	bool can_poll = facts->has_poll && contract->flush_method != FARLOG_FLUSH_DSYNC;
@@ -190,14 +190,14 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, options, error);
 	if (result == FARLOG_OK)
-		result = choose_way(text, uring, uri, &facts, contract, error);
+		result = choose_queue_mode(text, uring, uri, &facts, contract, error);
 	if (result == FARLOG_OK)
 		result = start_rings(text, uring, options, error);
 	if (result != FARLOG_OK) {
 		uring_ops.close(&uring->device);
 		return result;
 	}
-	reserve_say(&uring->device, options->has_directory, contract);
+	reserve_describe(&uring->device, options->has_directory, contract);
 	*device = &uring->device;
 	return FARLOG_OK;
 }

@@ -27,14 +27,14 @@ static const char *method_name(enum farlog_flush_method method)
 	}
 }
 
-/* cure -- of a READ or a commit that nobody has said is a flush there. On other memory it is one without a word, or
+/* remedy -- of a READ or a commit that nobody has said is a flush there. On other memory it is one without a word, or
  * cannot be one. */
-static const char *cure(const struct far_link *link, const struct uri *uri)
+static const char *remedy(const struct far_link *link, const struct uri *uri)
 {
 	bool is_dax = link->welcome.kind == FARLOG_REGION_DEVDAX || link->welcome.kind == FARLOG_REGION_FSDAX;
 
 	if (is_dax && strcmp(uri->flush, method_name(FARLOG_FLUSH_OFI_COMMIT)) == 0)
-		return "; whether the provider's commit flushes is not a thing that it tells: its operator can attest that "
+		return "; the provider does not report whether its commit flushes: its operator can attest that "
 			   "(farlogd target --attestation FILE, "
 			   "docs/how-to/attest-media.md)";
 	if (!is_dax || strcmp(uri->flush, method_name(FARLOG_FLUSH_RDMA_READ)) != 0)
@@ -66,7 +66,7 @@ int far_choose_method(struct far_link *link, const struct far_transport *transpo
 	return error_set(error, FARLOG_LEVEL, 0,
 		"uri \"%s\": flush \"%s\" does not give level %s on this target (%s); it offers: %s%s", text,
 		is_named ? uri->flush : "auto", farlog_level_name(link->welcome.level), link->welcome.probe,
-		names[0] != '\0' ? names : "none that this client can do", cure(link, uri));
+		names[0] != '\0' ? names : "none that this client can do", remedy(link, uri));
 }
 
 static uint64_t default_deadline_ns(const struct far_link *link, const struct far_transport *transport)
@@ -82,7 +82,7 @@ void far_fill_contract(
 	const struct far_welcome *welcome = &link->welcome;
 	char before[80];
 	char behind[40];
-	int room;
+	int probe_len;
 
 	*contract = (struct farlog_contract){.kind = welcome->kind,
 		.flush_method = link->method,
@@ -94,11 +94,11 @@ void far_fill_contract(
 	snprintf(contract->kind_name, sizeof(contract->kind_name), "%s", region_kind_name(welcome->kind));
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s", method_name(link->method));
 	snprintf(before, sizeof(before),
-		link->way[0] != '\0' ? "%s (%s) at its target: " : "%s%s at its target: ", transport->scheme, link->way);
+		link->path[0] != '\0' ? "%s (%s) at its target: " : "%s%s at its target: ", transport->scheme, link->path);
 	snprintf(behind, sizeof(behind), "%s%s%.15s",
 		link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",
 		link->caveat != NULL ? "; " : "", link->caveat != NULL ? link->caveat : "");
 	/* the target's own words are what may be cut */
-	room = (int)(sizeof(contract->probe) - 1 - strlen(before) - strlen(behind));
-	snprintf(contract->probe, sizeof(contract->probe), "%s%.*s%s", before, room, welcome->probe, behind);
+	probe_len = (int)(sizeof(contract->probe) - 1 - strlen(before) - strlen(behind));
+	snprintf(contract->probe, sizeof(contract->probe), "%s%.*s%s", before, probe_len, welcome->probe, behind);
 }

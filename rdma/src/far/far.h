@@ -48,12 +48,12 @@ struct far_link_ops {
 	/* Take what has come back into link->done, and progress for a transport that needs it. OK; IO: the link is broken,
 	 * and link->broken says by what. */
 	int (*poll)(struct far_link *link) FARLOG_MUST_CHECK;
-	/* What to poll(2) for until poll's answer may have changed since this call began, at most room; 0: something has
-	 * come back meanwhile. *nap_ns is lowered to the longest sleep where something may come that wakes nobody. The
+	/* What to poll(2) for until poll's answer may have changed since this call began, at most count_max; 0: something
+	 * has come back meanwhile. *nap_ns is lowered to the longest sleep where something may come that wakes nobody. The
 	 * caller has found nothing, and nobody has used the link since. Who uses it during the sleep, and finds something,
-	 * wakes the sleeper. Never blocks. NULL: spinning on poll is the way. */
-	unsigned (*sleepers)(struct far_link *link, int *fds, unsigned room, uint64_t *nap_ns);
-	/* With sleepers: an answer is expected sooner than a sleeper would wake up; so long it is polled for. */
+	 * wakes the sleeper. Never blocks. NULL: spin on poll. */
+	unsigned (*sleepers)(struct far_link *link, int *fds, unsigned count_max, uint64_t *nap_ns);
+	/* With sleepers: an answer is expected sooner than a sleeper would wake up; so long poll is called. */
 	uint64_t spin_ns;
 	/* Tear the connection down. When it returns nothing touches the copy any more. Harmless without a connection. */
 	void (*disconnect)(struct far_link *link);
@@ -75,11 +75,11 @@ struct far_link {
 	struct far_done done;
 	enum farlog_flush_method method; /* set by far/region.c after connect */
 	/* stored by another thread than connect's: nobody wants the connection any more, and connect returns soon */
-	uint64_t is_given_up;
+	uint64_t is_connect_cancelled;
 	/* as that, for all that one caller has; outlives the link. NULL: there is none. Set before the first connect */
 	const uint64_t *cancel_requested;
-	const char *caveat; /* of the way to the target, for the contract's text; NULL: none. Set by connect */
-	char way[48];       /* and what it is like, "" = not known. Set by connect */
+	const char *caveat; /* of the path to the target, for the contract's text; NULL: none. Set by connect */
+	char path[48];      /* and its properties, "" = not known. Set by connect */
 	char broken[96];    /* why poll said IO: the first cause, not what followed from it */
 };
 
@@ -96,45 +96,46 @@ struct far_transport {
 extern const struct far_transport far_verbs;
 extern const struct far_transport far_ofi;
 
-#define FAR_SLEEPER_COUNT_MAX 3u /* descriptors of a link */
+#define FAR_WAIT_FD_COUNT_MAX 3u /* descriptors of a link */
 
 /* A sleep until something may have come back by a link; one more descriptor may be added to it. */
-struct far_nap {
-	struct pollfd fds[FAR_SLEEPER_COUNT_MAX + 1];
+struct far_link_sleep {
+	struct pollfd fds[FAR_WAIT_FD_COUNT_MAX + 1];
 	unsigned count;
 	uint64_t nap_ns; /* at most timeout_ns: `sleepers` may have lowered it */
 };
 
-/* far_nap_arm -- with the link, of which nobody else makes use: get ready. False: do not sleep, something has come back
- * meanwhile. far_nap_sleep -- others may use the link. A connection that is torn down meanwhile takes its descriptors
- * along: whoever does that wakes the sleeper, or the nap is short. True: all of nap_ns went by without an event. */
-bool far_nap_arm(struct far_link *link, struct far_nap *nap, uint64_t timeout_ns);
-bool far_nap_sleep(struct far_nap *nap);
+/* far_sleep_prepare -- with the link, of which nobody else makes use: get ready. False: do not sleep, something has
+ * come back meanwhile. far_sleep_run -- others may use the link. A connection that is torn down meanwhile takes its
+ * descriptors along: the thread that does so wakes the sleeper, or the sleep is short. True: all of nap_ns went by
+ * without an event. */
+bool far_sleep_prepare(struct far_link *link, struct far_link_sleep *nap, uint64_t timeout_ns);
+bool far_sleep_run(struct far_link_sleep *nap);
 
-/* far_is_given_up -- connect is to return. */
-static inline bool far_is_given_up(const struct far_link *link)
+/* far_is_connect_cancelled -- connect is to return. */
+static inline bool far_is_connect_cancelled(const struct far_link *link)
 {
-	return atomic_load_acquire(&link->is_given_up) ||
+	return atomic_load_acquire(&link->is_connect_cancelled) ||
 		(link->cancel_requested != NULL && atomic_load_acquire(link->cancel_requested));
 }
 
 /* What a poll would find changed: completions, and the words that the target writes. */
-struct far_glance {
+struct far_snapshot {
 	struct far_done done;
 	uint64_t words[4];
 };
 
-static inline struct far_glance far_glance(const struct far_link *link)
+static inline struct far_snapshot far_snapshot(const struct far_link *link)
 {
 	static const uint32_t offs[4] = {LAYOUT_CREDIT_OFF, LAYOUT_FENCE_OFF, FAR_ANSWER_OFF, FAR_FLUSHED_OFF};
-	struct far_glance glance = {.done = link->done};
+	struct far_snapshot snapshot = {.done = link->done};
 
 	for (unsigned i = 0; i < 4; i++)
-		glance.words[i] = atomic_load_relaxed((const uint64_t *)(link->copy + offs[i]));
-	return glance;
+		snapshot.words[i] = atomic_load_relaxed((const uint64_t *)(link->copy + offs[i]));
+	return snapshot;
 }
 
-static inline bool far_glance_is_same(const struct far_glance *one, const struct far_glance *other)
+static inline bool far_snapshot_is_same(const struct far_snapshot *one, const struct far_snapshot *other)
 {
 	return memcmp(one, other, sizeof(*one)) == 0;
 }

@@ -39,18 +39,18 @@ int far_copy(struct far_link *link, uint64_t size_bytes)
 	return FARLOG_OK;
 }
 
-bool far_nap_arm(struct far_link *link, struct far_nap *nap, uint64_t timeout_ns)
+bool far_sleep_prepare(struct far_link *link, struct far_link_sleep *nap, uint64_t timeout_ns)
 {
-	int found[FAR_SLEEPER_COUNT_MAX];
+	int found[FAR_WAIT_FD_COUNT_MAX];
 
 	nap->nap_ns = timeout_ns;
-	nap->count = link->ops->sleepers(link, found, FAR_SLEEPER_COUNT_MAX, &nap->nap_ns);
+	nap->count = link->ops->sleepers(link, found, FAR_WAIT_FD_COUNT_MAX, &nap->nap_ns);
 	for (unsigned i = 0; i < nap->count; i++)
 		nap->fds[i] = (struct pollfd){.fd = found[i], .events = POLLIN};
 	return nap->count > 0;
 }
 
-bool far_nap_sleep(struct far_nap *nap)
+bool far_sleep_run(struct far_link_sleep *nap)
 {
 	return clock_poll(nap->fds, nap->count, nap->nap_ns);
 }
@@ -59,13 +59,13 @@ void far_leave(struct far_link *link)
 {
 	const struct far_request request = {.operation = FAR_LEAVE, .tag = FAR_LINK_TAG};
 	uint64_t until_ns = clock_after_ns(LEAVE_NS);
-	struct far_nap nap;
+	struct far_link_sleep nap;
 
 	if (link->ops->poll(link) != FARLOG_OK || link->ops->send(link, &request) != FARLOG_OK)
 		return;
 	while (link->ops->poll(link) == FARLOG_OK && clock_monotonic_ns() < until_ns) {
-		if (link->ops->sleepers != NULL && far_nap_arm(link, &nap, LEAVE_STEP_NS))
-			(void)far_nap_sleep(&nap);
+		if (link->ops->sleepers != NULL && far_sleep_prepare(link, &nap, LEAVE_STEP_NS))
+			(void)far_sleep_run(&nap);
 		else
 			cpu_relax();
 	}

@@ -1,8 +1,8 @@
 /* far/ofi.c -- the client's end of a connection by libfabric: one endpoint, one completion queue, the copy of the ring.
  * This is the data path; connecting is in far/ofi_connect.c.
  *
- * The provider makes progress only inside calls on the link (manual progress), and everything but the copy is made anew
- * for each connection: what the last target knew, its keys among it, opens nothing any more.
+ * The provider makes progress only inside calls on the link (manual progress), and everything but the copy is created
+ * again * for each connection: what the last target knew, its keys among it, opens nothing any more.
  *
  * How a persist is flushed:
  *   OFI_COMMIT    each write asks for FI_COMMIT_COMPLETE; all completions are waited for.
@@ -25,8 +25,8 @@
 #define EVENT_EVERY 64u     /* idle polls between two looks for a connection that ended */
 #define WAIT_SPIN_NS 50000u /* an answer is expected sooner than a sleeper would wake up */
 
-/* breaks -- the first cause stays. */
-static int breaks(struct ofi_link *ofi, const char *what, int failure)
+/* mark_broken -- the first cause stays. */
+static int mark_broken(struct ofi_link *ofi, const char *what, int failure)
 {
 	if (ofi->link.broken[0] == '\0')
 		snprintf(ofi->link.broken, sizeof(ofi->link.broken), "%s%s%s", what, failure != 0 ? ": " : "",
@@ -36,8 +36,8 @@ static int breaks(struct ofi_link *ofi, const char *what, int failure)
 
 /* ---------------------------------------------------------------- posting */
 
-/* aim -- where the target has the span, and the key to it. */
-static struct fi_rma_iov aim(const struct ofi_link *ofi, const struct ofi_post *post)
+/* target_of -- where the target has the span, and the key to it. */
+static struct fi_rma_iov target_of(const struct ofi_link *ofi, const struct ofi_post *post)
 {
 	const struct far_welcome *welcome = &ofi->link.welcome;
 	enum far_piece piece = post->kind == OFI_POST_READ ? far_piece_to_read(post->span.off, post->span.len) :
@@ -50,7 +50,7 @@ static struct fi_rma_iov aim(const struct ofi_link *ofi, const struct ofi_post *
 static ssize_t post_rma(struct ofi_link *ofi, const struct ofi_post *post, void *context)
 {
 	struct iovec local = {far_place(&ofi->link, post->span.off), post->span.len};
-	struct fi_rma_iov remote = aim(ofi, post);
+	struct fi_rma_iov remote = target_of(ofi, post);
 	struct fi_msg_rma msg = {.msg_iov = &local,
 		.desc = &ofi->copy_desc,
 		.iov_count = 1,
@@ -82,7 +82,7 @@ static ssize_t post_one(struct ofi_link *ofi, const struct ofi_post *post)
 
 	switch (post->kind) {
 	case OFI_POST_WORD:
-		remote = aim(ofi, post);
+		remote = target_of(ofi, post);
 		return fi_inject_write(ofi->ep, ofi->link.copy + post->span.off, post->span.len, 0, remote.addr, remote.key);
 	case OFI_POST_REQUEST:
 		return fi_inject(ofi->ep, &post->request, sizeof(post->request), 0);
@@ -104,7 +104,7 @@ static int post_left(struct ofi_link *ofi)
 		if (sent == -FI_EAGAIN)
 			return FARLOG_OK;
 		if (sent != 0)
-			return breaks(ofi, "post", (int)-sent);
+			return mark_broken(ofi, "post", (int)-sent);
 		ofi->post_first = (ofi->post_first + 1) % OFI_POST_COUNT_MAX;
 		ofi->post_count--;
 	}
@@ -132,11 +132,11 @@ static int post(struct ofi_link *ofi, const struct ofi_post *post)
 	if (__builtin_expect(sent == 0, 1))
 		return FARLOG_OK;
 	if (sent != -FI_EAGAIN)
-		return breaks(ofi, "post", (int)-sent);
+		return mark_broken(ofi, "post", (int)-sent);
 	if (is_waiting(ofi, post))
 		return FARLOG_OK;
 	if (ofi->post_count == OFI_POST_COUNT_MAX)
-		return breaks(ofi, "the target takes nothing any more: the send queue stays full", 0);
+		return mark_broken(ofi, "the send queue stays full: the target completes nothing", 0);
 	ofi->posts[(ofi->post_first + ofi->post_count) % OFI_POST_COUNT_MAX] = *post;
 	ofi->post_count++;
 	return FARLOG_OK;
@@ -217,7 +217,7 @@ static int ofi_send(struct far_link *link, const struct far_request *request)
 
 /* ---------------------------------------------------------------- progress */
 
-static void take_completion(struct ofi_link *ofi, const void *context)
+static void handle_completion(struct ofi_link *ofi, const void *context)
 {
 	if (context == &ofi->link.done.read_tag && ofi->is_read_left) {
 		ofi->is_read_left = false;
@@ -227,7 +227,7 @@ static void take_completion(struct ofi_link *ofi, const void *context)
 	}
 }
 
-static int take_failure(struct ofi_link *ofi)
+static int handle_failure(struct ofi_link *ofi)
 {
 	struct fi_cq_err_entry entry = {0};
 	ssize_t count = fi_cq_readerr(ofi->cq, &entry, 0);
@@ -236,12 +236,12 @@ static int take_failure(struct ofi_link *ofi)
 		return FARLOG_OK;
 	/* What was under way when a connection ends is cancelled: that is what follows, not the cause. */
 	if (count > 0 && entry.err == FI_ECANCELED)
-		return breaks(ofi, "the target closed the connection", 0);
-	return breaks(ofi, "completion", count > 0 ? entry.err : (int)-count);
+		return mark_broken(ofi, "the target closed the connection", 0);
+	return mark_broken(ofi, "completion", count > 0 ? entry.err : (int)-count);
 }
 
-/* take_events -- on a connection that is up there is only one: its end. */
-static int take_events(struct ofi_link *ofi)
+/* handle_events -- on a connection that is up there is only one: its end. */
+static int handle_events(struct ofi_link *ofi)
 {
 	struct fi_eq_cm_entry entry;
 	struct fi_eq_err_entry failure = {0};
@@ -251,13 +251,13 @@ static int take_events(struct ofi_link *ofi)
 	if (len == -FI_EAGAIN)
 		return FARLOG_OK;
 	if (len == -FI_EAVAIL && fi_eq_readerr(ofi->eq, &failure, 0) > 0)
-		return breaks(ofi, "connection", failure.err);
-	return len < 0           ? breaks(ofi, "connection", (int)-len) :
-		event == FI_SHUTDOWN ? breaks(ofi, "the target closed the connection", 0) :
+		return mark_broken(ofi, "connection", failure.err);
+	return len < 0           ? mark_broken(ofi, "connection", (int)-len) :
+		event == FI_SHUTDOWN ? mark_broken(ofi, "the target closed the connection", 0) :
 							   FARLOG_OK;
 }
 
-static int take_answer(struct ofi_link *ofi)
+static int handle_answer(struct ofi_link *ofi)
 {
 	uint64_t word = atomic_load_acquire((const uint64_t *)(ofi->link.copy + FAR_FLUSHED_OFF));
 	char text[64];
@@ -267,14 +267,14 @@ static int take_answer(struct ofi_link *ofi)
 	ofi->is_flushing = false;
 	if ((uint32_t)word != 0) {
 		snprintf(text, sizeof(text), "the target's flush failed: %s", farlog_result_text(-(int)(uint32_t)word));
-		return breaks(ofi, text, 0);
+		return mark_broken(ofi, text, 0);
 	}
 	atomic_store_relaxed(&ofi->link.done.persist_tag, ofi->asked.persist_tag);
 	return FARLOG_OK;
 }
 
-/* turn -- progress: OK or IO. */
-static int turn(struct ofi_link *ofi)
+/* advance -- progress: OK or IO. */
+static int advance(struct ofi_link *ofi)
 {
 	struct fi_cq_entry entries[ENTRY_COUNT];
 	ssize_t count;
@@ -286,48 +286,48 @@ static int turn(struct ofi_link *ofi)
 		return FARLOG_IO;
 	count = fi_cq_read(ofi->cq, entries, ENTRY_COUNT);
 	for (ssize_t i = 0; i < count; i++)
-		take_completion(ofi, entries[i].op_context);
+		handle_completion(ofi, entries[i].op_context);
 	if (__builtin_expect(count < 0 && count != -FI_EAGAIN, 0))
-		result = count == -FI_EAVAIL ? take_failure(ofi) : breaks(ofi, "completion queue", (int)-count);
+		result = count == -FI_EAVAIL ? handle_failure(ofi) : mark_broken(ofi, "completion queue", (int)-count);
 	if (ofi->is_flushing && result == FARLOG_OK)
-		result = take_answer(ofi);
+		result = handle_answer(ofi);
 	if (count <= 0 && result == FARLOG_OK && ++ofi->idle_polls % EVENT_EVERY == 0)
-		result = take_events(ofi);
+		result = handle_events(ofi);
 	return result;
 }
 
 static int ofi_poll(struct far_link *link)
 {
-	return turn(ofi_of(link));
+	return advance(ofi_of(link));
 }
 
 /* arm_events -- the descriptors to poll for. False: do not sleep; something has come since `before`, or the provider
  * asks for another read. fi_trywait itself makes progress: a word that the target has written arrives in it without a
  * completion, and its bytes are then gone from the socket. So the words are compared once more behind it. */
-static bool arm_events(struct ofi_link *ofi, const struct far_glance *before, int fds[2])
+static bool arm_events(struct ofi_link *ofi, const struct far_snapshot *before, int fds[2])
 {
 	struct fid *fids[2] = {&ofi->cq->fid, &ofi->eq->fid};
-	struct far_glance after;
+	struct far_snapshot after;
 
 	for (unsigned i = 0; i < 2; i++)
 		if (fi_control(fids[i], FI_GETWAIT, &fds[i]) != 0)
 			return false;
 	if (fi_trywait(ofi->fabric, fids, 2) != 0)
 		return false;
-	after = far_glance(&ofi->link);
-	return far_glance_is_same(before, &after);
+	after = far_snapshot(&ofi->link);
+	return far_snapshot_is_same(before, &after);
 }
 
-static unsigned ofi_sleepers(struct far_link *link, int *fds, unsigned room, uint64_t *nap_ns)
+static unsigned ofi_sleepers(struct far_link *link, int *fds, unsigned count_max, uint64_t *nap_ns)
 {
 	struct ofi_link *ofi = ofi_of(link);
-	struct far_glance before;
+	struct far_snapshot before;
 
-	if (ofi->ep == NULL || room < 2)
+	if (ofi->ep == NULL || count_max < 2)
 		return 0;
 	if (ofi->post_count > 0 && *nap_ns > OFI_NAP_LAST_NS)
-		*nap_ns = OFI_NAP_LAST_NS; /* that there is room again wakes nobody */
-	before = far_glance(link);
+		*nap_ns = OFI_NAP_LAST_NS; /* free space in the queue wakes nobody */
+	before = far_snapshot(link);
 	return arm_events(ofi, &before, fds) ? 2 : 0;
 }
 

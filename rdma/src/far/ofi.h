@@ -5,7 +5,7 @@
 #include "far/far.h"
 #include "wire/lib_ofi.h"
 
-/* what the provider has no room for yet; two spans, a request and the few words of the header */
+/* what the provider does not take yet; two spans, a request and the few words of the header */
 #define OFI_POST_COUNT_MAX 32u
 #define OFI_NAP_LAST_NS 1000000u /* the longest that nothing wakes us from, where something might have to */
 

@@ -1,8 +1,8 @@
 /* far/ofi_connect.c -- the client's end of a connection by libfabric: connecting and going. The data path is in
  * far/ofi.c.
  *
- * Everything but the copy is made anew for each connection: what the last target knew, its keys among it, opens nothing
- * any more. */
+ * Everything but the copy is created again for each connection: what the last target knew, its keys among it, opens
+ * nothing any more. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -74,8 +74,8 @@ static bool is_unreachable(int failure)
 		failure == FI_ENETUNREACH;
 }
 
-/* take_refusal -- the connection was not made: by our target, or by whoever else is there. */
-static int take_refusal(struct ofi_link *ofi, struct far_refusal *refusal, struct farlog_error *error)
+/* parse_refusal -- the connection was not made: by our target, or by another server at its address. */
+static int parse_refusal(struct ofi_link *ofi, struct far_refusal *refusal, struct farlog_error *error)
 {
 	struct far_refusal said = {0};
 	struct fi_eq_err_entry failure = {.err_data = &said, .err_data_size = sizeof(said)};
@@ -95,7 +95,7 @@ static int take_refusal(struct ofi_link *ofi, struct far_refusal *refusal, struc
 		ofi->lib->strerror(failure.err));
 }
 
-static int take_welcome(struct ofi_link *ofi, const uint8_t *data, size_t len, struct farlog_error *error)
+static int parse_welcome(struct ofi_link *ofi, const uint8_t *data, size_t len, struct farlog_error *error)
 {
 	struct far_welcome *welcome = &ofi->link.welcome;
 
@@ -121,7 +121,7 @@ static int await_welcome(
 {
 	union {
 		struct fi_eq_cm_entry entry;
-		uint8_t room[sizeof(struct fi_eq_cm_entry) + CM_DATA_LEN_MAX];
+		uint8_t bytes[sizeof(struct fi_eq_cm_entry) + CM_DATA_LEN_MAX];
 	} answer;
 	long nap_ns = NAP_FIRST_NS;
 
@@ -130,10 +130,10 @@ static int await_welcome(
 		ssize_t len = fi_eq_read(ofi->eq, &event, &answer, sizeof(answer), 0);
 
 		if (len == -FI_EAVAIL)
-			return take_refusal(ofi, refusal, error);
+			return parse_refusal(ofi, refusal, error);
 		if (len >= (ssize_t)sizeof(answer.entry) && event == FI_CONNECTED)
-			return take_welcome(ofi, answer.room + sizeof(answer.entry), (size_t)len - sizeof(answer.entry), error);
-		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || far_is_given_up(&ofi->link)) {
+			return parse_welcome(ofi, answer.bytes + sizeof(answer.entry), (size_t)len - sizeof(answer.entry), error);
+		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || far_is_connect_cancelled(&ofi->link)) {
 			ofi->answer = len == -FI_EAGAIN ? "said nothing" : "said something else";
 			return error_set(error, len == -FI_EAGAIN ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
 				"connect to \"%s\": no farlog target answers at host %s, port %s in time", ofi->text, ofi->uri.host,
@@ -144,8 +144,8 @@ static int await_welcome(
 	}
 }
 
-/* show_copy -- register it, and tell the target where its header lies. */
-static int show_copy(struct ofi_link *ofi, struct farlog_error *error)
+/* register_copy -- register it, and tell the target where its header lies. */
+static int register_copy(struct ofi_link *ofi, struct farlog_error *error)
 {
 	struct far_link *link = &ofi->link;
 	struct far_request header = {.operation = FAR_HEADER, .tag = FAR_LINK_TAG, .span_count = 1};
@@ -180,8 +180,8 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	uint64_t until_ns, struct farlog_error *error)
 {
 	struct ofi_link *ofi = ofi_of(link);
-	size_t room = 0;
-	size_t room_len = sizeof(room);
+	size_t data_size = 0;
+	size_t option_len = sizeof(data_size);
 	const char *what = "";
 	char nobody[400];
 	int failure;
@@ -195,11 +195,11 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	if (result != FARLOG_OK)
 		return result;
 	failure = open_endpoint(ofi, &what);
-	if (failure == 0 && fi_getopt(&ofi->ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &room, &room_len) == 0 &&
-		room < sizeof(struct far_welcome))
+	if (failure == 0 && fi_getopt(&ofi->ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &data_size, &option_len) == 0 &&
+		data_size < sizeof(struct far_welcome))
 		result = error_set(error, FARLOG_UNSUPPORTED, 0,
 			"connect to \"%s\": provider \"%s\" carries %zu bytes with a connection; expected %zu", ofi->text,
-			ofi->uri.provider, room, sizeof(struct far_welcome));
+			ofi->uri.provider, data_size, sizeof(struct far_welcome));
 	if (failure == 0 && result == FARLOG_OK) {
 		snprintf(nobody, sizeof(nobody), "no farlog target answers at host %s, port %s", ofi->uri.host, ofi->uri.port);
 		what = nobody;
@@ -213,7 +213,7 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	if (result == FARLOG_OK)
 		result = await_welcome(ofi, refusal, until_ns, error);
 	if (result == FARLOG_OK)
-		result = show_copy(ofi, error);
+		result = register_copy(ofi, error);
 	if (result != FARLOG_OK)
 		ofi_link_disconnect(link);
 	return result;
@@ -235,7 +235,7 @@ int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struc
 		if (result == FARLOG_OK || refusal->magic == FAR_REFUSAL_MAGIC)
 			return result;
 		if ((result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
-			far_is_given_up(link)) {
+			far_is_connect_cancelled(link)) {
 			if (ofi->answer != NULL)
 				far_probe_listener(
 					ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);

@@ -44,9 +44,9 @@ static void futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 
 /* ---------------------------------------------------------------- coming back */
 
-/* take_fence -- final, but for where the log ended: a target refuses us from the moment in which a fence is ordered,
+/* apply_fence -- final, but for where the log ended: a target refuses us from the moment in which a fence is ordered,
  * and knows that when it is confirmed. */
-static enum far_state take_fence(struct region_far *far, const struct far_refusal *refusal)
+static enum far_state apply_fence(struct region_far *far, const struct far_refusal *refusal)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 	bool is_open;
@@ -63,14 +63,14 @@ static enum far_state take_fence(struct region_far *far, const struct far_refusa
 	return is_open ? FAR_BROKEN : FAR_REFUSED;
 }
 
-/* take_refusal -- what becomes of the region. A target that has just been started may not know our grant yet: that
+/* apply_refusal -- what becomes of the region. A target that has just been started may not know our grant yet: that
  * passes. */
-static enum far_state take_refusal(struct region_far *far, int result, const struct far_refusal *refusal)
+static enum far_state apply_refusal(struct region_far *far, int result, const struct far_refusal *refusal)
 {
 	if (refusal->magic != FAR_REFUSAL_MAGIC)
 		return FAR_BROKEN;
 	if (result == FARLOG_FENCED && far->role == REGION_ROLE_WRITER)
-		return take_fence(far, refusal);
+		return apply_fence(far, refusal);
 	if (result == FARLOG_FENCED) {
 		far->verdict = FARLOG_HELD; /* another drain or reader has come with our token */
 		return FAR_FAILED;
@@ -78,14 +78,15 @@ static enum far_state take_refusal(struct region_far *far, int result, const str
 	return result == FARLOG_NOT_A_RING || result == FARLOG_UNSUPPORTED ? FAR_FAILED : FAR_BROKEN;
 }
 
-/* renew -- a target that does not know our grant, or not any more, may know another one: the next attempt brings it. */
-static void renew(struct region_far *far, int result, const struct far_refusal *refusal, const uint8_t *ring_uuid)
+/* renew_token -- a target that does not know our grant, or not any more, may know another one: the next attempt brings
+ * it. */
+static void renew_token(struct region_far *far, int result, const struct far_refusal *refusal, const uint8_t *ring_uuid)
 {
 	if (far->renewal != NULL && refusal->magic == FAR_REFUSAL_MAGIC && result == FARLOG_INVALID)
 		(void)far->renewal->renew(far->renewal, ring_uuid, far->hello.token);
 }
 
-static enum far_state try_again(struct region_far *far)
+static enum far_state reconnect_once(struct region_far *far)
 {
 	struct far_link *link = far->link;
 	struct far_welcome before = link->welcome;
@@ -96,8 +97,8 @@ static enum far_state try_again(struct region_far *far)
 	atomic_store_release(&far->is_torn, 1);
 	result = link->ops->connect(link, &far->hello, &refusal, RECONNECT_NS, NULL);
 	if (result != FARLOG_OK) {
-		renew(far, result, &refusal, before.ring_uuid);
-		return take_refusal(far, result, &refusal);
+		renew_token(far, result, &refusal, before.ring_uuid);
+		return apply_refusal(far, result, &refusal);
 	}
 	if (memcmp(before.ring_uuid, link->welcome.ring_uuid, sizeof(before.ring_uuid)) != 0 ||
 		before.level > link->welcome.level || !(link->welcome.flush_methods & 1u << link->method)) {
@@ -123,7 +124,7 @@ static void *connector_loop(void *context)
 			futex_wait(&far->wakeup, seen, UINT64_MAX);
 			continue;
 		}
-		state = try_again(far);
+		state = reconnect_once(far);
 		if (state != FAR_BROKEN) {
 			atomic_store_release(&far->state, state);
 			continue;
@@ -162,12 +163,12 @@ static int make_hello(
 	return FARLOG_OK;
 }
 
-static int open_rouse(struct region_far *far, struct farlog_error *error)
+static int open_wakeup(struct region_far *far, struct farlog_error *error)
 {
 	if (far->link->ops->sleepers == NULL)
 		return FARLOG_OK;
-	far->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return far->rouse_fd >= 0 ?
+	far->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return far->wakeup_fd >= 0 ?
 		FARLOG_OK :
 		error_set(error, FARLOG_IO, errno, "open region \"%s\": eventfd for its waiting thread", far->text);
 }
@@ -201,7 +202,7 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 	if (refusal.magic == FAR_REFUSAL_MAGIC)
 		return error_set(
 			error, result, 0, "target of \"%s\" refused: %.*s", far->text, (int)sizeof(refusal.text), refusal.text);
-	far->is_let_in = result == FARLOG_OK;
+	far->was_admitted = result == FARLOG_OK;
 	if (result == FARLOG_OK)
 		result = far_choose_method(link, far->transport, far->text, uri, error);
 	if (result != FARLOG_OK)
@@ -239,7 +240,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		.can_store_hints = true,
 		.may_land_late = true,
 		.hint_interval_ns = REGION_HINT_REQUEST_NS};
-	far->rouse_fd = -1;
+	far->wakeup_fd = -1;
 	far->region.fence_lsn = UINT64_MAX;
 	far->region.tag_lost = UINT64_MAX;
 	far->region.persist_timeout_ns = PATIENCE_NS;
@@ -252,7 +253,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
 		far->region.caps.is_spinning = far->link->ops->sleepers == NULL;
 		far->region.ops = far->link->ops->sleepers != NULL ? &far_waiting_ops : &far_spinning_ops;
-		result = open_rouse(far, error);
+		result = open_wakeup(far, error);
 	}
 	if (result == FARLOG_OK)
 		result = connect_first(far, uri, error);

@@ -17,16 +17,16 @@
 
 #define MISS_COUNT 1024u /* fruitless polls between two looks at how long a persist has been on its way */
 
-void far_break_off(struct region_far *far)
+void far_break_link(struct region_far *far)
 {
 	atomic_store_relaxed(&far->is_torn, 0);
 	atomic_store_release(&far->state, FAR_BROKEN);
 	far_wake_connector(far);
 }
 
-/* resume -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its credit
- * are right only while nobody else has drained, which it has to look for first. */
-static void resume(struct region_far *far)
+/* resume_persist -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its
+ * credit are right only while nobody else has drained, which it has to look for first. */
+static void resume_persist(struct region_far *far)
 {
 	struct far_link *link = far->link;
 	int result = FARLOG_OK;
@@ -38,14 +38,14 @@ static void resume(struct region_far *far)
 	else if (far->tag_asked != link->done.persist_tag)
 		result = link->ops->persist(link, far->spans, far->span_count, far->tag_asked);
 	if (result != FARLOG_OK)
-		far_break_off(far);
+		far_break_link(far);
 }
 
 /* look -- what has come back by a link that is up. The caller has taken it. */
 static inline __attribute__((always_inline)) void look(struct region_far *far)
 {
 	if (__builtin_expect(far->link->ops->poll(far->link) != FARLOG_OK, 0))
-		far_break_off(far);
+		far_break_link(far);
 	atomic_store_relaxed(&far->region.tag_done, far->link->done.persist_tag);
 }
 
@@ -57,14 +57,14 @@ static inline __attribute__((always_inline)) void turn(struct region_far *far)
 	if (__builtin_expect(state != FAR_UP, 0)) {
 		if (state != FAR_BACK)
 			return;
-		resume(far);
+		resume_persist(far);
 		if (atomic_load_relaxed(&far->state) != FAR_UP)
 			return;
 	}
 	look(far);
 }
 
-void far_turn(struct region_far *far)
+void far_advance(struct region_far *far)
 {
 	turn(far);
 }
@@ -83,11 +83,11 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 {
 	struct region_far *far = far_of(region);
 
-	far_take_link(far);
+	far_lock_link(far);
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
 	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && far->tag_asked != far->region.tag_lost &&
 		atomic_load_acquire(&far->state) == FAR_UP)
-		far_break_off(far);
+		far_break_link(far);
 	for (unsigned i = 0; i < span_count; i++)
 		far->spans[i] = spans[i];
 	far->span_count = span_count;
@@ -95,11 +95,11 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	/* A link that is not up sends it when it is back. The first look is taken while we have the link. */
 	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_UP, 1)) {
 		if (__builtin_expect(far->link->ops->persist(far->link, spans, span_count, tag) != FARLOG_OK, 0))
-			far_break_off(far);
+			far_break_link(far);
 		else if (!far->region.is_member)
 			look(far);
 	}
-	far_give_link(far);
+	far_unlock_link(far);
 	return FARLOG_OK;
 }
 
@@ -108,14 +108,14 @@ static int far_poll(struct region *region)
 	struct region_far *far = far_of(region);
 	bool is_lost = false;
 
-	if (far_try_take_link(far)) {
+	if (far_try_lock_link(far)) {
 		turn(far);
 		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0)) {
 			is_lost = far->tag_asked == far->region.tag_lost;
 			if (!is_lost && ++far->miss_count % MISS_COUNT == 0)
-				far_break_off_if_silent(far);
+				far_break_link_if_silent(far);
 		}
-		far_give_link(far);
+		far_unlock_link(far);
 	}
 	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0))
 		return far->verdict;
@@ -132,21 +132,21 @@ static bool is_answered(const struct region_far *far, uint64_t tag)
 	return region_load_word(&far->region, FAR_ANSWER_OFF) >> 32 == tag;
 }
 
-/* away -- what a call says that finds the link not up: try again, or that there is no use. */
-static int away(const struct region_far *far)
+/* unreachable_result -- what a call says that finds the link not up: try again, or that there is no use. */
+static int unreachable_result(const struct region_far *far)
 {
 	return atomic_load_acquire(&far->state) == FAR_FAILED ? far->verdict : FARLOG_IO;
 }
 
-/* begin -- take the link for a cold call. False: it is not up. */
-static bool begin(struct region_far *far)
+/* acquire_link -- take the link for a cold call. False: it is not up. */
+static bool acquire_link(struct region_far *far)
 {
-	far_take_link(far);
+	far_lock_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_BACK)
-		resume(far);
+		resume_persist(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP)
 		return true;
-	far_give_link(far);
+	far_unlock_link(far);
 	return false;
 }
 
@@ -158,7 +158,7 @@ static bool has_come_back(struct region_far *far, uint64_t limit_ns)
 	uint64_t until_ns = limit_ns != 0 && limit_ns < far->opening_until_ns ? limit_ns : far->opening_until_ns;
 
 	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < until_ns &&
-		!far_is_given_up(far->link)) {
+		!far_is_connect_cancelled(far->link)) {
 		enum far_state state = atomic_load_acquire(&far->state);
 
 		if (state != FAR_BROKEN)
@@ -172,19 +172,19 @@ static int fetch_once(struct region_far *far, struct region_span span)
 {
 	int result;
 
-	if (!begin(far))
-		return away(far);
+	if (!acquire_link(far))
+		return unreachable_result(far);
 	far->region.read_count++;
 	result = far->link->ops->read(far->link, span, ++far->read_tag);
 	if (result != FARLOG_OK)
-		far_break_off(far);
-	far_give_link(far);
+		far_break_link(far);
+	far_unlock_link(far);
 	if (result != FARLOG_OK)
 		return FARLOG_IO;
 	result = far_await(far, (struct far_await){.is_done = is_read, .tag = far->read_tag}, far->region.until_ns);
 	/* Given up on: with a new connection, what comes of it late lands in no one's way. */
 	if (result != FARLOG_OK && atomic_load_acquire(&far->state) == FAR_UP)
-		far_break_off(far);
+		far_break_link(far);
 	return result;
 }
 
@@ -213,17 +213,17 @@ static int far_fetch(struct region *region, uint64_t off, uint64_t len)
 	return result;
 }
 
-static int ask_once(struct region_far *far, struct far_request *request, uint32_t *answer)
+static int request_once(struct region_far *far, struct far_request *request, uint32_t *answer)
 {
 	int result;
 
-	if (!begin(far))
-		return away(far);
+	if (!acquire_link(far))
+		return unreachable_result(far);
 	request->tag = far->request_tag = far->request_tag + 1 == FAR_LINK_TAG ? 1 : far->request_tag + 1;
 	result = far->link->ops->send(far->link, request);
 	if (result != FARLOG_OK)
-		far_break_off(far);
-	far_give_link(far);
+		far_break_link(far);
+	far_unlock_link(far);
 	if (result == FARLOG_OK)
 		result = far_await(far, (struct far_await){.is_done = is_answered, .tag = request->tag}, 0);
 	if (result == FARLOG_OK)
@@ -231,51 +231,51 @@ static int ask_once(struct region_far *far, struct far_request *request, uint32_
 	return result;
 }
 
-static int ask(struct region_far *far, struct far_request *request, uint32_t *answer)
+static int request_answer(struct region_far *far, struct far_request *request, uint32_t *answer)
 {
 	int result;
 
 	do
-		result = ask_once(far, request, answer);
+		result = request_once(far, request, answer);
 	while (result != FARLOG_OK && has_come_back(far, 0));
 	return result;
 }
 
 /* far_abort_persist -- the connector tears the connection down, and connects again. What lands late of the old one
- * does so before the target lets us in anew. */
+ * does so before the target admits us again. */
 static int far_abort_persist(struct region *region)
 {
 	struct region_far *far = far_of(region);
 	enum far_state state;
 
-	if (!far_try_take_link(far))
+	if (!far_try_lock_link(far))
 		return FARLOG_NOT_YET;
 	state = atomic_load_acquire(&far->state);
 	if (state == FAR_UP)
-		far_break_off(far);
-	far_give_link(far);
+		far_break_link(far);
+	far_unlock_link(far);
 	return state != FAR_UP && atomic_load_acquire(&far->is_torn) ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
-static unsigned far_sleepers(struct region *region, int *fds, unsigned room)
+static unsigned far_sleepers(struct region *region, int *fds, unsigned count_max)
 {
 	struct region_far *far = far_of(region);
 	uint64_t nap_ns = UINT64_MAX;
 	unsigned count = 0;
 
-	if (!far_try_take_link(far))
+	if (!far_try_lock_link(far))
 		return 0;
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->sleepers != NULL)
-		count = far->link->ops->sleepers(far->link, fds, room, &nap_ns);
-	far_give_link(far);
-	return nap_ns == UINT64_MAX ? count : 0; /* of what wakes nobody who polls for them it cannot be told */
+		count = far->link->ops->sleepers(far->link, fds, count_max, &nap_ns);
+	far_unlock_link(far);
+	return nap_ns == UINT64_MAX ? count : 0; /* an event that wakes no poller cannot be waited for */
 }
 
 static int far_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	struct far_request request = {.operation = FAR_FLUSH, .span_count = 1, .spans = {{off, len}}};
 	uint32_t answer;
-	int result = ask(far_of(region), &request, &answer);
+	int result = request_answer(far_of(region), &request, &answer);
 
 	return result == FARLOG_OK ? -(int)answer : result;
 }
@@ -315,10 +315,10 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	struct region_far *far = far_of(region);
 
 	atomic_store_release((uint64_t *)(far->link->copy + off), value);
-	far_take_link(far);
+	far_lock_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->write(far->link, off, 8) != FARLOG_OK)
-		far_break_off(far);
-	far_give_link(far);
+		far_break_link(far);
+	far_unlock_link(far);
 }
 
 static bool far_store_hints(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
@@ -326,7 +326,7 @@ static bool far_store_hints(struct region *region, uint64_t tail_lsn, uint64_t d
 	struct region_far *far = far_of(region);
 	bool is_up;
 
-	if (!far_try_take_link(far))
+	if (!far_try_lock_link(far))
 		return false;
 	is_up = atomic_load_acquire(&far->state) == FAR_UP;
 	if (is_up) {
@@ -334,9 +334,9 @@ static bool far_store_hints(struct region *region, uint64_t tail_lsn, uint64_t d
 		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_DURABLE_HINT_OFF), durable_lsn);
 		if (far->link->ops->write(far->link, LAYOUT_TAIL_HINT_OFF, sizeof(tail_lsn)) != FARLOG_OK ||
 			far->link->ops->write(far->link, LAYOUT_DURABLE_HINT_OFF, sizeof(durable_lsn)) != FARLOG_OK)
-			far_break_off(far);
+			far_break_link(far);
 	}
-	far_give_link(far);
+	far_unlock_link(far);
 	return is_up;
 }
 
@@ -352,7 +352,7 @@ static int far_store_superblock(struct region *region, uint64_t off, const void 
 	far_write(region, span.off, src, len);
 	result = region_persist_wait(region, &span, 1);
 	if (result == FARLOG_OK)
-		result = ask(far_of(region), &request, &answer);
+		result = request_answer(far_of(region), &request, &answer);
 	if (result == FARLOG_OK)
 		result = -(int)answer;
 	if (result == FARLOG_OK)
@@ -389,7 +389,7 @@ static int far_is_locked(struct region *region, enum region_role role)
 {
 	struct far_request request = {.operation = FAR_LOCKED};
 	uint32_t answer;
-	int result = ask(far_of(region), &request, &answer);
+	int result = request_answer(far_of(region), &request, &answer);
 
 	return result == FARLOG_OK ? (int)(answer >> role & 1) : result;
 }
@@ -400,7 +400,7 @@ void far_close(struct region *region)
 
 	if (far->is_connecting) {
 		atomic_store_release(&far->is_closing, 1);
-		atomic_store_release(&far->link->is_given_up, 1);
+		atomic_store_release(&far->link->is_connect_cancelled, 1);
 		far_wake_connector(far);
 		pthread_join(far->connector, NULL);
 	}
@@ -408,14 +408,14 @@ void far_close(struct region *region)
 		uint8_t *copy = far->link->copy;
 		uint64_t copy_len = far->link->copy_len;
 
-		if (far->is_let_in && (far->state == FAR_UP || far->state == FAR_BACK))
+		if (far->was_admitted && (far->state == FAR_UP || far->state == FAR_BACK))
 			far_leave(far->link);
 		far->link->ops->disconnect(far->link);
 		far->link->ops->close(far->link);
 		if (copy != NULL)
 			munmap(copy, copy_len);
 	}
-	far_close_rouse(far);
+	far_close_wakeup(far);
 	free(far);
 }
 

@@ -44,7 +44,7 @@ struct region_far {
 	uint64_t opening_until_ns; /* until then a writer's cold calls are tried again */
 	uint32_t request_tag;
 	uint8_t role;
-	bool is_let_in;     /* once: before that there is nothing to leave */
+	bool was_admitted;  /* once: before that there is nothing to leave */
 	bool is_connecting; /* the thread runs */
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
@@ -55,8 +55,8 @@ struct region_far {
 	/* Of the thread that sleeps in `wait`, of which there is one at a time. It has not taken the link; who has, and
 	 * finds what it sleeps for, wakes it. Stored by who has the link, but for the zero behind a sleep. */
 	uint64_t is_asleep;
-	struct far_glance asleep_glance; /* what it had seen */
-	int rouse_fd;                    /* eventfd(2); -1: a link that spins */
+	struct far_snapshot asleep_snapshot; /* what it had seen */
+	int wakeup_fd;                       /* eventfd(2); -1: a link that spins */
 };
 
 /* With link operations that wait for events, and with those that spin. */
@@ -71,38 +71,38 @@ static inline struct region_far *far_of(struct region *region)
 /* far_close -- at any step of opening, too. */
 void far_close(struct region *region);
 
-/* far_rouse -- the link is taken: wake the thread that sleeps in `wait`, if what it sleeps for has come, or the link
- * has broken. */
-void far_rouse(struct region_far *far);
-void far_close_rouse(struct region_far *far);
+/* far_wake_sleeper -- the link is taken: wake the thread that sleeps in `wait`, if what it sleeps for has come, or the
+ * link has broken. */
+void far_wake_sleeper(struct region_far *far);
+void far_close_wakeup(struct region_far *far);
 
-/* far_try_take_link, far_take_link, far_give_link -- is_busy. Nobody sleeps with it: it is held for a turn, for posting
- * a persist, a READ, a request or a few words, and to get ready for a sleep. Each of these is a bounded number of calls
- * into the provider, none of which waits for the target or the network. So taking it needs no deadline. */
-static inline bool far_try_take_link(struct region_far *far)
+/* far_try_lock_link, far_lock_link, far_unlock_link -- is_busy. Nobody sleeps with it: it is held for a turn, for
+ * posting a persist, a READ, a request or a few words, and to get ready for a sleep. Each of these is a bounded number
+ * of calls into the provider, none of which waits for the target or the network. So taking it needs no deadline. */
+static inline bool far_try_lock_link(struct region_far *far)
 {
 	return __atomic_exchange_n(&far->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-static inline void far_take_link(struct region_far *far)
+static inline void far_lock_link(struct region_far *far)
 {
-	for (unsigned spins = 1; __builtin_expect(!far_try_take_link(far), 0); spins++)
+	for (unsigned spins = 1; __builtin_expect(!far_try_lock_link(far), 0); spins++)
 		clock_pause(spins);
 }
 
-static inline void far_give_link(struct region_far *far)
+static inline void far_unlock_link(struct region_far *far)
 {
 	if (__builtin_expect(atomic_load_relaxed(&far->is_asleep), 0))
-		far_rouse(far);
+		far_wake_sleeper(far);
 	atomic_store_release(&far->is_busy, 0);
 }
 
-/* far_break_off -- the caller's last act on a broken link. far_turn -- progress of whatever state the link is in.
- * far_break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none
+/* far_break_link -- the caller's last act on a broken link. far_advance -- progress of whatever state the link is in.
+ * far_break_link_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none
  * itself: no transport ever finds that out. A persist is on its way. The caller of these has taken the link. */
-void far_break_off(struct region_far *far);
-void far_turn(struct region_far *far);
-void far_break_off_if_silent(struct region_far *far);
+void far_break_link(struct region_far *far);
+void far_advance(struct region_far *far);
+void far_break_link_if_silent(struct region_far *far);
 
 /* far_wait -- for the persist under way. Without one there is nothing to wait for: poll says so. */
 void far_wait(struct region *region, uint64_t timeout_ns);

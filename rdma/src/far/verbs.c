@@ -1,7 +1,7 @@
 /* far/verbs.c -- a client's link over verbs: the data path. Opening is in far/verbs_open.c, connecting in
  * far/verbs_connect.c.
  *
- * A persist is its WRITEs and a flush under one doorbell; only the flush is signalled. What finds no room in the send
+ * A persist is its WRITEs and a flush under one doorbell; only the flush is signalled. What does not fit into the send
  * queue is posted by poll, when slots have come back. */
 #include "far/verbs.h"
 
@@ -15,7 +15,7 @@
 #define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
 #define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */
 /* polls without an answer before events are looked at: a system call, off the usual path */
-#define IDLE_COUNT_LOOK 4096u
+#define IDLE_COUNT_CHECK 4096u
 /* of a target whose device cannot announce an answer that it writes into memory, or has not yet */
 #define ANSWER_NAP_NS 50000u
 #define NAP_NS 1000000u
@@ -46,8 +46,8 @@ static uint64_t target_address(const struct verbs_link *link, uint64_t off)
 	return link->link.welcome.data_addr + off;
 }
 
-/* piece -- the next piece of a job's span, and step past it. */
-static struct region_span piece(struct verbs_job *job, uint64_t len_max)
+/* next_piece -- the next piece of a job's span, and step past it. */
+static struct region_span next_piece(struct verbs_job *job, uint64_t len_max)
 {
 	struct region_span span = job->spans[job->span];
 	struct region_span next = {span.off + job->at, span.len - job->at < len_max ? span.len - job->at : len_max};
@@ -121,14 +121,14 @@ static void post_read_back(struct verbs_link *link)
 static void post_flush(struct verbs_link *link)
 {
 	bool is_persistent = link->link.welcome.level >= FARLOG_LEVEL_PERSISTENT;
-	struct region_span span = piece(&link->persist, FLUSH_LEN_MAX);
+	struct region_span span = next_piece(&link->persist, FLUSH_LEN_MAX);
 
 	verbs_post_flush(&link->queue, is_last(&link->persist) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0,
 		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link),
 		target_address(link, span.off));
 }
 
-static void post_a_flush(struct verbs_link *link)
+static void post_one_flush(struct verbs_link *link)
 {
 	switch (link->link.method) {
 	case FARLOG_FLUSH_RDMA_FLUSH:
@@ -143,19 +143,19 @@ static void post_a_flush(struct verbs_link *link)
 	}
 }
 
-/* continue_persist -- post what there is room for. */
+/* continue_persist -- post what fits into the send queue. */
 static void continue_persist(struct verbs_link *link)
 {
 	struct verbs_job *job = &link->persist;
 
 	for (; !job->is_flushing && verbs_room(&link->queue) > 0; job->is_flushing = is_last(job))
-		post_write(link, piece(job, link->device.message_len_max));
+		post_write(link, next_piece(job, link->device.message_len_max));
 	if (!job->is_flushing)
 		return;
 	if (is_last(job))
 		rewind_job(job);
 	while (verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
-		post_a_flush(link);
+		post_one_flush(link);
 		if (is_last(job)) {
 			link->left &= ~(unsigned)VERBS_LEFT_PERSIST;
 			return;
@@ -168,7 +168,7 @@ static void continue_read(struct verbs_link *link)
 	struct verbs_job *job = &link->read;
 
 	while (!is_last(job) && verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
-		struct region_span span = piece(job, link->device.message_len_max);
+		struct region_span span = next_piece(job, link->device.message_len_max);
 
 		verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_READ_ENDS : 0,
 			far_place(&link->link, span.off), link->copy_mr->lkey, (uint32_t)span.len,
@@ -186,8 +186,8 @@ static void continue_words(struct verbs_link *link)
 		link->left &= ~(unsigned)VERBS_LEFT_WORDS;
 }
 
-/* advance -- post all that is wanted and fits, under one doorbell. */
-static int advance(struct verbs_link *link)
+/* post_left -- post all that is wanted and fits, under one doorbell. */
+static int post_left(struct verbs_link *link)
 {
 	uint64_t posted = link->queue.posted;
 	int failure;
@@ -220,10 +220,10 @@ static int start_job(struct verbs_link *link, struct verbs_job *job, enum verbs_
 	*job = (struct verbs_job){.span_count = span_count, .tag = tag};
 	for (unsigned i = 0; i < span_count; i++)
 		job->spans[i] = spans[i];
-	return advance(link);
+	return post_left(link);
 }
 
-/* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with room for both, and nothing
+/* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with space for both, and nothing
  * that waits? */
 static bool is_plain(const struct verbs_link *link, const struct region_span *span, unsigned span_count)
 {
@@ -268,7 +268,7 @@ int verbs_link_read(struct far_link *far, struct region_span span, uint64_t tag)
 	return start_job(verbs_link_of(far), &verbs_link_of(far)->read, VERBS_LEFT_READ, &span, 1, tag);
 }
 
-static int progress(struct verbs_link *link);
+static int advance_link(struct verbs_link *link);
 
 int verbs_link_write(struct far_link *far, uint64_t off, uint32_t len)
 {
@@ -280,13 +280,13 @@ int verbs_link_write(struct far_link *far, uint64_t off, uint32_t len)
 	for (unsigned i = 0; i < link->word_count; i++)
 		if (link->words[i].off == off && link->words[i].len == len)
 			return FARLOG_OK;
-	if (verbs_room(&link->queue) == 0 && progress(link) != FARLOG_OK)
+	if (verbs_room(&link->queue) == 0 && advance_link(link) != FARLOG_OK)
 		return FARLOG_IO;
 	if (link->word_count == VERBS_WORD_COUNT_MAX)
-		return verbs_link_fail(link, "the target takes nothing in: %u words wait", link->word_count);
+		return verbs_link_fail(link, "the target completes nothing: %u words wait to be posted", link->word_count);
 	link->words[link->word_count++] = (struct region_span){off, len};
 	link->left |= VERBS_LEFT_WORDS;
-	return advance(link);
+	return post_left(link);
 }
 
 int verbs_link_send(struct far_link *far, const struct far_request *request)
@@ -298,7 +298,7 @@ int verbs_link_send(struct far_link *far, const struct far_request *request)
 	if (link->is_broken)
 		return FARLOG_IO;
 	if (verbs_room(&link->queue) == 0)
-		return verbs_link_fail(link, "the target takes nothing in: the send queue is full");
+		return verbs_link_fail(link, "the send queue is full: the target completes nothing");
 	memcpy(slot, request, sizeof(*request));
 	verbs_begin(&link->queue);
 	verbs_post_send(&link->queue, VERBS_SIGNALLED, slot, sizeof(*request));
@@ -314,10 +314,10 @@ __attribute__((noinline, cold)) static int fail_by_completion(struct verbs_link 
 		link->lib->wc_status_str(wc->status), (int)wc->status, wc->vendor_err);
 }
 
-static int look_around(struct verbs_link *link);
+static int check_events(struct verbs_link *link);
 
-/* take_event -- the target has written an answer, which lies where answers do. */
-__attribute__((noinline)) static int take_event(struct verbs_link *link, const struct ibv_wc *wc)
+/* handle_receive -- the target has written an answer, which lies where answers do. */
+__attribute__((noinline)) static int handle_receive(struct verbs_link *link, const struct ibv_wc *wc)
 {
 	int failure = verbs_queue_receive(&link->queue, (uint32_t)(wc->wr_id >> 8));
 
@@ -325,9 +325,9 @@ __attribute__((noinline)) static int take_event(struct verbs_link *link, const s
 	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting a receive: %s", strerror(failure));
 }
 
-/* take_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait for
- * the next look. */
-static int take_completions(struct verbs_link *link)
+/* handle_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait
+ * for the next look. */
+static int handle_completions(struct verbs_link *link)
 {
 	struct ibv_wc wc;
 	int count;
@@ -343,17 +343,17 @@ static int take_completions(struct verbs_link *link)
 		}
 		if ((wc.wr_id & VERBS_KIND_MASK) != VERBS_RECV)
 			verbs_retire(&link->queue, &wc);
-		else if (take_event(link, &wc) != FARLOG_OK)
+		else if (handle_receive(link, &wc) != FARLOG_OK)
 			return FARLOG_IO;
 		if (wc.wr_id & VERBS_READ_ENDS)
 			link->link.done.read_tag = link->read.tag;
 	}
 	if (__builtin_expect(count < 0, 0))
 		return verbs_link_fail(link, "polling the completion queue: %d", count);
-	return __builtin_expect(++link->idle_count >= IDLE_COUNT_LOOK, 0) ? look_around(link) : FARLOG_OK;
+	return __builtin_expect(++link->idle_count >= IDLE_COUNT_CHECK, 0) ? check_events(link) : FARLOG_OK;
 }
 
-static int take_answer(struct verbs_link *link)
+static int handle_answer(struct verbs_link *link)
 {
 	uint64_t answer = atomic_load_acquire((const uint64_t *)(link->link.copy + FAR_FLUSHED_OFF));
 
@@ -378,7 +378,7 @@ static int fail_by_disconnect(struct verbs_link *link)
 	return verbs_link_fail(link, "the target closed the connection");
 }
 
-static int look_at_connection(struct verbs_link *link)
+static int check_connection(struct verbs_link *link)
 {
 	struct rdma_cm_event *event;
 	int result = FARLOG_OK;
@@ -397,8 +397,8 @@ static int look_at_connection(struct verbs_link *link)
 	return result;
 }
 
-/* look_around -- events that no completion tells of. */
-__attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
+/* check_events -- of the device and the connection, which make no completion. */
+__attribute__((noinline, cold)) static int check_events(struct verbs_link *link)
 {
 	struct verbs_device_event event;
 
@@ -408,34 +408,34 @@ __attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
 			verbs_is_of(&event, link->queue.qp->qp_num, link->queue.cq, link->queue.port_num))
 			return verbs_link_fail(
 				link, "RDMA device %s: %s", link->device.name, link->lib->event_type_str(event.type));
-	return look_at_connection(link);
+	return check_connection(link);
 }
 
-/* go_on -- with what is left. */
-__attribute__((noinline)) static int go_on(struct verbs_link *link)
+/* continue_left -- with what is left. */
+__attribute__((noinline)) static int continue_left(struct verbs_link *link)
 {
-	int result = link->left & VERBS_LEFT_ANSWER ? take_answer(link) : FARLOG_OK;
+	int result = link->left & VERBS_LEFT_ANSWER ? handle_answer(link) : FARLOG_OK;
 
-	return result == FARLOG_OK && (link->left & VERBS_LEFT_POSTS) ? advance(link) : result;
+	return result == FARLOG_OK && (link->left & VERBS_LEFT_POSTS) ? post_left(link) : result;
 }
 
-__attribute__((noinline)) static int progress(struct verbs_link *link)
+__attribute__((noinline)) static int advance_link(struct verbs_link *link)
 {
-	int result = link->is_broken ? FARLOG_IO : take_completions(link);
+	int result = link->is_broken ? FARLOG_IO : handle_completions(link);
 
 	if (result == FARLOG_OK && __builtin_expect(link->left != 0, 0))
-		result = go_on(link);
+		result = continue_left(link);
 	return result;
 }
 
 int verbs_link_poll(struct far_link *far)
 {
-	return progress(verbs_link_of(far));
+	return advance_link(verbs_link_of(far));
 }
 
 /* ---------------------------------------------------------------- waiting */
 
-static void take_completion_events(struct verbs_link *link)
+static void ack_completion_events(struct verbs_link *link)
 {
 	struct ibv_cq *cq;
 	void *context;
@@ -444,24 +444,24 @@ static void take_completion_events(struct verbs_link *link)
 		link->lib->ack_cq_events(cq, 1);
 }
 
-unsigned verbs_link_wait_fds(struct far_link *far, int *fds, unsigned room, uint64_t *nap_ns)
+unsigned verbs_link_wait_fds(struct far_link *far, int *fds, unsigned count_max, uint64_t *nap_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
 	uint64_t nap_max_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
-	struct far_glance before;
-	struct far_glance after;
+	struct far_snapshot before;
+	struct far_snapshot after;
 
-	if (link->is_broken || link->completions == NULL || room < 3)
+	if (link->is_broken || link->completions == NULL || count_max < 3)
 		return 0;
-	before = far_glance(far);
+	before = far_snapshot(far);
 	/* Ask for an event first, then look: what came before the asking makes none. An answer that is a word is among what
 	 * is looked at: the look takes its announcement from the queue. */
-	take_completion_events(link);
+	ack_completion_events(link);
 	ibv_req_notify_cq(link->queue.cq, 0);
-	if (progress(link) != FARLOG_OK || look_around(link) != FARLOG_OK)
+	if (advance_link(link) != FARLOG_OK || check_events(link) != FARLOG_OK)
 		return 0; /* the next poll says so */
-	after = far_glance(far);
-	if (!far_glance_is_same(&before, &after))
+	after = far_snapshot(far);
+	if (!far_snapshot_is_same(&before, &after))
 		return 0;
 	if (*nap_ns > nap_max_ns)
 		*nap_ns = nap_max_ns;

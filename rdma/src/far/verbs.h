@@ -20,7 +20,7 @@ enum verbs_left {
 	VERBS_LEFT_POSTS = VERBS_LEFT_PERSIST | VERBS_LEFT_READ | VERBS_LEFT_WORDS,
 };
 
-/* A run over spans, posted as far as there is room and continued by poll. */
+/* A run over spans, posted as far as the send queue takes it and continued by poll. */
 struct verbs_job {
 	struct region_span spans[VERBS_SPAN_COUNT_MAX];
 	unsigned span_count;
@@ -45,13 +45,13 @@ struct verbs_link {
 	struct verbs_job read;
 	void *read_back_to;                             /* with welcome.flush_addr: where what is read there goes, */
 	uint32_t read_back_key;                         /* and by which key */
-	struct region_span words[VERBS_WORD_COUNT_MAX]; /* of write, that found no room */
+	struct region_span words[VERBS_WORD_COUNT_MAX]; /* of write, that did not fit into the send queue */
 	unsigned word_count;
 	unsigned left;       /* enum verbs_left */
 	uint32_t answer_tag; /* with VERBS_LEFT_ANSWER: which */
 	uint32_t idle_count; /* polls that found nothing */
 	uint16_t tos;        /* as struct uri has it */
-	bool is_connected;   /* the peer is to be told when we go */
+	bool is_connected;   /* the peer is disconnected when the link is */
 	bool is_broken;
 	bool is_blocking;
 	bool is_announced; /* the target's answers make events: one has come */
@@ -85,7 +85,7 @@ int verbs_link_read(struct far_link *link, struct region_span span, uint64_t tag
 int verbs_link_write(struct far_link *link, uint64_t off, uint32_t len) FARLOG_MUST_CHECK;
 int verbs_link_send(struct far_link *link, const struct far_request *request) FARLOG_MUST_CHECK;
 int verbs_link_poll(struct far_link *link) FARLOG_MUST_CHECK;
-unsigned verbs_link_wait_fds(struct far_link *link, int *fds, unsigned room, uint64_t *nap_ns);
+unsigned verbs_link_wait_fds(struct far_link *link, int *fds, unsigned count_max, uint64_t *nap_ns);
 
 /* verbs_link_release -- after disconnect: give back what the device keeps. */
 void verbs_link_release(struct verbs_link *link);

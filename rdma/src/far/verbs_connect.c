@@ -30,8 +30,8 @@ static int until_ms(uint64_t until_ns)
 	return now_ns >= until_ns ? 1 : (int)((until_ns - now_ns) / 1000000u) + 1;
 }
 
-/* take_event -- OK when it is the one that is wanted, else NOT_FOUND with a text. */
-static int take_event(struct verbs_link *link, struct rdma_cm_event *event, enum rdma_cm_event_type wanted,
+/* check_event -- OK when it is the one that is wanted, else NOT_FOUND with a text. */
+static int check_event(struct verbs_link *link, struct rdma_cm_event *event, enum rdma_cm_event_type wanted,
 	const char *step, struct farlog_error *error)
 {
 	enum rdma_cm_event_type type = event->event;
@@ -52,20 +52,20 @@ static struct rdma_cm_event *await(const struct verbs_link *link, uint64_t until
 		bool is_last = step_until_ns >= until_ns;
 		struct rdma_cm_event *event = verbs_await(link->lib, link->channel, is_last ? until_ns : step_until_ns);
 
-		if (event != NULL || is_last || far_is_given_up(&link->link))
+		if (event != NULL || is_last || far_is_connect_cancelled(&link->link))
 			return event;
 	}
 }
 
-/* expect -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
-static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns,
+/* expect_event -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
+static int expect_event(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns,
 	struct farlog_error *error)
 {
 	struct rdma_cm_event *event = await(link, until_ns);
 
 	if (event == NULL)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s: no answer in time", link->text, step);
-	return take_event(link, event, wanted, step, error);
+	return check_event(link, event, wanted, step, error);
 }
 
 static int no_device(const struct verbs_link *link, struct farlog_error *error)
@@ -93,7 +93,7 @@ static int resolve_address(struct verbs_link *link, uint64_t until_ns, struct fa
 			return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": " RESOLVE_STEP ": no answer in time", link->text);
 		is_late = event->event == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT;
 		if (!is_late || clock_monotonic_ns() >= until_ns)
-			return take_event(link, event, RDMA_CM_EVENT_ADDR_RESOLVED, RESOLVE_STEP, error);
+			return check_event(link, event, RDMA_CM_EVENT_ADDR_RESOLVED, RESOLVE_STEP, error);
 		link->lib->ack_cm_event(event);
 	}
 }
@@ -116,11 +116,11 @@ static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_err
 		return result;
 	if (link->id->verbs == NULL || lib->resolve_route(link->id, until_ms(until_ns)) != 0)
 		return no_device(link, error);
-	return expect(link, RDMA_CM_EVENT_ROUTE_RESOLVED, "find a route", until_ns, error);
+	return expect_event(link, RDMA_CM_EVENT_ROUTE_RESOLVED, "find a route", until_ns, error);
 }
 
-/* take_device -- the one that the route goes by; another one than before, or one that died, means to register anew. */
-static int take_device(struct verbs_link *link, struct farlog_error *error)
+/* acquire_device -- the device of the route; another device than before, or one that died, means to register again. */
+static int acquire_device(struct verbs_link *link, struct farlog_error *error)
 {
 	int result;
 
@@ -166,8 +166,8 @@ static int make_queue(struct verbs_link *link, struct farlog_error *error)
 						  error_set(error, FARLOG_IO, failure, "uri \"%s\": set up the queue pair", link->text);
 }
 
-/* take_rejection -- the target's own words, or none when nobody listens there. */
-static int take_rejection(
+/* parse_rejection -- the target's own words, or none when nobody listens there. */
+static int parse_rejection(
 	struct verbs_link *link, const struct rdma_cm_event *event, struct far_refusal *refusal, struct farlog_error *error)
 {
 	if (event->status == REJECTED_BY_PEER && event->param.conn.private_data_len >= sizeof(*refusal)) {
@@ -196,16 +196,16 @@ static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *ev
 		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": the target speaks version %u; expected %u",
 			link->text, welcome->version, FAR_VERSION);
 	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "uri \"%s\": the target tells of a region of %lu bytes",
+		return error_set(error, FARLOG_NOT_A_RING, 0, "uri \"%s\": the target reports a region of %lu bytes",
 			link->text, welcome->size_bytes);
 	if (link->queue.flush == NULL)
 		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH); /* this end cannot send it */
 	return FARLOG_OK;
 }
 
-/* aim_read_back -- the credit word goes straight to its place, and a writer has its credit with the flush. What else a
+/* set_read_back -- the credit word goes straight to its place, and a writer has its credit with the flush. What else a
  * target may name is read for the flush alone. */
-static void aim_read_back(struct verbs_link *link)
+static void set_read_back(struct verbs_link *link)
 {
 	const struct far_welcome *welcome = &link->link.welcome;
 	bool is_credit = welcome->flush_addr == welcome->data_addr + LAYOUT_CREDIT_OFF && link->is_writer;
@@ -215,14 +215,14 @@ static void aim_read_back(struct verbs_link *link)
 	link->read_back_to = link->link.copy + (is_credit ? LAYOUT_CREDIT_OFF : READ_BACK_OFF);
 }
 
-/* describe_way -- of what is set on the queue pair: a port that was left at a small MTU, or at no priority, shows. */
-static void describe_way(struct verbs_link *link)
+/* describe_path -- of what is set on the queue pair: a port that was left at a small MTU, or at no priority, shows. */
+static void describe_path(struct verbs_link *link)
 {
 	const struct verbs_queue *queue = &link->queue;
-	size_t used = (size_t)snprintf(link->link.way, sizeof(link->link.way), "path MTU %u", queue->path_mtu);
+	size_t used = (size_t)snprintf(link->link.path, sizeof(link->link.path), "path MTU %u", queue->path_mtu);
 
 	if (queue->traffic_class != 0 || queue->tos != 0)
-		snprintf(link->link.way + used, sizeof(link->link.way) - used, ", traffic class %u", queue->traffic_class);
+		snprintf(link->link.path + used, sizeof(link->link.path) - used, ", traffic class %u", queue->traffic_class);
 }
 
 /* make_ready -- the queue pair and the connection, over a GID that is not the worse of two. */
@@ -234,7 +234,7 @@ static int make_ready(struct verbs_link *link, struct farlog_error *error)
 
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "uri \"%s\": make the queue pair ready", link->text);
-	describe_way(link);
+	describe_path(link);
 	gid.port = link->queue.port_num;
 	gid.index = link->queue.gid_index;
 	result = verbs_gid_check(&gid, link->text, &link->link.caveat, error);
@@ -244,9 +244,9 @@ static int make_ready(struct verbs_link *link, struct farlog_error *error)
 	return result;
 }
 
-/* say_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that
+/* send_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that
  * of iWARP by the kernel, which then says ESTABLISHED at once. */
-static int say_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal,
+static int send_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal,
 	uint64_t until_ns, struct farlog_error *error)
 {
 	struct rdma_conn_param param = {.private_data = hello,
@@ -273,7 +273,7 @@ static int say_hello(struct verbs_link *link, const struct far_hello *hello, str
 			result = make_ready(link, error);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		result = take_rejection(link, event, refusal, error);
+		result = parse_rejection(link, event, refusal, error);
 		break;
 	default:
 		result = error_set(error, FARLOG_NOT_FOUND, event->status < 0 ? -event->status : 0, "uri \"%s\": connect: %s",
@@ -300,12 +300,12 @@ static int register_copy(struct verbs_link *link, struct farlog_error *error)
 	if (result == FARLOG_OK && link->header_mr == NULL)
 		result = verbs_register(&link->device, link->pd, link->link.copy, LAYOUT_DATA_OFF,
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, "the ring's header", &link->header_mr, error);
-	aim_read_back(link);
+	set_read_back(link);
 	return result;
 }
 
-/* tell_header -- and wait until the target's end has it. */
-static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
+/* send_header -- and wait until the target's end has it. */
+static int send_header(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
 {
 	struct far_request request = {.operation = FAR_HEADER,
 		.flags = link->is_blocking ? FAR_WANTS_EVENTS : 0,
@@ -331,19 +331,19 @@ static int establish(struct verbs_link *link, const struct far_hello *hello, str
 	int result = resolve(link, until_ns, error);
 
 	if (result == FARLOG_OK)
-		result = take_device(link, error);
+		result = acquire_device(link, error);
 	if (result == FARLOG_OK)
 		result = make_queue(link, error);
 	if (result == FARLOG_OK)
-		result = say_hello(link, hello, refusal, until_ns, error);
+		result = send_hello(link, hello, refusal, until_ns, error);
 	if (result != FARLOG_OK)
 		return result;
 	began_ns = clock_monotonic_ns();
 	result = register_copy(link, error);
-	/* The limit is for the peer. Pinning is our own work, takes as long as the ring is large, and begun anew would take
-	 * it again. */
+	/* The limit is for the peer. Pinning is our own work, takes as long as the ring is large, and started again would
+	 * take it again. */
 	until_ns += clock_monotonic_ns() - began_ns;
-	return result == FARLOG_OK ? tell_header(link, until_ns, error) : result;
+	return result == FARLOG_OK ? send_header(link, until_ns, error) : result;
 }
 
 int verbs_link_connect(struct far_link *far, const struct far_hello *hello, struct far_refusal *refusal,
@@ -372,7 +372,7 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 /* await_carrier -- before anything is said over a link that has gone. SoftRoCE takes its queue pair for the connection
  * manager's messages into error when the network refuses one of them, as it does for a moment when a cable is pulled;
  * it never takes it out again (seen on Linux 6.12: "rdma res show qp", GSI, ERR), and nobody on that host can connect
- * by that device until it has been made anew. */
+ * by that device until it has been re-created. */
 static void await_carrier(const struct verbs_link *link)
 {
 	const struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT,
@@ -381,13 +381,13 @@ static void await_carrier(const struct verbs_link *link)
 		.index = link->queue.gid_index};
 	uint64_t until_ns = clock_after_ns(CARRIER_NS);
 
-	while (!verbs_gid_has_carrier(&gid) && !far_is_given_up(&link->link) && clock_monotonic_ns() < until_ns)
+	while (!verbs_gid_has_carrier(&gid) && !far_is_connect_cancelled(&link->link) && clock_monotonic_ns() < until_ns)
 		nanosleep(&(struct timespec){0, CARRIER_STEP_NS}, NULL);
 }
 
-/* say_goodbye -- and wait until the target has let go, so that who comes next finds the role free. Not when it has gone
- * before us. */
-static void say_goodbye(struct verbs_link *link)
+/* wait_disconnected -- and wait until the target has let go, so that who comes next finds the role free. Not when it
+ * has gone before us. */
+static void wait_disconnected(struct verbs_link *link)
 {
 	uint64_t until_ns = clock_after_ns(GOODBYE_NS);
 	bool is_over = link->lib->disconnect(link->id) != 0 || link->is_broken;
@@ -408,7 +408,7 @@ void verbs_link_disconnect(struct far_link *far)
 	if (link->is_connected && link->is_broken)
 		await_carrier(link);
 	if (link->is_connected)
-		say_goodbye(link);
+		wait_disconnected(link);
 	link->is_connected = false;
 	link->is_broken = true;                   /* until the next connection */
 	may_fail(verbs_queue_stop(&link->queue)); /* the next connection has a queue of its own */

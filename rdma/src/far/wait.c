@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "far/region.h"
 
-__attribute__((noinline, cold)) void far_break_off_if_silent(struct region_far *far)
+__attribute__((noinline, cold)) void far_break_link_if_silent(struct region_far *far)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
@@ -15,79 +15,79 @@ __attribute__((noinline, cold)) void far_break_off_if_silent(struct region_far *
 		far->watched_ns = now_ns;
 	} else if (now_ns - far->watched_ns >= PATIENCE_NS) {
 		far->watched_ns = now_ns;
-		far_break_off(far);
+		far_break_link(far);
 	}
 }
 
 /* One wait for a persist. */
 struct far_sleep {
-	struct far_nap nap;
+	struct far_link_sleep nap;
 	uint64_t timeout_ns;
-	struct far_glance glance; /* what had come when it began */
-	bool has_glance;
+	struct far_snapshot snapshot; /* what had come when it began */
+	bool has_snapshot;
 };
 
-/* is_lacking -- the link is up, and the persist that was asked for has not come back by it. */
-static bool is_lacking(const struct region_far *far)
+/* is_persist_outstanding -- the link is up, and the persist that was asked for has not come back by it. */
+static bool is_persist_outstanding(const struct region_far *far)
 {
 	return atomic_load_acquire(&far->state) == FAR_UP && far->tag_asked != far->link->done.persist_tag;
 }
 
-static bool is_still(const struct region_far *far, const struct far_glance *glance)
+static bool is_unchanged(const struct region_far *far, const struct far_snapshot *snapshot)
 {
-	struct far_glance now = far_glance(far->link);
+	struct far_snapshot now = far_snapshot(far->link);
 
-	return far_glance_is_same(&now, glance);
+	return far_snapshot_is_same(&now, snapshot);
 }
 
-void far_rouse(struct region_far *far)
+void far_wake_sleeper(struct region_far *far)
 {
 	const uint64_t one = 1;
 
-	if (atomic_load_acquire(&far->state) == FAR_UP && is_still(far, &far->asleep_glance))
+	if (atomic_load_acquire(&far->state) == FAR_UP && is_unchanged(far, &far->asleep_snapshot))
 		return;
 	/* Where it fails, who has the link next tries again. */
-	if (write(far->rouse_fd, &one, sizeof(one)) == sizeof(one))
+	if (write(far->wakeup_fd, &one, sizeof(one)) == sizeof(one))
 		atomic_store_relaxed(&far->is_asleep, 0);
 }
 
-void far_close_rouse(struct region_far *far)
+void far_close_wakeup(struct region_far *far)
 {
-	if (far->rouse_fd >= 0)
-		close(far->rouse_fd);
+	if (far->wakeup_fd >= 0)
+		close(far->wakeup_fd);
 }
 
 /* What a step of far_wait has found. */
 enum wait_step {
-	WAIT_TAKEN, /* another thread has the link, for a moment */
-	WAIT_AWAY,  /* it is not up */
-	WAIT_OVER,  /* something has come back, or nothing was under way */
+	WAIT_TAKEN,  /* another thread has the link, for a moment */
+	WAIT_NOT_UP, /* it is not up */
+	WAIT_OVER,   /* something has come back, or nothing was under way */
 	WAIT_ON,
 	WAIT_READY, /* to sleep */
 };
 
-/* look_on -- the link is taken: look for what comes, or get ready for a sleep. */
-static enum wait_step look_on(struct region_far *far, struct far_sleep *sleep, bool is_spinning)
+/* check_arrival -- the link is taken: look for what comes, or get ready for a sleep. */
+static enum wait_step check_arrival(struct region_far *far, struct far_sleep *sleep, bool is_spinning)
 {
 	if (atomic_load_acquire(&far->state) != FAR_UP)
-		return WAIT_AWAY; /* another thread may just have broken it off */
-	if (!is_lacking(far))
+		return WAIT_NOT_UP; /* another thread may just have broken it off */
+	if (!is_persist_outstanding(far))
 		return WAIT_OVER;
-	if (!sleep->has_glance) {
+	if (!sleep->has_snapshot) {
 		far->region.waits.count++;
-		sleep->glance = far_glance(far->link);
-		sleep->has_glance = true;
+		sleep->snapshot = far_snapshot(far->link);
+		sleep->has_snapshot = true;
 	}
 	if (is_spinning)
-		far_turn(far);
-	if (!is_lacking(far) || !is_still(far, &sleep->glance))
+		far_advance(far);
+	if (!is_persist_outstanding(far) || !is_unchanged(far, &sleep->snapshot))
 		return WAIT_OVER;
 	if (is_spinning)
 		return WAIT_ON;
-	if (!far_nap_arm(far->link, &sleep->nap, sleep->timeout_ns))
+	if (!far_sleep_prepare(far->link, &sleep->nap, sleep->timeout_ns))
 		return WAIT_OVER; /* a turn of another thread may have brought it since an earlier check */
-	sleep->nap.fds[sleep->nap.count++] = (struct pollfd){.fd = far->rouse_fd, .events = POLLIN};
-	far->asleep_glance = sleep->glance;
+	sleep->nap.fds[sleep->nap.count++] = (struct pollfd){.fd = far->wakeup_fd, .events = POLLIN};
+	far->asleep_snapshot = sleep->snapshot;
 	atomic_store_relaxed(&far->is_asleep, 1);
 	return WAIT_READY;
 }
@@ -96,21 +96,21 @@ static enum wait_step look_on(struct region_far *far, struct far_sleep *sleep, b
  * all that comes makes an event, it is looked for. */
 static void end_sleep(struct region_far *far, struct far_sleep *sleep)
 {
-	bool was_still = far_nap_sleep(&sleep->nap);
+	bool was_still = far_sleep_run(&sleep->nap);
 	bool has_expired = was_still && sleep->nap.nap_ns == sleep->timeout_ns;
 	uint64_t roused_count;
 
 	atomic_store_relaxed(&far->is_asleep, 0);
 	if (sleep->nap.fds[sleep->nap.count - 1].revents != 0)
-		(void)!read(far->rouse_fd, &roused_count, sizeof(roused_count)); /* left there, it ends the next sleep */
-	if (far_try_take_link(far)) {
-		if (was_still && !has_expired && is_lacking(far)) {
-			far_turn(far);
-			has_expired = !is_still(far, &sleep->glance);
+		(void)!read(far->wakeup_fd, &roused_count, sizeof(roused_count)); /* left there, it ends the next sleep */
+	if (far_try_lock_link(far)) {
+		if (was_still && !has_expired && is_persist_outstanding(far)) {
+			far_advance(far);
+			has_expired = !is_unchanged(far, &sleep->snapshot);
 		}
-		if (is_lacking(far))
-			far_break_off_if_silent(far);
-		far_give_link(far);
+		if (is_persist_outstanding(far))
+			far_break_link_if_silent(far);
+		far_unlock_link(far);
 	}
 	atomic_add(&far->region.waits.expired_count, has_expired);
 }
@@ -127,9 +127,9 @@ void far_wait(struct region *region, uint64_t timeout_ns)
 	do {
 		is_spinning = clock_monotonic_ns() < spin_until_ns;
 		step = WAIT_TAKEN;
-		if (far_try_take_link(far)) {
-			step = look_on(far, &sleep, is_spinning);
-			far_give_link(far);
+		if (far_try_lock_link(far)) {
+			step = check_arrival(far, &sleep, is_spinning);
+			far_unlock_link(far);
 		}
 		cpu_relax();
 	} while (step == WAIT_ON || (step == WAIT_TAKEN && is_spinning));
@@ -137,39 +137,40 @@ void far_wait(struct region *region, uint64_t timeout_ns)
 		end_sleep(far, &sleep);
 	else if (step == WAIT_TAKEN)
 		nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
-	else if (step == WAIT_AWAY)
+	else if (step == WAIT_NOT_UP)
 		nanosleep(&(struct timespec){0, (long)(timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS)}, NULL);
 }
 
-/* step_await -- OK, IO; NOT_YET, and nap->count tells whether to sleep. */
-static int step_await(struct region_far *far, const struct far_await *wait, struct far_nap *nap)
+/* step_await -- OK, IO; NOT_YET, and nap->count says whether to sleep. */
+static int step_await(struct region_far *far, const struct far_await *wait, struct far_link_sleep *nap)
 {
 	uint64_t now_ns;
 	int result = FARLOG_NOT_YET;
 
-	far_take_link(far);
-	far_turn(far);
+	far_lock_link(far);
+	far_advance(far);
 	now_ns = clock_monotonic_ns();
 	nap->count = 0;
 	if (wait->is_done(far, wait->tag))
 		result = FARLOG_OK;
-	else if (atomic_load_acquire(&far->state) != FAR_UP || now_ns >= wait->until_ns || far_is_given_up(far->link))
+	else if (atomic_load_acquire(&far->state) != FAR_UP || now_ns >= wait->until_ns ||
+		far_is_connect_cancelled(far->link))
 		result = FARLOG_IO;
-	if (result == FARLOG_NOT_YET && is_lacking(far))
-		far_break_off_if_silent(far);
+	if (result == FARLOG_NOT_YET && is_persist_outstanding(far))
+		far_break_link_if_silent(far);
 	if (result == FARLOG_NOT_YET && far->link->ops->sleepers != NULL && now_ns >= wait->spin_until_ns &&
 		atomic_load_acquire(&far->state) == FAR_UP) {
 		uint64_t left_ns = wait->until_ns - now_ns;
 
-		(void)far_nap_arm(far->link, nap, left_ns < RETRY_FIRST_NS ? left_ns : RETRY_FIRST_NS);
+		(void)far_sleep_prepare(far->link, nap, left_ns < RETRY_FIRST_NS ? left_ns : RETRY_FIRST_NS);
 	}
-	far_give_link(far);
+	far_unlock_link(far);
 	return result;
 }
 
 int far_await(struct region_far *far, struct far_await wait, uint64_t limit_ns)
 {
-	struct far_nap nap = {0};
+	struct far_link_sleep nap = {0};
 	int result;
 
 	wait.until_ns = clock_after_ns(far->region.persist_timeout_ns);
@@ -178,7 +179,7 @@ int far_await(struct region_far *far, struct far_await wait, uint64_t limit_ns)
 	wait.spin_until_ns = clock_after_ns(far->link->ops->spin_ns);
 	while ((result = step_await(far, &wait, &nap)) == FARLOG_NOT_YET) {
 		if (nap.count > 0) {
-			(void)far_nap_sleep(&nap);
+			(void)far_sleep_run(&nap);
 			wait.spin_until_ns = clock_after_ns(far->link->ops->spin_ns);
 		}
 		cpu_relax();

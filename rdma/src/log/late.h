@@ -12,8 +12,8 @@
 
 #define LATE_CLAIMED UINT64_MAX /* of end_lsn: its other fields are being stored */
 
-/* late_note -- a call ended UNKNOWN at its deadline: the record before end_lsn has been waited for since start_ns. */
-static inline void late_note(struct farlog_writer *writer, uint64_t end_lsn, uint64_t start_ns)
+/* late_begin -- a call ended UNKNOWN at its deadline: the record before end_lsn has been waited for since start_ns. */
+static inline void late_begin(struct farlog_writer *writer, uint64_t end_lsn, uint64_t start_ns)
 {
 	struct writer_late *late = &writer->late;
 	uint64_t now_ns = clock_monotonic_ns();
@@ -29,8 +29,8 @@ static inline void late_note(struct farlog_writer *writer, uint64_t end_lsn, uin
 	atomic_raise(&writer->counters->latency_max_ns, now_ns - atomic_load_relaxed(&late->start_ns));
 }
 
-/* late_look -- whoever calls has waited until now. */
-static inline void late_look(struct farlog_writer *writer)
+/* late_touch -- the caller has waited until now. */
+static inline void late_touch(struct farlog_writer *writer)
 {
 	uint64_t end_lsn = atomic_load_acquire(&writer->late.end_lsn);
 

@@ -28,9 +28,9 @@ struct pass {
 	uint64_t tentative_ts_ns; /* last_ts_ns before them */
 	uint64_t record_count;
 	uint64_t last_ts_ns;
-	uint64_t need;      /* bytes the next record takes when it did not fit */
-	uint64_t again_lsn; /* of a far ring: what the second look has loaded; none before it */
-	uint64_t again_len;
+	uint64_t need;       /* bytes the next record takes when it did not fit */
+	uint64_t reread_lsn; /* of a far ring: what the second look has loaded; none before it */
+	uint64_t reread_len;
 	int result; /* of reading from afar */
 };
 
@@ -63,12 +63,12 @@ static uint64_t piece_len(const struct farlog_reader *reader, const struct pass 
 		len = left_in_ring;
 	if (len > AHEAD_PIECE_LEN && reader->is_drain && reader->region->caps.can_prefetch)
 		len = AHEAD_PIECE_LEN;
-	if (hint_lsn > lsn && reader->barren_lsn != lsn)
+	if (hint_lsn > lsn && reader->empty_lsn != lsn)
 		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
 	return len < tip_len ? len : tip_len;
 }
 
-static void accept(struct farlog_reader *reader, struct pass *pass, const struct record_found *found)
+static void accept_record(struct farlog_reader *reader, struct pass *pass, const struct record_found *found)
 {
 	record_advance(&reader->cursor, found);
 	pass->used += found->stored_len;
@@ -78,9 +78,9 @@ static void accept(struct farlog_reader *reader, struct pass *pass, const struct
 	pass->last_ts_ns = found->ts_ns;
 }
 
-/* keep -- the record at `at` of what was read becomes the next of the batch, in which the bytes that a PAD skips are
- * left out. */
-static void keep(struct pass *pass, const uint8_t *at, const struct record_found *found)
+/* keep_record -- the record at `at` of what was read becomes the next of the batch, in which the bytes that a PAD skips
+ * are left out. */
+static void keep_record(struct pass *pass, const uint8_t *at, const struct record_found *found)
 {
 	uint8_t *place = pass->buf + pass->used;
 
@@ -88,7 +88,7 @@ static void keep(struct pass *pass, const uint8_t *at, const struct record_found
 		memmove(place, at, found->stored_len);
 }
 
-/* read_piece -- copy a piece and walk it. False: stop (nothing valid follows, or no room). */
+/* read_piece -- copy a piece and walk it. False: stop (nothing valid follows, or the buffer is full). */
 static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t len)
 {
 	const struct region_data_ops *ops = &reader->region->ops->data;
@@ -107,14 +107,14 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		if (verdict == RECORD_VALID && !reader_is_of_log(reader, reader->cursor.lsn, found.epoch))
 			return false;
 		if (verdict == RECORD_VALID) {
-			keep(pass, start + walked, &found);
-			accept(reader, pass, &found);
+			keep_record(pass, start + walked, &found);
+			accept_record(reader, pass, &found);
 			walked += found.extent; /* of a PAD at the ring's end: beyond the piece */
 			continue;
 		}
 		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN)
 			return verdict == RECORD_CUT && walked > 0;
-		/* from there on in the next piece, unless the buffer has no room for the record: that would be a READ for
+		/* from there on in the next piece, unless the record does not fit into the buffer: that would be a READ for
 		 * nothing */
 		if (reader->region->caps.needs_fetch && walked > 0)
 			return found.stored_len <= pass->buf_len - pass->used;
@@ -128,7 +128,7 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		if (pass->result != FARLOG_OK ||
 			record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
 			return false;
-		accept(reader, pass, &found);
+		accept_record(reader, pass, &found);
 		return true;
 	}
 	return true;
@@ -153,9 +153,9 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 	pass->tentative_ts_ns = pass->last_ts_ns;
 }
 
-/* load_again -- a far ring's bytes from lsn on, for the second look. On blocks in one READ for many commits, with what
+/* reread -- a far ring's bytes from lsn on, for the second look. On blocks in one READ for many commits, with what
  * their PADs skip, which is less than an LBA. */
-static int load_again(struct farlog_reader *reader, struct pass *pass, uint64_t lsn, uint64_t run_len)
+static int reread(struct farlog_reader *reader, struct pass *pass, uint64_t lsn, uint64_t run_len)
 {
 	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
 	uint64_t len = reader->identity.block_len != 0 ? reader->cursor.lsn - lsn : run_len;
@@ -166,9 +166,9 @@ static int load_again(struct farlog_reader *reader, struct pass *pass, uint64_t 
 		return FARLOG_NO_MEMORY;
 	if (len > left_in_ring)
 		len = left_in_ring;
-	pass->again_lsn = lsn;
-	pass->again_len = len < AGAIN_LEN ? len : AGAIN_LEN;
-	return reader->region->ops->data.read(reader->region, data_off(reader, lsn), reader->again, pass->again_len);
+	pass->reread_lsn = lsn;
+	pass->reread_len = len < AGAIN_LEN ? len : AGAIN_LEN;
+	return reader->region->ops->data.read(reader->region, data_off(reader, lsn), reader->again, pass->reread_len);
 }
 
 /* check_same -- OK: the ring holds these bytes still; NOT_YET: others; IO: what is far away did not come. */
@@ -180,15 +180,15 @@ static int check_same(struct farlog_reader *reader, struct pass *pass, uint64_t 
 		return memcmp(reader->region->base + data_off(reader, lsn), bytes, len) == 0 ? FARLOG_OK : FARLOG_NOT_YET;
 	for (uint64_t done = 0; done < len; done += piece_len) {
 		uint64_t at = lsn + done;
-		bool is_loaded = at >= pass->again_lsn && at < pass->again_lsn + pass->again_len;
-		int result = is_loaded ? FARLOG_OK : load_again(reader, pass, at, len - done);
+		bool is_loaded = at >= pass->reread_lsn && at < pass->reread_lsn + pass->reread_len;
+		int result = is_loaded ? FARLOG_OK : reread(reader, pass, at, len - done);
 
 		if (result != FARLOG_OK)
 			return result;
-		piece_len = pass->again_lsn + pass->again_len - at;
+		piece_len = pass->reread_lsn + pass->reread_len - at;
 		if (piece_len > len - done)
 			piece_len = len - done;
-		if (memcmp(reader->again + (at - pass->again_lsn), bytes + done, piece_len) != 0)
+		if (memcmp(reader->again + (at - pass->reread_lsn), bytes + done, piece_len) != 0)
 			return FARLOG_NOT_YET;
 	}
 	return FARLOG_OK;
@@ -256,10 +256,10 @@ static bool is_overtaken(const struct farlog_reader *reader, uint64_t lsn)
 		(head_load(reader->region, &reader->superblock, &head) && head.head_lsn > lsn);
 }
 
-/* accuse -- the record at our position is unreadable although it was acknowledged. Of a ring far away what was looked
- * at first, its header, may have been overtaken before the record was looked at: by a drain and a writer, or in the
- * time that a connection took to come back. */
-static int accuse(struct farlog_reader *reader)
+/* confirm_corrupt -- the record at our position is unreadable although it was acknowledged. Of a ring far away what was
+ * looked at first, its header, may have been overtaken before the record was looked at: by a drain and a writer, or in
+ * the time that a connection took to come back. */
+static int confirm_corrupt(struct farlog_reader *reader)
 {
 	uint32_t known = reader->superblock.crc32c;
 	int result;
@@ -275,9 +275,9 @@ static int accuse(struct farlog_reader *reader)
 	return reader->superblock.crc32c != known ? FARLOG_NOT_YET : FARLOG_CORRUPT;
 }
 
-/* nothing_read -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is not
- * missing. */
-static int nothing_read(
+/* explain_empty_batch -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is
+ * not missing. */
+static int explain_empty_batch(
 	struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn, struct farlog_batch *batch)
 {
 	uint64_t lsn = reader->cursor.lsn;
@@ -292,7 +292,7 @@ static int nothing_read(
 		return FARLOG_OVERRUN;
 	batch->next_lsn = lsn;
 	batch->next_seq = reader->cursor.seq;
-	return durable_lsn > lsn ? accuse(reader) : FARLOG_NOT_YET;
+	return durable_lsn > lsn ? confirm_corrupt(reader) : FARLOG_NOT_YET;
 }
 
 static void fill_batch(struct farlog_reader *reader, const struct pass *pass, struct farlog_batch *batch)
@@ -307,19 +307,19 @@ static void fill_batch(struct farlog_reader *reader, const struct pass *pass, st
 	reader->is_rewound = false;
 }
 
-/* is_header_spared -- may a drain take a batch of a far ring without a READ of the header before it? What was durable
+/* can_skip_header -- may a drain take a batch of a far ring without a READ of the header before it? What was durable
  * stays in the log, whoever opens the ring next, and is this drain's until it releases it: while a whole batch lies
  * below, a look at the header would change nothing of what is read. Beyond, the log may have gone back, and the next
  * look must tell that before the batch before is released. */
-static bool is_header_spared(const struct farlog_reader *reader, size_t buf_len)
+static bool can_skip_header(const struct farlog_reader *reader, size_t buf_len)
 {
 	return reader->is_drain && reader->region->caps.needs_fetch && reader->sure_lsn > reader->cursor.lsn &&
 		reader->sure_lsn - reader->cursor.lsn >= buf_len && !reader->is_resync_needed && !reader->is_release_open &&
 		reader->reconnect_count == reader->region->reconnect_count;
 }
 
-/* reader_look -- fetch it, and take from it what a batch depends on. */
-int reader_look(struct farlog_reader *reader)
+/* reader_fetch_header -- fetch it, and take from it what a batch depends on. */
+int reader_fetch_header(struct farlog_reader *reader)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 	uint64_t durable_lsn;
@@ -341,9 +341,9 @@ int reader_look(struct farlog_reader *reader)
 	return FARLOG_OK;
 }
 
-/* expect_next -- what is durable stays as it is until this drain releases it: it may be fetched ahead. Behind it a
+/* prefetch_next -- what is durable stays as it is until this drain releases it: it may be fetched ahead. Behind it a
  * record may still be missing, or become another's. */
-static void expect_next(struct farlog_reader *reader)
+static void prefetch_next(struct farlog_reader *reader)
 {
 	uint64_t lsn = reader->cursor.lsn;
 	uint64_t len = reader->sure_lsn > lsn ? reader->sure_lsn - lsn : 0;
@@ -362,7 +362,7 @@ static void expect_next(struct farlog_reader *reader)
 int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct pass pass = {.buf = buf, .buf_len = buf_len};
-	bool is_spared = is_header_spared(reader, buf_len);
+	bool skips_header = can_skip_header(reader, buf_len);
 	uint64_t durable_lsn;
 	uint64_t hint_lsn;
 	bool is_tentative = false;
@@ -376,15 +376,15 @@ int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, st
 		batch->len = RECORD_PAD_STORED_LEN; /* no record is shorter */
 		return FARLOG_TOO_LARGE;
 	}
-	result = is_spared ? FARLOG_OK : reader_look(reader);
+	result = skips_header ? FARLOG_OK : reader_fetch_header(reader);
 	if (result != FARLOG_OK)
 		return result;
-	durable_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_DURABLE_HINT_OFF);
-	hint_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_TAIL_HINT_OFF);
+	durable_lsn = skips_header ? reader->sure_lsn : hint_at(reader, LAYOUT_DURABLE_HINT_OFF);
+	hint_lsn = skips_header ? reader->sure_lsn : hint_at(reader, LAYOUT_TAIL_HINT_OFF);
 	batch->first_lsn = reader->cursor.lsn;
-	expect_next(reader);
+	prefetch_next(reader);
 	for (;;) {
-		if (is_spared && reader->cursor.lsn >= hint_lsn)
+		if (skips_header && reader->cursor.lsn >= hint_lsn)
 			break;
 		if (!is_tentative && reader->cursor.lsn >= hint_lsn) {
 			is_tentative = true;
@@ -393,11 +393,11 @@ int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, st
 		len = piece_len(reader, &pass, hint_lsn);
 		before_lsn = reader->cursor.lsn;
 		is_more = read_piece(reader, &pass, len);
-		if (is_tentative || reader->barren_lsn == reader->cursor.lsn)
+		if (is_tentative || reader->empty_lsn == reader->cursor.lsn)
 			adapt_tip(reader, len, reader->cursor.lsn - before_lsn);
 		else if (len >= RECORD_PAD_STORED_LEN && reader->cursor.lsn == before_lsn && pass.need == 0 &&
 			pass.result == FARLOG_OK)
-			reader->barren_lsn = reader->cursor.lsn;
+			reader->empty_lsn = reader->cursor.lsn;
 		if (!is_more)
 			break;
 	}
@@ -405,7 +405,7 @@ int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, st
 		confirm_tip(reader, &pass);
 	if (pass.used == 0) {
 		reader->sure_lsn = 0;
-		return nothing_read(reader, &pass, durable_lsn, batch);
+		return explain_empty_batch(reader, &pass, durable_lsn, batch);
 	}
 	fill_batch(reader, &pass, batch);
 	return FARLOG_OK;

@@ -34,7 +34,7 @@ struct farlog_reader {
 	struct head_slot released; /* what release last stored */
 	/* of one member of several: a head that another one has, below which there is no need to look here */
 	struct head_slot floor;
-	uint64_t forgotten_lsn;
+	uint64_t dropped_lsn;
 	uint32_t superblock_checksums[2]; /* checksums of both superblocks when they were looked at last */
 	bool has_marks;                   /* false: one of them was not whole then */
 	bool is_drain;
@@ -44,7 +44,7 @@ struct farlog_reader {
 	uint32_t tip_len; /* of a far ring: how much to READ beyond the hint */
 	uint8_t *again;   /* AGAIN_LEN bytes for the second look at a far ring; NULL until it is needed */
 	/* a hint covered it, and nothing was there: until there is, no more is fetched than beyond a hint */
-	uint64_t barren_lsn;
+	uint64_t empty_lsn;
 	/* of a drain of a far ring: below it the log is what it is, said the header that was fetched last; 0: it said
 	 * nothing */
 	uint64_t sure_lsn;
@@ -84,16 +84,16 @@ int reader_release_ring(struct farlog_reader *reader, const struct head_slot *sl
  * already, for another far_epoch or far_seq. */
 int reader_release_spill(struct farlog_reader *reader, const struct head_slot *slot) FARLOG_MUST_CHECK;
 
-/* reader_look -- fetch the header, and take from it what a batch depends on: the cursor is where the log is, sure_lsn
- * says how far it is durable. As reader_follow_log; IO, HELD. */
-int reader_look(struct farlog_reader *reader) FARLOG_MUST_CHECK;
+/* reader_fetch_header -- fetch the header, and take from it what a batch depends on: the cursor is where the log is,
+ * sure_lsn says how far it is durable. As reader_follow_log; IO, HELD. */
+int reader_fetch_header(struct farlog_reader *reader) FARLOG_MUST_CHECK;
 
 /* reader_refresh -- by the header that has just been fetched: who writes here. */
 void reader_refresh(struct farlog_reader *reader);
 
-/* reader_is_back -- has its connection been another one since there were so many? What was seen before then is not
- * what is there now: the target's host may have been without power, and another drain may have been in. */
-static inline bool reader_is_back(const struct farlog_reader *reader, uint64_t reconnect_count)
+/* reader_has_reconnected -- has its connection been another one since there were so many? What was seen before then is
+ * not what is there now: the target's host may have been without power, and another drain may have been in. */
+static inline bool reader_has_reconnected(const struct farlog_reader *reader, uint64_t reconnect_count)
 {
 	return reader->region->reconnect_count != reconnect_count;
 }

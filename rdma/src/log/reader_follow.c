@@ -2,7 +2,7 @@
 #include "log/reader.h"
 #include "scan/walk.h"
 
-static uint32_t load_mark(const uint8_t *mark)
+static uint32_t load_checksum(const uint8_t *mark)
 {
 	/* a hint to look closer: any recent value will do */
 	return __atomic_load_n((const uint32_t *)mark, __ATOMIC_RELAXED);
@@ -14,8 +14,8 @@ static bool is_epoch_known(const struct farlog_reader *reader)
 {
 	const uint8_t *base = reader->region->base + offsetof(struct superblock, crc32c);
 
-	return reader->has_marks && load_mark(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_checksums[0] &&
-		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_checksums[1];
+	return reader->has_marks && load_checksum(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_checksums[0] &&
+		load_checksum(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_checksums[1];
 }
 
 /* reader_refresh -- a new writer may have come. Then the log may have gone back behind our position, unless that writer
@@ -66,9 +66,9 @@ static int walk_back(struct farlog_reader *reader, struct walk *walk, struct rec
 		FARLOG_OK;
 }
 
-/* is_vouched_for -- a writer told this very member that it has all up to our position, and tells that only of what was
- * acknowledged. */
-static bool is_vouched_for(const struct farlog_reader *reader)
+/* is_confirmed_by_writer -- a writer told this very member that it has all up to our position, and tells that only of
+ * what was acknowledged. */
+static bool is_confirmed_by_writer(const struct farlog_reader *reader)
 {
 	uint64_t durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
 
@@ -77,10 +77,10 @@ static bool is_vouched_for(const struct farlog_reader *reader)
 		durable_lsn - reader->cursor.lsn <= reader->identity.capacity;
 }
 
-/* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone
- * records that were visible but not acknowledged, and a newer epoch then begins below our position. OK, NOT_YET, or
- * OVERRUN: the head has passed us, so that nothing is left to tell by. */
-static int resync(struct farlog_reader *reader)
+/* resync_position -- walk from the head to see whether what we have read is still the log: a crash of the region may
+ * have undone records that were visible but not acknowledged, and a newer epoch then begins below our position. OK,
+ * NOT_YET, or OVERRUN: the head has passed us, so that nothing is left to tell by. */
+static int resync_position(struct farlog_reader *reader)
 {
 	struct record_cursor *cursor = &reader->cursor;
 	struct record_cursor at;
@@ -100,7 +100,7 @@ static int resync(struct farlog_reader *reader)
 		.seq = head.head_seq,
 		.epoch = head.last_epoch,
 		.epoch_max = reader->superblock.writer_epoch};
-	result = is_vouched_for(reader) ? FARLOG_OK : walk_back(reader, &walk, &at);
+	result = is_confirmed_by_writer(reader) ? FARLOG_OK : walk_back(reader, &walk, &at);
 	walk_end(&walk);
 	if (result == FARLOG_OK)
 		reader->is_resync_needed = false;
@@ -110,5 +110,5 @@ static int resync(struct farlog_reader *reader)
 int reader_follow_log(struct farlog_reader *reader)
 {
 	reader_refresh(reader);
-	return reader->is_resync_needed ? resync(reader) : FARLOG_OK;
+	return reader->is_resync_needed ? resync_position(reader) : FARLOG_OK;
 }

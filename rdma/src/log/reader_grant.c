@@ -21,8 +21,8 @@ struct reader_grants {
 	struct reader_grant newest[FARLOG_MEMBER_COUNT_MAX]; /* one a ring */
 };
 
-/* find -- under the mutex; NULL: nothing was said of this ring. */
-static struct reader_grant *find(struct reader_grants *grants, const uint8_t *ring_uuid)
+/* find_grant -- under the mutex; NULL: nothing was said of this ring. */
+static struct reader_grant *find_grant(struct reader_grants *grants, const uint8_t *ring_uuid)
 {
 	for (unsigned i = 0; i < grants->count; i++)
 		if (memcmp(grants->newest[i].ring_uuid, ring_uuid, sizeof(grants->newest[i].ring_uuid)) == 0)
@@ -30,14 +30,14 @@ static struct reader_grant *find(struct reader_grants *grants, const uint8_t *ri
 	return NULL;
 }
 
-static bool renew(struct region_renewal *renewal, const uint8_t *ring_uuid, uint8_t *token)
+static bool renew_grant(struct region_renewal *renewal, const uint8_t *ring_uuid, uint8_t *token)
 {
 	struct reader_grants *grants = (struct reader_grants *)renewal;
 	const struct reader_grant *newest;
 	bool is_other;
 
 	pthread_mutex_lock(&grants->mutex);
-	newest = find(grants, ring_uuid);
+	newest = find_grant(grants, ring_uuid);
 	is_other = newest != NULL && memcmp(newest->token, token, FARLOG_TOKEN_LEN) != 0;
 	if (is_other)
 		memcpy(token, newest->token, FARLOG_TOKEN_LEN);
@@ -45,13 +45,13 @@ static bool renew(struct region_renewal *renewal, const uint8_t *ring_uuid, uint
 	return is_other;
 }
 
-static int take(struct reader_grants *grants, const uint8_t *ring_uuid, const uint8_t *token)
+static int store_grant(struct reader_grants *grants, const uint8_t *ring_uuid, const uint8_t *token)
 {
 	struct reader_grant *newest;
 	int result = FARLOG_OK;
 
 	pthread_mutex_lock(&grants->mutex);
-	newest = find(grants, ring_uuid);
+	newest = find_grant(grants, ring_uuid);
 	if (newest == NULL && grants->count < FARLOG_MEMBER_COUNT_MAX) {
 		newest = &grants->newest[grants->count++];
 		memcpy(newest->ring_uuid, ring_uuid, sizeof(newest->ring_uuid));
@@ -79,7 +79,7 @@ struct reader_grants *reader_grants_new(void)
 
 	if (grants == NULL)
 		return NULL;
-	grants->renewal = (struct region_renewal){.renew = renew, .free = free_grants};
+	grants->renewal = (struct region_renewal){.renew = renew_grant, .free = free_grants};
 	pthread_mutex_init(&grants->mutex, NULL);
 	return grants;
 }
@@ -93,5 +93,5 @@ int farlog_reader_renew(farlog_reader *reader, const uint8_t *ring_uuid, const u
 {
 	if (ring_uuid == NULL || grant_token == NULL)
 		return FARLOG_INVALID;
-	return reader->grants != NULL ? take(reader->grants, ring_uuid, grant_token) : FARLOG_UNSUPPORTED;
+	return reader->grants != NULL ? store_grant(reader->grants, ring_uuid, grant_token) : FARLOG_UNSUPPORTED;
 }

@@ -12,8 +12,8 @@
 #include "log/reader_grant.h"
 #include "scan/walk.h"
 
-/* walk_on -- to where reading starts, or to the last record before it. */
-static int walk_on(struct farlog_reader *reader, const struct farlog_reader_config *config)
+/* walk_to_start -- to where reading starts, or to the last record before it. */
+static int walk_to_start(struct farlog_reader *reader, const struct farlog_reader_config *config)
 {
 	struct walk walk = {.region = reader->region, .identity = &reader->identity};
 	int result = FARLOG_OK;
@@ -43,7 +43,7 @@ int reader_seek(struct farlog_reader *reader, const char *uri, const struct farl
 	if (config->start == FARLOG_START_LSN && config->lsn < reader->cursor.lsn)
 		return error_set(error, FARLOG_OVERRUN, 0, "ring \"%s\": lsn %lu is below the head %lu; the store has it", uri,
 			config->lsn, reader->cursor.lsn);
-	result = walk_on(reader, config);
+	result = walk_to_start(reader, config);
 	if (result != FARLOG_OK)
 		return region_set_error(reader->region, result, "read records from the head on of ring", uri, error);
 	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
@@ -52,9 +52,9 @@ int reader_seek(struct farlog_reader *reader, const char *uri, const struct farl
 	return FARLOG_OK;
 }
 
-/* settle_header -- a head that a dead drain stored may still lie in a cache: it is made durable before anything is
+/* flush_header -- a head that a dead drain stored may still lie in a cache: it is made durable before anything is
  * built on it. */
-static int settle_header(struct region *region)
+static int flush_header(struct region *region)
 {
 	struct region_span header = {0, LAYOUT_DATA_OFF};
 
@@ -82,16 +82,16 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		result = region_claim(reader->region, &claim, error);
 	if (result != FARLOG_OK)
 		return result;
-	if (config->is_drain && settle_header(reader->region) != FARLOG_OK)
+	if (config->is_drain && flush_header(reader->region) != FARLOG_OK)
 		return region_set_error(reader->region, FARLOG_IO, "flush header of ring", uri, error);
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
 	reader->identity = superblock_identity(&reader->superblock);
 	reader->is_drain = config->is_drain;
 	reader->tip_len = READER_TIP_LEN_FIRST;
-	reader->barren_lsn = UINT64_MAX;
+	reader->empty_lsn = UINT64_MAX;
 	reader->released = head;
-	reader->forgotten_lsn = head.head_lsn;
+	reader->dropped_lsn = head.head_lsn;
 	if (reader->is_drain)
 		reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
 	head_raise_to_floor(&reader->superblock, &head); /* below it another member's drain may have given the space away */

@@ -3,16 +3,16 @@
 
 #define FORGET_LEN (8u << 20)
 
-static void forget(struct farlog_reader *reader, uint64_t lsn)
+static void drop_released_pages(struct farlog_reader *reader, uint64_t lsn)
 {
 	uint64_t capacity = reader->identity.capacity;
 
-	while (lsn - reader->forgotten_lsn >= FORGET_LEN) {
-		uint64_t off = reader->forgotten_lsn % capacity;
+	while (lsn - reader->dropped_lsn >= FORGET_LEN) {
+		uint64_t off = reader->dropped_lsn % capacity;
 		uint64_t len = capacity - off < FORGET_LEN ? capacity - off : FORGET_LEN;
 
 		reader->region->ops->data.drop_pages(reader->region, LAYOUT_DATA_OFF + off, len);
-		reader->forgotten_lsn += len;
+		reader->dropped_lsn += len;
 	}
 }
 
@@ -23,7 +23,7 @@ static void set_released(struct farlog_reader *reader, const struct head_slot *s
 	reader->released = *slot;
 	reader->is_release_open = false;
 	reader->region->ops->data.store_word(reader->region, LAYOUT_CREDIT_OFF, slot->head_lsn);
-	forget(reader, slot->head_lsn);
+	drop_released_pages(reader, slot->head_lsn);
 }
 
 int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head)
@@ -37,9 +37,9 @@ int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, str
 	return FARLOG_OK;
 }
 
-/* end_lost -- the connection took the release with it: whatever of it has landed lies in the ring, and nothing more
- * will come. */
-static int end_lost(struct farlog_reader *reader, struct head_slot *head)
+/* finish_lost_release -- the connection took the release with it: whatever of it has landed lies in the ring, and
+ * nothing more will come. */
+static int finish_lost_release(struct farlog_reader *reader, struct head_slot *head)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
@@ -50,15 +50,15 @@ static int end_lost(struct farlog_reader *reader, struct head_slot *head)
 	return result;
 }
 
-/* end_release -- of one that has failed. Its slot goes to its place and nowhere else until it is known what became of
- * it: the other place holds the only head of which it is known that it is whole. */
-static int end_release(struct farlog_reader *reader)
+/* finish_release -- of one that has failed. Its slot goes to its place and nowhere else until it is known what became
+ * of it: the other place holds the only head of which it is known that it is whole. */
+static int finish_release(struct farlog_reader *reader)
 {
 	struct head_slot head;
 	int result = region_wait_inflight(reader->region);
 
 	if (reader->region->tag_lost == reader->region->tag)
-		result = end_lost(reader, &head);
+		result = finish_lost_release(reader, &head);
 	else if (result == FARLOG_OK && !head_load(reader->region, &reader->superblock, &head))
 		result = FARLOG_IO;
 	if (result == FARLOG_OK)
@@ -66,10 +66,10 @@ static int end_release(struct farlog_reader *reader)
 	return result;
 }
 
-/* look_again -- before a release after the connection came back. Another drain may have been in meanwhile; and the
+/* recheck_ring -- before a release after the connection came back. Another drain may have been in meanwhile; and the
  * target's host may have lost records that were read and never acknowledged, so that the next writer's begin below what
  * is to be released: to release it would give those away. IO: that is to be seen in a moment. */
-static int look_again(struct farlog_reader *reader)
+static int recheck_ring(struct farlog_reader *reader)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
@@ -103,11 +103,12 @@ int reader_release_ring(struct farlog_reader *reader, const struct head_slot *sl
 	if (!reader->is_drain || slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq ||
 		slot->head_lsn > reader->cursor.lsn || slot->last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
-	is_to_look = reader->is_release_open || reader->is_resync_needed || reader_is_back(reader, reader->reconnect_count);
+	is_to_look =
+		reader->is_release_open || reader->is_resync_needed || reader_has_reconnected(reader, reader->reconnect_count);
 	if (reader->is_release_open)
-		result = end_release(reader);
+		result = finish_release(reader);
 	if (result == FARLOG_OK && is_to_look)
-		result = look_again(reader);
+		result = recheck_ring(reader);
 	if (result != FARLOG_OK)
 		return result;
 	if (slot->head_lsn <= reader->released.head_lsn)
@@ -130,10 +131,10 @@ int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot
 	int result = FARLOG_OK;
 
 	if (reader->is_release_open)
-		result = end_release(reader);
-	if (result == FARLOG_OK && reader_is_back(reader, reader->reconnect_count))
+		result = finish_release(reader);
+	if (result == FARLOG_OK && reader_has_reconnected(reader, reader->reconnect_count))
 		result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
-	if (result == FARLOG_OK && reader_is_back(reader, reader->reconnect_count))
+	if (result == FARLOG_OK && reader_has_reconnected(reader, reader->reconnect_count))
 		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
 	if (result != FARLOG_OK || slot->head_lsn <= reader->released.head_lsn)
 		return result;

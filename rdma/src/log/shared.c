@@ -29,38 +29,40 @@
 #define SPIN_COUNT 500u
 #define YIELD_COUNT 50u
 
-static void nap(void)
+static void sleep_briefly(void)
 {
 	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
 
-/* pause_turn -- the spins-th look at a word that another thread will change soon. Naps come late, because two threads
- * that take turns and both nap would find each other asleep at every record for as long as they run (measured: 62 us a
- * record). */
-static void pause_turn(unsigned spins)
+/* spin_or_sleep -- the spins-th look at a word that another thread will change soon. Naps come late, because two
+ * threads that take turns and both sleep_briefly would find each other asleep at every record for as long as they run
+ * (measured: 62 us a record). */
+static void spin_or_sleep(unsigned spins)
 {
 	if (spins % SPIN_COUNT != 0)
 		cpu_relax();
 	else if (spins / SPIN_COUNT <= YIELD_COUNT)
-		sched_yield(); /* whoever we wait for may want this core */
+		sched_yield(); /* the thread that is waited for may want this core */
 	else
-		nap();
+		sleep_briefly();
 }
 
-/* has_passed -- of a deadline that begins when it is first asked for, unless it has begun. */
-static bool has_passed(struct deadline *deadline)
+/* has_deadline_passed -- of a deadline that begins when it is first asked for, unless it has begun. */
+static bool has_deadline_passed(struct deadline *deadline)
 {
 	if (deadline->at_ns == 0)
 		deadline->at_ns = clock_after_ns(deadline->duration_ns);
 	return clock_monotonic_ns() >= deadline->at_ns;
 }
 
-/* pause_until -- as pause_turn. False: the deadline has passed, and what is added to it for other threads. */
-static bool pause_until(unsigned spins, struct deadline *deadline)
+/* pause_until_deadline -- as spin_or_sleep. False: the deadline has passed, and what is added to it for other
+ * threads. */
+static bool pause_until_deadline(unsigned spins, struct deadline *deadline)
 {
-	if (spins % SPIN_COUNT == 0 && has_passed(deadline) && clock_monotonic_ns() - deadline->at_ns >= deadline->turn_ns)
+	if (spins % SPIN_COUNT == 0 && has_deadline_passed(deadline) &&
+		clock_monotonic_ns() - deadline->at_ns >= deadline->turn_ns)
 		return false;
-	pause_turn(spins);
+	spin_or_sleep(spins);
 	return true;
 }
 
@@ -71,7 +73,7 @@ bool shared_lock(uint64_t *word, struct deadline *deadline)
 	for (unsigned spins = 1;; spins++) {
 		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
 			return true;
-		if (!pause_until(spins, deadline))
+		if (!pause_until_deadline(spins, deadline))
 			return false;
 	}
 }
@@ -92,7 +94,7 @@ struct reservation {
 	bool is_large;      /* we hold `staging` for it */
 };
 
-static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
+static int reject_append(struct farlog_writer *writer, int result, struct farlog_position *position)
 {
 	memset(position, 0, sizeof(*position));
 	position->epoch = result == FARLOG_FENCED ? (uint32_t)atomic_load_relaxed(&writer->fenced_epoch) : writer->epoch;
@@ -105,9 +107,9 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	return result;
 }
 
-/* publish_turn -- the record at published_lsn, by who has its turn and so owns the histogram: no locked instruction for
- * it. */
-static inline void publish_turn(struct farlog_shared *shared, uint64_t end_lsn, uint64_t start_ticks)
+/* publish_record -- the record at published_lsn, by who has its turn and so owns the histogram: no locked instruction
+ * for it. */
+static inline void publish_record(struct farlog_shared *shared, uint64_t end_lsn, uint64_t start_ticks)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t now_ticks = clock_ticks();
@@ -116,65 +118,65 @@ static inline void publish_turn(struct farlog_shared *shared, uint64_t end_lsn, 
 		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
 		atomic_store_relaxed(&writer->counters->durable_lsn, end_lsn);
 		if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
-			writer_hint(writer, now_ticks, end_lsn, end_lsn);
+			writer_store_hints(writer, now_ticks, end_lsn, end_lsn);
 		atomic_store_release(&shared->durable_lsn, end_lsn);
 	}
 	atomic_store_release(&shared->published_lsn, end_lsn);
 }
 
-/* shared_publish_left -- the turns that have come of those that were left. Of two threads that find the same one, one
- * gets it, and until it is published the position does not move. */
-__attribute__((noinline)) void shared_publish_left(struct farlog_shared *shared)
+/* shared_publish_pending -- the turns that have come of those that were left. Of two threads that find the same one,
+ * one gets it, and until it is published the position does not move. */
+__attribute__((noinline)) void shared_publish_pending(struct farlog_shared *shared)
 {
-	for (unsigned i = 0; i < LEFT_COUNT_MAX; i++) {
-		struct left_turn *left = &shared->left[i];
+	for (unsigned i = 0; i < PENDING_COUNT_MAX; i++) {
+		struct pending_publish *left = &shared->pending[i];
 		uint64_t mark = atomic_load_acquire(&shared->published_lsn) | 1;
-		struct left_turn mine;
+		struct pending_publish mine;
 
-		if (atomic_load_relaxed(&left->mark) != mark || !atomic_swap_if(&left->mark, mark, LEFT_TAKEN))
+		if (atomic_load_relaxed(&left->mark) != mark || !atomic_swap_if(&left->mark, mark, PENDING_CLAIMED))
 			continue;
 		mine = *left;
 		atomic_store_release(&left->mark, 0);
-		publish_turn(shared, mine.end_lsn, mine.start_ticks);
-		atomic_add(&shared->left_count, (uint64_t)-1);
+		publish_record(shared, mine.end_lsn, mine.start_ticks);
+		atomic_add(&shared->pending_count, (uint64_t)-1);
 		i = UINT_MAX; /* the next may be anywhere */
 	}
 }
 
-/* leave_turn -- what lies from start_lsn on is whole and sealed, its turn has not come, and we wait no longer. */
-static void leave_turn(struct farlog_shared *shared, uint64_t start_lsn, uint64_t end_lsn, uint64_t start_ticks)
+/* defer_publish -- what lies from start_lsn on is whole and sealed, its turn has not come, and we wait no longer. */
+static void defer_publish(struct farlog_shared *shared, uint64_t start_lsn, uint64_t end_lsn, uint64_t start_ticks)
 {
 	unsigned i = 0;
 
-	atomic_add(&shared->left_count, 1);
-	while (i < LEFT_COUNT_MAX && !atomic_swap_if(&shared->left[i].mark, 0, LEFT_TAKEN))
+	atomic_add(&shared->pending_count, 1);
+	while (i < PENDING_COUNT_MAX && !atomic_swap_if(&shared->pending[i].mark, 0, PENDING_CLAIMED))
 		i++;
-	if (i == LEFT_COUNT_MAX) { /* more threads than it is for: nothing behind this record is published any more */
+	if (i == PENDING_COUNT_MAX) { /* more threads than it is for: nothing behind this record is published any more */
 		atomic_store_release(&shared->is_failed, 1);
 		return;
 	}
-	shared->left[i].end_lsn = end_lsn;
-	shared->left[i].start_ticks = start_ticks;
-	atomic_store_release(&shared->left[i].mark, start_lsn | 1);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* whoever made it our turn meanwhile may not have seen what we left */
-	shared_publish_left(shared);
+	shared->pending[i].end_lsn = end_lsn;
+	shared->pending[i].start_ticks = start_ticks;
+	atomic_store_release(&shared->pending[i].mark, start_lsn | 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* the thread that published before us may not have seen the entry */
+	shared_publish_pending(shared);
 }
 
-/* wait_for_others -- until nobody's turn is left behind: what would be published after it could be acknowledged to
+/* wait_for_pending -- until nobody's turn is left behind: what would be published after it could be acknowledged to
  * nobody. */
-__attribute__((noinline)) static bool wait_for_others(struct farlog_shared *shared, struct deadline *deadline)
+__attribute__((noinline)) static bool wait_for_pending(struct farlog_shared *shared, struct deadline *deadline)
 {
-	for (unsigned spins = 1; atomic_load_acquire(&shared->left_count) != 0 && !atomic_load_relaxed(&shared->is_failed);
-		spins++) {
-		shared_publish_left(shared);
-		if (!pause_until(spins, deadline))
+	for (unsigned spins = 1;
+		atomic_load_acquire(&shared->pending_count) != 0 && !atomic_load_relaxed(&shared->is_failed); spins++) {
+		shared_publish_pending(shared);
+		if (!pause_until_deadline(spins, deadline))
 			return false;
 	}
 	return true;
 }
 
-/* take_place -- the caller holds `reserve`. */
-static int take_place(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t extent,
+/* place_record -- the caller holds `reserve`. */
+static int place_record(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t extent,
 	struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
@@ -184,24 +186,24 @@ static int take_place(struct farlog_shared *shared, const struct farlog_entry *e
 		return FARLOG_CLOSED;
 	if (writer_is_fenced(writer))
 		return FARLOG_FENCED;
-	result = writer_find_room(writer, extent, &reservation->place);
+	result = writer_find_place(writer, extent, &reservation->place);
 	if (result != FARLOG_OK)
 		return result;
-	if (__builtin_expect(atomic_load_relaxed(&writer->terms.is_news) != 0, 0))
-		writer_take_terms(writer);
+	if (__builtin_expect(atomic_load_relaxed(&writer->settings.is_change_pending) != 0, 0))
+		writer_apply_settings(writer);
 	reservation->level = writer->level;
 	reservation->start_lsn = writer->ring.appended_lsn;
 	writer_gather(writer, &reservation->place, entry, flags, clock_ticks(), &reservation->gather);
-	writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
+	writer_fill_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
 	ring_advance(&writer->ring, &reservation->place);
-	writer_account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	writer_update_counters(writer, 1, (uint64_t)entry->len + entry->key_len);
 	return FARLOG_OK;
 }
 
-/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. What a large record
- * needs besides is taken before: who has a place fills it, whatever its deadline. FULL also when the deadline came
- * before the locks were free. */
-static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags,
+/* reserve_place -- take a place; the time is taken inside, so that it does not go back along the log. What a large
+ * record needs besides is taken before: who has a place fills it, whatever its deadline. FULL also when the deadline
+ * came before the locks were free. */
+static int reserve_place(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags,
 	struct deadline *deadline, struct reservation *reservation)
 {
 	uint64_t extent = 0;
@@ -210,13 +212,13 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 	if (result != FARLOG_OK)
 		return result;
 	reservation->is_large = extent > WRITER_SMALL_LEN;
-	if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0) && !wait_for_others(shared, deadline))
+	if (__builtin_expect(atomic_load_relaxed(&shared->pending_count) != 0, 0) && !wait_for_pending(shared, deadline))
 		return FARLOG_FULL;
 	if (reservation->is_large && !shared_lock(&shared->staging, deadline))
 		return FARLOG_FULL;
 	result = FARLOG_FULL;
 	if (shared_lock(&shared->reserve, deadline)) {
-		result = take_place(shared, entry, flags, extent, reservation);
+		result = place_record(shared, entry, flags, extent, reservation);
 		shared_unlock(&shared->reserve);
 	}
 	if (result != FARLOG_OK && reservation->is_large)
@@ -234,19 +236,19 @@ static void write_record(struct farlog_shared *shared, struct reservation *reser
 	writer->region->ops->data.seal(writer->region);
 }
 
-/* publish -- in LSN order. UNKNOWN: the deadline came before the turn, which is left. */
-static int publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks,
+/* publish_in_order -- in LSN order. UNKNOWN: the deadline came before the turn, which is left. */
+static int publish_in_order(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks,
 	struct deadline *deadline)
 {
 	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++) {
-		if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0))
-			shared_publish_left(shared);
-		if (!pause_until(spins, deadline)) {
-			leave_turn(shared, reservation->start_lsn, reservation->place.end_lsn, start_ticks);
+		if (__builtin_expect(atomic_load_relaxed(&shared->pending_count) != 0, 0))
+			shared_publish_pending(shared);
+		if (!pause_until_deadline(spins, deadline)) {
+			defer_publish(shared, reservation->start_lsn, reservation->place.end_lsn, start_ticks);
 			return FARLOG_UNKNOWN;
 		}
 	}
-	publish_turn(shared, reservation->place.end_lsn, start_ticks);
+	publish_record(shared, reservation->place.end_lsn, start_ticks);
 	return FARLOG_OK;
 }
 
@@ -263,19 +265,19 @@ static bool end_commit(struct farlog_shared *shared, struct deadline *deadline, 
 	if (!shared_lock(&shared->reserve, deadline))
 		return false;
 	start_lsn = writer->ring.appended_lsn;
-	has_pad = writer_take_pad(writer, clock_ticks(), &pad);
+	has_pad = writer_reserve_pad(writer, clock_ticks(), &pad);
 	*end_lsn = writer->ring.appended_lsn;
 	shared_unlock(&shared->reserve);
 	if (has_pad) {
-		writer_put_pad(writer, &pad);
+		writer_write_pad(writer, &pad);
 		writer->region->ops->data.seal(writer->region);
 	}
 	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) < start_lsn; spins++) {
-		if (__builtin_expect(atomic_load_relaxed(&shared->left_count) != 0, 0))
-			shared_publish_left(shared);
-		if (!pause_until(spins, deadline)) {
+		if (__builtin_expect(atomic_load_relaxed(&shared->pending_count) != 0, 0))
+			shared_publish_pending(shared);
+		if (!pause_until_deadline(spins, deadline)) {
 			if (has_pad)
-				leave_turn(shared, start_lsn, *end_lsn, clock_ticks());
+				defer_publish(shared, start_lsn, *end_lsn, clock_ticks());
 			return false;
 		}
 	}
@@ -302,8 +304,8 @@ static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
 	return writer->region->ops->data.persist(writer->region, spans, span_count, writer->persist_tag);
 }
 
-/* lead -- one round of the leader: reap the flush under way, or start one. */
-static void lead(struct farlog_shared *shared, uint64_t until_ns)
+/* lead_flush -- one round of the leader: reap the flush under way, or start one. */
+static void lead_flush(struct farlog_shared *shared, uint64_t until_ns)
 {
 	struct deadline deadline = {.at_ns = until_ns};
 	struct farlog_writer *writer = shared->writer;
@@ -332,12 +334,12 @@ static void lead(struct farlog_shared *shared, uint64_t until_ns)
 	late_end(writer, writer->durable_lsn);
 	ticks = clock_ticks();
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
-		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
+		writer_store_hints(writer, ticks, writer->durable_lsn, writer->durable_lsn);
 	atomic_store_release(&shared->durable_lsn, writer->durable_lsn);
 	shared_wake_waiters(shared);
 }
 
-static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout_ns)
+static void wait_for_leader(struct farlog_shared *shared, uint32_t seen, uint64_t timeout_ns)
 {
 	struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
 
@@ -346,7 +348,7 @@ static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout
 
 /* wait until end_lsn is durable, leading the flush when nobody else does. However late the call is, it looks once: a
  * flush that was left behind by a call before may be done. */
-int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns)
+int shared_wait_durable(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns)
 {
 	struct region *region = shared->writer->region;
 
@@ -357,26 +359,26 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 
 		if (atomic_load_acquire(&shared->is_failed))
 			return FARLOG_UNKNOWN;
-		if (atomic_load_relaxed(&shared->left_count) != 0)
-			shared_publish_left(shared);
+		if (atomic_load_relaxed(&shared->pending_count) != 0)
+			shared_publish_pending(shared);
 		if (atomic_load_acquire(&shared->durable_lsn) >= end_lsn)
 			break;
 		if (region->caps.is_seal_durable || !atomic_swap_if(&shared->flush, 0, 1)) {
 			if (is_late)
 				return FARLOG_UNKNOWN;
 			if (region->caps.is_seal_durable)
-				nap(); /* for the turns that were left: publishing makes durable */
+				sleep_briefly(); /* for the turns that were left: publishing makes durable */
 			else
-				follow(shared, seen, until_ns - now_ns);
+				wait_for_leader(shared, seen, until_ns - now_ns);
 			continue;
 		}
-		lead(shared, until_ns);
+		lead_flush(shared, until_ns);
 		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && !region->caps.is_spinning && !is_late) {
 			region->ops->data.wait(region, until_ns - now_ns);
-			late_look(shared->writer);
-			lead(shared, until_ns);
+			late_touch(shared->writer);
+			lead_flush(shared, until_ns);
 		}
-		late_look(shared->writer);
+		late_touch(shared->writer);
 		region_push(region); /* the next leader may be asleep, too */
 		shared_unlock(&shared->flush);
 		shared_wake_waiters(shared); /* the next leader may be asleep */
@@ -386,9 +388,9 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	return atomic_load_acquire(&shared->durable_lsn) >= end_lsn ? FARLOG_OK : FARLOG_UNKNOWN;
 }
 
-/* tell_when_full -- no append may follow that would tell readers of the last records, and a drain releases what it was
+/* hint_when_full -- no append may follow that would tell readers of the last records, and a drain releases what it was
  * told of. */
-static void tell_when_full(struct farlog_shared *shared)
+static void hint_when_full(struct farlog_shared *shared)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t *lock = writer->region->caps.is_seal_durable ? &shared->reserve : &shared->flush;
@@ -398,7 +400,7 @@ static void tell_when_full(struct farlog_shared *shared)
 	if (!atomic_swap_if(lock, 0, 1))
 		return; /* its holder does, or the next look */
 	if (!writer->region->caps.is_seal_durable) {
-		lead(shared, 1); /* a deadline that has passed */
+		lead_flush(shared, 1); /* a deadline that has passed */
 		end_lsn = writer->durable_lsn;
 	} else {
 		end_lsn = writer->ring.appended_lsn;
@@ -406,45 +408,45 @@ static void tell_when_full(struct farlog_shared *shared)
 		is_mine = atomic_load_acquire(&shared->published_lsn) == end_lsn;
 	}
 	if (is_mine && clock_ticks() - writer->hint_ticks > writer->hint_interval_ticks)
-		writer_hint(writer, clock_ticks(), end_lsn, end_lsn);
+		writer_store_hints(writer, clock_ticks(), end_lsn, end_lsn);
 	region_push(writer->region);
 	shared_unlock(lock);
 	if (!writer->region->caps.is_seal_durable)
 		shared_wake_waiters(shared); /* who wanted to lead may be asleep */
 }
 
-static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
-	struct farlog_position *position)
+static int append_record(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags,
+	uint64_t deadline_ns, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t start_ticks = clock_ticks();
-	struct deadline deadline = deadline_of(writer, deadline_ns);
+	struct deadline deadline = deadline_make(writer, deadline_ns);
 	bool is_waiting = farlog_writer_policy(writer) == FARLOG_POLICY_BLOCK;
 	struct reservation reservation;
-	int result = reserve(shared, entry, flags, &deadline, &reservation);
+	int result = reserve_place(shared, entry, flags, &deadline, &reservation);
 
 	while (result == FARLOG_FULL) {
-		tell_when_full(shared);
-		if (!is_waiting || !deadline_pause(&deadline, writer, false) || has_passed(&deadline))
+		hint_when_full(shared);
+		if (!is_waiting || !deadline_pause(&deadline, writer, false) || has_deadline_passed(&deadline))
 			break;
-		result = reserve(shared, entry, flags, &deadline, &reservation);
+		result = reserve_place(shared, entry, flags, &deadline, &reservation);
 	}
 	if (result != FARLOG_OK)
-		return refuse(writer, result, position);
+		return reject_append(writer, result, position);
 	*position = reservation.position;
 	write_record(shared, &reservation);
-	if (publish(shared, &reservation, start_ticks, &deadline) != FARLOG_OK) {
+	if (publish_in_order(shared, &reservation, start_ticks, &deadline) != FARLOG_OK) {
 		atomic_add(&writer->counters->unknown_count, 1);
 		return FARLOG_UNKNOWN;
 	}
 	if (!writer->region->caps.is_seal_durable) {
-		/* What waiting for room has used up of the deadline is gone. */
+		/* What waiting for free space has used up of the deadline is gone. */
 		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_after_ns(deadline.duration_ns);
 
-		result = shared_settle(shared, position->end_lsn, until_ns);
+		result = shared_wait_durable(shared, position->end_lsn, until_ns);
 		if (result != FARLOG_OK) {
 			if (!atomic_load_acquire(&shared->is_failed))
-				late_note(
+				late_begin(
 					writer, position->end_lsn, clock_monotonic_ns() - clock_elapsed_ns(clock_ticks() - start_ticks));
 			atomic_add(&writer->counters->unknown_count, 1);
 			return result;
@@ -459,20 +461,20 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 int shared_submit(
 	struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct farlog_position *position)
 {
-	struct deadline deadline = deadline_of(shared->writer, 0);
+	struct deadline deadline = deadline_make(shared->writer, 0);
 	struct reservation reservation;
-	int result = reserve(shared, entry, flags, &deadline, &reservation);
+	int result = reserve_place(shared, entry, flags, &deadline, &reservation);
 
 	if (result != FARLOG_OK)
-		return refuse(shared->writer, result, position);
+		return reject_append(shared->writer, result, position);
 	*position = reservation.position;
 	write_record(shared, &reservation);
 	/* Left or not, it is whole: what waits for it settles it. */
-	may_fail(publish(shared, &reservation, clock_ticks(), &deadline));
+	may_fail(publish_in_order(shared, &reservation, clock_ticks(), &deadline));
 	return FARLOG_OK;
 }
 
-static int append_any(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
+static int append_checked(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
 	struct farlog_position *position)
 {
 	int result;
@@ -480,7 +482,7 @@ static int append_any(farlog_shared *shared, const struct farlog_entry *entry, u
 	memset(position, 0, sizeof(*position));
 	if (!shared_enter(shared))
 		return FARLOG_CLOSED;
-	result = append(shared, entry, flags, deadline_ns, position);
+	result = append_record(shared, entry, flags, deadline_ns, position);
 	shared_leave(shared);
 	return result;
 }
@@ -488,10 +490,10 @@ static int append_any(farlog_shared *shared, const struct farlog_entry *entry, u
 int farlog_shared_append(
 	farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns, struct farlog_position *position)
 {
-	return append_any(shared, entry, 0, deadline_ns, position);
+	return append_checked(shared, entry, 0, deadline_ns, position);
 }
 
 int farlog_shared_heartbeat(farlog_shared *shared, uint64_t deadline_ns, struct farlog_position *position)
 {
-	return append_any(shared, &(struct farlog_entry){0}, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
+	return append_checked(shared, &(struct farlog_entry){0}, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
 }

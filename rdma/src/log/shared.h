@@ -12,9 +12,9 @@ struct farlog_writer;
 int shared_submit(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags,
 	struct farlog_position *position) FARLOG_MUST_CHECK;
 
-/* shared_settle -- wait until end_lsn, which is published, is durable, leading the flush when nobody else does. OK or
- * UNKNOWN. */
-int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns) FARLOG_MUST_CHECK;
+/* shared_wait_durable -- wait until end_lsn, which is published, is durable, leading the flush when nobody else does.
+ * OK or UNKNOWN. */
+int shared_wait_durable(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns) FARLOG_MUST_CHECK;
 
 /* shared_published_lsn -- below it all records are whole. shared_durable_lsn -- and durable. From any thread. */
 uint64_t shared_published_lsn(const struct farlog_shared *shared);

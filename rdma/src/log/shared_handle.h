@@ -5,12 +5,12 @@
 #include "log/shared.h"
 #include "log/writer.h"
 
-#define LEFT_COUNT_MAX 128u /* twice the threads that a shared writer is for */
-#define LEFT_TAKEN 2u       /* in `mark`: being filled or emptied; other marks are odd */
+#define PENDING_COUNT_MAX 128u /* twice the threads that a shared writer is for */
+#define PENDING_CLAIMED 2u     /* in `mark`: being filled or emptied; other marks are odd */
 
 /* A turn that a thread has left. */
-struct left_turn {
-	uint64_t mark; /* 0 free, LEFT_TAKEN, or the LSN at which its turn comes, and 1 */
+struct pending_publish {
+	uint64_t mark; /* 0 free, PENDING_CLAIMED, or the LSN at which its turn comes, and 1 */
 	uint64_t end_lsn;
 	uint64_t start_ticks;
 };
@@ -25,8 +25,8 @@ struct farlog_shared {
 	uint64_t user_count __attribute__((aligned(64)));
 	uint64_t is_closing;
 	uint64_t is_failed;
-	uint64_t left_count;
-	struct left_turn left[LEFT_COUNT_MAX];
+	uint64_t pending_count;
+	struct pending_publish pending[PENDING_COUNT_MAX];
 	struct shared_beat *beat; /* NULL = no heartbeats by themselves */
 	uint32_t wakeup;          /* futex word: raised when durable_lsn moves or the region fails */
 };
@@ -42,8 +42,8 @@ static inline void shared_unlock(uint64_t *word)
 /* shared_wake_waiters -- wake who waits for durable_lsn or for `flush`. */
 void shared_wake_waiters(struct farlog_shared *shared);
 
-/* shared_publish_left -- the turns that were left and have come. */
-void shared_publish_left(struct farlog_shared *shared);
+/* shared_publish_pending -- the turns that were left and have come. */
+void shared_publish_pending(struct farlog_shared *shared);
 
 static inline bool shared_enter(struct farlog_shared *shared)
 {

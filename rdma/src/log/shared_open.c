@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "log/shared_handle.h"
 
-static void nap(void)
+static void sleep_briefly(void)
 {
 	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
 }
@@ -19,7 +19,7 @@ static bool lock_until(uint64_t *word, uint64_t until_ns)
 	while (!atomic_swap_if(word, 0, 1)) {
 		if (clock_monotonic_ns() >= until_ns)
 			return false;
-		nap();
+		sleep_briefly();
 	}
 	return true;
 }
@@ -62,19 +62,19 @@ static int resolve_inherited(struct farlog_shared *shared, struct deadline *dead
 	int result = FARLOG_UNKNOWN;
 
 	while (!is_whole) {
-		struct resolve_sight sight;
+		struct resolve_bounds bounds;
 		uint64_t lsn = position->lsn;
 
 		if (!shared_lock(&shared->reserve, deadline))
 			return FARLOG_UNKNOWN;
-		writer_take_credit(writer, true);
-		sight = writer_sight(writer, lsn);
+		writer_read_credit(writer, true);
+		bounds = writer_resolve_bounds(writer, lsn);
 		shared_unlock(&shared->reserve);
 		*position = (struct farlog_position){.lsn = lsn, .copies = 1};
-		result = writer_resolve_inherited(writer, &sight, deadline, position);
+		result = writer_resolve_inherited(writer, &bounds, deadline, position);
 		if (!shared_lock(&shared->reserve, deadline))
 			return FARLOG_UNKNOWN;
-		is_whole = result == FARLOG_UNKNOWN || writer->ring.appended_lsn - sight.head_lsn <= writer->identity.capacity;
+		is_whole = result == FARLOG_UNKNOWN || writer->ring.appended_lsn - bounds.head_lsn <= writer->identity.capacity;
 		shared_unlock(&shared->reserve);
 	}
 	return result;
@@ -98,7 +98,7 @@ static int resolve_own(struct farlog_shared *shared, struct deadline *deadline, 
 int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
-	struct deadline deadline = deadline_of(writer, deadline_ns);
+	struct deadline deadline = deadline_make(writer, deadline_ns);
 	uint64_t published_lsn;
 	int result = FARLOG_NOT_FOUND;
 
@@ -106,12 +106,12 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 	if (!shared_enter(shared))
 		return FARLOG_CLOSED;
 	deadline.at_ns = clock_after_ns(deadline.duration_ns);
-	shared_publish_left(shared);
+	shared_publish_pending(shared);
 	/* Beyond this nothing is published: it may be half written, and resolve must not flush it. */
 	published_lsn = atomic_load_acquire(&shared->published_lsn);
 	if (lsn < published_lsn)
-		result = shared_settle(shared, published_lsn, deadline.at_ns);
-	else if (atomic_load_acquire(&shared->left_count) != 0)
+		result = shared_wait_durable(shared, published_lsn, deadline.at_ns);
+	else if (atomic_load_acquire(&shared->pending_count) != 0)
 		result = FARLOG_UNKNOWN; /* it may be one whose turn was left */
 	/* The leader may be inside a flush for longer than we may wait; appenders must not wait with us. */
 	if (!lock_until(&shared->flush, deadline.at_ns)) {
@@ -156,8 +156,8 @@ int farlog_shared_close(farlog_shared *shared)
 	shared_end_beat(shared);
 	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
-		nap();
-	shared_publish_left(shared);
+		sleep_briefly();
+	shared_publish_pending(shared);
 	if (shared->writer->region->caps.is_seal_durable)
 		shared->writer->durable_lsn = shared->durable_lsn;
 	shared->writer->is_failed |= shared->is_failed != 0;

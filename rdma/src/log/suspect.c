@@ -9,7 +9,7 @@
 #include "ring/layout.h"
 #include "ring/record.h"
 
-static void say(struct farlog_suspect *suspect, const char *format, ...)
+static void set_text(struct farlog_suspect *suspect, const char *format, ...)
 {
 	va_list args;
 
@@ -18,16 +18,16 @@ static void say(struct farlog_suspect *suspect, const char *format, ...)
 	va_end(args);
 }
 
-static void say_pad(struct farlog_suspect *suspect, const struct record_header *header, uint64_t pad_len,
+static void set_pad_text(struct farlog_suspect *suspect, const struct record_header *header, uint64_t pad_len,
 	uint64_t left_in_ring, uint64_t left_in_block)
 {
 	if (header->key_len != 0)
-		say(suspect, "PAD with a key of %u bytes; expected none", header->key_len);
+		set_text(suspect, "PAD with a key of %u bytes; expected none", header->key_len);
 	else if (left_in_block != 0)
-		say(suspect, "PAD over %lu bytes; expected the %lu up to the LBA's end, or the %lu up to the ring's", pad_len,
-			left_in_block, left_in_ring);
+		set_text(suspect, "PAD over %lu bytes; expected the %lu up to the LBA's end, or the %lu up to the ring's",
+			pad_len, left_in_block, left_in_ring);
 	else
-		say(suspect, "PAD over %lu bytes; expected the %lu up to the ring's end", pad_len, left_in_ring);
+		set_text(suspect, "PAD over %lu bytes; expected the %lu up to the ring's end", pad_len, left_in_ring);
 }
 
 /* judge_header -- true: nothing is wrong with it, and its record has *stored_len bytes. */
@@ -42,26 +42,26 @@ static bool judge_header(const struct farlog_reader *reader, const struct record
 	uint64_t pad_len = header->payload_len + (uint64_t)RECORD_PAD_STORED_LEN;
 
 	if (header->magic != RECORD_MAGIC || header->lsn != reader->cursor.lsn)
-		say(suspect, "no record claims this place: magic %#x, lsn %lu; expected %#x, %lu", header->magic, header->lsn,
-			RECORD_MAGIC, reader->cursor.lsn);
+		set_text(suspect, "no record claims this place: magic %#x, lsn %lu; expected %#x, %lu", header->magic,
+			header->lsn, RECORD_MAGIC, reader->cursor.lsn);
 	else if (header->version != RECORD_VERSION || header->header_words != RECORD_HEADER_LEN / 8)
-		say(suspect, "version %u with a header of %u words; expected version %u with %u", header->version,
+		set_text(suspect, "version %u with a header of %u words; expected version %u with %u", header->version,
 			header->header_words, RECORD_VERSION, RECORD_HEADER_LEN / 8);
 	else if (header->epoch > epoch_max || header->epoch < epoch || header->epoch == 0)
-		say(suspect, "epoch %u; expected %u at least and %u at most", header->epoch, epoch, epoch_max);
+		set_text(suspect, "epoch %u; expected %u at least and %u at most", header->epoch, epoch, epoch_max);
 	else if (header->epoch != epoch && !(header->flags & (RECORD_FLAG_EPOCH | RECORD_FLAG_PAD)))
-		say(suspect, "epoch %u begins without the record that begins an epoch; expected epoch %u", header->epoch,
+		set_text(suspect, "epoch %u begins without the record that begins an epoch; expected epoch %u", header->epoch,
 			epoch);
 	else if (header->seq != reader->cursor.seq)
-		say(suspect, "seq %lu; expected %lu", header->seq, reader->cursor.seq);
+		set_text(suspect, "seq %lu; expected %lu", header->seq, reader->cursor.seq);
 	else if (header->flags & RECORD_FLAG_PAD &&
 		(header->key_len != 0 || !record_pad_fits(identity, header->lsn, pad_len, left_in_ring)))
-		say_pad(suspect, header, pad_len, left_in_ring, record_pad_len(identity, header->lsn));
+		set_pad_text(suspect, header, pad_len, left_in_ring, record_pad_len(identity, header->lsn));
 	else if (!(header->flags & RECORD_FLAG_PAD) && extent > identity->record_len_max)
-		say(suspect, "payload length %u and key length %u; expected a record of %u bytes at most", header->payload_len,
-			header->key_len, identity->record_len_max);
+		set_text(suspect, "payload length %u and key length %u; expected a record of %u bytes at most",
+			header->payload_len, header->key_len, identity->record_len_max);
 	else if (!(header->flags & RECORD_FLAG_PAD) && extent > left_in_ring)
-		say(suspect, "payload length %u and key length %u; expected %lu bytes at most up to the ring's end",
+		set_text(suspect, "payload length %u and key length %u; expected %lu bytes at most up to the ring's end",
 			header->payload_len, header->key_len, left_in_ring);
 	else {
 		*stored_len = header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : extent;
@@ -88,10 +88,10 @@ static int judge_body(struct farlog_reader *reader, uint64_t off, uint64_t store
 		memcpy(&trailer, bytes + stored_len - RECORD_TRAILER_LEN, sizeof(trailer));
 		suspect->fingerprint = crc32c_update(0, bytes, stored_len);
 		if (trailer != (reader->cursor.lsn ^ reader->identity.salt))
-			say(suspect, "%lu bytes with trailer %#lx; expected %#lx", stored_len, trailer,
+			set_text(suspect, "%lu bytes with trailer %#lx; expected %#lx", stored_len, trailer,
 				reader->cursor.lsn ^ reader->identity.salt);
 		else
-			say(suspect, "%lu bytes that fail their checksum", stored_len);
+			set_text(suspect, "%lu bytes that fail their checksum", stored_len);
 	}
 	free(bytes);
 	return result;

@@ -36,7 +36,7 @@ int farlog_tails_open(const char *uri, const uint8_t *grant_token, farlog_tails 
 	*opened = NULL;
 	if (result != FARLOG_OK)
 		return result;
-	if (!uri_is_far(&parsed))
+	if (!uri_is_remote(&parsed))
 		return error_set(error, FARLOG_INVALID, 0,
 			"tails of \"%s\": expected a ring on another host, verbs://host:port/ring or ofi:...", uri);
 	tails = calloc(1, sizeof(*tails));
@@ -80,7 +80,7 @@ static int check_header(struct farlog_tails *tails, struct tails_header *header)
 	return ++tails->same_count <= STALE_COUNT || now_ns - tails->turned_at_ns < STALE_NS ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
-static void take_line(const struct tails_line *line, struct farlog_tail *tail)
+static void copy_line(const struct tails_line *line, struct farlog_tail *tail)
 {
 	memcpy(tail->ring_uuid, line->ring_uuid, sizeof(tail->ring_uuid));
 	tail->tail_lsn = line->tail_lsn;
@@ -91,7 +91,7 @@ static void take_line(const struct tails_line *line, struct farlog_tail *tail)
 	tail->mark = line->mark;
 }
 
-int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t room, size_t *count)
+int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t count_max, size_t *count)
 {
 	uint32_t line_count = tails->line_count;
 	struct tails_header header;
@@ -104,12 +104,12 @@ int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t roo
 	if (result != FARLOG_OK)
 		return result;
 	tails->line_count = header.line_count > LINE_COUNT_FIRST ? header.line_count : LINE_COUNT_FIRST;
-	for (uint32_t i = 1; i <= line_count && i <= header.line_count && *count < room; i++) {
+	for (uint32_t i = 1; i <= line_count && i <= header.line_count && *count < count_max; i++) {
 		struct tails_line line;
 
 		memcpy(&line, tails->bytes + i * (size_t)LAYOUT_LINE_LEN, sizeof(line));
 		if (is_whole(&line))
-			take_line(&line, &rings[(*count)++]);
+			copy_line(&line, &rings[(*count)++]);
 	}
 	return FARLOG_OK;
 }

@@ -62,7 +62,7 @@ unsigned writer_spans(
 	return 2;
 }
 
-void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn)
+void writer_store_hints(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn)
 {
 	writer->hint_ticks = ticks;
 	writer->region->ops->data.store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
@@ -70,10 +70,10 @@ void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended
 		writer->region->ops->data.store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
 }
 
-/* follow_hint -- the writer's own thread stores hints while it appends. When it rests, nobody would say that the
+/* store_idle_hints -- the writer's own thread stores hints while it appends. When it rests, nobody would say that the
  * last records were acknowledged; so once neither the durable position nor its hint has moved for a whole turn, this
  * thread does. */
-static void follow_hint(void *context)
+static void store_idle_hints(void *context)
 {
 	struct farlog_writer *writer = context;
 	uint64_t durable_lsn = atomic_load_acquire(&writer->counters->durable_lsn);
@@ -82,21 +82,21 @@ static void follow_hint(void *context)
 
 	writer->seen_durable_lsn = durable_lsn;
 	writer->seen_hint_lsn = hint_lsn;
-	if (is_still && durable_lsn != writer->told_lsn &&
+	if (is_still && durable_lsn != writer->hinted_lsn &&
 		writer->region->ops->data.store_hints(
 			writer->region, atomic_load_relaxed(&writer->counters->appended_lsn), durable_lsn))
-		writer->told_lsn = durable_lsn;
+		writer->hinted_lsn = durable_lsn;
 }
 
-void writer_follow_hint(struct farlog_writer *writer)
+void writer_start_hints(struct farlog_writer *writer)
 {
 	if (!writer->region->caps.can_store_hints || !region_hint_implies_records(writer->region))
 		return;
-	writer->guest = (struct clock_guest){.turn = follow_hint, .context = writer};
-	clock_attend(&writer->guest);
+	writer->guest = (struct clock_task){.turn = store_idle_hints, .context = writer};
+	clock_add_task(&writer->guest);
 }
 
-static int fail(struct farlog_writer *writer)
+static int mark_failed(struct farlog_writer *writer)
 {
 	writer->is_failed = true;
 	writer->plain_len_max = 0;
@@ -104,8 +104,8 @@ static int fail(struct farlog_writer *writer)
 	return FARLOG_UNKNOWN;
 }
 
-/* reap -- has the flush under way come back, as far as the region has seen? */
-static inline void reap(struct farlog_writer *writer)
+/* finish_flush -- has the flush under way come back, as far as the region has seen? */
+static inline void finish_flush(struct farlog_writer *writer)
 {
 	writer->is_persisting = !region_is_done(writer->region, writer->persist_tag);
 	if (writer->is_persisting)
@@ -115,16 +115,16 @@ static inline void reap(struct farlog_writer *writer)
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
 }
 
-/* reap_awaited -- the same of a flush that was not done at once. */
-static void reap_awaited(struct farlog_writer *writer)
+/* finish_awaited_flush -- the same of a flush that was not done at once. */
+static void finish_awaited_flush(struct farlog_writer *writer)
 {
-	reap(writer);
+	finish_flush(writer);
 	if (!writer->is_persisting)
 		late_end(writer, writer->durable_lsn);
 }
 
-/* persist -- all from from_lsn on. */
-static inline __attribute__((always_inline)) int persist(
+/* start_flush -- all from from_lsn on. */
+static inline __attribute__((always_inline)) int start_flush(
 	struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn)
 {
 	struct region_span spans[2];
@@ -133,51 +133,51 @@ static inline __attribute__((always_inline)) int persist(
 	writer->persisting_lsn = writer->ring.appended_lsn;
 	writer->persist_tag = ++writer->region->tag;
 	if (writer->region->ops->data.persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
-		return fail(writer);
-	reap(writer);
+		return mark_failed(writer);
+	finish_flush(writer);
 	return FARLOG_OK;
 }
 
-/* pump_apart -- of a writer that has failed, or on blocks: there a commit is whole LBAs. After recovery the first one
- * may begin in the middle of one that holds records which were found: that one is written as it was with a PAD behind
- * them, and alone, so that it is never torn. */
-__attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
+/* advance_flush_apart -- of a writer that has failed, or on blocks: there a commit is whole LBAs. After recovery the
+ * first one may begin inside an LBA that holds recovered records: that LBA is written as it was with a PAD behind them,
+ * and alone, so that it is never torn. */
+__attribute__((noinline)) static int advance_flush_apart(struct farlog_writer *writer)
 {
 
 	if (writer->is_failed)
 		return FARLOG_UNKNOWN;
 	if (writer->is_persisting) {
 		if (writer->region->ops->data.poll(writer->region) != FARLOG_OK)
-			return fail(writer);
-		reap_awaited(writer);
+			return mark_failed(writer);
+		finish_awaited_flush(writer);
 	}
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
 	writer_end_commit(writer);
-	return persist(writer, writer->durable_lsn, writer->ring.appended_lsn);
+	return start_flush(writer, writer->durable_lsn, writer->ring.appended_lsn);
 }
 
-/* pump -- writer_pump, in line where nearly every append passes. */
-static inline __attribute__((always_inline)) int pump(struct farlog_writer *writer)
+/* advance_flush -- writer_advance_flush, in line where nearly every append passes. */
+static inline __attribute__((always_inline)) int advance_flush(struct farlog_writer *writer)
 {
 	if (__builtin_expect(writer->is_apart, 0))
-		return pump_apart(writer);
+		return advance_flush_apart(writer);
 	if (__builtin_expect(writer->is_persisting, 0)) {
 		if (writer->region->ops->data.poll(writer->region) != FARLOG_OK)
-			return fail(writer);
-		reap_awaited(writer);
+			return mark_failed(writer);
+		finish_awaited_flush(writer);
 	}
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
-	return persist(writer, writer->durable_lsn, writer->ring.appended_lsn);
+	return start_flush(writer, writer->durable_lsn, writer->ring.appended_lsn);
 }
 
-int writer_pump(struct farlog_writer *writer)
+int writer_advance_flush(struct farlog_writer *writer)
 {
-	return pump(writer);
+	return advance_flush(writer);
 }
 
-int writer_shut_out(struct farlog_writer *writer)
+int writer_fenced_result(struct farlog_writer *writer)
 {
 	if (!region_can_fence_writer(writer->region) || !writer_is_fenced(writer) ||
 		atomic_load_acquire(&writer->region->is_fence_lsn_pending))
@@ -185,23 +185,23 @@ int writer_shut_out(struct farlog_writer *writer)
 	return writer->durable_lsn >= writer->region->fence_lsn ? FARLOG_FENCED : FARLOG_UNKNOWN;
 }
 
-int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline)
+int writer_wait_durable(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline)
 {
 	while (writer->durable_lsn < end_lsn) {
-		int result = writer_pump(writer);
+		int result = writer_advance_flush(writer);
 
 		if (writer->durable_lsn >= end_lsn)
 			break;
 		if (result == FARLOG_OK)
-			result = writer_shut_out(writer);
+			result = writer_fenced_result(writer);
 		if (result == FARLOG_FENCED)
 			return result;
 		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true)) {
 			region_push(writer->region);
-			late_note(writer, end_lsn, deadline->at_ns - deadline->duration_ns);
+			late_begin(writer, end_lsn, deadline->at_ns - deadline->duration_ns);
 			result = FARLOG_UNKNOWN;
 		}
-		late_look(writer);
+		late_touch(writer);
 		if (result != FARLOG_OK) {
 			atomic_bump(&writer->counters->unknown_count, 1);
 			return result;
@@ -210,10 +210,10 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 	return FARLOG_OK;
 }
 
-/* deadline_of -- where nobody has named one, the region's default says how long the media may take. That of memory, 1
+/* deadline_make -- where nobody has named one, the region's default says how long the media may take. That of memory, 1
  * ms, is less than a scheduler takes a thread off its core for, so a turn behind such a thread is given a second
  * more. */
-struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
+struct deadline deadline_make(const struct farlog_writer *writer, uint64_t deadline_ns)
 {
 	uint64_t own_ns = atomic_load_relaxed(&writer->deadline_ns);
 	bool is_default = deadline_ns == 0 && own_ns == writer->region->contract.deadline_default_ns;
@@ -222,20 +222,20 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 		.duration_ns = deadline_ns != 0 ? deadline_ns : own_ns, .turn_ns = is_default ? TURN_DEFAULT_NS : 0};
 }
 
-/* wait_for_room -- and stage what found none. FULL: at the deadline, or the policy is not to wait. */
-__attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer, const struct farlog_entry *entry,
+/* stage_after_wait -- and stage what found none. FULL: at the deadline, or the policy is not to wait. */
+__attribute__((noinline)) static int stage_after_wait(struct farlog_writer *writer, const struct farlog_entry *entry,
 	uint64_t flags, struct deadline *deadline, struct farlog_position *position)
 {
 	bool is_waiting = writer->policy == FARLOG_POLICY_BLOCK; /* for this append, whatever is taken in meanwhile */
 	uint64_t ticks = clock_ticks();
 	int result = FARLOG_FULL;
 
-	/* No append may follow that would tell readers of the last ones, and a drain releases what it was told of. */
-	if (ticks - writer->hint_ticks > writer->hint_interval_ticks && writer_pump(writer) == FARLOG_OK)
-		writer_hint(writer, ticks, writer->ring.appended_lsn, writer->durable_lsn);
+	/* No append may follow that would store hints for the last records, and a drain releases only what hints cover. */
+	if (ticks - writer->hint_ticks > writer->hint_interval_ticks && writer_advance_flush(writer) == FARLOG_OK)
+		writer_store_hints(writer, ticks, writer->ring.appended_lsn, writer->durable_lsn);
 	while (result == FARLOG_FULL && is_waiting) {
-		/* What is staged must not wait for a flush that nobody starts while we wait for room. */
-		if (writer_pump(writer) != FARLOG_OK)
+		/* What is staged must not wait for a flush that nobody starts while we wait for free space. */
+		if (writer_advance_flush(writer) != FARLOG_OK)
 			return FARLOG_CLOSED;
 		region_push(writer->region);
 		if (!deadline_pause(deadline, writer, false))
@@ -245,55 +245,55 @@ __attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer,
 	return result;
 }
 
-/* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
-static inline __attribute__((always_inline)) int stage_with_room(struct farlog_writer *writer,
+/* stage_or_wait -- as writer_stage, waiting for the drain when the policy says so. */
+static inline __attribute__((always_inline)) int stage_or_wait(struct farlog_writer *writer,
 	const struct farlog_entry *entry, uint64_t flags, uint64_t ticks, struct deadline *deadline,
 	struct farlog_position *position)
 {
 	int result = writer_stage(writer, entry, flags, ticks, position);
 
-	return __builtin_expect(result == FARLOG_FULL, 0) ? wait_for_room(writer, entry, flags, deadline, position) :
+	return __builtin_expect(result == FARLOG_FULL, 0) ? stage_after_wait(writer, entry, flags, deadline, position) :
 														result;
 }
 
-static inline __attribute__((always_inline)) int acknowledge(
+static inline __attribute__((always_inline)) int acknowledge_append(
 	struct farlog_writer *writer, uint64_t start_ticks, struct deadline *deadline, struct farlog_position *position)
 {
 	uint64_t end_ticks;
 
 	/* One step is enough over memory, and where a device has answered when we look. */
-	if (__builtin_expect(pump(writer) != FARLOG_OK || writer->durable_lsn < position->end_lsn, 0)) {
-		int result = writer_settle(writer, position->end_lsn, deadline);
+	if (__builtin_expect(advance_flush(writer) != FARLOG_OK || writer->durable_lsn < position->end_lsn, 0)) {
+		int result = writer_wait_durable(writer, position->end_lsn, deadline);
 
 		if (result != FARLOG_OK)
-			return result == FARLOG_FENCED ? writer_refuse(writer, result, position) : result;
+			return result == FARLOG_FENCED ? writer_reject_append(writer, result, position) : result;
 	}
 	position->level = writer->level;
 	position->copies = writer_copies(writer);
 	end_ticks = clock_ticks();
 	if (end_ticks - writer->hint_ticks > writer->hint_interval_ticks)
-		writer_hint(writer, end_ticks, writer->ring.appended_lsn, writer->durable_lsn);
+		writer_store_hints(writer, end_ticks, writer->ring.appended_lsn, writer->durable_lsn);
 	stats_latency(writer->counters, clock_elapsed_ns(end_ticks - start_ticks));
 	return FARLOG_OK;
 }
 
-static inline __attribute__((always_inline)) int append(struct farlog_writer *writer, const struct farlog_entry *entry,
-	uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
+static inline __attribute__((always_inline)) int append_entry(struct farlog_writer *writer,
+	const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
 {
 	uint64_t start_ticks = clock_ticks();
-	struct deadline deadline = deadline_of(writer, deadline_ns);
-	int result = stage_with_room(writer, entry, flags, start_ticks, &deadline, position);
+	struct deadline deadline = deadline_make(writer, deadline_ns);
+	int result = stage_or_wait(writer, entry, flags, start_ticks, &deadline, position);
 
 	if (__builtin_expect(result != FARLOG_OK, 0))
-		return writer_refuse(writer, result, position);
-	return acknowledge(writer, start_ticks, &deadline, position);
+		return writer_reject_append(writer, result, position);
+	return acknowledge_append(writer, start_ticks, &deadline, position);
 }
 
 NO_STACK_PROTECTOR int farlog_append(
 	farlog_writer *writer, const struct farlog_entry *entry, uint64_t deadline_ns, struct farlog_position *position)
 {
 	writer->has_claim = false;
-	return append(writer, entry, 0, deadline_ns, position);
+	return append_entry(writer, entry, 0, deadline_ns, position);
 }
 
 int farlog_heartbeat(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position)
@@ -301,25 +301,25 @@ int farlog_heartbeat(farlog_writer *writer, uint64_t deadline_ns, struct farlog_
 	struct farlog_entry nothing = {0};
 
 	writer->has_claim = false;
-	return append(writer, &nothing, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
+	return append_entry(writer, &nothing, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
 }
 
 int farlog_try_append(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
 	uint64_t start_ticks = clock_ticks();
-	struct deadline deadline = deadline_of(writer, 0);
+	struct deadline deadline = deadline_make(writer, 0);
 	int result;
 
 	writer->has_claim = false;
 	result = writer_stage(writer, entry, 0, start_ticks, position);
 	if (result != FARLOG_OK)
-		return writer_refuse(writer, result, position);
-	return acknowledge(writer, start_ticks, &deadline, position);
+		return writer_reject_append(writer, result, position);
+	return acknowledge_append(writer, start_ticks, &deadline, position);
 }
 
 int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn)
 {
-	int result = writer_pump(writer);
+	int result = writer_advance_flush(writer);
 	uint64_t ticks = clock_ticks();
 
 	*durable_lsn = writer->durable_lsn;
@@ -327,30 +327,30 @@ int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn)
 		return result;
 	region_push(writer->region);
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
-		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
+		writer_store_hints(writer, ticks, writer->durable_lsn, writer->durable_lsn);
 	return writer_is_fenced(writer) ? FARLOG_FENCED : FARLOG_OK;
 }
 
 int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t deadline_ns)
 {
-	struct deadline deadline = deadline_of(writer, deadline_ns);
+	struct deadline deadline = deadline_make(writer, deadline_ns);
 
 	if (end_lsn > writer->ring.appended_lsn)
 		return FARLOG_INVALID;
-	return writer_settle(writer, end_lsn, &deadline);
+	return writer_wait_durable(writer, end_lsn, &deadline);
 }
 
 int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t deadline_ns,
 	struct farlog_position *positions, size_t *done, size_t *submitted)
 {
 	uint64_t start_ticks = clock_ticks();
-	struct deadline deadline = deadline_of(writer, deadline_ns);
+	struct deadline deadline = deadline_make(writer, deadline_ns);
 	int refused = FARLOG_OK;
 	int result = FARLOG_OK;
 	size_t acknowledged;
 
-	if (__builtin_expect(atomic_load_relaxed(&writer->terms.is_news) != 0, 0))
-		writer_take_terms(writer);
+	if (__builtin_expect(atomic_load_relaxed(&writer->settings.is_change_pending) != 0, 0))
+		writer_apply_settings(writer);
 	writer->has_claim = false;
 	for (*submitted = 0; *submitted < count && refused == FARLOG_OK;) {
 		struct farlog_position *position = &positions[*submitted];
@@ -358,15 +358,15 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 		size_t taken = writer_stage_many(writer, &entries[*submitted], run_count, clock_ticks(), position);
 
 		if (taken == 0) {
-			refused = stage_with_room(writer, &entries[*submitted], 0, clock_ticks(), &deadline, position);
+			refused = stage_or_wait(writer, &entries[*submitted], 0, clock_ticks(), &deadline, position);
 			taken = refused == FARLOG_OK;
 		}
 		*submitted += taken;
 	}
 	if (refused != FARLOG_OK)
-		may_fail(writer_refuse(writer, refused, &positions[*submitted])); /* it only counts */
+		may_fail(writer_reject_append(writer, refused, &positions[*submitted])); /* it only counts */
 	if (*submitted > 0)
-		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
+		result = acknowledge_append(writer, start_ticks, &deadline, &positions[*submitted - 1]);
 	/* One that was refused has end_lsn 0: it is not below anything. */
 	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn;
 		acknowledged++) {
@@ -414,8 +414,8 @@ int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_pos
 	int result;
 
 	if (!writer->has_claim)
-		return writer_refuse(writer, FARLOG_INVALID, position);
-	result = append(writer, &entry, 0, deadline_ns, position);
+		return writer_reject_append(writer, FARLOG_INVALID, position);
+	result = append_entry(writer, &entry, 0, deadline_ns, position);
 	if (result != FARLOG_FULL)
 		writer->has_claim = false;
 	return result;
@@ -423,7 +423,7 @@ int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_pos
 
 void farlog_writer_cursors(farlog_writer *writer, struct farlog_cursors *cursors)
 {
-	writer_take_credit(writer, false);
+	writer_read_credit(writer, false);
 	*cursors = (struct farlog_cursors){
 		.head_lsn = writer->ring.credit_lsn,
 		.durable_lsn = atomic_load_relaxed(&writer->durable_lsn), /* a shared writer's leader may be storing it */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/stats.h"
 #include "farlog/farlog.h"
-#include "log/terms.h"
+#include "log/settings.h"
 #include "region/region.h"
 #include "ring/layout.h"
 #include "ring/record.h"
@@ -47,10 +47,10 @@ struct farlog_writer {
 	uint64_t fenced_epoch; /* 0 = not fenced */
 	uint32_t epoch;
 	uint32_t pressure;
-	uint32_t plain_len_max; /* a record of at most this many ring bytes may go the short way; 0: none */
-	/* if it ends before this: no PAD, no wrap, room, no pressure. A bound, which who goes the long way moves */
+	uint32_t plain_len_max; /* a record of at most this many ring bytes may be staged plainly; 0: none */
+	/* if it ends before this: no PAD, no wrap, free space, no pressure. Moved by writer_stage_generally */
 	uint64_t plain_limit_lsn;
-	const uint64_t *plain_fence; /* the word that the short way looks at */
+	const uint64_t *plain_fence; /* the fence word for plain staging */
 	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
 		struct farlog_position *position) FARLOG_MUST_CHECK;
 	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry,
@@ -78,20 +78,20 @@ struct farlog_writer {
 	uint16_t claim_key_len;
 	bool has_claim;
 	bool has_clock;
-	bool has_terms;
+	bool has_settings;
 	uint8_t level_before; /* of records from level_before_lsn up to level_lsn, from which on it is `level` */
 	uint8_t level_least;  /* that it ever had */
 	uint64_t level_lsn;
 	uint64_t level_before_lsn;
-	struct writer_terms terms;        /* as others would have them */
+	struct writer_settings settings;  /* as others would have them */
 	struct writer_follower *follower; /* NULL: nobody */
 	struct superblock superblock;
 	struct farlog_recovery recovery;
 	struct writer_late late;
-	struct clock_guest guest; /* what follows is its turns' alone */
+	struct clock_task guest; /* what follows is its turns' alone */
 	uint64_t seen_durable_lsn;
 	uint64_t seen_hint_lsn;
-	uint64_t told_lsn;
+	uint64_t hinted_lsn;
 };
 
 /* The PAD behind the last record of a commit. */
@@ -112,31 +112,31 @@ struct deadline {
 /* deadline_pause -- wait a little, by the writer's strategy. False: the deadline has passed. */
 bool deadline_pause(struct deadline *deadline, const struct farlog_writer *writer, bool is_for_region);
 
-/* deadline_of -- of one call; 0 = the writer's own. */
-struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns);
+/* deadline_make -- of one call; 0 = the writer's own. */
+struct deadline deadline_make(const struct farlog_writer *writer, uint64_t deadline_ns);
 
-/* writer_take_credit -- learn from the drain how much room there is; urgently, where an append waits for it. */
-void writer_take_credit(struct farlog_writer *writer, bool is_urgent);
+/* writer_read_credit -- learn from the drain how much space is free; urgently, where an append waits for it. */
+void writer_read_credit(struct farlog_writer *writer, bool is_urgent);
 
 /* writer_stage_generally -- place, build and write one record (flags: control records); nothing is durable yet. OK,
  * FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
 int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
 	uint64_t ticks, struct farlog_position *position) FARLOG_MUST_CHECK;
 
-/* writer_stage -- the same, by the way that was chosen at opening. */
+/* writer_stage -- the same, by the function that was chosen at opening. */
 FARLOG_MUST_CHECK static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry,
 	uint64_t flags, uint64_t ticks, struct farlog_position *position)
 {
-	/* Whoever sets terms puts another way there. */
+	/* A change of the settings puts another function there. */
 	return flags == 0 ? __atomic_load_n(&writer->stage, __ATOMIC_RELAXED)(writer, entry, ticks, position) :
 						writer_stage_generally(writer, entry, flags, ticks, position);
 }
 
-/* Told by an opening writer what it has found, durable by now: the log ends before ring.next_seq,
+/* Called by an opening writer with what it has found, durable by now: the log ends before ring.next_seq,
  * superblock.writer_epoch was its last epoch, `epoch` is going to be the next. Nothing has been written yet, and
  * nothing is unless the result is OK. */
 struct writer_watch {
-	/* NULL: nobody is told */
+	/* NULL: not called */
 	int (*recovered)(void *context, const struct farlog_writer *writer, struct farlog_error *error) FARLOG_MUST_CHECK;
 	void *context;
 	/* open only a ring that has lost acknowledged bytes, and whose log ends at cut_lsn since: its operator accepts
@@ -158,36 +158,36 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *config,
 int writer_recover(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
 	const struct writer_watch *watch, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* writer_unfollow -- end its follower. Before it is closed; safe where it has none. */
-void writer_unfollow(struct farlog_writer *writer, bool is_ended);
+/* writer_stop_follower -- end its follower. Before it is closed; safe where it has none. */
+void writer_stop_follower(struct farlog_writer *writer, bool is_ended);
 
-/* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
-int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline) FARLOG_MUST_CHECK;
+/* writer_wait_durable -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
+int writer_wait_durable(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline) FARLOG_MUST_CHECK;
 
-/* writer_shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over.
+/* writer_fenced_result -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over.
  * FENCED: it ended below all that is not yet durable, nothing of which was written, nor ever will be. UNKNOWN: some of
- * it may have been. OK: it is open, or that is still to be told. */
-int writer_shut_out(struct farlog_writer *writer) FARLOG_MUST_CHECK;
+ * it may have been. OK: it is open, or that is not known yet. */
+int writer_fenced_result(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
 /* What resolving a position of an earlier epoch goes by. */
-struct resolve_sight {
+struct resolve_bounds {
 	uint64_t appended_lsn;
 	uint64_t credit_lsn;
 	uint64_t head_lsn; /* where the walk began: right unless the ring has been written over from there meanwhile */
 	uint8_t level;
 };
 
-struct resolve_sight writer_sight(const struct farlog_writer *writer, uint64_t lsn);
+struct resolve_bounds writer_resolve_bounds(const struct farlog_writer *writer, uint64_t lsn);
 
 /* writer_resolve -- farlog_resolve of position->lsn. writer_resolve_inherited -- of one below recovery.tail_lsn, after
- * writer_take_credit; other threads may append meanwhile. */
+ * writer_read_credit; other threads may append meanwhile. */
 int writer_resolve(
 	struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position) FARLOG_MUST_CHECK;
-int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_sight *sight, struct deadline *deadline,
-	struct farlog_position *position) FARLOG_MUST_CHECK;
+int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_bounds *sight,
+	struct deadline *deadline, struct farlog_position *position) FARLOG_MUST_CHECK;
 
-/* writer_pump -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
-int writer_pump(struct farlog_writer *writer) FARLOG_MUST_CHECK;
+/* writer_advance_flush -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
+int writer_advance_flush(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
 /* writer_copies -- how many regions have what was acknowledged last. */
 static inline uint8_t writer_copies(const struct farlog_writer *writer)
@@ -202,22 +202,22 @@ bool writer_is_fenced(struct farlog_writer *writer);
 int writer_check_entry(
 	const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent) FARLOG_MUST_CHECK;
 
-/* writer_find_room -- OK or FULL; takes newer credit when needed. */
-int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place) FARLOG_MUST_CHECK;
+/* writer_find_place -- OK or FULL; takes newer credit when needed. */
+int writer_find_place(struct farlog_writer *writer, uint64_t extent, struct ring_place *place) FARLOG_MUST_CHECK;
 
-/* writer_stage_many -- as many of `count` plain records, one behind the other, as can be taken the short way; all bear
+/* writer_stage_many -- as many of `count` plain records, one behind the other, as can be staged plainly; all bear
  * the time of `ticks`. May be none: the next one must go by writer_stage. */
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
 	struct farlog_position *positions);
 
-/* writer_choose_way -- once, when ring and region are known: is there a short way, and for what? */
-void writer_choose_way(struct farlog_writer *writer);
+/* writer_choose_stage -- once, when ring and region are known: how records are staged. */
+void writer_choose_stage(struct farlog_writer *writer);
 
-/* writer_refuse -- count and say that an entry was not taken. Returns `result`. */
-int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position) FARLOG_MUST_CHECK;
+/* writer_reject_append -- count the rejected entry and report why. Returns `result`. */
+int writer_reject_append(struct farlog_writer *writer, int result, struct farlog_position *position) FARLOG_MUST_CHECK;
 
-/* writer_account -- after ring_advance: counters and pressure. */
-void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes);
+/* writer_update_counters -- after ring_advance: counters and pressure. */
+void writer_update_counters(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes);
 
 /* writer_gather -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to
  * writer_write. */
@@ -234,22 +234,22 @@ void writer_write(const struct farlog_writer *writer, const struct ring_place *p
 unsigned writer_spans(
 	const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn, struct region_span spans[2]);
 
-/* writer_take_pad -- the place of the PAD with which a commit that ends here would end, advanced over; its bytes are
- * for writer_put_pad. False: it needs none. */
-bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad);
-void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad);
+/* writer_reserve_pad -- the place of the PAD with which a commit that ends here would end, advanced over; its bytes are
+ * for writer_write_pad. False: it needs none. */
+bool writer_reserve_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad);
+void writer_write_pad(const struct farlog_writer *writer, const struct writer_pad *pad);
 
 /* writer_end_commit -- both. */
 void writer_end_commit(struct farlog_writer *writer);
 
-/* writer_hint -- tell readers, now and then, how far the log goes. */
-void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn);
+/* writer_store_hints -- tell readers, now and then, how far the log goes. */
+void writer_store_hints(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn);
 
-/* writer_follow_hint -- from now on until clock_leave a background thread stores the hints that a resting writer
+/* writer_start_hints -- from now on until clock_remove_task a background thread stores the hints that a resting writer
  * does not. */
-void writer_follow_hint(struct farlog_writer *writer);
+void writer_start_hints(struct farlog_writer *writer);
 
-void writer_position(
+void writer_fill_position(
 	const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq, struct farlog_position *position);
 
 #endif

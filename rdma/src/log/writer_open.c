@@ -86,10 +86,10 @@ static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t 
 	return FARLOG_OK;
 }
 
-/* shut_others -- writers of other hosts, by the device and before anything is built on what they left: what they still
+/* fence_others -- writers of other hosts, by the device and before anything is built on what they left: what they still
  * had under way has landed then, or never will. The fence word is for those that the device does not hold back, because
  * it cannot or has forgotten. */
-static int shut_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+static int fence_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
 	struct farlog_error *error)
 {
 	struct region *region = writer->region;
@@ -132,16 +132,17 @@ static void write_identity(const struct farlog_writer_config *config, char id[FA
 			*c = '?'; /* it is shown to people, and a target takes no other */
 }
 
-static int refuse_full(const struct farlog_writer *writer, const char *uri, struct farlog_error *error)
+static int set_full_error(const struct farlog_writer *writer, const char *uri, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_FULL, 0,
-		"ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri,
-		ring_used(&writer->ring), writer->identity.capacity);
+		"ring \"%s\" is full (%lu of %lu bytes undrained): no space for the EPOCH record of a new writer; start its "
+		"drain and try again",
+		uri, ring_used(&writer->ring), writer->identity.capacity);
 }
 
 /* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash
- * could make forget. Where too few members for their drain know the newest epoch, and the ring has no room, they are
- * told this one all the same: then it can be drained, and the next opening finds room. */
+ * could make forget. Where too few members for their drain know the newest epoch, and the ring has no space, they are
+ * sent this epoch all the same: then the ring can be drained, and the next opening finds space. */
 static int open_epoch(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
 	struct farlog_error *error)
 {
@@ -155,10 +156,10 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	bool is_full;
 	int result;
 
-	is_full = writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) !=
-		FARLOG_OK;
+	is_full = writer_find_place(
+				  writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) != FARLOG_OK;
 	if (is_full && !writer->region->lacks_epoch_quorum)
-		return refuse_full(writer, uri, error);
+		return set_full_error(writer, uri, error);
 	clock_read(clock_ticks(), &now);
 	writer->superblock.writer_epoch = writer->epoch;
 	writer->superblock.epoch_start_lsn = writer->ring.appended_lsn;
@@ -175,24 +176,24 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	/* Takes back the announcement of this opening: one that stays only makes the next opener wait. */
 	may_fail(region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_EPOCH_STORED, .uri = uri}, NULL));
 	if (is_full)
-		return refuse_full(writer, uri, error);
+		return set_full_error(writer, uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
 	if (writer->is_packed)
 		writer_end_commit(writer);
 	errno = ETIMEDOUT; /* of what has not failed, but is not done in time */
-	if (writer_settle(writer, writer->ring.appended_lsn, &deadline) != FARLOG_OK ||
+	if (writer_wait_durable(writer, writer->ring.appended_lsn, &deadline) != FARLOG_OK ||
 		writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
-		writer_settle(writer, position.end_lsn, &deadline) != FARLOG_OK)
+		writer_wait_durable(writer, position.end_lsn, &deadline) != FARLOG_OK)
 		return region_set_error(writer->region, FARLOG_IO, "append EPOCH record to ring", uri, error);
 	return FARLOG_OK;
 }
 
-/* keep_room -- a drain of several members moves heads over what as many as are needed have who know the newest epoch.
- * When too few are left of those, only the next writer's epoch makes them enough again: a full ring has room for that,
- * or neither the drain nor a writer could ever go on. With what fills the ring's end, and on blocks the LBA, before and
- * behind it. */
-static void keep_room(struct farlog_writer *writer)
+/* keep_epoch_space -- a drain of several members moves heads over what as many as are needed have who know the newest
+ * epoch. When too few are left of those, only the next writer's epoch makes them enough again: a full ring has space
+ * for that, or neither the drain nor a writer could ever go on. With what fills the ring's end, and on blocks the LBA,
+ * before and behind it. */
+static void keep_epoch_space(struct farlog_writer *writer)
 {
 	uint64_t len = 2 *
 		(record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
@@ -217,7 +218,7 @@ static void publish_constants(struct farlog_writer *writer)
 	atomic_store_relaxed(&counters->credit_lsn, writer->ring.credit_lsn);
 }
 
-static int take_resources(
+static int acquire_resources(
 	struct farlog_writer *writer, const struct farlog_writer_config *config, struct farlog_error *error)
 {
 	int failure = clock_start();
@@ -272,7 +273,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	locked = region_lock(writer->region, REGION_ROLE_WRITER);
 	if (locked != FARLOG_OK)
 		return check_held(writer, uri, locked, error);
-	result = shut_others(writer, uri, config, error);
+	result = fence_others(writer, uri, config, error);
 	if (result == FARLOG_OK)
 		result = flush_header(writer, uri, error);
 	if (result == FARLOG_OK)
@@ -286,7 +287,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	writer->is_packed = writer->identity.block_len != 0;
 	result = choose_epoch(writer, uri, config->epoch, error);
 	if (result == FARLOG_OK)
-		result = take_resources(writer, config, error);
+		result = acquire_resources(writer, config, error);
 	if (result == FARLOG_OK)
 		result = writer_recover(writer, uri, config, watch, error);
 	if (result == FARLOG_OK && watch != NULL && watch->recovered != NULL)
@@ -295,12 +296,12 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 		result = open_epoch(writer, uri, config, error);
 	if (result != FARLOG_OK)
 		return result;
-	keep_room(writer);
+	keep_epoch_space(writer);
 	writer->recovery.epoch = writer->epoch;
 	return FARLOG_OK;
 }
 
-void writer_unfollow(struct farlog_writer *writer, bool is_ended)
+void writer_stop_follower(struct farlog_writer *writer, bool is_ended)
 {
 	struct writer_follower *follower = writer->follower;
 
@@ -309,15 +310,15 @@ void writer_unfollow(struct farlog_writer *writer, bool is_ended)
 		follower->end(follower, is_ended);
 }
 
-static void release(struct farlog_writer *writer)
+static void free_writer(struct farlog_writer *writer)
 {
-	writer_unfollow(writer, false);
-	clock_leave(&writer->guest);
-	writer_end_terms(writer);
+	writer_stop_follower(writer, false);
+	clock_remove_task(&writer->guest);
+	writer_end_settings(writer);
 	if (writer->has_clock)
 		clock_stop();
 	if (writer->region != NULL)
-		writer->region->ops->close(writer->region); /* which still tells counters of its members */
+		writer->region->ops->close(writer->region); /* which still updates the counters of its members */
 	stats_close(writer->counters, writer->counters_lock_fd);
 	free(writer->counters_dir);
 	free(writer->staging);
@@ -356,13 +357,13 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 		result = open_steps(writer, uri, config, watch, error);
 	}
 	if (result != FARLOG_OK) {
-		release(writer);
+		free_writer(writer);
 		return result;
 	}
 	publish_constants(writer);
-	writer_begin_terms(writer);
-	writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
-	writer_follow_hint(writer);
+	writer_begin_settings(writer);
+	writer_store_hints(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	writer_start_hints(writer);
 	*opened = writer;
 	return FARLOG_OK;
 }
@@ -387,15 +388,15 @@ int farlog_writer_close(farlog_writer *writer)
 
 	if (writer == NULL)
 		return FARLOG_OK;
-	clock_leave(&writer->guest); /* the last word is ours */
+	clock_remove_task(&writer->guest); /* the last word is ours */
 	deadline.duration_ns = writer->deadline_ns;
-	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
+	result = writer_wait_durable(writer, writer->ring.appended_lsn, &deadline);
 	if (result == FARLOG_OK)
 		writer->region->ops->members.finish_copies(writer->region, writer->deadline_ns);
 	if (result == FARLOG_OK)
-		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
-	writer_unfollow(writer, result == FARLOG_OK);
-	release(writer);
+		writer_store_hints(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	writer_stop_follower(writer, result == FARLOG_OK);
+	free_writer(writer);
 	return result;
 }
 

@@ -36,12 +36,12 @@ static void start_ring(struct farlog_writer *writer, const struct farlog_writer_
 		.alarm_bytes = capacity / 100 * (config->alarm_percent ? config->alarm_percent : WRITER_ALARM_PERCENT),
 	};
 	writer->durable_lsn = scan->tail.lsn;
-	writer_choose_way(writer);
+	writer_choose_stage(writer);
 }
 
-/* is_place -- may the log have ended there? What cannot be says nothing: a far writer has a key to the hint, and
+/* is_possible_end -- may the log have ended there? What cannot be says nothing: a far writer has a key to the hint, and
  * proposes superblocks. */
-static bool is_place(const struct farlog_writer *writer, const struct head_slot *head, uint64_t lsn)
+static bool is_possible_end(const struct farlog_writer *writer, const struct head_slot *head, uint64_t lsn)
 {
 	return lsn % writer->identity.align == 0 && lsn - head->head_lsn <= writer->identity.capacity;
 }
@@ -50,19 +50,19 @@ static bool is_place(const struct farlog_writer *writer, const struct head_slot 
  * (docs/explanation/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it.
  * "" = what lies behind the tail may never have been acknowledged. */
 static void find_loss(const struct farlog_writer *writer, const struct head_slot *head, uint64_t tail_lsn,
-	const struct recover_orphans *orphans, uint64_t hint_lsn, char *why, size_t room)
+	const struct recover_orphans *orphans, uint64_t hint_lsn, char *why, size_t size)
 {
 	const struct superblock *superblock = &writer->superblock;
 	uint64_t start_lsn = superblock->epoch_start_lsn;
 	bool is_one = !writer->region->caps.has_checked_rings; /* else each ring is judged for itself */
 	bool was_member = superblock->floor_lsn != 0; /* which is sent several commits at once when it was behind */
 
-	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
-		snprintf(why, room, "everything below lsn %lu was acknowledged", hint_lsn);
-	else if (is_one && tail_lsn < start_lsn && is_place(writer, head, start_lsn))
-		snprintf(why, room, "epoch %u was begun at lsn %lu, behind it", superblock->writer_epoch, start_lsn);
+	if (tail_lsn < hint_lsn && is_possible_end(writer, head, hint_lsn))
+		snprintf(why, size, "everything below lsn %lu was acknowledged", hint_lsn);
+	else if (is_one && tail_lsn < start_lsn && is_possible_end(writer, head, start_lsn))
+		snprintf(why, size, "epoch %u was begun at lsn %lu, behind it", superblock->writer_epoch, start_lsn);
 	else if (is_one && !was_member && orphans->later_lsn != UINT64_MAX)
-		snprintf(why, room, "the record at lsn %lu was written when that was durable", orphans->later_lsn);
+		snprintf(why, size, "the record at lsn %lu was written when that was durable", orphans->later_lsn);
 }
 
 /* check_loss -- refuse when acknowledged bytes are gone; and an operator's word that they may be, where they are

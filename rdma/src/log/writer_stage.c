@@ -39,9 +39,9 @@ static uint64_t take_block_credit(const struct farlog_writer *writer, uint64_t c
 	return (credit_lsn > durable_lsn ? durable_lsn : credit_lsn) & ~((uint64_t)writer->identity.block_len - 1);
 }
 
-/* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one
+/* writer_read_credit -- the drain stores the credit after it has persisted the head. A value that could not be one
  * (foreign bytes) is not believed. */
-void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
+void writer_read_credit(struct farlog_writer *writer, bool is_urgent)
 {
 	uint64_t credit_lsn;
 
@@ -54,16 +54,16 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
 }
 
-int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place)
+int writer_find_place(struct farlog_writer *writer, uint64_t extent, struct ring_place *place)
 {
 	ring_place(&writer->ring, extent, place);
 	if (__builtin_expect(ring_has_room(&writer->ring, place), 1))
 		return FARLOG_OK;
-	writer_take_credit(writer, true);
+	writer_read_credit(writer, true);
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
-int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
+int writer_reject_append(struct farlog_writer *writer, int result, struct farlog_position *position)
 {
 	struct farlog_counters *counters = writer->counters;
 
@@ -115,7 +115,7 @@ void writer_gather(const struct farlog_writer *writer, const struct ring_place *
 	gather_entry(writer, place, entry, flags, &now, gather);
 }
 
-void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
+void writer_write_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
 {
 	uint8_t bytes[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
 
@@ -131,10 +131,10 @@ __attribute__((noinline, cold)) static void write_pad(
 
 	memcpy(&pad.header, next->head, sizeof(pad.header));
 	pad.header.lsn -= pad_len;
-	writer_put_pad(writer, &pad);
+	writer_write_pad(writer, &pad);
 }
 
-bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad)
+bool writer_reserve_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad)
 {
 	struct clock_reading now;
 
@@ -149,9 +149,9 @@ bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer
 		.ts_ns = now.utc_ns,
 		.clock_err_ns = now.error_ns,
 		.stream_id = writer->identity.stream_id};
-	/* there is room: the credit is where an LBA begins, and so where room ends is one, too */
+	/* there is space: the credit is where an LBA begins, and so the free space ends with an LBA */
 	ring_skip(&writer->ring, pad->len);
-	writer_account(writer, 0, 0);
+	writer_update_counters(writer, 0, 0);
 	return true;
 }
 
@@ -159,8 +159,8 @@ void writer_end_commit(struct farlog_writer *writer)
 {
 	struct writer_pad pad;
 
-	if (writer_take_pad(writer, clock_ticks(), &pad))
-		writer_put_pad(writer, &pad);
+	if (writer_reserve_pad(writer, clock_ticks(), &pad))
+		writer_write_pad(writer, &pad);
 }
 
 __attribute__((noinline)) void writer_write(
@@ -175,12 +175,12 @@ __attribute__((noinline)) void writer_write(
 	region->ops->data.gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
 }
 
-/* mark_pressure -- the ring is or was filled to where somebody should know. */
-__attribute__((noinline, cold)) static void mark_pressure(struct farlog_writer *writer)
+/* update_pressure -- the ring is or was filled to where somebody should know. */
+__attribute__((noinline, cold)) static void update_pressure(struct farlog_writer *writer)
 {
 	unsigned pressure;
 
-	writer_take_credit(writer, false);
+	writer_read_credit(writer, false);
 	pressure = ring_pressure(&writer->ring);
 	if (pressure == writer->pressure)
 		return;
@@ -192,7 +192,7 @@ __attribute__((noinline, cold)) static void mark_pressure(struct farlog_writer *
 	atomic_store_relaxed(&writer->counters->pressure, pressure);
 }
 
-static inline __attribute__((always_inline)) void account(
+static inline __attribute__((always_inline)) void update_counters(
 	struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
 {
 	struct farlog_counters *counters = writer->counters;
@@ -202,14 +202,14 @@ static inline __attribute__((always_inline)) void account(
 	atomic_store_relaxed(&counters->appended_lsn, writer->ring.appended_lsn);
 }
 
-void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
+void writer_update_counters(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
 {
-	account(writer, record_count, payload_bytes);
+	update_counters(writer, record_count, payload_bytes);
 	if (__builtin_expect(ring_used(&writer->ring) >= writer->ring.warn_bytes || writer->pressure != 0, 0))
-		mark_pressure(writer);
+		update_pressure(writer);
 }
 
-void writer_position(
+void writer_fill_position(
 	const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq, struct farlog_position *position)
 {
 	position->lsn = place->record_lsn;
@@ -221,9 +221,9 @@ void writer_position(
 	position->end_lsn = place->end_lsn;
 }
 
-/* move_limit -- how far records may go the short way from here. It may lag behind the credit; it never passes what room
- * and pressure allow. */
-static void move_limit(struct farlog_writer *writer)
+/* update_plain_limit -- how far records may be staged plainly from here. It may lag behind the credit; it never passes
+ * what space and pressure allow. */
+static void update_plain_limit(struct farlog_writer *writer)
 {
 	const struct ring *ring = &writer->ring;
 	uint64_t lap_end_lsn = ring->appended_lsn + (ring->capacity - ring->appended_off);
@@ -247,22 +247,22 @@ int writer_stage_generally(struct farlog_writer *writer, const struct farlog_ent
 		return FARLOG_FENCED;
 	result = writer_check_entry(writer, entry, &extent);
 	if (result == FARLOG_OK)
-		result = writer_find_room(writer, extent, &place);
+		result = writer_find_place(writer, extent, &place);
 	if (result != FARLOG_OK)
 		return result;
 	writer_gather(writer, &place, entry, flags, ticks, &gather);
 	writer_write(writer, &place, &gather);
-	writer_position(writer, &place, writer->ring.next_seq, position);
+	writer_fill_position(writer, &place, writer->ring.next_seq, position);
 	ring_advance(&writer->ring, &place);
-	writer_account(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
-	move_limit(writer);
+	writer_update_counters(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
+	update_plain_limit(writer);
 	return FARLOG_OK;
 }
 
 #define IN_LINE static inline __attribute__((always_inline))
 
-/* find_plain_place -- of a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of
- * it lives in registers. False: it must go by writer_stage_generally, which knows why. */
+/* find_plain_place -- of a record that is staged plainly: without wrap or PAD, with free space, and no result but OK;
+ * all of it lives in registers. False: it must go by writer_stage_generally, which finds the reason. */
 IN_LINE bool find_plain_place(
 	const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
 {
@@ -276,19 +276,19 @@ IN_LINE bool find_plain_place(
 		1);
 }
 
-/* take_plain_place -- all but the record's bytes, which are the caller's next step. */
-IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_entry *entry,
+/* fill_plain_record -- all but the record's bytes, which are the caller's next step. */
+IN_LINE void fill_plain_record(struct farlog_writer *writer, const struct farlog_entry *entry,
 	const struct ring_place *place, const struct clock_reading *now, struct gather *gather,
 	struct farlog_position *position)
 {
 	gather_entry(writer, place, entry, 0, now, gather);
-	writer_position(writer, place, writer->ring.next_seq, position);
+	writer_fill_position(writer, place, writer->ring.next_seq, position);
 	writer->ring.appended_lsn = place->end_lsn;
 	writer->ring.appended_off = place->record_off + gather->len; /* below the limit no record ends with the lap */
 	writer->ring.next_seq++;
 }
 
-/* stage_general -- the short way by the region's own way of taking bytes. */
+/* stage_general -- plainly, by the region's own gather. */
 NO_STACK_PROTECTOR static int stage_general(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
@@ -300,14 +300,14 @@ NO_STACK_PROTECTOR static int stage_general(
 	if (!find_plain_place(writer, entry, &place))
 		return writer_stage_generally(writer, entry, 0, ticks, position);
 	clock_read(ticks, &now);
-	take_plain_place(writer, entry, &place, &now, &gather, position);
+	fill_plain_record(writer, entry, &place, &now, &gather, position);
 	gather.scratch = scratch;
 	writer->region->ops->data.gather(writer->region, LAYOUT_DATA_OFF + place.record_off, &gather);
-	account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	update_counters(writer, 1, (uint64_t)entry->len + entry->key_len);
 	return FARLOG_OK;
 }
 
-/* stage_built -- the short way to where a record may be put together, where ring/stream.h has no way. */
+/* stage_built -- plainly, into memory where a record may be built in place, where ring/stream.h does not apply. */
 static int stage_built(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
@@ -318,8 +318,8 @@ static int stage_built(
 	if (!find_plain_place(writer, entry, &place))
 		return writer_stage_generally(writer, entry, 0, ticks, position);
 	clock_read(ticks, &now);
-	take_plain_place(writer, entry, &place, &now, &gather, position);
-	account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	fill_plain_record(writer, entry, &place, &now, &gather, position);
+	update_counters(writer, 1, (uint64_t)entry->len + entry->key_len);
 	gather_build(writer->region->built + LAYOUT_DATA_OFF + place.record_off, &gather);
 	return FARLOG_OK;
 }
@@ -331,7 +331,7 @@ static int submit_general(
 
 	writer->has_claim = false;
 	result = writer_stage(writer, entry, 0, clock_ticks(), position);
-	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+	return result == FARLOG_OK ? result : writer_reject_append(writer, result, position);
 }
 
 int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
@@ -339,7 +339,7 @@ int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struc
 	return __atomic_load_n(&writer->submit, __ATOMIC_RELAXED)(writer, entry, position); /* as writer_stage */
 }
 
-static void choose_general_way(struct farlog_writer *writer)
+static void choose_general_stage(struct farlog_writer *writer)
 {
 	const struct region *region = writer->region;
 
@@ -352,23 +352,23 @@ static void choose_general_way(struct farlog_writer *writer)
 }
 
 #if defined(__x86_64__)
-__attribute__((noinline)) static int submit_generally(
+__attribute__((noinline)) static int submit_fallback(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	int result = writer_stage_generally(writer, entry, 0, ticks, position);
 
-	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+	return result == FARLOG_OK ? result : writer_reject_append(writer, result, position);
 }
 
-/* put_plainly -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over them:
- * each store of ours, to the stack too, leaves the core in order with theirs. */
-STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog_entry *entry,
+/* stage_plain_record -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over
+ * them: each store of ours, to the stack too, leaves the core in order with theirs. */
+STREAM_INLINE void stage_plain_record(struct farlog_writer *writer, const struct farlog_entry *entry,
 	const struct ring_place *place, const struct clock_reading *now, bool is_past_cache,
 	struct farlog_position *position)
 {
 	struct gather gather;
 
-	take_plain_place(writer, entry, place, now, &gather, position);
+	fill_plain_record(writer, entry, place, now, &gather, position);
 	stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place->record_off, &gather, is_past_cache);
 }
 
@@ -382,8 +382,8 @@ STREAM_INLINE bool stage_one(struct farlog_writer *writer, const struct farlog_e
 	if (!find_plain_place(writer, entry, &place))
 		return false;
 	clock_read(ticks, &now);
-	put_plainly(writer, entry, &place, &now, is_past_cache, position);
-	account(writer, 1, payload_bytes);
+	stage_plain_record(writer, entry, &place, &now, is_past_cache, position);
+	update_counters(writer, 1, payload_bytes);
 	return true;
 }
 
@@ -395,7 +395,7 @@ STREAM_INLINE int submit_one(struct farlog_writer *writer, const struct farlog_e
 	if (__builtin_expect(writer->has_claim, 0))
 		writer->has_claim = false;
 	return stage_one(writer, entry, ticks, is_past_cache, position) ? FARLOG_OK :
-																	  submit_generally(writer, entry, ticks, position);
+																	  submit_fallback(writer, entry, ticks, position);
 }
 
 STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count,
@@ -409,45 +409,45 @@ STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlo
 	clock_read(ticks, &now);
 	for (taken = 0; taken < count && find_plain_place(writer, &entries[taken], &place); taken++) {
 		payload_bytes += (uint64_t)entries[taken].len + entries[taken].key_len;
-		put_plainly(writer, &entries[taken], &place, &now, is_past_cache, &positions[taken]);
+		stage_plain_record(writer, &entries[taken], &place, &now, is_past_cache, &positions[taken]);
 	}
-	account(writer, taken, payload_bytes);
+	update_counters(writer, taken, payload_bytes);
 	return taken;
 }
 
-STREAM_TARGET static int submit_near(
+STREAM_TARGET static int submit_direct(
 	struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
 	return submit_one(writer, entry, true, position);
 }
 
-STREAM_TARGET static int submit_far(
+STREAM_TARGET static int submit_copied(
 	struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
 	return submit_one(writer, entry, false, position);
 }
 
-STREAM_TARGET static int stage_near(
+STREAM_TARGET static int stage_direct(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK :
 															 writer_stage_generally(writer, entry, 0, ticks, position);
 }
 
-STREAM_TARGET static int stage_far(
+STREAM_TARGET static int stage_copied(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
 	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK :
 															  writer_stage_generally(writer, entry, 0, ticks, position);
 }
 
-STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries,
+STREAM_TARGET static size_t stage_many_direct(struct farlog_writer *writer, const struct farlog_entry *entries,
 	size_t count, uint64_t ticks, struct farlog_position *positions)
 {
 	return stage_many(writer, entries, count, ticks, true, positions);
 }
 
-STREAM_TARGET static size_t stage_many_far(struct farlog_writer *writer, const struct farlog_entry *entries,
+STREAM_TARGET static size_t stage_many_copied(struct farlog_writer *writer, const struct farlog_entry *entries,
 	size_t count, uint64_t ticks, struct farlog_position *positions)
 {
 	return stage_many(writer, entries, count, ticks, false, positions);
@@ -458,21 +458,21 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 {
 	if (writer->region->streamed == NULL)
 		return 0;
-	return writer->region->caps.has_copy ? stage_many_far(writer, entries, count, ticks, positions) :
-										   stage_many_near(writer, entries, count, ticks, positions);
+	return writer->region->caps.has_copy ? stage_many_copied(writer, entries, count, ticks, positions) :
+										   stage_many_direct(writer, entries, count, ticks, positions);
 }
 
-_Static_assert(STREAM_LEN_MAX == WRITER_SMALL_LEN, "the short ways take the same records");
+_Static_assert(STREAM_LEN_MAX == WRITER_SMALL_LEN, "both plain ways take the same records");
 
-void writer_choose_way(struct farlog_writer *writer)
+void writer_choose_stage(struct farlog_writer *writer)
 {
 	const struct region *region = writer->region;
 
-	choose_general_way(writer);
+	choose_general_stage(writer);
 	if (region->streamed == NULL)
 		return;
-	writer->stage = region->caps.has_copy ? stage_far : stage_near;
-	writer->submit = region->caps.has_copy ? submit_far : submit_near;
+	writer->stage = region->caps.has_copy ? stage_copied : stage_direct;
+	writer->submit = region->caps.has_copy ? submit_copied : submit_direct;
 }
 #else
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
@@ -482,8 +482,8 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 	return 0;
 }
 
-void writer_choose_way(struct farlog_writer *writer)
+void writer_choose_stage(struct farlog_writer *writer)
 {
-	choose_general_way(writer);
+	choose_general_stage(writer);
 }
 #endif

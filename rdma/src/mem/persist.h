@@ -39,8 +39,8 @@ enum farlog_flush_method persist_find_fastest(void);
 bool persist_find_method(const char *name, enum farlog_flush_method *method);
 const char *persist_method_name(enum farlog_flush_method method);
 
-/* persist_range -- write back all lines of a mapped range from all caches, whoever stored them, and wait. Slow; for
- * recovery. */
+/* persist_range -- write back all lines of a mapped range from all caches, whichever core stored them, and wait. Slow;
+ * for recovery. */
 void persist_range(const void *start, size_t len);
 
 /* persist_lines -- the first byte of the first cache line that a range touches; *end is the end of the range. */

@@ -105,7 +105,7 @@ static const char *domain_text(const struct uri *uri)
 		return region_domain_name(domain);
 	if (uri->attest[0] != '\0')
 		return strcmp(uri->attest, "cpu_cache") == 0 ? "cpu_cache, attested" : "memory_controller, attested";
-	return "not told by the kernel, nor by its operator (?attest=memory_controller or cpu_cache)";
+	return "neither reported by the kernel nor attested by its operator (?attest=memory_controller or cpu_cache)";
 }
 
 /* set_level -- no more than visible of memory of which nobody knows that it outlives the power: see attest_level. The

@@ -200,7 +200,7 @@ int members_check_first(struct region_members *whole, struct farlog_error *error
 
 /* members_describe -- each member that cannot be used, and why: "; member 2, ...". The caller does not hold the
  * mutex. */
-void members_describe(struct region_members *whole, char *text, size_t room);
+void members_describe(struct region_members *whole, char *text, size_t size);
 
 /* members_check_ring -- is the ring a member of this stream? OK or NOT_A_RING. */
 int members_check_ring(
@@ -292,7 +292,7 @@ bool member_may_install_epoch(const struct region_members *whole, const struct m
 enum farlog_member_state members_public_state(const struct region_members *whole, const struct member *member);
 
 /* members_list -- region_members_ops.view. */
-unsigned members_list(struct region *region, struct farlog_writer_member *members, unsigned room);
+unsigned members_list(struct region *region, struct farlog_writer_member *members, unsigned count_max);
 
 /* members_attach_counters -- region_members_ops.count. */
 void members_attach_counters(struct region *region, struct farlog_counters *counters);

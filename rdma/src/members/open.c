@@ -29,18 +29,18 @@ static void count_open(const struct region_members *whole, unsigned *open_count,
 	}
 }
 
-void members_describe(struct region_members *whole, char *text, size_t room)
+void members_describe(struct region_members *whole, char *text, size_t size)
 {
 	size_t used = 0;
 
 	text[0] = '\0';
 	pthread_mutex_lock(&whole->mutex);
-	for (unsigned i = 0; i < whole->count && used < room; i++) {
+	for (unsigned i = 0; i < whole->count && used < size; i++) {
 		const struct member *member = &whole->members[i];
 
 		if (member_is_open(member) && member->is_sound)
 			continue;
-		used += (size_t)snprintf(text + used, room - used, "; member %u, \"%.100s\": %.160s", i + 1, member->uri,
+		used += (size_t)snprintf(text + used, size - used, "; member %u, \"%.100s\": %.160s", i + 1, member->uri,
 			member->public_error.text[0] != '\0' ? member->public_error.text :
 				member->is_fresh                 ? "it is new and does not know the log" :
 				member->is_damaged               ? "it has lost records that it had" :
@@ -211,8 +211,8 @@ static int make_copy(struct region_members *whole, struct farlog_error *error)
 	whole->copy_len = LAYOUT_DATA_OFF + whole->capacity;
 	whole->copy = staging_map(&whole->staging, whole->copy_len);
 	if (whole->copy == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, errno, "members \"%s\": no room for a copy of %lu bytes", whole->text,
-			whole->copy_len);
+		return error_set(error, FARLOG_NO_MEMORY, errno, "members \"%s\": out of memory for a copy of %lu bytes",
+			whole->text, whole->copy_len);
 	region->base = whole->copy;
 	region->built = whole->copy;
 	if (stream_is_supported())

@@ -55,7 +55,7 @@ void reader_members_set_position(struct reader_members *members, struct reader_m
 	reader->cursor = members->cursor;
 	reader->cursor.epoch_max = reader->superblock.writer_epoch;
 	reader->sure_lsn = 0;
-	reader->barren_lsn = UINT64_MAX;
+	reader->empty_lsn = UINT64_MAX;
 	reader->is_resync_needed = true;
 }
 
@@ -224,7 +224,7 @@ int reader_members_read(struct farlog_reader *front, void *buf, size_t buf_len, 
 	return combine_answers(members, &answers, batch);
 }
 
-static int suspect(struct farlog_reader *front, struct farlog_suspect *found)
+static int suspect_members(struct farlog_reader *front, struct farlog_suspect *found)
 {
 	struct reader_members *members = front->members;
 	int result = FARLOG_IO;
@@ -256,7 +256,7 @@ static const uint8_t *uuid_of(const struct reader_members *members)
 	return members->uuids[0];
 }
 
-static int status(struct farlog_reader *front, struct farlog_ring_status *found)
+static int read_status(struct farlog_reader *front, struct farlog_ring_status *found)
 {
 	struct reader_members *members = front->members;
 	int result = FARLOG_IO;
@@ -318,8 +318,8 @@ static void close_front(struct farlog_reader *front)
 const struct reader_ops reader_members_ops = {
 	.read = reader_members_read,
 	.release = reader_members_release,
-	.suspect = suspect,
-	.status = status,
+	.suspect = suspect_members,
+	.status = read_status,
 	.reads = count_reads,
 	.waits = count_waits,
 	.close = close_front,

@@ -148,7 +148,8 @@ static int seek_tail(struct reader_members *members)
 	return result == FARLOG_NOT_YET ? FARLOG_OK : result;
 }
 
-static int seek(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
+static int seek_start(
+	struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
 	struct reader_member *best = &members->member[members->current];
 	int result;
@@ -230,7 +231,7 @@ int reader_members_open(const char *uri, const struct farlog_reader_config *conf
 		result = find_start(members, config, error);
 	}
 	if (result == FARLOG_NOT_YET)
-		result = seek(members, config, error);
+		result = seek_start(members, config, error);
 	if (result != FARLOG_OK) {
 		reader_members_close(members);
 		return result;

@@ -100,7 +100,7 @@ static int has_same_records(
 	if (result == FARLOG_OK)
 		result = make_durable(member, from_lsn, batch->next_lsn);
 	/* Records that were read before a power cut of the host are not those that were flushed after it. */
-	return result == FARLOG_OK && reader_is_back(reader, reconnect_count) ? FARLOG_IO : result;
+	return result == FARLOG_OK && reader_has_reconnected(reader, reconnect_count) ? FARLOG_IO : result;
 }
 
 /* keeps_epoch -- the superblock that shows the newest epoch is durable. The reader may have seen one that its writer
@@ -143,7 +143,7 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 	if (at.epoch != members->epoch && at.lsn < begun_lsn)
 		return false;
 	if (make_durable(member, from_lsn, at.lsn) == FARLOG_OK && keeps_epoch(members, reader) &&
-		!reader_is_back(reader, reconnect_count))
+		!reader_has_reconnected(reader, reconnect_count))
 		member->reached_epoch = members->epoch;
 	return member->reached_epoch == members->epoch;
 }
@@ -157,7 +157,7 @@ static bool is_on_enough(struct reader_members *members, struct reader_member *r
 		make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
 
 	if (count == 0 ||
-		reader_is_back(read->reader, read->reconnect_count)) /* its batch was read before a reconnection */
+		reader_has_reconnected(read->reader, read->reconnect_count)) /* its batch was read before a reconnection */
 		return false;
 	for (unsigned i = 0; i < members->count && count < members->needed; i++) {
 		struct reader_member *member = &members->member[i];

@@ -32,7 +32,7 @@ int farlog_writer_replace_member(
 	if (result == FARLOG_OK)
 		result = writer->region->ops->members.replace_member(writer->region, member, ring, error);
 	if (result == FARLOG_OK && member == 0) /* counters are found by its uuid */
-		stats_also(writer->counters_dir, writer->superblock.ring_uuid, ring->ring_uuid);
+		stats_link(writer->counters_dir, writer->superblock.ring_uuid, ring->ring_uuid);
 	return result;
 }
 
@@ -42,12 +42,12 @@ int farlog_shared_replace_member(
 	return farlog_writer_replace_member(shared_writer(shared), member, ring, error);
 }
 
-unsigned farlog_writer_members(farlog_writer *writer, struct farlog_writer_member *members, unsigned room)
+unsigned farlog_writer_members(farlog_writer *writer, struct farlog_writer_member *members, unsigned count_max)
 {
-	return writer->region->ops->members.list_members(writer->region, members, room);
+	return writer->region->ops->members.list_members(writer->region, members, count_max);
 }
 
-unsigned farlog_shared_members(farlog_shared *shared, struct farlog_writer_member *members, unsigned room)
+unsigned farlog_shared_members(farlog_shared *shared, struct farlog_writer_member *members, unsigned count_max)
 {
-	return farlog_writer_members(shared_writer(shared), members, room);
+	return farlog_writer_members(shared_writer(shared), members, count_max);
 }

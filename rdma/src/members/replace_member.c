@@ -1,10 +1,10 @@
 /* members/replace_member.c -- a ring that takes the place of a member's while the writer runs
  * (docs/explanation/members.md, R6). See members/members.h.
  *
- * The old ring is evicted first. When its connection is closed, its thread continues with the new ring. That one joins
- * as a member that was away, but no other member's record says what it has: it is sent records from a head on that is
- * above all that was ever overwritten, and its superblock says so; and the epoch is stored there only when no earlier
- * epoch can be opened any more, wherever the old ring is. */
+ * The old ring is evicted first. When its connection is closed, its thread continues with the new ring. The new ring
+ * joins as a member that was away, but no other member's record says what it has: it is sent records from a head on
+ * that is above all that was ever overwritten, and its superblock says so; and the epoch is stored there only when no
+ * earlier epoch can be opened any more, wherever the old ring is. */
 #include <stdio.h>
 #include <string.h>
 
@@ -149,10 +149,10 @@ bool member_may_install_epoch(const struct region_members *whole, const struct m
 	return count >= wanted;
 }
 
-unsigned members_list(struct region *region, struct farlog_writer_member *members, unsigned room)
+unsigned members_list(struct region *region, struct farlog_writer_member *members, unsigned count_max)
 {
 	struct region_members *whole = members_of(region);
-	unsigned count = room < whole->count ? room : whole->count;
+	unsigned count = count_max < whole->count ? count_max : whole->count;
 
 	memset(members, 0, count * sizeof(*members));
 	pthread_mutex_lock(&whole->mutex);

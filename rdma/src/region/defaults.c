@@ -12,9 +12,9 @@ void region_default_wait(struct region *region, uint64_t timeout_ns)
 	cpu_relax();
 }
 
-unsigned region_default_list_wait_fds(struct region *region, int *fds, unsigned room)
+unsigned region_default_list_wait_fds(struct region *region, int *fds, unsigned count_max)
 {
-	(void)region, (void)fds, (void)room;
+	(void)region, (void)fds, (void)count_max;
 	return 0;
 }
 
@@ -118,9 +118,9 @@ int region_default_zero(struct region *region)
 	return result;
 }
 
-int region_default_name_foreign(struct region *region, char *text, size_t room)
+int region_default_name_foreign(struct region *region, char *text, size_t size)
 {
-	(void)region, (void)room;
+	(void)region, (void)size;
 	text[0] = '\0';
 	return FARLOG_OK;
 }

@@ -2,7 +2,7 @@
  * section 3).
  *
  * There are two copies. Every change writes both, one after the other: a crash in the middle leaves the old or the new
- * directory, and damage to one copy loses nothing. Whoever changes it holds REGION_ROLE_FORMAT of the whole region. */
+ * directory, and damage to one copy loses nothing. A change of it holds REGION_ROLE_FORMAT of the whole region. */
 #ifndef FARLOG_DIRECTORY_H
 #define FARLOG_DIRECTORY_H
 

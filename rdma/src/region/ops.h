@@ -88,9 +88,9 @@ struct region_data_ops {
 	void (*populate)(struct region *region);
 	/* Unmap the pages of these bytes, which are not read again soon. */
 	void (*drop_pages)(struct region *region, uint64_t off, uint64_t len);
-	/* Fill in the descriptors to poll(2) in place of `wait`, at most room, and return their number. 0: a completion has
-	 * arrived already, or this kind has no descriptors. */
-	unsigned (*list_wait_fds)(struct region *region, int *fds, unsigned room);
+	/* Fill in the descriptors to poll(2) in place of `wait`, at most count_max, and return their number. 0: a
+	 * completion has arrived already, or this kind has no descriptors. */
+	unsigned (*list_wait_fds)(struct region *region, int *fds, unsigned count_max);
 };
 
 /* Operations that differ where a region is several rings with the same records. REGION_SINGLE: of one ring. */
@@ -107,7 +107,7 @@ struct region_members_ops {
 	 * acknowledgement waited for. Single: there are none. */
 	void (*finish_copies)(struct region *region, uint64_t timeout_ns);
 	/* As farlog_writer_members, of its writer. Any thread. */
-	unsigned (*list_members)(struct region *region, struct farlog_writer_member *members, unsigned room);
+	unsigned (*list_members)(struct region *region, struct farlog_writer_member *members, unsigned count_max);
 	/* As farlog_writer_replace_member, with all fields of the ring set. Any thread. Single: UNSUPPORTED. */
 	int (*replace_member)(struct region *region, unsigned member, const struct farlog_member_ring *ring,
 		struct farlog_error *error) FARLOG_MUST_CHECK;
@@ -152,7 +152,7 @@ struct region_block_ops {
 	int (*zero)(struct region *region) FARLOG_MUST_CHECK;
 	/* Describe foreign contents (a file system, a partition table); "" = none found, or this kind cannot find any. OK,
 	 * UNSUPPORTED (text names the missing tool), IO. */
-	int (*name_foreign)(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
+	int (*name_foreign)(struct region *region, char *text, size_t size) FARLOG_MUST_CHECK;
 	/* Remove the file of the whole region durably: a name that comes back after a power cut would be a ring of a
 	 * deleted stream. OK; INVALID: it has no file; IO with errno. */
 	int (*unlink)(const struct region *region, const char *path) FARLOG_MUST_CHECK;
@@ -172,7 +172,7 @@ struct region_ops {
  * write and persist. abort_persist, narrow: UNSUPPORTED. unlink: INVALID, there is no file. fetch_directory,
  * store_directory, zero: by write and persist. name_foreign: finds nothing. */
 void region_default_wait(struct region *region, uint64_t timeout_ns);
-unsigned region_default_list_wait_fds(struct region *region, int *fds, unsigned room);
+unsigned region_default_list_wait_fds(struct region *region, int *fds, unsigned count_max);
 void region_default_push(struct region *region);
 int region_default_fetch(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
 void region_default_prefetch(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
@@ -189,7 +189,7 @@ int region_default_narrow(struct region *region, uint64_t off, uint64_t len) FAR
 int region_default_fetch_directory(struct region *region) FARLOG_MUST_CHECK;
 int region_default_store_directory(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 int region_default_zero(struct region *region) FARLOG_MUST_CHECK;
-int region_default_name_foreign(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
+int region_default_name_foreign(struct region *region, char *text, size_t size) FARLOG_MUST_CHECK;
 int region_default_unlink(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 
 /* region_single_... -- region_members_ops of one ring. */
@@ -197,7 +197,7 @@ int region_single_recover(struct region *region, struct farlog_error *error) FAR
 int region_single_check_level(struct region *region, uint32_t level, struct farlog_error *error) FARLOG_MUST_CHECK;
 void region_single_set_level(struct region *region, uint32_t level, uint64_t from_lsn);
 void region_single_finish_copies(struct region *region, uint64_t timeout_ns);
-unsigned region_single_list_members(struct region *region, struct farlog_writer_member *members, unsigned room);
+unsigned region_single_list_members(struct region *region, struct farlog_writer_member *members, unsigned count_max);
 int region_single_replace_member(struct region *region, unsigned member, const struct farlog_member_ring *ring,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 void region_single_attach_counters(struct region *region, struct farlog_counters *counters);

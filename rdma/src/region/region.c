@@ -55,13 +55,13 @@ int region_open(
 	if (member_uri_is(text))
 		return find_kind("members")->open(text, NULL, options, region, error);
 	result = uri_parse(text, &uri, error);
-	if (result == FARLOG_OK && !uri_is_far(&uri) && (uri.ring[0] != '\0' || options->is_whole)) {
+	if (result == FARLOG_OK && !uri_is_remote(&uri) && (uri.ring[0] != '\0' || options->is_whole)) {
 		with_directory.has_directory = true;
 		options = &with_directory;
 	}
 	if (result == FARLOG_OK)
 		result = open_by_scheme(text, &uri, options, region, error);
-	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || options->is_whole)
+	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_remote(&uri) || options->is_whole)
 		return result;
 	result = directory_open(*region, text, uri.ring, options->access != REGION_READ, error);
 	if (result != FARLOG_OK) {
@@ -137,7 +137,7 @@ int farlog_region_probe(const char *text, struct farlog_contract *contract, stru
 	kind = find_kind(uri.scheme);
 	if (kind != NULL && kind->probe != NULL)
 		return kind->probe(text, &uri, contract, error);
-	if (uri_is_far(&uri))
+	if (uri_is_remote(&uri))
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its "
 			"target",

@@ -30,9 +30,9 @@ void region_single_finish_copies(struct region *region, uint64_t timeout_ns)
 	(void)region, (void)timeout_ns;
 }
 
-unsigned region_single_list_members(struct region *region, struct farlog_writer_member *members, unsigned room)
+unsigned region_single_list_members(struct region *region, struct farlog_writer_member *members, unsigned count_max)
 {
-	(void)region, (void)members, (void)room;
+	(void)region, (void)members, (void)count_max;
 	return 0;
 }
 

@@ -20,7 +20,7 @@ static uint64_t get_word(const uint8_t *src)
 	return word;
 }
 
-/* A PAD is stored as a record without a body, but its payload_len tells how much of the ring it skips. */
+/* A PAD is stored as a record without a body, but its payload_len says how much of the ring it skips. */
 void record_build_pad(
 	const struct record_identity *identity, const struct record_header *header, uint64_t extent, uint8_t *dst)
 {

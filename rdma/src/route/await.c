@@ -17,13 +17,13 @@ static int check_durable(struct route_step *step, unsigned i)
 {
 	struct farlog_writer *writer = step->route->legs[i].writer;
 	uint64_t end_lsn = step->runs[i].end_lsn;
-	int result = writer->durable_lsn >= end_lsn ? FARLOG_OK : writer_pump(writer);
+	int result = writer->durable_lsn >= end_lsn ? FARLOG_OK : writer_advance_flush(writer);
 
 	if (writer->durable_lsn >= end_lsn)
 		return FARLOG_OK;
 	region_push(writer->region);
 	if (result == FARLOG_OK)
-		result = writer_shut_out(writer);
+		result = writer_fenced_result(writer);
 	return result == FARLOG_OK ? FARLOG_NOT_YET : result;
 }
 
@@ -72,7 +72,7 @@ static void record_latency(struct route_step *step, unsigned i)
 	uint64_t ticks = clock_ticks();
 
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
-		writer_hint(writer, ticks, writer->ring.appended_lsn, writer->durable_lsn);
+		writer_store_hints(writer, ticks, writer->ring.appended_lsn, writer->durable_lsn);
 	stats_latency(writer->counters, clock_elapsed_ns(ticks - step->start_ticks));
 }
 
@@ -131,7 +131,8 @@ static void finish_direct(struct route_step *step, unsigned i, int result)
 		unconfirmed = index < unconfirmed ? index : unconfirmed;
 		outcome->result = result;
 		if (result == FARLOG_FENCED)
-			may_fail(writer_refuse(leg->writer, FARLOG_FENCED, &outcome->position)); /* only counts the rejection */
+			may_fail(
+				writer_reject_append(leg->writer, FARLOG_FENCED, &outcome->position)); /* only counts the rejection */
 		else
 			atomic_add(&leg->counters.unknown_count, 1);
 	}
@@ -149,7 +150,7 @@ static void finish_spilled(struct route_step *step, unsigned i)
 	struct farlog_writer *writer = shared_writer(leg->buffer);
 	uint64_t durable_lsn = UINT64_MAX;
 
-	if (shared_settle(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
+	if (shared_wait_durable(leg->buffer, step->runs[i].end_lsn, clock_after_ns(writer->deadline_ns)) != FARLOG_OK)
 		durable_lsn = shared_durable_lsn(leg->buffer);
 	for (size_t index = step->first; index < step->end; index++) {
 		struct farlog_route_result *outcome = &step->positions[index].legs[i];
@@ -204,7 +205,7 @@ static int check_deadline(struct route_step *step, unsigned i, uint64_t *now_ns,
 		*first_until_ns = until_ns < *first_until_ns ? until_ns : *first_until_ns;
 		return FARLOG_NOT_YET;
 	}
-	late_note(step->route->legs[i].writer, step->runs[i].end_lsn, step->start_ns);
+	late_begin(step->route->legs[i].writer, step->runs[i].end_lsn, step->start_ns);
 	return FARLOG_UNKNOWN;
 }
 
@@ -230,7 +231,7 @@ void route_await(struct route_step *step)
 		if (pending != 0)
 			wait_pending(step, pending, now_ns, first_until_ns);
 		ROUTE_EACH(i, pending)
-		late_look(step->route->legs[i].writer);
+		late_touch(step->route->legs[i].writer);
 	}
 	for (unsigned i = 0; i < step->route->leg_count; i++)
 		if (step->runs[i].is_begun)

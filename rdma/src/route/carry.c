@@ -35,7 +35,7 @@ static void rewind_reader(struct route_leg *leg)
 		.seq = reader->released.head_seq,
 		.epoch = reader->released.last_epoch,
 		.epoch_max = reader->superblock.writer_epoch};
-	reader->barren_lsn = UINT64_MAX;
+	reader->empty_lsn = UINT64_MAX;
 	leg->next_ring_seq = leg->head_ring_seq;
 }
 
@@ -172,7 +172,7 @@ void route_drop_memory(struct route_leg *leg)
 	if (leg->carried_lsn == shared_published_lsn(leg->buffer))
 		return;
 	/* else the reader may not see the last records */
-	may_fail(shared_settle(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS)));
+	may_fail(shared_wait_durable(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS)));
 	count_sent(leg, &sent, &unsent);
 	atomic_add(&leg->counters.unknown_count, sent);
 	atomic_add(&leg->counters.dropped_count, unsent);
@@ -201,7 +201,7 @@ int route_init_head(struct route_leg *leg)
 }
 
 /* reconcile_head -- called when the leg's ring has been recovered, before its next epoch is visible: only now the ring
- * tells for certain which records of the buffer it has. */
+ * shows for certain which records of the buffer it has. */
 static int reconcile_head(void *context, const struct farlog_writer *writer, struct farlog_error *error)
 {
 	struct route_leg *leg = context;
@@ -286,7 +286,7 @@ static void close_failed_ring(struct route_leg *leg, int result)
 	if (result == FARLOG_FENCED)
 		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&writer->fenced_epoch));
 	set_writer(leg, NULL);
-	writer_unfollow(writer, false); /* the route goes on: it has not ended */
+	writer_stop_follower(writer, false); /* the route goes on: it has not ended */
 	(void)farlog_writer_close(writer);
 	mark_away(leg, result, text);
 	rewind_reader(leg);
@@ -347,11 +347,11 @@ static int wait_ring_durable(struct route_leg *leg)
 	while (writer->durable_lsn < writer->ring.appended_lsn && result == FARLOG_OK) {
 		uint64_t now_ns;
 
-		result = writer_pump(writer);
+		result = writer_advance_flush(writer);
 		if (result != FARLOG_OK || writer->durable_lsn >= writer->ring.appended_lsn)
 			break;
 		region_push(writer->region);
-		result = writer_shut_out(writer);
+		result = writer_fenced_result(writer);
 		now_ns = clock_monotonic_ns();
 		if (result == FARLOG_OK && now_ns >= until_ns)
 			result = FARLOG_NOT_YET;
@@ -370,7 +370,7 @@ static int wait_buffer_durable(struct route_leg *leg, uint64_t lsn)
 
 	if (shared_published_lsn(leg->buffer) < lsn)
 		return FARLOG_NOT_YET;
-	return shared_settle(leg->buffer, lsn, until_ns) == FARLOG_OK ? FARLOG_OK : FARLOG_NOT_YET;
+	return shared_wait_durable(leg->buffer, lsn, until_ns) == FARLOG_OK ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
 /* carry_batch -- OK: continue; NOT_YET and FULL: try again later. */
@@ -422,7 +422,7 @@ static int send_heartbeat(struct route_leg *leg)
 		return FARLOG_OK;
 	atomic_store_relaxed(&leg->is_heartbeat_due, 0);
 	if (writer_check_entry(leg->writer, &nothing, &extent) != FARLOG_OK ||
-		writer_find_room(leg->writer, extent, &place) != FARLOG_OK)
+		writer_find_place(leg->writer, extent, &place) != FARLOG_OK)
 		return FARLOG_OK; /* the next heartbeat tries again */
 	if (release_head(leg, &slot, leg->writer->epoch, ring_seq) != FARLOG_OK)
 		return FARLOG_OK;

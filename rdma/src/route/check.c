@@ -60,7 +60,7 @@ int route_check_writer(struct farlog_writer *writer, const struct farlog_entry *
 	if (writer_is_fenced(writer))
 		return FARLOG_FENCED;
 	result = writer_check_entry(writer, entry, &extent);
-	return result == FARLOG_OK ? writer_find_room(writer, extent, &place) : result;
+	return result == FARLOG_OK ? writer_find_place(writer, extent, &place) : result;
 }
 
 /* is_reject -- the leg does not wait for space. */
@@ -155,17 +155,18 @@ static void count_rejection(struct route_step *step)
 		if (outcome->result == ROUTE_GROUP_ENDS)
 			outcome->result = FARLOG_OK; /* another leg rejects the record */
 		else if (outcome->result != FARLOG_OK && step->runs[i].path == ROUTE_PATH_DIRECT && leg->writer != NULL)
-			may_fail(writer_refuse(leg->writer, outcome->result, &outcome->position)); /* only counts the rejection */
+			may_fail(
+				writer_reject_append(leg->writer, outcome->result, &outcome->position)); /* only counts the rejection */
 		else if (outcome->result == FARLOG_FENCED)
 			outcome->position.epoch = (uint32_t)atomic_load_relaxed(&leg->fenced_epoch);
 	}
 }
 
-/* pump -- persist records that were appended before, while this one waits for space. */
-static void pump(struct route_step *step)
+/* flush_required -- persist records that were appended before, while this one waits for space. */
+static void flush_required(struct route_step *step)
 {
 	ROUTE_EACH(i, step->positions[step->end].required)
-	if (step->runs[i].path == ROUTE_PATH_DIRECT && writer_pump(step->route->legs[i].writer) == FARLOG_OK)
+	if (step->runs[i].path == ROUTE_PATH_DIRECT && writer_advance_flush(step->route->legs[i].writer) == FARLOG_OK)
 		region_push(step->route->legs[i].writer->region);
 }
 
@@ -177,7 +178,7 @@ int route_wait_space(struct route_step *step)
 	for (unsigned turns = 0; result == FARLOG_FULL && may_wait; turns++) {
 		if (step->start_ns == 0)
 			step->start_ns = clock_monotonic_ns();
-		pump(step);
+		flush_required(step);
 		if (turns > 50)
 			nanosleep(&(struct timespec){0, NAP_NS}, NULL);
 		result = check_space(step, &may_wait);

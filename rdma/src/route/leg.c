@@ -15,7 +15,7 @@ int route_check_buffer(const struct route_leg *leg, const struct farlog_entry *e
 
 	if (writer->is_failed)
 		return FARLOG_CLOSED;
-	return result == FARLOG_OK ? writer_find_room(writer, before_bytes + extent + kept, &place) : result;
+	return result == FARLOG_OK ? writer_find_place(writer, before_bytes + extent + kept, &place) : result;
 }
 
 void route_set_text(struct route_leg *leg, const char *text)

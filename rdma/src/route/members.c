@@ -4,7 +4,8 @@
 #include "base/err.h"
 #include "route/route.h"
 
-unsigned farlog_route_members(farlog_route *route, uint32_t index, struct farlog_writer_member *members, unsigned room)
+unsigned farlog_route_members(
+	farlog_route *route, uint32_t index, struct farlog_writer_member *members, unsigned count_max)
 {
 	struct route_leg *leg;
 	unsigned count;
@@ -13,7 +14,7 @@ unsigned farlog_route_members(farlog_route *route, uint32_t index, struct farlog
 		return 0;
 	leg = &route->legs[index];
 	pthread_mutex_lock(&leg->writer_lock);
-	count = leg->writer != NULL ? farlog_writer_members(leg->writer, members, room) : 0;
+	count = leg->writer != NULL ? farlog_writer_members(leg->writer, members, count_max) : 0;
 	pthread_mutex_unlock(&leg->writer_lock);
 	return count;
 }

@@ -18,7 +18,8 @@
 #define CLOSE_NS 1000000000u
 #define FIRST_TRY_NAP_NS 100000
 
-static int refuse(const char *route, const struct farlog_route_leg *leg, const char *why, struct farlog_error *error)
+static int set_leg_error(
+	const char *route, const struct farlog_route_leg *leg, const char *why, struct farlog_error *error)
 {
 	return error_set(
 		error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": %s", route, leg->name != NULL ? leg->name : "", why);
@@ -27,7 +28,7 @@ static int refuse(const char *route, const struct farlog_route_leg *leg, const c
 static int check_classes(const char *route, const struct farlog_route_leg *leg, struct farlog_error *error)
 {
 	if (leg->class_count != 0 && leg->classes == NULL)
-		return refuse(route, leg, "class_count without classes", error);
+		return set_leg_error(route, leg, "class_count without classes", error);
 	for (uint32_t i = 0; i < leg->class_count; i++)
 		if (leg->classes[i].first > leg->classes[i].last)
 			return error_set(error, FARLOG_INVALID, 0,
@@ -44,21 +45,21 @@ static int check_leg(const char *route, const struct farlog_route_leg *leg, stru
 		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": a leg's name is \"%s\"; expected 1 to %d bytes",
 			route, leg->name != NULL ? leg->name : "", FARLOG_ROUTE_NAME_LEN - 1);
 	if ((leg->uri == NULL) == (leg->writer == NULL))
-		return refuse(route, leg, "expected either a uri or an open writer", error);
+		return set_leg_error(route, leg, "expected either a uri or an open writer", error);
 	if (leg->policy > FARLOG_ROUTE_DROP)
 		return error_set(error, FARLOG_INVALID, 0, "route \"%s\": leg \"%s\": policy %u; expected fail, spill or drop",
 			route, leg->name, leg->policy);
 	if (leg->is_required && leg->policy == FARLOG_ROUTE_DROP)
-		return refuse(route, leg, "is_required with policy drop; expected policy fail or spill", error);
+		return set_leg_error(route, leg, "is_required with policy drop; expected policy fail or spill", error);
 	if (has_spill != (leg->spill_uri != NULL))
-		return refuse(
+		return set_leg_error(
 			route, leg, has_spill ? "policy spill without spill_uri" : "spill_uri without policy spill", error);
 	if (has_spill && strncmp(leg->spill_uri, "mem:", 4) != 0 && strncmp(leg->spill_uri, "fault:", 6) != 0)
 		return error_set(error, FARLOG_INVALID, 0,
 			"route \"%s\": leg \"%s\": spill \"%s\"; expected a ring in memory or a file of this host: mem:/path",
 			route, leg->name, leg->spill_uri);
 	if (leg->writer != NULL && (!leg->is_required || has_spill))
-		return refuse(route, leg,
+		return set_leg_error(route, leg,
 			"an open writer needs is_required and policy fail; other legs open their ring again, by its uri", error);
 	return check_classes(route, leg, error);
 }
@@ -74,7 +75,7 @@ static int check_config(const struct farlog_route_config *config, const char *na
 		result = check_leg(name, &config->legs[i], error);
 		for (uint32_t j = 0; j < i && result == FARLOG_OK; j++)
 			if (strcmp(config->legs[i].name, config->legs[j].name) == 0)
-				result = refuse(name, &config->legs[i], "another leg has this name", error);
+				result = set_leg_error(name, &config->legs[i], "another leg has this name", error);
 	}
 	return result;
 }
@@ -285,8 +286,8 @@ static int close_leg(struct route_leg *leg)
 	bool has_backlog = has_undelivered(leg);
 
 	if (leg->writer != NULL && has_backlog)
-		writer_unfollow(
-			leg->writer, false); /* the route has undelivered records: the agent is not told that it ended */
+		writer_stop_follower(
+			leg->writer, false); /* the route has undelivered records: the agent does not learn that it ended */
 	if (leg->writer != NULL)
 		result = farlog_writer_close(leg->writer);
 	if (leg->buffer != NULL && farlog_shared_close(leg->buffer) != FARLOG_OK)

@@ -56,7 +56,7 @@ void route_start_flush(struct route_step *step, unsigned i)
 {
 	struct farlog_writer *writer = step->route->legs[i].writer;
 
-	if (step->runs[i].path == ROUTE_PATH_DIRECT && writer_pump(writer) == FARLOG_OK)
+	if (step->runs[i].path == ROUTE_PATH_DIRECT && writer_advance_flush(writer) == FARLOG_OK)
 		region_push(writer->region);
 }
 

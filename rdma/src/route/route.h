@@ -4,9 +4,9 @@
  * A leg that does not simply fail has a buffer: a ring on this host, which is the spill, or memory of this process. The
  * appending thread puts records into it, and a thread of the leg's own, the carrier, appends them to the leg's ring.
  *
- * No record is lost or appended twice, because the buffer's head slot tells two things. Records from the head on are
+ * No record is lost or appended twice, because the buffer's head slot states two things. Records from the head on are
  * not known to be durable in the leg's ring. And they have been, or are going to be, appended there in the epoch
- * far_epoch, the first with the seq far_seq. Recovery of the leg's ring tells how far the log of that epoch goes: the
+ * far_epoch, the first with the seq far_seq. Recovery of the leg's ring finds how far the log of that epoch goes: the
  * difference of the seqs is the number of these records that are in the ring. The result is stored in the head slot,
  * with the next epoch, before that epoch becomes visible (writer_watch). A record is carried only when it is durable in
  * its buffer, so that a power cut never takes a record that has been counted. */

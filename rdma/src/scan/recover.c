@@ -7,9 +7,9 @@
 
 #define FETCH_LEN (1u << 20)
 
-/* show -- bring the ring's bytes up to that LSN into what base shows; those below shown_lsn are there. A near region
- * shows all. */
-static int show(struct region *region, uint64_t capacity, struct recover_scan *scan, uint64_t to_lsn)
+/* fetch_to -- bring the ring's bytes up to that LSN into what base shows; those below shown_lsn are there. A near
+ * region shows all. */
+static int fetch_to(struct region *region, uint64_t capacity, struct recover_scan *scan, uint64_t to_lsn)
 {
 	int result = FARLOG_OK;
 
@@ -40,7 +40,7 @@ static int check_far(struct region *region, const struct record_identity *identi
 			identity, &scan->tail, region->base + LAYOUT_DATA_OFF + off, scan->shown_lsn - scan->tail.lsn, found);
 		if (*verdict != RECORD_CUT || scan->shown_lsn == end_lsn)
 			return FARLOG_OK;
-		result = show(region, identity->capacity, scan, to_lsn < end_lsn ? to_lsn : end_lsn);
+		result = fetch_to(region, identity->capacity, scan, to_lsn < end_lsn ? to_lsn : end_lsn);
 		if (result != FARLOG_OK)
 			return result;
 	}
@@ -161,7 +161,7 @@ int recover_orphans(struct region *region, const struct superblock *superblock, 
 	*orphans = (struct recover_orphans){.later_lsn = UINT64_MAX};
 	if (end_lsn > head_lsn + identity.capacity)
 		end_lsn = head_lsn + identity.capacity;
-	result = show(region, identity.capacity, scan, end_lsn);
+	result = fetch_to(region, identity.capacity, scan, end_lsn);
 	if (result != FARLOG_OK)
 		return result;
 	for (uint64_t lsn = tail->lsn + identity.align; lsn < end_lsn;) {

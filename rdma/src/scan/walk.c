@@ -11,10 +11,10 @@ static int load_piece(struct walk *walk, uint64_t lsn, uint64_t len)
 {
 	int result;
 
-	if (len > walk->room) {
+	if (len > walk->bytes_size) {
 		free(walk->bytes);
 		walk->bytes = malloc(len);
-		walk->room = walk->bytes != NULL ? len : 0;
+		walk->bytes_size = walk->bytes != NULL ? len : 0;
 	}
 	walk->lsn = lsn;
 	walk->len = 0;
@@ -60,5 +60,5 @@ void walk_end(struct walk *walk)
 {
 	free(walk->bytes);
 	walk->bytes = NULL;
-	walk->room = 0;
+	walk->bytes_size = 0;
 }

@@ -9,7 +9,7 @@ struct walk {
 	struct region *region;
 	const struct record_identity *identity;
 	uint8_t *bytes; /* of the ring, from lsn on; only when they are far away */
-	uint64_t room;
+	uint64_t bytes_size;
 	uint64_t piece_len; /* that is fetched at once; 0: as is best for many */
 	uint64_t lsn;
 	uint64_t len;

@@ -42,7 +42,7 @@ int farlog_target_open(const char *text, farlog_target **opened, struct farlog_e
 	*opened = NULL;
 	if (result != FARLOG_OK)
 		return result;
-	if (!uri_is_far(&uri) || uri.ring[0] != '\0')
+	if (!uri_is_remote(&uri) || uri.ring[0] != '\0')
 		return error_set(error, FARLOG_INVALID, 0,
 			"target \"%s\": expected verbs://host:port or ofi:provider://host:port, without a ring", text);
 	target = calloc(1, sizeof(*target));

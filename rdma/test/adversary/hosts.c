@@ -79,10 +79,10 @@ int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb v
 	*preempted = -1;
 	if (failing_reservation > 0 && --failing_reservation == 0)
 		return FARLOG_IO;
-	if (!hosts->has_reservations && verb != RESERVE_LOOK)
+	if (!hosts->has_reservations && verb != RESERVE_REPORT)
 		return FARLOG_UNSUPPORTED;
 	switch (verb) {
-	case RESERVE_LOOK:
+	case RESERVE_REPORT:
 		look(hosts, host, view);
 		return FARLOG_OK;
 	case RESERVE_REGISTER:

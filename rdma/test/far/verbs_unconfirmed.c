@@ -49,8 +49,8 @@ static bool has_landed(struct far_link *link, uint8_t value)
 	return pair_ring_bytes("unconfirmed")[SPOT] == value;
 }
 
-/* is_let_in -- the next writer, by a link of its own. */
-static bool is_let_in(const struct farlog_grant *granted)
+/* was_admitted -- the next writer, by a link of its own. */
+static bool was_admitted(const struct farlog_grant *granted)
 {
 	struct farlog_writer_config config = {
 		.level = FARLOG_LEVEL_VISIBLE, .epoch = granted->epoch, .grant_token = granted->token, .counters_dir = ""};
@@ -94,7 +94,7 @@ static void fence_is_confirmed_or_not(size_t i)
 			strstr(error.text, cases[i].text) != NULL);
 		if (cases[i].fails == (BIT(INVALIDATE) | BIT(STOP) | BIT(WINDOW) | BIT(QUEUE)))
 			CHECK(has_landed(link, 2)); /* the refusal is right: the zombie still writes */
-		CHECK(!is_let_in(&next));
+		CHECK(!was_admitted(&next));
 		CHECK(farlog_target_forget(pair_target, "unconfirmed", &error) == FARLOG_IO);
 		CHECK(farlog_target_fence(pair_target, "unconfirmed", next.epoch, NULL, NULL) == FARLOG_IO);
 		verbs_faults_set(0);
@@ -102,7 +102,7 @@ static void fence_is_confirmed_or_not(size_t i)
 		CHECK(!has_landed(link, 3));
 	}
 	verbs_faults_set(0);
-	CHECK(is_let_in(&next));
+	CHECK(was_admitted(&next));
 	pair_close_link(link);
 }
 

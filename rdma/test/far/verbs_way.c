@@ -96,7 +96,7 @@ static void answers_come(bool has_immediate, unsigned laps)
 	struct region_span span = {LINE, 64};
 	struct far_link *link = open_by("wait=block", &granted);
 	uint64_t until_ns = clock_after_ns(WAIT_NS);
-	struct far_nap nap;
+	struct far_link_sleep nap;
 
 	pair_condition = has_immediate ? "answers with an event" : "answers without an event";
 	link->method = FARLOG_FLUSH_TARGET_CPU;
@@ -106,8 +106,8 @@ static void answers_come(bool has_immediate, unsigned laps)
 	for (unsigned i = 2; i <= laps; i++) {
 		CHECK(link->ops->persist(link, &span, 1, i) == FARLOG_OK);
 		while (link->done.persist_tag != i && clock_monotonic_ns() < until_ns)
-			if (link->ops->poll(link) == FARLOG_OK && far_nap_arm(link, &nap, WAIT_NS))
-				(void)far_nap_sleep(&nap);
+			if (link->ops->poll(link) == FARLOG_OK && far_sleep_prepare(link, &nap, WAIT_NS))
+				(void)far_sleep_run(&nap);
 		CHECK(link->done.persist_tag == i);
 	}
 	CHECK(link->ops->poll(link) == FARLOG_OK);

@@ -348,7 +348,7 @@ static void build_in_place(void)
 
 	region->streamed = NULL;
 	region->built = (uint8_t *)(uintptr_t)region->base;
-	writer_choose_way(play.writer);
+	writer_choose_stage(play.writer);
 }
 
 void play_over_methods(void (*script)(void), uint32_t align, uint32_t record_len_max, bool is_shared)

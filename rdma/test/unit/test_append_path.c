@@ -151,10 +151,10 @@ static void quiet(farlog_writer *writer)
 	uint64_t durable_lsn;
 
 	writer->hint_interval_ticks = UINT64_MAX / 2;
-	while (nvme->is_look_flying || nvme->is_hints_flying)
+	while (nvme->is_words_read_flying || nvme->is_hints_flying)
 		may_fail(farlog_poll(writer, &durable_lsn));
 	nvme->are_hints_due = false;
-	nvme->is_look_flying = true;
+	nvme->is_words_read_flying = true;
 }
 
 static int child(const char *uri)

@@ -217,7 +217,7 @@ static void blocks__refusals(void **state)
 	snprintf(single, sizeof(single), "nvme:%s", unit_path(unit_file_uri("single")));
 	snprintf(foreign, sizeof(foreign), "nvme:%s", unit_path(unit_file_uri("foreign")));
 	make(uri, "a");
-	expect(format_sized(uri, "b", 4 * TAKEN_LEN, &error), FARLOG_FULL, &error, "no room for ring");
+	expect(format_sized(uri, "b", 4 * TAKEN_LEN, &error), FARLOG_FULL, &error, "no free space for ring");
 	expect(format_sized(uri, "b", LAYOUT_DATA_OFF, &error), FARLOG_INVALID, &error, "size");
 	expect(farlog_ring_inspect(at(uri, "b"), &status, &error), FARLOG_NOT_FOUND, &error, "\"b\"");
 	expect(farlog_ring_inspect(uri, &status, &error), FARLOG_NOT_A_RING, &error, "?ring=NAME");

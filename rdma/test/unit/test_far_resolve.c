@@ -96,7 +96,7 @@ static void resolve__head_lies_behind_the_credit(void **state)
 		skip();
 	drain_to(THIRD_LEN);
 	while (bed.writer->ring.credit_lsn == 0)
-		writer_take_credit(bed.writer, true);
+		writer_read_credit(bed.writer, true);
 	assert_int_equal(farlog_shared_resolve(bed.shared, bed.late.lsn, PATIENCE_FOR_TEST_NS, &position), FARLOG_OK);
 	assert_int_equal(position.epoch, 1);
 	assert_int_equal(position.seq, bed.late.seq);
@@ -121,7 +121,7 @@ static void go_round(void)
 {
 	drain_to(THIRD_LEN);
 	while (bed.writer->ring.credit_lsn == 0)
-		writer_take_credit(bed.writer, true);
+		writer_read_credit(bed.writer, true);
 	fill_to(CAPACITY + THIRD_LEN / 2);
 }
 
@@ -189,9 +189,9 @@ static int read_never(struct far_link *link, struct region_span span, uint64_t t
 
 static void post_read(void)
 {
-	far_take_link(bed.far);
+	far_lock_link(bed.far);
 	assert_int_equal(before.real->read(bed.far->link, before.span, before.tag), FARLOG_OK);
-	far_give_link(bed.far);
+	far_unlock_link(bed.far);
 }
 
 /* The target is asked where the log begins, and does not answer: the deadline of who asks counts, not the patience that

@@ -194,7 +194,7 @@ static void open__bad_uri(void **state)
 		{"members:1 mem:/a", "fewer than two"},
 		{"members:3 mem:/a mem:/b", "more members are needed"},
 		{"members:1 mem:/a mem:/a", "named twice"},
-		{"members:1 mem:/a  mem:/b", "two blanks"},
+		{"members:1 mem:/a  mem:/b", "two spaces"},
 		{"members:1 mem:/a members:1", "has members itself"},
 	};
 	struct farlog_error error;

@@ -108,9 +108,9 @@ static void append__credit_comes_late(void **state)
 	assert_true(clock_monotonic_ns() - start_ns < 1000000000u);
 	assert_true(nvme_of(writer->region)->is_call_flying); /* given up on, and still to come */
 	farlog_block_trouble(NAME, 0, 0);
-	nvme_of(writer->region)->looked_ns = clock_monotonic_ns();
+	nvme_of(writer->region)->words_read_ns = clock_monotonic_ns();
 	for (unsigned i = 0; i < 100 && nvme_of(writer->region)->is_call_flying; i++)
-		writer_take_credit(writer, false);
+		writer_read_credit(writer, false);
 	may_fail(farlog_poll(writer, &durable_lsn));
 	result = farlog_append(writer, &entry, 0, &position);
 	assert_int_equal(result, FARLOG_OK);
@@ -190,14 +190,15 @@ static void writer__hints_go_beside_few_commits(void **state)
 	writer = unit_open(uri);
 	nvme = nvme_of(writer->region);
 	assert_int_equal(append_within(writer, 10000000000u, &position), FARLOG_OK);
-	before_ns = nvme->aside_ns;
-	for (unsigned count = 0; count < 3 && clock_monotonic_ns() < until_ns; count += nvme->aside_ns != before_ns) {
-		before_ns = nvme->aside_ns;
+	before_ns = nvme->side_commands_ns;
+	for (unsigned count = 0; count < 3 && clock_monotonic_ns() < until_ns;
+		count += nvme->side_commands_ns != before_ns) {
+		before_ns = nvme->side_commands_ns;
 		writer->hint_ticks = 0; /* due each time */
-		nvme_nap(UINT64_MAX);   /* so that the ring is not full before, on whatever is fast */
-		nvme->looked_ns = clock_monotonic_ns();
+		nvme_sleep(UINT64_MAX); /* so that the ring is not full before, on whatever is fast */
+		nvme->words_read_ns = clock_monotonic_ns();
 		assert_int_equal(append_within(writer, 10000000000u, &position), FARLOG_OK);
-		assert_true(nvme->aside_ns == before_ns || nvme->aside_ns - before_ns >= 5000000u);
+		assert_true(nvme->side_commands_ns == before_ns || nvme->side_commands_ns - before_ns >= 5000000u);
 	}
 	reader = unit_read(uri, FARLOG_START_HEAD, false);
 	while (status.durable_lsn == 0 && clock_monotonic_ns() < until_ns)

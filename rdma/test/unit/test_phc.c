@@ -263,7 +263,7 @@ static uint64_t judge_all(struct phc phc, const struct phc_reading *readings, si
 	uint64_t error_ns = 0;
 
 	for (size_t i = 0; i < count; i++)
-		error_ns = phc_judge(&phc, &readings[i]);
+		error_ns = phc_update(&phc, &readings[i]);
 	return error_ns;
 }
 

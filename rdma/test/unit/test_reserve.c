@@ -340,7 +340,7 @@ static int fall_behind(void)
 	for (uint64_t i = 0, durable_lsn; i < 200; i++)
 		may_fail(farlog_poll(former, &durable_lsn)); /* what goes beside a commit comes back */
 	nvme->device->is_clockless = false;
-	nvme->looked_ns = 0;
+	nvme->words_read_ns = 0;
 	farlog_block_trouble(NAME, 3, 0);
 	assert_int_equal(append_within(former, 3000000, &position), FARLOG_UNKNOWN);
 	farlog_block_trouble(NAME, 0, 0);

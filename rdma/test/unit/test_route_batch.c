@@ -306,11 +306,11 @@ static int (*stage_before)(
 static int stage_then_news(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	struct farlog_writer_terms terms = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_BLOCK};
+	struct farlog_writer_settings terms = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_BLOCK};
 
 	if (++staged_count <= 5)
 		return stage_before(writer, entry, ticks, position);
-	assert_int_equal(farlog_writer_set_terms(writer, &terms, NULL), FARLOG_OK);
+	assert_int_equal(farlog_writer_settings_set(writer, &terms, NULL), FARLOG_OK);
 	return writer->stage(writer, entry, ticks, position);
 }
 

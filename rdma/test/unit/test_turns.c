@@ -255,12 +255,12 @@ static void give_members(struct contest *contest)
 
 static void take_far(struct contest *contest)
 {
-	far_take_link(contest->far);
+	far_lock_link(contest->far);
 }
 
 static void give_far(struct contest *contest)
 {
-	far_give_link(contest->far);
+	far_unlock_link(contest->far);
 }
 
 static void take_shared(struct contest *contest)

@@ -125,9 +125,9 @@ static void uri__far_addresses(void **state)
 	assert_string_equal(uri.port, "0");
 	assert_string_equal(uri.ring, "");
 	assert_string_equal(uri.wait, "spin");
-	assert_true(uri_is_far(&uri));
+	assert_true(uri_is_remote(&uri));
 	assert_int_equal(uri_parse("mem:/x", &uri, NULL), FARLOG_OK);
-	assert_false(uri_is_far(&uri));
+	assert_false(uri_is_remote(&uri));
 }
 
 static void uri__longer_than_its_room(void **state)
@@ -184,7 +184,7 @@ static void members__refused(void **state)
 		{"members: mem:/a mem:/b", "no number of members"},
 		{"members:1 mem:/a", "fewer than two members"},
 		{"members:3 mem:/a mem:/b", "more members are needed"},
-		{"members:2 mem:/a  mem:/b", "two blanks"},
+		{"members:2 mem:/a  mem:/b", "two spaces"},
 		{"members:2 mem:/a mem:/b ", "one at the end"},
 		{"members:2 mem:/a mem:/a", "named twice"},
 		{"members:1 mem:/a members:1", "has members itself"},

@@ -136,10 +136,10 @@ static void expect_status(const char *path)
 	if (region_open(uri, &options, &region, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	nvme = nvme_of(region);
-	nvme_take(&nvme->are_calls_busy);
+	nvme_lock_queue(&nvme->are_calls_busy);
 	assert_int_equal(
 		nvme_call(nvme, BLOCK_READ, nvme->device->size_bytes, nvme->window, 4096, NVME_PATIENCE_NS), FARLOG_IO);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	/* LBA Out of Range; Linux's target over a RAM disk says Internal Error */
 	assert_int_not_equal(nvme->device->status & 0x7FF, 0);
 	assert_non_null(strstr(nvme->trouble, "NVMe status 0x"));

@@ -13,8 +13,8 @@ public enum MemberCounter {
     HEAD_LSN("head_lsn", true, "First LSN not yet stored, as it is known to keep it."),
     /** Times it fell behind its deadline. */
     DEMOTION_COUNT("demotion_count", false, "Times it fell behind its deadline."),
-    /** Times it was shut out after an error. */
-    EVICTION_COUNT("eviction_count", false, "Times it was shut out after an error."),
+    /** Times it was evicted after an error. */
+    EVICTION_COUNT("eviction_count", false, "Times it was evicted after an error."),
     /** Times it came, or came back, after the writer had opened. */
     REJOIN_COUNT("rejoin_count", false, "Times it came, or came back, after the writer had opened.");
 

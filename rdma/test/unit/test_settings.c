@@ -1,6 +1,6 @@
-/* test_terms.c -- level, policy and deadline are changed while a writer runs: from which record on they hold, and what
- * of several members is asked for meanwhile. */
-#include "farlog/terms.h"
+/* test_settings.c -- level, policy and deadline are changed while a writer runs: from which record on they hold, and
+ * what of several members is asked for meanwhile. */
+#include "farlog/settings.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define WEAK 0u /* the member that gives less than the others */
 #define STEPS_MAX 2000u
 #define LONG_NS 600000000000u
-#define TERMS(...) (&(struct farlog_writer_terms){__VA_ARGS__})
+#define TERMS(...) (&(struct farlog_writer_settings){__VA_ARGS__})
 
 static const char *const names[COUNT] = {"terms-1", "terms-2", "terms-3"};
 
@@ -37,8 +37,8 @@ static void set(farlog_writer *writer, uint32_t level)
 {
 	struct farlog_error error = {0};
 
-	if (farlog_writer_set_terms(writer, TERMS(.level = level, .policy = FARLOG_POLICY_REJECT, .deadline_ns = 50000000),
-			&error) != FARLOG_OK)
+	if (farlog_writer_settings_set(writer,
+			TERMS(.level = level, .policy = FARLOG_POLICY_REJECT, .deadline_ns = 50000000), &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 }
 
@@ -71,16 +71,16 @@ static void end(farlog_writer *writer)
 		farlog_fault_drop(names[i]);
 }
 
-static struct farlog_writer_terms terms_of(farlog_writer *writer)
+static struct farlog_writer_settings terms_of(farlog_writer *writer)
 {
-	struct farlog_writer_terms terms;
+	struct farlog_writer_settings terms;
 
-	farlog_writer_terms_read(writer, &terms);
+	farlog_writer_settings_read(writer, &terms);
 	return terms;
 }
 
-/* terms__from_the_next_append -- and not before, whichever way it comes. */
-static void terms__from_the_next_append(void **state)
+/* settings__from_the_next_append -- and not before, whichever way it comes. */
+static void settings__from_the_next_append(void **state)
 {
 	struct farlog_position first, positions[2];
 	size_t done, submitted;
@@ -121,8 +121,8 @@ static void terms__from_the_next_append(void **state)
 	(void)farlog_writer_close(writer);
 }
 
-/* terms__policy_and_deadline -- of a ring that is full. */
-static void terms__policy_and_deadline(void **state)
+/* settings__policy_and_deadline -- of a ring that is full. */
+static void settings__policy_and_deadline(void **state)
 {
 	struct farlog_position position;
 	farlog_writer *writer;
@@ -134,7 +134,7 @@ static void terms__policy_and_deadline(void **state)
 	while (unit_append(writer, 900, 1, &position) == FARLOG_OK)
 		;
 	assert_int_equal(
-		farlog_writer_set_terms(writer,
+		farlog_writer_settings_set(writer,
 			TERMS(.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_BLOCK, .deadline_ns = 20000000), NULL),
 		FARLOG_OK);
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL); /* took it in, and was under way already */
@@ -142,7 +142,7 @@ static void terms__policy_and_deadline(void **state)
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL);
 	assert_true(clock_monotonic_ns() - start_ns >= 20000000);
 	assert_int_equal(
-		farlog_writer_set_terms(writer,
+		farlog_writer_settings_set(writer,
 			TERMS(.level = FARLOG_LEVEL_PERSISTENT, .policy = FARLOG_POLICY_REJECT, .deadline_ns = LONG_NS), NULL),
 		FARLOG_OK);
 	assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_FULL);
@@ -167,8 +167,8 @@ static int append_after_raise(void)
 	return result;
 }
 
-/* terms__stronger_is_asked_of_members -- what is said to be persistent is so on as many as are needed. */
-static void terms__stronger_is_asked_of_members(void **state)
+/* settings__stronger_is_asked_of_members -- what is said to be persistent is so on as many as are needed. */
+static void settings__stronger_is_asked_of_members(void **state)
 {
 	(void)state;
 	assert_int_equal(append_after_raise(), FARLOG_UNKNOWN);
@@ -189,8 +189,9 @@ static uint32_t level_of_before(void)
 	return before.level;
 }
 
-/* terms__before_stays_as_it_was -- what was acknowledged at the weaker level is never said to have the stronger one. */
-static void terms__before_stays_as_it_was(void **state)
+/* settings__before_stays_as_it_was -- what was acknowledged at the weaker level is never said to have the stronger
+ * one. */
+static void settings__before_stays_as_it_was(void **state)
 {
 	(void)state;
 	assert_int_equal(level_of_before(), FARLOG_LEVEL_VISIBLE);
@@ -221,14 +222,14 @@ static int settle_before(void)
 	return result;
 }
 
-static void terms__weaker_waits_for_before(void **state)
+static void settings__weaker_waits_for_before(void **state)
 {
 	(void)state;
 	assert_int_equal(settle_before(), FARLOG_UNKNOWN);
 }
 
-/* terms__refused -- with the text of an opening, and nothing changed. */
-static void terms__refused(void **state)
+/* settings__refused -- with the text of an opening, and nothing changed. */
+static void settings__refused(void **state)
 {
 	struct farlog_error error = {0};
 	const char *uri = unit_tmpfs_uri("terms");
@@ -238,20 +239,20 @@ static void terms__refused(void **state)
 	(void)state;
 	farlog_fault_set_away(names[2], 1);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_PERSISTENT), &error), FARLOG_LEVEL);
+	assert_int_equal(farlog_writer_settings_set(writer, TERMS(.level = FARLOG_LEVEL_PERSISTENT), &error), FARLOG_LEVEL);
 	assert_non_null(strstr(error.text, "1 of 3 members give it now, expected 2"));
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = 0), &error), FARLOG_INVALID);
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_STORED), &error), FARLOG_INVALID);
+	assert_int_equal(farlog_writer_settings_set(writer, TERMS(.level = 0), &error), FARLOG_INVALID);
+	assert_int_equal(farlog_writer_settings_set(writer, TERMS(.level = FARLOG_LEVEL_STORED), &error), FARLOG_INVALID);
 	assert_int_equal(
-		farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_VISIBLE, .policy = 2), &error), FARLOG_INVALID);
+		farlog_writer_settings_set(writer, TERMS(.level = FARLOG_LEVEL_VISIBLE, .policy = 2), &error), FARLOG_INVALID);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	assert_int_equal(position.level, FARLOG_LEVEL_VISIBLE);
 	end(writer);
 	unit_format(uri, LAYOUT_DATA_OFF + 4 * LAYOUT_BLOCK_LEN, 1024);
 	writer = unit_open(uri);
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_PERSISTENT), &error), FARLOG_LEVEL);
+	assert_int_equal(farlog_writer_settings_set(writer, TERMS(.level = FARLOG_LEVEL_PERSISTENT), &error), FARLOG_LEVEL);
 	assert_non_null(strstr(error.text, "asked for level persistent, but the ring's region gives visible at most"));
-	assert_int_equal(farlog_writer_set_terms(writer, TERMS(.level = FARLOG_LEVEL_POSTED), &error), FARLOG_OK);
+	assert_int_equal(farlog_writer_settings_set(writer, TERMS(.level = FARLOG_LEVEL_POSTED), &error), FARLOG_OK);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	assert_true(terms_of(writer).deadline_ns == farlog_writer_contract(writer)->deadline_default_ns);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
@@ -268,10 +269,10 @@ static void *toggle(void *context)
 	struct toggling *toggling = context;
 
 	for (uint32_t i = 0; !atomic_load_relaxed(&toggling->is_over); i++) {
-		struct farlog_writer_terms terms = {.level = 1 + i % 2, .policy = i / 2 % 2, .deadline_ns = LONG_NS + i};
+		struct farlog_writer_settings terms = {.level = 1 + i % 2, .policy = i / 2 % 2, .deadline_ns = LONG_NS + i};
 
-		if (toggling->shared != NULL ? farlog_shared_set_terms(toggling->shared, &terms, NULL) != FARLOG_OK :
-									   farlog_writer_set_terms(toggling->writer, &terms, NULL) != FARLOG_OK)
+		if (toggling->shared != NULL ? farlog_shared_settings_set(toggling->shared, &terms, NULL) != FARLOG_OK :
+									   farlog_writer_settings_set(toggling->writer, &terms, NULL) != FARLOG_OK)
 			return (void *)1;
 	}
 	return NULL;
@@ -289,8 +290,8 @@ static void *append_on(void *context)
 	return NULL;
 }
 
-/* terms__while_appending -- of one thread, by each way of appending, and of several. */
-static void terms__while_appending(void **state)
+/* settings__while_appending -- of one thread, by each way of appending, and of several. */
+static void settings__while_appending(void **state)
 {
 	const char *uri = unit_tmpfs_uri("terms");
 	struct farlog_position positions[2];
@@ -336,13 +337,13 @@ static void terms__while_appending(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(terms__from_the_next_append),
-	cmocka_unit_test(terms__policy_and_deadline),
-	cmocka_unit_test(terms__stronger_is_asked_of_members),
-	cmocka_unit_test(terms__before_stays_as_it_was),
-	cmocka_unit_test(terms__weaker_waits_for_before),
-	cmocka_unit_test(terms__refused),
-	cmocka_unit_test(terms__while_appending),
+	cmocka_unit_test(settings__from_the_next_append),
+	cmocka_unit_test(settings__policy_and_deadline),
+	cmocka_unit_test(settings__stronger_is_asked_of_members),
+	cmocka_unit_test(settings__before_stays_as_it_was),
+	cmocka_unit_test(settings__weaker_waits_for_before),
+	cmocka_unit_test(settings__refused),
+	cmocka_unit_test(settings__while_appending),
 };
 
-RUN_GROUP(terms, tests)
+RUN_GROUP(settings, tests)

@@ -1,11 +1,11 @@
-/* blocks/nvme_share.c -- rings whose writers are on several hosts, between which the device does not fence: of a
+/* blocks/nvme_shared_claim.c -- rings whose writers are on several hosts, between which the device does not fence: of a
  * namespace that rings share, or whose target has no reservations (docs/adr/0023). See blocks/nvme.h, blocks/reserve.h.
  *
  * A reservation would be of all rings. Instead nobody follows a writer of another host that may still live. The
  * superblock says on which host an epoch was opened, and a block of the writer's own that it was closed, when nothing
- * of it was under way any more. Whoever opens announces that first, by its host's registration key: keys are set one at
- * a time and seen all at once, so that of two hosts that open the same ring at once at least one sees the other, before
- * either looks whom it follows. One ring is opened at a time on a host, because a host has one key. */
+ * of it was under way any more. An opening writer announces that first, by its host's registration key: keys are set
+ * one at a time and seen all at once, so that of two hosts that open the same ring at once at least one sees the other,
+ * before either looks whom it follows. One ring is opened at a time on a host, because a host has one key. */
 #include <errno.h>
 #include <string.h>
 
@@ -19,11 +19,11 @@
 #define TURN_NS 20000000u
 #define LOCK_PATIENCE_NS 5000000000u /* with other rings that are being opened on this host */
 
-static int look(struct region_nvme *nvme, struct reserve_view *view)
+static int read_reservations(struct region_nvme *nvme, struct reserve_view *view)
 {
 	memset(view, 0, sizeof(*view));
 	return nvme->device->ops->reserve == NULL ? FARLOG_UNSUPPORTED :
-												nvme->device->ops->reserve(nvme->device, RESERVE_LOOK, 0, 0, view);
+												nvme->device->ops->reserve(nvme->device, RESERVE_REPORT, 0, 0, view);
 }
 
 /* lock_opening -- one name for all rings of the device. */
@@ -37,7 +37,7 @@ static int lock_opening(struct region_nvme *nvme)
 	device->ring_off = 0;
 	result = device->ops->lock(device, REGION_ROLE_OPENING);
 	while (result == FARLOG_HELD && !device->is_clockless && clock_monotonic_ns() < until_ns) {
-		nvme_nap(TURN_NS);
+		nvme_sleep(TURN_NS);
 		result = device->ops->lock(device, REGION_ROLE_OPENING);
 	}
 	device->ring_off = ring_off;
@@ -69,8 +69,8 @@ static bool is_announced(const struct reserve_view *view, uint64_t key)
 	return false;
 }
 
-/* announce -- OK: no other host opens this ring now, nor will before we are done. HELD; IO. */
-static int announce(
+/* announce_opening -- OK: no other host opens this ring now, nor will before we are done. HELD; IO. */
+static int announce_opening(
 	struct region_nvme *nvme, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
 {
 	uint64_t key = reserve_opening_key(claim->ring_uuid, view->host);
@@ -80,7 +80,7 @@ static int announce(
 		int result = set_key(nvme, key);
 
 		if (result == FARLOG_OK)
-			result = look(nvme, view);
+			result = read_reservations(nvme, view);
 		if (result != FARLOG_OK)
 			return error_set(
 				error, FARLOG_IO, errno, "announce to the namespace that ring \"%s\" is being opened", claim->uri);
@@ -89,7 +89,7 @@ static int announce(
 		if (nvme->device->is_former_gone && turn + 1 == TURN_COUNT_MAX)
 			return FARLOG_OK; /* a host that died while it opened */
 		if (set_key(nvme, idle_key) == FARLOG_OK && !nvme->device->is_clockless)
-			nvme_nap(TURN_NS / 4 + clock_monotonic_ns() % TURN_NS);
+			nvme_sleep(TURN_NS / 4 + clock_monotonic_ns() % TURN_NS);
 	}
 	return error_set(error, FARLOG_HELD, 0,
 		"ring \"%s\": another host is opening it, or died while it did (nvme resv-report -e 1 DEVICE: key fa13...); "
@@ -98,20 +98,20 @@ static int announce(
 		claim->uri);
 }
 
-/* check_former -- may whoever wrote last still write, from another host? */
+/* check_former -- may the last writer still write, from another host? */
 static int check_former(struct region_nvme *nvme, const struct reserve_view *view, const char *uri, bool is_removal,
 	struct farlog_error *error)
 {
 	struct superblock last;
 	uint64_t host;
-	uint64_t by_id = reserve_host(view->host); /* as rings had it before hosts were told by their names */
+	uint64_t by_id = reserve_host(view->host); /* as rings had it before hosts were identified by their names */
 	int result;
 
 	if (nvme_load(nvme) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read the header of ring \"%s\": %s", uri, nvme->trouble);
 	result = superblock_load(&nvme->region, uri, &last, is_removal ? NULL : error);
 	if (result != FARLOG_OK)
-		return is_removal ? FARLOG_OK : result; /* whoever removes a ring checks what is there behind this */
+		return is_removal ? FARLOG_OK : result; /* a removal checks afterwards what is there */
 	if (last.writer_epoch == 0 || nvme->region.closed_epoch == last.writer_epoch)
 		return FARLOG_OK;
 	memcpy(&host, last.writer_host, sizeof(host));
@@ -126,37 +126,37 @@ static int check_former(struct region_nvme *nvme, const struct reserve_view *vie
 		uri, last.writer_epoch, FARLOG_WRITER_ID_LEN, last.writer_id);
 }
 
-int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error)
+int nvme_mark_closed(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error)
 {
 	uint8_t *block = nvme_block_of(nvme->called, NVME_HINTS);
 	int result;
 
 	if (nvme->region.closed_epoch == epoch)
 		return FARLOG_OK;
-	nvme_take(&nvme->are_calls_busy);
-	nvme_make_hints(nvme, block, epoch);
+	nvme_lock_queue(&nvme->are_calls_busy);
+	nvme_build_hints(nvme, block, epoch);
 	result = nvme->is_call_flying ? FARLOG_IO :
 									nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block,
 										nvme->device->lba_len, NVME_PATIENCE_NS);
-	nvme_give(&nvme->are_calls_busy);
+	nvme_unlock_queue(&nvme->are_calls_busy);
 	return result == FARLOG_OK ?
 		FARLOG_OK :
 		error_set(error, FARLOG_IO, 0, "write the header of ring \"%s\": %s", uri, nvme->trouble);
 }
 
-/* vouch -- of a writer that the operator vouches for: it is gone. */
-static int vouch(struct region_nvme *nvme, const char *uri, struct farlog_error *error)
+/* mark_last_writer_closed -- the operator has attested that it is gone. */
+static int mark_last_writer_closed(struct region_nvme *nvme, const char *uri, struct farlog_error *error)
 {
 	struct superblock last;
 	int result = superblock_load(&nvme->region, uri, &last, error);
 
-	return result == FARLOG_OK ? nvme_say_out(nvme, uri, last.writer_epoch, error) : result;
+	return result == FARLOG_OK ? nvme_mark_closed(nvme, uri, last.writer_epoch, error) : result;
 }
 
-int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error)
+int nvme_shared_claim(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error)
 {
 	struct reserve_view view;
-	int result = reserve_leave(nvme->device, claim, &view, error);
+	int result = reserve_check_free(nvme->device, claim, &view, error);
 
 	if (claim->kind == REGION_CLAIM_EXCLUSIVE)
 		nvme->epoch = claim->epoch;
@@ -166,7 +166,7 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 	if (claim->kind == REGION_CLAIM_CHECK_FORMER)
 		return check_former(nvme, &view, claim->uri, true, error);
 	if (claim->kind == REGION_CLAIM_SHARED && claim->is_fence && nvme->device->is_former_gone)
-		return vouch(nvme, claim->uri, error);
+		return mark_last_writer_closed(nvme, claim->uri, error);
 	if (claim->kind != REGION_CLAIM_EXCLUSIVE || claim->epoch == 0)
 		return FARLOG_OK;
 	if (!nvme->is_opening) {
@@ -178,19 +178,19 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 				"ring \"%s\": other rings of its namespace are being opened on this host; try again", claim->uri);
 		nvme->is_opening = true;
 		if (view.is_here)
-			result = announce(nvme, claim, &view, error);
+			result = announce_opening(nvme, claim, &view, error);
 	}
 	return result == FARLOG_OK ? check_former(nvme, &view, claim->uri, false, error) : result;
 }
 
-void nvme_share_end(struct region_nvme *nvme)
+void nvme_shared_claim_end(struct region_nvme *nvme)
 {
 	struct reserve_view view;
 
 	if (!nvme->is_opening)
 		return;
 	nvme->is_opening = false;
-	if (look(nvme, &view) == FARLOG_OK && view.is_here)
+	if (read_reservations(nvme, &view) == FARLOG_OK && view.is_here)
 		/* the next who opens here replaces it */
 		may_fail(set_key(nvme, reserve_key(RESERVE_TAG_OTHER, NULL, 0, view.host)));
 	unlock_opening(nvme);
