@@ -76,9 +76,8 @@ static void bury(struct ofi_listener *listener)
 	}
 }
 
-/* doze -- true: bytes have come, or wakeup_fd was signalled. *is_signalled: wakeup_fd was: a worker may have an answer
- * to send. */
-static bool doze(struct ofi_listener *listener, bool *is_signalled)
+/* doze -- true: bytes have come, or wakeup_fd was signalled. */
+static bool doze(struct ofi_listener *listener)
 {
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
 	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {
@@ -94,8 +93,7 @@ static bool doze(struct ofi_listener *listener, bool *is_signalled)
 		return true;
 	if (clock_poll(fds, (unsigned)domain_count + 2, atomic_load_relaxed(&listener->doze_ns)))
 		return false;
-	*is_signalled = (fds[0].revents & POLLIN) != 0;
-	if (*is_signalled)
+	if (fds[0].revents & POLLIN)
 		(void)eventfd_read(listener->wakeup_fd, &rings);
 	return true;
 }
@@ -134,7 +132,6 @@ static void *serve_loop(void *context)
 	uint64_t tick_at_ns = 0;
 	uint64_t spin_ns = SPIN_FIRST_NS;
 	bool is_event_due = true;
-	bool is_signalled = false;
 
 	while (!atomic_load_acquire(&listener->is_stopping)) {
 		bool is_busy = turn(listener, is_event_due);
@@ -142,14 +139,15 @@ static void *serve_loop(void *context)
 
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (is_signalled || now_ns - tick_at_ns >= atomic_load_relaxed(&listener->tick_ns)) {
+		if (target_take_answers(&listener->has_answers) ||
+			now_ns - tick_at_ns >= atomic_load_relaxed(&listener->tick_ns)) {
 			tick_at_ns = now_ns;
-			is_signalled = false;
-			target_tick(listener->target);
+			target_tick(listener->target, &listener->has_answers);
 		}
-		is_event_due = !listener->is_spinning && now_ns - busy_at_ns >= spin_ns;
+		is_event_due = !listener->is_spinning && now_ns - busy_at_ns >= spin_ns &&
+			!atomic_load_relaxed(&listener->has_answers);
 		if (is_event_due) {
-			bool is_woken = doze(listener, &is_signalled);
+			bool is_woken = doze(listener);
 			uint64_t awake_ns = clock_monotonic_ns();
 
 			spin_ns = next_spin_ns(spin_ns, is_woken, awake_ns - now_ns);

@@ -96,6 +96,7 @@ struct ofi_listener {
 	int eq_fd;
 	int wakeup_fd; /* eventfd that ends a doze */
 	bool is_spinning;
+	uint64_t has_answers; /* a ring's worker has made one */
 	bool is_running;
 	pthread_t thread;
 	/* of orders, of connection requests, and of who adds a domain; never held across a call to target/target.c */

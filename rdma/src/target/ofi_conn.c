@@ -155,7 +155,10 @@ void ofi_conn_send_words(struct ofi_conn *conn)
 
 static void ofi_wake(struct target_conn *base)
 {
-	(void)eventfd_write(((struct ofi_conn *)base)->listener->wakeup_fd, 1);
+	struct ofi_listener *listener = ((struct ofi_conn *)base)->listener;
+
+	atomic_store_release(&listener->has_answers, 1); /* first: a thread that does not sleep looks at this alone */
+	(void)eventfd_write(listener->wakeup_fd, 1);
 }
 
 static const struct target_conn_ops conn_ops = {.revoke = ofi_revoke, .write_word = ofi_write_word, .wake = ofi_wake};

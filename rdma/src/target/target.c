@@ -552,11 +552,12 @@ static void relay(struct target_conn *conn, uint64_t now_ns)
 	conn->ops->write_word(conn, LAYOUT_CREDIT_OFF, credit_lsn);
 }
 
-void target_tick(struct farlog_target *target)
+void target_tick(struct farlog_target *target, uint64_t *has_answers)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
-	if (pthread_mutex_trylock(&target->mutex) != 0)
+	if (pthread_mutex_trylock(&target->mutex) != 0) {
+		atomic_store_relaxed(has_answers, 1);
 		return;
 	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next) {
 		target_worker_answer(ring);
@@ -566,3 +567,4 @@ void target_tick(struct farlog_target *target)
 	target_tails_tick(target, now_ns);
 	pthread_mutex_unlock(&target->mutex);
 }
+	}

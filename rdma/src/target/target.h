@@ -250,8 +250,15 @@ void target_tails_part(struct farlog_target *target, struct target_ring *ring);
 void target_tails_look(struct farlog_target *target, struct target_ring *only);
 void target_tails_tick(struct farlog_target *target, uint64_t now_ns);
 
-/* target_tick -- what is due: credits to writers, pages of tails. By the transport's thread, at least every millisecond
- * while it has connections. */
-void target_tick(struct farlog_target *target);
+/* target_tick -- what is due: answers of workers, credits to writers, pages of tails. By the transport's thread, at least
+ * every millisecond while it has connections, and as soon as target_take_answers says so: a thread that spins or naps
+ * would else keep an acknowledgement waiting. *has_answers is set again where another thread has the mutex. */
+void target_tick(struct farlog_target *target, uint64_t *has_answers);
+
+/* target_take_answers -- true: a worker has set *has_answers since; it is reset. */
+static inline bool target_take_answers(uint64_t *has_answers)
+{
+	return atomic_load_relaxed(has_answers) != 0 && __atomic_exchange_n(has_answers, 0, __ATOMIC_ACQUIRE) != 0;
+}
 
 #endif

@@ -168,8 +168,8 @@ static bool take_all(struct verbs_listener *listener)
 }
 
 /* doze -- until an event, or until credits are due. Completion events are asked for first, and then looked for once
- * more: what came before the asking makes none. True: wakeup_fd was signalled: a worker may have an answer to send. */
-static bool doze(struct verbs_listener *listener)
+ * more: what came before the asking makes none. */
+static void doze(struct verbs_listener *listener)
 {
 	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {
 		{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
@@ -179,7 +179,7 @@ static bool doze(struct verbs_listener *listener)
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		verbs_conn_arm(conn);
 	if (take_all(listener))
-		return false;
+		return;
 	for (unsigned i = 0; i < listener->host_count; i++) {
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].completions->fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].device.context->async_fd, .events = POLLIN};
@@ -188,7 +188,6 @@ static bool doze(struct verbs_listener *listener)
 	if (fds[0].revents & POLLIN)
 		(void)eventfd_read(listener->wakeup_fd, &rings);
 	take_completion_events(listener);
-	return (fds[0].revents & POLLIN) != 0;
 }
 
 static void *serve_loop(void *context)
@@ -197,7 +196,6 @@ static void *serve_loop(void *context)
 	uint64_t busy_at_ns = 0;
 	uint64_t tick_at_ns = 0;
 	bool is_look_due = true;
-	bool is_signalled = false;
 
 	for (unsigned turns = 0; !atomic_load_acquire(&listener->is_stopping); turns++) {
 		bool is_busy = take_all(listener);
@@ -211,16 +209,15 @@ static void *serve_loop(void *context)
 		bury(listener);
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (listener->conns != NULL && (is_signalled || now_ns - tick_at_ns >= TICK_NS)) {
+		if (listener->conns != NULL && (target_take_answers(&listener->has_answers) || now_ns - tick_at_ns >= TICK_NS)) {
 			tick_at_ns = now_ns;
-			is_signalled = false;
-			target_tick(listener->target);
+			target_tick(listener->target, &listener->has_answers);
 			for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 				verbs_conn_ask_alive(conn, now_ns);
 		}
 		is_look_due = now_ns - busy_at_ns >= SPIN_NS && (!listener->is_spinning || listener->conns == NULL);
-		if (is_look_due)
-			is_signalled = doze(listener);
+		if (is_look_due && !atomic_load_relaxed(&listener->has_answers))
+			doze(listener);
 	}
 	return NULL;
 }

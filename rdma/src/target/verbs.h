@@ -68,6 +68,7 @@ struct verbs_listener {
 	uint16_t tos;  /* as struct uri has it */
 	int wakeup_fd; /* eventfd: there are orders, or it is time to stop */
 	uint64_t has_orders;
+	uint64_t has_answers; /* a ring's worker has made one */
 	uint64_t is_stopping;
 	bool is_running;
 	bool is_spinning;

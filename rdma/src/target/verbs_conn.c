@@ -198,7 +198,10 @@ void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns)
 
 static void wake(struct target_conn *base)
 {
-	(void)eventfd_write(((struct verbs_conn *)base)->listener->wakeup_fd, 1);
+	struct verbs_listener *listener = ((struct verbs_conn *)base)->listener;
+
+	atomic_store_release(&listener->has_answers, 1); /* first: a thread that does not sleep looks at this alone */
+	(void)eventfd_write(listener->wakeup_fd, 1);
 }
 
 static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word, .wake = wake};

@@ -3,6 +3,7 @@
  * An answer may arrive before the wait, between its last check and its sleep, or in the sleep. The first two are made
  * certain here (ofi_faults.h), and not left to chance. Sleeps are counted, not timed: a sleep that ends
  * because its time is over, with its answer at hand, is the fault. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,6 +19,12 @@
 #define ROUND_COUNT 50u
 #define FOR_EVER_NS (10 * LONG_NS) /* of a sleep that has to be ended by an event */
 #define IDLE_NS 1000000u           /* of one that need not */
+
+struct counting {
+	pthread_t thread;
+	farlog_target *target;
+	uint64_t is_stopping;
+};
 
 static uint8_t buffer[64u << 10] __attribute__((aligned(64)));
 
@@ -166,8 +173,20 @@ static void set_idle(farlog_target *target, uint64_t idle_ns)
 	atomic_store_relaxed(&listener->tick_ns, idle_ns);
 }
 
-/* A target's thread that sleeps until something wakes it sends at once what a ring's worker has flushed. */
-void test_wakeup_worker(void)
+/* keep_counting -- holds the target's mutex again and again. */
+static void *keep_counting(void *context)
+{
+	struct counting *counting = context;
+	struct farlog_target_counters counters;
+
+	while (!atomic_load_acquire(&counting->is_stopping))
+		CHECK(farlog_target_counters_read(counting->target, "ring", &counters) == FARLOG_OK);
+	return NULL;
+}
+
+/* A target's thread sends at once what a ring's worker has flushed: one that sleeps until something wakes it, and one
+ * that never sleeps and lets no time pass that would make it look; also while others hold the target's mutex. */
+static void worker_wakes(const char *listen_uri)
 {
 	struct farlog_ring_config config = {
 		.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "worker"};
@@ -181,6 +200,7 @@ void test_wakeup_worker(void)
 	struct farlog_position position;
 	farlog_target *target = NULL;
 	farlog_writer *writer = NULL;
+	struct counting counting = {.is_stopping = 0};
 	unsigned before = failed;
 	char path[96];
 	char uri[160];
@@ -188,20 +208,32 @@ void test_wakeup_worker(void)
 	snprintf(path, sizeof(path), "/dev/shm/farlog-far-%ld-worker", (long)getpid());
 	snprintf(uri, sizeof(uri), "mem:%s", path);
 	if (CHECK_OK(farlog_ring_format(uri, &config, &error)) &&
-		CHECK_OK(farlog_target_open("ofi:tcp://127.0.0.1:0?test-flush-delay=20us", &target, &error)) &&
+		CHECK_OK(farlog_target_open(listen_uri, &target, &error)) &&
 		CHECK_OK(farlog_target_serve(target, "ring", uri, NULL, &error)) &&
 		CHECK_OK(farlog_target_grant(target, "ring", &grant, &error))) {
 		snprintf(uri, sizeof(uri), "%s/ring?flush=target-cpu", farlog_target_uri(target));
 		CHECK_OK(farlog_writer_open(uri, &wanted, &writer, &error));
 	}
-	if (writer != NULL)
+	if (writer != NULL) {
 		set_idle(target, FOR_EVER_NS);
+		counting.target = target;
+		CHECK(pthread_create(&counting.thread, NULL, keep_counting, &counting) == 0);
+	}
 	for (uint64_t i = 0; i < RECORD_COUNT && writer != NULL && failed == before; i++)
 		CHECK(append_number(writer, i, LONG_NS, &position) == FARLOG_OK);
-	CHECK(writer != NULL && writer->region->waits.expired_count == 0);
-	if (writer != NULL)
+	CHECK(writer != NULL && writer->region->waits.expired_count == 0 && writer->region->reconnect_count == 0);
+	if (writer != NULL) {
+		atomic_store_release(&counting.is_stopping, 1);
+		pthread_join(counting.thread, NULL);
 		set_idle(target, IDLE_NS);
+	}
 	farlog_writer_close(writer);
 	farlog_target_close(target);
 	unlink(path);
+}
+
+void test_wakeup_worker(void)
+{
+	worker_wakes("ofi:tcp://127.0.0.1:0?test-flush-delay=20us");
+	worker_wakes("ofi:tcp://127.0.0.1:0?wait=spin&test-flush-delay=20us");
 }
