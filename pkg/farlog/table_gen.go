@@ -225,6 +225,7 @@ func (c *TargetCounters) All() []Counter {
 		{"request_count", "counter", "Requests served.", uint64(c.raw.request_count)},
 		{"flush_count", "counter", "Flushes by this host's processor.", uint64(c.raw.flush_count)},
 		{"bad_request_count", "counter", "Requests that made no sense.", uint64(c.raw.bad_request_count)},
+		{"disconnected_count", "counter", "Clients disconnected for requests that the protocol does not have.", uint64(c.raw.disconnected_count)},
 		{"writer_count", "gauge", "Writers connected.", uint64(c.raw.writer_count)},
 		{"drain_count", "gauge", "Drains connected.", uint64(c.raw.drain_count)},
 	}

@@ -110,6 +110,7 @@ FARLOG_API int farlog_target_forget(
 	X(request_count, "counter", "Requests served.") \
 	X(flush_count, "counter", "Flushes by this host's processor.") \
 	X(bad_request_count, "counter", "Requests that made no sense.") \
+	X(disconnected_count, "counter", "Clients disconnected for requests that the protocol does not have.") \
 	X(writer_count, "gauge", "Writers connected.") X(drain_count, "gauge", "Drains connected.")
 
 struct farlog_target_counters {

@@ -80,7 +80,7 @@ struct far_link {
 	const uint64_t *cancel_requested;
 	const char *caveat; /* of the path to the target, for the contract's text; NULL: none. Set by connect */
 	char path[48];      /* and its properties, "" = not known. Set by connect */
-	char broken[96];    /* why poll said IO: the first cause, not what followed from it */
+	char broken[144];   /* why poll said IO: the first cause, not what followed from it */
 };
 
 /* What a transport can do: far/region.c takes the first method that the welcome allows. */

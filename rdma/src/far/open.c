@@ -97,6 +97,9 @@ static enum far_state reconnect_once(struct region_far *far)
 	atomic_store_release(&far->is_torn, 1);
 	result = link->ops->connect(link, &far->hello, &refusal, RECONNECT_NS, NULL);
 	if (result != FARLOG_OK) {
+		if (refusal.magic == FAR_REFUSAL_MAGIC)
+			snprintf(link->broken, sizeof(link->broken), "the target refused: %.*s", (int)sizeof(refusal.text),
+				refusal.text);
 		renew_token(far, result, &refusal, before.ring_uuid);
 		return apply_refusal(far, result, &refusal);
 	}

@@ -228,6 +228,9 @@ static int request_once(struct region_far *far, struct far_request *request, uin
 		result = far_await(far, (struct far_await){.is_done = is_answered, .tag = request->tag}, 0);
 	if (result == FARLOG_OK)
 		*answer = (uint32_t)region_load_word(&far->region, FAR_ANSWER_OFF);
+	/* Given up on: with a new connection the target has no request that it has not answered (FAR_UNANSWERED_MAX). */
+	else if (atomic_load_acquire(&far->state) == FAR_UP && !far_is_connect_cancelled(far->link))
+		far_break_link(far);
 	return result;
 }
 

@@ -43,11 +43,12 @@ static bool take_failure(struct ofi_domain *domain)
 	return true;
 }
 
-static bool take_completions(struct ofi_domain *domain)
+static bool take_completions(struct ofi_listener *listener, struct ofi_domain *domain)
 {
 	struct fi_cq_msg_entry entries[ENTRY_COUNT];
 	ssize_t count = fi_cq_read(domain->cq, entries, ENTRY_COUNT);
 
+	listener->looks++;
 	for (ssize_t i = 0; i < count; i++)
 		if (entries[i].flags & FI_RECV && entries[i].op_context != NULL)
 			ofi_conn_take_request(entries[i].op_context, entries[i].len);
@@ -106,7 +107,7 @@ static bool turn(struct ofi_listener *listener, bool is_event_due)
 	bool is_drained = true;
 
 	for (uint64_t i = 0; i < domain_count; i++)
-		is_drained &= !take_completions(&listener->domains[i]);
+		is_drained &= !take_completions(listener, &listener->domains[i]);
 	if (is_event_due || ++listener->turns % EVENT_EVERY == 0)
 		is_busy |= ofi_take_events(listener);
 	if (is_drained && listener->conns != NULL)
@@ -184,7 +185,7 @@ static void ofi_close(void *context)
 		may_fail(ofi_conn_end(conn, false, NULL));
 	OFI_CLOSE(listener->acceptor.pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
-		while (take_completions(&listener->domains[i]))
+		while (take_completions(listener, &listener->domains[i]))
 			;
 	while (listener->conns != NULL) {
 		struct ofi_conn *conn = listener->conns;

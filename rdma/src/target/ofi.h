@@ -26,7 +26,6 @@ struct ofi_conn {
 	struct ofi_listener *listener;
 	struct ofi_domain *domain;
 	struct fid_ep *ep;
-	struct sockaddr_storage peer;
 	struct fid_mr *keys[FAR_PIECE_COUNT]; /* of its pieces of the ring; NULL: it has none */
 	struct fid_mr *slot_mr;               /* only where the provider wants local memory registered */
 	uint64_t header_addr;
@@ -96,8 +95,8 @@ struct ofi_listener {
 	int eq_fd;
 	int wakeup_fd; /* eventfd that ends a doze */
 	bool is_spinning;
-	uint64_t has_answers; /* a ring's worker has made one */
 	bool is_running;
+	uint64_t has_answers; /* a ring's worker has made one */
 	pthread_t thread;
 	/* of orders, of connection requests, and of who adds a domain; never held across a call to target/target.c */
 	pthread_mutex_t lock;
@@ -109,6 +108,7 @@ struct ofi_listener {
 	struct ofi_domain domains[DOMAIN_COUNT_MAX];
 	struct ofi_conn *conns; /* the thread's */
 	unsigned turns;
+	uint64_t looks; /* at completions, the thread's */
 	/* What the thread does when nothing wakes it: so long it sleeps, and lets pass between two ticks. */
 	uint64_t doze_ns;
 	uint64_t tick_ns;

@@ -36,7 +36,7 @@ static int close_endpoint(struct ofi_conn *conn)
 	int failure = conn->ep == NULL ? 0 : fi_close(&conn->ep->fid);
 
 	if (failure == 0 && conn->ep != NULL)
-		conn_limiter_remove(&conn->listener->acceptor.limiter, (const struct sockaddr *)&conn->peer);
+		conn_limiter_remove(&conn->listener->acceptor.limiter, (const struct sockaddr *)&conn->conn.peer);
 	if (failure == 0)
 		conn->ep = NULL;
 	return failure;
@@ -188,6 +188,11 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 
 	if (conn->is_closed)
 		return;
+	if (len >= sizeof(request) &&
+		!target_check_request(conn->listener->target, &conn->conn, &request, conn->listener->looks)) {
+		may_fail(ofi_conn_end(conn, true, NULL));
+		return;
+	}
 	/* What is refused keeps its operation, which target_serve does not know. */
 	if (len >= sizeof(request) && request.operation == FAR_PERSIST &&
 		target_put(&conn->conn, &slot->message, len - sizeof(request)))
@@ -202,8 +207,8 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 		conn->has_header = true;
 	} else if (request.operation == FAR_LEAVE) {
 		take_leave(conn);
-	} else {
-		target_serve(conn->listener->target, &conn->conn, &request);
+	} else if (!target_serve(conn->listener->target, &conn->conn, &request)) {
+		may_fail(ofi_conn_end(conn, true, NULL));
 	}
 }
 
@@ -306,8 +311,6 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 		return result;
 	conn->is_closed = conn->is_dead = conn->is_left = false;
 	conn->domain = conn->conn.ring->key;
-	if (info->dest_addr != NULL && info->dest_addrlen <= sizeof(conn->peer))
-		memcpy(&conn->peer, info->dest_addr, info->dest_addrlen);
 	failure = make_endpoint(conn, info);
 	if (failure != 0) {
 		may_fail(close_conn(conn, NULL)); /* what is not closed stays listed until the listener ends */

@@ -37,6 +37,25 @@ static void write_ring(const struct farlog_target *target, const struct far_hell
 		snprintf(text, room, "not served here (name's CRC32C %08x)", hello->ring_hash);
 }
 
+static struct farlog_target_refusal *next_refusal(struct target_refusals *refusals)
+{
+	struct farlog_target_refusal *next = &refusals->last[refusals->count++ % FARLOG_TARGET_REFUSALS_KEPT];
+
+	*next = (struct farlog_target_refusal){.sequence = refusals->count};
+	return next;
+}
+
+void target_write_disconnected(
+	struct farlog_target *target, const struct target_conn *conn, const char *ring, int result, const char *reason)
+{
+	struct farlog_target_refusal *last = next_refusal(&target->refusals);
+
+	last->result = result;
+	write_peer((const struct sockaddr *)&conn->peer, last->peer, sizeof(last->peer));
+	snprintf(last->ring, sizeof(last->ring), "%s", ring);
+	snprintf(last->text, sizeof(last->text), "%s", reason);
+}
+
 void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
 	const struct far_refusal *refusal)
 {
@@ -47,10 +66,10 @@ void target_refused(struct farlog_target *target, const struct sockaddr *peer, c
 
 	pthread_mutex_lock(&target->mutex);
 	is_unauthenticated = is_unauthenticated || target_find_grant(target, hello->token, &ring) == NULL;
-	last = &refusals->last[refusals->count++ % FARLOG_TARGET_REFUSALS_KEPT];
+	last = next_refusal(refusals);
 	refusals->unauthenticated_count += is_unauthenticated;
-	*last = (struct farlog_target_refusal){
-		.sequence = refusals->count, .result = refusal->result, .is_unauthenticated = is_unauthenticated};
+	last->result = refusal->result;
+	last->is_unauthenticated = is_unauthenticated;
 	write_peer(peer, last->peer, sizeof(last->peer));
 	write_ring(target, hello, last->ring, sizeof(last->ring));
 	snprintf(last->text, sizeof(last->text), "%.*s", (int)sizeof(refusal->text), refusal->text);

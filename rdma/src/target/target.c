@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "target/target.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,7 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	struct target_ring **ring, struct target_grant **grant, struct far_refusal *refusal)
 {
 	char text[sizeof(refusal->text)];
+	uint64_t barred_ns;
 
 	*ring = NULL;
 	if (hello->magic != FAR_HELLO_MAGIC)
@@ -209,6 +211,11 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	if (!target_may_come_from(*grant, peer))
 		return refuse(*ring, refusal, FARLOG_INVALID,
 			"the grant is for a host that did not name this address as its own: give its agent --host-addresses");
+	barred_ns = target_barred_ns(*grant);
+	if (barred_ns > 0) {
+		snprintf(text, sizeof(text), "%s; let in again in %lu s", (*grant)->barred_reason, barred_ns / 1000000000u + 1);
+		return refuse(*ring, refusal, FARLOG_IO, text);
+	}
 	if ((*ring)->hash != hello->ring_hash)
 		return refuse(
 			*ring, refusal, FARLOG_NOT_A_RING, "the grant with this token is for another ring than the one asked for");
@@ -362,6 +369,15 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 		welcome->probe, sizeof(welcome->probe), "%.103s", ring->attested[0] != '\0' ? ring->attested : contract->probe);
 }
 
+static void copy_peer(const struct sockaddr *peer, struct sockaddr_storage *copy)
+{
+	memset(copy, 0, sizeof(*copy));
+	if (peer != NULL && peer->sa_family == AF_INET)
+		memcpy(copy, peer, sizeof(struct sockaddr_in));
+	else if (peer != NULL && peer->sa_family == AF_INET6)
+		memcpy(copy, peer, sizeof(struct sockaddr_in6));
+}
+
 int target_admit(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer,
 	struct target_conn *conn, struct far_welcome *welcome, struct far_refusal *refusal)
 {
@@ -393,6 +409,7 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 		conn->role = role;
 		conn->is_revoked = false;
 		conn->relayed_at_ns = 0;
+		copy_peer(peer, &conn->peer);
 		conn->next = ring->conns;
 		ring->conns = conn;
 		ring->counters.admitted_count++;
@@ -507,13 +524,15 @@ static bool flush(struct target_conn *conn, const struct far_request *request, u
 
 	if (is_long && ring->worker == NULL)
 		may_fail(target_worker_start(ring, NULL)); /* without one this thread flushes */
-	if (is_long && ring->worker != NULL && target_worker_take(conn, request))
+	if (is_long && ring->worker != NULL && target_worker_take(conn, request)) {
+		conn->requests.deferred_count++;
 		return true;
+	}
 	*answer = is_long && ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, request);
 	return false;
 }
 
-void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request)
+bool target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request)
 {
 	struct target_ring *ring = conn->ring;
 	struct far_request flushed = *request;
@@ -526,16 +545,17 @@ void target_serve(struct farlog_target *target, struct target_conn *conn, const 
 	else if (request->operation == FAR_FLUSH && may_flush(conn, request))
 		taken = FARLOG_OK;
 	if (taken == FARLOG_OK && flush(conn, &flushed, &answer))
-		return;
+		return true;
 	if (taken == FARLOG_OK)
 		; /* flush has the answer */
 	else if (request->operation == FAR_LOCKED)
 		answer = locked_roles(ring);
 	else
 		answer = (uint32_t)-taken;
-	if (taken == FARLOG_INVALID && request->operation != FAR_LOCKED)
-		atomic_bump(&ring->counters.bad_request_count, 1);
 	conn->ops->write_word(conn, far_answer_off(request->tag), far_answer(request->tag, answer));
+	if (taken == FARLOG_INVALID && request->operation != FAR_LOCKED)
+		return target_note_bad_request(target, conn);
+	return true;
 }
 
 /* relay -- the drain's credit, wherever it drains from. */
@@ -559,6 +579,7 @@ void target_tick(struct farlog_target *target, uint64_t *has_answers)
 	if (pthread_mutex_trylock(&target->mutex) != 0) {
 		atomic_store_relaxed(has_answers, 1);
 		return;
+	}
 	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next) {
 		target_worker_answer(ring);
 		for (struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
@@ -567,4 +588,3 @@ void target_tick(struct farlog_target *target, uint64_t *has_answers)
 	target_tails_tick(target, now_ns);
 	pthread_mutex_unlock(&target->mutex);
 }
-	}

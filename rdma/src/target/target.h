@@ -42,6 +42,15 @@ struct target_conn_ops {
 	void (*wake)(struct target_conn *conn);
 };
 
+/* What a connection asks for, by the transport's thread: target/request_limits.c. */
+struct target_requests {
+	uint64_t look;           /* of the transport's thread at what has come */
+	unsigned look_count;     /* requests that it found there, and those that were unanswered then */
+	unsigned deferred_count; /* requests that the ring's worker has not answered */
+	unsigned bad_count;
+	uint64_t control_due_ns; /* when requests other than flushes would be back within their rate */
+};
+
 /* The first member of a transport's own structure. target/target.c's fields but for ops. */
 struct target_conn {
 	const struct target_conn_ops *ops;
@@ -50,6 +59,8 @@ struct target_conn {
 	struct target_grant *grant;
 	uint64_t relayed_credit;
 	uint64_t relayed_at_ns;
+	struct sockaddr_storage peer; /* zero: not known */
+	struct target_requests requests;
 	unsigned pin_count; /* threads that are in revoke: target_leave waits for them */
 	uint8_t role;
 	bool is_revoked; /* asked to go */
@@ -61,6 +72,10 @@ struct target_grant {
 	struct target_grant *next;
 	struct farlog_grant grant;
 	uint64_t client_id; /* who came with it last; 0 = nobody yet */
+	/* its client was disconnected for what it sent: until then it is not let in, and is told why; 0 = it was not */
+	uint64_t barred_until_ns;
+	unsigned barred_count;
+	const char *barred_reason;
 	/* drains and readers whose place another took by the same token: SUPERSEDED_KEPT places; NULL = nobody yet */
 	uint64_t *superseded;
 	uint64_t superseded_count;       /* that there ever were */
@@ -189,9 +204,27 @@ struct target_grant *target_find_grant(
 void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
 	const struct far_refusal *refusal);
 
+/* target_write_disconnected -- write down, as a refusal, that a client that was let in has been disconnected. With the
+ * mutex held. */
+void target_write_disconnected(struct farlog_target *target, const struct target_conn *conn, const char *ring,
+	int result, const char *reason);
+
+/* target_check_request -- of each request, before it is served. look: a number that the transport's thread raises
+ * whenever it looks at what has come, before it answers any of that. False: the client has sent what no client of ours
+ * does; it is written down, and told when it connects again; the transport ends the connection. */
+bool target_check_request(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
+	uint64_t look) FARLOG_MUST_CHECK;
+
+/* target_note_bad_request -- count one that makes no sense. False: as above. */
+bool target_note_bad_request(struct farlog_target *target, struct target_conn *conn) FARLOG_MUST_CHECK;
+
+/* target_barred_ns -- for so long this grant's client is not let in again. 0: it is. With the mutex held. */
+uint64_t target_barred_ns(const struct target_grant *grant);
+
 /* target_serve -- carry out a request; the answer goes back by write_word at far_answer_off of its tag. What the role
- * may not ask for is refused. */
-void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request);
+ * may not ask for is refused. False: as target_check_request has it. */
+bool target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request)
+	FARLOG_MUST_CHECK;
 
 /* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there.
  * OK: *flush makes it durable, and its result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the
@@ -216,8 +249,7 @@ bool target_is_disk(const struct target_ring *ring);
 int target_worker_start(struct target_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 void target_worker_stop(struct target_ring *ring);
 
-#define WORKER_JOB_COUNT 64u       /* that it can remember, of all its ring's connections together */
-#define WORKER_JOB_COUNT_OF_ONE 8u /* and of each: a client of ours has two at most */
+#define WORKER_JOB_COUNT 64u /* that it can remember, of all its ring's connections together, also of those that ended */
 
 /* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more
  * than it can remember. target_worker_answer -- send what is done. target_worker_part -- the connection ends: nobody is

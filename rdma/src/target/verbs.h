@@ -88,6 +88,7 @@ struct verbs_conn {
 	bool is_goodbye;  /* the client went, or asked to; that it is disconnected tells it that its role is free */
 	bool has_header;
 	bool wants_events;
+	uint64_t looks;       /* at its completions */
 	uint64_t posted_seen; /* by verbs_conn_ask_alive */
 	uint64_t asked_at_ns;
 	uint64_t header_addr;

@@ -211,7 +211,8 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 	struct far_request request;
 
 	memcpy(&request, verbs_receive_slot(&conn->queue, index), sizeof(request));
-	if (len != sizeof(request) || verbs_queue_receive(&conn->queue, index) != 0) {
+	if (len != sizeof(request) || verbs_queue_receive(&conn->queue, index) != 0 ||
+		!target_check_request(conn->listener->target, &conn->conn, &request, conn->looks)) {
 		verbs_conn_end(conn, true);
 	} else if (request.operation == FAR_HEADER) {
 		conn->header_addr = request.spans[0].off;
@@ -221,8 +222,8 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 	} else if (request.operation == FAR_LEAVE) {
 		conn->is_goodbye = true;
 		verbs_conn_end(conn, false);
-	} else {
-		target_serve(conn->listener->target, &conn->conn, &request);
+	} else if (!target_serve(conn->listener->target, &conn->conn, &request)) {
+		verbs_conn_end(conn, true);
 	}
 }
 
@@ -240,6 +241,7 @@ bool verbs_conn_turn(struct verbs_conn *conn)
 	struct ibv_wc wc[8];
 	int count = conn->is_down ? 0 : ibv_poll_cq(conn->queue.cq, 8, wc);
 
+	conn->looks++;
 	for (int i = 0; i < count && !conn->is_down; i++) {
 		if (wc[i].status != IBV_WC_SUCCESS)
 			take_failure(conn, &wc[i]);

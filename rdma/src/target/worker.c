@@ -122,13 +122,10 @@ void target_worker_stop(struct target_ring *ring)
 bool target_worker_take(struct target_conn *conn, const struct far_request *request)
 {
 	struct target_worker *worker = conn->ring->worker;
-	unsigned of_conn = 0;
 	bool has_room;
 
 	pthread_mutex_lock(&worker->lock);
-	for (uint64_t i = worker->sent; i < worker->asked; i++)
-		of_conn += worker->jobs[i % WORKER_JOB_COUNT].conn == conn;
-	has_room = worker->asked - worker->sent < WORKER_JOB_COUNT && of_conn < WORKER_JOB_COUNT_OF_ONE;
+	has_room = worker->asked - worker->sent < WORKER_JOB_COUNT;
 	if (has_room) {
 		worker->jobs[worker->asked % WORKER_JOB_COUNT] = (struct job){.conn = conn, .request = *request};
 		worker->asked++;
@@ -148,9 +145,11 @@ void target_worker_answer(struct target_ring *ring)
 	for (; worker->sent < worker->done; worker->sent++) {
 		const struct job *job = &worker->jobs[worker->sent % WORKER_JOB_COUNT];
 
-		if (job->conn != NULL)
-			job->conn->ops->write_word(
-				job->conn, far_answer_off(job->request.tag), far_answer(job->request.tag, job->answer));
+		if (job->conn == NULL)
+			continue;
+		job->conn->requests.deferred_count--;
+		job->conn->ops->write_word(
+			job->conn, far_answer_off(job->request.tag), far_answer(job->request.tag, job->answer));
 	}
 	pthread_mutex_unlock(&worker->lock);
 }

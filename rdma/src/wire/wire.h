@@ -92,6 +92,10 @@ struct far_refusal {
  * target. */
 #define FAR_CARRIED_LEN_MAX 4032u
 
+/* Requests that a client has unanswered at most: one of its link, one of its cold calls, FAR_HEADER and FAR_LEAVE. Who
+ * has more does not speak this protocol, and is disconnected. */
+#define FAR_UNANSWERED_MAX 4u
+
 enum far_operation {
 	FAR_FLUSH = 1,  /* these spans, by the target's processor; answer 0 or -enum farlog_result */
 	FAR_LOCKED = 2, /* whose locks are held; answer: bit n for enum region_role n */

@@ -426,6 +426,7 @@ static const struct {
 	{"leave", test_leave},
 	{"twins", test_twins},
 	{"slow", test_slow},
+	{"flood", test_flood},
 	{"unauthenticated", test_unauthenticated},
 	{"handshake", test_handshake},
 	{"carried", test_carried},

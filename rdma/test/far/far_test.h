@@ -86,6 +86,7 @@ void test_twins(void);           /* far_twins.c */
 void test_carried(void);         /* far_carried.c */
 void test_route(void);           /* far_route.c */
 void test_stub(void);            /* far_stub.c */
+void test_flood(void);           /* far_flood.c */
 void test_unauthenticated(void); /* far_unauthenticated.c */
 void test_handshake(void);       /* far_handshake.c */
 void test_wakeup_late(void);     /* far_wakeup.c */

@@ -111,9 +111,9 @@ static int count(farlog_target *target, const char *name)
 	struct farlog_error error = {.text = "counters"};
 	int result = farlog_target_counters_read(target, name, &counters);
 
-	reply(result, &error, "%lu %lu %lu %lu %lu %lu %lu %lu", counters.admitted_count, counters.refused_count,
+	reply(result, &error, "%lu %lu %lu %lu %lu %lu %lu %lu %lu", counters.admitted_count, counters.refused_count,
 		counters.fenced_count, counters.writer_count, counters.drain_count, counters.flush_count,
-		counters.request_count, counters.bad_request_count);
+		counters.request_count, counters.bad_request_count, counters.disconnected_count);
 	return result;
 }
 

@@ -30,6 +30,7 @@ void host_kill(struct host *host);
  *   serve NAME REGION-URI TENANT         forget NAME
  *   grant NAME ROLE EPOCH TOKEN-LETTER [MILLISECONDS-UNTIL-IT-EXPIRES]   fence NAME EPOCH          OK tail_lsn
  *   counters NAME                        OK admitted refused fenced writers drains flushes requests bad
+ *                                        disconnected
  *   refusals                             OK of-unauthenticated of-all peer=HOST:PORT ring=NAME result=NAME text, of the
  *                                        last one
  *   fault N                              ofi_end_fails, ofi_faults.h
