@@ -149,8 +149,6 @@ var ratchet = map[string]int{
 	"pkg/replica/gone_test.go:testTakenAway":                                                      72,
 	"pkg/store/store_test.go":                                                                     510,
 	"pkg/target/refusals_test.go:columns":                                                         1,
-	"rdma/src/target/admin.c":                                                                     572,
-	"rdma/src/target/target.c":                                                                    571,
 	"scripts/bench-java.sh:columns":                                                               1,
 	"scripts/format.sh:columns":                                                                   2,
 	"scripts/grafana.sh:columns":                                                                  3,

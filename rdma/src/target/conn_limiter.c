@@ -256,7 +256,7 @@ static void close_silent(
 	write_address(&one->socket->peer, &peer);
 	snprintf(refusal.text, sizeof(refusal.text), "%s", reasons[reason]);
 	one->socket->is_shut_down = true;
-	target_refused(limiter->target, (const struct sockaddr *)&peer, NULL, &refusal);
+	target_write_refusal(limiter->target, (const struct sockaddr *)&peer, NULL, &refusal);
 	(void)atomic_add(&limiter->target->unauthenticated.closed_count[reason], 1);
 	(void)shutdown(one->fd, SHUT_RDWR); /* it fails where the peer has gone, and then it is closed as well */
 }

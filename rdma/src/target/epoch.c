@@ -93,7 +93,7 @@ static int store_proposal(const struct target_conn *conn, uint64_t *off)
 	return superblock_store(ring->region, &next, false);
 }
 
-int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
+int target_store_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
 	struct far_request *flush)
 {
 	uint64_t off = 0;

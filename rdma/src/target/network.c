@@ -45,3 +45,12 @@ bool target_may_come_from(const struct target_grant *grant, const struct sockadd
 			return true;
 	return false;
 }
+
+void target_copy_peer(const struct sockaddr *peer, struct sockaddr_storage *copy)
+{
+	memset(copy, 0, sizeof(*copy));
+	if (peer != NULL && peer->sa_family == AF_INET)
+		memcpy(copy, peer, sizeof(struct sockaddr_in));
+	else if (peer != NULL && peer->sa_family == AF_INET6)
+		memcpy(copy, peer, sizeof(struct sockaddr_in6));
+}

@@ -30,7 +30,7 @@
 
 /* ---------------------------------------------------------------- the thread */
 
-static bool take_failure(struct ofi_domain *domain)
+static bool read_failure(struct ofi_domain *domain)
 {
 	struct fi_cq_err_entry entry = {0};
 
@@ -43,7 +43,7 @@ static bool take_failure(struct ofi_domain *domain)
 	return true;
 }
 
-static bool take_completions(struct ofi_listener *listener, struct ofi_domain *domain)
+static bool read_completions(struct ofi_listener *listener, struct ofi_domain *domain)
 {
 	struct fi_cq_msg_entry entries[ENTRY_COUNT];
 	ssize_t count = fi_cq_read(domain->cq, entries, ENTRY_COUNT);
@@ -51,13 +51,13 @@ static bool take_completions(struct ofi_listener *listener, struct ofi_domain *d
 	listener->looks++;
 	for (ssize_t i = 0; i < count; i++)
 		if (entries[i].flags & FI_RECV && entries[i].op_context != NULL)
-			ofi_conn_take_request(entries[i].op_context, entries[i].len);
-	return count > 0 || (count == -FI_EAVAIL && take_failure(domain));
+			ofi_conn_read_request(entries[i].op_context, entries[i].len);
+	return count > 0 || (count == -FI_EAVAIL && read_failure(domain));
 }
 
-/* bury -- let go of connections that ended; the queues have just been seen empty. One may have ended since, here or by
- * an event, and its receives come back as cancelled: it goes the next time. */
-static void bury(struct ofi_listener *listener)
+/* release_ended -- let go of connections that ended; the queues have just been seen empty. One may have ended since,
+ * here or by an event, and its receives come back as cancelled: it goes the next time. */
+static void release_ended(struct ofi_listener *listener)
 {
 	struct ofi_conn **link = &listener->conns;
 
@@ -77,8 +77,8 @@ static void bury(struct ofi_listener *listener)
 	}
 }
 
-/* doze -- true: bytes have come, or wakeup_fd was signalled. */
-static bool doze(struct ofi_listener *listener)
+/* sleep_until_event -- true: bytes have come, or wakeup_fd was signalled. */
+static bool sleep_until_event(struct ofi_listener *listener)
 {
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
 	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {
@@ -99,19 +99,19 @@ static bool doze(struct ofi_listener *listener)
 	return true;
 }
 
-/* turn -- true: something happened. */
-static bool turn(struct ofi_listener *listener, bool is_event_due)
+/* make_progress -- true: something happened. */
+static bool make_progress(struct ofi_listener *listener, bool is_event_due)
 {
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
-	bool is_busy = ofi_look_for_orders(listener) | ofi_accept_request(listener);
+	bool is_busy = ofi_run_orders(listener) | ofi_accept_request(listener);
 	bool is_drained = true;
 
 	for (uint64_t i = 0; i < domain_count; i++)
-		is_drained &= !take_completions(listener, &listener->domains[i]);
+		is_drained &= !read_completions(listener, &listener->domains[i]);
 	if (is_event_due || ++listener->turns % EVENT_EVERY == 0)
-		is_busy |= ofi_take_events(listener);
+		is_busy |= ofi_read_events(listener);
 	if (is_drained && listener->conns != NULL)
-		bury(listener);
+		release_ended(listener);
 	return is_busy || !is_drained;
 }
 
@@ -135,20 +135,20 @@ static void *serve_loop(void *context)
 	bool is_event_due = true;
 
 	while (!atomic_load_acquire(&listener->is_stopping)) {
-		bool is_busy = turn(listener, is_event_due);
+		bool is_busy = make_progress(listener, is_event_due);
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (target_take_answers(&listener->has_answers) ||
+		if (target_has_answers(&listener->has_answers) ||
 			now_ns - tick_at_ns >= atomic_load_relaxed(&listener->tick_ns)) {
 			tick_at_ns = now_ns;
 			target_tick(listener->target, &listener->has_answers);
 		}
-		is_event_due = !listener->is_spinning && now_ns - busy_at_ns >= spin_ns &&
-			!atomic_load_relaxed(&listener->has_answers);
+		is_event_due =
+			!listener->is_spinning && now_ns - busy_at_ns >= spin_ns && !atomic_load_relaxed(&listener->has_answers);
 		if (is_event_due) {
-			bool is_woken = doze(listener);
+			bool is_woken = sleep_until_event(listener);
 			uint64_t awake_ns = clock_monotonic_ns();
 
 			spin_ns = next_spin_ns(spin_ns, is_woken, awake_ns - now_ns);
@@ -185,7 +185,7 @@ static void ofi_close(void *context)
 		may_fail(ofi_conn_end(conn, false, NULL));
 	OFI_CLOSE(listener->acceptor.pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
-		while (take_completions(listener, &listener->domains[i]))
+		while (read_completions(listener, &listener->domains[i]))
 			;
 	while (listener->conns != NULL) {
 		struct ofi_conn *conn = listener->conns;

@@ -21,7 +21,7 @@ struct ofi_slot {
 };
 
 struct ofi_conn {
-	struct target_conn conn; /* first: target/target.c's */
+	struct target_conn conn; /* first: the part that all transports have */
 	struct ofi_conn *next;
 	struct ofi_listener *listener;
 	struct ofi_domain *domain;
@@ -35,7 +35,7 @@ struct ofi_conn {
 	bool is_dead;         /* nor does anything of it reach the ring: key and endpoint are closed; the thread's */
 	bool is_write_fenced; /* so, for those that revoke: under the lock */
 	bool is_settled;      /* closed before the queue was last seen empty: no completion names its slots any more */
-	bool is_left;         /* target/target.c has let go of it, or never had it */
+	bool is_left;         /* it is in no list of its ring's, or never was */
 	unsigned word_count;
 	struct {
 		uint64_t off;
@@ -98,7 +98,8 @@ struct ofi_listener {
 	bool is_running;
 	uint64_t has_answers; /* a ring's worker has made one */
 	pthread_t thread;
-	/* of orders, of connection requests, and of who adds a domain; never held across a call to target/target.c */
+	/* of orders, of connection requests, and of who adds a domain; never held across a call that takes the target's
+	 * mutex */
 	pthread_mutex_t lock;
 	pthread_cond_t done;
 	struct order *orders;
@@ -114,24 +115,24 @@ struct ofi_listener {
 	uint64_t tick_ns;
 };
 
-/* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; target/target.c hears of it from
+/* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; its ring hears of it from
  * ofi_conn_leave. Else the provider did not close one of them, which is tried again the next time. */
 int ofi_conn_end(struct ofi_conn *conn, bool is_broken, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ofi_conn_leave -- after the end, and when no completion names the connection any more: then it may be freed. */
 void ofi_conn_leave(struct ofi_conn *conn);
 
-/* ofi_conn_take_request -- what has come into a slot, which is posted again. */
-void ofi_conn_take_request(struct ofi_slot *slot, size_t len);
+/* ofi_conn_read_request -- what has come into a slot, which is posted again. */
+void ofi_conn_read_request(struct ofi_slot *slot, size_t len);
 
 /* ofi_conn_send_words -- what the client had no room for. */
 void ofi_conn_send_words(struct ofi_conn *conn);
 
-/* ofi_look_for_orders -- carry out revocations that other threads wait for. True: there were some. */
-bool ofi_look_for_orders(struct ofi_listener *listener);
+/* ofi_run_orders -- carry out revocations that other threads wait for. True: there were some. */
+bool ofi_run_orders(struct ofi_listener *listener);
 
-/* ofi_take_events -- who has gone. True: something happened. */
-bool ofi_take_events(struct ofi_listener *listener);
+/* ofi_read_events -- who has gone. True: something happened. */
+bool ofi_read_events(struct ofi_listener *listener);
 
 /* ofi_accept_request -- accept or reject the oldest connection request, by the progress thread. True: there was one. */
 bool ofi_accept_request(struct ofi_listener *listener);

@@ -89,8 +89,8 @@ static int ofi_revoke(struct target_conn *base, struct farlog_error *error)
 	return order.result;
 }
 
-/* obey_orders -- with the lock held. */
-static void obey_orders(struct ofi_listener *listener)
+/* run_orders -- with the lock held. */
+static void run_orders(struct ofi_listener *listener)
 {
 	for (struct order *order = listener->orders; order != NULL; order = order->next) {
 		order->result = ofi_conn_end(order->conn, false, order->error);
@@ -101,12 +101,12 @@ static void obey_orders(struct ofi_listener *listener)
 	pthread_cond_broadcast(&listener->done);
 }
 
-bool ofi_look_for_orders(struct ofi_listener *listener)
+bool ofi_run_orders(struct ofi_listener *listener)
 {
 	if (atomic_load_acquire(&listener->order_count) == 0)
 		return false;
 	pthread_mutex_lock(&listener->lock);
-	obey_orders(listener);
+	run_orders(listener);
 	pthread_mutex_unlock(&listener->lock);
 	return true;
 }
@@ -118,7 +118,7 @@ void ofi_conn_leave(struct ofi_conn *conn)
 
 	pthread_mutex_lock(&listener->lock);
 	conn->is_write_fenced = true;
-	obey_orders(listener);
+	run_orders(listener);
 	pthread_mutex_unlock(&listener->lock);
 	conn->is_left = true;
 	target_leave(listener->target, &conn->conn);
@@ -171,17 +171,17 @@ static int post_slot(struct ofi_slot *slot)
 	return (int)fi_recv(conn->ep, &slot->message, sizeof(slot->message), desc, 0, slot);
 }
 
-/* take_leave -- the endpoint's end is the client's answer, so the role is free before it. Nothing lands between the
+/* answer_leave -- the endpoint's end is the client's answer, so the role is free before it. Nothing lands between the
  * two, not even the rest of a write that has begun: bytes come in only while this thread makes progress, which it does
  * not here, and requests that have come already are looked at by it, later. */
-static void take_leave(struct ofi_conn *conn)
+static void answer_leave(struct ofi_conn *conn)
 {
 	if (close_keys(conn) == 0)
 		ofi_conn_leave(conn);
 	may_fail(ofi_conn_end(conn, false, NULL));
 }
 
-void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
+void ofi_conn_read_request(struct ofi_slot *slot, size_t len)
 {
 	struct ofi_conn *conn = slot->owner;
 	struct far_request request = slot->message.request;
@@ -195,7 +195,7 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 	}
 	/* What is refused keeps its operation, which target_serve does not know. */
 	if (len >= sizeof(request) && request.operation == FAR_PERSIST &&
-		target_put(&conn->conn, &slot->message, len - sizeof(request)))
+		target_store_carried(&conn->conn, &slot->message, len - sizeof(request)))
 		request.operation = FAR_FLUSH;
 	else if (len > sizeof(request) && request.operation != FAR_PERSIST)
 		len = 0;
@@ -206,7 +206,7 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 		conn->header_key = request.spans[0].len;
 		conn->has_header = true;
 	} else if (request.operation == FAR_LEAVE) {
-		take_leave(conn);
+		answer_leave(conn);
 	} else if (!target_serve(conn->listener->target, &conn->conn, &request)) {
 		may_fail(ofi_conn_end(conn, true, NULL));
 	}
@@ -214,7 +214,7 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 
 /* ---------------------------------------------------------------- who comes */
 
-static int refuse(struct far_refusal *refusal, int result, const char *text)
+static int fill_refusal(struct far_refusal *refusal, int result, const char *text)
 {
 	*refusal = (struct far_refusal){
 		.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
@@ -229,14 +229,14 @@ static int check_hello(const void *data, size_t len, struct far_hello *hello, st
 	memset(hello, 0, sizeof(*hello));
 	memcpy(hello, data, len < sizeof(*hello) ? len : sizeof(*hello));
 	if (len < 6 || hello->magic != FAR_HELLO_MAGIC)
-		return refuse(refusal, FARLOG_INVALID, "the connection request is not farlog's");
+		return fill_refusal(refusal, FARLOG_INVALID, "the connection request is not farlog's");
 	if (hello->version != FAR_VERSION) {
 		snprintf(text, sizeof(text), "client speaks version %u; expected %u", hello->version, FAR_VERSION);
-		return refuse(refusal, FARLOG_UNSUPPORTED, text);
+		return fill_refusal(refusal, FARLOG_UNSUPPORTED, text);
 	}
 	if (len != sizeof(*hello)) {
 		snprintf(text, sizeof(text), "connection request of %zu bytes; expected %zu", len, sizeof(*hello));
-		return refuse(refusal, FARLOG_INVALID, text);
+		return fill_refusal(refusal, FARLOG_INVALID, text);
 	}
 	return FARLOG_OK;
 }
@@ -316,7 +316,7 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 		may_fail(close_conn(conn, NULL)); /* what is not closed stays listed until the listener ends */
 		snprintf(text, sizeof(text), "no endpoint for ring \"%.40s\": %s", conn->conn.ring->name,
 			listener->lib->strerror(-failure));
-		return refuse(refusal, FARLOG_IO, text);
+		return fill_refusal(refusal, FARLOG_IO, text);
 	}
 	welcome->data_addr = ofi_address(info, conn->conn.ring->bytes);
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
@@ -325,7 +325,7 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 	return FARLOG_OK;
 }
 
-static void take_connection(struct ofi_listener *listener, struct fi_info *info, const uint8_t *data, size_t len)
+static void answer_request(struct ofi_listener *listener, struct fi_info *info, const uint8_t *data, size_t len)
 {
 	struct far_welcome welcome = {0};
 	struct far_refusal refusal = {0};
@@ -335,9 +335,9 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	int result;
 
 	if (atomic_load_acquire(&listener->is_stopping)) {
-		result = refuse(&refusal, FARLOG_IO, "the target is closing");
+		result = fill_refusal(&refusal, FARLOG_IO, "the target is closing");
 	} else if ((conn = calloc(1, sizeof(*conn))) == NULL) {
-		result = refuse(&refusal, FARLOG_NO_MEMORY, "the target is out of memory");
+		result = fill_refusal(&refusal, FARLOG_NO_MEMORY, "the target is out of memory");
 	} else {
 		conn->conn.ops = &conn_ops;
 		conn->listener = listener;
@@ -352,7 +352,7 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	}
 	has_endpoint = conn != NULL && conn->ep != NULL;
 	if (result != FARLOG_OK)
-		target_refused(listener->target, info->dest_addr, &hello, &refusal);
+		target_write_refusal(listener->target, info->dest_addr, &hello, &refusal);
 	if (result != FARLOG_OK && !has_endpoint) {
 		ofi_acceptor_reject(&listener->acceptor, info, &refusal, sizeof(refusal));
 		return;
@@ -368,7 +368,7 @@ bool ofi_accept_request(struct ofi_listener *listener)
 
 	if (request == NULL)
 		return false;
-	take_connection(listener, request->info, request->data, request->len);
+	answer_request(listener, request->info, request->data, request->len);
 	free(request);
 	return true;
 }
@@ -382,7 +382,7 @@ static struct ofi_conn *conn_of(struct ofi_listener *listener, const struct fid 
 }
 
 /* take_events -- true: something happened. */
-bool ofi_take_events(struct ofi_listener *listener)
+bool ofi_read_events(struct ofi_listener *listener)
 {
 	union {
 		struct fi_eq_cm_entry entry;

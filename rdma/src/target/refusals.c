@@ -56,7 +56,7 @@ void target_write_disconnected(
 	snprintf(last->text, sizeof(last->text), "%s", reason);
 }
 
-void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
+void target_write_refusal(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
 	const struct far_refusal *refusal)
 {
 	struct target_refusals *refusals = &target->refusals;

@@ -245,8 +245,8 @@ void target_tails_part(struct farlog_target *target, struct target_ring *ring)
 		if (is_its)
 			conn->grant = NULL; /* which is going to be freed */
 		if (is_its && !conn->is_revoked) {
-			may_fail(target_shut_out(target, conn, NULL)); /* at worst it reads the page of its own tenant */
-			conn = page->conns;                            /* the lock was let go */
+			may_fail(target_disconnect(target, conn, NULL)); /* at worst it reads the page of its own tenant */
+			conn = page->conns;                              /* the lock was let go */
 		} else {
 			conn = conn->next;
 		}
@@ -369,7 +369,7 @@ static void end_turn(struct target_ring *page, uint64_t turn)
 	store_line(page->bytes + TAILS_OFF, &header);
 }
 
-void target_tails_look(struct farlog_target *target, struct target_ring *only)
+void target_tails_update(struct farlog_target *target, struct target_ring *only)
 {
 	target->turn++;
 	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next)
@@ -385,5 +385,5 @@ void target_tails_tick(struct farlog_target *target, uint64_t now_ns)
 	if (target->pages == NULL || now_ns - target->looked_at_ns < LOOK_EVERY_NS)
 		return;
 	target->looked_at_ns = now_ns;
-	target_tails_look(target, NULL);
+	target_tails_update(target, NULL);
 }

@@ -1,7 +1,7 @@
 /* target/target.h -- who may write into which ring of this host, and the seam to what carries the connections.
  *
- * target/target.c holds rings, grants and connections, and decides; target/verbs.c and target/ofi.c listen, move bytes
- * and revoke. A ring is a region_mem region of this process; remote clients reach its bytes without our help, so that
+ * target/admission.c, grants.c, fence.c and request.c decide; target/verbs.c and target/ofi.c listen, move bytes and
+ * revoke. A ring is a region_mem region of this process; remote clients reach its bytes without our help, so that
  * all control lies in who has a key to it.
  *
  * Order of a fence: revoke (nothing of the old writer can land any more), read back, persist the epoch floor, scan the
@@ -31,14 +31,14 @@ struct target_conn_ops {
 	/* OK: nothing that the peer has posted or will post reaches the ring: the key it has is invalid and its queue pair
 	 * or endpoint is gone. The transport calls target_leave afterwards, as at every end of a connection. Else what the
 	 * device or provider did not do is in the text; the peer may still write, the connection stays, and revoke may be
-	 * called again. With no lock of target/target.c held: by the transport's own thread (from target_admit), which does
+	 * called again. With the target's mutex not held: by the transport's own thread (from target_admit), which does
 	 * it there and then, or by any other, which waits until the transport's thread has tried. */
 	int (*revoke)(struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
 	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's
 	 * thread. */
 	void (*write_word)(struct target_conn *conn, uint64_t off, uint64_t value);
-	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold what
-	 * target/target.c holds; never blocks. */
+	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold the
+	 * target's mutex; never blocks. */
 	void (*wake)(struct target_conn *conn);
 };
 
@@ -51,7 +51,7 @@ struct target_requests {
 	uint64_t control_due_ns; /* when requests other than flushes would be back within their rate */
 };
 
-/* The first member of a transport's own structure. target/target.c's fields but for ops. */
+/* The first member of a transport's own structure. The room's fields but for ops. */
 struct target_conn {
 	const struct target_conn_ops *ops;
 	struct target_conn *next; /* of this ring */
@@ -176,9 +176,9 @@ uint32_t target_methods(const struct farlog_contract *contract);
 int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* target_shut_out -- revoke a connection in which nobody else's revoke is under way (pin_count is 0). OK: nothing of it
- * reaches the ring any more. The mutex is held, and let go meanwhile: what was looked up before may have gone. */
-int target_shut_out(
+/* target_disconnect -- revoke a connection in which nobody else's revoke is under way (pin_count is 0). OK: nothing of
+ * it reaches the ring any more. The mutex is held, and let go meanwhile: what was looked up before may have gone. */
+int target_disconnect(
 	struct farlog_target *target, struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* target_admit -- may this hello, from this address (NULL: not known), in? On OK the connection belongs to its ring
@@ -191,6 +191,9 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 /* target_may_come_from -- this grant's client may have this address. */
 bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer);
 
+/* target_copy_peer -- all zero where peer is NULL, or an address of another kind. */
+void target_copy_peer(const struct sockaddr *peer, struct sockaddr_storage *copy);
+
 /* target_read_ip -- 16 bytes, as IPv6 has it. False: an address of another kind. */
 bool target_read_ip(const struct sockaddr *peer, uint8_t *ip);
 
@@ -199,15 +202,15 @@ bool target_read_ip(const struct sockaddr *peer, uint8_t *ip);
 struct target_grant *target_find_grant(
 	struct farlog_target *target, const uint8_t *token, struct target_ring **ring) FARLOG_MUST_CHECK;
 
-/* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known.
- * By any thread of the transport. */
-void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
+/* target_write_refusal -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is
+ * known. By any thread of the transport. */
+void target_write_refusal(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello,
 	const struct far_refusal *refusal);
 
 /* target_write_disconnected -- write down, as a refusal, that a client that was let in has been disconnected. With the
  * mutex held. */
-void target_write_disconnected(struct farlog_target *target, const struct target_conn *conn, const char *ring,
-	int result, const char *reason);
+void target_write_disconnected(
+	struct farlog_target *target, const struct target_conn *conn, const char *ring, int result, const char *reason);
 
 /* target_check_request -- of each request, before it is served. look: a number that the transport's thread raises
  * whenever it looks at what has come, before it answers any of that. False: the client has sent what no client of ours
@@ -223,19 +226,19 @@ uint64_t target_barred_ns(const struct target_grant *grant);
 
 /* target_serve -- carry out a request; the answer goes back by write_word at far_answer_off of its tag. What the role
  * may not ask for is refused. False: as target_check_request has it. */
-bool target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request)
-	FARLOG_MUST_CHECK;
+bool target_serve(
+	struct farlog_target *target, struct target_conn *conn, const struct far_request *request) FARLOG_MUST_CHECK;
 
-/* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there.
+/* target_store_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there.
  * OK: *flush makes it durable, and its result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the
  * transport's thread. */
-int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
+int target_store_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request,
 	struct far_request *flush) FARLOG_MUST_CHECK;
 
-/* target_put -- store what a FAR_PERSIST carries; it is to be served as FAR_FLUSH then. False: it is not a writer's, or
- * not of whole words of the ring's data, and nothing is stored. By the transport's thread, and only while nobody has
- * been told that the connection is over: what is stored here passes no key. */
-bool target_put(const struct target_conn *conn, const struct far_message *message, size_t carried_len);
+/* target_store_carried -- store what a FAR_PERSIST carries; it is to be served as FAR_FLUSH then. False: it is not a
+ * writer's, or not of whole words of the ring's data, and nothing is stored. By the transport's thread, and only while
+ * nobody has been told that the connection is over: what is stored here passes no key. */
+bool target_store_carried(const struct target_conn *conn, const struct far_message *message, size_t carried_len);
 
 /* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's
  * worker where it has one. */
@@ -245,25 +248,33 @@ uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *
 bool target_is_disk(const struct target_ring *ring);
 
 /* target_worker_start, target_worker_stop -- of a ring that is served: a thread for flushes that take long, where there
- * is none yet. OK, NO_MEMORY, IO. stop waits for what it was given, and holds no lock of target/target.c. */
+ * is none yet. OK, NO_MEMORY, IO. stop waits for what it was given, and does not hold the target's mutex. */
 int target_worker_start(struct target_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 void target_worker_stop(struct target_ring *ring);
 
-#define WORKER_JOB_COUNT 64u /* that it can remember, of all its ring's connections together, also of those that ended */
+#define WORKER_JOB_COUNT \
+	64u /* that it can remember, of all its ring's connections together, also of those that ended */
 
-/* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more
- * than it can remember. target_worker_answer -- send what is done. target_worker_part -- the connection ends: nobody is
- * told of its jobs, and those that have not begun are left out. By the transport's thread. */
-bool target_worker_take(struct target_conn *conn, const struct far_request *request);
-void target_worker_answer(struct target_ring *ring);
-void target_worker_part(struct target_conn *conn);
+/* target_worker_add -- a flush to be done behind those before it; target_tick sends the answer. False: it has more than
+ * it can remember. target_worker_send_answers -- send what is done. target_worker_cancel -- the connection ends: nobody
+ * is told of its jobs, and those that have not begun are left out. By the transport's thread. */
+bool target_worker_add(struct target_conn *conn, const struct far_request *request);
+void target_worker_send_answers(struct target_ring *ring);
+void target_worker_cancel(struct target_conn *conn);
 
-/* target_worker_settle -- wait until all is done that it has been given. By another thread than the transport's. */
-void target_worker_settle(struct target_ring *ring);
+/* target_worker_wait_idle -- wait until all is done that it has been given. By another thread than the transport's. */
+void target_worker_wait_idle(struct target_ring *ring);
 
 /* target_leave -- the connection is gone, whoever ended it, and nothing of it can land any more; gives its role's lock
  * back. Waits for threads that are in its revoke, which must be able to return. After it conn may be freed. */
 void target_leave(struct farlog_target *target, struct target_conn *conn);
+
+/* target_find_ring -- by its name; NULL. The mutex is held. target_set_no_ring -- the error where there is none. */
+struct target_ring *target_find_ring(struct farlog_target *target, const char *name) FARLOG_MUST_CHECK;
+int target_set_no_ring(const char *name, struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* target_free_grant -- one that is in no list, or NULL. */
+void target_free_grant(struct target_grant *grant);
 
 /* target_free_ring -- one that is in no list and has no connections. */
 void target_free_ring(struct farlog_target *target, struct target_ring *ring);
@@ -277,18 +288,18 @@ int target_tails_open(struct farlog_target *target, const char *tenant, struct f
 void target_tails_join(struct farlog_target *target, struct target_ring *ring);
 void target_tails_part(struct farlog_target *target, struct target_ring *ring);
 
-/* target_tails_look -- bring this page up to date; NULL: all that somebody is connected to. target_tails_tick -- so,
+/* target_tails_update -- bring this page up to date; NULL: all that somebody is connected to. target_tails_tick -- so,
  * when it is due. The mutex is held. */
-void target_tails_look(struct farlog_target *target, struct target_ring *only);
+void target_tails_update(struct farlog_target *target, struct target_ring *only);
 void target_tails_tick(struct farlog_target *target, uint64_t now_ns);
 
-/* target_tick -- what is due: answers of workers, credits to writers, pages of tails. By the transport's thread, at least
- * every millisecond while it has connections, and as soon as target_take_answers says so: a thread that spins or naps
- * would else keep an acknowledgement waiting. *has_answers is set again where another thread has the mutex. */
+/* target_tick -- what is due: answers of workers, credits to writers, pages of tails. By the transport's thread, at
+ * least every millisecond while it has connections, and as soon as target_has_answers says so: a thread that spins or
+ * naps would else keep an acknowledgement waiting. *has_answers is set again where another thread has the mutex. */
 void target_tick(struct farlog_target *target, uint64_t *has_answers);
 
-/* target_take_answers -- true: a worker has set *has_answers since; it is reset. */
-static inline bool target_take_answers(uint64_t *has_answers)
+/* target_has_answers -- true: a worker has set *has_answers since; it is reset. */
+static inline bool target_has_answers(uint64_t *has_answers)
 {
 	return atomic_load_relaxed(has_answers) != 0 && __atomic_exchange_n(has_answers, 0, __ATOMIC_ACQUIRE) != 0;
 }

@@ -29,13 +29,13 @@
 
 /* ---------------------------------------------------------------- events */
 
-static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event *event)
+static void handle_cm_event(struct verbs_listener *listener, struct rdma_cm_event *event)
 {
 	struct verbs_conn *conn = event->id->context;
 	enum rdma_cm_event_type type = event->event;
 
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		verbs_conn_take(listener, event);
+		verbs_conn_admit(listener, event);
 		return;
 	}
 	listener->lib->ack_cm_event(event);
@@ -45,7 +45,7 @@ static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event 
 	case RDMA_CM_EVENT_DISCONNECTED:
 		/* Why it goes may lie in its queue still: what the device refused is counted, also of a client that is gone at
 		 * once. */
-		for (unsigned turn = 0; turn < TURNS_OF_ONE_THAT_GOES && !verbs_conn_is_down(conn) && verbs_conn_turn(conn);
+		for (unsigned turn = 0; turn < TURNS_OF_ONE_THAT_GOES && !verbs_conn_is_down(conn) && verbs_conn_progress(conn);
 			turn++)
 			;
 		conn->is_goodbye = !verbs_conn_is_down(conn);
@@ -62,19 +62,19 @@ static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event 
 	}
 }
 
-static bool take_cm_events(struct verbs_listener *listener)
+static bool handle_cm_events(struct verbs_listener *listener)
 {
 	struct rdma_cm_event *event;
 	bool is_busy = false;
 
 	while (listener->lib->get_cm_event(listener->channel, &event) == 0) {
-		take_cm_event(listener, event);
+		handle_cm_event(listener, event);
 		is_busy = true;
 	}
 	return is_busy;
 }
 
-static void take_device_event(
+static void handle_device_event(
 	struct verbs_listener *listener, struct verbs_host *host, const struct verbs_device_event *event)
 {
 	/* a port may come back before the retries end */
@@ -91,16 +91,16 @@ static void take_device_event(
 	}
 }
 
-static void take_device_events(struct verbs_listener *listener)
+static void handle_device_events(struct verbs_listener *listener)
 {
 	struct verbs_device_event event;
 
 	for (unsigned i = 0; i < listener->host_count; i++)
 		while (verbs_device_event(&listener->hosts[i].device, &event))
-			take_device_event(listener, &listener->hosts[i], &event);
+			handle_device_event(listener, &listener->hosts[i], &event);
 }
 
-static void take_completion_events(struct verbs_listener *listener)
+static void read_completion_events(struct verbs_listener *listener)
 {
 	struct ibv_cq *cq;
 	void *context;
@@ -127,25 +127,25 @@ static struct verbs_conn *next_ordered(struct verbs_listener *listener)
 	return conn;
 }
 
-static void obey_orders(struct verbs_listener *listener)
+static void run_orders(struct verbs_listener *listener)
 {
 	struct verbs_conn *conn;
 
 	if (!atomic_load_acquire(&listener->has_orders))
 		return;
 	while ((conn = next_ordered(listener)) != NULL)
-		verbs_conn_obey(conn);
+		verbs_conn_run_order(conn);
 }
 
-/* bury -- let go of connections that have ended. */
-static void bury(struct verbs_listener *listener)
+/* release_ended -- let go of connections that have ended. */
+static void release_ended(struct verbs_listener *listener)
 {
 	struct verbs_conn **link = &listener->conns;
 
 	while (*link != NULL) {
 		struct verbs_conn *conn = *link;
 
-		if (!verbs_conn_bury(conn)) {
+		if (!verbs_conn_release(conn)) {
 			link = &conn->next;
 			continue;
 		}
@@ -158,18 +158,18 @@ static void bury(struct verbs_listener *listener)
 	}
 }
 
-static bool take_all(struct verbs_listener *listener)
+static bool read_all(struct verbs_listener *listener)
 {
 	bool is_busy = false;
 
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
-		is_busy |= verbs_conn_turn(conn);
+		is_busy |= verbs_conn_progress(conn);
 	return is_busy;
 }
 
-/* doze -- until an event, or until credits are due. Completion events are asked for first, and then looked for once
- * more: what came before the asking makes none. */
-static void doze(struct verbs_listener *listener)
+/* sleep_until_event -- until an event, or until credits are due. Completion events are asked for first, and then looked
+ * for once more: what came before the asking makes none. */
+static void sleep_until_event(struct verbs_listener *listener)
 {
 	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {
 		{.fd = listener->wakeup_fd, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
@@ -178,7 +178,7 @@ static void doze(struct verbs_listener *listener)
 
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		verbs_conn_arm(conn);
-	if (take_all(listener))
+	if (read_all(listener))
 		return;
 	for (unsigned i = 0; i < listener->host_count; i++) {
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].completions->fd, .events = POLLIN};
@@ -187,7 +187,7 @@ static void doze(struct verbs_listener *listener)
 	(void)clock_poll(fds, count, listener->conns != NULL ? DOZE_NS : SLEEP_NS);
 	if (fds[0].revents & POLLIN)
 		(void)eventfd_read(listener->wakeup_fd, &rings);
-	take_completion_events(listener);
+	read_completion_events(listener);
 }
 
 static void *serve_loop(void *context)
@@ -198,18 +198,18 @@ static void *serve_loop(void *context)
 	bool is_look_due = true;
 
 	for (unsigned turns = 0; !atomic_load_acquire(&listener->is_stopping); turns++) {
-		bool is_busy = take_all(listener);
+		bool is_busy = read_all(listener);
 		uint64_t now_ns = clock_monotonic_ns();
 
-		obey_orders(listener);
+		run_orders(listener);
 		if (is_look_due || turns % LOOK_EVERY == 0) {
-			is_busy |= take_cm_events(listener);
-			take_device_events(listener);
+			is_busy |= handle_cm_events(listener);
+			handle_device_events(listener);
 		}
-		bury(listener);
+		release_ended(listener);
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (listener->conns != NULL && (target_take_answers(&listener->has_answers) || now_ns - tick_at_ns >= TICK_NS)) {
+		if (listener->conns != NULL && (target_has_answers(&listener->has_answers) || now_ns - tick_at_ns >= TICK_NS)) {
 			tick_at_ns = now_ns;
 			target_tick(listener->target, &listener->has_answers);
 			for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
@@ -217,7 +217,7 @@ static void *serve_loop(void *context)
 		}
 		is_look_due = now_ns - busy_at_ns >= SPIN_NS && (!listener->is_spinning || listener->conns == NULL);
 		if (is_look_due && !atomic_load_relaxed(&listener->has_answers))
-			doze(listener);
+			sleep_until_event(listener);
 	}
 	return NULL;
 }
@@ -236,7 +236,7 @@ static void verbs_listener_close(void *context)
 	}
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		verbs_conn_end(conn, false);
-	bury(listener);
+	release_ended(listener);
 	if (listener->id != NULL)
 		lib->destroy_id(listener->id);
 	if (listener->channel != NULL)

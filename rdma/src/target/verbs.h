@@ -62,7 +62,7 @@ struct verbs_listener {
 	unsigned host_count;
 	struct verbs_conn *conns;
 	pthread_t thread;
-	pthread_mutex_t lock; /* never held across a call to target/target.c or a wait for the device */
+	pthread_mutex_t lock; /* never held across a call that takes the target's mutex or a wait for the device */
 	pthread_cond_t moved; /* a connection is dead, or an order has been tried */
 	struct verbs_domain *domains;
 	uint16_t tos;  /* as struct uri has it */
@@ -75,7 +75,7 @@ struct verbs_listener {
 };
 
 struct verbs_conn {
-	struct target_conn conn; /* first: target/target.c's */
+	struct target_conn conn; /* first: the part that all transports have */
 	struct verbs_conn *next;
 	struct verbs_listener *listener;
 	struct verbs_host *host;
@@ -83,7 +83,7 @@ struct verbs_conn {
 	struct verbs_queue queue;
 	struct verbs_key keys[FAR_PIECE_COUNT];
 	bool is_armed;    /* the next completion makes an event */
-	bool is_admitted; /* target/target.c knows it */
+	bool is_admitted; /* it is its ring's */
 	bool is_denied;   /* counted */
 	bool is_goodbye;  /* the client went, or asked to; that it is disconnected tells it that its role is free */
 	bool has_header;
@@ -116,9 +116,9 @@ struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const stru
  * useless, and what was made is to be freed. */
 int verbs_keys_make(struct verbs_conn *conn) FARLOG_MUST_CHECK;
 
-/* verbs_keys_tell -- for the client; 0 = it has none to this piece. verbs_keys_access -- what that key allows,
+/* verbs_keys_get -- for the client; 0 = it has none to this piece. verbs_keys_access -- what that key allows,
  * IBV_ACCESS_...; 0 = it gets none. */
-uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece);
+uint32_t verbs_keys_get(const struct verbs_conn *conn, enum far_piece piece);
 unsigned verbs_keys_access(const struct verbs_conn *conn, enum far_piece piece);
 
 /* verbs_keys_invalidate -- nothing that comes by these keys begins any more. A queue pair that is in error already
@@ -132,12 +132,12 @@ bool verbs_keys_are_invalid(const struct verbs_conn *conn);
  * every queue pair of the tenant. */
 int verbs_keys_free(struct verbs_conn *conn, const char **what) FARLOG_MUST_CHECK;
 
-/* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list
+/* verbs_conn_admit -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list
  * either way. */
-void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event);
+void verbs_conn_admit(struct verbs_listener *listener, struct rdma_cm_event *event);
 
-/* verbs_conn_turn -- take what has come. True: something had. */
-bool verbs_conn_turn(struct verbs_conn *conn);
+/* verbs_conn_progress -- take what has come. True: something had. */
+bool verbs_conn_progress(struct verbs_conn *conn);
 
 /* verbs_conn_ask_alive -- write a word to a client to whom nothing was written for a second: when its host is gone, the
  * retries of that write run out and the connection ends, which frees its role. */
@@ -150,12 +150,12 @@ void verbs_conn_arm(struct verbs_conn *conn);
  * device did not do, and is harmless when it is dead. */
 void verbs_conn_end(struct verbs_conn *conn, bool is_broken);
 
-/* verbs_conn_obey -- verbs_conn_end for those who wait in revoke. */
-void verbs_conn_obey(struct verbs_conn *conn);
+/* verbs_conn_run_order -- verbs_conn_end for those who wait in revoke. */
+void verbs_conn_run_order(struct verbs_conn *conn);
 
-/* verbs_conn_bury -- true: it is down and unlinked from target/target.c, and may be forgotten. While its key may live
+/* verbs_conn_release -- true: it is down and unlinked from its ring, and may be forgotten. While its key may live
  * it is kept, but not by a target that closes. */
-bool verbs_conn_bury(struct verbs_conn *conn);
+bool verbs_conn_release(struct verbs_conn *conn);
 
 /* verbs_conn_deny -- count, once, that the device refused what the peer did. */
 void verbs_conn_deny(struct verbs_conn *conn);

@@ -19,7 +19,7 @@
 #define SEND_LEN 64u
 #define ALIVE_NS 1000000000u
 
-static int refuse(struct far_refusal *refusal, int result, const char *text)
+static int fill_refusal(struct far_refusal *refusal, int result, const char *text)
 {
 	*refusal = (struct far_refusal){
 		.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
@@ -86,7 +86,7 @@ void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 	pthread_mutex_unlock(&listener->lock);
 }
 
-void verbs_conn_obey(struct verbs_conn *conn)
+void verbs_conn_run_order(struct verbs_conn *conn)
 {
 	struct verbs_listener *listener = conn->listener;
 
@@ -97,7 +97,7 @@ void verbs_conn_obey(struct verbs_conn *conn)
 	pthread_mutex_unlock(&listener->lock);
 }
 
-bool verbs_conn_bury(struct verbs_conn *conn)
+bool verbs_conn_release(struct verbs_conn *conn)
 {
 	struct verbs_listener *listener = conn->listener;
 
@@ -206,7 +206,7 @@ static void wake(struct target_conn *base)
 
 static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word, .wake = wake};
 
-static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
+static void read_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 {
 	struct far_request request;
 
@@ -227,16 +227,16 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 	}
 }
 
-/* take_failure -- the first tells the cause. Receives that come back although nobody stopped the queue pair mean that
+/* note_failure -- the first tells the cause. Receives that come back although nobody stopped the queue pair mean that
  * the device did, because of what the peer sent. */
-static void take_failure(struct verbs_conn *conn, const struct ibv_wc *wc)
+static void note_failure(struct verbs_conn *conn, const struct ibv_wc *wc)
 {
 	if ((wc->wr_id & VERBS_KIND_MASK) == VERBS_RECV)
 		verbs_conn_deny(conn);
 	verbs_conn_end(conn, true);
 }
 
-bool verbs_conn_turn(struct verbs_conn *conn)
+bool verbs_conn_progress(struct verbs_conn *conn)
 {
 	struct ibv_wc wc[8];
 	int count = conn->is_down ? 0 : ibv_poll_cq(conn->queue.cq, 8, wc);
@@ -244,9 +244,9 @@ bool verbs_conn_turn(struct verbs_conn *conn)
 	conn->looks++;
 	for (int i = 0; i < count && !conn->is_down; i++) {
 		if (wc[i].status != IBV_WC_SUCCESS)
-			take_failure(conn, &wc[i]);
+			note_failure(conn, &wc[i]);
 		else if ((wc[i].wr_id & VERBS_KIND_MASK) == VERBS_RECV)
-			take_request(conn, (uint32_t)(wc[i].wr_id >> 8), wc[i].byte_len);
+			read_request(conn, (uint32_t)(wc[i].wr_id >> 8), wc[i].byte_len);
 		else
 			verbs_retire(&conn->queue, &wc[i]);
 	}
@@ -332,7 +332,7 @@ static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 
 	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes;
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
-		welcome->keys[piece] = verbs_keys_tell(conn, (enum far_piece)piece);
+		welcome->keys[piece] = verbs_keys_get(conn, (enum far_piece)piece);
 	/* A drain stores the credit itself: a READ into its copy of that word would put an older one there. */
 	if (conn->conn.ring->is_any_read_flush && conn->conn.role == REGION_ROLE_WRITER)
 		welcome->flush_addr = welcome->data_addr + LAYOUT_CREDIT_OFF;
@@ -344,8 +344,8 @@ static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 		conn->queue.has_window ? "memory window" : "registration");
 }
 
-/* let_in -- OK: accepted. */
-static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_welcome *welcome,
+/* accept_conn -- OK: accepted. */
+static int accept_conn(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_welcome *welcome,
 	struct far_refusal *refusal)
 {
 	const struct verbs_device *device = &conn->host->device;
@@ -368,31 +368,31 @@ static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, 
 		return FARLOG_OK;
 	snprintf(text, sizeof(text), "no queue pair for ring \"%.30s\": %.60s", conn->conn.ring->name,
 		error.text[0] != '\0' ? error.text : strerror(failure));
-	return refuse(refusal, FARLOG_IO, text);
+	return fill_refusal(refusal, FARLOG_IO, text);
 }
 
-static int take(
+static int admit(
 	struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_hello *hello, struct far_refusal *refusal)
 {
 	struct far_welcome welcome = {0};
 	int result;
 
 	if (asked->private_data_len < sizeof(*hello))
-		return refuse(refusal, FARLOG_INVALID, "the connection request is not farlog's");
+		return fill_refusal(refusal, FARLOG_INVALID, "the connection request is not farlog's");
 	memcpy(hello, asked->private_data, sizeof(*hello));
 	conn->host = host_of(conn->listener, conn->id);
 	if (conn->host == NULL)
-		return refuse(
+		return fill_refusal(
 			refusal, FARLOG_IO, "the connection came by an RDMA device that was added after the target was started");
 	result =
 		target_admit(conn->listener->target, hello, &conn->id->route.addr.dst_addr, &conn->conn, &welcome, refusal);
 	if (result != FARLOG_OK)
 		return result;
 	conn->is_admitted = true;
-	return let_in(conn, asked, &welcome, refusal);
+	return accept_conn(conn, asked, &welcome, refusal);
 }
 
-void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event)
+void verbs_conn_admit(struct verbs_listener *listener, struct rdma_cm_event *event)
 {
 	struct verbs_conn *conn = calloc(1, sizeof(*conn));
 	struct far_refusal refusal = {0};
@@ -401,7 +401,7 @@ void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *even
 	if (conn == NULL) {
 		struct rdma_cm_id *id = event->id;
 
-		may_fail(refuse(&refusal, FARLOG_NO_MEMORY, "the target is out of memory")); /* it only words why */
+		may_fail(fill_refusal(&refusal, FARLOG_NO_MEMORY, "the target is out of memory")); /* it only words why */
 		listener->lib->reject(id, &refusal, sizeof(refusal));
 		listener->lib->ack_cm_event(event);
 		listener->lib->destroy_id(id);
@@ -414,8 +414,8 @@ void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *even
 	/* In the list first: once it is admitted, other threads may order its end. */
 	conn->next = listener->conns;
 	listener->conns = conn;
-	if (take(conn, &event->param.conn, &hello, &refusal) != FARLOG_OK) {
-		target_refused(listener->target, &conn->id->route.addr.dst_addr, &hello, &refusal);
+	if (admit(conn, &event->param.conn, &hello, &refusal) != FARLOG_OK) {
+		target_write_refusal(listener->target, &conn->id->route.addr.dst_addr, &hello, &refusal);
 		listener->lib->reject(conn->id, &refusal, sizeof(refusal));
 		verbs_conn_end(conn, true);
 	}

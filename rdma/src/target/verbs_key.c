@@ -89,7 +89,7 @@ int verbs_keys_make(struct verbs_conn *conn)
 	return failure;
 }
 
-uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece)
+uint32_t verbs_keys_get(const struct verbs_conn *conn, enum far_piece piece)
 {
 	const struct verbs_key *own = &conn->keys[piece];
 

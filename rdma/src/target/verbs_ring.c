@@ -9,8 +9,8 @@
 
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* take_domain -- the lock is held. */
-static struct verbs_domain *take_domain(struct verbs_listener *listener, unsigned device, const char *tenant)
+/* acquire_domain -- the lock is held. */
+static struct verbs_domain *acquire_domain(struct verbs_listener *listener, unsigned device, const char *tenant)
 {
 	struct verbs_domain *domain = listener->domains;
 
@@ -34,8 +34,8 @@ static struct verbs_domain *take_domain(struct verbs_listener *listener, unsigne
 	return domain;
 }
 
-/* give_domain -- the lock is held. */
-static void give_domain(struct verbs_listener *listener, struct verbs_domain *domain)
+/* release_domain -- the lock is held. */
+static void release_domain(struct verbs_listener *listener, struct verbs_domain *domain)
 {
 	struct verbs_domain **link = &listener->domains;
 
@@ -152,7 +152,7 @@ int verbs_expose(void *context, struct target_ring *ring, void **key, struct far
 		struct verbs_domain *domain;
 
 		pthread_mutex_lock(&listener->lock);
-		domain = take_domain(listener, i, ring->tenant);
+		domain = acquire_domain(listener, i, ring->tenant);
 		pthread_mutex_unlock(&listener->lock);
 		exposure->on[i].domain = domain;
 		if (domain == NULL)
@@ -182,7 +182,7 @@ void verbs_withdraw(void *context, struct target_ring *ring, void *key)
 				listener->lib->dereg_mr(exposure->on[i].pieces[piece].mr);
 		pthread_mutex_lock(&listener->lock);
 		if (exposure->on[i].domain != NULL)
-			give_domain(listener, exposure->on[i].domain);
+			release_domain(listener, exposure->on[i].domain);
 		pthread_mutex_unlock(&listener->lock);
 	}
 	if (exposure->dmabuf != NULL)

@@ -119,7 +119,7 @@ void target_worker_stop(struct target_ring *ring)
 	ring->worker = NULL;
 }
 
-bool target_worker_take(struct target_conn *conn, const struct far_request *request)
+bool target_worker_add(struct target_conn *conn, const struct far_request *request)
 {
 	struct target_worker *worker = conn->ring->worker;
 	bool has_room;
@@ -135,7 +135,7 @@ bool target_worker_take(struct target_conn *conn, const struct far_request *requ
 	return has_room;
 }
 
-void target_worker_answer(struct target_ring *ring)
+void target_worker_send_answers(struct target_ring *ring)
 {
 	struct target_worker *worker = ring->worker;
 
@@ -154,7 +154,7 @@ void target_worker_answer(struct target_ring *ring)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-void target_worker_part(struct target_conn *conn)
+void target_worker_cancel(struct target_conn *conn)
 {
 	struct target_worker *worker = conn->ring->worker;
 
@@ -167,7 +167,7 @@ void target_worker_part(struct target_conn *conn)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-void target_worker_settle(struct target_ring *ring)
+void target_worker_wait_idle(struct target_ring *ring)
 {
 	/* the transport's thread may just have started it */
 	struct target_worker *worker = __atomic_load_n(&ring->worker, __ATOMIC_ACQUIRE);

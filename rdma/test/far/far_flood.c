@@ -1,6 +1,6 @@
-/* far_flood.c -- a client with a good grant that sends more or other requests than a client of ours: it is disconnected,
- * told why, counted and written down, and a neighbour of it is not slowed. Who is at the limits, and not beyond, is
- * served. */
+/* far_flood.c -- a client with a good grant that sends more or other requests than a client of ours: it is
+ * disconnected, told why, counted and written down, and a neighbour of it is not slowed. Who is at the limits, and not
+ * beyond, is served. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -228,8 +228,9 @@ static void neighbour(struct bed *bed, const char *other_uri, const char *elsewh
 		double ratio = (double)here_ns / (double)elsewhere_ns;
 
 		least = i == 0 || ratio < least ? ratio : least;
-		printf("far: flood: p99 of a neighbour's append %lu us, beside a flood of another target %lu us, of its own %lu "
-			   "us: %lu requests, %lu connections\n",
+		printf(
+			"far: flood: p99 of a neighbour's append %lu us, beside a flood of another target %lu us, of its own %lu "
+			"us: %lu requests, %lu connections\n",
 			calm_ns / 1000, elsewhere_ns / 1000, here_ns / 1000, here.sent_count, here.connection_count);
 	}
 	CHECK(least <= 1.5);

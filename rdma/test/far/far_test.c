@@ -2,8 +2,7 @@
  * fenced stays out, and what breaks in between is repaired or told.
  *
  * usage: far_test [CASE]. The target is another process, so that it can be killed; its rings are on tmpfs and in a file
- * (msync). Each flush method is run where the target offers it. Every wait is for a thing that is checked, with a limit
- * that is far beyond it. */
+ * (msync). Every wait is for a thing that is checked, with a limit that is far beyond it. */
 #include "far_test.h"
 
 #include <malloc.h>

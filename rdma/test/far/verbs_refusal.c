@@ -381,7 +381,7 @@ static void connection_is_cut(const char *options)
 			for (ring = pair_target->rings; strcmp(ring->name, "orders") != 0;)
 				ring = ring->next;
 			if (ring->conns != NULL && ring->conns->pin_count == 0)
-				CHECK(target_shut_out(pair_target, ring->conns, NULL) == FARLOG_OK);
+				CHECK(target_disconnect(pair_target, ring->conns, NULL) == FARLOG_OK);
 			pthread_mutex_unlock(&pair_target->mutex);
 		}
 		CHECK(farlog_wait(writer, position.end_lsn, WAIT_NS) == FARLOG_OK);
