@@ -84,7 +84,8 @@ static bool wait_readable(int fd, int stop_fd, uint64_t until_ns)
 	}
 }
 
-/* receive_reply -- with the descriptor that may come with it. The number of bytes, or -1. */
+/* receive_reply -- with the descriptor that may come with it; the kernel closes further ones, for which there is no
+ * room. The number of bytes, or -1. */
 static ssize_t receive_reply(int fd, struct agent_reply *reply)
 {
 	union {
@@ -93,14 +94,14 @@ static ssize_t receive_reply(int fd, struct agent_reply *reply)
 	} control;
 	struct iovec buffer = {.iov_base = reply->text, .iov_len = AGENT_PACKET_LEN_MAX};
 	struct msghdr message = {
-		.msg_iov = &buffer, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+		.msg_iov = &buffer, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
 	ssize_t len = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *first = len > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
 	if (first != NULL && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS &&
 		first->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&reply->fd, CMSG_DATA(first), sizeof(reply->fd));
-	if (len > 0 && (message.msg_flags & MSG_TRUNC) != 0)
+	if (len > 0 && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
 		len = -1;
 	return len;
 }

@@ -27,6 +27,33 @@ static const char *method_name(enum farlog_flush_method method)
 	}
 }
 
+int far_parse_welcome(
+	struct far_link *link, const char *text, const void *data, size_t len, int foreign, struct farlog_error *error)
+{
+	struct far_welcome *welcome = &link->welcome;
+
+	if (len < sizeof(*welcome))
+		return error_set(error, foreign, 0,
+			"connect to \"%s\": what answers is no farlog target: %zu bytes of welcome; expected %zu", text, len,
+			sizeof(*welcome));
+	memcpy(welcome, data, sizeof(*welcome));
+	welcome->probe[sizeof(welcome->probe) - 1] = '\0';
+	if (welcome->magic != FAR_WELCOME_MAGIC)
+		return error_set(
+			error, foreign, 0, "connect to \"%s\": what answers is no farlog target: magic %08x", text, welcome->magic);
+	if (welcome->version != FAR_VERSION)
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "connect to \"%s\": the target speaks version %u; expected %u",
+			text, welcome->version, FAR_VERSION);
+	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
+		return error_set(error, FARLOG_CORRUPT, 0, "connect to \"%s\": the target names a region of %lu bytes", text,
+			welcome->size_bytes);
+	if (welcome->level > FARLOG_LEVEL_PERSISTENT)
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"connect to \"%s\": the target names level %u; expected at most %u, which is persistent", text,
+			welcome->level, FARLOG_LEVEL_PERSISTENT);
+	return FARLOG_OK;
+}
+
 /* remedy -- of a READ or a commit that nobody has said is a flush there. On other memory it is one without a word, or
  * cannot be one. */
 static const char *remedy(const struct far_link *link, const struct uri *uri)

@@ -167,6 +167,11 @@ void far_leave(struct far_link *link);
 void far_probe_listener(const char *text, const struct uri *uri, const struct sockaddr *address, size_t address_len,
 	const char *answer, struct farlog_error *error);
 
+/* far_parse_welcome -- what the target of link->welcome says, checked before it is believed; its text ends. `foreign`:
+ * the result for what is no target's welcome. UNSUPPORTED: another version; CORRUPT: a region that no target has. */
+int far_parse_welcome(struct far_link *link, const char *text, const void *data, size_t len, int foreign,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
+
 /* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one
  * that was named: LEVEL. */
 int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text,

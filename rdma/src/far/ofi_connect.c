@@ -95,27 +95,6 @@ static int parse_refusal(struct ofi_link *ofi, struct far_refusal *refusal, stru
 		ofi->lib->strerror(failure.err));
 }
 
-static int parse_welcome(struct ofi_link *ofi, const uint8_t *data, size_t len, struct farlog_error *error)
-{
-	struct far_welcome *welcome = &ofi->link.welcome;
-
-	if (len < sizeof(*welcome))
-		return error_set(error, FARLOG_IO, 0,
-			"connect to \"%s\": what answers is no farlog target: %zu bytes of welcome; expected %zu", ofi->text, len,
-			sizeof(*welcome));
-	memcpy(welcome, data, sizeof(*welcome));
-	if (welcome->magic != FAR_WELCOME_MAGIC)
-		return error_set(error, FARLOG_IO, 0, "connect to \"%s\": what answers is no farlog target: magic %08x",
-			ofi->text, welcome->magic);
-	if (welcome->version != FAR_VERSION)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "connect to \"%s\": the target speaks version %u; expected %u",
-			ofi->text, welcome->version, FAR_VERSION);
-	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
-		return error_set(error, FARLOG_CORRUPT, 0, "connect to \"%s\": the target names a region of %lu bytes",
-			ofi->text, welcome->size_bytes);
-	return FARLOG_OK;
-}
-
 static int await_welcome(
 	struct ofi_link *ofi, struct far_refusal *refusal, uint64_t until_ns, struct farlog_error *error)
 {
@@ -132,7 +111,8 @@ static int await_welcome(
 		if (len == -FI_EAVAIL)
 			return parse_refusal(ofi, refusal, error);
 		if (len >= (ssize_t)sizeof(answer.entry) && event == FI_CONNECTED)
-			return parse_welcome(ofi, answer.bytes + sizeof(answer.entry), (size_t)len - sizeof(answer.entry), error);
+			return far_parse_welcome(&ofi->link, ofi->text, answer.bytes + sizeof(answer.entry),
+				(size_t)len - sizeof(answer.entry), FARLOG_IO, error);
 		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || far_is_connect_cancelled(&ofi->link)) {
 			ofi->answer = len == -FI_EAGAIN ? "said nothing" : "said something else";
 			return error_set(error, len == -FI_EAGAIN ? FARLOG_NOT_FOUND : FARLOG_IO, 0,

@@ -184,23 +184,12 @@ static int parse_rejection(
 
 static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *event, struct farlog_error *error)
 {
-	struct far_welcome *welcome = &link->link.welcome;
+	int result = far_parse_welcome(&link->link, link->text, event->param.conn.private_data,
+		event->param.conn.private_data_len, FARLOG_NOT_FOUND, error);
 
-	if (event->param.conn.private_data_len < sizeof(*welcome))
-		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
-	memcpy(welcome, event->param.conn.private_data, sizeof(*welcome));
-	welcome->probe[sizeof(welcome->probe) - 1] = '\0';
-	if (welcome->magic != FAR_WELCOME_MAGIC)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
-	if (welcome->version != FAR_VERSION)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": the target speaks version %u; expected %u",
-			link->text, welcome->version, FAR_VERSION);
-	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "uri \"%s\": the target reports a region of %lu bytes",
-			link->text, welcome->size_bytes);
-	if (link->queue.flush == NULL)
-		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH); /* this end cannot send it */
-	return FARLOG_OK;
+	if (result == FARLOG_OK && link->queue.flush == NULL)
+		link->link.welcome.flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH); /* this end cannot send it */
+	return result;
 }
 
 /* set_read_back -- the credit word goes straight to its place, and a writer has its credit with the flush. What else a

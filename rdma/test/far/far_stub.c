@@ -133,6 +133,17 @@ static void met(const char *what, const void *welcome, size_t welcome_len, int r
 	stub_close(&stub);
 }
 
+/* words_without_end -- what a target says of its region fills its place: nothing behind it is taken for its words. */
+static void words_without_end(struct far_welcome welcome)
+{
+	struct far_link link = {0};
+
+	snprintf(now_testing, sizeof(now_testing), "stub: words without an end");
+	memset(welcome.probe, 'x', sizeof(welcome.probe));
+	CHECK(far_parse_welcome(&link, "ofi:", &welcome, sizeof(welcome), FARLOG_IO, NULL) == FARLOG_OK);
+	CHECK(memchr(link.welcome.probe, '\0', sizeof(link.welcome.probe)) != NULL);
+}
+
 void test_stub(void)
 {
 	struct far_welcome welcome = {.magic = FAR_WELCOME_MAGIC, .version = FAR_VERSION + 1, .size_bytes = RING_BYTES};
@@ -148,6 +159,10 @@ void test_stub(void)
 	met("a ring without data", &welcome, sizeof(welcome), FARLOG_CORRUPT, "names a region of 12288 bytes");
 	welcome.size_bytes = RING_BYTES + 1;
 	met("a ring of half a block", &welcome, sizeof(welcome), FARLOG_CORRUPT, "names a region of 1048577 bytes");
+	welcome.size_bytes = RING_BYTES;
+	words_without_end(welcome);
+	welcome.level = FARLOG_LEVEL_STORED;
+	met("a level that no region gives", &welcome, sizeof(welcome), FARLOG_CORRUPT, "names level 4");
 	welcome.magic = FAR_HELLO_MAGIC;
 	met("another magic", &welcome, sizeof(welcome), FARLOG_IO, "no farlog target: magic 48474c46");
 	met("half a welcome", &welcome, 16, FARLOG_IO, "16 bytes of welcome; expected");
